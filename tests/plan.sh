@@ -28,6 +28,18 @@ fast=$examples/clusters/2x8-200gbit.json
 expect 0 "pays: " "$gpt" --cluster "$ethernet"
 expect 0 "gossip does not pay: " "$gpt" --cluster "$fast"
 grep -q "^keep all-reduce, bf16: --strategy dp --exchange.wire bf16$" out || complain "nothing says what to keep: $(cat out)"
+expect 0 "keep all-reduce, bf16: --strategy dp --exchange.wire bf16 --compress.codec none" "$gpt" --cluster "$fast" --compress.codec int4
+expect 0 "* all-reduce, f32 " "$gpt" --cluster "$fast" --compress.codec f32
+grep -q "^\* all-reduce, f32 .*lossy" out && complain "a lossless codec is called lossy"
+
+# training takes what a verdict says to type, whatever is configured
+for words in "--compress.codec int4" "--compress.codec auto" "--compress.codec int4 --adapt.policy payoff" "--strategy shard --compress.codec int4 --compress.gather int8"; do
+    # shellcheck disable=SC2086
+    expect 0 "--strategy gossip --gossip.topology complete --gossip.order awc" "$gpt" --cluster "$ethernet" $words
+    flags=$(sed -n '1s/^gossip pays: .*): //p' out)
+    # shellcheck disable=SC2086
+    "$tacit" train "$examples/shakespeare.yaml" --dry-run $words $flags > trained 2>&1 < /dev/null || complain "train refuses $words $flags: $(cat trained)"
+done
 expect 0 "does not pay: keep dense" "$gpt" --cluster "$fast" --all
 expect 0 "* shard 3 int4, gather f32 " "$gpt" --cluster "$ethernet" --strategy shard --compress.codec int4 --all
 expect 0 "* shard 2 topk 20, gather int8 " "$gpt" --cluster "$ethernet" --strategy shard --shard.stage 2 --compress.codec topk --compress.factor 20 --compress.gather int8 --all
@@ -118,8 +130,11 @@ damaged() { # damaged CODE TEXT SED [ARGUMENTS]: the example's cluster file, cha
 damaged 3 "compute.cv is 1e+06, expected 0 to 2" 's/"cv": 0.03/"cv": 1e6/'
 damaged 0 "pays: " 's/"cv": 0.03/"cv": 1e6/' --no-jitter
 damaged 0 "no verdict on gossip: compute.cv 90 % is that of a busy machine; with it " 's/"cv": 0.03/"cv": 0.9/'
+damaged 0 "no verdict on gossip: compute.cv 31 % is that of a busy machine; with it " 's/"cv": 0.03/"cv": 0.31/' --hosts 3
+grep -q "takes as long within" out && complain "a busy machine recommends sparser gossip: $(head -2 out)"
 damaged 0 "no verdict: compute.cv 90 % is that of a busy machine. With it: pays: " 's/"cv": 0.03/"cv": 0.9/' --all
 grep -q "Without jitter: .* with gossip\|Without jitter: .* would be" out || complain "nothing tells the verdict without jitter"
+damaged 0 "gossip does not pay: one rank has nobody" 's/"cv": 0.03/"cv": 0.9/' -n 1
 damaged 3 "links.host_gbit_per_s is 99999, but links.between.gbit_per_s 24.7" 's/"host_gbit_per_s": 24.7/"host_gbit_per_s": 99999/'
 damaged 3 "links.host_gbit_per_s is 0.000247, but" 's/"host_gbit_per_s": 24.7/"host_gbit_per_s": 0.000247/'
 damaged 3 "links.incast_gbit_per_s is 1e-06, but" 's/"duplex_gbit/"incast_gbit_per_s": 1e-6, "duplex_gbit/'
@@ -183,6 +198,12 @@ grep -q "^compression pays: .* with dense topk 100 instead of dense .*; 1 of 100
 expect 0 "* dense topk 100" "$gpt" --cluster grown.json --compress.codec topk --compress.factor 100 --all
 expect 0 "caution     dense topk 1000: 1 of 1000 elements" "$gpt" --cluster grown.json --compress.codec topk --compress.factor 1000
 expect 0 "the cluster file does not tell how fast int8 is" "$gpt" --cluster grown.json --compress.codec int8
+expect 0 "--strategy dp --compress.codec topk --compress.factor 100 --adapt.policy fixed" "$gpt" --cluster grown.json --compress.codec auto --adapt.policy payoff
+expect 0 "* all-reduce, topk where it pays, 1 of 20 elements" "$gpt" --cluster grown.json --compress.codec topk --compress.factor 20 --adapt.policy payoff
+sed 's/"cv": 0.03/"cv": 0.9/' grown.json > busy.json
+expect 0 "no verdict on compression: compute.cv 90 % is that of a busy machine; with it " "$gpt" --cluster busy.json
+grep -q " pays: \| takes as long within " out && complain "a busy machine gets a verdict: $(head -3 out)"
+expect 0 "no verdict: compute.cv 90 % is that of a busy machine. With it: compression " "$gpt" --cluster busy.json --all
 grow 200
 expect 0 "compression does not pay: " "$gpt" --cluster grown.json
 expect 0 "compression does not pay: keep dense " "$gpt" --cluster grown.json --all
@@ -317,8 +338,14 @@ cluster["links"]["between"]["gbit_per_s"] = 1
 cluster["links"].pop("host_gbit_per_s", None), cluster["links"].pop("duplex_gbit_per_s", None)
 cluster["compression"] = [{"codec": c, "factor": 1, "encode_ns": 0.7, "decode_ns": 0.2, "add_ns": 0.2, "bytes": 1} for c in ("int4", "int8")]
 json.dump(cluster, open("known.json", "w"))
+cluster["compute"]["memory_gib"] = 12
+json.dump(cluster, open("middle.json", "w"))
 PYTHON
 expect 0 "--strategy shard does: shard 2 auto int4, gather int4 takes 1.67 GiB (--shard.stage 2 --compress.codec auto)" "$gpt" --cluster known.json
+grep -q "tacit probe" out && complain "a probe is asked for where no replica fits"
+grep -q "not recommended" out && complain "what fits is not recommended: $(head -4 out)"
+expect 0 "no verdict on compression: no compressed all-reduce fits into memory" "$gpt" --cluster middle.json # replicas do
+grep -q "^  localsgd, a mean every 16 steps, bf16 " out || complain "no row for localsgd, which fits without compression"
 "$tacit" plan "$gpt" --cluster "$ethernet" --strategy shard --shard.gather bf16 --no-jitter --json > parts.json 2> err || complain "shard: $(cat err)"
 "$tacit" plan "$gpt" --cluster small.json --strategy shard --no-jitter --json > fits.json 2> err || complain "shard: $(cat err)"
 python3 - << 'PYTHON' || complain "prices of shard do not hold together"

@@ -80,7 +80,10 @@ bool taciti_candidate_mixes(const taciti_candidates *candidates, const taciti_ca
  * verdict compares with. */
 const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candidates);
 
-/* What to type for a method of order PARTS with its strategy; but codecs, unless they are chosen automatically. */
+/* Whether compress.codec auto is what adapts: otherwise a codec that was named is taken where it pays. */
+bool taciti_compression_is_automatic(const taciti_plan_compression *compression);
+
+/* What to type for a method of order PARTS with its strategy; but codecs, unless a controller takes or leaves them. */
 enum { TACITI_FLAGS_BYTES = 160 };
 void taciti_method_flags(const taciti_method *method, char *out, size_t size);
 
@@ -98,9 +101,13 @@ const taciti_candidate *taciti_candidates_sparser(const taciti_candidates *candi
 /* Says why taciti_candidates_gossip() returns NULL. */
 const char *taciti_candidates_no_gossip(const taciti_candidates *candidates);
 
-/* Returns the fastest of all candidates, or of those that average all replicas now and then, whether they fit or not:
- * only speeds of codecs must be known and cautions not STRONG. NULL: there is none. */
-const taciti_candidate *taciti_candidates_fastest(const taciti_candidates *candidates, bool periodic);
+/* Returns the fastest of all candidates, or of those that `which` demands; NULL: there is none. Speeds of codecs must
+ * be known and cautions not STRONG. */
+enum {
+    TACITI_FASTEST_FITS = 1,    /* those that fit into memory */
+    TACITI_FASTEST_PERIODIC = 2 /* those that average all replicas now and then */
+};
+const taciti_candidate *taciti_candidates_fastest(const taciti_candidates *candidates, int which);
 
 /* Returns the fastest compressed candidate of class dense that may be recommended: its codec's speed is known, and its
  * caution is not STRONG; of those within 1 % of it, the one that sends most. NULL: there is none. */

@@ -286,6 +286,47 @@ static void the_automatic_choice_is_the_shorter_one(void **state) {
     }
 }
 
+/* The name auto stands for its own codecs: topk where it pays is named. */
+static void flags_name_the_codec_that_adapts(void **state) {
+    static const struct {
+        const char *codec, *label, *flags;
+    } ROWS[] = {{"auto", "shard 3 auto int4, gather int8", "--shard.stage 3 --compress.codec auto"},
+                {"topk", "shard 3 auto topk 20, gather f32",
+                 "--shard.stage 3 --compress.codec topk --compress.factor 20 --adapt.policy payoff"},
+                {"signmag2", "shard 3 auto signmag2, gather f32",
+                 "--shard.stage 3 --compress.codec signmag2 --adapt.policy payoff"}};
+    char flags[TACITI_FLAGS_BYTES];
+    (void)state;
+    set("strategy", "shard");
+    set("compress.factor", "20");
+    set("adapt.policy", "payoff");
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        set("compress.codec", ROWS[i].codec);
+        taciti_candidates_destroy(&g.candidates);
+        make(NULL);
+        assert_true(find_label(ROWS[i].label)->configured);
+        taciti_method_flags(&find_label(ROWS[i].label)->method, flags, sizeof flags);
+        assert_string_equal(flags, ROWS[i].flags);
+    }
+}
+
+/* The answer's fastest fits; the fastest of the curves need not. */
+static void the_fastest_of_those_that_fit_is_found(void **state) {
+    static const int KINDS[] = {0, TACITI_FASTEST_PERIODIC};
+    (void)state;
+    make(NULL);
+    for (size_t k = 0; k < 2; k++) {
+        predict();
+        const taciti_candidate *fastest = taciti_candidates_fastest(&g.candidates, KINDS[k]);
+        assert_ptr_equal(taciti_candidates_fastest(&g.candidates, KINDS[k] | TACITI_FASTEST_FITS), fastest);
+        g.candidates.list[fastest - g.candidates.list].prediction.fits = false;
+        const taciti_candidate *fitting = taciti_candidates_fastest(&g.candidates, KINDS[k] | TACITI_FASTEST_FITS);
+        assert_ptr_equal(taciti_candidates_fastest(&g.candidates, KINDS[k]), fastest);
+        assert_true(fitting != NULL && fitting->prediction.fits);
+        assert_true(fitting->prediction.step_s >= fastest->prediction.step_s);
+    }
+}
+
 static void one_rank_has_nobody_to_exchange_with(void **state) {
     (void)state;
     char text[TACITI_VERDICT_BYTES];
@@ -513,6 +554,8 @@ int main(void) {
         TEST(uneven_payloads_widen_the_range),
         TEST(compressed_rows_of_all_codecs_are_listed_once),
         TEST(the_automatic_choice_is_the_shorter_one),
+        TEST(flags_name_the_codec_that_adapts),
+        TEST(the_fastest_of_those_that_fit_is_found),
         TEST(only_wanted_topologies_are_made),
         TEST(curves_pass_through_the_plan),
         TEST(reuse_changes_nothing),

@@ -116,11 +116,13 @@ static void say_sparser(const taciti_candidates *candidates, const taciti_candid
                        gossip->prediction.nic_bytes / sparser->prediction.nic_bytes);
 }
 
-const taciti_candidate *taciti_candidates_fastest(const taciti_candidates *candidates, bool periodic) {
+const taciti_candidate *taciti_candidates_fastest(const taciti_candidates *candidates, int which) {
     const taciti_candidate *best = NULL;
     for (size_t i = 0; i < candidates->count; i++) {
         const taciti_candidate *c = &candidates->list[i];
-        if (periodic && (c->method.topology != NULL || c->method.order != TACITI_ORDER_ATC)) continue;
+        const bool periodic = c->method.topology == NULL && c->method.order == TACITI_ORDER_ATC;
+        if ((which & TACITI_FASTEST_PERIODIC) && !periodic) continue;
+        if ((which & TACITI_FASTEST_FITS) && !c->prediction.fits) continue;
         if (!c->priced || c->caution == TACITI_CAUTION_STRONG) continue;
         if (best == NULL || c->prediction.step_s < best->prediction.step_s) best = c;
     }
@@ -140,14 +142,37 @@ const taciti_candidate *taciti_candidates_parts(const taciti_candidates *candida
 
 /* ---- the verdict ------------------------------------------------------------------------------------------------- */
 
+bool taciti_compression_is_automatic(const taciti_plan_compression *c) {
+    if (!c->adapts || c->encoding.codec == NULL) return false;
+    const taciti_codec *const *codec = taciti_codec_list();
+    while (*codec != NULL && ((*codec)->rungs == NULL || taciti_codec_at(*codec, 0) != c->encoding.codec)) codec++;
+    return *codec != NULL;
+}
+
+/* The flags of a codec that a controller takes or leaves. */
+static void say_adapting(const taciti_plan_compression *c, char *out, size_t size) {
+    const taciti_codec *codec = c->encoding.codec;
+    *out = '\0';
+    if (!c->adapts || codec == NULL) return;
+    if (taciti_compression_is_automatic(c))
+        (void)snprintf(out, size, " --compress.codec auto");
+    else if (codec->selects)
+        (void)snprintf(out, size, " --compress.codec %s --compress.factor %g --adapt.policy payoff", codec->name,
+                       taciti_plan_factor(c));
+    else
+        (void)snprintf(out, size, " --compress.codec %s --adapt.policy payoff", codec->name);
+}
+
 void taciti_method_flags(const taciti_method *m, char *out, size_t size) {
     const bool wire = m->compression.encoding.codec == NULL && !m->wire->lossless;
+    char adapting[TACITI_FLAGS_BYTES];
     taciti_parts parts = m->parts;
     parts.coded = m->gather.encoding.codec != NULL;
     parts.flags(&parts, out, size);
     const size_t used = strlen(out);
+    say_adapting(&m->compression, adapting, sizeof adapting);
     (void)snprintf(out + used, size - used, "%s%s%s", wire ? " --exchange.wire " : "", wire ? m->wire->name : "",
-                   m->compression.adapts ? " --compress.codec auto" : "");
+                   adapting);
 }
 
 /* The strategy whose ranks hold parts. */

@@ -44,7 +44,8 @@ static void say_family(const taciti_candidate *c, char out[WORDS]) {
 }
 
 static void say_codec(const taciti_plan_compression *c, char out[WORDS]) {
-    say(out, c->adapts ? "auto: %s" : "%s", c->encoding.codec->name);
+    const char *const automatic = taciti_compression_is_automatic(c) ? "auto: " : "";
+    say(out, "%s%s%s", automatic, c->encoding.codec->name, c->adapts && *automatic == '\0' ? " where it pays" : "");
     if (c->encoding.codec->selects) say(out, ", 1 of %g elements", taciti_plan_factor(c));
 }
 
@@ -72,6 +73,10 @@ static void describe(const taciti_candidate *c, char out[WORDS]) {
         say(out, "%s", m->parts.gather->name);
 }
 
+static bool is_lossy(const taciti_plan_compression *c) {
+    return c->encoding.codec != NULL && !c->encoding.codec->lossless;
+}
+
 /* What the same number of steps is worth. */
 static void say_cost(const taciti_plan_report *r, const taciti_candidate *c, char out[WORDS]) {
     const taciti_method *m = &c->method;
@@ -82,7 +87,7 @@ static void say_cost(const taciti_plan_report *r, const taciti_candidate *c, cha
     if (differ) say(out, ", replicas differ");
     if (m->order == TACITI_ORDER_AWC) say(out, ", updates arrive a step late");
     if (!taciti_candidate_mixes(r->candidates, c)) say(out, ", mixes too slowly");
-    if (coded)
+    if (is_lossy(&m->compression) || is_lossy(&m->gather))
         say(out, "%s",
             c->caution == TACITI_CAUTION_STRONG ? ", known to cost accuracy"
             : c->caution == TACITI_CAUTION_SOME ? ", needs error feedback"
@@ -92,26 +97,29 @@ static void say_cost(const taciti_plan_report *r, const taciti_candidate *c, cha
     if (*out == '\0') say(out, ", -");
 }
 
-/* What to type for it. */
+/* Also takes back what is configured and the method does not have: settings hold until a flag replaces them. */
+static void say_compression_flags(const taciti_settings *settings, const taciti_candidate *c, char out[WORDS]) {
+    const taciti_plan_compression *sums = &c->method.compression;
+    if (sums->encoding.codec != NULL)
+        say(out, " --compress.codec %s", sums->encoding.codec->name);
+    else if (taciti_settings_compression(settings).codec != NULL)
+        say(out, " --compress.codec none");
+    if (sums->encoding.codec != NULL && sums->encoding.codec->selects)
+        say(out, " --compress.factor %g", taciti_plan_factor(sums));
+    if (!c->configured && strcmp(settings->adapt.policy.text, "fixed") != 0) say(out, " --adapt.policy fixed");
+    if (strcmp(settings->compress.gather.text, "auto") != 0) say(out, " --compress.gather auto");
+}
+
+/* What to type for a method that a verdict recommends: all-reduce or gossip, and no codec that adapts. */
 static void say_flags(const taciti_plan_report *r, const taciti_candidate *c, char out[WORDS]) {
     const taciti_method *m = &c->method;
-    const taciti_plan_compression *sums = &m->compression;
     say(out, "--strategy %s", c->strategy);
-    if (m->order == TACITI_ORDER_PARTS) {
-        char flags[TACITI_FLAGS_BYTES];
-        taciti_method_flags(m, flags, sizeof flags);
-        say(out, " %s", flags);
-        return;
-    }
     if (m->topology != NULL)
         say(out, " --%s.topology %s --%s.order %s", c->strategy, c->topology, c->strategy,
             m->order == TACITI_ORDER_AWC ? "awc" : "atc");
-    if (sums->encoding.codec == NULL && m->wire != taciti_exchange_wire(&r->settings->exchange))
+    if (m->compression.encoding.codec == NULL && m->wire != taciti_exchange_wire(&r->settings->exchange))
         say(out, " --exchange.wire %s", m->wire->name);
-    if (sums->encoding.codec != NULL)
-        say(out, " --compress.codec %s", sums->adapts ? "auto" : sums->encoding.codec->name);
-    if (sums->encoding.codec != NULL && sums->encoding.codec->selects)
-        say(out, " --compress.factor %g", taciti_plan_factor(sums));
+    say_compression_flags(r->settings, c, out);
     if (m->lanes > 0) say(out, " --exchange.lanes %d", m->lanes);
 }
 
@@ -135,22 +143,18 @@ static int by_step(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static void add_fitting(rows *r, const taciti_candidate *c) {
-    if (c != NULL && c->prediction.fits) add_row(r, c);
-}
-
-/* What is configured, the best of each family, and the fastest of all. */
+/* What is configured, and of what fits the best of each family and the fastest of all. */
 static rows choose_rows(const taciti_candidates *candidates) {
     rows r = {.count = 0};
     for (size_t i = 0; i < candidates->count; i++)
         if (candidates->list[i].configured) add_row(&r, &candidates->list[i]);
-    add_fitting(&r, taciti_candidates_dense(candidates));
-    add_fitting(&r, taciti_candidates_compressed(candidates));
-    add_fitting(&r, taciti_candidates_gossip(candidates));
-    add_fitting(&r, taciti_candidates_sparser(candidates));
-    add_fitting(&r, taciti_candidates_fastest(candidates, true));
-    add_fitting(&r, taciti_candidates_fastest(candidates, false));
-    add_fitting(&r, taciti_candidates_parts(candidates));
+    if (taciti_candidates_dense(candidates)->prediction.fits) add_row(&r, taciti_candidates_dense(candidates));
+    add_row(&r, taciti_candidates_compressed(candidates));
+    add_row(&r, taciti_candidates_gossip(candidates));
+    add_row(&r, taciti_candidates_sparser(candidates));
+    add_row(&r, taciti_candidates_fastest(candidates, TACITI_FASTEST_FITS | TACITI_FASTEST_PERIODIC));
+    add_row(&r, taciti_candidates_fastest(candidates, TACITI_FASTEST_FITS));
+    add_row(&r, taciti_candidates_parts(candidates));
     qsort(r.list, r.count, sizeof(*r.list), by_step);
     return r;
 }
@@ -223,25 +227,43 @@ static bool print_gossip(const taciti_plan_report *r) {
     const taciti_verdict v = taciti_candidates_verdict(r->candidates, text);
     if (!taciti_candidates_dense(r->candidates)->prediction.fits)
         printf("%s\n", text);
+    else if (gossip == NULL)
+        printf("gossip does not pay: %s\n", taciti_candidates_no_gossip(r->candidates));
     else if (r->even != NULL)
         printf(
             "no verdict on gossip: compute.cv %.0f %% is that of a busy machine; with it %.2fx, without jitter %.2fx\n",
             100 * r->cv, v.speedup, r->even->speedup);
-    else if (gossip == NULL)
-        printf("gossip does not pay: %s\n", taciti_candidates_no_gossip(r->candidates));
     else
         print_kind(r, "gossip", gossip, &v);
-    if (v.pays) print_sparser(r);
-    return v.pays && r->even == NULL;
+    const bool pays = v.pays && r->even == NULL;
+    if (pays) print_sparser(r);
+    return pays;
+}
+
+/* Why no compressed all-reduce is recommended; nothing where only accuracy speaks against those that fit. */
+static void print_no_compression(const taciti_candidates *candidates) {
+    bool fits = false, unknown = false;
+    for (size_t i = 0; i < candidates->count; i++) {
+        const taciti_candidate *c = &candidates->list[i];
+        if (c->method.order != TACITI_ORDER_DENSE || c->method.compression.encoding.codec == NULL) continue;
+        fits = fits || c->prediction.fits;
+        unknown = unknown || (c->prediction.fits && !c->priced && c->caution != TACITI_CAUTION_STRONG);
+    }
+    if (unknown)
+        printf("no verdict on compression: the cluster file does not tell how fast codecs are (tacit probe)\n");
+    else if (!fits)
+        printf("no verdict on compression: no compressed all-reduce fits into memory\n");
 }
 
 static bool print_compression(const taciti_plan_report *r) {
     const taciti_candidate *best = taciti_candidates_compressed(r->candidates);
-    if (best != NULL)
-        print_kind(r, "compression", best, &best->verdict);
-    else if (r->scene->hosts->ranks > 1)
-        printf("no verdict on compression: the cluster file does not tell how fast codecs are (tacit probe)\n");
-    return best != NULL && best->verdict.pays;
+    if (best == NULL && r->scene->hosts->ranks > 1) print_no_compression(r->candidates);
+    if (best != NULL && r->even != NULL)
+        printf("no verdict on compression: compute.cv %.0f %% is that of a busy machine; with it %.2fx\n", 100 * r->cv,
+               best->verdict.speedup);
+    if (best == NULL || r->even != NULL) return false;
+    print_kind(r, "compression", best, &best->verdict);
+    return best->verdict.pays;
 }
 
 /* Why the fastest method is not recommended; nothing where a verdict has said so. */
@@ -257,9 +279,9 @@ static void say_doubt(const taciti_plan_report *r, const taciti_candidate *c, ch
 
 /* What is ahead of all that is recommended. */
 static void print_ahead(const taciti_plan_report *r, double recommended_s) {
-    const taciti_candidate *c = taciti_candidates_fastest(r->candidates, false);
+    const taciti_candidate *c = taciti_candidates_fastest(r->candidates, TACITI_FASTEST_FITS);
     char name[WORDS], doubt[WORDS];
-    if (c == NULL || !c->prediction.fits || !(c->prediction.step_s < (1 - TIE) * recommended_s)) return;
+    if (c == NULL || !(c->prediction.step_s < (1 - TIE) * recommended_s)) return;
     describe(c, name);
     say_doubt(r, c, doubt);
     if (*doubt != '\0') printf("%s is faster (%.2fx), but not recommended: %s\n", name, c->verdict.speedup, doubt);
@@ -279,7 +301,7 @@ void taciti_plan_print_answer(const taciti_plan_report *r) {
     if (gossip) best_s = fmin(best_s, taciti_candidates_gossip(r->candidates)->prediction.step_s);
     if (compression) best_s = fmin(best_s, taciti_candidates_compressed(r->candidates)->prediction.step_s);
     if (!gossip && !compression && dense->prediction.fits && r->even == NULL) print_keep(r, dense);
-    print_ahead(r, best_s);
+    if (dense->prediction.fits) print_ahead(r, best_s);
     print_scene(r);
     print_rows(r);
 }

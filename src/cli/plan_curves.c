@@ -52,8 +52,8 @@ static void choose_lines(const taciti_candidates *candidates, taciti_plan_curves
     add_line(curves, taciti_candidates_dense(candidates));
     add_line(curves, taciti_candidates_compressed(candidates));
     add_line(curves, gossip);
-    add_line(curves, taciti_candidates_fastest(candidates, false));
-    add_line(curves, taciti_candidates_fastest(candidates, true));
+    add_line(curves, taciti_candidates_fastest(candidates, 0));
+    add_line(curves, taciti_candidates_fastest(candidates, TACITI_FASTEST_PERIODIC));
     while (gossip != NULL && curves->line_count < TACITI_CURVE_LINES) {
         const taciti_candidate *next = next_gossip(candidates, curves, gossip);
         if (next == NULL) return;

@@ -263,6 +263,8 @@ static void print_verdicts(const taciti_plan_report *r) {
     (void)taciti_plan_answer(r, answer);
     printf("\n%s\n", answer);
     (void)taciti_candidates_compression_verdict(r->candidates, verdict);
+    if (*verdict != '\0' && r->even != NULL)
+        printf("no verdict: compute.cv %.0f %% is that of a busy machine. With it: ", PERCENT * r->cv);
     if (*verdict != '\0') printf("%s\n", verdict);
 }
 
