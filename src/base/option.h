@@ -45,6 +45,8 @@ typedef struct taciti_list {
 #define TACITI_OPTION_NO_DIGEST 1u
 /* Rarely needed: listed by `tacit info options`, not by --help. */
 #define TACITI_OPTION_EXPERT 2u
+/* NAME: of a codec; a codec that earlier versions had is refused with what to take instead (option_old.c). */
+#define TACITI_OPTION_CODEC 4u
 
 typedef struct taciti_option {
     const char *key; /* without the section: "name" */
@@ -183,13 +185,13 @@ typedef struct taciti_old_key {
 /* All of them; the last one has a NULL key. */
 const taciti_old_key *taciti_old_keys(void);
 
-/* The old key with this name, "compress.ratio", or with the variable of that name, "TACIT_COMPRESS_RATIO"; of a name
- * that ends with a dot, the first of that section. NULL: there is none. */
+/* The old key with this name, "compress.ratio", or with the variable of that name, "TACIT_COMPRESS_RATIO", or the
+ * section of that key. NULL: there is none. */
 const taciti_old_key *taciti_old_key_find(const char *name);
 
-/* What to type instead, as errors say it. */
+/* What to type instead, as errors say it: "NAME has gone: ...", where name is what was typed. */
 enum { TACITI_OLD_KEY_BYTES = 400 };
-const char *taciti_old_key_text(const taciti_old_key *old, char out[TACITI_OLD_KEY_BYTES]);
+const char *taciti_old_key_text(const taciti_old_key *old, const char *name, char out[TACITI_OLD_KEY_BYTES]);
 
 /* The nearest legal full key to `key` by edit distance. */
 taciti_nearest taciti_config_nearest(const taciti_config *config, const char *key);

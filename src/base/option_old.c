@@ -98,27 +98,27 @@ static bool ends_section(const char *name, char separator) {
     return length > 0 && name[length - 1] == separator;
 }
 
-/* Whether both are the same, or one is the section of the other. */
-static bool are_alike(const char *old, const char *name, char separator) {
-    return strcmp(old, name) == 0 || (ends_section(old, separator) && strncmp(old, name, strlen(old)) == 0) ||
-           (ends_section(name, separator) && strncmp(old, name, strlen(name)) == 0);
+/* Whether `old` is a section that has the name in it. */
+static bool holds(const char *old, const char *name, char separator) {
+    return ends_section(old, separator) && strncmp(old, name, strlen(old)) == 0;
 }
 
 /* Both names of one key come first: TACIT_RANDOMK_ is a section, and how TACIT_RANDOMK_OWN_ begins. */
 const taciti_old_key *taciti_old_key_find(const char *name) {
     char variable[TACITI_KEY_BYTES + 8];
-    const taciti_old_key *alike = NULL;
+    const taciti_old_key *section = NULL;
     for (const taciti_old_key *old = OLD_KEYS; old->key != NULL; old++) {
         taciti_variable_name(old->key, variable, sizeof variable);
         if (strcmp(old->key, name) == 0 || strcmp(variable, name) == 0) return old;
-        if (alike == NULL && (are_alike(old->key, name, '.') || are_alike(variable, name, '_'))) alike = old;
+        if (section == NULL && (holds(old->key, name, '.') || holds(variable, name, '_'))) section = old;
     }
-    return alike;
+    return section;
 }
 
-const char *taciti_old_key_text(const taciti_old_key *old, char out[TACITI_OLD_KEY_BYTES]) {
+const char *taciti_old_key_text(const taciti_old_key *old, const char *name, char out[TACITI_OLD_KEY_BYTES]) {
     const char *now = old->now == NULL ? "" : old->now;
-    (void)snprintf(out, TACITI_OLD_KEY_BYTES, "%s has %s%s: %s", old->key, *now == '\0' ? "gone" : "become ", now,
+    const int length = (int)strlen(name) - ends_section(name, '.');
+    (void)snprintf(out, TACITI_OLD_KEY_BYTES, "%.*s has %s%s: %s", length, name, *now == '\0' ? "gone" : "become ", now,
                    old->text);
     return out;
 }

@@ -36,7 +36,8 @@ static void say_old(const char *key, const json_t *value) {
     if (old == NULL || strcmp(old->key, key) != 0) return; /* of a section that went, compress.codec tells */
     put_value(value, before);
     if (old->was == NULL || strcmp(before, old->was) != 0)
-        taciti_log(TACITI_LOG_WARN, "resume: %s (it was %s in the checkpoint)", taciti_old_key_text(old, text), before);
+        taciti_log(TACITI_LOG_WARN, "resume: %s (it was %s in the checkpoint)", taciti_old_key_text(old, key, text),
+                   before);
 }
 
 static void say_all_old(const taciti_changes *changes) {

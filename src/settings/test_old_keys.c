@@ -72,31 +72,40 @@ static tacit_status from_flag(const char *key, const char *prefix) {
     return taciti_config_flag(config(), 2, words, &next);
 }
 
+static const char *variable_of(const char *key, char name[NAME_BYTES]) {
+    (void)snprintf(name, NAME_BYTES, "TACIT_%s", key);
+    for (char *c = name; *c != '\0'; c++) *c = *c == '.' || *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+    return name;
+}
+
 static tacit_status from_environment(const char *key) {
     char name[NAME_BYTES];
-    (void)snprintf(name, sizeof name, "TACIT_%s", key);
-    for (char *c = name; *c != '\0'; c++) *c = *c == '.' || *c == '-' ? '_' : (char)toupper((unsigned char)*c);
-    assert_int_equal(setenv(name, "1", 1), 0);
+    assert_int_equal(setenv(variable_of(key, name), "1", 1), 0);
     const tacit_status status = taciti_config_environment(config());
     assert_int_equal(unsetenv(name), 0);
     return status;
 }
 
-static void refused(const taciti_old_key *old, tacit_status status) {
+static void refused(const taciti_old_key *old, const char *name, tacit_status status) {
     char text[TACITI_OLD_KEY_BYTES];
     assert_int_equal(status, TACIT_E_CONFIG);
-    if (strstr(g_line, taciti_old_key_text(old, text)) == NULL) fail_msg("\"%s\" does not say \"%s\"", g_line, text);
+    if (strstr(g_line, taciti_old_key_text(old, name, text)) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", g_line, text);
     g_line[0] = '\0';
 }
 
 static void every_old_key_is_refused_with_the_new_one(void **state) {
     (void)state;
+    char name[NAME_BYTES];
     for (const taciti_old_key *old = taciti_old_keys(); old->key != NULL; old++) {
-        refused(old, taciti_config_set(config(), old->key, "1", "tacit_settings_set")); /* as the C interface */
-        refused(old, from_file(old->key));
-        refused(old, from_flag(old->key, ""));
-        refused(old, from_flag(old->key, "no-"));
-        refused(old, from_environment(old->key));
+        refused(old, old->key,
+                taciti_config_set(config(), old->key, "1", "tacit_settings_set")); /* as the C interface */
+        const bool section = old->key[strlen(old->key) - 1] == '.';
+        (void)snprintf(name, sizeof name, "%s%s", old->key, section ? "any" : "");
+        refused(old, name, from_file(old->key));
+        refused(old, old->key, from_flag(old->key, ""));
+        refused(old, old->key, from_flag(old->key, "no-"));
+        refused(old, variable_of(old->key, name), from_environment(old->key));
     }
 }
 
@@ -127,6 +136,29 @@ static void what_is_said_is_true(void **state) {
     assert_null(taciti_old_key_find("TACIT_OPTIM_LR"));
 }
 
+/* What was typed is named, and not the section that it belongs to. */
+static void the_typed_key_is_named(void **state) {
+    (void)state;
+    assert_int_equal(from_flag("int8.block", ""), TACIT_E_CONFIG);
+    assert_string_equal(g_line, "--int8.block has gone: blocks always have 128 elements, which are not rotated");
+    assert_int_equal(taciti_config_set(config(), "int8.block", "1", "C"), TACIT_E_CONFIG);
+    assert_string_equal(g_line, "C: int8.block has gone: blocks always have 128 elements, which are not rotated");
+    assert_int_equal(from_environment("int8.block"), TACIT_E_CONFIG);
+    assert_non_null(strstr(g_line, "environment: TACIT_INT8_BLOCK has gone: blocks"));
+    assert_int_equal(from_file("int8.block"), TACIT_E_CONFIG);
+    assert_non_null(strstr(g_line, ": int8.block has gone: blocks"));
+    assert_int_equal(from_flag("accordion.fall", ""), TACIT_E_CONFIG);
+    assert_string_equal(g_line, "--accordion.fall has gone: it is always 0.5");
+}
+
+static void the_start_of_an_old_key_is_none(void **state) {
+    (void)state;
+    assert_null(taciti_old_key_find("compress."));
+    assert_null(taciti_old_key_find("TACIT_COMPRESS_"));
+    assert_int_equal(from_flag("compress.", ""), TACIT_E_CONFIG);
+    assert_null(strstr(g_line, "has become"));
+}
+
 /* A codec that went is named by its section. */
 static void a_codec_that_went_is_refused_with_another(void **state) {
     (void)state;
@@ -135,6 +167,22 @@ static void a_codec_that_went_is_refused_with_another(void **state) {
     assert_int_equal(taciti_config_set(config(), "compress.codec", "u9bit", "--compress.codec"), TACIT_E_CONFIG);
     assert_null(strstr(g_line, "has gone"));
     assert_int_equal(taciti_config_set(config(), "compress.codec", "dgc", "--compress.codec"), TACIT_OK);
+}
+
+/* The names of codecs mean nothing to other options. */
+static void other_options_list_what_they_take(void **state) {
+    (void)state;
+    static const char *const given[][3] = {
+        {"exchange.wire", "int8", "f32|bf16|fp16"},
+        {"shard.gather", "int8", "f32|bf16"},
+        {"compress.residual", "int4", "int8"},
+        {"gossip.topology", "shared", "ring"},
+    };
+    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
+        assert_int_equal(taciti_config_set(config(), given[i][0], given[i][1], "C"), TACIT_E_CONFIG);
+        assert_null(strstr(g_line, "has gone"));
+        assert_non_null(strstr(g_line, given[i][2]));
+    }
 }
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
@@ -158,7 +206,7 @@ static void a_checkpoint_tells_of_keys_that_mattered(void **state) {
     for (const taciti_old_key *old = taciti_old_keys(); old->key != NULL; old++) {
         char text[TACITI_OLD_KEY_BYTES];
         assert_int_equal(lines_of(old->key, "\"other\""), 1);
-        assert_non_null(strstr(g_line, taciti_old_key_text(old, text)));
+        assert_non_null(strstr(g_line, taciti_old_key_text(old, old->key, text)));
         assert_non_null(strstr(g_line, "it was \"other\" in the checkpoint"));
         if (old->was != NULL) assert_int_equal(lines_of(old->key, old->was), 0);
     }
@@ -171,7 +219,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(every_old_key_is_refused_with_the_new_one),
         TEST(what_is_said_is_true),
+        TEST(the_typed_key_is_named),
+        TEST(the_start_of_an_old_key_is_none),
         TEST(a_codec_that_went_is_refused_with_another),
+        TEST(other_options_list_what_they_take),
         TEST(a_checkpoint_tells_of_keys_that_mattered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
