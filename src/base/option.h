@@ -51,12 +51,13 @@ typedef struct taciti_list {
 typedef struct taciti_option {
     const char *key; /* without the section: "name" */
     taciti_option_type type;
-    size_t offset;        /* of the value in the module's option struct */
-    const char *fallback; /* default, in the same syntax as a flag's value; "" for an empty text or list */
-    double min, max;      /* range of INT, REAL and BYTES; both 0: any */
-    const char *choices;  /* ENUM: "sgd|adamw" in enum order */
-    const char *unit;     /* "steps", "bytes"; NULL: none */
-    const char *help;     /* one sentence, lower case, no full stop */
+    size_t offset;         /* of the value in the module's option struct */
+    const char *fallback;  /* default, in the same syntax as a flag's value; "" for an empty text or list */
+    double min, max;       /* range of INT, REAL and BYTES; both 0: any */
+    const char *otherwise; /* what to type for a number outside of the range; NULL: nothing is meant by one */
+    const char *choices;   /* ENUM: "sgd|adamw" in enum order */
+    const char *unit;      /* "steps", "bytes"; NULL: none */
+    const char *help;      /* one sentence, lower case, no full stop */
     unsigned flags;
     const char *(*names)(size_t index); /* NAME: the index-th legal name; NULL behind the last that is shown; names
                                            that are not shown follow, and then NULL */
@@ -178,7 +179,8 @@ char *taciti_config_yaml(const taciti_config *config, bool only_changed);
  * TEXT", or without `now` "KEY has gone: TEXT". A key that ends with a dot stands for all keys of its section. */
 typedef struct taciti_old_key {
     const char *key, *now;
-    const char *was;  /* the value, as JSON, with which a run was what it is now; NULL: none */
+    const char *was; /* the value, as JSON, with which a run was what it is now; NULL: none. Of a section whose codec is
+                        still there, those of all its keys: "128|true" */
     const char *text; /* a clause without a full stop */
 } taciti_old_key;
 

@@ -22,6 +22,9 @@ static tacit_status fail_unknown_flag(const taciti_config *config, const char *k
     const char *bare = strncmp(key, "no-", 3) == 0 ? key + 3 : key;
     const taciti_old_key *old = taciti_old_key_find(bare);
     if (old != NULL) return taciti_fail(TACIT_E_CONFIG, "--%s", taciti_old_key_text(old, bare, text));
+    taciti_place place;
+    if (taciti_config_find(config, bare, &place) && place.option->type == TACITI_OPTION_REAL)
+        return taciti_fail(TACIT_E_CONFIG, "--%s: %s takes a number; write --%s 0", key, bare, bare);
     const taciti_nearest nearest = taciti_config_nearest(config, key);
     const bool close = *nearest.name != '\0';
     char flag[TACITI_KEY_BYTES + 2], quoted[TACITI_QUOTED_BYTES];

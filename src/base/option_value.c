@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/option_value.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -62,7 +63,8 @@ static tacit_status check_range(const taciti_option *option, const char *where, 
     taciti_real_format(min, low);
     taciti_real_format(max, high);
     if (!ends) return taciti_fail(TACIT_E_CONFIG, "%s: %s is below %s", where, text, low);
-    return taciti_fail(TACIT_E_CONFIG, "%s: %s is outside %s..%s", where, text, low, high);
+    return taciti_fail(TACIT_E_CONFIG, "%s: %s is outside %s..%s%s%s", where, text, low, high,
+                       option->otherwise == NULL ? "" : "; ", option->otherwise == NULL ? "" : option->otherwise);
 }
 
 static tacit_status set_integer(const taciti_option *option, const char *where, const char *text, void *value) {
@@ -80,6 +82,9 @@ static tacit_status set_integer(const taciti_option *option, const char *where, 
 
 static tacit_status set_real(const taciti_option *option, const char *where, const char *text, void *value) {
     double number = 0;
+    bool is_true = false;
+    if (taciti_boolean_parse(text, &is_true) && isalpha((unsigned char)*text))
+        return taciti_fail(TACIT_E_CONFIG, "%s: \"%s\" is not a number; %s is %d here", where, text, text, is_true);
     if (!taciti_real_parse(text, &number)) return fail_value(where, text, "is not a number");
     TACITI_TRY(check_range(option, where, text, number));
     memcpy(value, &number, sizeof number);
