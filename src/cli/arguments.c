@@ -41,7 +41,7 @@ static tacit_status fail_unknown(const taciti_verb *verb, const taciti_config *c
     memcpy(name, word, copied);
     name[copied] = '\0';
     const char *bare = name + strspn(name, "-"), *key = strncmp(bare, "no-", 3) == 0 ? bare + 3 : bare;
-    const taciti_old_key *old = config == NULL ? NULL : taciti_old_key_find(key);
+    const taciti_old_key *old = config == NULL && strchr(key, '.') == NULL ? NULL : taciti_old_key_find(key);
     if (old != NULL) {
         char text[TACITI_OLD_KEY_BYTES];
         return taciti_fail(TACIT_E_CONFIG, "--%s", taciti_old_key_text(old, key, text));
