@@ -51,13 +51,13 @@ typedef struct taciti_list {
 typedef struct taciti_option {
     const char *key; /* without the section: "name" */
     taciti_option_type type;
-    size_t offset;         /* of the value in the module's option struct */
-    const char *fallback;  /* default, in the same syntax as a flag's value; "" for an empty text or list */
-    double min, max;       /* range of INT, REAL and BYTES; both 0: any */
-    const char *otherwise; /* what to type for a number outside of the range; NULL: nothing is meant by one */
-    const char *choices;   /* ENUM: "sgd|adamw" in enum order */
-    const char *unit;      /* "steps", "bytes"; NULL: none */
-    const char *help;      /* one sentence, lower case, no full stop */
+    size_t offset;        /* of the value in the module's option struct */
+    const char *fallback; /* default, in the same syntax as a flag's value; "" for an empty text or list */
+    double min, max;      /* range of INT, REAL and BYTES; both 0: any */
+    const char *below;    /* what to type for a number below the range; NULL: nothing is meant by one */
+    const char *choices;  /* ENUM: "sgd|adamw" in enum order */
+    const char *unit;     /* "steps", "bytes"; NULL: none */
+    const char *help;     /* one sentence, lower case, no full stop */
     unsigned flags;
     const char *(*names)(size_t index); /* NAME: the index-th legal name; NULL behind the last that is shown; names
                                            that are not shown follow, and then NULL */

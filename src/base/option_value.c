@@ -63,8 +63,9 @@ static tacit_status check_range(const taciti_option *option, const char *where, 
     taciti_real_format(min, low);
     taciti_real_format(max, high);
     if (!ends) return taciti_fail(TACIT_E_CONFIG, "%s: %s is below %s", where, text, low);
+    const char *instead = option->below != NULL && number < min ? option->below : "";
     return taciti_fail(TACIT_E_CONFIG, "%s: %s is outside %s..%s%s%s", where, text, low, high,
-                       option->otherwise == NULL ? "" : "; ", option->otherwise == NULL ? "" : option->otherwise);
+                       *instead == '\0' ? "" : "; ", instead);
 }
 
 static tacit_status set_integer(const taciti_option *option, const char *where, const char *text, void *value) {

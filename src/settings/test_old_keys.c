@@ -199,6 +199,8 @@ static void a_value_that_was_legal_is_refused_with_the_new_one(void **state) {
     assert_non_null(strstr(g_line, "unknown option \"--no-compress.codec\""));
     assert_int_equal(taciti_config_set(config(), "shard.stage", "0", "C"), TACIT_E_CONFIG);
     assert_string_equal(g_line, "C: 0 is outside 1..3; to hold nothing in parts, --strategy dp");
+    assert_int_equal(taciti_config_set(config(), "shard.stage", "4", "C"), TACIT_E_CONFIG);
+    assert_string_equal(g_line, "C: 4 is outside 1..3");
 }
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
