@@ -146,6 +146,20 @@ done
 grep -q '^  --topk.values' out || complain "the help of codec topk lacks its keys"
 expect 0 "--gossip.topology" "$tacit" help train --strategy=gossip
 expect 0 "usage:" "$tacit" train --strategy gosip --help
+printf 'strategy: gossip\ncompress: {codec: topk}\n' > gossip.yaml
+expect 0 "--gossip.topology" "$tacit" train gossip.yaml --help
+expect 0 "--topk.values" "$tacit" help train --train.steps 3 gossip.yaml
+expect 0 "--gossip.topology" "$tacit" plan --cluster "$examples/clusters/8x4-25gbe.json" gossip.yaml --help
+expect 0 "--gossip.topology" env TACIT_STRATEGY=gossip "$tacit" train --help
+expect 0 "--shard.stage" env TACIT_STRATEGY=gossip "$tacit" train gossip.yaml --strategy shard --help # flags come last
+grep -q -- '--gossip' out && complain "the help of strategy shard has keys of gossip"
+printf 'strategy: gosip\n' > gosip.yaml
+expect 0 "usage:" "$tacit" train gosip.yaml --help
+for file in . none.yaml; do expect 0 "usage:" "$tacit" train $file --help; done
+expect 2 '--shard.stage: needs a value' "$tacit" train --strategy shard --shard.stage
+expect 3 '--data.merges has become data.vocab: merges.txt is read beside vocab.json' "$tacit" data prepare text.txt -o tokens --data.merges merges.txt
+expect 0 '`tacit info controllers --all`' "$tacit" info controllers
+grep -q -- '--all' <("$tacit" info controllers --all) && complain "info controllers --all names itself"
 
 # info and doctor answer in JSON, too
 is_json "$tacit" info topologies -n 16 --per-host 4 --json

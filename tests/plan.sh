@@ -88,6 +88,9 @@ printf 'compute: {emulate: profiles/transformer-base-t4.json}\n' > away/t4.yaml
 expect 0 "all-reduce, bf16" away/t4.yaml --cluster "$ethernet"
 printf 'compute: {emulate: away/profiles/transformer-base-t4.json}\n' > away/here.yaml
 expect 0 "all-reduce, bf16" away/here.yaml --cluster "$ethernet" # or else from here
+mkdir away/gpt2-124m
+printf 'compute: {emulate: gpt2-124m}\n' > away/preset.yaml
+expect 0 "all-reduce, bf16" away/preset.yaml --cluster "$ethernet" # a folder is no profile
 
 # refusals say what to type
 expect 2 "plan needs one MODEL.yaml"

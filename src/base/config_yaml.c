@@ -201,7 +201,7 @@ static tacit_status check_first(const reader *r, const char *name, size_t *line)
 static tacit_status fail_unknown(const reader *r, const char *key, const char *name, const taciti_nearest *nearest) {
     char message[SCALAR_BYTES], quoted[TACITI_QUOTED_BYTES], text[TACITI_OLD_KEY_BYTES];
     const taciti_old_key *old = taciti_old_key_find(key);
-    if (old != NULL) return fail_at(r, r->event.start_mark, taciti_old_key_text(old, text));
+    if (old != NULL) return fail_at(r, r->event.start_mark, taciti_old_key_text(old, key, text));
     (void)snprintf(message, sizeof message, "unknown key %s%s", taciti_quote(name, quoted), nearest->hint);
     return fail_at(r, r->event.start_mark, message);
 }

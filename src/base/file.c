@@ -204,6 +204,11 @@ tacit_status taciti_file_refuse(const char *path) {
     return taciti_fail(no_such_input ? TACIT_E_DATA : TACIT_E_IO, "%s: cannot open: %s", path, strerror(reason));
 }
 
+bool taciti_file_is_plain(const char *path) {
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, R_OK) == 0;
+}
+
 /* Opens a regular file. Non-blocking, so that a pipe without a writer is refused and not waited for. */
 static tacit_status open_regular(const char *path, int *out_fd, struct stat *out) {
     const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);

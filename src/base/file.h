@@ -55,6 +55,9 @@ tacit_status taciti_file_sync_folder(const char *path);
  * exists. */
 tacit_status taciti_file_remove(const char *path);
 
+/* Returns whether the path leads to a regular file that this process may read. */
+bool taciti_file_is_plain(const char *path);
+
 /* Returns whether `path` is the folder or lies in it, whatever links are on the way. False if one does not exist. */
 bool taciti_file_lies_in(const char *path, const char *folder);
 

@@ -45,6 +45,8 @@ typedef struct taciti_list {
 #define TACITI_OPTION_NO_DIGEST 1u
 /* Rarely needed: listed by `tacit info options`, not by --help. */
 #define TACITI_OPTION_EXPERT 2u
+/* NAME: of a codec; a codec that earlier versions had is refused with what to take instead (option_old.c). */
+#define TACITI_OPTION_CODEC 4u
 
 typedef struct taciti_option {
     const char *key; /* without the section: "name" */
@@ -52,6 +54,7 @@ typedef struct taciti_option {
     size_t offset;        /* of the value in the module's option struct */
     const char *fallback; /* default, in the same syntax as a flag's value; "" for an empty text or list */
     double min, max;      /* range of INT, REAL and BYTES; both 0: any */
+    const char *below;    /* what to type for a number below the range; NULL: nothing is meant by one */
     const char *choices;  /* ENUM: "sgd|adamw" in enum order */
     const char *unit;     /* "steps", "bytes"; NULL: none */
     const char *help;     /* one sentence, lower case, no full stop */
@@ -176,20 +179,21 @@ char *taciti_config_yaml(const taciti_config *config, bool only_changed);
  * TEXT", or without `now` "KEY has gone: TEXT". A key that ends with a dot stands for all keys of its section. */
 typedef struct taciti_old_key {
     const char *key, *now;
-    const char *was;  /* the value, as JSON, with which a run was what it is now; NULL: none */
+    const char *was; /* the value, as JSON, with which a run was what it is now; NULL: none. Of a section whose codec is
+                        still there, those of all its keys: "128|true" */
     const char *text; /* a clause without a full stop */
 } taciti_old_key;
 
 /* All of them; the last one has a NULL key. */
 const taciti_old_key *taciti_old_keys(void);
 
-/* The old key with this name, "compress.ratio", or with the variable of that name, "TACIT_COMPRESS_RATIO"; of a name
- * that ends with a dot, the first of that section. NULL: there is none. */
+/* The old key with this name, "compress.ratio", or with the variable of that name, "TACIT_COMPRESS_RATIO", or the
+ * section of that key. NULL: there is none. */
 const taciti_old_key *taciti_old_key_find(const char *name);
 
-/* What to type instead, as errors say it. */
+/* What to type instead, as errors say it: "NAME has gone: ...", where name is what was typed. */
 enum { TACITI_OLD_KEY_BYTES = 400 };
-const char *taciti_old_key_text(const taciti_old_key *old, char out[TACITI_OLD_KEY_BYTES]);
+const char *taciti_old_key_text(const taciti_old_key *old, const char *name, char out[TACITI_OLD_KEY_BYTES]);
 
 /* The nearest legal full key to `key` by edit distance. */
 taciti_nearest taciti_config_nearest(const taciti_config *config, const char *key);

@@ -19,8 +19,12 @@ static bool is_flag(const char *word) { return strncmp(word, "--", 2) == 0; }
 
 static tacit_status fail_unknown_flag(const taciti_config *config, const char *key) {
     char text[TACITI_OLD_KEY_BYTES];
-    const taciti_old_key *old = taciti_old_key_find(strncmp(key, "no-", 3) == 0 ? key + 3 : key);
-    if (old != NULL) return taciti_fail(TACIT_E_CONFIG, "--%s", taciti_old_key_text(old, text));
+    const char *bare = strncmp(key, "no-", 3) == 0 ? key + 3 : key;
+    const taciti_old_key *old = taciti_old_key_find(bare);
+    if (old != NULL) return taciti_fail(TACIT_E_CONFIG, "--%s", taciti_old_key_text(old, bare, text));
+    taciti_place place;
+    if (taciti_config_find(config, bare, &place) && place.option->type == TACITI_OPTION_REAL)
+        return taciti_fail(TACIT_E_CONFIG, "--%s: %s takes a number; write --%s 0", key, bare, bare);
     const taciti_nearest nearest = taciti_config_nearest(config, key);
     const bool close = *nearest.name != '\0';
     char flag[TACITI_KEY_BYTES + 2], quoted[TACITI_QUOTED_BYTES];
@@ -109,7 +113,7 @@ static bool has_known_section(const taciti_config *config, const char *name) {
 static tacit_status fail_unknown_variable(const taciti_config *config, const char *name) {
     char text[TACITI_OLD_KEY_BYTES];
     const taciti_old_key *old = taciti_old_key_find(name);
-    if (old != NULL) return taciti_fail(TACIT_E_CONFIG, "environment: %s: %s", name, taciti_old_key_text(old, text));
+    if (old != NULL) return taciti_fail(TACIT_E_CONFIG, "environment: %s", taciti_old_key_text(old, name, text));
     taciti_place place;
     taciti_nearest nearest = {0};
     char key[TACITI_KEY_BYTES], known[TACITI_KEY_BYTES + 8];

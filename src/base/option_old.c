@@ -26,10 +26,10 @@ static const taciti_old_key OLD_KEYS[] = {
     {"compute.floor", NULL, "0", "floor_s in the profile says it (tacit info profiles NAME prints one)"},
     {"data.format", NULL, "\"auto\"", "content and name say it: a file of uint16 tokens is called .bin"},
     {"data.merges", "data.vocab", "\"\"", "merges.txt is read beside vocab.json"},
-    {"dgc.", NULL, NULL, "it samples 1 % and sends values in f32"},
-    {"e3m0.", NULL, NULL, "blocks always have 128 elements"},
-    {"efsign.", NULL, NULL, "blocks always have 4096 elements"},
-    {"gaussiank.", NULL, NULL, "it sends values in f32"},
+    {"dgc.", NULL, "0|false|\"f32\"|\"auto\"|0.01", "it samples 1 % and sends values in f32"},
+    {"e3m0.", NULL, "128", "blocks always have 128 elements"},
+    {"efsign.", NULL, "4096", "blocks always have 4096 elements"},
+    {"gaussiank.", NULL, "0|false|\"f32\"|\"auto\"", "it sends values in f32"},
     {"gossip.accelerate", NULL, "false", "mixes are never extrapolated"},
     {"gossip.gamma_floor", "gossip.gamma", "0", "the consensus factor is constant"},
     {"gossip.gamma_power", "gossip.gamma", "0", "the consensus factor is constant"},
@@ -41,8 +41,8 @@ static const taciti_old_key OLD_KEYS[] = {
     {"gravac.average", NULL, "\"norms\"", "a gain is always the ratio of averaged norms"},
     {"gravac.weight", NULL, "0", "it is always the number of ranks / 100"},
     {"inceptionn.", NULL, NULL, "take --compress.codec int8"},
-    {"int4.", NULL, NULL, "blocks always have 128 elements, in groups of 32 that are rotated"},
-    {"int8.", NULL, NULL, "blocks always have 128 elements, which are not rotated"},
+    {"int4.", NULL, "128|true", "blocks always have 128 elements, in groups of 32 that are rotated"},
+    {"int8.", NULL, "128|false", "blocks always have 128 elements, which are not rotated"},
     {"knee.probe", NULL, "500", "it is always 500 steps"},
     {"knee.tolerance", NULL, "0.01", "it is always 0.01"},
     {"knee.window", NULL, "10", "it is always 10 steps"},
@@ -56,8 +56,9 @@ static const taciti_old_key OLD_KEYS[] = {
     {"qsgd.norm", NULL, "\"l2\"", "it is always the L2 norm"},
     {"quantile-sketch.", NULL, NULL, "take --compress.codec int8"},
     {"randomk-own.", NULL, NULL, "take --compress.codec randomk"},
-    {"randomk.", NULL, NULL, "it sends values in f32"},
-    {"redsync.", NULL, NULL, "it halves until at most twice the elements are left, and sends values in f32"},
+    {"randomk.", NULL, "0|false|\"f32\"", "it sends values in f32"},
+    {"redsync.", NULL, "0|false|\"f32\"|\"auto\"|\"bisection\"|2",
+     "it halves until at most twice the elements are left, and sends values in f32"},
     {"shared.", NULL, NULL, "take --compress.codec topk"},
     {"sidco.block", NULL, "0", "it sends values in f32"},
     {"sidco.first", NULL, "0.25", "it is always 0.25"},
@@ -66,7 +67,7 @@ static const taciti_old_key OLD_KEYS[] = {
     {"sidco.ratio", NULL, "0.25", "it is always 0.25"},
     {"sidco.stages", NULL, "0", "the number of stages is always adapted"},
     {"sidco.values", NULL, "\"f32\"", "it sends values in f32"},
-    {"signmag2.", NULL, NULL, "blocks always have 4096 elements"},
+    {"signmag2.", NULL, "4096", "blocks always have 4096 elements"},
     {"sketch.compat", NULL, "false", "what TAGC's released code does is described in docs/codecs.md alone"},
     {"sparseloco.block", NULL, "0", "every format has a block of its own"},
     {"sparseloco.hadamard", NULL, "false", "values are not rotated"},
@@ -98,27 +99,27 @@ static bool ends_section(const char *name, char separator) {
     return length > 0 && name[length - 1] == separator;
 }
 
-/* Whether both are the same, or one is the section of the other. */
-static bool are_alike(const char *old, const char *name, char separator) {
-    return strcmp(old, name) == 0 || (ends_section(old, separator) && strncmp(old, name, strlen(old)) == 0) ||
-           (ends_section(name, separator) && strncmp(old, name, strlen(name)) == 0);
+/* Whether `old` is a section that has the name in it. */
+static bool holds(const char *old, const char *name, char separator) {
+    return ends_section(old, separator) && strncmp(old, name, strlen(old)) == 0;
 }
 
 /* Both names of one key come first: TACIT_RANDOMK_ is a section, and how TACIT_RANDOMK_OWN_ begins. */
 const taciti_old_key *taciti_old_key_find(const char *name) {
     char variable[TACITI_KEY_BYTES + 8];
-    const taciti_old_key *alike = NULL;
+    const taciti_old_key *section = NULL;
     for (const taciti_old_key *old = OLD_KEYS; old->key != NULL; old++) {
         taciti_variable_name(old->key, variable, sizeof variable);
         if (strcmp(old->key, name) == 0 || strcmp(variable, name) == 0) return old;
-        if (alike == NULL && (are_alike(old->key, name, '.') || are_alike(variable, name, '_'))) alike = old;
+        if (section == NULL && (holds(old->key, name, '.') || holds(variable, name, '_'))) section = old;
     }
-    return alike;
+    return section;
 }
 
-const char *taciti_old_key_text(const taciti_old_key *old, char out[TACITI_OLD_KEY_BYTES]) {
+const char *taciti_old_key_text(const taciti_old_key *old, const char *name, char out[TACITI_OLD_KEY_BYTES]) {
     const char *now = old->now == NULL ? "" : old->now;
-    (void)snprintf(out, TACITI_OLD_KEY_BYTES, "%s has %s%s: %s", old->key, *now == '\0' ? "gone" : "become ", now,
+    const int length = (int)strlen(name) - ends_section(name, '.');
+    (void)snprintf(out, TACITI_OLD_KEY_BYTES, "%.*s has %s%s: %s", length, name, *now == '\0' ? "gone" : "become ", now,
                    old->text);
     return out;
 }

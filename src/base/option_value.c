@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/option_value.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -62,7 +63,9 @@ static tacit_status check_range(const taciti_option *option, const char *where, 
     taciti_real_format(min, low);
     taciti_real_format(max, high);
     if (!ends) return taciti_fail(TACIT_E_CONFIG, "%s: %s is below %s", where, text, low);
-    return taciti_fail(TACIT_E_CONFIG, "%s: %s is outside %s..%s", where, text, low, high);
+    const char *instead = option->below != NULL && number < min ? option->below : "";
+    return taciti_fail(TACIT_E_CONFIG, "%s: %s is outside %s..%s%s%s", where, text, low, high,
+                       *instead == '\0' ? "" : "; ", instead);
 }
 
 static tacit_status set_integer(const taciti_option *option, const char *where, const char *text, void *value) {
@@ -80,6 +83,9 @@ static tacit_status set_integer(const taciti_option *option, const char *where, 
 
 static tacit_status set_real(const taciti_option *option, const char *where, const char *text, void *value) {
     double number = 0;
+    bool is_true = false;
+    if (taciti_boolean_parse(text, &is_true) && isalpha((unsigned char)*text))
+        return taciti_fail(TACIT_E_CONFIG, "%s: \"%s\" is not a number; %s is %d here", where, text, text, is_true);
     if (!taciti_real_parse(text, &number)) return fail_value(where, text, "is not a number");
     TACITI_TRY(check_range(option, where, text, number));
     memcpy(value, &number, sizeof number);
@@ -148,8 +154,8 @@ static tacit_status find_choice(const taciti_option *option, const char *where, 
     }
     (void)taciti_option_choices(option, choices);
     (void)taciti_quote(text, quoted);
-    (void)snprintf(choice, sizeof choice, "%s.", text); /* a name that went has a section that went */
-    const taciti_old_key *old = taciti_old_key_find(choice);
+    (void)snprintf(choice, sizeof choice, "%s.", text); /* a codec that went has a section that went */
+    const taciti_old_key *old = (option->flags & TACITI_OPTION_CODEC) == 0 ? NULL : taciti_old_key_find(choice);
     if (old != NULL && strcmp(old->key, choice) == 0)
         return taciti_fail(TACIT_E_CONFIG, "%s: %s has gone: %s", where, quoted, old->text);
     if (*nearest.name == '\0') return taciti_fail(TACIT_E_CONFIG, "%s: %s is not one of %s", where, quoted, choices);

@@ -40,12 +40,11 @@ static tacit_status fail_unknown(const taciti_verb *verb, const taciti_config *c
     const size_t copied = length < sizeof name ? length : sizeof name - 1;
     memcpy(name, word, copied);
     name[copied] = '\0';
-    const char *bare = name + strspn(name, "-");
-    const bool negated = strncmp(bare, "no-", 3) == 0;
-    const taciti_old_key *old = config == NULL ? NULL : taciti_old_key_find(negated ? bare + 3 : bare);
+    const char *bare = name + strspn(name, "-"), *key = strncmp(bare, "no-", 3) == 0 ? bare + 3 : bare;
+    const taciti_old_key *old = config == NULL && strchr(key, '.') == NULL ? NULL : taciti_old_key_find(key);
     if (old != NULL) {
         char text[TACITI_OLD_KEY_BYTES];
-        return taciti_fail(TACIT_E_CONFIG, "--%s", taciti_old_key_text(old, text));
+        return taciti_fail(TACIT_E_CONFIG, "--%s", taciti_old_key_text(old, key, text));
     }
     taciti_nearest nearest = {0};
     for (const taciti_flag *flag = verb->flags; flag->name != NULL; flag++)

@@ -76,7 +76,7 @@ tacit_status taciti_arguments_number(const taciti_arguments *arguments, const ch
 tacit_status taciti_arguments_no_words(const taciti_arguments *arguments);
 
 /* Prints the help of a verb; options come from the option tables. argv: the words behind the verb, which choose the
- * strategy, codec and policy whose options are shown. */
+ * strategy, codec and policy whose options are shown, as do the environment and a configuration file among them. */
 void taciti_verb_help(const taciti_verb *verb, int argc, char **argv);
 
 /* Prints a description of the program and a list of all verbs. */

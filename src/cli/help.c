@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/option_text.h"
@@ -86,14 +87,23 @@ static void print_flags(const taciti_verb *verb) {
 
 /* ---- configuration ----------------------------------------------------------------------------------------------- */
 
-/* Sets what the command line sets. Its mistakes are for the verb to tell. */
-static void read_flags(int argc, char **argv) {
+/* Sets what flags set and, if asked for, files among the other words: of those, only a configuration can be read. */
+static void read_words(int argc, char **argv, bool files) {
+    for (int next = 0; next < argc;) {
+        const bool is_flag = strncmp(argv[next], "--", 2) == 0;
+        if (is_flag && taciti_config_flag(taciti_cli_options(), argc, argv, &next) == TACIT_OK) continue;
+        if (files && taciti_file_is_plain(argv[next])) (void)taciti_config_file(taciti_cli_options(), argv[next]);
+        next++;
+    }
+}
+
+/* Sets what the run on the command line would set. Its mistakes are for the verb to tell. */
+static void read_run(const taciti_verb *verb, int argc, char **argv) {
     char reason[TACITI_REASON_BYTES];
     taciti_log_capture(reason);
-    for (int next = 0; next < argc;)
-        if (strncmp(argv[next], "--", 2) != 0 ||
-            taciti_config_flag(taciti_cli_options(), argc, argv, &next) != TACIT_OK)
-            next++;
+    if (strstr(verb->synopsis, ".yaml") != NULL) read_words(argc, argv, true);
+    (void)taciti_config_environment(taciti_cli_options());
+    read_words(argc, argv, false); /* flags come last */
     taciti_log_capture(NULL);
 }
 
@@ -166,7 +176,7 @@ void taciti_verb_help(const taciti_verb *verb, int argc, char **argv) {
         }
     }
     if (verb->keys == NULL) return;
-    read_flags(argc, argv);
+    read_run(verb, argc, argv);
     print_options(verb);
 }
 

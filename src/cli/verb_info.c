@@ -87,6 +87,7 @@ static void print_controllers(bool all) {
         printf("%-11s %s%s (%s)\n", (*c)->name, (*c)->help, (*c)->per_bucket ? "; for every bucket" : "", (*c)->source);
         taciti_table_print((*c)->options);
     }
+    if (!all) printf("\n`tacit info controllers --all` lists those to compare with, too.\n");
 }
 
 /* ---- strategies, presets --------------------------------------------------------------------------------------- */

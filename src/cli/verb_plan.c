@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -65,7 +66,7 @@ static void find_profile(const char *model_path, taciti_text *emulate) {
     const char *slash = strrchr(model_path, '/'), *named = emulate->text;
     if (slash == NULL || named[0] == '\0' || named[0] == '/') return;
     const int length = snprintf(path.text, sizeof path.text, "%.*s/%s", (int)(slash - model_path), model_path, named);
-    if (length < (int)sizeof path.text && access(path.text, R_OK) == 0) *emulate = path;
+    if (length < (int)sizeof path.text && taciti_file_is_plain(path.text)) *emulate = path;
 }
 
 /* The file comes before environment and flags, but its name stands among the flags: they are read twice. */

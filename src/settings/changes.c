@@ -23,27 +23,55 @@ static void put_value(const json_t *value, char out[VALUE_BYTES]) {
     free(text); /* NOLINT: jansson's */
 }
 
+/* Whether a key that was a boolean and is a number says the same: true is 1. */
+static bool same_number(const json_t *old, const json_t *value) {
+    if (!json_is_boolean(old) || !json_is_number(value)) return false;
+    const double now = json_number_value(value);
+    return json_is_true(old) ? now >= 1 && now <= 1 : now >= 0 && now <= 0;
+}
+
 /* The key's old value when it has changed, else NULL. A key that the checkpoint does not know has not. */
 static const json_t *old_value(const taciti_changes *changes, const char *key, const json_t *value) {
     const json_t *old = json_object_get(changes->before, key);
-    return old == NULL || json_equal(old, value) ? NULL : old;
+    return old == NULL || json_equal(old, value) || same_number(old, value) ? NULL : old;
+}
+
+/* Whether the run of the checkpoint used this section of a codec that is still there: of others, compress.codec tells.
+ */
+static bool used(const taciti_changes *changes, const taciti_old_key *section) {
+    static const char *const choices[] = {"compress.codec", "compress.gather"};
+    const size_t length = strlen(section->key) - 1;
+    for (size_t i = 0; i < sizeof choices / sizeof choices[0] && section->was != NULL; i++) {
+        const char *codec = json_string_value(json_object_get(changes->before, choices[i]));
+        if (codec != NULL && strlen(codec) == length && strncmp(codec, section->key, length) == 0) return true;
+    }
+    return false;
+}
+
+static bool is_one_of(const char *value, const char *values) {
+    for (size_t length = 0; values != NULL && *values != '\0'; values += length + (values[length] == '|')) {
+        length = strcspn(values, "|");
+        if (strlen(value) == length && strncmp(value, values, length) == 0) return true;
+    }
+    return false;
 }
 
 /* A key of the checkpoint that this version has no more, with a value that a run could not have now. */
-static void say_old(const char *key, const json_t *value) {
+static void say_old(const taciti_changes *changes, const char *key, const json_t *value) {
     char text[TACITI_OLD_KEY_BYTES], before[VALUE_BYTES];
     const taciti_old_key *old = taciti_old_key_find(key);
-    if (old == NULL || strcmp(old->key, key) != 0) return; /* of a section that went, compress.codec tells */
+    if (old == NULL || (strcmp(old->key, key) != 0 && !used(changes, old))) return;
     put_value(value, before);
-    if (old->was == NULL || strcmp(before, old->was) != 0)
-        taciti_log(TACITI_LOG_WARN, "resume: %s (it was %s in the checkpoint)", taciti_old_key_text(old, text), before);
+    if (!is_one_of(before, old->was))
+        taciti_log(TACITI_LOG_WARN, "resume: %s (it was %s in the checkpoint)", taciti_old_key_text(old, key, text),
+                   before);
 }
 
 static void say_all_old(const taciti_changes *changes) {
     const char *key = NULL;
     json_t *value = NULL;
     json_object_foreach(changes->before, key, value) {
-        if (json_object_get(changes->now, key) == NULL) say_old(key, value);
+        if (json_object_get(changes->now, key) == NULL) say_old(changes, key, value);
     }
 }
 

@@ -21,12 +21,14 @@ static const char *codec_name(size_t index) {
 static const taciti_option OPTIONS[] = {
     TACITI_OPTION("codec", NAME, AT(codec), "none", .names = codec_name,
                   .help = "what sums over ranks are compressed with; `tacit info codecs` lists them; auto: numbers of "
-                          "16, 8 or 4 bits, no fewer than saves time"),
+                          "16, 8 or 4 bits, no fewer than saves time",
+                  .flags = TACITI_OPTION_CODEC),
     TACITI_OPTION(
         "gather", NAME, AT(gather), "auto", .names = codec_name,
         .help = "what the parameters that strategy shard gathers are compressed with: in stages 1 and 2 their "
                 "changes (with compress.back), in stage 3 their values; auto: nothing, or with compress.codec auto "
-                "what suits the stage"),
+                "what suits the stage",
+        .flags = TACITI_OPTION_CODEC),
     TACITI_OPTION("layers", TEXT, AT(layers), "all", .when = "compressed-any",
                   .help = "the tensors that are compressed, others travel as they are: classes (attention, mlp, "
                           "embedding, position, norm, head, other), /regular expressions/, and with a minus what is "

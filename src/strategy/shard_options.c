@@ -6,7 +6,7 @@
 #define AT(member) offsetof(taciti_shard_options, member)
 
 static const taciti_option OPTIONS[] = {
-    TACITI_OPTION("stage", INT, AT(stage), "3", .min = 1, .max = 3,
+    TACITI_OPTION("stage", INT, AT(stage), "3", .min = 1, .max = 3, .below = "to hold nothing in parts, --strategy dp",
                   .help = "what ranks hold in parts: 1 moments, 2 also gradients, 3 also parameters"),
     TACITI_OPTION("gather", ENUM, AT(gather), "f32", .choices = "f32|bf16", .when = "plain-gather",
                   .help = "number format in which parameters travel; updates are made in f32"),
