@@ -65,7 +65,6 @@ struct taciti_route;
 /* Slots that take a setup or an encoding, and those with `const`, may be called by any thread; the others as they say.
  */
 typedef struct taciti_route_verbs {
-    const char *name;
     bool phases;  /* the phases of an all-reduce run on their own, too */
     bool whole;   /* every rank encodes whole buckets, and nobody encodes results */
     bool results; /* results are encoded at a setting of their own */

@@ -32,7 +32,6 @@ static tacit_status price(const taciti_route_setup *setup, taciti_phase phase, s
 }
 
 const taciti_route_verbs taciti_route_dense = {
-    .name = "dense",
     .phases = true,
     .probed = true,
     .check = accept,

@@ -371,7 +371,6 @@ static tacit_status price(const taciti_route_setup *setup, taciti_phase phase, s
 }
 
 const taciti_route_verbs taciti_route_linear = {
-    .name = "linear",
     .whole = true,
     .probed = true,
     .check = check,

@@ -251,7 +251,6 @@ static tacit_status price(const taciti_route_setup *setup, taciti_phase phase, s
 }
 
 const taciti_route_verbs taciti_route_payload = {
-    .name = "payload",
     .phases = true,
     .results = true,
     .probed = true,

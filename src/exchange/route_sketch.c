@@ -342,7 +342,6 @@ static tacit_status price(const taciti_route_setup *setup, taciti_phase phase, s
 }
 
 const taciti_route_verbs taciti_route_sketch = {
-    .name = "sketch",
     .phases = true,
     .check = check,
     .describe = describe,

@@ -93,7 +93,7 @@ tacit_status taciti_gossip_begin(taciti_gossip_channel *channel, size_t bucket, 
     return taciti_mix_begin(channel->mix, channel->buffer, bucket, number);
 }
 
-tacit_status taciti_gossip_wait(taciti_gossip *g, taciti_gossip_channel *channel, size_t bucket) {
+static tacit_status wait_for_bucket(taciti_gossip *g, taciti_gossip_channel *channel, size_t bucket) {
     const int64_t begin_ns = taciti_now_ns();
     TACITI_TRY(taciti_mix_wait(channel->mix, bucket));
     g->wait_ns += taciti_trace_add(g->context.trace, TACITI_SPAN_WAIT, (int)bucket, begin_ns) - begin_ns;
@@ -121,7 +121,7 @@ tacit_status taciti_gossip_collect(taciti_gossip *g, taciti_gossip_channel *chan
         taciti_gossip_copy(g, channel->buffer, is_late(g, flat) ? g->own : flat, plan->mass_before, bucket);
         TACITI_TRY(taciti_gossip_begin(channel, bucket, plan->number));
     }
-    return taciti_gossip_wait(g, channel, bucket);
+    return wait_for_bucket(g, channel, bucket);
 }
 
 /* to <- keep to + share from */

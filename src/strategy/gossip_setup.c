@@ -104,11 +104,6 @@ tacit_status taciti_gossip_check(const taciti_strategy_context *context, const t
     return status;
 }
 
-/* All that can be refused before anything is held. */
-static tacit_status choose_topology(const taciti_strategy_context *context, taciti_topology *out) {
-    return taciti_gossip_topology(context->options, taciti_comm_hosts(context->comm), out);
-}
-
 static uint64_t digest_of(const taciti_topology *t) {
     uint64_t digest = 0;
     for (size_t r = 0; r < t->period; r++) {
@@ -181,7 +176,7 @@ static size_t period_of(const taciti_gossip_options *o, const taciti_topology *t
 tacit_status taciti_gossip_predict(const taciti_strategy_context *context, taciti_strategy_figures *out) {
     const taciti_gossip_options *o = context->options;
     taciti_topology topology;
-    TACITI_TRY(choose_topology(context, &topology));
+    TACITI_TRY(taciti_gossip_topology(o, taciti_comm_hosts(context->comm), &topology));
     const size_t mix_bytes =
         taciti_mix_predict_bytes(context->comm, context->layout, &topology, context->exchange_options);
     const size_t tracks = o->tracker ? 1U : 0U, channels = 1U + (o->delay > 0 ? 1U : 0U) + tracks;
@@ -196,7 +191,7 @@ tacit_status taciti_gossip_predict(const taciti_strategy_context *context, tacit
 }
 
 static tacit_status set_up(taciti_gossip *g) {
-    TACITI_TRY(choose_topology(&g->context, &g->topology));
+    TACITI_TRY(taciti_gossip_topology(&g->options, taciti_comm_hosts(g->context.comm), &g->topology));
     TACITI_TRY(make_masses(g));
     return make_arrays(g);
 }

@@ -82,9 +82,8 @@ void taciti_gossip_plan_step(taciti_gossip *g);
 /* to <- scale * from, one bucket. */
 void taciti_gossip_copy(const taciti_gossip *g, float *to, float *from, double scale, size_t bucket);
 
-/* begin starts the exchange of a bucket of the buffer; wait blocks until it has arrived. */
+/* Starts the exchange of a bucket of the buffer. */
 tacit_status taciti_gossip_begin(taciti_gossip_channel *channel, size_t bucket, int64_t number);
-tacit_status taciti_gossip_wait(taciti_gossip *g, taciti_gossip_channel *channel, size_t bucket);
 
 /* Copies scale * flat into the buffer and starts the exchange of all buckets. */
 tacit_status taciti_gossip_launch(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, double scale,
