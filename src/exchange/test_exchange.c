@@ -374,34 +374,6 @@ static void overlapped_equals_blocking_bit_for_bit(void **state) {
     taciti_layout_destroy(&layout);
 }
 
-/* Whole results make the way by owners the longer one. */
-static void choose_ways(taciti_comm *comm, void *context) {
-    (void)context;
-    const taciti_codec *codec = taciti_codec_find("topk");
-    const taciti_exchange_options options = {.bucket_bytes = 1 << 20};
-    const size_t sizes[] = {41 * 100};
-    taciti_layout layout;
-    void *own = NULL;
-    test_layout(sizes, 1, 1 << 20, &layout);
-    CHECK(taciti_codec_defaults(codec, &own) == TACIT_OK);
-    for (int whole = 0; whole < 2; whole++) {
-        const taciti_encoding encoding = {
-            .codec = codec, .options = own, .expected = {.factor = 100}, .back = {.factor = whole ? 1 : 100}};
-        taciti_exchange *exchange = NULL;
-        CHECK(taciti_exchange_create(comm, &layout, &options, &encoding, &exchange) == TACIT_OK);
-        CHECK(taciti_exchange_way(exchange) == (whole ? TACITI_WAY_GATHER : TACITI_WAY_SCATTER));
-        taciti_exchange_destroy(exchange);
-    }
-    taciti_free(own);
-    taciti_layout_destroy(&layout);
-}
-
-static void what_goes_back_decides_the_way(void **state) {
-    (void)state;
-    const taciti_comm_options options = test_comm_options(true);
-    test_world_run(5, &options, choose_ways, NULL);
-}
-
 /* What could not be sent is not under way. */
 static void refuse_buckets(taciti_comm *comm, void *context) {
     (void)context;
@@ -593,7 +565,6 @@ int main(void) {
         cmocka_unit_test(what_is_not_finite_arrives_everywhere),
         cmocka_unit_test(destroying_waits_for_what_is_under_way),
         cmocka_unit_test(overlapped_equals_blocking_bit_for_bit),
-        cmocka_unit_test(what_goes_back_decides_the_way),
         cmocka_unit_test(a_refused_bucket_is_not_under_way),
         cmocka_unit_test(misuse_is_refused),
         cmocka_unit_test(short_arrays_take_the_way_that_costs_less),

@@ -485,8 +485,37 @@ static void estimates_with_errors_are_refused(void **state) {
     test_log_drop();
 }
 
+/* Whole results make the way by owners the longer one. */
+static void choose_ways(taciti_comm *comm, void *context) {
+    (void)context;
+    const taciti_codec *codec = taciti_codec_find("topk");
+    const taciti_exchange_options options = {.bucket_bytes = 1 << 20};
+    const size_t sizes[] = {41 * 100};
+    taciti_layout layout;
+    void *own = NULL;
+    test_layout(sizes, 1, 1 << 20, &layout);
+    CHECK(taciti_codec_defaults(codec, &own) == TACIT_OK);
+    for (int whole = 0; whole < 2; whole++) {
+        const taciti_encoding encoding = {
+            .codec = codec, .options = own, .expected = {.factor = 100}, .back = {.factor = whole ? 1 : 100}};
+        taciti_exchange *exchange = NULL;
+        CHECK(taciti_exchange_create(comm, &layout, &options, &encoding, &exchange) == TACIT_OK);
+        CHECK(taciti_exchange_way(exchange) == (whole ? TACITI_WAY_GATHER : TACITI_WAY_SCATTER));
+        taciti_exchange_destroy(exchange);
+    }
+    taciti_free(own);
+    taciti_layout_destroy(&layout);
+}
+
+static void what_goes_back_decides_the_way(void **state) {
+    (void)state;
+    const taciti_comm_options options = test_comm_options(true);
+    test_world_run(5, &options, choose_ways, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_goes_back_decides_the_way),
         cmocka_unit_test(nothing_is_lost_whatever_the_factors),
         cmocka_unit_test(nothing_is_lost_where_dense_and_compressed_buckets_mix),
         cmocka_unit_test(residuals_of_other_ranks_arrive),
