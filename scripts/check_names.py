@@ -26,6 +26,12 @@ DENIED = {
     "least": "min",
 }
 
+# Beginnings and phrases that leave a reader without a subject; see "plain English" in CONTRIBUTING.md.
+FRAGMENT = re.compile(r"^(?:Of|That of|Those of|Half of|This rank's|What|Whose|Who)\b(?!.*\?$)|\b[Ss]o (?:many|much|often)\b(?! (?:as|that)\b)|\b[Aa]new\b")
+COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*(.*?)\*/|//((?:[^\n]*\n[ \t]*//)*[^\n]*)', re.S)
+ROOMS = set(sys.argv[1:]) # folders whose English is checked: src/ROOM
+LONG_FILE = 100 # lines; in longer files a static function's name is verb + object
+
 PREFIX = re.compile(r"^(taciti?_|TACITI?_)")
 STRIP = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 WORD = re.compile(r"\b[A-Za-z_][A-Za-z_0-9]*\b")
@@ -39,7 +45,7 @@ def blank(match):
 class Source:
     def __init__(self, path):
         self.path, self.header = path, path.suffix == ".h"
-        raw = path.read_text()
+        raw = self.raw = path.read_text()
         self.includes = re.findall(r'^\s*#\s*include\s+"([^"]+)"', raw, re.M)
         self.code = STRIP.sub(blank, raw.replace("\\\n", "  "))
         self.lines = self.code.split("\n")
@@ -127,6 +133,33 @@ def own_words(sources):
                 yield f"word: {source.path}: \"{part}\" has a standard term: {better}"
 
 
+def comments(source):
+    """(line, text) of every comment; `//` lines below each other are one comment."""
+    for match in COMMENT.finditer(source.raw):
+        text = match.group(1) if match.group(1) is not None else match.group(2)
+        if text is not None:
+            yield source.raw.count("\n", 0, match.start()) + 1, re.sub(r"\s*\n[ \t]*(?:\*|//)?[ \t]*", " ", text).strip(" \t\n*<")
+
+
+def fragments(sources):
+    for source in sources:
+        for line, text in comments(source):
+            for part in [text, *re.findall(r"(?<=[.;:] )[A-Z][^.]*", text)]:
+                found = FRAGMENT.search(part)
+                if found:
+                    yield f"english: {source.path}:{line}: \"{part[:60]}\": \"{found.group()}\": say who does what, in a sentence"
+                    break
+
+
+def bare_verbs(sources):
+    """A backtrace of `part <- choose <- try` says nothing."""
+    for source in sources:
+        if source.header or source.raw.count("\n") <= LONG_FILE:
+            continue
+        for match in re.finditer(r"^static (?!inline\b)[\w*\s]*?\b([a-z0-9]+)\s*\([^;{}]*\)\s*\{", source.code, re.M):
+            yield f"english: {source.path}:{source.line_of(match.start(1))}: {match.group(1)}(): a name is verb + object"
+
+
 def cycles(nodes, edges):
     """Strongly connected components of more than one node (Tarjan 1972), each sorted."""
     index, low, stack, result, on_stack = {}, {}, [], [], set()
@@ -184,10 +217,13 @@ def include_cycles(sources):
 
 
 def main():
-    paths = sorted(p for p in pathlib.Path(".").glob("src/*/*.[ch]")) + sorted(pathlib.Path("include").glob("*/*.h"))
+    paths = sorted(pathlib.Path(".").glob("src/**/*.[ch]")) + sorted(pathlib.Path("include").glob("*/*.h"))
     paths += sorted(pathlib.Path("lab").glob("*.[ch]"))
     sources = [Source(p) for p in paths if not p.name.startswith("test_")]
+    tests = [Source(p) for p in paths if p.name.startswith("test_")]
     found = [*twice(sources), *own_words(sources), *call_cycles(sources), *include_cycles(sources)]
+    plain = [s for s in (sources + tests) if s.path.parts[-2] in ROOMS]
+    found += [*fragments(plain), *bare_verbs(s for s in plain if not s.path.name.startswith("test_"))]
     print("\n".join(found), end="\n" if found else "")
     return 1 if found else 0
 
