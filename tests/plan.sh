@@ -366,7 +366,7 @@ assert 1.3 < three["nic_bytes_per_step"] / two["nic_bytes_per_step"] <= 1.5
 assert three["replicas_equal"] and three["seconds"]["low"] < three["seconds"]["step"] < three["seconds"]["high"]
 assert parts[2, True, "bf16", "bf16"]["seconds"]["step"] < three["seconds"]["step"]
 auto = {m["label"]: m for m in over_all if m["compression"]}
-assert sorted(auto) == ["shard 1 auto int4, gather int4", "shard 2 auto int4, gather int4", "shard 3 auto int4, gather int8"]
+assert sorted(auto) == ["shard 1 auto int4, gather int4", "shard 1 auto topk 5, gather int4", "shard 2 auto int4, gather int4", "shard 2 auto topk 5, gather int4", "shard 3 auto int4, gather int8", "shard 3 auto topk 5, gather int8"]
 for stage, plain in ((3, three), (2, two), (1, one)):  # each of 4 ranks per host encodes its share
     m = next(m for m in auto.values() if m["label"].startswith("shard %d" % stage))
     residuals, masters = 2 * n / 4, n / d["cluster"]["ranks"] + (0 if stage == 3 else n)

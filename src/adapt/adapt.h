@@ -71,6 +71,8 @@ typedef struct taciti_adapt_start {
     double factor; /* compress.factor */
     bool selects;  /* of the codec: a factor means something; otherwise a factor only says dense (1) or codec (above) */
     const taciti_codec_rung *rungs; /* of the codec; NULL: none */
+    double loss;                    /* compress.loss: rungs that may lose more are not chosen */
+    int64_t selects_at;             /* facts.step from which on rungs that select may be chosen */
     size_t buckets;
     int ranks, lanes;
 } taciti_adapt_start;

@@ -21,6 +21,8 @@
  * beyond the standard error.
  * - A change of the link is one if two or more steps say so: CUSUM of log(T / its mean), over steps of all kinds, with
  *   the error rates of adapt/change.h. What may be one is not folded into a mean.
+ * - Kinds that select elements join late, because they lose most while gradients change fast: after selects_at, and
+ *   only where the shortest of the others is in use and leaves something to gain.
  * - A trial of another kind pays if an advantage is within its standard error (the optimism of Auer et al.,
  *   "Finite-time analysis of the multiarmed bandit problem", 2002), or if it takes less than a hundredth of the time
  *   since the kind was last measured: F may have changed. The times between trials double.
@@ -36,7 +38,7 @@
 #include "adapt/adapt.h"
 #include "adapt/change.h"
 
-enum { KINDS = 1 + TACITI_CODEC_RUNGS };
+enum { KINDS = 1 + TACITI_CODEC_RUNGS };     /* a codec without rungs has one */
 enum { MEMORY = 50 };                        /* samples of a mean, which drifts follow */
 enum { TOUR = 2, TRIED = 3 };                /* samples of each kind at first; of a trial at most */
 enum { FIRST_TRIAL = 8, LAST_TRIAL = 4096 }; /* steps between trials */
@@ -67,7 +69,8 @@ typedef struct kind {
 typedef struct state {
     kind kinds[KINDS];             /* ascending factors */
     taciti_change link;            /* of transfers over what their kinds took */
-    int64_t count, used, shown;    /* kinds; the one in use; that of the step under way */
+    int64_t count, used, shown;    /* kinds so far; the one in use; that of the step under way */
+    int64_t all, selects_at;       /* kinds; step at which those that select may join */
     int64_t run;                   /* steps with this decision without a break */
     int64_t apart, trial_at;       /* steps between trials; the next one */
     int64_t tried;                 /* steps of the trial under way that have counted */
@@ -87,12 +90,19 @@ static void start(const void *options, const taciti_adapt_start *begin, void *me
     (void)options;
     (void)factors;
     state *s = memory;
-    s->kinds[s->count++].factor = 1;
-    for (const taciti_codec_rung *r = begin->rungs; r != NULL && r->factor > 0 && s->count < KINDS; r++)
-        s->kinds[s->count++].factor = r->factor;
+    s->count = s->all = 1;
+    s->kinds[0].factor = 1;
+    for (const taciti_codec_rung *r = begin->rungs; r != NULL && r->factor > 0 && r->loss <= begin->loss; r++) {
+        s->kinds[s->all++].factor = r->factor;
+        s->count += r->selects == 0;
+    }
     /* Without a factor any number above 1 says: the codec. */
-    if (s->count == 1) s->kinds[s->count++].factor = fmax(begin->factor, 2);
-    for (int64_t k = 0; k < s->count; k++) s->kinds[k].bytes = 1 / s->kinds[k].factor; /* until they are measured */
+    if (begin->rungs == NULL) {
+        s->kinds[1].factor = fmax(begin->factor, 2);
+        s->count = s->all = 2;
+    }
+    for (int64_t k = 0; k < s->all; k++) s->kinds[k].bytes = 1 / s->kinds[k].factor; /* until they are measured */
+    s->selects_at = begin->selects_at;
     s->buckets = begin->buckets;
     *decision = (taciti_decision){.factor = 1};
 }
@@ -150,7 +160,8 @@ static double observe_link(state *s, double transfer) {
 }
 
 /* Takes a step in; the first one after a change of the decision fills caches and residuals and does not count. What may
- * be a change of the link is not folded in. Returns by how much the link has slowed. */
+ * be a change of the link is not folded in, unless nothing is known of the kind. Returns by how much the link has
+ * slowed. */
 static double observe_step(state *s, const taciti_adapt_facts *facts, const double *factors) {
     const taciti_adapt_seconds *t = &facts->seconds;
     if (s->run++ == 0 || !(t->busy > 0)) return 1;
@@ -161,7 +172,7 @@ static double observe_step(state *s, const taciti_adapt_facts *facts, const doub
     follow_average(&s->rest, fmax(t->step - t->exposed, 0), s->rest > 0 ? MEMORY : 0);
     if (facts->bytes > 0 && s->other_buckets == 0) k->bytes = facts->bytes;
     k->seen_at = facts->step;
-    if (ratio != 1 || s->link.seen[0] + s->link.seen[1] > 0) return ratio;
+    if (k->transfer.samples > 0 && (ratio != 1 || s->link.seen[0] + s->link.seen[1] > 0)) return ratio;
     add_sample(&k->transfer, transfer, noise_of(s));
     observe_buckets(s, facts, factors);
     return 1;
@@ -368,9 +379,19 @@ static void begin_trial(state *s, taciti_decision *decision, int64_t step) {
     show_kind(s, decision, best);
 }
 
+/* The next kind that selects elements joins, with a trial, where the shortest so far leaves something to gain. */
+static bool may_join(const state *s, int64_t step) {
+    return s->count < s->all && step >= s->selects_at && s->used == s->count - 1 && !is_hidden(s, s->used);
+}
+
+static void begin_joining(state *s, taciti_decision *decision) {
+    s->tried = 0;
+    show_kind(s, decision, s->count++);
+}
+
 /* Ends when there is no hope left, or after some steps. */
 static void continue_trial(state *s, taciti_decision *decision, const taciti_adapt_facts *facts, double *factors) {
-    if (s->run < 2) return;
+    if (s->run < 2 || !(s->kinds[s->shown].transfer.seconds > 0)) return;
     const bool ends = ++s->tried >= TRIED || hope_of(s, s->shown) <= 0;
     if (ends) choose_kind(s, decision, facts, best_of(s), factors);
 }
@@ -389,6 +410,8 @@ static void decide(const void *options, const taciti_adapt_facts *facts, void *m
         plan_trial(s, facts->step, FIRST_TRIAL);
     } else if (s->shown != s->used) {
         continue_trial(s, decision, facts, factors);
+    } else if (may_join(s, facts->step)) {
+        begin_joining(s, decision);
     } else if (facts->step >= s->trial_at) {
         begin_trial(s, decision, facts->step);
     }

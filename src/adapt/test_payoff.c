@@ -161,7 +161,7 @@ static void a_copy_goes_on_alike(void **state) {
 
 /* ---- codecs with rungs ------------------------------------------------------------------------------------------- */
 
-static const taciti_codec_rung RUNGS[] = {{2, "bf16"}, {4, "int8"}, {8, "int4"}, {0, NULL}};
+static const taciti_codec_rung RUNGS[] = {{.factor = 2}, {.factor = 4}, {.factor = 8}, {.factor = 0}};
 enum { KINDS = 4, BUCKETS = 2 };
 static const double FACTORS[KINDS] = {1, 2, 4, 8};
 
@@ -275,7 +275,7 @@ static void a_link_that_recovers_gets_its_bits_back(void **state) {
 /* With three kinds, too, one that is better is soon compared with the others. */
 static void a_better_kind_is_not_yet_the_best(void **state) {
     (void)state;
-    static const taciti_codec_rung TWO[] = {{2, "bf16"}, {4, "int8"}, {0, NULL}};
+    static const taciti_codec_rung TWO[] = {{.factor = 2}, {.factor = 4}, {.factor = 0}};
     static const cluster FAST = {.busy = {{0.08}, {0.09}, {0.1}}}, SLOW = {.busy = {{0.8}, {0.4}, {0.2}}};
     ladder l;
     climb_by(&l, TWO);

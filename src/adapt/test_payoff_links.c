@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the choice of compress.codec auto costs on links that change and are noisy: two kinds of traffic, each with a
- * controller of its own, against the best kinds in hindsight. The seconds are simulated.
+ * controller of its own, against the best kinds in hindsight. The seconds are simulated. Bytes and seconds of the forms
+ * relate as `tacit bench codecs` measures them: dense, bf16, int8, int4, and a fifth of the elements in int4.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +19,7 @@
 enum {
     SEEDS = 30,
     BUCKETS = 3,
-    KINDS = 4,
+    KINDS = 5,
     TRAFFICS = 2,
     BEFORE = 300,
     SOON = 60,
@@ -26,11 +27,15 @@ enum {
     PHASES = 4,
     STEPS = 3000
 };
-static const taciti_codec_rung SUMS[] = {{2, "bf16"}, {4, "int8"}, {8, "int4"}, {0, NULL}},
-                               GATHERS[] = {{2, "bf16"}, {4, "int8"}, {0, NULL}};
-static const double FACTORS[KINDS] = {1, 2, 4, 8}, BYTES[KINDS] = {1, .5, .258, .133}, CODING[KINDS] = {0, .5, .6, 1},
-                    SHARES[BUCKETS] = {.7, .28, .02};
-static const int COUNTS[TRAFFICS] = {4, 3};
+static const taciti_codec_rung SUMS[] = {{.factor = 2},
+                                         {.factor = 4},
+                                         {.factor = 8},
+                                         {.factor = 20, .selects = 5},
+                                         {.factor = 0}},
+                               GATHERS[] = {{.factor = 2}, {.factor = 4}, {.factor = 0}};
+static const double FACTORS[KINDS] = {1, 2, 4, 8, 20}, BYTES[KINDS] = {1, .5, .258, .133, .05},
+                    CODING[KINDS] = {0, .5, .6, 1, 2.6}, SHARES[BUCKETS] = {.7, .28, .02};
+static const int COUNTS[TRAFFICS] = {5, 3};
 static const double LARGE[TRAFFICS] = {1, .6}; /* traffic, relative */
 
 typedef struct links {
@@ -195,12 +200,13 @@ static const links CLUSTERS[] = {
 };
 enum { CLUSTER_COUNT = sizeof CLUSTERS / sizeof *CLUSTERS };
 
-/* Bars for 30 seeds: medians always; the worst of them while the noise is at most 20 %. */
+/* Bars for 30 seeds: medians always; the worst of them while the noise is at most 20 %. A kind that is chosen may take
+ * a twentieth longer than the best. */
 static void expect(const char *what, const links *l, double slower, const figures *f, double bar) {
     printf("%s: %s, noise %2.0f %%, bytes take %4g: %.3f of the best fixed kinds, worst %.3f\n", what, l->name,
            100 * l->noise, slower, median_of(f), worst_of(f));
     assert_true(median_of(f) <= bar);
-    if (l->noise <= .2) assert_true(worst_of(f) <= bar + .01);
+    if (l->noise <= .2) assert_true(worst_of(f) <= bar + .02);
 }
 
 /* A link becomes 33 times slower, then 10 times faster, then what it was. */

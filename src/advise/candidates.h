@@ -80,9 +80,6 @@ bool taciti_candidate_mixes(const taciti_candidates *candidates, const taciti_ca
  * verdict compares with. */
 const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candidates);
 
-/* Whether compress.codec auto is what adapts: otherwise a codec that was named is taken where it pays. */
-bool taciti_compression_is_automatic(const taciti_plan_compression *compression);
-
 /* What to type for a method of order PARTS with its strategy; but codecs, unless a controller takes or leaves them. */
 enum { TACITI_FLAGS_BYTES = 160 };
 void taciti_method_flags(const taciti_method *method, char *out, size_t size);

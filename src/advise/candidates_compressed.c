@@ -18,33 +18,30 @@ static bool adapts(const taciti_compression_setup *setup) {
 
 static double gather_factor(const taciti_compress_options *o) { return o->back > 0 ? o->back : o->factor; }
 
-/* The numbers that a setup sends. Where a controller chooses among them, the shortest: it takes others where that costs
- * hardly any time. */
-static void resolve(const taciti_settings *settings, taciti_compression_setup *setup) {
-    if (setup->codec != NULL && setup->codec->rungs != NULL) {
-        setup->codec = taciti_codec_at(setup->codec, adapts(setup) ? 0 : setup->options->factor);
-        setup->codec_options = taciti_settings_options(settings, setup->codec->options);
-    }
-    if (setup->gather != NULL && setup->gather->rungs != NULL) {
-        setup->gather = taciti_codec_at(setup->gather, adapts(setup) ? 0 : gather_factor(setup->options));
-        setup->gather_options = taciti_settings_options(settings, setup->gather->options);
-    }
+/* The shortest form of a codec of several, or of those that send all elements: a controller takes others where that
+ * costs hardly any time. NULL: the codec has no choice. */
+static const taciti_codec_rung *form_of(const taciti_compression_setup *setup, bool selecting) {
+    const taciti_codec_rung *rung = setup->codec->rungs;
+    if (rung == NULL) return NULL;
+    if (!adapts(setup)) return taciti_codec_rung_at(setup->codec, setup->options->factor);
+    while (rung[1].factor > 0 && rung[1].loss <= setup->options->loss && (selecting || rung[1].selects == 0)) rung++;
+    return rung;
 }
 
-/* What a setup compresses with; codec NULL: nothing. */
-static taciti_plan_compression compression_of(const taciti_compression_setup *setup) {
+/* What a setup compresses with; codec NULL: nothing. selecting: a controller may choose forms that select elements. */
+static taciti_plan_compression compression_of(const taciti_compression_setup *setup, bool selecting) {
     taciti_plan_compression c = {.adapts = adapts(setup)};
     if (setup->codec == NULL) return c;
     c.encoding = taciti_compression_encoding(setup);
     c.uneven = setup->codec->thresholds && setup->options->scope == TACITI_SCOPE_MODEL;
+    const taciti_codec_rung *form = form_of(setup, selecting);
+    if (form == NULL) return c;
+    c.automatic = c.adapts;
+    c.encoding.codec = form->codec;
+    c.encoding.options = form->options;
+    c.encoding.expected = (taciti_codec_setting){.factor = form->selects};
+    c.encoding.back = (taciti_codec_setting){.factor = 0};
     return c;
-}
-
-/* compress.codec and its factors. */
-static taciti_plan_compression configured_compression(const taciti_settings *settings) {
-    taciti_compression_setup setup = taciti_settings_compression(settings);
-    resolve(settings, &setup);
-    return compression_of(&setup);
 }
 
 bool taciti_plan_compression_equal(const taciti_plan_compression *a, const taciti_plan_compression *b) {
@@ -60,14 +57,14 @@ static bool sends_payloads(const taciti_codec *codec, double factor) { return !c
 
 /* Whether sums are compressed as configured. */
 static bool compresses(const taciti_settings *settings) {
-    const taciti_plan_compression own = configured_compression(settings);
+    const taciti_compression_setup setup = taciti_settings_compression(settings);
+    const taciti_plan_compression own = compression_of(&setup, true);
     return own.encoding.codec != NULL && sends_payloads(own.encoding.codec, taciti_plan_factor(&own));
 }
 
 /* What order PARTS compresses with. */
 static taciti_compression_setup setup_of_parts(const taciti_settings *settings) {
     taciti_compression_setup setup = taciti_settings_compression(settings);
-    resolve(settings, &setup);
     if (setup.codec != NULL && !sends_payloads(setup.codec, setup.options->factor)) setup.codec = NULL;
     if (setup.gather != NULL && !sends_payloads(setup.gather, gather_factor(setup.options))) setup.gather = NULL;
     return setup;
@@ -102,35 +99,38 @@ static taciti_compression_setup automatic_sums(const taciti_settings *settings) 
     other.adapt.policy = (taciti_text){"fixed"};
     taciti_compression_setup setup = taciti_settings_compression(&other);
     setup.options = &settings->compress;
-    resolve(settings, &setup);
     return setup;
 }
 
-static void append_automatic(const taciti_candidates_builder *b, const taciti_strategy *strategy,
-                             const taciti_pattern *pattern, const taciti_plan_compression *own) {
-    const taciti_compression_setup setup = automatic_sums(b->settings);
-    const taciti_plan_compression c = compression_of(&setup);
-    if (!taciti_plan_compression_equal(&c, own)) (void)append_compression(b, strategy, pattern, &c);
+/* Appends what a setup sends: where a controller selects no elements, and where it may. */
+static void append_forms(const taciti_candidates_builder *b, const taciti_strategy *strategy,
+                         const taciti_pattern *pattern, const taciti_compression_setup *setup, bool configured) {
+    const taciti_plan_compression all = compression_of(setup, false), some = compression_of(setup, true);
+    const int forms = taciti_plan_compression_equal(&all, &some) ? 1 : 2;
+    for (int selecting = 0; selecting < forms; selecting++) {
+        taciti_candidate *c = append_compression(b, strategy, pattern, selecting ? &some : &all);
+        if (c != NULL) c->configured = configured;
+    }
 }
 
 /* The configured codec, compress.codec auto, then others that results recommend, at a few factors. Number formats are
- * wires; the union that sizes a sketch is not known before a run; formats that a factor chooses have rows of their own.
+ * wires; the union that sizes a sketch is not known before a run; forms that a factor chooses have rows of their own.
  */
 static void append_compressions(const taciti_candidates_builder *b, const taciti_strategy *strategy,
                                 const taciti_pattern *pattern) {
     static const double FACTORS[] = {10, 100, 1000};
-    const taciti_plan_compression own = configured_compression(b->settings);
-    if (compresses(b->settings)) {
-        taciti_candidate *c = append_compression(b, strategy, pattern, &own);
-        if (c != NULL) c->configured = pattern->configured && strategy == taciti_settings_strategy(b->settings);
-    }
-    append_automatic(b, strategy, pattern, &own);
+    const taciti_compression_setup configured = taciti_settings_compression(b->settings),
+                                   automatic = automatic_sums(b->settings);
+    const bool ours = pattern->configured && strategy == taciti_settings_strategy(b->settings);
+    const taciti_plan_compression own = compression_of(&configured, true), other = compression_of(&automatic, true);
+    if (compresses(b->settings)) append_forms(b, strategy, pattern, &configured, ours);
+    if (!taciti_plan_compression_equal(&own, &other)) append_forms(b, strategy, pattern, &automatic, false);
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
         const taciti_compression_setup setup = {.codec = *codec,
                                                 .codec_options =
                                                     taciti_settings_options(b->settings, (*codec)->options),
                                                 .options = &b->settings->compress};
-        taciti_plan_compression c = compression_of(&setup);
+        taciti_plan_compression c = compression_of(&setup, false);
         if (taciti_codec_is_dense(*codec) || !taciti_route_of(*codec)->probed || (*codec)->rungs != NULL) continue;
         if ((*codec)->reference) continue;
         c.encoding.back.factor = 0;
@@ -144,15 +144,16 @@ static void append_compressions(const taciti_candidates_builder *b, const taciti
 /* ---- compression in parts ---------------------------------------------------------------------------------------- */
 
 static taciti_candidate *append_parts(const taciti_candidates_builder *b, const taciti_strategy *strategy,
-                                      const taciti_pattern *pattern, const taciti_compression_setup *setup) {
+                                      const taciti_pattern *pattern, const taciti_compression_setup *setup,
+                                      bool selecting) {
     taciti_compress_options options;
     taciti_compression_setup sums = *setup, gathers = taciti_compression_gather_setup(setup, &options);
     char caution[TACITI_CAUTION_BYTES];
     sums.phase = pattern->parts.replicas ? TACITI_PHASE_REDUCE_TO_LANES : TACITI_PHASE_REDUCE_SCATTER;
     taciti_method method = {.order = pattern->order,
                             .wire = taciti_exchange_wire(&b->settings->exchange),
-                            .compression = compression_of(&sums),
-                            .gather = compression_of(&gathers),
+                            .compression = compression_of(&sums, selecting),
+                            .gather = compression_of(&gathers, selecting),
                             .overlap = b->settings->exchange.overlap,
                             .every = pattern->every,
                             .parts = pattern->parts};
@@ -162,11 +163,21 @@ static taciti_candidate *append_parts(const taciti_candidates_builder *b, const 
     return c;
 }
 
+static void append_forms_of_parts(const taciti_candidates_builder *b, const taciti_strategy *strategy,
+                                  const taciti_pattern *pattern, const taciti_compression_setup *setup,
+                                  bool configured) {
+    const taciti_plan_compression all = compression_of(setup, false), some = compression_of(setup, true);
+    const int forms = taciti_plan_compression_equal(&all, &some) ? 1 : 2;
+    for (int selecting = 0; selecting < forms; selecting++) {
+        taciti_candidate *c = append_parts(b, strategy, pattern, setup, selecting);
+        if (c != NULL) c->configured = configured;
+    }
+}
+
 /* What compress.codec auto is with this pattern. */
 static taciti_compression_setup automatic_parts(const taciti_settings *settings, const taciti_pattern *pattern) {
     taciti_compression_setup setup = automatic_sums(settings);
     setup.gather = pattern->parts.automatic;
-    resolve(settings, &setup);
     return setup;
 }
 
@@ -181,11 +192,10 @@ static void append_compressed_parts(const taciti_candidates_builder *b, const ta
     const taciti_compression_setup automatic = automatic_parts(b->settings, pattern);
     const bool ours = pattern->configured && strategy == taciti_settings_strategy(b->settings);
     if (ours && (own.codec != NULL || own.gather != NULL)) {
-        taciti_candidate *c = append_parts(b, strategy, pattern, &own);
-        if (c != NULL) c->configured = true;
+        append_forms_of_parts(b, strategy, pattern, &own, true);
         if (is_same_setup(&own, &automatic)) return;
     }
-    if (pattern->parts.gather->identity) (void)append_parts(b, strategy, pattern, &automatic);
+    if (pattern->parts.gather->identity) append_forms_of_parts(b, strategy, pattern, &automatic, false);
 }
 
 void taciti_candidates_compress(const taciti_candidates_builder *b, const taciti_strategy *strategy,

@@ -142,19 +142,12 @@ const taciti_candidate *taciti_candidates_parts(const taciti_candidates *candida
 
 /* ---- the verdict ------------------------------------------------------------------------------------------------- */
 
-bool taciti_compression_is_automatic(const taciti_plan_compression *c) {
-    if (!c->adapts || c->encoding.codec == NULL) return false;
-    const taciti_codec *const *codec = taciti_codec_list();
-    while (*codec != NULL && ((*codec)->rungs == NULL || taciti_codec_at(*codec, 0) != c->encoding.codec)) codec++;
-    return *codec != NULL;
-}
-
 /* The flags of a codec that a controller takes or leaves. */
 static void say_adapting(const taciti_plan_compression *c, char *out, size_t size) {
     const taciti_codec *codec = c->encoding.codec;
     *out = '\0';
     if (!c->adapts || codec == NULL) return;
-    if (taciti_compression_is_automatic(c))
+    if (c->automatic)
         (void)snprintf(out, size, " --compress.codec auto");
     else if (codec->selects)
         (void)snprintf(out, size, " --compress.codec %s --compress.factor %g --adapt.policy payoff", codec->name,

@@ -44,7 +44,7 @@ static void say_family(const taciti_candidate *c, char out[WORDS]) {
 }
 
 static void say_codec(const taciti_plan_compression *c, char out[WORDS]) {
-    const char *const automatic = taciti_compression_is_automatic(c) ? "auto: " : "";
+    const char *const automatic = c->automatic ? "auto: " : "";
     say(out, "%s%s%s", automatic, c->encoding.codec->name, c->adapts && *automatic == '\0' ? " where it pays" : "");
     if (c->encoding.codec->selects) say(out, ", 1 of %g elements", taciti_plan_factor(c));
 }

@@ -76,15 +76,19 @@ typedef struct taciti_codec_call {
     size_t n_matrices;
 } taciti_codec_call;
 
-/* A number format that a codec of several has. */
+typedef struct taciti_codec taciti_codec;
+
+/* One of the forms that a codec of several has (codec/mixed.c). */
 typedef struct taciti_codec_rung {
-    double factor;    /* about how many times fewer bytes than in f32 */
-    const char *name; /* of the codec of these numbers alone */
+    double factor;             /* about how many times fewer bytes than in f32 */
+    const taciti_codec *codec; /* sends this form */
+    const void *options;       /* of that codec */
+    double selects;            /* the factor of its setting; 0: it sends all elements */
+    double loss; /* percent by which training may end above dense, as measured (docs/results/compression.md) */
 } taciti_codec_rung;
 
-enum { TACITI_CODEC_RUNGS = 4 }; /* at most */
+enum { TACITI_CODEC_RUNGS = 5 }; /* at most */
 
-typedef struct taciti_codec taciti_codec;
 struct taciti_codec {
     const char *name;   /* "f32": option value, payload record, documentation */
     const char *help;   /* one sentence */
@@ -104,8 +108,8 @@ struct taciti_codec {
     bool sketches;    /* contributions travel as sketches that add up (exchange/sketch_reduce.h): the options are
                          taciti_sketch_options, payloads lossless for what is selected, and every setting with the
                          threshold FLT_TRUE_MIN selects all elements that are not 0 */
-    const taciti_codec_rung *rungs; /* it sends all elements in the format of the last rung up to the setting's factor;
-                              ascending, behind the last one with factor 0. NULL: it has no such choice */
+    const taciti_codec_rung *rungs; /* it sends the form of the last rung up to the setting's factor; ascending, those
+                              that select last; behind them one with factor 0. NULL: it has no such choice */
     bool votes;         /* a sum of payloads becomes the result only when its owner encodes it: a majority vote */
     bool number_format; /* each element becomes one number of fewer bits: the codec can be `exchange.wire` */
     bool identity;      /* the payload is the array's own bytes: the exchange may send from the array itself */
@@ -165,10 +169,10 @@ double taciti_codec_expected_bytes(const taciti_codec *codec, const taciti_codec
 
 static inline bool taciti_codec_has_factor(const taciti_codec *codec) { return codec->selects || codec->rungs != NULL; }
 
-/* The index of the last rung up to that factor, at least the first; 0: the last of all. */
-static inline size_t taciti_codec_rung_at(const taciti_codec_rung *rungs, double factor) {
-    size_t rung = 0;
-    while (rungs[rung + 1].factor > 0 && (factor == 0 || rungs[rung + 1].factor <= factor)) rung++;
+/* Returns the last rung up to that factor, at least the first; factor 0: the last of all. For codecs with rungs. */
+static inline const taciti_codec_rung *taciti_codec_rung_at(const taciti_codec *codec, double factor) {
+    const taciti_codec_rung *rung = codec->rungs;
+    while (rung[1].factor > 0 && (factor == 0 || rung[1].factor <= factor)) rung++;
     return rung;
 }
 
@@ -181,9 +185,6 @@ static inline void taciti_codec_count_all(taciti_codec_tally *tally, double squa
     tally->selected += n;
     tally->near += n;
 }
-
-/* The codec of the numbers that it sends at that factor (0: the last): itself, if it has no rungs. Any thread. */
-const taciti_codec *taciti_codec_at(const taciti_codec *codec, double factor);
 
 /* All codecs, those for reference last, ending with NULL. Any thread. */
 const taciti_codec *const *taciti_codec_list(void);

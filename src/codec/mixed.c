@@ -1,118 +1,142 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mixed4, mixed8: all elements in the number format that the factor asks for: bf16 from 2 on, int8 from 4, int4 from 8
- * (mixed4 alone), each as the codec of that name. So a controller chooses how many bits a
- * gradient gets (adapt/payoff.c), bucket by bucket and step by step.
+ * mixed, mixed4, mixed8: the form that the factor asks for, as the codec of that form sends it: bf16 from 2 on, int8
+ * from 4, int4 from 8 (not mixed8), and of mixed the largest elements alone in int4: a fifth of them from 20 on, a
+ * tenth from 32 on. So a controller chooses how many bytes a gradient gets (adapt/payoff.c), bucket by bucket and step
+ * by step.
  *
  * Source: ours; the choice of bits per layer and step is that of adaptive quantisation, e.g. Markov et al., "L-GreCo",
  * arXiv 2210.17357.
  *
- * Properties (test_mixed.c, test_codec.c): the bits of the codecs bf16, int8 and int4; class SUM; deterministic; biased
- * as they are: needs error feedback.
+ * Properties (test_mixed.c, test_codec.c): the bits of the codecs that the rungs name; deterministic; biased as they
+ * are: needs error feedback.
  *
- * Wire layout   bytes                        a decoder rejects
- *   rung        4, its index                 an index that the codec does not have
- *   numbers     taciti_values_bytes(n)       any other size
+ * Wire layout   bytes                  a decoder rejects
+ *   rung        4, its index           an index that the codec does not have
+ *   payload     of the rung's codec    what that codec rejects
  */
 #include <string.h>
 
 #include "base/log.h"
 #include "codec/codec.h"
-#include "codec/values.h"
+#include "codec/selector.h"
 
 enum { HEAD = sizeof(uint32_t) };
 
-static const taciti_value_format *const FORMATS[] = {&taciti_values_bf16, &taciti_values_int8, &taciti_values_rotated};
-static const taciti_codec_rung TO_4_BITS[] = {{2, "bf16"}, {4, "int8"}, {8, "int4"}, {0, NULL}};
-static const taciti_codec_rung TO_8_BITS[] = {{2, "bf16"}, {4, "int8"}, {0, NULL}};
+extern const taciti_codec taciti_codec_bf16, taciti_codec_int8, taciti_codec_int4, taciti_codec_topk;
 
-/* Of few floats, scales are longer than what fewer bits save. */
+static const taciti_composed_options IN_INT4 = {.values = {"int4"}};
+
+#define BITS_16                                                                                                        \
+    { .factor = 2, .codec = &taciti_codec_bf16 }
+#define BITS_8                                                                                                         \
+    { .factor = 4, .codec = &taciti_codec_int8 }
+#define BITS_4                                                                                                         \
+    { .factor = 8, .codec = &taciti_codec_int4 }
+#define LARGEST(bytes, of, percent)                                                                                    \
+    { .factor = (bytes), .codec = &taciti_codec_topk, .options = &IN_INT4, .selects = (of), .loss = (percent) }
+
+static const taciti_codec_rung ALL[] = {BITS_16,      BITS_8, BITS_4, LARGEST(20, 5, .5), LARGEST(32, 10, 1.5),
+                                        {.factor = 0}},
+                               TO_4_BITS[] = {BITS_16, BITS_8, BITS_4, {.factor = 0}},
+                               TO_8_BITS[] = {BITS_16, BITS_8, {.factor = 0}};
+
+static taciti_codec_call call_of(const taciti_codec_rung *rung, const taciti_codec_call *call) {
+    taciti_codec_call inner = *call;
+    inner.options = rung->options;
+    inner.setting = (taciti_codec_setting){.factor = rung->selects};
+    return inner;
+}
+
+/* Scales of few floats take more bytes than fewer bits save. */
 static size_t bound(const taciti_codec *codec, const void *options, size_t n) {
     size_t max = 0;
-    (void)codec;
     (void)options;
-    for (size_t rung = 0; rung < sizeof FORMATS / sizeof *FORMATS; rung++) {
-        const size_t bytes = taciti_values_bytes(FORMATS[rung], n);
+    for (const taciti_codec_rung *rung = codec->rungs; rung->factor > 0; rung++) {
+        const size_t bytes = rung->codec->bound(rung->codec, rung->options, n);
         max = bytes > max ? bytes : max;
     }
     return HEAD + max;
 }
 
+static size_t scratch_bytes(const taciti_codec *codec, const void *options, size_t n) {
+    size_t max = 0;
+    (void)options;
+    for (const taciti_codec_rung *rung = codec->rungs; rung->factor > 0; rung++) {
+        if (rung->codec->scratch_bytes == NULL) continue;
+        const size_t bytes = rung->codec->scratch_bytes(rung->codec, rung->options, n);
+        max = bytes > max ? bytes : max;
+    }
+    return max;
+}
+
 static double expected_bytes(const taciti_codec *codec, const taciti_codec_call *call, size_t n) {
-    return (double)(HEAD + taciti_values_bytes(FORMATS[taciti_codec_rung_at(codec->rungs, call->setting.factor)], n));
+    const taciti_codec_rung *rung = taciti_codec_rung_at(codec, call->setting.factor);
+    const taciti_codec_call inner = call_of(rung, call);
+    return HEAD + taciti_codec_expected_bytes(rung->codec, &inner, n);
 }
 
 static tacit_status encode(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
                            void *out, float *error, size_t *bytes) {
-    const uint32_t rung = (uint32_t)taciti_codec_rung_at(codec->rungs, call->setting.factor);
-    const taciti_value_format *format = FORMATS[rung];
-    taciti_squares squares = {0, 0};
-    memcpy(out, &rung, HEAD);
-    format->encode(format, x, n, (char *)out + HEAD, error, call->tally != NULL ? &squares : NULL);
-    taciti_codec_count_all(call->tally, squares.in, squares.out, n);
-    *bytes = HEAD + taciti_values_bytes(format, n);
+    const taciti_codec_rung *rung = taciti_codec_rung_at(codec, call->setting.factor);
+    const taciti_codec_call inner = call_of(rung, call);
+    const uint32_t index = (uint32_t)(rung - codec->rungs);
+    memcpy(out, &index, HEAD);
+    TACITI_TRY(rung->codec->encode(rung->codec, &inner, x, n, (char *)out + HEAD, error, bytes));
+    *bytes += HEAD;
     return TACIT_OK;
 }
 
-/* The format of a payload whose size is right. */
-static tacit_status parse(const taciti_codec *codec, const void *payload, size_t bytes, size_t n,
-                          const taciti_value_format **format) {
-    uint32_t rung, count = 0;
+static tacit_status parse(const taciti_codec *codec, const void *payload, size_t bytes,
+                          const taciti_codec_rung **rung) {
+    uint32_t index, count = 0;
     while (codec->rungs[count].factor > 0) count++;
     if (bytes < HEAD) return taciti_fail(TACIT_E_DATA, "%s payload of %zu bytes", codec->name, bytes);
-    memcpy(&rung, payload, HEAD);
-    if (rung >= count) return taciti_fail(TACIT_E_DATA, "%s payload in format %u of %u", codec->name, rung, count);
-    const size_t want = HEAD + taciti_values_bytes(*format = FORMATS[rung], n);
-    if (bytes == want) return TACIT_OK;
-    return taciti_fail(TACIT_E_DATA, "%s payload of %zu bytes where %zu floats in %s need %zu", codec->name, bytes, n,
-                       codec->rungs[rung].name, want);
+    memcpy(&index, payload, HEAD);
+    if (index >= count) return taciti_fail(TACIT_E_DATA, "%s payload in form %u of %u", codec->name, index, count);
+    *rung = &codec->rungs[index];
+    return TACIT_OK;
 }
 
 static tacit_status decode(const taciti_codec *codec, const taciti_codec_call *call, const void *payload, size_t bytes,
                            float *x, size_t n) {
-    const taciti_value_format *format = NULL;
-    (void)call;
-    TACITI_TRY(parse(codec, payload, bytes, n, &format));
-    format->decode(format, (const char *)payload + HEAD, x, n);
-    return TACIT_OK;
+    const taciti_codec_rung *rung = codec->rungs;
+    TACITI_TRY(parse(codec, payload, bytes, &rung));
+    const taciti_codec_call inner = call_of(rung, call);
+    return rung->codec->decode(rung->codec, &inner, (const char *)payload + HEAD, bytes - HEAD, x, n);
 }
 
 static tacit_status decode_add(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
                                size_t bytes, float *x, size_t n) {
-    const taciti_value_format *format = NULL;
-    (void)call;
-    TACITI_TRY(parse(codec, payload, bytes, n, &format));
-    format->decode_add(format, (const char *)payload + HEAD, x, n);
-    return TACIT_OK;
+    const taciti_codec_rung *rung = codec->rungs;
+    TACITI_TRY(parse(codec, payload, bytes, &rung));
+    const taciti_codec_call inner = call_of(rung, call);
+    return rung->codec->decode_add(rung->codec, &inner, (const char *)payload + HEAD, bytes - HEAD, x, n);
 }
 
-extern const taciti_codec taciti_codec_mixed4, taciti_codec_mixed8;
+#define MIXED(choice)                                                                                                  \
+    .source = "ours; bits per layer and step as in L-GreCo (2210.17357)", .rounds = 1, .rungs = (choice),              \
+    .keyless = true, .bound = bound, .expected_bytes = expected_bytes, .scratch_bytes = scratch_bytes,                 \
+    .encode = encode, .decode = decode, .decode_add = decode_add
+
+extern const taciti_codec taciti_codec_mixed, taciti_codec_mixed4, taciti_codec_mixed8;
+const taciti_codec taciti_codec_mixed = {
+    MIXED(ALL),
+    .name = "mixed",
+    .help = "sends numbers of 16, 8 or 4 bits, or the largest elements in 4, as few bytes as the factor asks for",
+    .aggregation = TACITI_CODEC_GATHER,
+};
+
 const taciti_codec taciti_codec_mixed4 = {
+    MIXED(TO_4_BITS),
     .name = "mixed4",
     .help = "sends numbers of 16, 8 or 4 bits, as few as the factor asks for",
-    .source = "ours; bits per layer and step as in L-GreCo (2210.17357)",
     .aggregation = TACITI_CODEC_SUM,
-    .rounds = 1,
-    .rungs = TO_4_BITS,
-    .keyless = true,
-    .bound = bound,
-    .expected_bytes = expected_bytes,
-    .encode = encode,
-    .decode = decode,
-    .decode_add = decode_add,
 };
 
 const taciti_codec taciti_codec_mixed8 = {
+    MIXED(TO_8_BITS),
     .name = "mixed8",
     .help = "sends numbers of 16 or 8 bits, as few as the factor asks for",
-    .source = "ours; bits per layer and step as in L-GreCo (2210.17357)",
     .aggregation = TACITI_CODEC_SUM,
-    .rounds = 1,
-    .rungs = TO_8_BITS,
-    .keyless = true,
-    .bound = bound,
-    .expected_bytes = expected_bytes,
-    .encode = encode,
-    .decode = decode,
-    .decode_add = decode_add,
 };

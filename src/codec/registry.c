@@ -9,7 +9,7 @@
 
 /* clang-format off */
 #define TACITI_CODECS(X) \
-    X(f32) X(bf16) X(fp16) X(int8) X(int4) X(mixed4) X(mixed8) \
+    X(f32) X(bf16) X(fp16) X(int8) X(int4) X(mixed) X(mixed4) X(mixed8) \
     X(topk) X(sparseloco) X(sketch) X(tagc) \
     X(signmag2) X(efsign) X(onebit) \
     /* for reference */ \
@@ -39,11 +39,6 @@ const taciti_codec *taciti_codec_find(const char *name) {
     for (const taciti_codec *const *codec = CODECS; *codec != NULL; codec++)
         if (strcmp((*codec)->name, name) == 0) return *codec;
     return NULL;
-}
-
-const taciti_codec *taciti_codec_at(const taciti_codec *codec, double factor) {
-    if (codec->rungs == NULL) return codec;
-    return taciti_codec_find(codec->rungs[taciti_codec_rung_at(codec->rungs, factor)].name);
 }
 
 static double bytes_of_rounds(const taciti_codec *codec, const taciti_codec_call *call, size_t n) {

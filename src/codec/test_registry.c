@@ -154,7 +154,8 @@ static void tally_is_that_of_the_payload(const taciti_codec *codec, const void *
     const bool linear = codec->aggregation == TACITI_CODEC_LINEAR;
     size_t decoded = 0;
     for (size_t i = 0; i < n; i++) decoded += g_y[i] != 0;
-    const bool some = codec->selects || codec->aggregation == TACITI_CODEC_GATHER;
+    const taciti_codec *sender = codec->rungs == NULL ? codec : taciti_codec_rung_at(codec, factor)->codec;
+    const bool some = sender->selects || sender->aggregation == TACITI_CODEC_GATHER;
     assert_int_equal(tally.n, 5 + n);
     is_near(tally.squares_in, 3e-4 + kernels->sum_squares(g_x, n), 1e-12, codec->name, "squares_in");
     is_near(tally.squares_out, 2e-4 + kernels->sum_squares(g_y, n), linear ? ORTHONORMAL : ROUNDED, codec->name,

@@ -37,6 +37,7 @@ typedef enum taciti_library {
 typedef struct taciti_plan_compression {
     taciti_encoding encoding; /* codec NULL: sums are dense */
     bool adapts;              /* dense where that takes less time (adapt.policy payoff) */
+    bool automatic;           /* a controller chooses this form from those that a codec has (compress.codec auto) */
     bool uneven;              /* one threshold for the whole model: some owners receive more than others */
     double busiest; /* bytes of the busiest host's link / those of even payloads; 0: taciti_predict() finds it */
 } taciti_plan_compression;

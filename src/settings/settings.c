@@ -145,7 +145,7 @@ const void *taciti_settings_options(const taciti_settings *settings, const tacit
 }
 
 /* What compress.codec auto stands for: it costs no accuracy on any network that was measured (docs/results). */
-#define AUTO_CODEC "mixed4"
+#define AUTO_CODEC "mixed"
 #define AUTO_POLICY "payoff"
 
 static bool is_auto(const taciti_text *text) { return strcmp(text->text, "auto") == 0; }

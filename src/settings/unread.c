@@ -64,6 +64,13 @@ static bool keeps_factor(const inquiry *q, const taciti_place *place) {
     return sums || (gathers_by_factor(q) && (!switches || s->gather->selects));
 }
 
+static bool is_automatic(const inquiry *q, const taciti_place *place) {
+    (void)place;
+    const taciti_codec *codec = q->setup.codec;
+    if (codec == NULL || codec->rungs == NULL || taciti_compression_is_fixed(&q->setup)) return false;
+    return taciti_codec_rung_at(codec, 0)->selects > 0;
+}
+
 static bool rises(const inquiry *q, const taciti_place *place) {
     (void)place;
     const taciti_compression_setup *s = &q->setup;
@@ -124,6 +131,7 @@ static const fact FACTS[] = {
     {"factor", knows_factor, "a compress.codec that selects, such as --compress.codec topk"},
     {"fixed-factor", keeps_factor,
      "a factor that no controller chooses: --adapt.policy fixed, and not --compress.codec auto"},
+    {"automatic", is_automatic, "--compress.codec auto"},
     {"rising", rises, "a warm-up of the factor, such as --compress.warmup 200"},
     {"back", returns_by_factor,
      "a compress.codec that selects and whose sums it sends back, such as --compress.codec topk, and not "

@@ -52,10 +52,13 @@ static int64_t placement_of(const taciti_compression *c) {
     return (int64_t)(key >> 1);
 }
 
-static void start_controller(taciti_compression *c) {
+/* step: that the run begins with. */
+static void start_controller(taciti_compression *c, int64_t step) {
     const taciti_adapt_start start = {.factor = c->setup.options->factor,
                                       .selects = c->setup.codec->selects,
                                       .rungs = c->setup.codec->rungs,
+                                      .loss = c->setup.options->loss,
+                                      .selects_at = taciti_compression_safe_step(c) - step,
                                       .buckets = c->layout->bucket_count,
                                       .ranks = taciti_comm_size(c->comm),
                                       .lanes = taciti_comm_size(c->comm)};
@@ -98,7 +101,7 @@ static tacit_status build(taciti_compression *c, const taciti_exchange_options *
     TACITI_TRY(taciti_exchange_create(c->comm, c->layout, options, &encoding, &c->exchange));
     warn_of_more_bytes(c);
     c->placement = c->saved_placement = placement_of(c);
-    start_controller(c);
+    start_controller(c, 0);
     return TACIT_OK;
 }
 
@@ -370,7 +373,7 @@ static void recognise_controller(taciti_compression *c, int64_t step) {
     memset(c->thresholds, 0, sizeof c->thresholds);
     memset(c->tried, 0, sizeof c->tried);
     if (c->period_sum != NULL) memset(c->period_sum, 0, c->layout->n * sizeof *c->period_sum);
-    start_controller(c);
+    start_controller(c, step);
 }
 
 /* What was stored for other positions cannot be used in place. */

@@ -48,6 +48,7 @@ typedef struct taciti_compress_options {
     double back;        /* compress.back: the same for the sum on its way back; 0: as factor */
     int scope;          /* compress.scope: taciti_compress_scope */
     int64_t warmup;     /* compress.warmup: steps in which the factor rises; -1: from those of the learning rate */
+    double loss;        /* compress.loss: percent by which compress.codec auto may end above dense */
     double start;       /* compress.start: factor with which the warm-up begins */
     double feedback;    /* compress.feedback: share of an error that is added in the next step; 0: nothing */
     double momentum;    /* compress.momentum: momentum correction of residuals */

@@ -61,14 +61,17 @@ static double power_of(double ratio, int64_t step, int64_t warmup) {
     return power;
 }
 
-/* Steps in which the factor rises. A large factor does its harm while gradients change fast, which is about as long as
- * the learning rate rises and as long again, and not only some steps (docs/compression.md). Controllers have rules of
- * their own, and codecs that send every element have no factor. */
-static int64_t warmup_of(const taciti_compression *c) {
+/* A large factor does its harm while gradients change fast, which is about as long as the learning rate rises and as
+ * long again, and not only some steps (docs/compression.md). */
+int64_t taciti_compression_safe_step(const taciti_compression *c) {
     const int64_t min = TACITI_ADAPT_MIN_RISE, twice = 2 * c->optim_options->warmup_steps;
-    if (!taciti_codec_has_factor(c->setup.codec)) return 0;
-    if (c->setup.options->warmup >= 0) return c->setup.options->warmup;
-    return c->state_bytes > 0 || !c->setup.codec->selects ? 0 : twice > min ? twice : min;
+    return c->setup.options->warmup >= 0 ? c->setup.options->warmup : twice > min ? twice : min;
+}
+
+/* Steps in which the factor rises. Controllers have rules of their own, and number formats need no rise. */
+static int64_t warmup_of(const taciti_compression *c) {
+    const bool own_rules = c->setup.options->warmup < 0 && c->state_bytes > 0;
+    return own_rules || !c->setup.codec->selects ? 0 : taciti_compression_safe_step(c);
 }
 
 static double risen(const taciti_compression *c, double factor) {

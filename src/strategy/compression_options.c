@@ -21,7 +21,7 @@ static const char *codec_name(size_t index) {
 static const taciti_option OPTIONS[] = {
     TACITI_OPTION("codec", NAME, AT(codec), "none", .names = codec_name,
                   .help = "what sums over ranks are compressed with; `tacit info codecs` lists them; auto: numbers of "
-                          "16, 8 or 4 bits, no fewer than saves time",
+                          "16, 8 or 4 bits or the largest elements, no fewer bytes than saves time",
                   .flags = TACITI_OPTION_CODEC),
     TACITI_OPTION(
         "gather", NAME, AT(gather), "auto", .names = codec_name,
@@ -48,9 +48,13 @@ static const taciti_option OPTIONS[] = {
         "scope", ENUM, AT(scope), "model", .choices = "model|bucket", .when = "threshold whole-model",
         .help = "model: one threshold for all parameters, so that the share which is sent differs from step to step; "
                 "bucket: the factor holds for every bucket"),
+    TACITI_OPTION(
+        "loss", REAL, AT(loss), "0.5", .max = 100, .unit = "%", .when = "automatic",
+        .help = "the most that auto may cost: it takes no form that has ended further above dense in our runs; 0: "
+                "number formats alone; 1.5: a tenth of the elements, too"),
     TACITI_OPTION("warmup", INT, AT(warmup), "-1", .min = -1, .max = 1e12, .unit = "steps", .when = "selects",
-                  .help = "the factor rises from compress.start during so many steps; -1: twice optim.warmup and "
-                          "at least 200, with a controller 0"),
+                  .help = "the factor rises from compress.start during this number of steps, auto begins to select "
+                          "elements after it; -1: twice optim.warmup and at least 200, with another controller 0"),
     TACITI_OPTION("start", REAL, AT(start), "1", .min = 1, .max = MAX_FACTOR, .when = "selects rising",
                   .help = "factor with which the warm-up begins; 1: dense", .flags = TACITI_OPTION_EXPERT),
     TACITI_OPTION("feedback", REAL, AT(feedback), "1", .max = 1, .when = "lossy compress.what!=change",

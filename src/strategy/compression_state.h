@@ -76,6 +76,9 @@ double taciti_compression_factor(const taciti_compression *c, size_t bucket);
 /* The same for sums on their way back, in a step that has that factor. */
 double taciti_compression_back_factor(const taciti_compression *c, double factor);
 
+/* Returns the first step in which few elements may be sent: the end of compress.warmup. */
+int64_t taciti_compression_safe_step(const taciti_compression *c);
+
 /* Whether the controller is shown this step. */
 bool taciti_compression_is_shown(const taciti_compression *c);
 
