@@ -35,7 +35,7 @@ typedef enum field {
     FIELDS
 } field;
 
-/* What has the smallest number is left out first when the line is too long. */
+/* A line that is too long loses the field with the smallest number first. */
 static const int IMPORTANCE[FIELDS] = {
     [FIELD_STEP] = 8, [FIELD_LOSS] = 7, [FIELD_VALIDATION] = 6, [FIELD_SKIPPED] = 5,     [FIELD_TOKENS] = 4,
     [FIELD_WAIT] = 3, [FIELD_ETA] = 2,  [FIELD_BYTES_SENT] = 1, [FIELD_COMPRESSION] = 0,
@@ -160,14 +160,11 @@ static void print_line(const taciti_console *console, const char *line) {
     fprintf(console->stream, "\033[1m%.*s\033[0m%s", (int)head, line, line + head);
 }
 
-static bool time_to_speak(const taciti_console *console, bool important, int64_t now_ns) {
-    const int64_t interval_ns = console->terminal ? LIVE_INTERVAL_NS : PLAIN_INTERVAL_NS;
-    return important || console->last_ns == 0 || now_ns - console->last_ns >= interval_ns;
-}
-
 void taciti_console_step(taciti_console *console, const taciti_step_metrics *m, bool important) {
     const int64_t now_ns = taciti_now_ns();
-    if (console->quiet || !time_to_speak(console, important, now_ns)) return;
+    const int64_t interval_ns = console->terminal ? LIVE_INTERVAL_NS : PLAIN_INTERVAL_NS;
+    const bool due = important || console->last_ns == 0 || now_ns - console->last_ns >= interval_ns;
+    if (console->quiet || !due) return;
     const size_t width = console->terminal ? terminal_columns(console->stream) - 1 : LINE_BYTES - 1;
     char line[LINE_BYTES];
     taciti_console_line(m, console->steps, eta_s(console, m->step, now_ns), width, line, sizeof line);

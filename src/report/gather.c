@@ -24,12 +24,6 @@ typedef struct gather {
     tacit_status written; /* of rank 0's file; the collectives go on whatever happens to it */
 } gather;
 
-static int64_t first_begin(const taciti_trace *trace, int64_t first_ns) {
-    for (size_t i = 0; i < trace->count; i++)
-        if (trace->spans[i].begin_ns < first_ns) first_ns = trace->spans[i].begin_ns;
-    return first_ns;
-}
-
 static void gather_track(gather *g, int rank, int track, const taciti_trace *mine, tacit_status *status) {
     const size_t count = (size_t)g->headers[rank].count[track];
     if (*status != TACIT_OK || count == 0) return;
@@ -42,14 +36,6 @@ static void gather_track(gather *g, int rank, int track, const taciti_trace *min
     taciti_trace_file_spans(&g->file, &process, track, g->spans, count);
 }
 
-static void name_processes(gather *g) {
-    for (int rank = 0; rank < taciti_comm_size(g->comm); rank++) {
-        const taciti_peer *peer = taciti_comm_peer(g->comm, rank);
-        taciti_trace_file_process(&g->file,
-                                  &(taciti_trace_process){.rank = rank, .pid = peer->pid, .host = peer->host});
-    }
-}
-
 static void open_file(gather *g, const char *path) {
     if (taciti_comm_rank(g->comm) != 0) return;
     int64_t zero_ns = INT64_MAX;
@@ -58,7 +44,11 @@ static void open_file(gather *g, const char *path) {
         if (h->first_ns != INT64_MAX && h->first_ns - h->offset_ns < zero_ns) zero_ns = h->first_ns - h->offset_ns;
     }
     g->written = taciti_trace_file_open(path, zero_ns == INT64_MAX ? 0 : zero_ns, &g->file);
-    if (g->written == TACIT_OK) name_processes(g);
+    for (int rank = 0; rank < taciti_comm_size(g->comm) && g->written == TACIT_OK; rank++) {
+        const taciti_peer *peer = taciti_comm_peer(g->comm, rank);
+        taciti_trace_file_process(&g->file,
+                                  &(taciti_trace_process){.rank = rank, .pid = peer->pid, .host = peer->host});
+    }
 }
 
 static tacit_status gather_all(gather *g, const taciti_trace tracks[2], const char *path) {
@@ -93,7 +83,8 @@ static tacit_status exchange_headers(taciti_comm *comm, const taciti_trace track
     for (int track = 0; track < 2; track++) {
         mine.count[track] = tracks[track].count;
         mine.dropped[track] = tracks[track].dropped;
-        mine.first_ns = first_begin(&tracks[track], mine.first_ns);
+        for (size_t i = 0; i < tracks[track].count; i++)
+            if (tracks[track].spans[i].begin_ns < mine.first_ns) mine.first_ns = tracks[track].spans[i].begin_ns;
     }
     return taciti_comm_allgather(comm, &mine, sizeof mine, headers);
 }

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool belongs_to_a_number(char c) { return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == 'e'; }
-
 size_t taciti_json_number(double value, char out[TACITI_JSON_NUMBER_BYTES]) {
     out[0] = '\0';
     if (!isfinite(value)) return 0;
@@ -17,7 +15,7 @@ size_t taciti_json_number(double value, char out[TACITI_JSON_NUMBER_BYTES]) {
     size_t count = 0;
     bool point = false;
     for (int i = 0; i < printed; i++) {
-        if (belongs_to_a_number(local[i])) {
+        if (strchr("0123456789-+e", local[i]) != NULL) {
             out[count++] = local[i];
             point = false;
         } else if (!point) {
@@ -29,7 +27,7 @@ size_t taciti_json_number(double value, char out[TACITI_JSON_NUMBER_BYTES]) {
     return count;
 }
 
-static void put(taciti_json *json, const char *text, size_t count) {
+static void put_bytes(taciti_json *json, const char *text, size_t count) {
     if (json->overflow || count >= json->capacity - json->count) {
         json->overflow = true;
         return;
@@ -40,31 +38,31 @@ static void put(taciti_json *json, const char *text, size_t count) {
 }
 
 static void put_string(taciti_json *json, const char *text) {
-    put(json, "\"", 1);
+    put_bytes(json, "\"", 1);
     for (; *text != '\0'; text++) {
         char escaped[8] = {*text, '\0'};
         if (*text == '"' || *text == '\\')
             snprintf(escaped, sizeof escaped, "\\%c", *text);
         else if ((unsigned char)*text < 0x20 || *text == 0x7f)
             snprintf(escaped, sizeof escaped, "\\u%04x", (unsigned)*text);
-        put(json, escaped, strlen(escaped));
+        put_bytes(json, escaped, strlen(escaped));
     }
-    put(json, "\"", 1);
+    put_bytes(json, "\"", 1);
 }
 
 static void put_separator(taciti_json *json) {
-    if (json->count > 1) put(json, ",", 1);
+    if (json->count > 1) put_bytes(json, ",", 1);
 }
 
 static void put_key(taciti_json *json, const char *key) {
     put_separator(json);
     put_string(json, key);
-    put(json, ":", 1);
+    put_bytes(json, ":", 1);
 }
 
 void taciti_json_begin(taciti_json *json, char *buffer, size_t capacity) {
     *json = (taciti_json){.text = buffer, .capacity = capacity};
-    put(json, "{", 1);
+    put_bytes(json, "{", 1);
 }
 
 void taciti_json_real(taciti_json *json, const char *key, double value) {
@@ -72,19 +70,19 @@ void taciti_json_real(taciti_json *json, const char *key, double value) {
     const size_t count = taciti_json_number(value, number);
     if (count == 0) return;
     put_key(json, key);
-    put(json, number, count);
+    put_bytes(json, number, count);
 }
 
 void taciti_json_int(taciti_json *json, const char *key, int64_t value) {
     char number[TACITI_JSON_NUMBER_BYTES];
     put_key(json, key);
-    put(json, number, (size_t)snprintf(number, sizeof number, "%" PRId64, value));
+    put_bytes(json, number, (size_t)snprintf(number, sizeof number, "%" PRId64, value));
 }
 
 void taciti_json_uint(taciti_json *json, const char *key, uint64_t value) {
     char number[TACITI_JSON_NUMBER_BYTES];
     put_key(json, key);
-    put(json, number, (size_t)snprintf(number, sizeof number, "%" PRIu64, value));
+    put_bytes(json, number, (size_t)snprintf(number, sizeof number, "%" PRIu64, value));
 }
 
 void taciti_json_text(taciti_json *json, const char *key, const char *value) {
@@ -96,15 +94,15 @@ void taciti_json_members(taciti_json *json, const char *members) {
     if (members[strspn(members, " \t\r\n")] == '\0') return;
     put_separator(json);
     /* A newline inside a JSON text stands between tokens only: strings hold it escaped. */
-    for (; *members != '\0'; members++) put(json, *members == '\n' || *members == '\r' ? " " : members, 1);
+    for (; *members != '\0'; members++) put_bytes(json, *members == '\n' || *members == '\r' ? " " : members, 1);
 }
 
 void taciti_json_wall_time(taciti_json *json, const char *key, int64_t wall_ns) {
     char number[TACITI_JSON_NUMBER_BYTES];
     put_key(json, key);
-    put(json, number,
-        (size_t)snprintf(number, sizeof number, "%" PRId64 ".%03" PRId64, wall_ns / 1000000000,
-                         wall_ns / 1000000 % 1000));
+    put_bytes(json, number,
+              (size_t)snprintf(number, sizeof number, "%" PRId64 ".%03" PRId64, wall_ns / 1000000000,
+                               wall_ns / 1000000 % 1000));
 }
 
-void taciti_json_end(taciti_json *json) { put(json, "}\n", 2); }
+void taciti_json_end(taciti_json *json) { put_bytes(json, "}\n", 2); }

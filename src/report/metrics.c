@@ -116,84 +116,70 @@ void taciti_metrics_close(taciti_metrics *metrics) {
 }
 
 /* ---- lines ------------------------------------------------------------------------------------------------------ */
-static void put_times(taciti_json *json, const taciti_step_metrics *m) {
-    taciti_json_real(json, "tokens_per_s", m->tokens_per_s);
-    taciti_json_real(json, "step_s", m->step_s);
-    taciti_json_real(json, "compute_s", m->compute_s);
-    taciti_json_real(json, "encode_s", m->encode_s);
-    taciti_json_real(json, "wait_s", m->wait_s);
-    taciti_json_real(json, "update_s", m->update_s);
-    if (m->slowest_rank >= 0) taciti_json_int(json, "slowest_rank", m->slowest_rank);
-    taciti_json_real(json, "slowest_s", m->slowest_s);
-    taciti_json_real(json, "fastest_s", m->fastest_s);
-}
+/* A figure of a step and its names in metrics.jsonl and in TensorBoard. */
+typedef struct figure {
+    const char *key, *tag; /* NULL: it has none there */
+    double value;          /* NaN: not measured */
+    const uint64_t *count; /* what metrics.jsonl holds of a count; NULL: the value */
+} figure;
 
-static void put_step(taciti_json *json, const taciti_step_metrics *m) {
-    taciti_json_int(json, "step", m->step);
-    taciti_json_wall_time(json, "time", taciti_wall_ns());
-    taciti_json_real(json, "loss", m->loss);
-    taciti_json_real(json, "val_loss", m->val_loss);
-    taciti_json_real(json, "lr", m->lr);
-    taciti_json_real(json, "grad_norm", m->grad_norm);
-    taciti_json_real(json, "consensus", m->consensus);
-    taciti_json_real(json, "distance", m->distance);
-    put_times(json, m);
-    taciti_json_uint(json, "bytes_sent", m->bytes_sent);
-    taciti_json_uint(json, "bytes_received", m->bytes_received);
-    if (m->compression > 0) taciti_json_real(json, "compression", m->compression);
-    if (m->factor > 0) taciti_json_real(json, "factor", m->factor);
-    if (m->gain > 0) taciti_json_real(json, "gain", m->gain);
-    if (m->kept > 0) taciti_json_real(json, "kept", m->kept);
-    if (m->pending > 0) taciti_json_real(json, "pending", m->pending);
-    taciti_json_real(json, "mfu", m->mfu);
-    taciti_json_int(json, "skipped", m->skipped);
-    taciti_json_uint(json, "tokens", m->tokens);
-}
+enum { FIGURES_MAX = 32 };
 
-static tacit_status put_scalars(taciti_appender *events, const taciti_step_metrics *m) {
+static double or_nan_if_zero(double value) { return value > 0 ? value : (double)NAN; }
+
+/* Appends the figures to the line and to the scalars, in the order of the line. */
+static size_t put_figures(const taciti_step_metrics *m, taciti_json *json, taciti_scalar scalars[FIGURES_MAX]) {
     const double megabyte = 1e6;
-    const taciti_scalar scalars[] = {
-        {"train/loss", m->loss},
-        {"val/loss", m->val_loss},
-        {"train/lr", m->lr},
-        {"train/grad_norm", m->grad_norm},
-        {"train/consensus", m->consensus},
-        {"train/distance", m->distance},
-        {"train/skipped", (double)m->skipped},
-        {"train/tokens", (double)m->tokens},
-        {"perf/tokens_per_s", m->tokens_per_s},
-        {"perf/step_s", m->step_s},
-        {"perf/compute_s", m->compute_s},
-        {"perf/encode_s", m->encode_s},
-        {"perf/wait_s", m->wait_s},
-        {"perf/update_s", m->update_s},
-        {"perf/mfu", m->mfu},
-        {"wire/sent_MB", (double)m->bytes_sent / megabyte},
-        {"wire/received_MB", (double)m->bytes_received / megabyte},
-        {"wire/compression", m->compression > 0 ? m->compression : (double)NAN},
-        {"wire/factor", m->factor > 0 ? m->factor : (double)NAN},
-        {"wire/gain", m->gain > 0 ? m->gain : (double)NAN},
+    const uint64_t slowest_rank = (uint64_t)m->slowest_rank, skipped = (uint64_t)m->skipped;
+    const figure figures[] = {
+        {"loss", "train/loss", m->loss, NULL},
+        {"val_loss", "val/loss", m->val_loss, NULL},
+        {"lr", "train/lr", m->lr, NULL},
+        {"grad_norm", "train/grad_norm", m->grad_norm, NULL},
+        {"consensus", "train/consensus", m->consensus, NULL},
+        {"distance", "train/distance", m->distance, NULL},
+        {"tokens_per_s", "perf/tokens_per_s", m->tokens_per_s, NULL},
+        {"step_s", "perf/step_s", m->step_s, NULL},
+        {"compute_s", "perf/compute_s", m->compute_s, NULL},
+        {"encode_s", "perf/encode_s", m->encode_s, NULL},
+        {"wait_s", "perf/wait_s", m->wait_s, NULL},
+        {"update_s", "perf/update_s", m->update_s, NULL},
+        {m->slowest_rank >= 0 ? "slowest_rank" : NULL, NULL, (double)NAN, &slowest_rank},
+        {"slowest_s", NULL, m->slowest_s, NULL},
+        {"fastest_s", NULL, m->fastest_s, NULL},
+        {"bytes_sent", "wire/sent_MB", (double)m->bytes_sent / megabyte, &m->bytes_sent},
+        {"bytes_received", "wire/received_MB", (double)m->bytes_received / megabyte, &m->bytes_received},
+        {"compression", "wire/compression", or_nan_if_zero(m->compression), NULL},
+        {"factor", "wire/factor", or_nan_if_zero(m->factor), NULL},
+        {"gain", "wire/gain", or_nan_if_zero(m->gain), NULL},
+        {"kept", NULL, or_nan_if_zero(m->kept), NULL},
+        {"pending", NULL, or_nan_if_zero(m->pending), NULL},
+        {"mfu", "perf/mfu", m->mfu, NULL},
+        {"skipped", "train/skipped", (double)m->skipped, &skipped},
+        {"tokens", "train/tokens", (double)m->tokens, &m->tokens},
     };
-    return taciti_tensorboard_put(events, m->step, scalars, sizeof scalars / sizeof scalars[0]);
+    size_t count = 0;
+    for (const figure *f = figures; f < figures + sizeof figures / sizeof *figures; f++) {
+        if (f->tag != NULL) scalars[count++] = (taciti_scalar){f->tag, f->value};
+        if (f->key != NULL && f->count != NULL) taciti_json_uint(json, f->key, *f->count);
+        if (f->key != NULL && f->count == NULL) taciti_json_real(json, f->key, f->value);
+    }
+    return count;
 }
 
 tacit_status taciti_metrics_step(taciti_metrics *metrics, const taciti_step_metrics *m) {
     char buffer[STEP_LINE_BYTES];
+    taciti_scalar scalars[FIGURES_MAX];
     taciti_json json;
     taciti_json_begin(&json, buffer, sizeof buffer);
-    put_step(&json, m);
+    taciti_json_int(&json, "step", m->step);
+    taciti_json_wall_time(&json, "time", taciti_wall_ns());
+    const size_t scalar_count = put_figures(m, &json, scalars);
     taciti_json_end(&json);
     if (json.overflow)
         return taciti_fail(TACIT_E_INTERNAL, "%s: a line is longer than %zu bytes", metrics->lines.path, sizeof buffer);
     TACITI_TRY(taciti_appender_put(&metrics->lines, json.text, json.count));
-    return metrics->events.fd < 0 ? TACIT_OK : put_scalars(&metrics->events, m);
-}
-
-static bool is_json_object(const char *text, size_t count) {
-    json_t *object = json_loadb(text, count, JSON_REJECT_DUPLICATES, NULL);
-    const bool valid = json_is_object(object);
-    json_decref(object);
-    return valid;
+    return metrics->events.fd < 0 ? TACIT_OK : taciti_tensorboard_put(&metrics->events, m->step, scalars, scalar_count);
 }
 
 tacit_status taciti_metrics_event(taciti_metrics *metrics, int64_t step, const char *event, const char *members_json) {
@@ -208,10 +194,11 @@ tacit_status taciti_metrics_event(taciti_metrics *metrics, int64_t step, const c
     taciti_json_wall_time(&json, "time", taciti_wall_ns());
     taciti_json_members(&json, members_json);
     taciti_json_end(&json);
+    json_t *object = json.overflow ? NULL : json_loadb(json.text, json.count, JSON_REJECT_DUPLICATES, NULL);
     const tacit_status status =
-        !json.overflow && is_json_object(json.text, json.count)
-            ? taciti_appender_put(&metrics->lines, json.text, json.count)
-            : taciti_fail(TACIT_E_INTERNAL, "event %s: not JSON members: %s", event, members_json);
+        json_is_object(object) ? taciti_appender_put(&metrics->lines, json.text, json.count)
+                               : taciti_fail(TACIT_E_INTERNAL, "event %s: not JSON members: %s", event, members_json);
+    json_decref(object);
     taciti_free(buffer);
     return status;
 }

@@ -23,17 +23,13 @@ static void put(table *t, const char *format, ...) {
     t->count += (size_t)printed < room ? (size_t)printed : room;
 }
 
-/* A step holds the spans between its ends; evaluations, checkpoints and reading of data may lie outside of it. */
-static double whole_s(const taciti_trace *trace) {
+static void put_recorder(table *t, const char *title, const taciti_trace *trace) {
+    /* A step holds the spans between its ends; evaluations, checkpoints and reading of data may lie outside of it. */
     int64_t sum_ns = 0;
     for (int kind = 0; kind < TACITI_SPAN_KINDS; kind++)
         if (kind != TACITI_SPAN_STEP) sum_ns += trace->run_ns[kind];
     const int64_t step_ns = trace->run_ns[TACITI_SPAN_STEP];
-    return (double)(step_ns > sum_ns ? step_ns : sum_ns) / 1e9;
-}
-
-static void put_recorder(table *t, const char *title, const taciti_trace *trace) {
-    const double total_s = whole_s(trace);
+    const double total_s = (double)(step_ns > sum_ns ? step_ns : sum_ns) / 1e9;
     put(t, "%-24s %10s %7s\n", title, "seconds", "share");
     for (int kind = 0; kind < TACITI_SPAN_KINDS; kind++) {
         if (kind == TACITI_SPAN_STEP || trace->run_ns[kind] == 0) continue;

@@ -92,34 +92,25 @@ static void put_scalar(message *m, const taciti_scalar *scalar) {
     put_bytes(m, 1, value.bytes, value.count);
 }
 
+/* Appends an event of one field of bytes. */
+static tacit_status put_field_event(taciti_appender *file, int64_t step, unsigned field, const void *bytes, size_t n) {
+    message event;
+    event_begin(&event, step);
+    put_bytes(&event, field, bytes, n);
+    return event_end(&event, file);
+}
+
 tacit_status taciti_tensorboard_put(taciti_appender *file, int64_t step, const taciti_scalar *scalars, size_t count) {
     if (count > SCALARS_MAX) return taciti_fail(TACIT_E_INTERNAL, "%zu scalars in one event, at most 32", count);
     message summary = {.count = 0};
     for (size_t i = 0; i < count; i++)
         if (isfinite((float)scalars[i].value)) put_scalar(&summary, &scalars[i]);
-    message event;
-    event_begin(&event, step);
-    put_bytes(&event, 5, summary.bytes, summary.count);
-    return event_end(&event, file);
-}
-
-static tacit_status put_version(taciti_appender *file) {
-    static const char VERSION[] = "brain.Event:2";
-    message event;
-    event_begin(&event, 0);
-    put_bytes(&event, 3, VERSION, sizeof VERSION - 1);
-    return event_end(&event, file);
-}
-
-static tacit_status put_session_start(taciti_appender *file, int64_t first_step) {
-    static const unsigned char STATUS_START[] = {1 << 3 | WIRE_VARINT, 1};
-    message event;
-    event_begin(&event, first_step);
-    put_bytes(&event, 7, STATUS_START, sizeof STATUS_START);
-    return event_end(&event, file);
+    return put_field_event(file, step, 5, summary.bytes, summary.count);
 }
 
 tacit_status taciti_tensorboard_open(const char *folder, int64_t first_step, taciti_appender *out) {
+    static const char VERSION[] = "brain.Event:2";
+    static const unsigned char STATUS_START[] = {1 << 3 | WIRE_VARINT, 1};
     TACITI_TRY(taciti_file_make_folder(folder));
     char host[65] = "localhost";
     if (gethostname(host, sizeof host - 1) != 0) memcpy(host, "localhost", sizeof "localhost");
@@ -130,8 +121,8 @@ tacit_status taciti_tensorboard_open(const char *folder, int64_t first_step, tac
     TACITI_TRY(taciti_path_join(path, sizeof path, folder, name));
     taciti_appender file;
     TACITI_TRY(taciti_appender_open(path, &file));
-    tacit_status status = put_version(&file);
-    if (status == TACIT_OK) status = put_session_start(&file, first_step);
+    tacit_status status = put_field_event(&file, 0, 3, VERSION, sizeof VERSION - 1);
+    if (status == TACIT_OK) status = put_field_event(&file, first_step, 7, STATUS_START, sizeof STATUS_START);
     if (status != TACIT_OK) {
         taciti_appender_close(&file);
         return status;
