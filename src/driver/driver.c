@@ -43,14 +43,14 @@ static void bucket_full(void *context, size_t bucket) {
             d->ready_status = strategy->ready(d->strategy, d->next);
 }
 
-static void mark(taciti_driver *d, size_t tensor) {
+static void mark_tensor(taciti_driver *d, size_t tensor) {
     d->reported[tensor] = true;
     taciti_readiness_mark(&d->readiness, tensor, bucket_full, d);
 }
 
 static void mark_rest(taciti_driver *d) {
     for (size_t t = 0; t < d->readiness.layout->tensor_count; t++)
-        if (!d->reported[t]) mark(d, t);
+        if (!d->reported[t]) mark_tensor(d, t);
 }
 
 tacit_status taciti_driver_ready(taciti_driver *driver, size_t tensor) {
@@ -63,7 +63,7 @@ tacit_status taciti_driver_ready(taciti_driver *driver, size_t tensor) {
                            "tensor %s is reported ready twice in step %lld; with several micro-batches report it in "
                            "the last one alone",
                            layout->tensors[tensor].name, (long long)driver->step);
-    mark(driver, tensor);
+    mark_tensor(driver, tensor);
     return driver->ready_status;
 }
 
@@ -80,32 +80,32 @@ static void tensor_ready(void *context, size_t tensor) {
     if (d->ready_status == TACIT_OK) d->ready_status = status;
 }
 
-static tacit_status need(void *context, size_t unit) {
+static tacit_status need_unit(void *context, size_t unit) {
     const taciti_driver *d = context;
     return d->setup.strategy->units->need(d->strategy, unit);
 }
 
-static void release(void *context, size_t unit) {
+static void release_unit(void *context, size_t unit) {
     const taciti_driver *d = context;
     d->setup.strategy->units->release(d->strategy, unit);
 }
 
-static tacit_status write(void *context, size_t unit) {
+static tacit_status write_unit(void *context, size_t unit) {
     const taciti_driver *d = context;
     return d->setup.strategy->units->write(d->strategy, unit);
 }
 
-/* What nobody listens to stays NULL. Replicas that differ finish the step: others have mixed with what it makes. So do
- * ranks that gather parameters: others wait for their parts. */
+/* A hook that nobody listens to stays NULL. Replicas that differ finish the step, because others have mixed with its
+ * result. Ranks that gather parameters finish it, too, because others wait for their parts. */
 static taciti_network_hooks hooks_of(taciti_driver *d) {
     const taciti_strategy *strategy = d->setup.strategy;
     const bool by_units = strategy->units != NULL;
     return (taciti_network_hooks){
         .ready = strategy->ready != NULL ? tensor_ready : NULL,
         .leave = d->setup.leave != NULL && strategy->replicas == NULL && !by_units ? wants_to_leave : NULL,
-        .need = by_units ? need : NULL,
-        .release = by_units ? release : NULL,
-        .write = by_units ? write : NULL,
+        .need = by_units ? need_unit : NULL,
+        .release = by_units ? release_unit : NULL,
+        .write = by_units ? write_unit : NULL,
         .context = d,
     };
 }
@@ -196,16 +196,7 @@ void taciti_driver_begin(taciti_driver *driver, int64_t step) {
     d->begin_ns = taciti_now_ns();
 }
 
-/* All ranks wait for this one's buckets, so they leave as they are; a gradient that is not finite lets everybody skip
- * the update. The last tensor of a step that was left cannot have been ready. */
-static void abandon(taciti_driver *d) {
-    const taciti_layout *layout = d->readiness.layout;
-    d->record.abandoned = true;
-    d->arrays.gradients[layout->tensors[layout->tensor_count - 1].offset] = NAN;
-    mark_rest(d);
-}
-
-/* What goes wrong on one rank alone would leave the others waiting: the job ends as a whole. */
+/* An error on one rank alone would leave the others waiting, so the job ends as a whole. */
 static tacit_status fail_alone(taciti_driver *d, tacit_status status) {
     taciti_comm *comm = d->setup.context.comm;
     if (status == TACIT_OK) return TACIT_OK;
@@ -222,7 +213,12 @@ tacit_status taciti_driver_compute(taciti_driver *driver) {
     tacit_status status = network->verbs->step(network->self, driver->step, &driver->hooks, driver->setup.context.trace,
                                                &driver->record.loss);
     if (status == TACIT_PENDING) {
-        abandon(driver);
+        /* All ranks wait for this one's buckets, so they leave as they are; a gradient that is not finite lets
+         * everybody skip the update. The last tensor of a step that was left cannot have been ready. */
+        const taciti_layout *layout = driver->readiness.layout;
+        driver->record.abandoned = true;
+        driver->arrays.gradients[layout->tensors[layout->tensor_count - 1].offset] = NAN;
+        mark_rest(driver);
         status = TACIT_OK;
     }
     if (status == TACIT_OK) status = driver->ready_status;

@@ -36,7 +36,7 @@
 
 typedef struct taciti_driver taciti_driver;
 
-/* What a driver works with. Borrowed for its whole life. */
+/* The parts that a driver connects. It borrows them for its whole life. */
 typedef struct taciti_driver_setup {
     const taciti_strategy *strategy;
     /* The caller sets communicator, pool, trace, options and own_optimizer; with own_optimizer, steps end with settle
@@ -53,7 +53,7 @@ typedef struct taciti_driver_setup {
     void *caller; /* passed to both */
 } taciti_driver_setup;
 
-/* What a step did and how long that took, on this rank. */
+/* The outcome of a step on this rank, and its times. */
 typedef struct taciti_driver_record {
     taciti_step_report report;
     double loss;      /* as the network's step returned it; NaN without such a step */

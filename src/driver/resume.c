@@ -14,10 +14,10 @@
 
 enum { TEXT_BYTES = 512 };
 
-static bool speaks(const taciti_resume *resume) { return resume->ckpt.rank == 0 && !resume->quiet; }
+static bool is_speaker(const taciti_resume *resume) { return resume->ckpt.rank == 0 && !resume->quiet; }
 
 TACITI_PRINTF(2, 3) static void say(const taciti_resume *resume, const char *format, ...) {
-    if (!speaks(resume)) return;
+    if (!is_speaker(resume)) return;
     va_list args;
     va_start(args, format);
     taciti_log_list(TACITI_LOG_INFO, format, args);
@@ -40,7 +40,7 @@ static taciti_resumption resumption_of(const taciti_resume *resume) {
     const json_int_t formers = resume->replicas > 0 ? resume->replicas : ranks;
     const taciti_strategy *former = taciti_strategy_find(resume->former);
     const bool same = strcmp(resume->former, resume->strategy->name) == 0;
-    /* Of equal replicas only residuals belong to ranks, and these mean the same. */
+    /* Where replicas are equal, only residuals belong to ranks, and they mean the same in both strategies. */
     const bool alike = former != NULL && former->replicas == NULL && resume->strategy->replicas == NULL;
     if (resume->from_mean || (!same && !alike)) return TACITI_RESUME_FROM_MEAN;
     if (!same) return TACITI_RESUME_REGROUPED;
@@ -60,8 +60,8 @@ void taciti_resume_close(taciti_resume *resume) { taciti_changes_destroy(&resume
 
 /* ---- what is said ------------------------------------------------------------------------------------------------ */
 
-/* Whether ranks of the checkpoint had an array of that name. */
-static tacit_status had(const taciti_resume *resume, const taciti_layout *layout, const char *name, bool *out) {
+/* Sets *out to whether ranks of the checkpoint had an array of that name. */
+static tacit_status find_array(const taciti_resume *resume, const taciti_layout *layout, const char *name, bool *out) {
     char what[TACITI_STATE_NAME_BYTES], prefix[TACITI_CKPT_PREFIX_BYTES];
     (void)snprintf(what, sizeof what, "%s.", name);
     taciti_ckpt_own_prefix(0, what, prefix);
@@ -69,7 +69,7 @@ static tacit_status had(const taciti_resume *resume, const taciti_layout *layout
     return taciti_ckpt_find_held(resume->ckpt.path, &array, 1, out);
 }
 
-/* What residuals of compression become; they belong to ranks even where replicas are equal. */
+/* Says what becomes of the residuals of compression, which belong to ranks even where replicas are equal. */
 static tacit_status say_residuals(const taciti_resume *resume, const taciti_state *state) {
     static const char gradients[] = "strategy.residual", sums[] = "strategy.residual_result";
     const taciti_layout *layout = taciti_state_find(state, "model")->layout;
@@ -78,8 +78,8 @@ static tacit_status say_residuals(const taciti_resume *resume, const taciti_stat
     const bool keeps = taciti_state_find(state, gradients) != NULL, keeps_sums = taciti_state_find(state, sums) != NULL;
     const bool lost = !keeps || resume->ckpt.resumption == TACITI_RESUME_FROM_MEAN || resume->ckpt.ranks == 1;
     bool some, some_sums;
-    TACITI_TRY(had(resume, layout, gradients, &some));
-    TACITI_TRY(had(resume, layout, sums, &some_sums));
+    TACITI_TRY(find_array(resume, layout, gradients, &some));
+    TACITI_TRY(find_array(resume, layout, sums, &some_sums));
     if (some && lost)
         warn(resume, "resume: the residuals of %d ranks (compress.codec %s) are dropped%s", resume->replicas,
              codec == NULL ? "?" : codec, keeps ? "" : "; resume with that codec to send them");
@@ -141,27 +141,21 @@ static tacit_status check_lacking(const taciti_resume *resume, const taciti_stat
                        optim ? resume->optim_advice : resume->advice);
 }
 
-/* All replicas had made the same number of updates, or every rank has its own back. */
-static bool stood_together(const taciti_resume *resume) {
-    const json_t *replicas = json_object_get(resume->ckpt.meta, "replicas");
-    const json_t *first = json_object_get(json_array_get(replicas, 0), "updates");
-    bool together = true;
-    for (size_t r = 1; r < json_array_size(replicas); r++) {
-        const json_t *one = json_object_get(json_array_get(replicas, r), "updates");
-        together = together && json_integer_value(one) == json_integer_value(first);
-    }
-    return together || resume->ckpt.resumption == TACITI_RESUME_EXACTLY;
-}
-
-/* The optimizer has made that many updates. Where a window of AccumAdam has another length now, or ranks stood at
- * different places in it, it begins anew: M and V keep the windows that have ended, and their number is what the bias
+/* Restores the optimizer's count of updates. Where a window of AccumAdam has another length now, or ranks stood at
+ * different places in it, a new one begins: M and V keep the windows that have ended, and their number is what the bias
  * correction counts; gradients of the unfinished window stay outside, as their share in A was for the old length. */
 static tacit_status resume_updates(taciti_resume *resume, const taciti_state *state) {
     taciti_optim *optim = taciti_driver_optim(resume->driver);
     const int64_t updates = taciti_optim_updates(optim);
     const int64_t before = taciti_changes_window_before(&resume->changes), windows = updates / before;
     const int64_t now = taciti_changes_window_now(&resume->changes);
-    const bool together = stood_together(resume);
+    const json_t *replicas = json_object_get(resume->ckpt.meta, "replicas");
+    const json_t *first = json_object_get(json_array_get(replicas, 0), "updates");
+    bool together = true; /* all replicas had made the same number of updates, or every rank has its own back */
+    for (size_t r = 1; r < json_array_size(replicas) && resume->ckpt.resumption != TACITI_RESUME_EXACTLY; r++) {
+        const json_t *one = json_object_get(json_array_get(replicas, r), "updates");
+        together = together && json_integer_value(one) == json_integer_value(first);
+    }
     const taciti_state_entry *unfinished = taciti_state_find(state, "optim.a");
     if (before == now && (together || now == 1)) return TACIT_OK;
     if (windows > INT64_MAX / now)
@@ -185,7 +179,7 @@ tacit_status taciti_resume_restore(taciti_resume *resume, const taciti_state *st
     TACITI_TRY(check_lacking(resume, state));
     TACITI_TRY(say_residuals(resume, state));
     say_origin(resume, own_model);
-    if (speaks(resume)) taciti_changes_say(&resume->changes);
+    if (is_speaker(resume)) taciti_changes_say(&resume->changes);
     TACITI_TRY(taciti_ckpt_restore_state(&resume->ckpt, state));
     out->restored = resume->ckpt.resumption == TACITI_RESUME_EXACTLY;
     out->equal = !out->restored || !own_model;

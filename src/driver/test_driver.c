@@ -28,13 +28,13 @@ static const size_t SIZES[TENSORS] = {700, 17, 2100, 1, 351};
 /* How the caller drives a step. */
 typedef enum way { WHOLE, PIECES, OWN_OPTIMIZER } way;
 
-/* What ranks are asked to do, and what they ended with. */
+/* A task for several ranks, and its outcome. */
 typedef struct trial {
     int ranks, steps;
     way way;
     const char *pairs[MAX_PAIRS];                     /* key, value, ...; NULL ends */
     bool shuffled;                                    /* every rank reports its tensors in an order of its own */
-    size_t unreported;                                /* the last so many tensors are not reported at all */
+    size_t unreported;                                /* number of tensors at the end that are not reported at all */
     int bad_rank, bad_step;                           /* whose gradient is not finite; -1: none */
     int leaving_rank;                                 /* who leaves step bad_step after its second tensor; -1: none */
     float *parameters[MAX_RANKS], *before[MAX_RANKS]; /* before: step bad_step */
@@ -62,7 +62,7 @@ static taciti_network_arrays arrays_of(void *self) {
     return (taciti_network_arrays){.parameters = n->parameters, .gradients = n->gradients, .copy16 = n->copy16};
 }
 
-/* Of the values that the network would compute with: those of the copy. */
+/* Computes the gradient of a tensor from the values of the copy, as the network would. */
 static void compute_tensor(const tiny *n, size_t tensor) {
     const taciti_tensor *t = &n->layout.tensors[tensor];
     for (size_t i = t->offset; i < t->offset + t->n; i++) {
