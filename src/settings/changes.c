@@ -23,22 +23,19 @@ static void put_value(const json_t *value, char out[VALUE_BYTES]) {
     free(text); /* NOLINT: jansson's */
 }
 
-/* Whether a key that was a boolean and is a number says the same: true is 1. */
-static bool same_number(const json_t *old, const json_t *value) {
-    if (!json_is_boolean(old) || !json_is_number(value)) return false;
-    const double now = json_number_value(value);
-    return json_is_true(old) ? now >= 1 && now <= 1 : now >= 0 && now <= 0;
-}
-
-/* The key's old value when it has changed, else NULL. A key that the checkpoint does not know has not. */
+/* Returns the key's old value if it has changed, else NULL. A key that the checkpoint does not know has not changed,
+ * nor has a boolean that is a number now and says the same: true is 1. */
 static const json_t *old_value(const taciti_changes *changes, const char *key, const json_t *value) {
     const json_t *old = json_object_get(changes->before, key);
-    return old == NULL || json_equal(old, value) || same_number(old, value) ? NULL : old;
+    if (old == NULL || json_equal(old, value)) return NULL;
+    const double now = json_number_value(value), was = json_is_true(old) ? 1 : 0;
+    const bool same = json_is_boolean(old) && json_is_number(value) && now >= was && now <= was;
+    return same ? NULL : old;
 }
 
-/* Whether the run of the checkpoint used this section of a codec that is still there: of others, compress.codec tells.
- */
-static bool used(const taciti_changes *changes, const taciti_old_key *section) {
+/* Whether the run of the checkpoint used this section of a codec that is still there. For codecs that have gone, the
+ * warning about compress.codec says enough. */
+static bool used_section(const taciti_changes *changes, const taciti_old_key *section) {
     static const char *const choices[] = {"compress.codec", "compress.gather"};
     const size_t length = strlen(section->key) - 1;
     for (size_t i = 0; i < sizeof choices / sizeof choices[0] && section->was != NULL; i++) {
@@ -60,19 +57,11 @@ static bool is_one_of(const char *value, const char *values) {
 static void say_old(const taciti_changes *changes, const char *key, const json_t *value) {
     char text[TACITI_OLD_KEY_BYTES], before[VALUE_BYTES];
     const taciti_old_key *old = taciti_old_key_find(key);
-    if (old == NULL || (strcmp(old->key, key) != 0 && !used(changes, old))) return;
+    if (old == NULL || (strcmp(old->key, key) != 0 && !used_section(changes, old))) return;
     put_value(value, before);
     if (!is_one_of(before, old->was))
         taciti_log(TACITI_LOG_WARN, "resume: %s (it was %s in the checkpoint)", taciti_old_key_text(old, key, text),
                    before);
-}
-
-static void say_all_old(const taciti_changes *changes) {
-    const char *key = NULL;
-    json_t *value = NULL;
-    json_object_foreach(changes->before, key, value) {
-        if (json_object_get(changes->now, key) == NULL) say_old(changes, key, value);
-    }
 }
 
 void taciti_changes_say(const taciti_changes *changes) {
@@ -86,7 +75,9 @@ void taciti_changes_say(const taciti_changes *changes) {
         put_value(value, now);
         taciti_log(TACITI_LOG_INFO, "resume: %s was %s in the checkpoint and is %s now", key, before, now);
     }
-    say_all_old(changes);
+    json_object_foreach(changes->before, key, value) {
+        if (json_object_get(changes->now, key) == NULL) say_old(changes, key, value);
+    }
 }
 
 void taciti_changes_text(const taciti_changes *changes, const char *section, char *text, size_t text_bytes) {

@@ -23,33 +23,25 @@ const taciti_option_table taciti_strategy_option_table = {.section = "",
 
 typedef struct registered {
     const taciti_option_table *table;
-    size_t bytes; /* of its values */
+    size_t bytes; /* of its values, up to the next table's */
 } registered;
 
 typedef enum registry { STRATEGIES, CODECS, CONTROLLERS, REGISTRIES } registry;
 
-/* What the index-th entry of a registry brings; false behind the last. */
-static bool entry_at(registry of, size_t index, registered *out) {
-    const taciti_strategy *strategy = of == STRATEGIES ? taciti_strategy_list()[index] : NULL;
-    const taciti_codec *codec = of == CODECS ? taciti_codec_list()[index] : NULL;
-    const taciti_controller *controller = of == CONTROLLERS ? taciti_controller_list()[index] : NULL;
-    if (strategy != NULL) *out = (registered){strategy->options, strategy->options_size};
-    if (codec != NULL) *out = (registered){codec->options, codec->options_size};
-    if (controller != NULL) *out = (registered){controller->options, controller->options_size};
-    return strategy != NULL || codec != NULL || controller != NULL;
-}
-
-/* The index-th table of a registry; false behind the last. */
+/* Sets *out to the index-th table of a registry. Returns false behind the last. */
 static bool table_at(registry of, size_t index, registered *out) {
-    for (size_t i = 0; entry_at(of, i, out); i++)
+    const size_t unit = alignof(max_align_t); /* values of the next table begin aligned for any member */
+    for (size_t i = 0;; i++) {
+        const taciti_strategy *strategy = of == STRATEGIES ? taciti_strategy_list()[i] : NULL;
+        const taciti_codec *codec = of == CODECS ? taciti_codec_list()[i] : NULL;
+        const taciti_controller *controller = of == CONTROLLERS ? taciti_controller_list()[i] : NULL;
+        if (strategy == NULL && codec == NULL && controller == NULL) return false;
+        if (strategy != NULL) *out = (registered){strategy->options, strategy->options_size};
+        if (codec != NULL) *out = (registered){codec->options, codec->options_size};
+        if (controller != NULL) *out = (registered){controller->options, controller->options_size};
+        out->bytes = (out->bytes + unit - 1) / unit * unit;
         if (out->table != NULL && index-- == 0) return true;
-    return false;
-}
-
-/* The values of the next table begin aligned for any member. */
-static size_t aligned(size_t bytes) {
-    const size_t unit = alignof(max_align_t);
-    return (bytes + unit - 1) / unit * unit;
+    }
 }
 
 bool taciti_settings_registered(const taciti_option_table *table) {
@@ -67,7 +59,8 @@ typedef struct own_sections {
     size_t count;
 } own_sections;
 
-static void append(taciti_settings *s, const own_sections *own, const taciti_option_table *table, void *values) {
+static void append_section(taciti_settings *s, const own_sections *own, const taciti_option_table *table,
+                           void *values) {
     for (size_t i = 0; i < own->count; i++)
         if (own->list[i].before == table) s->sections[s->config.count++] = own->list[i].section;
     s->sections[s->config.count++] = (taciti_section){.table = table, .values = values};
@@ -76,48 +69,45 @@ static void append(taciti_settings *s, const own_sections *own, const taciti_opt
 /* Returns the place of the values behind these. */
 static char *append_registered(taciti_settings *s, const own_sections *own, registry of, char *values) {
     registered r;
-    for (size_t i = 0; table_at(of, i, &r); values += aligned(r.bytes), i++) append(s, own, r.table, values);
+    for (size_t i = 0; table_at(of, i, &r); values += r.bytes, i++) append_section(s, own, r.table, values);
     return values;
 }
 
-static void compose(taciti_settings *s, const own_sections *own) {
+static void compose_sections(taciti_settings *s, const own_sections *own) {
     char *values = s->registered;
-    append(s, own, &taciti_strategy_option_table, &s->strategy);
-    append(s, own, &taciti_model_option_table, &s->model);
-    append(s, own, &taciti_optim_option_table, &s->optim);
-    append(s, own, &taciti_exchange_option_table, &s->exchange);
+    append_section(s, own, &taciti_strategy_option_table, &s->strategy);
+    append_section(s, own, &taciti_model_option_table, &s->model);
+    append_section(s, own, &taciti_optim_option_table, &s->optim);
+    append_section(s, own, &taciti_exchange_option_table, &s->exchange);
     values = append_registered(s, own, STRATEGIES, values);
-    append(s, own, &taciti_compress_option_table, &s->compress);
+    append_section(s, own, &taciti_compress_option_table, &s->compress);
     values = append_registered(s, own, CODECS, values);
-    append(s, own, &taciti_adapt_option_table, &s->adapt);
+    append_section(s, own, &taciti_adapt_option_table, &s->adapt);
     (void)append_registered(s, own, CONTROLLERS, values);
-    append(s, own, &taciti_comm_option_table, &s->comm);
-    append(s, own, &taciti_compute_option_table, &s->compute);
+    append_section(s, own, &taciti_comm_option_table, &s->comm);
+    append_section(s, own, &taciti_compute_option_table, &s->compute);
     s->config.sections = s->sections;
-}
-
-static tacit_status record_given(taciti_settings *s) {
-    size_t options = 0;
-    for (size_t i = 0; i < s->config.count; i++) options += s->sections[i].table->count;
-    taciti_given *given = s->given = taciti_calloc(options, sizeof *given);
-    if (given == NULL) return TACIT_E_MEMORY;
-    for (size_t i = 0; i < s->config.count; given += s->sections[i++].table->count) s->sections[i].given = given;
-    return TACIT_OK;
 }
 
 tacit_status taciti_settings_init(taciti_settings *settings, const taciti_own_section *own, size_t count) {
     enum { FIXED = 8 };
     const own_sections mine = {own, count};
-    size_t bytes = 1, tables = 0;
+    size_t bytes = 1, tables = 0, options = 0;
     registered r;
     for (registry of = 0; of < REGISTRIES; of++)
-        for (size_t i = 0; table_at(of, i, &r); i++, tables++) bytes += aligned(r.bytes);
+        for (size_t i = 0; table_at(of, i, &r); i++, tables++) bytes += r.bytes;
     memset(settings, 0, sizeof *settings);
     settings->registered = taciti_calloc(bytes, 1);
     settings->sections = taciti_calloc(FIXED + tables + count, sizeof *settings->sections);
     if (settings->registered == NULL || settings->sections == NULL) return TACIT_E_MEMORY;
-    compose(settings, &mine);
-    TACITI_TRY(record_given(settings));
+    compose_sections(settings, &mine);
+    for (size_t i = 0; i < settings->config.count; i++) options += settings->sections[i].table->count;
+    taciti_given *given = settings->given = taciti_calloc(options, sizeof *given);
+    if (given == NULL) return TACIT_E_MEMORY;
+    for (taciti_section *s = settings->sections; s < settings->sections + settings->config.count; s++) {
+        s->given = given;
+        given += s->table->count;
+    }
     return taciti_config_defaults(&settings->config);
 }
 
@@ -144,13 +134,14 @@ const void *taciti_settings_options(const taciti_settings *settings, const tacit
     return NULL;
 }
 
-/* What compress.codec auto stands for: it costs no accuracy on any network that was measured (docs/results). */
+/* compress.codec auto stands for this codec, which costs no accuracy on any network that was measured (docs/results).
+ */
 #define AUTO_CODEC "mixed"
 #define AUTO_POLICY "payoff"
 
 static bool is_auto(const taciti_text *text) { return strcmp(text->text, "auto") == 0; }
 
-/* What compress.codec auto means for gathers of parameters is a matter of the pattern. */
+/* Returns the codec that compress.codec auto means for gathers of parameters, which is a matter of the pattern. */
 static const taciti_codec *automatic_gather(const taciti_settings *settings) {
     const taciti_strategy *strategy = taciti_settings_strategy(settings);
     taciti_pattern patterns[TACITI_PATTERNS_MAX];
@@ -162,15 +153,11 @@ static const taciti_codec *automatic_gather(const taciti_settings *settings) {
     return i < count ? patterns[i].parts.automatic : NULL;
 }
 
-static const taciti_codec *gather_codec(const taciti_settings *settings) {
-    if (!is_auto(&settings->compress.gather)) return taciti_codec_find(settings->compress.gather.text);
-    return is_auto(&settings->compress.codec) ? automatic_gather(settings) : NULL;
-}
-
 taciti_compression_setup taciti_settings_compression(const taciti_settings *settings) {
     const bool chosen = is_auto(&settings->compress.codec);
     const taciti_codec *codec = taciti_codec_find(chosen ? AUTO_CODEC : settings->compress.codec.text);
-    const taciti_codec *gather = gather_codec(settings);
+    const taciti_codec *gather = taciti_codec_find(settings->compress.gather.text);
+    if (is_auto(&settings->compress.gather)) gather = chosen ? automatic_gather(settings) : NULL;
     taciti_compression_setup setup = {
         .codec = codec,
         .codec_options = codec == NULL ? NULL : taciti_settings_options(settings, codec->options),
@@ -256,60 +243,44 @@ static tacit_status check_start(const taciti_settings *settings) {
                        o->start, o->factor);
 }
 
-/* auto chooses by measured time; what keeps every step the same is a codec with a name. */
-static tacit_status check_auto(const taciti_settings *settings) {
-    taciti_place place;
-    if (!is_auto(&settings->compress.codec) || strcmp(settings->adapt.policy.text, "fixed") != 0) return TACIT_OK;
-    if (!taciti_config_find(&settings->config, "adapt.policy", &place) || *place.given != TACITI_GIVEN_TYPED)
+/* Sums of votes on the direction of a step have no scale: only sums of gradients take them. `other`: the name of a
+ * strategy that sums something else, or NULL. auto chooses by measured time; to keep every step the same takes a codec
+ * with a name. */
+static tacit_status check_codec(const taciti_settings *settings, const taciti_codec *codec, const char *other) {
+    taciti_place policy;
+    if (codec != NULL && codec->votes && other != NULL)
+        return taciti_fail(
+            TACIT_E_CONFIG,
+            "compress.codec %s: ranks vote on the sign of every gradient, which strategy %s does not sum for "
+            "all ranks: --strategy dp, or --compress.codec efsign",
+            codec->name, other);
+    if (!is_auto(&settings->compress.codec) || strcmp(settings->adapt.policy.text, "fixed") != 0 ||
+        !taciti_config_find(&settings->config, "adapt.policy", &policy) || *policy.given != TACITI_GIVEN_TYPED)
         return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG, "adapt.policy fixed: compress.codec auto chooses by measured time: leave "
                                        "adapt.policy out, or name a codec, such as --compress.codec int4");
 }
 
-/* Differences between averages are no gradients, and owners of parts have no whole gradient. */
-static bool sums_gradients(const taciti_strategy *strategy) {
-    return strategy->replicas == NULL && strategy->units == NULL;
-}
-
-static tacit_status check_momentum(const taciti_compress_options *options, const taciti_strategy *strategy) {
-    if (options->what != TACITI_SENDS_MOMENTUM || sums_gradients(strategy)) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG,
-                       "compress.what momentum: strategy %s has no momentum of the whole model to send; "
-                       "--compress.what gradient, or --strategy dp",
-                       strategy->name);
-}
-
-/* Its sums are votes on the direction of a step, and have no scale. */
-static tacit_status check_vote(const taciti_codec *codec, const taciti_strategy *strategy) {
-    if (codec == NULL || !codec->votes || sums_gradients(strategy)) return TACIT_OK;
-    return taciti_fail(
-        TACIT_E_CONFIG,
-        "compress.codec %s: ranks vote on the sign of every gradient, which strategy %s does not sum for "
-        "all ranks: --strategy dp, or --compress.codec efsign",
-        codec->name, strategy->name);
-}
-
-static tacit_status check_gathers(const taciti_compression_setup *setup) {
-    taciti_compress_options options;
-    const taciti_compression_setup gathers = taciti_compression_gather_setup(setup, &options);
-    return taciti_compression_check(&gathers);
-}
-
 static tacit_status check_compression(const taciti_settings *settings, const taciti_strategy *strategy) {
     const taciti_compression_setup setup = taciti_settings_compression(settings);
+    /* Differences between averages are no gradients, and owners of parts have no whole gradient. */
+    const bool sums_gradients = strategy->replicas == NULL && strategy->units == NULL;
     TACITI_TRY(check_start(settings));
     TACITI_TRY(taciti_compression_check(&setup));
     TACITI_TRY(taciti_compression_check_momentum(&setup, &settings->optim));
-    TACITI_TRY(check_momentum(setup.options, strategy));
+    if (setup.options->what == TACITI_SENDS_MOMENTUM && !sums_gradients)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.what momentum: strategy %s has no momentum of the whole model to send; "
+                           "--compress.what gradient, or --strategy dp",
+                           strategy->name);
     if (setup.gather != NULL && strategy->units == NULL)
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.gather %s: strategy %s gathers no parameters; leave it out, or --strategy shard",
                            setup.gather->name, strategy->name);
-    if (setup.gather != NULL) TACITI_TRY(check_gathers(&setup));
-    if (strategy->compresses) {
-        TACITI_TRY(check_vote(setup.codec, strategy));
-        return check_auto(settings);
-    }
+    taciti_compress_options options;
+    const taciti_compression_setup gathers = taciti_compression_gather_setup(&setup, &options);
+    if (setup.gather != NULL) TACITI_TRY(taciti_compression_check(&gathers));
+    if (strategy->compresses) return check_codec(settings, setup.codec, sums_gradients ? NULL : strategy->name);
     if (setup.codec == NULL) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "compress.codec %s: strategy %s does not compress; leave it out, choose a number format with "

@@ -71,14 +71,14 @@ tacit_status taciti_settings_seal(const taciti_settings *settings, taciti_layout
 /* Marks the tensors that compress.layers leaves out as plain, for the next seal. Errors as above. Not collective. */
 tacit_status taciti_settings_mark_layers(const taciti_settings *settings, taciti_layout *layout);
 
-/* Sets *out to the index-th of the keys that distinguish runs of the strategy (taciti_strategy.label). Returns false if
- * there are not so many. */
+/* Sets *out to the index-th of the keys that distinguish runs of the strategy (taciti_strategy.label). Returns false
+ * behind the last. */
 bool taciti_settings_label(const taciti_settings *settings, size_t index, taciti_place *out);
 
 /* Returns whether the table is that of a strategy, a codec or a controller. */
 bool taciti_settings_registered(const taciti_option_table *table);
 
-/* unread.c. Who reads the settings. */
+/* The reader of the settings; see unread.c. */
 typedef enum taciti_reader {
     TACITI_READER_TRAIN,
     TACITI_READER_PLAN,          /* the options of training as well */

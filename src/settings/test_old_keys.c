@@ -136,7 +136,7 @@ static void what_is_said_is_true(void **state) {
     assert_null(taciti_old_key_find("TACIT_OPTIM_LR"));
 }
 
-/* What was typed is named, and not the section that it belongs to. */
+/* The message names the key that was typed and not its section. */
 static void the_typed_key_is_named(void **state) {
     (void)state;
     assert_int_equal(from_flag("int8.block", ""), TACIT_E_CONFIG);

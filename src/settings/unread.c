@@ -22,127 +22,97 @@ typedef struct inquiry {
 
 /* ---- facts ------------------------------------------------------------------------------------------------------- */
 
-/* The planner prices every codec beside the configured one. */
-static bool is_plan(const inquiry *q) { return q->reader == TACITI_READER_PLAN; }
-
-static bool compresses(const inquiry *q, const taciti_place *place) {
-    (void)place;
-    return q->setup.codec != NULL || is_plan(q);
-}
-
-static bool compresses_any(const inquiry *q, const taciti_place *place) {
-    return compresses(q, place) || q->setup.gather != NULL;
-}
-
-static bool is_lossy(const inquiry *q, const taciti_place *place) {
-    return compresses(q, place) && (q->setup.codec == NULL || !q->setup.codec->lossless);
-}
-
-static bool has_factor(const taciti_codec *codec) { return codec != NULL && taciti_codec_has_factor(codec); }
-
-static bool selects(const inquiry *q, const taciti_place *place) {
-    (void)place;
-    return has_factor(q->setup.codec) || has_factor(q->setup.gather);
-}
-
-/* compress.back takes the place of the factor for gathers. */
-static bool gathers_by_factor(const inquiry *q) { return q->setup.gather != NULL && !(q->setup.options->back > 0); }
-
-/* With factor 1 every codec sends dense steps. */
-static bool knows_factor(const inquiry *q, const taciti_place *place) {
-    (void)place;
-    return has_factor(q->setup.codec) || (gathers_by_factor(q) && has_factor(q->setup.gather)) ||
-           (q->setup.codec != NULL && q->setup.options->factor <= 1);
-}
-
-/* A controller that switches between dense and a codec takes the factor of a codec that selects. */
-static bool keeps_factor(const inquiry *q, const taciti_place *place) {
-    (void)place;
-    const taciti_compression_setup *s = &q->setup;
-    const bool switches = s->controller != NULL && s->controller->switches;
-    const bool sums = s->codec != NULL && (taciti_compression_is_fixed(s) || (switches && s->codec->selects));
-    return sums || (gathers_by_factor(q) && (!switches || s->gather->selects));
-}
-
-static bool is_automatic(const inquiry *q, const taciti_place *place) {
-    (void)place;
-    const taciti_codec *codec = q->setup.codec;
-    if (codec == NULL || codec->rungs == NULL || taciti_compression_is_fixed(&q->setup)) return false;
-    return taciti_codec_rung_at(codec, 0)->selects > 0;
-}
-
-static bool rises(const inquiry *q, const taciti_place *place) {
-    (void)place;
-    const taciti_compression_setup *s = &q->setup;
-    if (s->options->warmup >= 0) return s->options->warmup > 0;
-    return s->controller == NULL || s->controller->state_bytes(s->controller_options, 1) == 0;
-}
-
-static bool returns_by_factor(const inquiry *q, const taciti_place *place) {
-    (void)place;
-    const taciti_compression_setup *s = &q->setup;
-    const bool sums = has_factor(s->codec) && taciti_route_of(s->codec)->results;
-    return has_factor(s->gather) || (sums && q->strategy->units == NULL && s->options->collective != TACITI_WAY_GATHER);
-}
-
-static bool gathers_by_threshold(const inquiry *q) { return q->setup.gather != NULL && q->setup.gather->thresholds; }
-
-static bool has_thresholds(const inquiry *q, const taciti_place *place) {
-    (void)place;
-    return is_plan(q) || (q->setup.codec != NULL && q->setup.codec->thresholds) || gathers_by_threshold(q);
-}
-
-static bool chooses_whole(const inquiry *q, const taciti_place *place) {
-    (void)place;
-    return q->setup.controller == NULL || !q->setup.controller->per_bucket;
-}
-
-static bool sends_payloads(const inquiry *q, const taciti_place *place) {
-    return compresses(q, place) && (q->setup.codec == NULL || !taciti_route_of(q->setup.codec)->whole);
-}
-
-static bool sums_everywhere(const inquiry *q, const taciti_place *place) {
-    (void)place;
-    return is_plan(q) || q->strategy->units == NULL;
-}
-
-static bool gathers_plainly(const inquiry *q, const taciti_place *place) {
-    (void)place;
-    return q->setup.gather == NULL;
-}
-
-/* A file of training may describe the machine for the planner. */
-static bool emulates(const inquiry *q, const taciti_place *place) {
-    return is_plan(q) || *place->given == TACITI_GIVEN_IN_FILE ||
-           (q->reader == TACITI_READER_BENCH && q->settings->compute.emulate.text[0] != '\0');
-}
+typedef enum fact_id {
+    COMPRESSES,
+    COMPRESSES_ANY,
+    IS_LOSSY,
+    SELECTS,
+    KNOWS_FACTOR,
+    KEEPS_FACTOR,
+    IS_AUTOMATIC,
+    RISES,
+    RETURNS_BY_FACTOR,
+    HAS_THRESHOLDS,
+    CHOOSES_WHOLE,
+    SENDS_PAYLOADS,
+    SUMS_EVERYWHERE,
+    GATHERS_PLAINLY,
+    EMULATES,
+} fact_id;
 
 typedef struct fact {
     const char *name;
-    bool (*holds)(const inquiry *q, const taciti_place *place);
+    fact_id id;
     const char *words;
 } fact;
 
 static const fact FACTS[] = {
-    {"compressed", compresses, "a compress.codec, such as --compress.codec topk"},
-    {"compressed-any", compresses_any, "a compress.codec, such as --compress.codec topk"},
-    {"lossy", is_lossy, "a compress.codec that loses something, such as --compress.codec topk"},
-    {"selects", selects, "a compress.codec that selects, such as --compress.codec topk"},
-    {"factor", knows_factor, "a compress.codec that selects, such as --compress.codec topk"},
-    {"fixed-factor", keeps_factor,
+    {"compressed", COMPRESSES, "a compress.codec, such as --compress.codec topk"},
+    {"compressed-any", COMPRESSES_ANY, "a compress.codec, such as --compress.codec topk"},
+    {"lossy", IS_LOSSY, "a compress.codec that loses something, such as --compress.codec topk"},
+    {"selects", SELECTS, "a compress.codec that selects, such as --compress.codec topk"},
+    {"factor", KNOWS_FACTOR, "a compress.codec that selects, such as --compress.codec topk"},
+    {"fixed-factor", KEEPS_FACTOR,
      "a factor that no controller chooses: --adapt.policy fixed, and not --compress.codec auto"},
-    {"automatic", is_automatic, "--compress.codec auto"},
-    {"rising", rises, "a warm-up of the factor, such as --compress.warmup 200"},
-    {"back", returns_by_factor,
+    {"automatic", IS_AUTOMATIC, "--compress.codec auto"},
+    {"rising", RISES, "a warm-up of the factor, such as --compress.warmup 200"},
+    {"back", RETURNS_BY_FACTOR,
      "a compress.codec that selects and whose sums it sends back, such as --compress.codec topk, and not "
      "--compress.collective gather"},
-    {"threshold", has_thresholds, "a compress.codec with thresholds, such as --compress.codec topk"},
-    {"whole-model", chooses_whole, "an adapt.policy with one factor for the whole model, such as --adapt.policy fixed"},
-    {"payloads", sends_payloads, "a compress.codec without an all-reduce of its own, such as --compress.codec topk"},
-    {"sums-everywhere", sums_everywhere, "a strategy that gives sums to all ranks, such as --strategy dp"},
-    {"plain-gather", gathers_plainly, "--compress.gather none"},
-    {"emulation", emulates, "tacit plan, or tacit bench step with --compute.emulate PROFILE"},
+    {"threshold", HAS_THRESHOLDS, "a compress.codec with thresholds, such as --compress.codec topk"},
+    {"whole-model", CHOOSES_WHOLE, "an adapt.policy with one factor for the whole model, such as --adapt.policy fixed"},
+    {"payloads", SENDS_PAYLOADS, "a compress.codec without an all-reduce of its own, such as --compress.codec topk"},
+    {"sums-everywhere", SUMS_EVERYWHERE, "a strategy that gives sums to all ranks, such as --strategy dp"},
+    {"plain-gather", GATHERS_PLAINLY, "--compress.gather none"},
+    {"emulation", EMULATES, "tacit plan, or tacit bench step with --compute.emulate PROFILE"},
 };
+
+/* The planner prices every codec beside the configured one. */
+static bool is_plan(const inquiry *q) { return q->reader == TACITI_READER_PLAN; }
+
+static bool has_factor(const taciti_codec *codec) { return codec != NULL && taciti_codec_has_factor(codec); }
+
+/* A controller that switches between dense and a codec takes the factor of a codec that selects. */
+static bool keeps_factor(const taciti_compression_setup *s, bool gathers_by_factor) {
+    const bool switches = s->controller != NULL && s->controller->switches;
+    const bool sums = s->codec != NULL && (taciti_compression_is_fixed(s) || (switches && s->codec->selects));
+    return sums || (gathers_by_factor && (!switches || s->gather->selects));
+}
+
+static bool fact_holds(const inquiry *q, const taciti_place *place, fact_id id) {
+    const taciti_compression_setup *s = &q->setup;
+    const taciti_codec *codec = s->codec, *gather = s->gather;
+    const bool plan = is_plan(q), compresses = codec != NULL || plan;
+    const bool gathers_by_factor = gather != NULL && !(s->options->back > 0); /* compress.back takes its place there */
+    switch (id) {
+    case COMPRESSES: return compresses;
+    case COMPRESSES_ANY: return compresses || gather != NULL;
+    case IS_LOSSY: return compresses && (codec == NULL || !codec->lossless);
+    case SELECTS: return has_factor(codec) || has_factor(gather);
+    case KNOWS_FACTOR: /* with factor 1 every codec sends dense steps */
+        return has_factor(codec) || (gathers_by_factor && has_factor(gather)) ||
+               (codec != NULL && s->options->factor <= 1);
+    case KEEPS_FACTOR: return keeps_factor(s, gathers_by_factor);
+    case IS_AUTOMATIC:
+        return codec != NULL && codec->rungs != NULL && !taciti_compression_is_fixed(s) &&
+               taciti_codec_rung_at(codec, 0)->selects > 0;
+    case RISES:
+        if (s->options->warmup >= 0) return s->options->warmup > 0;
+        return s->controller == NULL || s->controller->state_bytes(s->controller_options, 1) == 0;
+    case RETURNS_BY_FACTOR:
+        return has_factor(gather) || (has_factor(codec) && taciti_route_of(codec)->results &&
+                                      q->strategy->units == NULL && s->options->collective != TACITI_WAY_GATHER);
+    case HAS_THRESHOLDS: return plan || (codec != NULL && codec->thresholds) || (gather != NULL && gather->thresholds);
+    case CHOOSES_WHOLE: return s->controller == NULL || !s->controller->per_bucket;
+    case SENDS_PAYLOADS: return compresses && (codec == NULL || !taciti_route_of(codec)->whole);
+    case SUMS_EVERYWHERE: return plan || q->strategy->units == NULL;
+    case GATHERS_PLAINLY: return gather == NULL;
+    case EMULATES: /* a file of training may describe the machine for the planner */
+        return plan || *place->given == TACITI_GIVEN_IN_FILE ||
+               (q->reader == TACITI_READER_BENCH && q->settings->compute.emulate.text[0] != '\0');
+    }
+    return false;
+}
 
 static const fact *find_fact(const char *name) {
     for (size_t i = 0; i < sizeof FACTS / sizeof *FACTS; i++)
@@ -185,7 +155,7 @@ static bool term_holds(const inquiry *q, const taciti_place *place, const term *
         return taciti_config_find(&q->settings->config, t->key, &other) &&
                is_among(taciti_place_text(&other, value), t->values) != t->differs;
     const fact *known = find_fact(t->key);
-    return known != NULL && known->holds(q, place);
+    return known != NULL && fact_holds(q, place, known->id);
 }
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
@@ -260,15 +230,13 @@ static bool member_is_used(const inquiry *q, const taciti_option_table *table, c
 
 /* ---- the caller's own optimizer ---------------------------------------------------------------------------------- */
 
-/* Controllers are told the optimizer's name and momentum; compress.momentum allows no other momentum. */
-static bool knows_momentum(const inquiry *q) {
-    return q->setup.codec != NULL && (!taciti_compression_is_fixed(&q->setup) || q->settings->compress.momentum > 0);
-}
-
-/* Whether the option describes the learning rate or the clipping, or else the momentum for those who know it. */
+/* Whether the option describes the learning rate or the clipping, or else the momentum for those who know it:
+ * controllers are told the optimizer's name and momentum, and compress.momentum allows no other momentum. */
 static bool guides_own_optimizer(const inquiry *q, const char *key) {
     static const char RATE[] = "lr|schedule|lr_min|warmup|decay_steps|restart|clip", MOMENTUM[] = "name|beta1|momentum";
-    return is_among(key, RATE) || (is_among(key, MOMENTUM) && knows_momentum(q));
+    const bool knows_momentum =
+        q->setup.codec != NULL && (!taciti_compression_is_fixed(&q->setup) || q->settings->compress.momentum > 0);
+    return is_among(key, RATE) || (is_among(key, MOMENTUM) && knows_momentum);
 }
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
@@ -316,7 +284,7 @@ typedef struct finding {
     char needs[TACITI_NEEDS_BYTES];
 } finding;
 
-/* What a file records and is the default was not meant to change anything. */
+/* A default that a file records was not meant to change anything. */
 static bool is_meant(const taciti_place *place) {
     return place->given != NULL && *place->given != TACITI_GIVEN_NOT &&
            (*place->given == TACITI_GIVEN_TYPED || !taciti_place_is_default(place));
@@ -337,8 +305,8 @@ static bool find_unread(const taciti_settings *const *settings, size_t count, ta
     return found;
 }
 
-/* One line about all findings that need the same. */
-static void warn(finding *findings, size_t count) {
+/* Logs one line about all findings that need the same as the first. */
+static void warn_of_unread(finding *findings, size_t count) {
     char keys[TACITI_NEEDS_BYTES] = "", key[TACITI_KEY_BYTES], value[TACITI_VALUE_BYTES], needs[TACITI_NEEDS_BYTES];
     size_t same = 0;
     (void)snprintf(needs, sizeof needs, "%s", findings->needs);
@@ -361,7 +329,7 @@ tacit_status taciti_settings_warn_unread(const taciti_settings *const *settings,
     if (findings == NULL) return TACIT_E_MEMORY;
     for (size_t i = 0; i < options; i++) found += find_unread(settings, count, reader, i, &findings[found]);
     for (size_t i = 0; i < found; i++)
-        if (findings[i].place.option != NULL) warn(&findings[i], found - i);
+        if (findings[i].place.option != NULL) warn_of_unread(&findings[i], found - i);
     taciti_free(findings);
     return TACIT_OK;
 }
