@@ -7,18 +7,6 @@
 
 /* ---- seconds per float ------------------------------------------------------------------------------------------- */
 
-/* The row of the same codec with the next larger factor, or the same row. */
-static const taciti_cluster_compression *next_row(const taciti_cluster *cluster,
-                                                  const taciti_cluster_compression *row) {
-    const taciti_cluster_compression *next = NULL;
-    for (size_t i = 0; i < cluster->compression_count; i++) {
-        const taciti_cluster_compression *c = &cluster->compressions[i];
-        if (strcmp(c->codec, row->codec) != 0 || c->factor <= row->factor) continue;
-        if (next == NULL || c->factor < next->factor) next = c;
-    }
-    return next != NULL ? next : row;
-}
-
 /* The rows of this codec next to a factor; below the smallest factor the two smallest. False if there is none. One of
  * the two may stand for both. */
 static bool find_rows(const taciti_cluster *cluster, const taciti_codec *codec, double factor,
@@ -31,11 +19,14 @@ static bool find_rows(const taciti_cluster *cluster, const taciti_codec *codec, 
         if (c->factor >= factor && (*above == NULL || c->factor < (*above)->factor)) *above = c;
     }
     if (*above == NULL) *above = *below;
-    if (*below == NULL && *above != NULL) {
-        *below = *above;
-        *above = next_row(cluster, *below);
+    if (*below == NULL) *below = *above;
+    if (*below == NULL || (*below)->factor <= factor) return *below != NULL;
+    for (size_t i = 0; i < cluster->compression_count; i++) { /* the two smallest */
+        const taciti_cluster_compression *c = &cluster->compressions[i];
+        if (strcmp(c->codec, codec->name) != 0 || c->factor <= (*below)->factor) continue;
+        if (*above == *below || c->factor < (*above)->factor) *above = c;
     }
-    return *below != NULL;
+    return true;
 }
 
 bool taciti_plan_compression_known(const taciti_cluster *cluster, const taciti_codec *codec) {
@@ -43,8 +34,11 @@ bool taciti_plan_compression_known(const taciti_cluster *cluster, const taciti_c
     return taciti_route_of(codec)->probed && find_rows(cluster, codec, 1, &below, &above);
 }
 
-/* Of the line through both; where noise makes it fall towards denser payloads, the lesser of the two holds. */
-static double line(double from, double to, double share) { return fmax(from + share * (to - from), fmin(from, to)); }
+/* Returns a point of the line through both; where noise makes it fall towards denser payloads, the smaller of the two
+ * ends. */
+static double interpolate_rate(double from, double to, double share) {
+    return fmax(from + share * (to - from), fmin(from, to));
+}
 
 /* Lines in the share of elements that is kept; a codec without a factor has one row. */
 static taciti_codec_rates rates_at(const void *context, const taciti_codec *codec, double factor) {
@@ -54,8 +48,9 @@ static taciti_codec_rates rates_at(const void *context, const taciti_codec *code
         return (taciti_codec_rates){0};
     if (below == above) return (taciti_codec_rates){below->encode_s, below->decode_s, below->add_s};
     const double share = (1 / factor - 1 / below->factor) / (1 / above->factor - 1 / below->factor);
-    return (taciti_codec_rates){line(below->encode_s, above->encode_s, share),
-                                line(below->decode_s, above->decode_s, share), line(below->add_s, above->add_s, share)};
+    return (taciti_codec_rates){interpolate_rate(below->encode_s, above->encode_s, share),
+                                interpolate_rate(below->decode_s, above->decode_s, share),
+                                interpolate_rate(below->add_s, above->add_s, share)};
 }
 
 /* ---- prices ------------------------------------------------------------------------------------------------------ */

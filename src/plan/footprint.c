@@ -6,7 +6,7 @@
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
-/* What the busiest host's link carries of the sum of n floats over all ranks; plain: not compressed. */
+/* Sets *out to the bytes of the sum of n floats over all ranks on the busiest host's link; plain: not compressed. */
 static tacit_status nic_bytes_of(const taciti_scene *s, const taciti_method *method, size_t n, bool plain,
                                  double *out) {
     taciti_price sum;
@@ -37,7 +37,7 @@ tacit_status taciti_plan_nic_bytes(const taciti_scene *s, const taciti_method *m
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-/* What ranks that own parts hold. */
+/* Sets *out to the memory of a rank that owns parts. */
 static tacit_status memory_of_parts(const taciti_scene *s, const taciti_method *method, taciti_strategy_memory *out) {
     taciti_parts parts = method->parts;
     taciti_arrangement arrangement;

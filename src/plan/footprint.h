@@ -15,7 +15,7 @@ tacit_status taciti_plan_nic_bytes(const taciti_scene *scene, const taciti_metho
 /* Bytes of a rank's flat arrays, residuals included; what activations and buffers take is on top. 0: unknown. */
 tacit_status taciti_plan_memory_bytes(const taciti_scene *scene, const taciti_method *method, double *out);
 
-/* Whether so many bytes per rank fit a host, as far as its memory is known. */
+/* Returns whether arrays of this size on every rank fit a host, as far as its memory is known. */
 bool taciti_plan_fits(const taciti_scene *scene, double bytes);
 
 #endif

@@ -3,16 +3,12 @@
 
 #include "tensor/choice.h"
 
-static bool compresses_some(const taciti_layout *layout) {
-    for (size_t b = 0; b < layout->bucket_count; b++)
-        if (!layout->buckets[b].plain) return true;
-    return false;
-}
-
 void taciti_plan_choose_layout(taciti_scene *scene, taciti_method *method) {
     const bool compresses = method->compression.encoding.codec != NULL || method->gather.encoding.codec != NULL;
     if (scene->coded == NULL || !compresses) return;
-    if (compresses_some(scene->coded))
+    size_t bucket = 0;
+    while (bucket < scene->coded->bucket_count && scene->coded->buckets[bucket].plain) bucket++;
+    if (bucket < scene->coded->bucket_count)
         scene->layout = scene->coded;
     else
         method->compression = method->gather = (taciti_plan_compression){.adapts = false};

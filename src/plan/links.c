@@ -9,10 +9,10 @@
 #include "base/memory.h"
 #include "cluster/grouping.h"
 
-/* What the line of a transfer may be off when no collective was measured, and when some were. */
+/* Relative error of a transfer's line when no collective was measured, and when some were. */
 static const double ERROR_UNMEASURED = 0.10, ERROR_MEASURED = 0.03;
 
-/* So many times beyond what was measured a measurement still speaks. */
+/* A measurement counts for sizes up to this many times smaller or larger. */
 static const double REACH = 16;
 
 /* Messages of which latency and handling take longer than bytes. */
@@ -32,39 +32,39 @@ static double codec_s(const taciti_links *links, const taciti_transfer *t) {
     return 0;
 }
 
-static double greater(double a, double b) { return a > b ? a : b; }
+static double max_of(double a, double b) { return a > b ? a : b; }
 
 /* The busiest host's link, or the busiest rank's connections. */
 static double wire_s(const taciti_links *links, const taciti_transfer *t) {
     const double beta = t->hosts > 2 ? links->crowd_beta_s : links->wire_beta_s;
-    return greater(t->demand.host_bytes * beta, t->demand.flow_bytes * links->flow_beta_s);
+    return max_of(t->demand.host_bytes * beta, t->demand.flow_bytes * links->flow_beta_s);
 }
 
 /* A compressed array is as good as the dense one that sends as many bytes. */
 static double bytes_of(const taciti_transfer *t) { return (double)(t->compressed ? t->wire_bytes : t->f32_bytes); }
 
-/* What fills the pipeline is encoded before the first message is awaited, later pieces while others travel. Messages
- * are handled while others travel. */
+/* The pieces that fill the pipeline are encoded before the first message is awaited, later pieces while others travel.
+ * Messages are handled while others travel. */
 static double pipelined_s(const taciti_links *links, const taciti_transfer *t, double wire_s, double own_s) {
     const double fillings = t->fillings > 0 ? (double)t->fillings : 1;
     const double messages_s = (double)t->messages * links->message_s;
-    return greater(wire_s, own_s + messages_s) + (wire_s < own_s ? wire_s : own_s) / fillings;
+    return max_of(wire_s, own_s + messages_s) + (wire_s < own_s ? wire_s : own_s) / fillings;
 }
 
 /* While all ranks exchange. */
 static double busy_latency_s(const taciti_links *links, int wire_hops, int local_hops) {
     const taciti_cluster *c = links->cluster;
-    const double wire_s = c->hosts > 1 ? greater(links->wire_alpha_s, c->busy_alpha_s) : links->wire_alpha_s;
-    const double local_s = c->hosts > 1 ? links->local_alpha_s : greater(links->local_alpha_s, c->busy_alpha_s);
+    const double wire_s = c->hosts > 1 ? max_of(links->wire_alpha_s, c->busy_alpha_s) : links->wire_alpha_s;
+    const double local_s = c->hosts > 1 ? links->local_alpha_s : max_of(links->local_alpha_s, c->busy_alpha_s);
     return wire_hops * wire_s + local_hops * local_s;
 }
 
-static taciti_transfer_time described(const taciti_links *links, const taciti_transfer *t) {
+static taciti_transfer_time described_time(const taciti_links *links, const taciti_transfer *t) {
     const taciti_demand *d = &t->demand;
     const double local = d->local_bytes * links->local_beta_s + codec_s(links, t);
     return (taciti_transfer_time){.latency_s =
                                       d->wire_hops * links->wire_alpha_s + d->local_hops * links->local_alpha_s,
-                                  .bytes_s = greater(wire_s(links, t), local)};
+                                  .bytes_s = max_of(wire_s(links, t), local)};
 }
 
 /* The row that speaks for this size, or the lower one of two; NULL: none does. */
@@ -78,7 +78,7 @@ static const taciti_efficiency *find_row(const taciti_links *links, taciti_group
     return above == count && bytes > REACH * row->bytes ? NULL : row;
 }
 
-static double efficiency(const taciti_links *links, taciti_group_kind kind, double bytes) {
+static double efficiency_at(const taciti_links *links, taciti_group_kind kind, double bytes) {
     const taciti_efficiency *row = find_row(links, kind, bytes);
     if (row == NULL) return 1;
     const bool last = row + 1 == links->measured[kind] + links->measured_count[kind];
@@ -94,13 +94,13 @@ static taciti_group_kind kind_of(const taciti_transfer *t) {
     return t->hosts == 2 ? TACITI_GROUP_TWO_HOSTS : TACITI_GROUP_WORLD;
 }
 
-/* What a transfer may be off that nothing measured speaks for: what the line of two ranks is off, unless all ranks of a
- * host were measured at once, and what the world's is. */
-static double doubt(const taciti_links *links, const taciti_transfer *t) {
+/* Returns the relative error of a transfer without a measurement of its own: that of the line of two ranks, unless all
+ * ranks of a host were measured at once, and that of the world. */
+static double error_without_measurement(const taciti_links *links, const taciti_transfer *t) {
     const taciti_cluster *c = links->cluster;
     const taciti_link_cost *line = t->hosts > 1 ? &c->between : &c->inside;
     const bool crowd = t->hosts > 1 && (c->duplex_beta_s_per_byte > 0 || c->host_beta_s_per_byte > 0);
-    const double lost = fabs(efficiency(links, TACITI_GROUP_WORLD, bytes_of(t)) - 1);
+    const double lost = fabs(efficiency_at(links, TACITI_GROUP_WORLD, bytes_of(t)) - 1);
     const double line_error = !crowd && line->alpha_s >= 0 && line->fit_error > 0 ? line->fit_error : 0;
     return ERROR_UNMEASURED + line_error + (t->hosts > 1 ? lost : 0);
 }
@@ -108,8 +108,8 @@ static double doubt(const taciti_links *links, const taciti_transfer *t) {
 static taciti_transfer_time time_of_ours(const taciti_links *links, const taciti_transfer *t) {
     const double bytes = bytes_of(t);
     const taciti_efficiency *row = find_row(links, kind_of(t), bytes);
-    const double factor = efficiency(links, kind_of(t), bytes);
-    taciti_transfer_time time = described(links, t);
+    const double factor = efficiency_at(links, kind_of(t), bytes);
+    taciti_transfer_time time = described_time(links, t);
     time.latency_s *= factor;
     time.bytes_s *= factor;
     if (t->compressed) {
@@ -118,7 +118,8 @@ static taciti_transfer_time time_of_ours(const taciti_links *links, const taciti
             pipelined_s(links, t, factor * wire_s(links, t), t->demand.local_bytes * links->local_beta_s + t->codec_s);
     }
     time.calibrated = row != NULL;
-    time.error = row == NULL ? doubt(links, t) : ERROR_MEASURED + (row->spread > 0 ? row->spread / 2 : 0);
+    time.error =
+        row == NULL ? error_without_measurement(links, t) : ERROR_MEASURED + (row->spread > 0 ? row->spread / 2 : 0);
     return time;
 }
 
@@ -142,23 +143,19 @@ taciti_demand taciti_links_ring(int ranks, int hosts, size_t bytes) {
                            .lanes = 1};
 }
 
-/* A ring runs around as fast as its slowest part; what it adds up is not in its way. What ours loses, it loses. */
+/* A ring runs around as fast as its slowest part, and additions do not delay it. It loses as much as our all-reduce. */
 static taciti_transfer_time time_of_ring(const taciti_links *links, const taciti_transfer *t) {
     taciti_transfer ring = *t;
     ring.hosts = t->hosts > 1 ? 2 : 1; /* each host receives from one */
     ring.codec = taciti_codec_find("f32");
     ring.demand = taciti_links_ring(t->ranks, t->hosts, t->f32_bytes);
-    taciti_transfer_time time = described(links, &ring);
+    taciti_transfer_time time = described_time(links, &ring);
     const double local = ring.demand.local_bytes * links->local_beta_s, wire = wire_s(links, &ring);
-    const double factor = greater(1, efficiency(links, TACITI_GROUP_WORLD, (double)t->f32_bytes));
-    time.bytes_s = factor * greater(wire, local);
+    const double factor = max_of(1, efficiency_at(links, TACITI_GROUP_WORLD, (double)t->f32_bytes));
+    time.bytes_s = factor * max_of(wire, local);
     time.latency_s *= factor;
-    time.error = doubt(links, t);
+    time.error = error_without_measurement(links, t);
     return time;
-}
-
-static bool is_of(const taciti_cluster_timing *t, const char *by) {
-    return t->collective == TACITI_COLLECTIVE_ALL_REDUCE && t->group == TACITI_GROUP_WORLD && strcmp(t->by, by) == 0;
 }
 
 /* The measured sizes around this one; NULL: none on that side. */
@@ -167,7 +164,8 @@ static void find_around(const taciti_cluster *c, const char *by, double bytes, c
     *below = *above = NULL;
     for (size_t i = 0; i < c->timing_count; i++) {
         const taciti_cluster_timing *t = &c->timings[i];
-        if (!is_of(t, by)) continue;
+        if (t->collective != TACITI_COLLECTIVE_ALL_REDUCE || t->group != TACITI_GROUP_WORLD) continue;
+        if (strcmp(t->by, by) != 0) continue;
         if ((double)t->bytes <= bytes && (*below == NULL || t->bytes > (*below)->bytes)) *below = t;
         if ((double)t->bytes > bytes && (*above == NULL || t->bytes < (*above)->bytes)) *above = t;
     }
@@ -209,7 +207,7 @@ static int by_bytes(const void *a, const void *b) {
 }
 
 /* Whether this group is of that kind, or is called so where hosts are few or have one rank each. */
-static bool also(const taciti_cluster *c, taciti_group_kind group, taciti_group_kind kind) {
+static bool counts_as(const taciti_cluster *c, taciti_group_kind group, taciti_group_kind kind) {
     const int ranks = taciti_cluster_ranks(c);
     if (group == kind) return c->hosts > 1 || kind != TACITI_GROUP_WORLD;
     if (group == TACITI_GROUP_TWO_HOSTS) return kind == TACITI_GROUP_PAIR && ranks == c->hosts;
@@ -239,13 +237,13 @@ static tacit_status describe_group(const taciti_hosts *hosts, taciti_group_kind 
     return status;
 }
 
-static tacit_status append(taciti_links *links, const taciti_hosts *hosts, const taciti_cluster_timing *timing) {
+static tacit_status append_timing(taciti_links *links, const taciti_hosts *hosts, const taciti_cluster_timing *timing) {
     taciti_transfer t = {.f32_bytes = timing->bytes, .codec = taciti_codec_find("f32")};
     TACITI_TRY(describe_group(hosts, timing->group, &t));
-    const taciti_transfer_time time = described(links, &t);
+    const taciti_transfer_time time = described_time(links, &t);
     const double seconds = time.latency_s + time.bytes_s;
     for (int kind = 0; kind < TACITI_GROUP_KINDS && t.ranks > 1 && seconds > 0; kind++)
-        if (also(links->cluster, timing->group, (taciti_group_kind)kind))
+        if (counts_as(links->cluster, timing->group, (taciti_group_kind)kind))
             links->measured[kind][links->measured_count[kind]++] = (taciti_efficiency){.bytes = (double)timing->bytes,
                                                                                        .measured_s = timing->seconds,
                                                                                        .described_s = seconds,
@@ -266,20 +264,19 @@ static double message_s(const taciti_links *links) {
     if (shortest == NULL) return 0;
     const double bytes_s = taciti_cluster_bound_s(c, shortest->collective, shortest->group, shortest->bytes);
     const double latency_s = busy_latency_s(links, c->hosts > 1 ? 1 : 0, c->hosts > 1 ? 0 : 1);
-    return greater(shortest->seconds - bytes_s - latency_s, 0) / (ranks - 1);
-}
-
-static bool is_ours(const taciti_cluster_timing *t) {
-    return t->collective == TACITI_COLLECTIVE_ALL_REDUCE && t->group != TACITI_GROUP_CROSS &&
-           strcmp(t->by, "tacit") == 0;
+    return max_of(shortest->seconds - bytes_s - latency_s, 0) / (ranks - 1);
 }
 
 static tacit_status read_timings(taciti_links *links) {
     const taciti_cluster *cluster = links->cluster;
     taciti_hosts hosts;
     tacit_status status = taciti_cluster_hosts(cluster, taciti_cluster_ranks(cluster), &hosts);
-    for (size_t i = 0; status == TACIT_OK && i < cluster->timing_count; i++)
-        if (is_ours(&cluster->timings[i])) status = append(links, &hosts, &cluster->timings[i]);
+    for (size_t i = 0; status == TACIT_OK && i < cluster->timing_count; i++) {
+        const taciti_cluster_timing *t = &cluster->timings[i];
+        if (t->collective == TACITI_COLLECTIVE_ALL_REDUCE && t->group != TACITI_GROUP_CROSS &&
+            strcmp(t->by, "tacit") == 0)
+            status = append_timing(links, &hosts, t);
+    }
     for (int kind = 0; kind < TACITI_GROUP_KINDS; kind++)
         if (links->measured_count[kind] > 0)
             qsort(links->measured[kind], links->measured_count[kind], sizeof *links->measured[kind], by_bytes);
@@ -295,7 +292,7 @@ double taciti_plan_wire_beta_s(const taciti_cluster *c) {
     return c->host_beta_s_per_byte > 0 ? c->host_beta_s_per_byte : c->between.beta_s_per_byte;
 }
 
-static void describe(const taciti_cluster *c, taciti_links *out) {
+static void read_rates(const taciti_cluster *c, taciti_links *out) {
     if (c->between.alpha_s >= 0) {
         out->wire_alpha_s = c->between.alpha_s;
         out->wire_beta_s = taciti_plan_wire_beta_s(c);
@@ -308,14 +305,6 @@ static void describe(const taciti_cluster *c, taciti_links *out) {
     out->local_beta_s = c->inside.beta_s_per_byte;
 }
 
-/* Another rate between hosts: all that hangs on it, in proportion. */
-static void change_rate(taciti_links *links, double bit_per_s) {
-    const double factor = 8 / bit_per_s / links->wire_beta_s;
-    links->wire_beta_s *= factor;
-    links->flow_beta_s *= factor;
-    links->crowd_beta_s *= factor;
-}
-
 tacit_status taciti_links_create(const taciti_scene *scene, taciti_links *out) {
     const taciti_cluster *c = scene->cluster;
     if (scene->hosts->count > 1 && c->between.alpha_s < 0)
@@ -324,7 +313,7 @@ tacit_status taciti_links_create(const taciti_scene *scene, taciti_links *out) {
                            "with `mpirun -n N tacit probe -o cluster.json` on several hosts, or write it by hand",
                            scene->hosts->count);
     taciti_links links = {.cluster = c};
-    describe(c, &links);
+    read_rates(c, &links);
     links.message_s = message_s(&links);
     const size_t room = c->timing_count > 0 ? c->timing_count : 1;
     tacit_status status = TACIT_OK;
@@ -337,7 +326,12 @@ tacit_status taciti_links_create(const taciti_scene *scene, taciti_links *out) {
         taciti_links_destroy(&links);
         return status;
     }
-    if (scene->between_bit_per_s > 0 && scene->hosts->count > 1) change_rate(&links, scene->between_bit_per_s);
+    if (scene->between_bit_per_s > 0 && scene->hosts->count > 1) { /* another rate than the cluster's */
+        const double factor = 8 / scene->between_bit_per_s / links.wire_beta_s;
+        links.wire_beta_s *= factor;
+        links.flow_beta_s *= factor;
+        links.crowd_beta_s *= factor;
+    }
     *out = links;
     return TACIT_OK;
 }

@@ -20,7 +20,7 @@
  *             - where nothing was measured e is 1, and the transfer may be off by as much as the world's e is from 1
  *
  * The three run at the same time in pieces (exchange/allreduce.h), hence the maximum; inside and codec share a thread.
- * Of a compressed sum (plan/compressed.h)
+ * For a compressed sum (plan/compressed.h)
  *
  *   - e scales the bytes on the wire alone
  *   - messages have the latency that they have while all ranks exchange (`links.busy_latency_us`)
@@ -62,7 +62,6 @@ typedef struct taciti_efficiency {
 
 typedef struct taciti_links {
     const taciti_cluster *cluster; /* borrows */
-    double loaded;                 /* a message takes so many times its latency while all ranks exchange; at least 1 */
     double message_s;              /* what a rank needs for a message, sent and received, while all ranks exchange */
     double wire_alpha_s, wire_beta_s, flow_beta_s, crowd_beta_s, local_alpha_s, local_beta_s;
     taciti_efficiency *measured[TACITI_GROUP_KINDS]; /* ascending in bytes; owned */
@@ -81,14 +80,8 @@ typedef struct taciti_transfer_time {
 } taciti_transfer_time;
 taciti_transfer_time taciti_links_time(const taciti_links *links, const taciti_transfer *transfer);
 
-/* Time of short messages one after the other, of so many bytes together, while all ranks exchange. */
+/* Returns the time of short messages one after the other, of `bytes` together, while all ranks exchange. */
 double taciti_links_messages_s(const taciti_links *links, const taciti_hosts *hosts, int messages, double bytes);
-
-/* With edges: treats a rank that receives from one rank and sends to one as a pair on uncontended links. */
-static inline void taciti_links_as_pair(taciti_transfer *transfer) {
-    transfer->ranks = 2;
-    if (transfer->hosts > 2) transfer->hosts = 2;
-}
 
 /* The demand of a ring of all ranks, ordered by host. */
 taciti_demand taciti_links_ring(int ranks, int hosts, size_t bytes);

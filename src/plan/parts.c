@@ -12,27 +12,21 @@ enum { WARM_UP_STEPS = 4, EVEN_STEPS = 4 };
 
 /* ---- transfers --------------------------------------------------------------------------------------------------- */
 
-static size_t largest_bucket(const taciti_layout *layout) {
-    size_t n = 1;
-    for (size_t k = 0; k < layout->bucket_count; k++) n = layout->buckets[k].n > n ? layout->buckets[k].n : n;
-    return n;
-}
+static int half_of(int hops) { return (hops + 1) / 2; }
 
-static int half(int hops) { return (hops + 1) / 2; }
-
-/* What of an all-reduce a class of traffic is. */
+/* Reduces the demand of an all-reduce to that of a class of traffic. */
 static void take_part(const taciti_method *method, int class, taciti_demand *d) {
     const bool inside = class == TACITI_PARTS_SHARE;
     d->local_bytes /= 2;
-    d->local_hops = half(d->local_hops);
+    d->local_hops = half_of(d->local_hops);
     if (class == TACITI_PARTS_REDUCE && method->parts.replicas) return;
     d->host_bytes = inside ? 0 : d->host_bytes / 2;
     d->flow_bytes = inside ? 0 : d->flow_bytes / 2;
-    d->wire_hops = inside ? 0 : half(d->wire_hops);
+    d->wire_hops = inside ? 0 : half_of(d->wire_hops);
     if (inside) d->hosts = 1;
 }
 
-/* Of an array of that length. Nothing is added or encoded where ranks of a host gather. */
+/* Returns the transfer of an array of that length. Nothing is added or encoded where ranks of a host gather. */
 static taciti_transfer transfer_of(const taciti_scene *scene, const taciti_method *method, int class,
                                    taciti_length length) {
     const bool inside = class == TACITI_PARTS_SHARE;
@@ -121,29 +115,16 @@ static tacit_status fill_job(const taciti_scene *scene, const taciti_method *met
     return coded_transfer(scene, method, class, floats, transfers[TACITI_PARTS_CODED]);
 }
 
-static tacit_status fill_jobs(const taciti_scene *scene, const taciti_method *method, taciti_parts_plan *p) {
-    const size_t max = largest_bucket(scene->layout);
-    for (size_t i = 0; i < p->op_count; i++)
-        if (p->ops[i].kind == TACITI_PARTS_SUBMIT) p->times[p->ops[i].job]++;
-    for (size_t job = 0; job < p->job_count && scene->hosts->ranks > 1; job++)
-        if (p->times[job] > 0) TACITI_TRY(fill_job(scene, method, max, job, p));
-    return TACIT_OK;
-}
-
-static void set_classes(const taciti_method *method, taciti_parts_plan *p) {
-    p->compressed[TACITI_PARTS_GATHER] = method->gather.encoding.codec != NULL;
-    p->adapts[TACITI_PARTS_GATHER] = method->gather.adapts;
-    p->compressed[TACITI_PARTS_REDUCE] = method->compression.encoding.codec != NULL;
-    p->adapts[TACITI_PARTS_REDUCE] = method->compression.adapts;
-    for (size_t c = 0; c < TACITI_SCENARIOS; c++) p->spread[c] = 1;
-}
-
 tacit_status taciti_parts_create(const taciti_scene *scene, const taciti_method *method, double wait_s,
                                  taciti_parts_plan *out) {
     const taciti_layout *layout = scene->layout;
     int owners;
     *out = (taciti_parts_plan){0};
-    set_classes(method, out);
+    out->compressed[TACITI_PARTS_GATHER] = method->gather.encoding.codec != NULL;
+    out->adapts[TACITI_PARTS_GATHER] = method->gather.adapts;
+    out->compressed[TACITI_PARTS_REDUCE] = method->compression.encoding.codec != NULL;
+    out->adapts[TACITI_PARTS_REDUCE] = method->compression.adapts;
+    for (size_t c = 0; c < TACITI_SCENARIOS; c++) out->spread[c] = 1;
     TACITI_TRY(taciti_parts_owners(scene, method, &owners));
     const double update_s = (scene->profile->update_s + method->serial_s) / owners + wait_s;
     out->job_count = TACITI_PARTS_CLASSES * (layout->tensors[layout->tensor_count - 1].unit + 1);
@@ -153,7 +134,12 @@ tacit_status taciti_parts_create(const taciti_scene *scene, const taciti_method 
     const bool room = out->transfers != NULL && out->buckets != NULL && out->transfer_s != NULL;
     if (room) out->times = out->buckets + TACITI_PARTS_FORMS * out->job_count;
     tacit_status status = room ? taciti_parts_build_step(scene, method, update_s, out) : TACIT_E_MEMORY;
-    if (status == TACIT_OK) status = fill_jobs(scene, method, out);
+    size_t max = 1;
+    for (size_t k = 0; k < layout->bucket_count; k++) max = layout->buckets[k].n > max ? layout->buckets[k].n : max;
+    for (size_t i = 0; i < out->op_count && status == TACIT_OK; i++)
+        if (out->ops[i].kind == TACITI_PARTS_SUBMIT) out->times[out->ops[i].job]++;
+    for (size_t job = 0; job < out->job_count && scene->hosts->ranks > 1 && status == TACIT_OK; job++)
+        if (out->times[job] > 0) status = fill_job(scene, method, max, job, out);
     if (status != TACIT_OK) taciti_parts_destroy(out);
     return status;
 }
@@ -166,7 +152,7 @@ void taciti_parts_destroy(taciti_parts_plan *plan) {
     *plan = (taciti_parts_plan){0};
 }
 
-/* Of all buckets of a job in this form. */
+/* Returns the time of all buckets of a job in this form. */
 static taciti_transfer_time time_of_form(const taciti_parts_plan *plan, const taciti_links *links, size_t job,
                                          int form) {
     const size_t at = (size_t)form * plan->job_count + job;
@@ -179,7 +165,7 @@ static taciti_transfer_time time_of_form(const taciti_parts_plan *plan, const ta
 
 static int form_of(bool coded) { return coded ? TACITI_PARTS_CODED : TACITI_PARTS_AS_IT_IS; }
 
-/* Of all buckets of a job; plain ones do not spread. */
+/* Returns the time of all buckets of a job; plain ones do not spread. */
 static taciti_transfer_time time_of(const taciti_parts_plan *plan, const taciti_links *links, size_t job, bool coded,
                                     double spread) {
     taciti_transfer_time time = time_of_form(plan, links, job, form_of(coded));
@@ -202,8 +188,8 @@ static double class_s(const taciti_parts_plan *plan, const taciti_links *links, 
     return sum;
 }
 
-/* What adapts is dense where that keeps the communication thread busy for less time (adapt/payoff.c). */
-static void choose(const taciti_parts_plan *plan, const taciti_links *links, bool coded[TACITI_PARTS_CLASSES]) {
+/* A class that adapts is dense where that keeps the communication thread busy for less time (adapt/payoff.c). */
+static void choose_forms(const taciti_parts_plan *plan, const taciti_links *links, bool coded[TACITI_PARTS_CLASSES]) {
     for (int c = 0; c < TACITI_PARTS_CLASSES; c++) {
         coded[c] = plan->compressed[c];
         if (plan->compressed[c] && plan->adapts[c])
@@ -214,7 +200,7 @@ static void choose(const taciti_parts_plan *plan, const taciti_links *links, boo
 void taciti_parts_time(taciti_parts_plan *plan, size_t scenario, const taciti_links *links, double latency,
                        double bytes) {
     bool coded[TACITI_PARTS_CLASSES];
-    choose(plan, links, coded);
+    choose_forms(plan, links, coded);
     plan->codes_gathers[scenario] = coded[TACITI_PARTS_GATHER];
     for (size_t job = 0; job < plan->job_count; job++) {
         const int class = class_of(plan, job);
@@ -227,7 +213,7 @@ void taciti_parts_time(taciti_parts_plan *plan, size_t scenario, const taciti_li
 void taciti_parts_doubts(const taciti_parts_plan *plan, const taciti_links *links, double *error, double *calibrated) {
     double sum = 0, doubtful = 0, known = 0;
     bool coded[TACITI_PARTS_CLASSES];
-    choose(plan, links, coded);
+    choose_forms(plan, links, coded);
     for (size_t job = 0; job < plan->job_count; job++) {
         const taciti_transfer_time time = time_of(plan, links, job, coded[class_of(plan, job)], 1);
         const double seconds = (double)plan->times[job] * (time.latency_s + time.bytes_s);
@@ -260,7 +246,7 @@ double taciti_parts_transfer_s(const taciti_parts_plan *plan) {
 double taciti_parts_nic_bytes(const taciti_parts_plan *plan, const taciti_links *links) {
     bool coded[TACITI_PARTS_CLASSES];
     double sum = 0;
-    choose(plan, links, coded);
+    choose_forms(plan, links, coded);
     for (size_t job = 0; job < plan->job_count; job++) {
         const size_t at = (size_t)form_of(coded[class_of(plan, job)]) * plan->job_count + job;
         const size_t plain = TACITI_PARTS_PLAIN * plan->job_count + job;
@@ -285,12 +271,6 @@ typedef struct state {
     double free_s;  /* end of the last transfer */
 } state;
 
-static double latest(const state *s) {
-    double max = 0;
-    for (size_t i = 0; i < s->count; i++) max = s->at[i] > max ? s->at[i] : max;
-    return max;
-}
-
 static bool is_skipped(const state *s, const taciti_parts_op *op) {
     return op->coded && !s->plan->codes_gathers[s->scenario];
 }
@@ -302,8 +282,8 @@ static double seconds_of(const taciti_parts_op *op, double factor) {
 static void run_op(state *s, const taciti_parts_op *op) {
     if (is_skipped(s, op)) return;
     if (op->kind == TACITI_PARTS_SUBMIT) {
-        const double now = latest(s);
-        s->free_s = (now > s->free_s ? now : s->free_s) + s->plan->transfer_s[op->job * TACITI_SCENARIOS + s->scenario];
+        for (size_t i = 0; i < s->count; i++) s->free_s = s->at[i] > s->free_s ? s->at[i] : s->free_s;
+        s->free_s += s->plan->transfer_s[op->job * TACITI_SCENARIOS + s->scenario];
         s->end[op->job] = s->free_s;
         return;
     }
@@ -315,8 +295,8 @@ static void run_op(state *s, const taciti_parts_op *op) {
     }
 }
 
-/* [ranks] of a step. */
-static void draw(const taciti_recursion *r, bool even, size_t step, double *out) {
+/* Sets out[ranks] to the factors of a step. */
+static void draw_factors(const taciti_recursion *r, bool even, size_t step, double *out) {
     if (r->cv > 0 && !even) taciti_draws_of(r->draws, r->seed, r->cv, r->ranks, step, out);
     for (int i = 0; i < r->ranks; i++) {
         const double slow = r->slow == NULL ? 1 : r->slow[i];
@@ -339,7 +319,7 @@ static void keep_extremes(double *factor, int ranks) {
 static bool run_steps(state *s, size_t first, size_t end) {
     const bool all = s->count == (size_t)s->r->ranks;
     for (size_t t = first; t < end; t++) {
-        draw(s->r, s->r->even[s->scenario], t, s->factor);
+        draw_factors(s->r, s->r->even[s->scenario], t, s->factor);
         if (!all) keep_extremes(s->factor, s->r->ranks);
         for (size_t k = 0; k < s->plan->op_count; k++) run_op(s, &s->plan->ops[k]);
         if (!all && s->at[0] != s->at[1]) return false;
@@ -348,7 +328,7 @@ static bool run_steps(state *s, size_t first, size_t end) {
     return true;
 }
 
-static double mean(const state *s) {
+static double mean_end(const state *s) {
     double sum = 0;
     for (int i = 0; i < s->r->ranks; i++) sum += s->at[s->count == (size_t)s->r->ranks ? i : 0];
     return sum / s->r->ranks;
@@ -356,21 +336,12 @@ static double mean(const state *s) {
 
 static size_t steps_of(const taciti_recursion *r) { return r->cv > 0 ? r->steps : EVEN_STEPS; }
 
-static bool simulate(state *s, double *step_s) {
-    const size_t steps = steps_of(s->r);
-    if (!run_steps(s, 0, WARM_UP_STEPS)) return false;
-    const double begin = mean(s);
-    if (!run_steps(s, WARM_UP_STEPS, WARM_UP_STEPS + steps)) return false;
-    *step_s = (mean(s) - begin) / (double)steps;
-    return true;
-}
-
 /* Mean of a rank and step. factor[ranks]: workspace. */
 static double compute_s(const state *s) {
     const taciti_recursion *r = s->r;
     double sum = 0;
     for (size_t t = WARM_UP_STEPS; t < WARM_UP_STEPS + steps_of(r); t++) {
-        draw(r, r->even[s->scenario], t, s->factor);
+        draw_factors(r, r->even[s->scenario], t, s->factor);
         for (size_t k = 0; k < s->plan->op_count; k++) {
             const taciti_parts_op *op = &s->plan->ops[k];
             if (op->kind != TACITI_PARTS_COMPUTE || is_skipped(s, op)) continue;
@@ -381,7 +352,7 @@ static double compute_s(const state *s) {
 }
 
 tacit_status taciti_parts_run(const taciti_parts_plan *plan, const taciti_recursion *r, taciti_recursion_times *out) {
-    const size_t ranks = (size_t)r->ranks, doubles = 2 * ranks + plan->job_count;
+    const size_t ranks = (size_t)r->ranks, doubles = 2 * ranks + plan->job_count, steps = steps_of(r);
     double *block = taciti_calloc(doubles, sizeof *block);
     if (block == NULL) return TACIT_E_MEMORY;
     state s = {.plan = plan, .r = r, .at = block, .factor = block + ranks, .end = block + 2 * ranks};
@@ -390,7 +361,10 @@ tacit_status taciti_parts_run(const taciti_parts_plan *plan, const taciti_recurs
         for (s.count = ranks > 2 ? 2 : ranks; !done; s.count = ranks) {
             memset(block, 0, doubles * sizeof *block);
             s.free_s = 0;
-            done = simulate(&s, &out[s.scenario].step_s);
+            done = run_steps(&s, 0, WARM_UP_STEPS);
+            const double begin = mean_end(&s);
+            done = done && run_steps(&s, WARM_UP_STEPS, WARM_UP_STEPS + steps);
+            if (done) out[s.scenario].step_s = (mean_end(&s) - begin) / (double)steps;
         }
         out[s.scenario].compute_s = s.scenario == 0 ? compute_s(&s) : out[0].compute_s;
     }

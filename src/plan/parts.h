@@ -13,8 +13,8 @@
  * anything is needed, at the end.
  *
  * c_j is that of the unit's buckets (plan/links.h), with the number format of their class of traffic or through its
- * codec (plan/compressed.h), but for the buckets of tensors that are not compressed (compress.layers). What adapts is
- * dense where all transfers of its class take less time so.
+ * codec (plan/compressed.h), but for the buckets of tensors that are not compressed (compress.layers). A class that
+ * adapts is dense where all its transfers take less time so.
  *
  *   gather   half of an all-reduce
  *   reduce   half of an all-reduce. Replicas: half of what it sends inside hosts, and all that it sends between them
@@ -71,11 +71,11 @@ void taciti_parts_doubts(const taciti_parts_plan *plan, const taciti_links *link
 uint64_t taciti_parts_key(const taciti_parts_plan *plan, uint64_t key);
 double taciti_parts_transfer_s(const taciti_parts_plan *plan);
 
-/* Of a step, of the busiest host, per direction. */
+/* Returns the bytes of a step on the busiest host's link, per direction. */
 double taciti_parts_nic_bytes(const taciti_parts_plan *plan, const taciti_links *links);
 
-/* out[r->scenarios]; compute_s is that of the first scenario. Of the recursion, reads ranks, slow, cv, seed, draws,
- * steps, scenarios and even. */
+/* Simulates the scenarios: out[r->scenarios]; compute_s is that of the first scenario. Reads ranks, slow, cv, seed,
+ * draws, steps, scenarios and even of the recursion. */
 tacit_status taciti_parts_run(const taciti_parts_plan *plan, const taciti_recursion *r, taciti_recursion_times *out);
 
 #endif

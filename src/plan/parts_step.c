@@ -40,24 +40,21 @@ static void *with_room(builder *b, void *list, size_t count, size_t *room, size_
     return more;
 }
 
-static void append(builder *b, taciti_parts_op op) {
+static void append_op(builder *b, taciti_parts_op op) {
     taciti_parts_plan *p = b->out;
     p->ops = with_room(b, p->ops, p->op_count, &p->op_room, sizeof *p->ops);
     if (!b->failed) p->ops[p->op_count++] = op;
 }
 
-static void submit(builder *b, int class, size_t unit) {
-    append(b, (taciti_parts_op){.kind = TACITI_PARTS_SUBMIT, .job = (size_t) class * b->units + unit});
-}
-
-static void await(builder *b, int class, size_t unit) {
-    append(b, (taciti_parts_op){.kind = TACITI_PARTS_WAIT, .job = (size_t) class * b->units + unit});
+static void append_transfer(builder *b, taciti_parts_kind kind, int class, size_t unit) {
+    append_op(b, (taciti_parts_op){.kind = kind, .job = (size_t) class * b->units + unit});
 }
 
 /* Passes over floats on the threads that compute, beside compressed gathers. */
 static void pass_over(builder *b, double passes, double floats) {
     if (b->method->gather.encoding.codec == NULL || !(b->pass_s > 0)) return;
-    append(b, (taciti_parts_op){
+    append_op(b,
+              (taciti_parts_op){
                   .kind = TACITI_PARTS_COMPUTE, .seconds = passes * floats * b->pass_s, .update = true, .coded = true});
 }
 
@@ -65,72 +62,59 @@ static bool sends_changes(const builder *b) { return b->method->parts.passes < 2
 
 static double floats_of(const builder *b, size_t unit) { return (double)taciti_layout_unit(b->scene->layout, unit).n; }
 
-/* What a rank owns is copied to where it is sent from; of changes, what all ranks have is subtracted. A share is there
- * already. */
+/* A rank copies its part to where it is sent from, and subtracts what all ranks have if changes are sent. A share is
+ * there already. */
 static void begin_gather(builder *b, size_t unit) {
     unit_use *use = &b->state[unit];
     if (use->state != ABSENT) return;
     use->state = GATHERING;
     use->gather = b->method->parts.replicas || use->shared ? TACITI_PARTS_SHARE : TACITI_PARTS_GATHER;
     if (use->gather == TACITI_PARTS_GATHER) pass_over(b, sends_changes(b) ? 2 : 1, floats_of(b, unit) / b->owners);
-    submit(b, use->gather, unit);
+    append_transfer(b, TACITI_PARTS_SUBMIT, use->gather, unit);
 }
 
-static void prefetch(builder *b) {
+static void prefetch_next(builder *b) {
     if (b->recorded && b->position < b->order_count) begin_gather(b, b->order[b->position]);
 }
 
-static void follow(builder *b, size_t unit) {
-    size_t i = 0;
-    while (i < b->order_count && b->order[(b->position + i) % b->order_count] != unit) i++;
-    b->position = (b->position + i) % b->order_count + 1;
-}
-
-static void need(builder *b, size_t unit) {
+static void need_unit(builder *b, size_t unit) {
     if (unit == NONE || b->state[unit].users++ > 0) return;
-    if (b->recorded) follow(b, unit);
-    if (!b->recorded) {
+    if (b->recorded) {
+        size_t i = 0;
+        while (i < b->order_count && b->order[(b->position + i) % b->order_count] != unit) i++;
+        b->position = (b->position + i) % b->order_count + 1;
+    } else {
         b->order = with_room(b, b->order, b->order_count, &b->order_room, sizeof *b->order);
         if (!b->failed) b->order[b->order_count++] = unit;
     }
     begin_gather(b, unit);
-    prefetch(b);
+    prefetch_next(b);
     if (b->state[unit].state == GATHERING) {
-        await(b, b->state[unit].gather, unit);
+        append_transfer(b, TACITI_PARTS_WAIT, b->state[unit].gather, unit);
         if (sends_changes(b)) pass_over(b, 1, floats_of(b, unit)); /* changes are added */
         b->state[unit].shared = b->method->parts.secondary;
     }
     b->state[unit].state = PRESENT;
 }
 
-static void release(builder *b, size_t unit) {
+static void release_unit(builder *b, size_t unit) {
     if (unit == NONE || --b->state[unit].users > 0 || b->method->parts.passes < 2) return;
     b->state[unit].state = ABSENT;
-    prefetch(b);
+    prefetch_next(b);
 }
 
 /* At most one sum stays under way. */
-static void write(builder *b, size_t unit) {
+static void write_unit(builder *b, size_t unit) {
     size_t newest = NONE;
     if (unit == NONE || b->state[unit].writable) return;
     for (size_t u = 0; u < b->units; u++)
         if (b->state[u].writable && b->state[u].begun) newest = u;
     for (size_t u = 0; u < b->units && b->method->parts.gradients; u++) {
         if (u == newest || !b->state[u].writable || !b->state[u].begun) continue;
-        await(b, TACITI_PARTS_REDUCE, u);
+        append_transfer(b, TACITI_PARTS_WAIT, TACITI_PARTS_REDUCE, u);
         b->state[u].writable = false;
     }
     b->state[unit].writable = true;
-}
-
-static void compute(builder *b, double seconds) {
-    append(b, (taciti_parts_op){.kind = TACITI_PARTS_COMPUTE, .seconds = seconds});
-}
-
-static void ready(builder *b, size_t unit) {
-    if (unit == NONE || !b->method->overlap) return;
-    b->state[unit].begun = true;
-    submit(b, TACITI_PARTS_REDUCE, unit);
 }
 
 static size_t tied_unit(const builder *b, size_t layer, size_t unit) {
@@ -143,50 +127,39 @@ static void pass_units(builder *b) {
     size_t unit = b->units, at = 0;
     for (size_t l = 0; l < p->layer_count; l++) {
         const size_t own = p->layers[l].tensor_count > 0 ? --unit : NONE, tied = tied_unit(b, l, own);
-        need(b, own);
-        need(b, tied);
-        compute(b, p->layers[l].forward_s);
+        need_unit(b, own);
+        need_unit(b, tied);
+        append_op(b, (taciti_parts_op){.kind = TACITI_PARTS_COMPUTE, .seconds = p->layers[l].forward_s});
         if (l + 1 == p->layer_count) break;
-        release(b, tied);
-        release(b, own);
+        release_unit(b, tied);
+        release_unit(b, own);
     }
     for (size_t l = p->layer_count; l-- > 0;) {
         const bool held = l + 1 == p->layer_count;
         const size_t own = p->layers[l].tensor_count > 0 ? at++ : NONE, tied = tied_unit(b, l, own);
         const size_t read = held || own != b->first_unit ? own : NONE;
-        if (!held) need(b, read);
-        if (!held) need(b, tied);
-        write(b, own);
-        write(b, tied);
-        compute(b, p->layers[l].backward_s);
-        release(b, tied);
-        release(b, read);
-        ready(b, own);
+        if (!held) need_unit(b, read);
+        if (!held) need_unit(b, tied);
+        write_unit(b, own);
+        write_unit(b, tied);
+        append_op(b, (taciti_parts_op){.kind = TACITI_PARTS_COMPUTE, .seconds = p->layers[l].backward_s});
+        release_unit(b, tied);
+        release_unit(b, read);
+        if (own == NONE || !b->method->overlap) continue;
+        b->state[own].begun = true;
+        append_transfer(b, TACITI_PARTS_SUBMIT, TACITI_PARTS_REDUCE, own);
     }
 }
 
-static void finish(builder *b) {
+static void finish_step(builder *b) {
     for (size_t u = 0; u < b->units; u++)
-        if (!b->state[u].begun) submit(b, TACITI_PARTS_REDUCE, u);
-    for (size_t u = 0; u < b->units; u++) await(b, TACITI_PARTS_REDUCE, u);
-    append(b, (taciti_parts_op){.kind = TACITI_PARTS_COMPUTE, .seconds = b->update_s, .update = true});
+        if (!b->state[u].begun) append_transfer(b, TACITI_PARTS_SUBMIT, TACITI_PARTS_REDUCE, u);
+    for (size_t u = 0; u < b->units; u++) append_transfer(b, TACITI_PARTS_WAIT, TACITI_PARTS_REDUCE, u);
+    append_op(b, (taciti_parts_op){.kind = TACITI_PARTS_COMPUTE, .seconds = b->update_s, .update = true});
     memset(b->state, 0, b->units * sizeof *b->state);
     b->recorded = true;
     b->position = 0;
-    prefetch(b);
-}
-
-/* The first step records the order; every other one is like the second. */
-static void build(builder *b) {
-    b->state = taciti_calloc(b->units, sizeof *b->state);
-    b->failed = b->state == NULL;
-    for (int step = 0; step < 2 && !b->failed; step++) {
-        b->out->op_count = 0;
-        pass_units(b);
-        if (!b->failed) finish(b);
-    }
-    taciti_free(b->state);
-    taciti_free(b->order);
+    prefetch_next(b);
 }
 
 /* An addition of arrays, as fast as the cluster's; 0: unknown. All ranks do it at the same time. */
@@ -217,6 +190,15 @@ tacit_status taciti_parts_build_step(const taciti_scene *scene, const taciti_met
                  .update_s = update_s,
                  .pass_s = pass_s(scene->cluster)};
     TACITI_TRY(taciti_parts_owners(scene, method, &b.owners));
-    build(&b);
+    b.state = taciti_calloc(units, sizeof *b.state);
+    b.failed = b.state == NULL;
+    for (int step = 0; step < 2 && !b.failed;
+         step++) { /* the first records the order; all others are like the second */
+        out->op_count = 0;
+        pass_units(&b);
+        if (!b.failed) finish_step(&b);
+    }
+    taciti_free(b.state);
+    taciti_free(b.order);
     return b.failed ? TACIT_E_MEMORY : TACIT_OK;
 }

@@ -42,8 +42,8 @@ typedef struct taciti_plan_compression {
     double busiest; /* bytes of the busiest host's link / those of even payloads; 0: taciti_predict() finds it */
 } taciti_plan_compression;
 
-/* What payloads are uneven by depends on the gradients (plan/uneven.h). The range of a prediction holds even ones, and
- * a busiest link with so many times the bytes of even ones. */
+/* How uneven payloads are depends on the gradients (plan/uneven.h). The range of a prediction holds even ones, and a
+ * busiest link with this many times the bytes of even ones. */
 #define TACITI_PLAN_UNEVEN 2.0
 
 /* Elements per element sent; 1 for codecs without a factor. */
@@ -53,7 +53,7 @@ double taciti_plan_factor(const taciti_plan_compression *compression);
  * decode is not probed. */
 bool taciti_plan_compression_known(const taciti_cluster *cluster, const taciti_codec *codec);
 
-/* What a compression is known to do to accuracy, as a sentence; "" for none. Methods of STRONG are not recommended. */
+/* The known effect of a compression on accuracy, as a sentence; "" for none. Methods of STRONG are not recommended. */
 typedef enum taciti_caution { TACITI_CAUTION_NONE, TACITI_CAUTION_SOME, TACITI_CAUTION_STRONG } taciti_caution;
 enum { TACITI_CAUTION_BYTES = 200 };
 taciti_caution taciti_plan_caution(const taciti_plan_compression *compression, char *out, size_t size);
@@ -94,7 +94,7 @@ typedef struct taciti_scene {
     double between_bit_per_s;          /* replaces the cluster's rate between hosts; 0: the cluster's */
 } taciti_scene;
 
-/* What compress.layers chooses of a scene's network: all where `coded` is NULL. */
+/* The tensors of a scene's network that compress.layers chooses: all where `coded` is NULL. */
 typedef struct taciti_plan_layers {
     size_t tensors, coded_tensors, other_tensors; /* other: of no class (tensor/choice.h) */
     double coded_share, other_share;              /* of the parameters */
@@ -116,7 +116,7 @@ typedef struct taciti_plan_options {
     struct taciti_reuse *reuse; /* what predictions of the same ranks and topologies share; NULL: nothing */
 } taciti_plan_options;
 
-/* What limits a step. */
+/* The causes that limit a step. */
 typedef enum taciti_bottleneck {
     TACITI_BOTTLENECK_COMPUTE,
     TACITI_BOTTLENECK_LINK,       /* bytes */

@@ -14,7 +14,7 @@
  *
  *   atc        bucket by bucket: update, hand over; then wait for all
  *
- *   localsgd   as atc among all ranks, in every so many steps
+ *   localsgd   as atc among all ranks, in every `every`-th step
  *
  *   parts      unit by unit: plan/parts.h
  *
@@ -50,19 +50,6 @@ tacit_status taciti_plan_check_period(const char *what, size_t rounds, int every
                        what, rounds, every, TACITI_PLAN_PERIOD_MAX, shorten);
 }
 
-/* ---- when buckets are ready -------------------------------------------------------------------------------------- */
-
-/* Gradients become final last layer first. */
-static void fill_ready(const taciti_profile *profile, const taciti_layout *layout, double *ready_s) {
-    double at = taciti_profile_forward_s(profile);
-    size_t tensors = 0, bucket = 0;
-    for (size_t l = profile->layer_count; l-- > 0;) {
-        at += profile->layers[l].backward_s;
-        tensors += profile->layers[l].tensor_count;
-        while (bucket < layout->bucket_count && layout->buckets[bucket].last < tensors) ready_s[bucket++] = at;
-    }
-}
-
 /* ---- one method -------------------------------------------------------------------------------------------------- */
 
 typedef struct model {
@@ -78,18 +65,10 @@ typedef struct model {
     double *ready_s, *update_s, *behind_s; /* [stretches]; one block, owned by the first */
 } model;
 
-static size_t steps_of(int ranks) {
-    const size_t steps = DRAWS / (size_t)ranks;
-    return steps < STEPS_MIN ? STEPS_MIN : steps > STEPS_MAX ? STEPS_MAX : steps;
-}
-
-static double cv_of(const taciti_cluster *cluster, const taciti_plan_options *options) {
-    if (options->cv >= 0) return options->cv;
-    return cluster->compute_cv > 0 ? cluster->compute_cv : 0;
-}
-
 static void fill_recursion(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
                            model *m) {
+    const size_t steps = DRAWS / (size_t)scene->hosts->ranks;
+    const double known_cv = scene->cluster->compute_cv > 0 ? scene->cluster->compute_cv : 0;
     m->recursion = (taciti_recursion){
         .order = method->order,
         .overlap = method->overlap,
@@ -104,27 +83,29 @@ static void fill_recursion(const taciti_scene *scene, const taciti_method *metho
         .update_s = m->update_s,
         .update_behind_s = m->behind_s,
         .slow = scene->slow,
-        .cv = cv_of(scene->cluster, options),
+        .cv = options->cv >= 0 ? options->cv : known_cv,
         .seed = options->seed,
         .draws = &m->reuse->draws,
-        .steps = steps_of(scene->hosts->ranks),
+        .steps = steps < STEPS_MIN   ? STEPS_MIN
+                 : steps > STEPS_MAX ? STEPS_MAX
+                                     : steps,
         .scenarios = TACITI_SCENARIOS,
     };
 }
 
-static double beyond(double with, double without) { return with > without ? with - without : 0; }
+static double excess_of(double with, double without) { return with > without ? with - without : 0; }
 
 /* Scenarios: as described; all links faster, all slower by their error; without bytes, without messages; and without
  * differences of compute times. */
 enum { AS_IT_IS, FAST_LINKS, SLOW_LINKS, NO_BYTES, NO_MESSAGES, NO_STRAGGLERS, SCENARIOS };
 _Static_assert((int)SCENARIOS <= (int)TACITI_SCENARIOS, "all at once");
 
-/* What a step would lose if bytes, messages or differences of compute times were free. */
+/* Finds how much shorter a step would be if bytes, messages or differences of compute times cost nothing. */
 static void find_causes(const taciti_recursion_times *times, double waits_s, taciti_prediction *p) {
     p->cost_s[TACITI_BOTTLENECK_COMPUTE] = p->compute_s;
-    p->cost_s[TACITI_BOTTLENECK_LINK] = beyond(p->step_s, times[NO_BYTES].step_s);
-    p->cost_s[TACITI_BOTTLENECK_LATENCY] = beyond(p->step_s, times[NO_MESSAGES].step_s) + waits_s;
-    p->cost_s[TACITI_BOTTLENECK_STRAGGLERS] = beyond(p->step_s, times[NO_STRAGGLERS].step_s);
+    p->cost_s[TACITI_BOTTLENECK_LINK] = excess_of(p->step_s, times[NO_BYTES].step_s);
+    p->cost_s[TACITI_BOTTLENECK_LATENCY] = excess_of(p->step_s, times[NO_MESSAGES].step_s) + waits_s;
+    p->cost_s[TACITI_BOTTLENECK_STRAGGLERS] = excess_of(p->step_s, times[NO_STRAGGLERS].step_s);
     for (int b = 0; b < TACITI_BOTTLENECKS; b++)
         if (p->cost_s[b] > p->cost_s[p->bottleneck]) p->bottleneck = (taciti_bottleneck)b;
 }
@@ -176,22 +157,20 @@ static tacit_status run_model(const model *m, taciti_recursion_times *times) {
     return TACIT_OK;
 }
 
-/* Where nobody knows how evenly ranks compute, a step may as well be that of doubtful ones. */
-static tacit_status find_uneven(const taciti_cluster *c, const taciti_plan_options *options, model *m,
-                                taciti_prediction *p) {
-    taciti_recursion_times times[TACITI_SCENARIOS];
-    if (options->cv >= 0 || c->compute_cv >= 0) return TACIT_OK;
-    m->recursion.cv = TACITI_PLAN_DOUBTFUL_CV;
-    TACITI_TRY(run_model(m, times));
-    p->uneven_s = times[AS_IT_IS].step_s;
-    return TACIT_OK;
-}
-
-static void find_bounds(const taciti_recursion_times *times, taciti_prediction *p) {
+/* Finds the range of a step. Where nobody knows how evenly ranks compute, it may as well be that of doubtful ones. */
+static tacit_status find_range(const taciti_cluster *c, const taciti_plan_options *options,
+                               const taciti_recursion_times *times, model *m, taciti_prediction *p) {
+    taciti_recursion_times doubtful[TACITI_SCENARIOS];
+    if (options->cv < 0 && c->compute_cv < 0) {
+        m->recursion.cv = TACITI_PLAN_DOUBTFUL_CV;
+        TACITI_TRY(run_model(m, doubtful));
+        p->uneven_s = doubtful[AS_IT_IS].step_s;
+    }
     p->fast_links_s = times[FAST_LINKS].step_s;
     p->slow_links_s = times[SLOW_LINKS].step_s;
     p->low_s = p->fast_links_s * (1 - p->model_error);
     p->high_s = fmax(p->slow_links_s, p->uneven_s) * (1 + p->model_error);
+    return TACIT_OK;
 }
 
 static tacit_status time_scenarios(model *m, const taciti_links *links, double link_error) {
@@ -207,27 +186,27 @@ static tacit_status time_scenarios(model *m, const taciti_links *links, double l
     return time_links(m, NO_STRAGGLERS, links, 1, 1);
 }
 
-static tacit_status run(const taciti_scene *scene, const taciti_plan_options *options, model *m, taciti_prediction *p) {
+static tacit_status simulate_scenarios(const taciti_scene *scene, const taciti_plan_options *options, model *m,
+                                       taciti_prediction *p) {
     taciti_recursion_times times[TACITI_SCENARIOS];
     TACITI_TRY(time_links(m, AS_IT_IS, &m->links, 1, 1));
     if (!options->brief) TACITI_TRY(time_scenarios(m, &m->links, p->link_error));
     TACITI_TRY(run_model(m, times));
     p->step_s = p->fast_links_s = p->slow_links_s = times[AS_IT_IS].step_s;
     p->compute_s = times[AS_IT_IS].compute_s - m->waits_s;
-    p->exposed_s = beyond(p->step_s, p->compute_s);
+    p->exposed_s = excess_of(p->step_s, p->compute_s);
     p->transfer_s = has_parts(m) ? taciti_parts_transfer_s(&m->parts)
                                  : taciti_rounds_transfer_s(m->rounds, AS_IT_IS) / m->recursion.every;
     p->transfer_s += m->waits_s;
     if (options->brief) return TACIT_OK;
-    TACITI_TRY(find_uneven(scene->cluster, options, m, p));
-    find_bounds(times, p);
+    TACITI_TRY(find_range(scene->cluster, options, times, m, p));
     find_causes(times, m->waits_s, p);
     return TACIT_OK;
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
-/* What of stretches does not hang on links; updates with what the method does more in every step. */
+/* Fills in the times of stretches that do not depend on links; updates include the method's additional work. */
 static tacit_status fill_stretches(const taciti_scene *scene, model *m) {
     const taciti_method *method = &m->method;
     const size_t buckets = scene->layout->bucket_count, count = m->stretches.count, lengths = m->stretches.length_count;
@@ -238,10 +217,15 @@ static tacit_status fill_stretches(const taciti_scene *scene, model *m) {
         return TACIT_E_MEMORY;
     }
     double *updates = ready_s + buckets;
-    m->waits_s = taciti_plan_waits_s(scene, method, &m->links);
     m->update_s = m->ready_s + count;
     m->behind_s = m->update_s + count;
-    fill_ready(scene->profile, scene->layout, ready_s);
+    double at = taciti_profile_forward_s(scene->profile);
+    size_t tensors = 0, bucket = 0;
+    for (size_t l = scene->profile->layer_count; l-- > 0;) { /* gradients become final last layer first */
+        at += scene->profile->layers[l].backward_s;
+        tensors += scene->profile->layers[l].tensor_count;
+        while (bucket < buckets && scene->layout->buckets[bucket].last < tensors) ready_s[bucket++] = at;
+    }
     for (size_t k = 0; k < count; k++) m->ready_s[k] = ready_s[m->stretches.list[k].last];
     for (size_t i = 0; i < lengths; i++)
         updates[i] = (scene->profile->update_s + method->serial_s + m->waits_s) * (double)m->stretches.lengths[i] /
@@ -258,35 +242,22 @@ static void tear_down(model *m) {
     taciti_free(m->ready_s);
 }
 
-/* What parts of it need: links, and the recursion's ranks. */
-static tacit_status build_parts(const taciti_scene *scene, const taciti_method *method,
+static tacit_status build_rounds(const taciti_scene *scene, model *m) {
+    const bool whole = m->method.order == TACITI_ORDER_AWC && !m->method.overlap;
+    TACITI_TRY(taciti_stretches_create(scene->layout, TACITI_STRETCHES_SINGLE, whole, &m->stretches));
+    TACITI_TRY(fill_stretches(scene, m));
+    return taciti_reuse_rounds(m->reuse, scene, &m->method, &m->stretches, &m->rounds);
+}
+
+static tacit_status build_model(const taciti_scene *scene, const taciti_method *method,
                                 const taciti_plan_options *options, model *m) {
     *m = (model){.method = *method, .reuse = options->reuse};
     tacit_status status = taciti_links_create(scene, &m->links);
     if (status == TACIT_OK) status = taciti_uneven_range(scene, &m->method, options->seed, &m->even, &m->uneven);
     if (status == TACIT_OK) {
         m->waits_s = taciti_plan_waits_s(scene, method, &m->links);
-        status = taciti_parts_create(scene, &m->method, m->waits_s, &m->parts);
+        status = has_parts(m) ? taciti_parts_create(scene, &m->method, m->waits_s, &m->parts) : build_rounds(scene, m);
     }
-    if (status != TACIT_OK) {
-        tear_down(m);
-        return status;
-    }
-    fill_recursion(scene, method, options, m);
-    return TACIT_OK;
-}
-
-static tacit_status build(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
-                          model *m) {
-    const bool whole = method->order == TACITI_ORDER_AWC && !method->overlap;
-    if (method->order == TACITI_ORDER_PARTS) return build_parts(scene, method, options, m);
-    *m = (model){.method = *method, .reuse = options->reuse};
-    tacit_status status = taciti_links_create(scene, &m->links);
-    if (status == TACIT_OK) status = taciti_uneven_range(scene, &m->method, options->seed, &m->even, &m->uneven);
-    if (status == TACIT_OK)
-        status = taciti_stretches_create(scene->layout, TACITI_STRETCHES_SINGLE, whole, &m->stretches);
-    if (status == TACIT_OK) status = fill_stretches(scene, m);
-    if (status == TACIT_OK) status = taciti_reuse_rounds(m->reuse, scene, &m->method, &m->stretches, &m->rounds);
     if (status == TACIT_OK)
         fill_recursion(scene, method, options, m);
     else
@@ -294,8 +265,8 @@ static tacit_status build(const taciti_scene *scene, const taciti_method *method
     return status;
 }
 
-static tacit_status predict(const taciti_scene *scene, const taciti_plan_options *options, model *m,
-                            taciti_prediction *out) {
+static tacit_status predict_step(const taciti_scene *scene, const taciti_plan_options *options, model *m,
+                                 taciti_prediction *out) {
     double calibrated;
     taciti_prediction p = {.step_s = 0};
     TACITI_TRY(taciti_plan_memory_bytes(scene, &m->method, &p.memory_bytes));
@@ -309,12 +280,12 @@ static tacit_status predict(const taciti_scene *scene, const taciti_plan_options
     }
     p.calibrated = calibrated > 0.5;
     p.model_error = p.calibrated || p.link_error <= 0 ? TACITI_PLAN_MODEL_ERROR : TACITI_PLAN_MODEL_ERROR_UNMEASURED;
-    TACITI_TRY(run(scene, options, m, &p));
+    TACITI_TRY(simulate_scenarios(scene, options, m, &p));
     *out = p;
     return TACIT_OK;
 }
 
-static tacit_status check(const taciti_scene *scene, const taciti_method *method) {
+static tacit_status check_method(const taciti_scene *scene, const taciti_method *method) {
     TACITI_TRY(taciti_plan_check_period(method->label, method->topology == NULL ? 1 : method->topology->period,
                                         method->every, "period"));
     if (!scene->profile->in_flops) return TACIT_OK;
@@ -339,19 +310,20 @@ static taciti_method without_codec(const taciti_method *method) {
 static tacit_status predict_one(const taciti_scene *scene, const taciti_method *method,
                                 const taciti_plan_options *options, taciti_prediction *out) {
     model m;
-    TACITI_TRY(build(scene, method, options, &m));
-    const tacit_status status = predict(scene, options, &m, out);
+    TACITI_TRY(build_model(scene, method, options, &m));
+    const tacit_status status = predict_step(scene, options, &m, out);
     tear_down(&m);
     return status;
 }
 
-/* What adapts is dense where that keeps the communication thread busy for less time, and keeps its residuals. */
+/* A method that adapts is dense where that keeps the communication thread busy for less time, and keeps its residuals.
+ */
 static tacit_status predict_choice(const taciti_scene *scene, const taciti_method *method,
                                    const taciti_plan_options *options, taciti_prediction *out) {
     taciti_scene own = *scene;
     taciti_method m = *method;
     taciti_prediction coded, dense;
-    TACITI_TRY(check(scene, method));
+    TACITI_TRY(check_method(scene, method));
     taciti_plan_choose_layout(&own, &m);
     TACITI_TRY(predict_one(&own, &m, options, &coded));
     if (has_choice(&m)) {
@@ -377,14 +349,10 @@ tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *meth
 
 /* ---- rates ------------------------------------------------------------------------------------------------------- */
 
-/* Of some rates: their steps, and what their transfers take. */
+/* For some rates: the seconds of a step, and of its transfers. */
 typedef struct rate_times {
     double *step_s, *transfer_s;
 } rate_times;
-
-static double transfer_s_of(const model *m, size_t scenario) {
-    return has_parts(m) ? 0 : taciti_rounds_transfer_s(m->rounds, scenario);
-}
 
 /* As many rates at once as there are scenarios. */
 static tacit_status run_rates(const taciti_scene *scene, model *m, const double *bit_per_s, size_t count,
@@ -402,7 +370,7 @@ static tacit_status run_rates(const taciti_scene *scene, model *m, const double 
     TACITI_TRY(run_model(m, times));
     for (size_t i = 0; i < count; i++) {
         out.step_s[i] = times[i].step_s;
-        out.transfer_s[i] = transfer_s_of(m, i);
+        out.transfer_s[i] = has_parts(m) ? 0 : taciti_rounds_transfer_s(m->rounds, i);
     }
     return TACIT_OK;
 }
@@ -410,7 +378,7 @@ static tacit_status run_rates(const taciti_scene *scene, model *m, const double 
 static tacit_status rates_of(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
                              const double *bit_per_s, size_t count, rate_times out) {
     model m;
-    TACITI_TRY(build(scene, method, options, &m));
+    TACITI_TRY(build_model(scene, method, options, &m));
     tacit_status status = TACIT_OK;
     for (size_t at = 0; at < count && status == TACIT_OK; at += TACITI_SCENARIOS) {
         const size_t left = count - at, now = left < TACITI_SCENARIOS ? left : TACITI_SCENARIOS;
@@ -425,7 +393,7 @@ static tacit_status predict_rates(const taciti_scene *scene, const taciti_method
                                   double *step_s) {
     taciti_scene own = *scene;
     taciti_method m = *method;
-    TACITI_TRY(check(scene, method));
+    TACITI_TRY(check_method(scene, method));
     taciti_plan_choose_layout(&own, &m);
     double *block = taciti_calloc(3 * count + 1, sizeof *block);
     if (block == NULL) return TACIT_E_MEMORY;

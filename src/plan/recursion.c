@@ -19,7 +19,7 @@ typedef union moment {
 } moment;
 _Static_assert(TACITI_SCENARIOS % 2 == 0, "scenarios go in twos");
 
-/* Tables are [ranks] or as told; all in one block. What the next step depends on comes first. */
+/* Tables are [ranks] or as told; all in one block. The tables on which the next step depends come first. */
 typedef struct state {
     const taciti_recursion *r;
     moment *begin;   /* s_i */
@@ -77,7 +77,7 @@ static inline bool blocks(const taciti_recursion *r) { return r->order == TACITI
 /* ---- one exchange of groups ---------------------------------------------------------------------------------------
  */
 
-/* What is left of backward when the bucket is ready takes as much longer as the whole step's computing does. */
+/* The rest of backward after the bucket is ready takes as much longer as the whole step's computing does. */
 static void hand_over_gradients(const state *s, size_t i) {
     const size_t buckets = s->r->buckets;
     const double *left = s->left;
@@ -208,30 +208,28 @@ static void exchange_group(const state *s, const taciti_meeting *meeting) {
         exchange_rows(s, meeting);
 }
 
-static void exchange_alone(const state *s, int i) {
-    if (s->slot == NULL && s->r->order != TACITI_ORDER_DENSE) {
-        exchange_updates(s, &i, 1, NULL);
-        return;
-    }
-    memset(s->row, 0, s->r->buckets * sizeof *s->row);
-    hand_over(s, (size_t)i);
-    settle(s, (size_t)i);
-}
-
 static void exchange_groups(const state *s, const taciti_meetings *meetings) {
     for (size_t g = 0; g < meetings->count; g++) {
         const taciti_meeting *meeting = &meetings->list[g];
         for (size_t m = 0; m < meeting->count; m++) s->seen[meeting->members[m]] = s->exchanges;
         exchange_group(s, meeting);
     }
-    for (int i = 0; i < s->r->ranks; i++)
-        if (s->seen[i] != s->exchanges) exchange_alone(s, i);
+    for (int i = 0; i < s->r->ranks; i++) {
+        if (s->seen[i] == s->exchanges) continue;
+        if (s->slot == NULL && s->r->order != TACITI_ORDER_DENSE) {
+            exchange_updates(s, &i, 1, NULL);
+            continue;
+        }
+        memset(s->row, 0, s->r->buckets * sizeof *s->row);
+        hand_over(s, (size_t)i);
+        settle(s, (size_t)i);
+    }
 }
 
 /* ---- one exchange along edges -------------------------------------------------------------------------------------
  */
 
-/* Of one bucket: when ranks hand it over, and then the later of that and when their channels are free. */
+/* Finds when ranks hand one bucket over, and then the later of that and of the moment when their channels are free. */
 static void hand_over_bucket(const state *s, size_t k, const moment *busy, moment *met, size_t stride) {
     const double update_s = s->r->update_s[k], behind_s = s->behind_s[k];
     const bool updates = s->slot != NULL || (s->r->order == TACITI_ORDER_ATC && s->r->overlap), mixes = s->slot != NULL;
@@ -245,11 +243,6 @@ static void hand_over_bucket(const state *s, size_t k, const moment *busy, momen
         wait_for(&at, &busy[i]);
         s->ready[i] = at;
     }
-}
-
-static bool is_one_bucket(const state *s, const taciti_meeting *meeting, size_t k) {
-    const double *own = meeting->transfer_s + k * s->scenarios, *behind = behind_of(meeting) + k * s->scenarios;
-    return memcmp(own, behind, s->scenarios * sizeof *own) == 0;
 }
 
 /* When the bucket of a taker and its neighbours has arrived. */
@@ -286,7 +279,9 @@ static void exchange_edges(const state *s, const taciti_meetings *meetings) {
         for (size_t g = 0; g < meetings->count; g++) {
             const taciti_meeting *meeting = &meetings->list[g];
             const size_t i = (size_t)meeting->taker;
-            if (meeting->transfer_s != kind) one_bucket = is_one_bucket(s, meeting, k);
+            if (meeting->transfer_s != kind)
+                one_bucket = memcmp(meeting->transfer_s + k * s->scenarios, behind_of(meeting) + k * s->scenarios,
+                                    s->scenarios * sizeof *meeting->transfer_s) == 0;
             kind = meeting->transfer_s;
             met[i * stride] = next[i] = meet(s, meeting, k, busy, one_bucket);
         }
@@ -300,7 +295,7 @@ static void exchange_edges(const state *s, const taciti_meetings *meetings) {
 static bool is_of_edges(const taciti_meetings *meetings) { return meetings->count > 0 && meetings->list[0].taker >= 0; }
 
 /* All buckets of a round. */
-static void exchange(state *s, size_t number) {
+static void exchange_buckets(state *s, size_t number) {
     const taciti_meetings *meetings = &s->r->rounds[number % s->r->period];
     s->exchanges++;
     if (is_of_edges(meetings))
@@ -311,7 +306,7 @@ static void exchange(state *s, size_t number) {
 
 /* ---- one step ---------------------------------------------------------------------------------------------------- */
 
-static void compute(const state *s, size_t t) {
+static void compute_ends(const state *s, size_t t) {
     const taciti_recursion *r = s->r;
     if (r->cv > 0) taciti_draws_of(r->draws, r->seed, r->cv, r->ranks, t, s->factor);
     for (int i = 0; i < r->ranks; i++) {
@@ -323,7 +318,7 @@ static void compute(const state *s, size_t t) {
 }
 
 /* All ranks' steps end at these moments. */
-static void finish(state *s, const moment *at) {
+static void finish_step(state *s, const moment *at) {
     moment sum = s->compute_s;
     for (int i = 0; i < s->r->ranks; i++)
         for (int c = 0; c < TWOS; c++) {
@@ -335,12 +330,12 @@ static void finish(state *s, const moment *at) {
 }
 
 static void step_dense(state *s, size_t number) {
-    exchange(s, number);
+    exchange_buckets(s, number);
     for (int i = 0; i < s->r->ranks; i++) {
         wait_for(&s->arrived[i], &s->end[i]);
         s->handed[i] = later(&s->arrived[i], s->update_s);
     }
-    finish(s, s->handed);
+    finish_step(s, s->handed);
 }
 
 /* A mix is begun as soon as the one before has been used, and waited for `every` steps later. Without overlap each is
@@ -350,33 +345,28 @@ static void step_awc(state *s, size_t number) {
     const size_t ranks = (size_t)r->ranks, next = number + 1;
     memcpy(s->handed, s->end, ranks * sizeof *s->handed);
     if (is_remembered(r)) s->slot = s->arrived + next % ((size_t)r->delay + 1) * r->buckets * ranks; /* the oldest */
-    exchange(s, is_remembered(r) ? next : number);
-    finish(s, s->handed);
+    exchange_buckets(s, is_remembered(r) ? next : number);
+    finish_step(s, s->handed);
 }
 
 static void step_atc(state *s, size_t number) {
     const taciti_recursion *r = s->r;
     for (int i = 0; i < r->ranks; i++) s->handed[i] = r->overlap ? s->end[i] : later(&s->end[i], s->update_s);
-    exchange(s, number);
+    exchange_buckets(s, number);
     for (int i = 0; i < r->ranks; i++) {
         const moment updated = later(&s->end[i], s->update_s);
         wait_for(&s->arrived[i], &updated);
     }
-    finish(s, s->arrived);
+    finish_step(s, s->arrived);
 }
 
-/* Nobody waits for anybody. */
-static void step_alone(state *s) {
-    for (int i = 0; i < s->r->ranks; i++) s->handed[i] = later(&s->end[i], s->update_s);
-    finish(s, s->handed);
-}
-
-static void step(state *s, size_t t) {
+static void make_step(state *s, size_t t) {
     const taciti_recursion *r = s->r;
     const size_t every = (size_t)r->every, number = t / every;
-    compute(s, t);
+    compute_ends(s, t);
     if (t % every != every - 1) {
-        step_alone(s);
+        for (int i = 0; i < r->ranks; i++) s->handed[i] = later(&s->end[i], s->update_s); /* nobody waits */
+        finish_step(s, s->handed);
         return;
     }
     switch (r->order) {
@@ -391,8 +381,8 @@ static void step(state *s, size_t t) {
 
 static bool is_random(const taciti_recursion *r) { return r->cv > 0; }
 
-/* Whether everything has moved on alike since `then`; by how much in *moved. */
-static bool repeats(const state *s, const moment *then, moment *moved) {
+/* Whether everything has moved on alike since `then`. Sets *moved to how far. */
+static bool has_repeated(const state *s, const moment *then, moment *moved) {
     for (int c = 0; c < TACITI_SCENARIOS; c++) moved->at[c] = s->begin[0].at[c] - then[0].at[c];
     for (size_t i = 0; i < s->kept; i++)
         for (int c = 0; c < TACITI_SCENARIOS; c++)
@@ -400,7 +390,7 @@ static bool repeats(const state *s, const moment *then, moment *moved) {
     return true;
 }
 
-/* As if what has happened since `then` had happened so many times more. */
+/* Moves everything on as if the steps since `then` had been made `times` times more. */
 static void move_on(state *s, const moment *moved, const moment *computed, double times) {
     for (int c = 0; c < TACITI_SCENARIOS; c++) {
         for (size_t i = 0; i < s->kept; i++) s->begin[i].at[c] += times * moved->at[c];
@@ -415,10 +405,10 @@ static void run_steps(state *s, size_t first, size_t end, moment *then) {
     moment computed = s->compute_s, moved;
     if (then != NULL) memcpy(then, s->begin, s->kept * sizeof *then);
     for (size_t t = first; t < end;) {
-        step(s, t++);
+        make_step(s, t++);
         if (then == NULL || (t - first) % period != 0) continue;
         const size_t times = (end - t) / period;
-        if (times > 0 && repeats(s, then, &moved)) {
+        if (times > 0 && has_repeated(s, then, &moved)) {
             move_on(s, &moved, &computed, (double)times);
             t += times * period;
         }
@@ -440,7 +430,7 @@ static moment mean_begin(const state *s) {
 
 static size_t whole_periods(size_t steps, size_t period) { return (steps + period - 1) / period * period; }
 
-static void simulate(state *s, moment *then, taciti_recursion_times *out) {
+static void simulate_steps(state *s, moment *then, taciti_recursion_times *out) {
     const taciti_recursion *r = s->r;
     const size_t period = r->period * (size_t)r->every, steps = whole_periods(r->steps, period);
     const size_t warm_up = whole_periods(steps / WARM_UP_SHARE + (size_t)r->delay + 1, period);
@@ -454,8 +444,8 @@ static void simulate(state *s, moment *then, taciti_recursion_times *out) {
                                           .compute_s = s->compute_s.at[c] / (double)steps / r->ranks};
 }
 
-/* One block of all tables. */
-static tacit_status allocate(state *s) {
+/* Allocates one block of all tables. */
+static tacit_status allocate_tables(state *s) {
     const taciti_recursion *r = s->r;
     const size_t ranks = (size_t)r->ranks, arrivals = is_remembered(r) ? ((size_t)r->delay + 1) * r->buckets : 1;
     const size_t moments = (2 + arrivals + 5) * ranks + r->buckets + (is_random(r) ? 0 : s->kept);
@@ -475,21 +465,17 @@ static tacit_status allocate(state *s) {
     return TACIT_OK;
 }
 
-/* Neighbours in memory are what an exchange takes one after the other: buckets of a rank, or ranks along edges. */
-static void choose_strides(state *s) {
-    bool edges = true;
-    for (size_t t = 0; t < s->r->period; t++) edges = edges && is_of_edges(&s->r->rounds[t]);
-    s->of_rank = edges ? 1 : s->r->buckets;
-    s->of_bucket = edges ? (size_t)s->r->ranks : 1;
-}
-
 tacit_status taciti_recursion_run(const taciti_recursion *recursion, taciti_recursion_times *out) {
     const taciti_recursion *r = recursion;
     const size_t ranks = (size_t)r->ranks;
     state s = {.r = r, .scenarios = r->scenarios > 0 ? r->scenarios : 1};
     s.kept = 2 * ranks + (is_remembered(r) ? ((size_t)r->delay + 1) * r->buckets * ranks : 0);
-    TACITI_TRY(allocate(&s));
-    choose_strides(&s);
+    TACITI_TRY(allocate_tables(&s));
+    bool edges = true;
+    for (size_t t = 0; t < r->period; t++) edges = edges && is_of_edges(&r->rounds[t]);
+    /* Neighbours in memory are what an exchange takes one after the other: buckets of a rank, or ranks along edges. */
+    s.of_rank = edges ? 1 : r->buckets;
+    s.of_bucket = edges ? ranks : 1;
     for (int c = 0; c < TACITI_SCENARIOS; c++) {
         s.random.at[c] = !r->even[c];
         s.fixed.at[c] = r->even[c] ? r->compute_s : 0;
@@ -499,7 +485,7 @@ tacit_status taciti_recursion_run(const taciti_recursion *recursion, taciti_recu
         s.update_s += s.behind_s[k];
         s.left[k] = r->overlap && r->compute_s > 0 ? (r->compute_s - r->ready_s[k]) / r->compute_s : 0;
     }
-    simulate(&s, is_random(r) ? NULL : s.row + ranks + r->buckets, out);
+    simulate_steps(&s, is_random(r) ? NULL : s.row + ranks + r->buckets, out);
     if (r->draws != NULL) r->draws->events += s.exchanges * ranks * r->buckets;
     taciti_free(s.begin);
     return TACIT_OK;

@@ -55,7 +55,7 @@ typedef struct taciti_meetings {
 typedef struct taciti_recursion {
     taciti_order order;
     bool overlap;                  /* buckets are on their way while something else is done */
-    int every;                     /* an exchange in every so many steps; >= 1 */
+    int every;                     /* steps per exchange; >= 1 */
     int delay;                     /* awc: steps more that a transfer may take */
     int ranks;                     /* >= 1 */
     size_t buckets;                /* >= 1 */

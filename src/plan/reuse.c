@@ -6,13 +6,9 @@
 /* Rounds of more meetings are not kept beside others. */
 enum { MEETINGS_MAX = 1 << 20 };
 
-static void drop_rounds(taciti_reuse *reuse) {
-    for (size_t i = 0; i < TACITI_REUSE_ROUNDS; i++) taciti_rounds_destroy(&reuse->rounds[i]);
-}
-
 void taciti_reuse_destroy(taciti_reuse *reuse) {
     taciti_draws_destroy(&reuse->draws);
-    drop_rounds(reuse);
+    for (size_t i = 0; i < TACITI_REUSE_ROUNDS; i++) taciti_rounds_destroy(&reuse->rounds[i]);
     reuse->result_count = 0;
 }
 

@@ -11,7 +11,7 @@
 
 enum { TACITI_REUSE_ROUNDS = 2, TACITI_REUSE_RESULTS = 256 };
 
-/* {0} is empty. Of one set of ranks; topologies must live as long. One thread at a time. */
+/* {0} is empty. It belongs to one set of ranks, and topologies must live as long. One thread at a time. */
 typedef struct taciti_reuse {
     taciti_draws draws;
     taciti_rounds rounds[TACITI_REUSE_ROUNDS]; /* owned */

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "plan/compressed.h"
 
-/* What is filled while rounds are walked. */
+/* The tables that are filled while rounds are walked. */
 typedef struct walk {
     const taciti_scene *scene;
     const taciti_method *method;
@@ -28,7 +28,7 @@ static bool is_coded(const walk *w, size_t length) {
     return w->method->compression.encoding.codec != NULL && !w->out->stretches->plain[length];
 }
 
-/* What every rank of a round asks of the links. */
+/* Fills in the demand of every rank of a round on the links. */
 static tacit_status demands_of(walk *w, size_t round) {
     const taciti_scene *s = w->scene;
     const size_t count = w->out->stretches->length_count, ranks = (size_t)s->hosts->ranks;
@@ -42,13 +42,6 @@ static tacit_status demands_of(walk *w, size_t round) {
     for (size_t i = 0; i < count; i++)
         if (is_coded(w, i)) taciti_compressed_demand(&w->sums[i], &w->demands[i * ranks]);
     return TACIT_OK;
-}
-
-/* As taciti_mix_codec(). */
-static const taciti_codec *codec_of(const walk *w, const taciti_meeting *meeting, const taciti_demand *demand) {
-    const bool along_edges = meeting->taker >= 0;
-    return !along_edges && w->scene->hosts->count > 1 && demand->hosts == 1 ? taciti_codec_find("f32")
-                                                                            : w->method->wire;
 }
 
 static tacit_status add_kind(taciti_rounds *r, size_t *out) {
@@ -81,13 +74,14 @@ static bool same_kind(const walk *w, const taciti_transfer *kind, int ranks, con
     return true;
 }
 
-/* Of the kinds since `first` the one that asks what this meeting does, a new one if there is none. */
+/* Sets *out to the kind since `first` with the demand of this meeting, or to a new one if there is none. */
 static tacit_status find_kind(walk *w, size_t first, const taciti_meeting *meeting, size_t *out) {
     taciti_rounds *r = w->out;
     const size_t lengths = r->stretches->length_count, ranks = (size_t)w->scene->hosts->ranks;
     const int rank = meeting->taker >= 0 ? meeting->taker : meeting->members[0];
     const taciti_demand *demand = w->demands + rank;
-    const taciti_codec *codec = codec_of(w, meeting, demand);
+    const bool inside = meeting->taker < 0 && w->scene->hosts->count > 1 && demand->hosts == 1;
+    const taciti_codec *codec = inside ? taciti_codec_find("f32") : w->method->wire; /* as taciti_mix_codec() */
     const int members = is_pair(meeting) ? 2 : (int)meeting->count;
     for (*out = first; *out < r->kind_count; (*out)++)
         if (same_kind(w, r->transfers + *out * lengths, members, demand, codec)) return TACIT_OK;
@@ -106,14 +100,14 @@ static tacit_status find_kind(walk *w, size_t first, const taciti_meeting *meeti
                                .wire_bytes = w->lengths[i].wire_bytes,
                                .library = w->method->library,
                                .by = w->method->by};
-        if (is_pair(meeting)) taciti_links_as_pair(t);
+        if (is_pair(meeting) && t->hosts > 2) t->hosts = 2; /* on uncontended links */
     }
     return TACIT_OK;
 }
 
 /* ---- who meets whom ---------------------------------------------------------------------------------------------- */
 
-static void append(walk *w, size_t round, const int *members, size_t count, int taker) {
+static void append_meeting(walk *w, size_t round, const int *members, size_t count, int taker) {
     taciti_rounds *r = w->out;
     r->meetings[r->meeting_count++] = (taciti_meeting){.members = members, .count = count, .taker = taker};
     r->list[round].count++;
@@ -151,7 +145,7 @@ static void append_neighbours(walk *w, size_t round, const taciti_round *edges) 
             w->seen[members[i]] = rank + 1;
             members[count++] = members[i];
         }
-        if (count > 1) append(w, round, members, count, rank);
+        if (count > 1) append_meeting(w, round, members, count, rank);
         begin += listed;
     }
     for (int i = 0; i < w->scene->hosts->ranks; i++) w->seen[i] = 0;
@@ -162,28 +156,23 @@ static void find_meetings(walk *w, size_t round) {
     w->out->list[round].list = w->out->meetings + w->out->meeting_count;
     if (topology == NULL) {
         for (int r = 0; r < w->scene->hosts->ranks; r++) w->out->members[w->member_count++] = r;
-        if (w->member_count > 1) append(w, round, w->out->members, w->member_count, -1);
+        if (w->member_count > 1) append_meeting(w, round, w->out->members, w->member_count, -1);
         return;
     }
     const taciti_round *r = &topology->rounds[round];
     for (size_t g = 0; g < r->groups; g++)
-        append(w, round, r->members + r->first[g], r->first[g + 1] - r->first[g], -1);
+        append_meeting(w, round, r->members + r->first[g], r->first[g + 1] - r->first[g], -1);
     if (r->edge_count > 0) append_neighbours(w, round, r);
-}
-
-static tacit_status fill_lengths(walk *w) {
-    for (size_t i = 0; i < w->out->stretches->length_count; i++) {
-        const size_t n = w->out->stretches->lengths[i];
-        const taciti_plan_compression *c = is_coded(w, i) ? &w->method->compression : &TACITI_PLAN_DENSE;
-        TACITI_TRY(taciti_plan_price(w->scene, w->method, c, TACITI_PHASE_ALL_REDUCE, n, &w->sums[i]));
-        w->lengths[i] = w->sums[i].length;
-    }
-    return TACIT_OK;
 }
 
 static tacit_status walk_rounds(walk *w) {
     taciti_rounds *r = w->out;
-    TACITI_TRY(fill_lengths(w));
+    for (size_t i = 0; i < r->stretches->length_count; i++) {
+        const taciti_plan_compression *c = is_coded(w, i) ? &w->method->compression : &TACITI_PLAN_DENSE;
+        TACITI_TRY(
+            taciti_plan_price(w->scene, w->method, c, TACITI_PHASE_ALL_REDUCE, r->stretches->lengths[i], &w->sums[i]));
+        w->lengths[i] = w->sums[i].length;
+    }
     for (size_t round = 0; round < r->period; round++) {
         const size_t first = r->meeting_count, kinds = r->kind_count;
         find_meetings(w, round);
@@ -199,8 +188,9 @@ static tacit_status walk_rounds(walk *w) {
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
-/* Meetings, and members that are not the topology's own. */
-static void measure(const taciti_scene *scene, const taciti_topology *topology, size_t *meetings, size_t *members) {
+/* Counts the meetings, and the members that are not the topology's own. */
+static void count_meetings(const taciti_scene *scene, const taciti_topology *topology, size_t *meetings,
+                           size_t *members) {
     *meetings = topology == NULL ? 1 : 0;
     *members = topology == NULL ? (size_t)scene->hosts->ranks : 0;
     for (size_t t = 0; topology != NULL && t < topology->period; t++) {
@@ -210,7 +200,7 @@ static void measure(const taciti_scene *scene, const taciti_topology *topology, 
     }
 }
 
-static tacit_status fill(walk *w) {
+static tacit_status fill_rounds(walk *w) {
     const size_t ranks = (size_t)w->scene->hosts->ranks, lengths = w->out->stretches->length_count;
     w->lengths = taciti_calloc(lengths, sizeof *w->lengths);
     w->sums = taciti_calloc(lengths, sizeof *w->sums);
@@ -227,16 +217,8 @@ static tacit_status fill(walk *w) {
     return status;
 }
 
-static double nic_bytes_of(const taciti_scene *scene, const taciti_method *method, const taciti_stretches *stretches) {
-    double wire_bytes = 0;
-    for (size_t i = 0; i < stretches->length_count; i++)
-        wire_bytes +=
-            (double)stretches->buckets[i] * (double)method->wire->bound(method->wire, NULL, stretches->lengths[i]);
-    return taciti_mix_nic_bytes_mean(scene->hosts, method->topology, scene->placement, (size_t)wire_bytes);
-}
-
-/* Room for the seconds of all kinds, and where each meeting finds its own. */
-static tacit_status point(taciti_rounds *r) {
+/* Allocates the seconds of all kinds and points every meeting to its own. */
+static tacit_status allocate_seconds(taciti_rounds *r) {
     const size_t table = r->stretches->count * TACITI_SCENARIOS;
     r->transfer_s = taciti_calloc((r->kind_count + 1) * table, sizeof *r->transfer_s);
     r->behind_s = taciti_calloc((r->kind_count + 1) * table, sizeof *r->behind_s);
@@ -251,7 +233,7 @@ static tacit_status point(taciti_rounds *r) {
 tacit_status taciti_rounds_create(const taciti_scene *scene, const taciti_method *method,
                                   const taciti_stretches *stretches, taciti_rounds *out) {
     size_t meetings, members;
-    measure(scene, method->topology, &meetings, &members);
+    count_meetings(scene, method->topology, &meetings, &members);
     taciti_rounds r = {.period = method->topology == NULL ? 1 : method->topology->period,
                        .topology = method->topology,
                        .wire = method->wire,
@@ -264,9 +246,14 @@ tacit_status taciti_rounds_create(const taciti_scene *scene, const taciti_method
     r.members = taciti_calloc(members + 1, sizeof *r.members);
     walk w = {.scene = scene, .method = method, .out = &r};
     const bool room = r.list != NULL && r.meetings != NULL && r.kind_of != NULL && r.members != NULL;
-    tacit_status status = room ? fill(&w) : TACIT_E_MEMORY;
-    if (status == TACIT_OK) status = point(&r);
-    if (status == TACIT_OK && method->topology != NULL) r.nic_bytes = nic_bytes_of(scene, method, stretches);
+    tacit_status status = room ? fill_rounds(&w) : TACIT_E_MEMORY;
+    if (status == TACIT_OK) status = allocate_seconds(&r);
+    double wire_bytes = 0;
+    for (size_t i = 0; i < stretches->length_count; i++)
+        wire_bytes +=
+            (double)stretches->buckets[i] * (double)method->wire->bound(method->wire, NULL, stretches->lengths[i]);
+    if (status == TACIT_OK && method->topology != NULL)
+        r.nic_bytes = taciti_mix_nic_bytes_mean(scene->hosts, method->topology, scene->placement, (size_t)wire_bytes);
     if (status == TACIT_OK)
         *out = r;
     else
@@ -342,25 +329,19 @@ void taciti_rounds_doubts(const taciti_rounds *rounds, const taciti_links *links
     *calibrated = sum > 0 ? known / sum : 0;
 }
 
-static double seconds_of(const taciti_rounds *rounds, const taciti_meeting *meeting, size_t scenario) {
-    double seconds = 0;
-    for (size_t k = 0; k < rounds->stretches->count; k++) seconds += meeting->behind_s[k * TACITI_SCENARIOS + scenario];
-    return seconds;
-}
-
-/* Meetings of a round that follow each other are often of the same kind. */
-static double longest(const taciti_rounds *rounds, const taciti_meetings *meetings, size_t scenario) {
-    double max = 0;
-    for (size_t g = 0; g < meetings->count; g++) {
-        if (g > 0 && meetings->list[g].behind_s == meetings->list[g - 1].behind_s) continue;
-        const double seconds = seconds_of(rounds, &meetings->list[g], scenario);
-        max = seconds > max ? seconds : max;
-    }
-    return max;
-}
-
 double taciti_rounds_transfer_s(const taciti_rounds *rounds, size_t scenario) {
     double sum = 0;
-    for (size_t t = 0; t < rounds->period; t++) sum += longest(rounds, &rounds->list[t], scenario);
+    for (size_t t = 0; t < rounds->period; t++) {
+        const taciti_meetings *meetings = &rounds->list[t];
+        double longest_s = 0;
+        for (size_t g = 0; g < meetings->count; g++) {
+            const double *behind_s = meetings->list[g].behind_s;
+            double seconds = 0;
+            if (g > 0 && behind_s == meetings->list[g - 1].behind_s) continue; /* often the same kind */
+            for (size_t k = 0; k < rounds->stretches->count; k++) seconds += behind_s[k * TACITI_SCENARIOS + scenario];
+            longest_s = seconds > longest_s ? seconds : longest_s;
+        }
+        sum += longest_s;
+    }
     return sum / (double)rounds->period;
 }

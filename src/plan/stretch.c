@@ -9,15 +9,6 @@ static void append(taciti_stretches *s, size_t first, size_t last) {
     s->list[s->count++] = (taciti_stretch){.first = first, .last = last};
 }
 
-static void append_run(taciti_stretches *s, size_t first, size_t last) {
-    if (s->whole || first == last) {
-        append(s, first, last);
-        return;
-    }
-    append(s, first, first);
-    append(s, first + 1, last);
-}
-
 /* Which of the runs, of equal shares of the array, a bucket begins in. */
 static size_t run_of(const taciti_layout *layout, size_t bucket) {
     return (size_t)((double)layout->buckets[bucket].offset / (double)layout->n * TACITI_STRETCHES_RUNS);
@@ -27,7 +18,9 @@ static void append_runs(const taciti_layout *layout, taciti_stretches *s) {
     for (size_t first = 0, last; first < layout->bucket_count; first = last + 1) {
         last = first;
         while (last + 1 < layout->bucket_count && run_of(layout, last + 1) == run_of(layout, first)) last++;
-        append_run(s, first, last);
+        const size_t own = s->whole ? last : first; /* the first bucket, and all the others behind it */
+        append(s, first, own);
+        if (own < last) append(s, own + 1, last);
     }
 }
 

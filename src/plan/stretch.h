@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the planner: buckets as the recursion sees them. A few are taken one by one. Of more, runs of about equal
- * length in bytes are taken together, each as two stretches: its first bucket, and all the others behind it.
+ * Inside of the planner: buckets as the recursion sees them. A few are taken one by one. Where there are more, runs of
+ * about equal length in bytes are taken together, each as two stretches: its first bucket, and all the others behind
+ * it.
  *
  * Why two suffice: within a run of equal buckets, seconds at which they are handed over and have arrived are convex in
  * the bucket's number (they are maxima of lines), so what holds the last one up is the run's first bucket with all

@@ -120,8 +120,8 @@ static void the_slower_of_a_flow_and_a_host_counts(void **state) {
     "{\"collective\": \"all_reduce\", \"group\": \"" group "\", \"by\": \"" by "\", \"bytes\": " #bytes                \
     ", \"seconds\": " #seconds "}"
 
-/* 4 hosts of 2 ranks at 1 Gbit/s. Of 4 MiB a pair takes 67.1 ms with the other one beside it, two hosts 33.6, all 50.3.
- */
+/* 4 hosts of 2 ranks at 1 Gbit/s. A pair takes 67.1 ms for 4 MiB with the other one beside it, two hosts
+ * take 33.6, all 50.3. */
 static void every_kind_of_group_has_its_own_efficiency(void **state) {
     (void)state;
     stage s;

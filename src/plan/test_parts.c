@@ -332,7 +332,7 @@ static void ranks_pass_over_what_they_gather(void **state) {
     }
 }
 
-/* Seconds of all transfers of a step, and of a step, on a link of so many seconds per byte. */
+/* Returns the seconds of all transfers of a step on a link of beta_s per byte; *step_s receives those of the step. */
 static double transfers_s(fixture *f, double beta_s, double *step_s) {
     taciti_links links;
     const taciti_recursion r = {.ranks = RANKS, .scenarios = 1};

@@ -226,7 +226,7 @@ static void secondary_parts_gather_once_between_hosts(void **state) {
     taciti_parts_destroy(&secondary);
 }
 
-/* What stays inside hosts takes time where the file says how fast it is: (P - 1) / P of a unit per gather. */
+/* Traffic inside hosts takes time where the file says how fast it is: (P - 1) / P of a unit per gather. */
 static void gathers_inside_hosts_take_their_time(void **state) {
     taciti_links links;
     taciti_parts_plan p;

@@ -36,7 +36,7 @@ typedef struct trial {
 
 static const int PAIRS[ROUNDS][RANKS] = {{0, 1, 2, 3, 4, 5, 6, 7}, {0, 2, 1, 3, 4, 6, 5, 7}, {0, 4, 1, 5, 2, 6, 3, 7}};
 
-/* Who meets whom: pairs, or each rank and its neighbours on a ring. */
+/* Lists the meetings of a round: pairs, or each rank and its neighbours on a ring. */
 static size_t meet(const trial *t, size_t round, int ring[RANKS][3], taciti_meeting *out) {
     for (int i = 0; i < RANKS && t->edges; i++) {
         ring[i][0] = i;

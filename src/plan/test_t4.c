@@ -32,7 +32,7 @@ typedef struct row {
     double measured_ms[CLUSTERS], bound[CLUSTERS];
 } row;
 
-/* Aimed at: 10 %. Of nine predictions one misses it; its bound only keeps that from growing unnoticed. */
+/* The aim is 10 %. One of nine predictions misses it; its bound only keeps that from growing unnoticed. */
 static const row ROWS[] = {
     {"ring",
      NULL,

@@ -59,8 +59,8 @@ static double simulated_share(double s) {
     return sent / STEPS;
 }
 
-/* Wald's identity: a step moves v^2 by s^2. What the last step is above the threshold, 1 here, the law knows roughly.
- */
+/* Wald's identity: a step moves v^2 by s^2. The formula knows roughly how far the last step
+ * is above the threshold, 1 here. */
 static void the_law_is_that_of_residuals(void **state) {
     enum { COUNT = 6 };
     static const double s[COUNT] = {0.05, 0.1, 0.3, 1, 3, 10};
@@ -153,8 +153,8 @@ static double bytes_of(double share, double n) {
     return taciti_codec_expected_bytes(taciti_codec_find("topk"), &call, MANY) / MANY * n;
 }
 
-/* Two hosts own every other tensor, four each. What a host sends: its contributions to the other's tensors, and the sum
- * of its own; what it receives: the same the other way round. So much of it as even tensors would send is 1. */
+/* Two hosts own every other tensor, four each. A host sends its contributions to the other's tensors and the sum of its
+ * own, and it receives the same the other way round. The bytes that even tensors would send count as 1. */
 static void the_busiest_link_is_that_of_the_owner_of_most(void **state) {
     enum { TENSORS = 8, LENGTH = 4096 };
     static const double factor = 10;

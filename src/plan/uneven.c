@@ -7,20 +7,11 @@
 #include "model/emulated.h"
 #include "plan/compressed.h"
 
-/* ---- the law ----------------------------------------------------------------------------------------------------- */
+/* ---- shares ------------------------------------------------------------------------------------------------------ */
 
 static double sent_share(double s, double threshold) {
     const double ratio = s / threshold;
     return ratio * ratio / (1 + ratio * ratio);
-}
-
-static double mean_share(const double *s, const size_t *n, size_t count, double threshold) {
-    double sent = 0, all = 0;
-    for (size_t i = 0; i < count; i++) {
-        sent += (double)n[i] * sent_share(s[i], threshold);
-        all += (double)n[i];
-    }
-    return sent / all;
 }
 
 /* The share falls as the threshold rises; at `far` times the extreme scales it is 1e-12 and 1 - 1e-12. */
@@ -36,7 +27,12 @@ void taciti_uneven_shares(const double *s, const size_t *n, size_t count, double
     high *= FAR;
     for (int i = 0; i < HALVINGS; i++) {
         const double middle = sqrt(low * high);
-        if (mean_share(s, n, count, middle) > share)
+        double sent_floats = 0, floats = 0;
+        for (size_t t = 0; t < count; t++) {
+            sent_floats += (double)n[t] * sent_share(s[t], middle);
+            floats += (double)n[t];
+        }
+        if (sent_floats / floats > share)
             low = middle;
         else
             high = middle;
@@ -46,7 +42,7 @@ void taciti_uneven_shares(const double *s, const size_t *n, size_t count, double
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
-/* What a step sends of the model. One block, owned by the first. */
+/* The bytes that a step sends of the model. One block, owned by the first. */
 typedef struct model {
     double *scale, *forth, *back;   /* [tensors]; the last two: bytes per float */
     double *to_owner, *from_owner;  /* [hosts] of one bucket: a contribution to the owner, and the owner's result */
@@ -62,7 +58,7 @@ static double bytes_per_float(const taciti_encoding *e, taciti_codec_setting set
 }
 
 /* From the shares that contributions send: a sum has no more elements than its contributions. */
-static void price(const taciti_encoding *e, taciti_codec_setting back, int hosts, size_t tensors, model *m) {
+static void price_shares(const taciti_encoding *e, taciti_codec_setting back, int hosts, size_t tensors, model *m) {
     const double results = m->half ? 0 : 1;
     for (size_t t = 0; t < tensors; t++) {
         const double filled = 1 - pow(1 - m->forth[t], hosts);
@@ -85,7 +81,7 @@ static tacit_status price_tensors(const taciti_scene *scene, const taciti_encodi
     }
     taciti_uneven_shares(m->scale, n, layout->tensor_count, 1 / taciti_encoding_factor(e), m->forth);
     taciti_uneven_shares(m->scale, n, layout->tensor_count, 1 / back.factor, m->back);
-    price(e, back, hosts, layout->tensor_count, m);
+    price_shares(e, back, hosts, layout->tensor_count, m);
     taciti_free(n);
     return TACIT_OK;
 }
@@ -135,7 +131,7 @@ static double busiest_of(const taciti_layout *layout, const taciti_bucket *bucke
     return busiest_link(m, p->hosts);
 }
 
-/* Of what is compressed. */
+/* Returns the load of the busiest link, relative to even payloads, for the tensors that are compressed. */
 static double load_of(const taciti_layout *layout, model *m) {
     const int hosts = m->reduce->arrangement.hosts;
     size_t parameters = 0;
@@ -147,7 +143,7 @@ static double load_of(const taciti_layout *layout, model *m) {
     return even > 0 ? busiest / even : 1;
 }
 
-static tacit_status allocate(const taciti_layout *layout, model *m) {
+static tacit_status allocate_tables(const taciti_layout *layout, model *m) {
     const size_t tensors = layout->tensor_count, hosts = (size_t)m->reduce->arrangement.hosts;
     m->scale = taciti_calloc(3 * tensors + 2 * hosts, sizeof *m->scale);
     if (m->scale == NULL) return TACIT_E_MEMORY;
@@ -164,7 +160,7 @@ tacit_status taciti_uneven_load(const taciti_scene *scene, const taciti_method *
     model m = {.reduce = &route.reduce, .half = method->order == TACITI_ORDER_PARTS && !method->parts.replicas};
     setup.encoding.way = TACITI_WAY_SCATTER;
     tacit_status status = taciti_route_describe(&setup, &route);
-    if (status == TACIT_OK) status = allocate(scene->layout, &m);
+    if (status == TACIT_OK) status = allocate_tables(scene->layout, &m);
     if (status == TACIT_OK) status = price_tensors(scene, &setup.encoding, seed, &m);
     if (status == TACIT_OK) *out = load_of(scene->layout, &m);
     taciti_free(m.scale);
@@ -174,23 +170,18 @@ tacit_status taciti_uneven_load(const taciti_scene *scene, const taciti_method *
 
 /* ---- the range of a prediction ----------------------------------------------------------------------------------- */
 
-static tacit_status first_sum(const taciti_scene *scene, const taciti_method *method, taciti_price *out) {
-    size_t first = 0;
-    while (scene->layout->buckets[first].plain) first++;
-    const size_t n = scene->layout->buckets[first].n;
-    const taciti_phase phase =
-        method->order == TACITI_ORDER_PARTS ? taciti_plan_reduce_phase(method) : TACITI_PHASE_ALL_REDUCE;
-    return taciti_plan_price(scene, method, &method->compression, phase, n, out);
-}
-
 tacit_status taciti_uneven_range(const taciti_scene *scene, taciti_method *method, int64_t seed, double *even,
                                  double *uneven) {
     taciti_plan_compression *c = &method->compression;
     taciti_price sum;
+    size_t first = 0;
     *even = *uneven = 1;
     if (c->encoding.codec == NULL || !c->uneven || scene->hosts->ranks < 2) return TACIT_OK;
     if (c->busiest <= 0) TACITI_TRY(taciti_uneven_load(scene, method, seed, &c->busiest));
-    TACITI_TRY(first_sum(scene, method, &sum));
+    while (scene->layout->buckets[first].plain) first++;
+    const taciti_phase phase =
+        method->order == TACITI_ORDER_PARTS ? taciti_plan_reduce_phase(method) : TACITI_PHASE_ALL_REDUCE;
+    TACITI_TRY(taciti_plan_price(scene, method, c, phase, scene->layout->buckets[first].n, &sum));
     *even = fmin(1, 1 / sum.busiest);
     *uneven = fmax(1, TACITI_PLAN_UNEVEN / sum.busiest);
     return TACIT_OK;

@@ -3,16 +3,12 @@
 
 #include "strategy/compression.h"
 
-static int log2_up(int n) {
-    int log = 0;
-    while (1 << log < n) log++;
-    return log;
-}
-
 /* Ranks tell rank 0 what their encodes have seen, which sends all of it to everybody along a tree, between the exchange
  * and the update (comm/collective.c). */
 static double agreement_s(const taciti_scene *s, const taciti_method *method, const taciti_links *links) {
-    const int ranks = s->hosts->ranks, levels = log2_up(ranks);
+    const int ranks = s->hosts->ranks;
+    int levels = 0; /* of the tree */
+    while (1 << levels < ranks) levels++;
     const int every = method->every > 0 ? method->every : 1;
     if (ranks < 2) return 0;
     const bool parts = method->order == TACITI_ORDER_PARTS;
@@ -24,7 +20,7 @@ static double agreement_s(const taciti_scene *s, const taciti_method *method, co
 }
 
 /* A step that waits for an exchange of all ranks: from the end of backward to the messages, and back to the update.
- * What gossip waits for was handed over long before. */
+ * Gossip waits for buckets that were handed over long before. */
 static double hand_over_s(const taciti_scene *s, const taciti_method *method) {
     const bool equal = method->order == TACITI_ORDER_DENSE || method->order == TACITI_ORDER_PARTS;
     const bool waits = equal && method->library == TACITI_LIBRARY_OURS;
