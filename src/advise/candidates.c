@@ -12,11 +12,6 @@ enum { ROUNDS_WORTH = 128 };
 
 /* ---- topologies -------------------------------------------------------------------------------------------------- */
 
-static void measure(taciti_plan_topology *t, bool figures) {
-    t->gap = (double)NAN;
-    if (figures && taciti_topology_mixing(&t->topology, &t->gap, &t->exact_after) != TACIT_OK) t->gap = (double)NAN;
-}
-
 static tacit_status make_topology(const taciti_candidates_builder *b, const taciti_pattern *pattern,
                                   taciti_topology *out) {
     taciti_topo_request request = pattern->topology;
@@ -46,7 +41,9 @@ static void try_topology(const taciti_candidates_builder *b, const char *strateg
     taciti_log_capture(refusal->reason);
     tacit_status status = make_topology(b, pattern, &t->topology);
     if (status == TACIT_OK) {
-        measure(t, b->wanted == NULL);
+        t->gap = (double)NAN;
+        if (b->wanted == NULL && taciti_topology_mixing(&t->topology, &t->gap, &t->exact_after) != TACIT_OK)
+            t->gap = (double)NAN;
         status = check_worth(b, t, pattern->topology.name);
         if (status != TACIT_OK) taciti_topology_destroy(&t->topology);
     }
@@ -57,12 +54,6 @@ static void try_topology(const taciti_candidates_builder *b, const char *strateg
         c->topology_count++;
     else
         c->refused_count++;
-}
-
-static bool is_wanted(const char *const *wanted, const char *name) {
-    for (size_t i = 0; wanted != NULL && wanted[i] != NULL; i++)
-        if (strcmp(wanted[i], name) == 0) return true;
-    return wanted == NULL;
 }
 
 /* Patterns that differ in their order share a topology. */
@@ -77,7 +68,9 @@ static const taciti_plan_topology *topology_of(const taciti_candidates_builder *
                                                const taciti_pattern *pattern) {
     taciti_candidates *c = b->out;
     const char *name = pattern->topology.name;
-    if (!is_wanted(b->wanted, name)) return NULL;
+    size_t i = 0;
+    while (b->wanted != NULL && b->wanted[i] != NULL && strcmp(b->wanted[i], name) != 0) i++;
+    if (b->wanted != NULL && b->wanted[i] == NULL) return NULL;
     if (!was_tried(c, strategy, name) && c->topology_count + c->refused_count < TACITI_TOPOLOGIES_MAX)
         try_topology(b, strategy, pattern);
     if (c->topology_count == 0) return NULL;
@@ -169,7 +162,7 @@ static bool is_asked(const taciti_pattern *patterns, size_t count, const taciti_
     return false;
 }
 
-/* Of all strategies: patterns among all ranks, or those with a topology. */
+/* Appends the patterns of all strategies: those among all ranks, or those with a topology. */
 static tacit_status append_strategies(const taciti_candidates_builder *b, bool topologies) {
     taciti_pattern patterns[TACITI_PATTERNS_MAX];
     for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++) {
@@ -198,12 +191,6 @@ static const char *fastest_library(const taciti_cluster *cluster) {
     return best == NULL ? NULL : best->by;
 }
 
-static void append_theirs(taciti_candidates *c, const char *strategy, const char *topology,
-                          const taciti_method *method) {
-    taciti_candidate *candidate = taciti_candidates_append(c, strategy, topology, method);
-    if (candidate != NULL) candidate->theirs = true;
-}
-
 /* Push-sum on the directed exponential graph: parameters are exchanged after the update, before the next forward. */
 static void append_sgp(taciti_candidates *c, double serial_s) {
     for (size_t t = 0; t < c->topology_count; t++) {
@@ -213,7 +200,8 @@ static void append_sgp(taciti_candidates *c, double serial_s) {
                                       .wire = taciti_codec_find("f32"),
                                       .every = 1,
                                       .serial_s = serial_s};
-        if (strcmp(c->topologies[t].name, "exp-directed") == 0) append_theirs(c, "sgp", c->topologies[t].name, &method);
+        if (strcmp(c->topologies[t].name, "exp-directed") == 0)
+            (void)taciti_candidates_append(c, "sgp", c->topologies[t].name, &method);
     }
 }
 
@@ -225,15 +213,17 @@ void taciti_candidates_add_others(taciti_candidates *candidates, const taciti_cl
                             .overlap = candidates->list[0].method.overlap,
                             .every = 1,
                             .library = TACITI_LIBRARY_RING};
+    const size_t own = candidates->count;
     if (hosts->ranks < 2) return;
-    append_theirs(candidates, "library", "", &method);
+    (void)taciti_candidates_append(candidates, "library", "", &method);
     method.library = TACITI_LIBRARY_MEASURED;
     method.by = fastest_library(cluster);
     if (method.by != NULL && hosts->ranks == taciti_cluster_ranks(cluster)) {
         (void)snprintf(method.label, sizeof method.label, "dense %s f32", method.by);
-        append_theirs(candidates, "library", "", &method);
+        (void)taciti_candidates_append(candidates, "library", "", &method);
     }
     if (sgp_s >= 0) append_sgp(candidates, sgp_s);
+    for (size_t i = own; i < candidates->count; i++) candidates->list[i].theirs = true;
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
@@ -278,18 +268,17 @@ tacit_status taciti_candidates_predict(taciti_candidates *candidates, const taci
 /* ---- the same among others ------------------------------------------------------------------------------------------
  */
 
-static bool is_same_parts(const taciti_parts *a, const taciti_parts *b) {
-    return a->passes == b->passes && a->gradients == b->gradients && a->gather == b->gather &&
-           a->replicas == b->replicas && a->secondary == b->secondary;
-}
-
 const taciti_candidate *taciti_candidates_find(const taciti_candidates *candidates, const taciti_candidate *like) {
+    const taciti_parts *parts = &like->method.parts;
     const taciti_candidate *own = NULL; /* with as many lanes as there are by default */
     for (size_t i = 0; i < candidates->count; i++) {
         const taciti_candidate *c = &candidates->list[i];
+        const taciti_parts *p = &c->method.parts;
         if (strcmp(c->strategy, like->strategy) != 0 || strcmp(c->topology, like->topology) != 0 ||
             c->method.order != like->method.order || c->method.wire != like->method.wire ||
-            c->method.library != like->method.library || !is_same_parts(&c->method.parts, &like->method.parts) ||
+            c->method.library != like->method.library || p->passes != parts->passes ||
+            p->gradients != parts->gradients || p->gather != parts->gather || p->replicas != parts->replicas ||
+            p->secondary != parts->secondary ||
             !taciti_plan_compression_equal(&c->method.compression, &like->method.compression) ||
             !taciti_plan_compression_equal(&c->method.gather, &like->method.gather))
             continue;

@@ -20,7 +20,7 @@ typedef struct taciti_candidate {
     bool configured;      /* the method that the configuration selects */
     taciti_prediction prediction;
     taciti_verdict verdict; /* against taciti_candidates_dense() */
-    taciti_caution caution; /* what its compression is known to do to accuracy */
+    taciti_caution caution; /* the known effect of its compression on accuracy */
     bool priced;            /* false: nothing is known of a codec's speed; encoding counts as free */
 } taciti_candidate;
 
@@ -80,12 +80,10 @@ bool taciti_candidate_mixes(const taciti_candidates *candidates, const taciti_ca
  * verdict compares with. */
 const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candidates);
 
-/* What to type for a method of order PARTS with its strategy; but codecs, unless a controller takes or leaves them. */
+/* Writes the flags to type for a method of order PARTS with its strategy; codecs only if a controller takes or leaves
+ * them. */
 enum { TACITI_FLAGS_BYTES = 160 };
 void taciti_method_flags(const taciti_method *method, char *out, size_t size);
-
-/* Returns the fastest candidate of order PARTS that fits, and may be recommended as below; NULL: none does. */
-const taciti_candidate *taciti_candidates_parts(const taciti_candidates *candidates);
 
 /* Returns the fastest gossip candidate that mixes fast enough, with a mix in every `every` steps; of those
  * within 1 % of it, with links as described and with slow ones, the one that mixes best. NULL: there is none. */
@@ -101,8 +99,9 @@ const char *taciti_candidates_no_gossip(const taciti_candidates *candidates);
 /* Returns the fastest of all candidates, or of those that `which` demands; NULL: there is none. Speeds of codecs must
  * be known and cautions not STRONG. */
 enum {
-    TACITI_FASTEST_FITS = 1,    /* those that fit into memory */
-    TACITI_FASTEST_PERIODIC = 2 /* those that average all replicas now and then */
+    TACITI_FASTEST_FITS = 1,     /* those that fit into memory */
+    TACITI_FASTEST_PERIODIC = 2, /* those that average all replicas now and then */
+    TACITI_FASTEST_PARTS = 4     /* those of order PARTS */
 };
 const taciti_candidate *taciti_candidates_fastest(const taciti_candidates *candidates, int which);
 

@@ -28,8 +28,8 @@ static void say_codec(taciti_method *method, const taciti_plan_compression *c) {
     if (c->encoding.codec->selects) say(method, " %g", taciti_plan_factor(c));
 }
 
-/* "shard 3 gather bf16 f32", "shard 2 int4, gather int4", "shard 3 f32, gather int8"; "auto" before what adapts. Of
- * replicas nothing is gathered between hosts: "shard 3 over host f32". */
+/* "shard 3 gather bf16 f32", "shard 2 int4, gather int4", "shard 3 f32, gather int8"; "auto" stands before codecs that
+ * adapt. Replicas gather nothing between hosts: "shard 3 over host f32". */
 static void say_parts(taciti_method *method) {
     const taciti_plan_compression *sums = &method->compression, *gathers = &method->gather;
     const bool coded = sums->encoding.codec != NULL || gathers->encoding.codec != NULL,

@@ -7,7 +7,7 @@
 
 #include "advise/candidates.h"
 
-/* What candidates are made of. */
+/* The sources of candidates. */
 typedef struct taciti_candidates_builder {
     const taciti_settings *settings;
     const taciti_hosts *hosts;

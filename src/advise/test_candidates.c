@@ -492,7 +492,7 @@ static void long_rounds_are_for_who_asks(void **state) {
     }
 }
 
-/* What is kept changes no bit of any prediction. */
+/* The results that are kept change no bit of any prediction. */
 static void reuse_changes_nothing(void **state) {
     (void)state;
     taciti_reuse reuse = {0};

@@ -78,7 +78,7 @@ static const taciti_candidate *fastest_gossip(const taciti_candidates *candidate
 
 /* On links as described and on slow ones: next to the rate where a method's transfers no longer hide, one alone
  * misleads. */
-static bool ties(const taciti_candidate *c, const taciti_candidate *fastest) {
+static bool is_tied_with(const taciti_candidate *c, const taciti_candidate *fastest) {
     const taciti_prediction *a = &c->prediction, *b = &fastest->prediction;
     return a->step_s <= (1 + TIE) * b->step_s && a->slow_links_s <= (1 + TIE) * b->slow_links_s;
 }
@@ -87,7 +87,7 @@ const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candid
     const taciti_candidate *fastest = fastest_gossip(candidates), *best = NULL;
     for (size_t i = 0; i < candidates->count && fastest != NULL; i++) {
         const taciti_candidate *c = &candidates->list[i];
-        if (!is_recommendable(candidates, c) || !ties(c, fastest)) continue;
+        if (!is_recommendable(candidates, c) || !is_tied_with(c, fastest)) continue;
         if (best == NULL || gap_of(candidates, c) > gap_of(candidates, best)) best = c;
     }
     return best;
@@ -99,21 +99,12 @@ const taciti_candidate *taciti_candidates_sparser(const taciti_candidates *candi
     const taciti_candidate *sparsest = gossip;
     for (size_t i = 0; i < candidates->count && gossip != NULL; i++) {
         const taciti_candidate *c = &candidates->list[i];
-        if (!is_recommendable(candidates, c) || !ties(c, fastest)) continue;
+        if (!is_recommendable(candidates, c) || !is_tied_with(c, fastest)) continue;
         if (c->method.wire != gossip->method.wire || c->method.order != gossip->method.order) continue;
         if (c->prediction.nic_bytes > 0 && c->prediction.nic_bytes < sparsest->prediction.nic_bytes) sparsest = c;
     }
     if (sparsest == gossip) return NULL;
     return gossip->prediction.nic_bytes / sparsest->prediction.nic_bytes >= FAR_LESS ? sparsest : NULL;
-}
-
-/* " (aer within 1 % with 3.5 times fewer bytes)" */
-static void say_sparser(const taciti_candidates *candidates, const taciti_candidate *gossip, char *out, size_t size) {
-    const taciti_candidate *sparser = taciti_candidates_sparser(candidates);
-    *out = '\0';
-    if (sparser != NULL)
-        (void)snprintf(out, size, " (%s within 1 %% with %.1f times fewer bytes)", sparser->topology,
-                       gossip->prediction.nic_bytes / sparser->prediction.nic_bytes);
 }
 
 const taciti_candidate *taciti_candidates_fastest(const taciti_candidates *candidates, int which) {
@@ -122,18 +113,8 @@ const taciti_candidate *taciti_candidates_fastest(const taciti_candidates *candi
         const taciti_candidate *c = &candidates->list[i];
         const bool periodic = c->method.topology == NULL && c->method.order == TACITI_ORDER_ATC;
         if ((which & TACITI_FASTEST_PERIODIC) && !periodic) continue;
+        if ((which & TACITI_FASTEST_PARTS) && c->method.order != TACITI_ORDER_PARTS) continue;
         if ((which & TACITI_FASTEST_FITS) && !c->prediction.fits) continue;
-        if (!c->priced || c->caution == TACITI_CAUTION_STRONG) continue;
-        if (best == NULL || c->prediction.step_s < best->prediction.step_s) best = c;
-    }
-    return best;
-}
-
-const taciti_candidate *taciti_candidates_parts(const taciti_candidates *candidates) {
-    const taciti_candidate *best = NULL;
-    for (size_t i = 0; i < candidates->count; i++) {
-        const taciti_candidate *c = &candidates->list[i];
-        if (c->method.order != TACITI_ORDER_PARTS || !c->prediction.fits) continue;
         if (!c->priced || c->caution == TACITI_CAUTION_STRONG) continue;
         if (best == NULL || c->prediction.step_s < best->prediction.step_s) best = c;
     }
@@ -168,25 +149,20 @@ void taciti_method_flags(const taciti_method *m, char *out, size_t size) {
                    adapting);
 }
 
-/* The strategy whose ranks hold parts. */
-static const char *strategy_of_parts(const taciti_candidates *candidates) {
-    size_t i = 0;
-    while (i + 1 < candidates->count && candidates->list[i].method.order != TACITI_ORDER_PARTS) i++;
-    return candidates->list[i].strategy;
-}
-
 /* Where whole replicas do not fit, parts are the answer, or nothing is. */
 static taciti_verdict verdict_of_parts(const taciti_candidates *candidates, const taciti_candidate *dense,
                                        char text[TACITI_VERDICT_BYTES]) {
-    const taciti_candidate *parts = taciti_candidates_parts(candidates);
+    const taciti_candidate *parts = taciti_candidates_fastest(candidates, TACITI_FASTEST_PARTS | TACITI_FASTEST_FITS);
     const double gib = dense->prediction.memory_bytes / 0x1p30;
     char flags[TACITI_FLAGS_BYTES];
     if (parts != NULL) taciti_method_flags(&parts->method, flags, sizeof flags);
+    size_t i = 0; /* of the strategy whose ranks hold parts */
+    while (i + 1 < candidates->count && candidates->list[i].method.order != TACITI_ORDER_PARTS) i++;
     if (parts == NULL)
         (void)snprintf(text, TACITI_VERDICT_BYTES,
                        "nothing fits: a replica takes %.2f GiB per rank without activations, and no --strategy %s "
                        "fits on these ranks either: more hosts, or a smaller model",
-                       gib, strategy_of_parts(candidates));
+                       gib, candidates->list[i].strategy);
     else
         (void)snprintf(text, TACITI_VERDICT_BYTES,
                        "a replica does not fit: %.2f GiB per rank without activations; --strategy %s does: %s takes "
@@ -220,21 +196,21 @@ const char *taciti_candidates_no_gossip(const taciti_candidates *candidates) {
     return fit == 0 ? "no gossip fits into the memory of a host" : "no topology of gossip mixes fast enough here";
 }
 
-static taciti_verdict verdict_without_gossip(const taciti_candidates *candidates, const taciti_candidate *dense,
-                                             char text[TACITI_VERDICT_BYTES]) {
-    (void)snprintf(text, TACITI_VERDICT_BYTES, "does not pay: keep %s all-reduce; %s", dense->method.label,
-                   taciti_candidates_no_gossip(candidates));
-    return (taciti_verdict){.speedup = 1, .low = 1, .high = 1};
-}
-
 taciti_verdict taciti_candidates_verdict(const taciti_candidates *candidates, char text[TACITI_VERDICT_BYTES]) {
     const taciti_candidate *dense = taciti_candidates_dense(candidates);
     const taciti_candidate *gossip = taciti_candidates_gossip(candidates);
     if (!dense->prediction.fits) return verdict_of_parts(candidates, dense, text);
-    if (gossip == NULL) return verdict_without_gossip(candidates, dense, text);
+    if (gossip == NULL) {
+        (void)snprintf(text, TACITI_VERDICT_BYTES, "does not pay: keep %s all-reduce; %s", dense->method.label,
+                       taciti_candidates_no_gossip(candidates));
+        return (taciti_verdict){.speedup = 1, .low = 1, .high = 1};
+    }
     const taciti_verdict v = taciti_verdict_of(&dense->prediction, &gossip->prediction);
-    char sparser[TACITI_CAUTION_BYTES];
-    say_sparser(candidates, gossip, sparser, sizeof sparser);
+    char sparser[TACITI_CAUTION_BYTES] = "";
+    const taciti_candidate *other = taciti_candidates_sparser(candidates);
+    if (other != NULL)
+        (void)snprintf(sparser, sizeof sparser, " (%s within 1 %% with %.1f times fewer bytes)", other->topology,
+                       gossip->prediction.nic_bytes / other->prediction.nic_bytes);
     if (v.pays)
         (void)snprintf(text, TACITI_VERDICT_BYTES, "pays: %.2fx (%.2f-%.2f) with %s instead of %s%s", v.speedup, v.low,
                        v.high, gossip->method.label, dense->method.label, sparser);

@@ -154,7 +154,7 @@ static rows choose_rows(const taciti_candidates *candidates) {
     add_row(&r, taciti_candidates_sparser(candidates));
     add_row(&r, taciti_candidates_fastest(candidates, TACITI_FASTEST_FITS | TACITI_FASTEST_PERIODIC));
     add_row(&r, taciti_candidates_fastest(candidates, TACITI_FASTEST_FITS));
-    add_row(&r, taciti_candidates_parts(candidates));
+    add_row(&r, taciti_candidates_fastest(candidates, TACITI_FASTEST_PARTS | TACITI_FASTEST_FITS));
     qsort(r.list, r.count, sizeof(*r.list), by_step);
     return r;
 }
