@@ -84,49 +84,42 @@ void taciti_cluster_destroy(taciti_cluster *cluster) {
 
 /* ---- growing ----------------------------------------------------------------------------------------------------- */
 
-/* A copy of the list with room for one more; the old block is released. NULL when memory is short. */
-static void *grown(void *list, size_t count, size_t size) {
-    void *larger = taciti_calloc(count + 1, size);
+/* Returns a copy of the list with one more item, and releases the old block; NULL if memory is exhausted. */
+static void *append_item(void *list, size_t *count, const void *item, size_t size) {
+    char *larger = taciti_calloc(*count + 1, size);
     if (larger == NULL) return NULL;
-    if (count > 0) memcpy(larger, list, count * size);
+    if (*count > 0) memcpy(larger, list, *count * size);
+    memcpy(larger + (*count)++ * size, item, size);
     taciti_free(list);
     return larger;
 }
 
 tacit_status taciti_cluster_add_timing(taciti_cluster *cluster, const taciti_cluster_timing *timing) {
-    taciti_cluster_timing *list = grown(cluster->timings, cluster->timing_count, sizeof *list);
-    if (list == NULL) return TACIT_E_MEMORY;
-    list[cluster->timing_count++] = *timing;
-    cluster->timings = list;
-    return TACIT_OK;
+    void *list = append_item(cluster->timings, &cluster->timing_count, timing, sizeof *timing);
+    if (list != NULL) cluster->timings = list;
+    return list == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }
 
 tacit_status taciti_cluster_add_codec(taciti_cluster *cluster, const taciti_cluster_codec *codec) {
-    taciti_cluster_codec *list = grown(cluster->codecs, cluster->codec_count, sizeof *list);
-    if (list == NULL) return TACIT_E_MEMORY;
-    list[cluster->codec_count++] = *codec;
-    cluster->codecs = list;
-    return TACIT_OK;
+    void *list = append_item(cluster->codecs, &cluster->codec_count, codec, sizeof *codec);
+    if (list != NULL) cluster->codecs = list;
+    return list == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }
 
 tacit_status taciti_cluster_add_compression(taciti_cluster *cluster, const taciti_cluster_compression *compression) {
-    taciti_cluster_compression *list = grown(cluster->compressions, cluster->compression_count, sizeof *list);
-    if (list == NULL) return TACIT_E_MEMORY;
-    list[cluster->compression_count++] = *compression;
-    cluster->compressions = list;
-    return TACIT_OK;
+    void *list = append_item(cluster->compressions, &cluster->compression_count, compression, sizeof *compression);
+    if (list != NULL) cluster->compressions = list;
+    return list == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }
 
 tacit_status taciti_cluster_add_note(taciti_cluster *cluster, const char *note) {
     char text[TACITI_CLUSTER_NOTE_BYTES];
     (void)snprintf(text, sizeof text, "%s", note);
-    char *copy = taciti_strdup(text), **list = NULL;
-    if (copy != NULL) list = grown(cluster->notes, cluster->note_count, sizeof *list);
-    if (list == NULL) {
+    char *copy = taciti_strdup(text);
+    void *list = copy == NULL ? NULL : append_item(cluster->notes, &cluster->note_count, &copy, sizeof copy);
+    if (list != NULL)
+        cluster->notes = list;
+    else
         taciti_free(copy);
-        return TACIT_E_MEMORY;
-    }
-    list[cluster->note_count++] = copy;
-    cluster->notes = list;
-    return TACIT_OK;
+    return list == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }

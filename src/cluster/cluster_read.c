@@ -28,11 +28,15 @@ typedef taciti_strict_field field;
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-static tacit_status read_latency(reader *r, const json_t *value, const field *f, void *out) {
-    double us = 0;
-    TACITI_TRY(taciti_strict_real(r, value, f, &us));
-    *(double *)out = us / 1e6;
+static tacit_status read_scaled(reader *r, const json_t *value, const field *f, double times, double over, void *out) {
+    double number = 0;
+    TACITI_TRY(taciti_strict_real(r, value, f, &number));
+    *(double *)out = number * times / over;
     return TACIT_OK;
+}
+
+static tacit_status read_latency(reader *r, const json_t *value, const field *f, void *out) {
+    return read_scaled(r, value, f, 1, 1e6, out);
 }
 
 /* Gbit/s as seconds per byte. */
@@ -44,17 +48,11 @@ static tacit_status read_beta(reader *r, const json_t *value, const field *f, vo
 }
 
 static tacit_status read_gigabytes(reader *r, const json_t *value, const field *f, void *out) {
-    double gb_per_s = 0;
-    TACITI_TRY(taciti_strict_real(r, value, f, &gb_per_s));
-    *(double *)out = gb_per_s * 1e9;
-    return TACIT_OK;
+    return read_scaled(r, value, f, 1e9, 1, out);
 }
 
 static tacit_status read_nanoseconds(reader *r, const json_t *value, const field *f, void *out) {
-    double ns = 0;
-    TACITI_TRY(taciti_strict_real(r, value, f, &ns));
-    *(double *)out = ns / 1e9;
-    return TACIT_OK;
+    return read_scaled(r, value, f, 1, 1e9, out);
 }
 
 static tacit_status read_collective(reader *r, const json_t *value, const field *f, void *out) {
@@ -320,21 +318,16 @@ static const field FIELDS[] = {
     {.name = NULL},
 };
 
-static tacit_status read_cluster(reader *r, json_t *root, taciti_cluster *cluster) {
-    TACITI_TRY(
-        taciti_strict_object(r, root, FIELDS, "an object: {\"format\": \"" TACITI_CLUSTER_FORMAT "\", ...}", cluster));
-    if (cluster->hosts > 1 && cluster->between.alpha_s < 0)
-        return taciti_fail(TACIT_E_CONFIG, "%s: links.between is missing, but there are %d hosts; give %s", r->file,
-                           cluster->hosts, LINKS_FIELDS[0].legal);
-    return TACIT_OK;
-}
-
 tacit_status taciti_cluster_parse(const char *path, const char *text, size_t bytes, taciti_cluster *out) {
     reader r = {.file = path};
     taciti_cluster cluster = taciti_cluster_unknown();
     json_t *root = NULL;
     TACITI_TRY(taciti_strict_parse(&r, text, bytes, &root));
-    const tacit_status status = read_cluster(&r, root, &cluster);
+    tacit_status status =
+        taciti_strict_object(&r, root, FIELDS, "an object: {\"format\": \"" TACITI_CLUSTER_FORMAT "\", ...}", &cluster);
+    if (status == TACIT_OK && cluster.hosts > 1 && cluster.between.alpha_s < 0)
+        status = taciti_fail(TACIT_E_CONFIG, "%s: links.between is missing, but there are %d hosts; give %s", path,
+                             cluster.hosts, LINKS_FIELDS[0].legal);
     json_decref(root);
     if (status == TACIT_OK)
         *out = cluster;

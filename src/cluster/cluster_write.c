@@ -20,7 +20,7 @@ enum { EXACT_DIGITS = 17, NEIGHBOURS = 3 };
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 /* The reader's conversions and their inverses: units of the file <-> units of taciti_cluster. */
-static double same(double x) { return x; }
+static double keep_value(double x) { return x; }
 static double s_of_us(double us) { return us / 1e6; }
 static double us_of_s(double s) { return s * 1e6; }
 static double s_of_ns(double ns) { return ns / 1e9; }
@@ -32,7 +32,7 @@ static double gb_of_bytes(double bytes) { return bytes / 1e9; }
 typedef struct unit {
     double (*read)(double), (*write)(double);
 } unit;
-static const unit PLAIN = {same, same}, MICROSECONDS = {s_of_us, us_of_s}, GBIT_PER_S = {of_gbit, of_gbit},
+static const unit PLAIN = {keep_value, keep_value}, MICROSECONDS = {s_of_us, us_of_s}, GBIT_PER_S = {of_gbit, of_gbit},
                   GB_PER_S = {bytes_of_gb, gb_of_bytes}, NANOSECONDS = {s_of_ns, ns_of_s};
 
 static bool reads_as(double shown, double value, unit in) {
@@ -42,7 +42,7 @@ static bool reads_as(double shown, double value, unit in) {
 
 /* The shortest decimal that the reader turns into exactly this value, so that 25 Gbit/s stay "25"; a neighbour of the
  * inverse when that was rounded the other way; for a value that no decimal gives, the inverse. */
-static double shortest(double value, unit in) {
+static double find_shortest(double value, unit in) {
     const double target = in.write(value);
     for (int digits = 1; digits <= EXACT_DIGITS; digits++) {
         char decimal[TACITI_REAL_BYTES];
@@ -62,7 +62,7 @@ static double shortest(double value, unit in) {
 
 static void write_number(FILE *out, const char *before, const char *name, double value, unit in) {
     char text[TACITI_REAL_BYTES];
-    taciti_real_format(shortest(value, in), text);
+    taciti_real_format(find_shortest(value, in), text);
     (void)fprintf(out, "%s\"%s\": %s", before, name, text);
 }
 
@@ -91,12 +91,12 @@ static void write_hosts(FILE *out, const taciti_cluster *cluster) {
     (void)fputs("],\n", out);
 }
 
-/* Separates the members of `links`. */
-static const char *next(size_t *count) { return (*count)++ == 0 ? "\n    " : ",\n    "; }
+/* Returns the separator of the next member of `links`. */
+static const char *separator_of(size_t *count) { return (*count)++ == 0 ? "\n    " : ",\n    "; }
 
 static void write_link(FILE *out, const char *name, const taciti_link_cost *link, size_t *count) {
     if (link->alpha_s < 0) return;
-    (void)fprintf(out, "%s\"%s\": {", next(count), name);
+    (void)fprintf(out, "%s\"%s\": {", separator_of(count), name);
     write_number(out, "", "latency_us", link->alpha_s, MICROSECONDS);
     write_number(out, ", ", "gbit_per_s", link->beta_s_per_byte, GBIT_PER_S);
     if (link->fit_error >= 0) write_number(out, ", ", "fit_error", link->fit_error, PLAIN);
@@ -104,7 +104,7 @@ static void write_link(FILE *out, const char *name, const taciti_link_cost *link
 }
 
 static void write_rate(FILE *out, const char *name, double beta_s_per_byte, size_t *count) {
-    if (beta_s_per_byte > 0) write_number(out, next(count), name, beta_s_per_byte, GBIT_PER_S);
+    if (beta_s_per_byte > 0) write_number(out, separator_of(count), name, beta_s_per_byte, GBIT_PER_S);
 }
 
 static void write_links(FILE *out, const taciti_cluster *cluster) {
@@ -116,7 +116,7 @@ static void write_links(FILE *out, const taciti_cluster *cluster) {
     write_rate(out, "duplex_gbit_per_s", cluster->duplex_beta_s_per_byte, &count);
     write_rate(out, "incast_gbit_per_s", cluster->incast_beta_s_per_byte, &count);
     if (cluster->busy_alpha_s >= 0)
-        write_number(out, next(&count), "busy_latency_us", cluster->busy_alpha_s, MICROSECONDS);
+        write_number(out, separator_of(&count), "busy_latency_us", cluster->busy_alpha_s, MICROSECONDS);
     (void)fputs(count == 0 ? "}" : "\n  }", out);
 }
 
@@ -212,7 +212,7 @@ tacit_status taciti_cluster_save(const taciti_cluster *cluster, const char *path
     taciti_cluster again;
     char *text = taciti_cluster_format(cluster);
     if (text == NULL) return TACIT_E_MEMORY;
-    /* What is not legal is refused now, not when somebody reads it. */
+    /* A description that is not legal is refused now, not when somebody reads it. */
     tacit_status status = taciti_cluster_parse(path, text, strlen(text), &again);
     if (status == TACIT_OK) {
         taciti_cluster_destroy(&again);

@@ -36,22 +36,16 @@ static double slope_of(const double *bytes, const double *seconds, size_t n) {
     return taciti_median(slopes, count);
 }
 
-static double intercept_of(const double *bytes, const double *seconds, size_t n, double slope) {
-    double rests[TACITI_FIT_MAX];
-    size_t count = 0;
-    while (count < n && (count == 0 || bytes[count] <= SHORT_BYTES)) {
-        rests[count] = seconds[count] - slope * bytes[count];
-        count++;
-    }
-    const double rest = taciti_median(rests, count);
-    return rest > 0 ? rest : 0;
-}
-
 bool taciti_fit_link(const double *bytes, const double *seconds, size_t n, taciti_link_cost *out) {
     if (n < 2 || n > TACITI_FIT_MAX) return false;
     const double beta = slope_of(bytes, seconds, n);
     if (!(beta > 0) || !isfinite(beta)) return false;
-    *out = (taciti_link_cost){.alpha_s = intercept_of(bytes, seconds, n, beta), .beta_s_per_byte = beta};
+    double rests[TACITI_FIT_MAX];
+    size_t count = 0;
+    for (; count < n && (count == 0 || bytes[count] <= SHORT_BYTES); count++)
+        rests[count] = seconds[count] - beta * bytes[count];
+    const double rest = taciti_median(rests, count);
+    *out = (taciti_link_cost){.alpha_s = rest > 0 ? rest : 0, .beta_s_per_byte = beta};
     for (size_t i = 0; i < n; i++) {
         const double line = out->alpha_s + beta * bytes[i], error = fabs(seconds[i] - line) / line;
         if (error > out->fit_error) out->fit_error = error;

@@ -10,7 +10,7 @@
 
 #include "cluster/cluster.h"
 
-/* Of n >= 1 finite numbers. Sorts them. */
+/* Returns the median of n >= 1 finite numbers. Sorts them. */
 double taciti_median(double *samples, size_t n);
 
 /* Fits seconds = alpha + bytes * beta to message times, alpha >= 0 and beta > 0. Short messages determine alpha, long

@@ -10,7 +10,7 @@
 #include "cluster/fit.h"
 #include "cluster/probe_state.h"
 
-/* Of the time: when each part should be done. */
+/* Share of the time after which each part should be done. */
 static const double FORMATS_UNTIL = 0.03, CODECS_UNTIL = 0.1, COMPUTE_UNTIL = 0.17, LINKS_UNTIL = 0.46,
                     COLLECTIVES_UNTIL = 1;
 
@@ -63,7 +63,7 @@ static void tidy_link(taciti_link_cost *link) {
     link->fit_error = taciti_rounded(link->fit_error, 2);
 }
 
-static void tidy(taciti_cluster *cluster) {
+static void tidy_numbers(taciti_cluster *cluster) {
     tidy_link(&cluster->inside);
     tidy_link(&cluster->between);
     cluster->host_beta_s_per_byte = tidy_beta(cluster->host_beta_s_per_byte);
@@ -93,15 +93,6 @@ static void tidy(taciti_cluster *cluster) {
     cluster->hand_over_s = tidy_latency(cluster->hand_over_s);
 }
 
-static tacit_status measure(taciti_probe *probe) {
-    TACITI_TRY(taciti_probe_codecs(probe, FORMATS_UNTIL, CODECS_UNTIL));
-    TACITI_TRY(taciti_probe_compute(probe, COMPUTE_UNTIL));
-    if (probe->size == 1) return TACIT_OK;
-    TACITI_TRY(taciti_probe_links(probe, LINKS_UNTIL));
-    TACITI_TRY(taciti_probe_latency(probe));
-    return taciti_probe_collectives(probe, COLLECTIVES_UNTIL);
-}
-
 tacit_status taciti_probe_run(taciti_comm *comm, const taciti_probe_options *options, taciti_cluster *out) {
     taciti_cluster cluster = taciti_cluster_unknown();
     taciti_probe probe = {.comm = comm,
@@ -113,11 +104,15 @@ tacit_status taciti_probe_run(taciti_comm *comm, const taciti_probe_options *opt
     tacit_status status = list_hosts(&probe);
     if (status == TACIT_OK) status = describe_hosts(&probe);
     status = taciti_comm_agree(comm, status);
-    if (status == TACIT_OK) status = measure(&probe);
+    if (status == TACIT_OK) status = taciti_probe_codecs(&probe, FORMATS_UNTIL, CODECS_UNTIL);
+    if (status == TACIT_OK) status = taciti_probe_compute(&probe, COMPUTE_UNTIL);
+    if (status == TACIT_OK && probe.size > 1) status = taciti_probe_links(&probe, LINKS_UNTIL);
+    if (status == TACIT_OK && probe.size > 1) status = taciti_probe_latency(&probe);
+    if (status == TACIT_OK && probe.size > 1) status = taciti_probe_collectives(&probe, COLLECTIVES_UNTIL);
     taciti_free(probe.ranks);
     taciti_free(probe.first);
     if (status == TACIT_OK) {
-        tidy(&cluster);
+        tidy_numbers(&cluster);
         *out = cluster;
     } else {
         taciti_cluster_destroy(&cluster);

@@ -73,9 +73,9 @@ typedef struct measurement {
     const float *gradient;
 } measurement;
 
-/* Exactly one of the two is wanted. */
-static tacit_status measure(const measurement *m, taciti_cluster_codec *rates,
-                            taciti_cluster_compression *compression) {
+/* Fills in the rates of a format, or with rates NULL the compression. */
+static tacit_status measure_codec(const measurement *m, taciti_cluster_codec *rates,
+                                  taciti_cluster_compression *compression) {
     void *options = NULL;
     taciti_trial trial = {0};
     tacit_status status = taciti_codec_defaults(m->codec, &options);
@@ -91,20 +91,17 @@ static tacit_status measure(const measurement *m, taciti_cluster_codec *rates,
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
-static tacit_status probe_format(taciti_probe *probe, const measurement *m) {
-    taciti_cluster_codec rates = {.name = ""};
-    const tacit_status status = probe->rank == 0 ? measure(m, &rates, NULL) : TACIT_OK;
+static tacit_status probe_codec(taciti_probe *probe, const measurement *m, bool format) {
+    struct {
+        taciti_cluster_codec rates;
+        taciti_cluster_compression compression;
+    } found = {.rates = {.name = ""}};
+    tacit_status status = TACIT_OK;
+    if (probe->rank == 0) status = measure_codec(m, format ? &found.rates : NULL, &found.compression);
     TACITI_TRY(taciti_comm_agree(probe->comm, status));
-    TACITI_TRY(taciti_comm_broadcast(probe->comm, 0, &rates, sizeof rates));
-    return taciti_cluster_add_codec(probe->cluster, &rates);
-}
-
-static tacit_status probe_compression(taciti_probe *probe, const measurement *m) {
-    taciti_cluster_compression compression = {.factor = 0};
-    const tacit_status status = probe->rank == 0 ? measure(m, NULL, &compression) : TACIT_OK;
-    TACITI_TRY(taciti_comm_agree(probe->comm, status));
-    TACITI_TRY(taciti_comm_broadcast(probe->comm, 0, &compression, sizeof compression));
-    return taciti_cluster_add_compression(probe->cluster, &compression);
+    TACITI_TRY(taciti_comm_broadcast(probe->comm, 0, &found, sizeof found));
+    return format ? taciti_cluster_add_codec(probe->cluster, &found.rates)
+                  : taciti_cluster_add_compression(probe->cluster, &found.compression);
 }
 
 static tacit_status probe_formats(taciti_probe *probe, const float *gradient, double share) {
@@ -118,7 +115,7 @@ static tacit_status probe_formats(taciti_probe *probe, const float *gradient, do
                                .factor = 1,
                                .max_s = each_s < FORMAT_MAX_S ? each_s : FORMAT_MAX_S,
                                .gradient = gradient};
-        TACITI_TRY(probe_format(probe, &m));
+        TACITI_TRY(probe_codec(probe, &m, true));
     }
     return TACIT_OK;
 }
@@ -136,7 +133,7 @@ static tacit_status probe_factor(taciti_probe *probe, const float *gradient, siz
             continue;
         TACITI_TRY(taciti_probe_left(probe, share, &left_s));
         if (left_s > 0)
-            TACITI_TRY(probe_compression(probe, &m));
+            TACITI_TRY(probe_codec(probe, &m, false));
         else
             ++*skipped;
     }

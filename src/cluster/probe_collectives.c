@@ -24,7 +24,7 @@ enum { ROUNDS = 7, ROUNDS_QUICK = 3, ROUNDS_MIN = 3, REPEATS_MAX = 100, SKIPPED_
 static const double ROUND_S = 5e-3;
 /* One measurement takes at most this many times its part of what is left, and then with the least number of rounds. */
 static const double GREED = 6;
-/* Rounds that differ by this factor are repeated, for up to so many times a measurement's part of the time. */
+/* Rounds that differ by this factor are repeated, for up to PATIENCE times a measurement's part of the time. */
 static const double UNEVEN = 1.25, PATIENCE = 3;
 
 /* Kinds whose collectives are built of reduce-scatter and all-gather. */
@@ -32,7 +32,7 @@ enum { CHUNKED_KINDS = TACITI_GROUP_CROSS + 1 };
 
 /* ---- one measurement --------------------------------------------------------------------------------------------- */
 
-/* What is measured: a collective in a group, by us or (native >= 0) by the engine. */
+/* The subject of a measurement: a collective in a group, by us or (native >= 0) by the engine. */
 typedef struct subject {
     taciti_collective collective;
     taciti_group_kind group;
@@ -51,19 +51,16 @@ typedef struct bench {
     size_t bytes, repeats; /* of the round that is running */
 } bench;
 
-/* As training does it, in the groups in which gossip does it. */
-static tacit_status run_reduce(bench *b, float *x, size_t n) {
-    const taciti_group_kind kind = b->what.group;
-    const bool idle = taciti_grouping_of(&b->groupings[kind], b->probe->rank).count == 0;
-    return idle ? TACIT_OK : taciti_allreduce_run(&b->reduces[kind], x, n, NULL, NULL);
-}
-
 static tacit_status run_once(taciti_comm *comm, bench *b) {
-    if (b->what.group != TACITI_GROUP_CROSS && b->what.collective == TACITI_COLLECTIVE_ALL_REDUCE)
-        return run_reduce(b, b->x.base, b->bytes / sizeof(float));
-    const taciti_group *group = &b->groups[b->what.group];
+    const taciti_group_kind kind = b->what.group;
     const size_t n = b->bytes / sizeof(float);
     float *x = b->x.base, *y = b->y.base;
+    if (kind != TACITI_GROUP_CROSS && b->what.collective == TACITI_COLLECTIVE_ALL_REDUCE) {
+        /* as training does it, in the groups in which gossip does it */
+        const bool idle = taciti_grouping_of(&b->groupings[kind], b->probe->rank).count == 0;
+        return idle ? TACIT_OK : taciti_allreduce_run(&b->reduces[kind], x, n, NULL, NULL);
+    }
+    const taciti_group *group = &b->groups[kind];
     switch (b->what.collective) {
     case TACITI_COLLECTIVE_ALL_REDUCE:
         TACITI_TRY(taciti_group_reduce_scatter(comm, group, x, n, y));
@@ -112,7 +109,7 @@ static bool is_uneven(const double *seconds, size_t rounds) {
 }
 
 /* One round to warm up, which also tells how many repeats and rounds there is time for. */
-static tacit_status measure(bench *b, double fair_s, double *out_s) {
+static tacit_status measure_subject(bench *b, double fair_s, double *out_s) {
     double seconds[ROUNDS], warm_up_s, spent_s = 0;
     const double rounds_max = b->probe->options->quick ? ROUNDS_QUICK : ROUNDS;
     b->repeats = 1;
@@ -177,7 +174,7 @@ static bool subject_of(const bench *b, size_t i, subject *out) {
 }
 
 /* From the size before, which grows no faster than in proportion; else twice what the links allow. */
-static double predict(const bench *b, size_t bytes, double last_s, size_t last_bytes) {
+static double predict_seconds(const bench *b, size_t bytes, double last_s, size_t last_bytes) {
     if (last_s > 0) return last_s * (double)bytes / (double)last_bytes;
     const double bound_s = taciti_cluster_bound_s(b->probe->cluster, b->what.collective, b->what.group, bytes);
     return bound_s > 0 ? 2 * bound_s : 0;
@@ -187,14 +184,6 @@ typedef struct plan_of_sizes {
     const size_t *sizes;
     size_t count, subjects;
 } plan_of_sizes;
-
-static tacit_status note_skipped(bench *b, size_t bytes, const char *skipped) {
-    char note[SKIPPED_BYTES + 160];
-    if (*skipped == '\0') return TACIT_OK;
-    (void)snprintf(note, sizeof note, "collectives of %zu bytes left out for lack of time (--seconds %.0f in all):%s",
-                   bytes, b->probe->options->seconds, skipped);
-    return taciti_cluster_add_note(b->probe->cluster, note);
-}
 
 static void add_name(const bench *b, char *list, size_t size) {
     const size_t used = strlen(list);
@@ -214,15 +203,19 @@ static tacit_status measure_size(bench *b, const plan_of_sizes *plan, size_t at,
         TACITI_TRY(taciti_probe_left(b->probe, share, &left_s));
         const double rest = (double)((plan->count - at) * plan->subjects - i);
         const double max_s = rest > GREED ? left_s / rest * GREED : left_s;
-        const double once_s = predict(b, b->bytes, at == 0 ? 0 : last_s[i], at == 0 ? 0 : plan->sizes[at - 1]);
+        const double once_s = predict_seconds(b, b->bytes, at == 0 ? 0 : last_s[i], at == 0 ? 0 : plan->sizes[at - 1]);
         if (at > 0 && (once_s * (1 + ROUNDS_MIN) > max_s || last_s[i] <= 0)) {
             add_name(b, skipped, sizeof skipped);
             last_s[i] = 0;
             continue;
         }
-        TACITI_TRY(measure(b, left_s / rest, &last_s[i]));
+        TACITI_TRY(measure_subject(b, left_s / rest, &last_s[i]));
     }
-    return note_skipped(b, b->bytes, skipped);
+    char note[SKIPPED_BYTES + 160];
+    if (*skipped == '\0') return TACIT_OK;
+    (void)snprintf(note, sizeof note, "collectives of %zu bytes left out for lack of time (--seconds %.0f in all):%s",
+                   b->bytes, b->probe->options->seconds, skipped);
+    return taciti_cluster_add_note(b->probe->cluster, note);
 }
 
 static tacit_status measure_all(bench *b, double share) {
@@ -254,20 +247,15 @@ static tacit_status prepare_kind(bench *b, taciti_group_kind kind) {
     return taciti_allreduce_create(comm, &f32, members, placement, taciti_comm_segment_bytes(comm), &b->reduces[kind]);
 }
 
-static tacit_status prepare_kinds(bench *b) {
+/* Not collective. Pages are written once, so that none of them is the system's shared zero page. */
+static tacit_status prepare_bench(bench *b) {
+    const size_t longest = b->probe->options->quick ? QUICK_SIZES[sizeof QUICK_SIZES / sizeof *QUICK_SIZES - 1]
+                                                    : SIZES[sizeof SIZES / sizeof *SIZES - 1];
     taciti_comm *comm = b->probe->comm;
     TACITI_TRY(taciti_group_world(comm, &b->groups[TACITI_GROUP_WORLD]));
     TACITI_TRY(taciti_group_host(comm, &b->groups[TACITI_GROUP_HOST]));
     TACITI_TRY(taciti_group_cross(comm, &b->groups[TACITI_GROUP_CROSS]));
     for (int kind = 0; kind < TACITI_GROUP_KINDS; kind++) TACITI_TRY(prepare_kind(b, (taciti_group_kind)kind));
-    return TACIT_OK;
-}
-
-/* Not collective. Pages are written once, so that none of them is the system's shared zero page. */
-static tacit_status prepare(bench *b) {
-    const size_t longest = b->probe->options->quick ? QUICK_SIZES[sizeof QUICK_SIZES / sizeof *QUICK_SIZES - 1]
-                                                    : SIZES[sizeof SIZES / sizeof *SIZES - 1];
-    TACITI_TRY(prepare_kinds(b));
     size_t scratch_n = longest / sizeof(float); /* what an all-to-all receives */
     for (int kind = 0; kind < CHUNKED_KINDS; kind++) {
         const size_t n = taciti_group_scratch_n(&b->groups[kind], longest / sizeof(float));
@@ -282,12 +270,7 @@ static tacit_status prepare(bench *b) {
 
 static tacit_status list_natives(taciti_comm *comm, void *context) { return taciti_comm_natives(comm, context); }
 
-static tacit_status prepare_natives(bench *b) {
-    taciti_job job = {.run = list_natives, .context = &b->natives, .name = "list of the library's own", .detail = -1};
-    return b->probe->options->natives ? taciti_probe_job(b->probe, &job) : TACIT_OK;
-}
-
-static void release(bench *b) {
+static void release_bench(bench *b) {
     for (int kind = 0; kind < CHUNKED_KINDS; kind++) taciti_group_destroy(&b->groups[kind]);
     for (int kind = 0; kind < TACITI_GROUP_KINDS; kind++) {
         if (b->groupings[kind].members != NULL && taciti_grouping_of(&b->groupings[kind], b->probe->rank).count > 0)
@@ -300,9 +283,10 @@ static void release(bench *b) {
 
 tacit_status taciti_probe_collectives(taciti_probe *probe, double share) {
     bench b = {.probe = probe};
-    tacit_status status = taciti_comm_agree(probe->comm, prepare(&b));
-    if (status == TACIT_OK) status = prepare_natives(&b);
+    tacit_status status = taciti_comm_agree(probe->comm, prepare_bench(&b));
+    taciti_job job = {.run = list_natives, .context = &b.natives, .name = "list of the library's own", .detail = -1};
+    if (status == TACIT_OK && probe->options->natives) status = taciti_probe_job(probe, &job);
     if (status == TACIT_OK) status = measure_all(&b, share);
-    release(&b);
+    release_bench(&b);
     return status;
 }

@@ -13,7 +13,7 @@
 
 enum { FLOATS = 16, ROUNDS = 25, ROUNDS_QUICK = 9, REPEATS = 20 };
 
-/* As long as short steps compute: ranks wake up anew in every one. */
+/* The computing time of short steps: ranks wake up in every one. */
 #define COMPUTE_NS (10 * TACITI_NS_PER_MS)
 
 typedef struct short_sums {
@@ -53,7 +53,7 @@ static tacit_status time_step(taciti_probe *probe, short_sums *t, double *out_s)
     return run_from(probe, t, deadline_ns, out_s);
 }
 
-/* Seconds of a message between hosts, or inside of the only one, where so many follow each other. */
+/* Returns the seconds of a message between hosts, or inside of the only one, where many follow each other. */
 static double latency_of(const taciti_probe *probe, double exchange_s) {
     const taciti_demand d = taciti_allreduce_demand(taciti_comm_hosts(probe->comm), NULL, 0, (taciti_placement){0},
                                                     FLOATS * sizeof(float), FLOATS * sizeof(float));
@@ -75,19 +75,15 @@ static tacit_status measure(taciti_probe *probe, short_sums *t) {
     return TACIT_OK;
 }
 
-static tacit_status create(taciti_probe *probe, short_sums **out) {
+tacit_status taciti_probe_latency(taciti_probe *probe) {
     const taciti_encoding f32 = {.codec = taciti_codec_find("f32")};
     const taciti_members all = {.count = (size_t)probe->size};
-    short_sums *t = *out = taciti_calloc(1, sizeof *t);
-    if (t == NULL) return TACIT_E_MEMORY;
-    return taciti_allreduce_create(probe->comm, &f32, all, (taciti_placement){0},
-                                   taciti_comm_segment_bytes(probe->comm), &t->reduce);
-}
-
-tacit_status taciti_probe_latency(taciti_probe *probe) {
-    short_sums *t = NULL;
+    short_sums *t = taciti_calloc(1, sizeof *t);
     taciti_probe_say(probe, "steps that exchange nothing, on all ranks at once");
-    const tacit_status created = create(probe, &t);
+    const tacit_status created = t == NULL
+                                     ? TACIT_E_MEMORY
+                                     : taciti_allreduce_create(probe->comm, &f32, all, (taciti_placement){0},
+                                                               taciti_comm_segment_bytes(probe->comm), &t->reduce);
     tacit_status status = taciti_comm_agree(probe->comm, created);
     if (status == TACIT_OK) status = measure(probe, t);
     if (created == TACIT_OK) taciti_allreduce_destroy(&t->reduce);

@@ -15,7 +15,7 @@
 static const size_t SIZES[] = {1,       8,       64,      1 << 10, 4 << 10, 16 << 10, 64 << 10,
                                1 << 18, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20};
 static const size_t QUICK_SIZES[] = {1, 64, 16 << 10, 1 << 18, 1 << 20, 2 << 20, 4 << 20};
-/* What tells links apart: a short message and one that takes some time. */
+/* These tell links apart: a short message and one that takes some time. */
 static const size_t CHECK_SIZES[] = {1, 1 << 18};
 
 enum { ROUNDS_MIN = 3, ROUNDS_MAX = 200, CHECKS_MAX = 16, FLOW_ROUNDS = 5 };
@@ -25,11 +25,15 @@ enum { LATENCY_BYTES = 64 << 10 };
  */
 enum { WINDOW = 2 };
 enum { FLOW_MAX_BYTES = 64 << 20 };
-/* Of a pair's time: what a short size gets at most, and a long one of what is left. */
+/* Maximum share of a pair's time for a short size, and share of the rest for a long one. */
 static const double SHORT_SHARE = 0.03, LONG_SHARE = 0.3;
 static const double FLOW_S = 0.25, FLOW_S_QUICK = 0.12, FLOW_SHARE = 0.25;
-/* What differs by more from the median is named: memory differs with where the ranks happen to run. */
+/* A pair that differs by more from the median is named: memory differs with where the ranks happen to run. */
 static const double UNEVEN_BETWEEN = 1.2, UNEVEN_INSIDE = 3;
+
+typedef struct flow {
+    int from, to;
+} flow;
 
 /* ---- ping-pong --------------------------------------------------------------------------------------------------- */
 
@@ -43,7 +47,7 @@ typedef struct ping_pong {
     size_t measured;
 } ping_pong;
 
-/* What `from` tells `to` before each series; rounds 0 is the end. */
+/* The message of `from` to `to` before each series; rounds 0 is the end. */
 typedef struct series {
     uint64_t bytes, rounds;
 } series;
@@ -60,7 +64,7 @@ static tacit_status answer_series(taciti_comm *comm, const ping_pong *p) {
     }
 }
 
-/* Median round trip of so many. */
+/* Sets *out_s to the median of that many round trips. */
 static tacit_status run_series(taciti_comm *comm, const ping_pong *p, size_t bytes, size_t rounds, double *out_s) {
     double seconds[ROUNDS_MAX];
     const series s = {.bytes = bytes, .rounds = rounds};
@@ -150,21 +154,17 @@ static tacit_status measure_link(taciti_probe *probe, int from, int to, double m
 
 /* ---- are all links alike? ---------------------------------------------------------------------------------------- */
 
-/* Two ranks of a host, or the first ranks of two. */
-typedef struct pair {
-    int from, to;
-} pair;
-
-/* The i-th pair of this kind; false when there are no more. Between hosts each host is once the sender. */
-static bool pair_of(const taciti_probe *probe, bool inside, int i, pair *out) {
+/* Sets *out to the i-th pair of this kind, two ranks of a host or the first ranks of two. Returns false when there are
+ * no more. Between hosts each host is once the sender. */
+static bool pair_of(const taciti_probe *probe, bool inside, int i, flow *out) {
     if (!inside) {
         if (probe->hosts < 2 || i >= (probe->hosts == 2 ? 1 : probe->hosts)) return false;
-        *out = (pair){taciti_probe_rank(probe, i, 0), taciti_probe_rank(probe, (i + 1) % probe->hosts, 0)};
+        *out = (flow){taciti_probe_rank(probe, i, 0), taciti_probe_rank(probe, (i + 1) % probe->hosts, 0)};
         return true;
     }
     for (int h = 0; h < probe->hosts; h++) {
         if (taciti_probe_host_size(probe, h) < 2 || i-- > 0) continue;
-        *out = (pair){taciti_probe_rank(probe, h, 0), taciti_probe_rank(probe, h, 1)};
+        *out = (flow){taciti_probe_rank(probe, h, 0), taciti_probe_rank(probe, h, 1)};
         return true;
     }
     return false;
@@ -174,7 +174,7 @@ static bool pair_of(const taciti_probe *probe, bool inside, int i, pair *out) {
  * median. */
 static tacit_status compare_pairs(taciti_probe *probe, bool inside, const taciti_link_cost *link, double max_s) {
     double seconds[CHECKS_MAX], sorted[CHECKS_MAX];
-    pair pairs[CHECKS_MAX];
+    flow pairs[CHECKS_MAX];
     size_t count = 0, worst = 0;
     while (count < CHECKS_MAX && pair_of(probe, inside, (int)count, &pairs[count])) count++;
     const double trip_s = 2 * (link->alpha_s + link->beta_s_per_byte * (double)CHECK_SIZES[1]);
@@ -206,10 +206,6 @@ static tacit_status compare_pairs(taciti_probe *probe, bool inside, const taciti
 
 /* Transfers that begin together, each from its own sender. They travel in the pieces in which our collectives send: a
  * longer message asks its receiver first, and in both directions at once that question stands behind the data. */
-typedef struct flow {
-    int from, to;
-} flow;
-
 typedef struct flows {
     flow *list; /* [count] */
     size_t count, pieces, piece_bytes;
@@ -219,7 +215,7 @@ typedef struct flows {
     int64_t begin_ns, end_ns;      /* of a rank that receives */
 } flows;
 
-static size_t incoming(const flows *f, int rank) {
+static size_t count_incoming(const flows *f, int rank) {
     size_t count = 0;
     for (size_t i = 0; i < f->count; i++) count += f->list[i].to == rank;
     return count;
@@ -227,7 +223,7 @@ static size_t incoming(const flows *f, int rank) {
 
 /* A receiver says "go" to its senders when all its receives are posted, so the clock that starts is the one that
  * stops. */
-static tacit_status invite(taciti_comm *comm, flows *f, int rank) {
+static tacit_status invite_senders(taciti_comm *comm, flows *f, int rank) {
     char go = 0;
     size_t at = 0;
     for (size_t i = 0; i < f->count; i++)
@@ -250,13 +246,13 @@ static tacit_status run_flows(taciti_comm *comm, void *context) {
         if (f->list[i].from == rank) mine = &f->list[i];
     /* Before its data, what a peer sends to both a receiver and a sender is "go". */
     if (mine != NULL) TACITI_TRY(taciti_comm_irecv(comm, mine->to, &go, 1, &invitation));
-    TACITI_TRY(invite(comm, f, rank));
+    TACITI_TRY(invite_senders(comm, f, rank));
     if (mine != NULL) TACITI_TRY(taciti_comm_await(comm, &invitation));
     for (size_t k = 0; mine != NULL && k < f->pieces; k++) {
         if (k >= WINDOW) TACITI_TRY(taciti_comm_await(comm, &f->leave[k - WINDOW]));
         TACITI_TRY(taciti_comm_isend(comm, mine->to, f->out + k * f->piece_bytes, f->piece_bytes, &f->leave[k]));
     }
-    for (size_t i = 0; i < incoming(f, rank) * f->pieces; i++) TACITI_TRY(taciti_comm_await(comm, &f->arrive[i]));
+    for (size_t i = 0; i < count_incoming(f, rank) * f->pieces; i++) TACITI_TRY(taciti_comm_await(comm, &f->arrive[i]));
     f->end_ns = taciti_now_ns();
     for (size_t k = f->pieces > WINDOW ? f->pieces - WINDOW : 0; mine != NULL && k < f->pieces; k++)
         TACITI_TRY(taciti_comm_await(comm, &f->leave[k]));
@@ -264,8 +260,8 @@ static tacit_status run_flows(taciti_comm *comm, void *context) {
 }
 
 /* From the first "go" of a host to its last arrival, the longest of all hosts. Times of one host are of one clock. */
-static tacit_status duration(taciti_probe *probe, const flows *f, int64_t *times, double *out_s) {
-    const bool receives = incoming(f, probe->rank) > 0;
+static tacit_status find_duration(taciti_probe *probe, const flows *f, int64_t *times, double *out_s) {
+    const bool receives = count_incoming(f, probe->rank) > 0;
     const int64_t mine[2] = {receives ? f->begin_ns : 0, receives ? f->end_ns : 0};
     double longest_s = 0;
     TACITI_TRY(taciti_comm_allgather(probe->comm, mine, sizeof mine, times));
@@ -291,7 +287,7 @@ static tacit_status run_rounds(taciti_probe *probe, flows *f, int64_t *times, do
         taciti_job job = {.run = run_flows, .context = f, .name = "messages at once", .detail = -1};
         TACITI_TRY(taciti_comm_barrier(probe->comm));
         TACITI_TRY(taciti_probe_job(probe, &job));
-        TACITI_TRY(duration(probe, f, times, &seconds[i < 0 ? 0 : i]));
+        TACITI_TRY(find_duration(probe, f, times, &seconds[i < 0 ? 0 : i]));
     }
     *out_s = taciti_median(seconds, FLOW_ROUNDS);
     return TACIT_OK;
@@ -305,19 +301,12 @@ static size_t piece_count(const taciti_probe *probe, double max_s, size_t parts,
     return pieces > 1 ? (size_t)pieces : 1; /* no time left is less than none */
 }
 
-static tacit_status allocate(flows *f, int rank) {
+static tacit_status allocate_buffers(flows *f, int rank) {
     f->out = taciti_calloc(f->pieces, f->piece_bytes);
-    f->in = taciti_calloc(incoming(f, rank) * f->pieces, f->piece_bytes);
+    f->in = taciti_calloc(count_incoming(f, rank) * f->pieces, f->piece_bytes);
     f->arrive = taciti_calloc(f->count * f->pieces, sizeof *f->arrive);
     f->leave = taciti_calloc(f->pieces, sizeof *f->leave);
     return f->out == NULL || f->in == NULL || f->arrive == NULL || f->leave == NULL ? TACIT_E_MEMORY : TACIT_OK;
-}
-
-static void release(flows *f) {
-    taciti_free(f->out);
-    taciti_free(f->in);
-    taciti_free(f->arrive);
-    taciti_free(f->leave);
 }
 
 /* Seconds per byte of `parts` transfers together, less the latency of the "go" and of the data. */
@@ -328,11 +317,14 @@ static tacit_status measure_flows(taciti_probe *probe, flow *list, size_t count,
     const double max_s = left_s / (FLOW_ROUNDS + 1) * FLOW_SHARE;
     flows f = {.list = list, .count = count, .piece_bytes = TACITI_WIRE_SEGMENT_BYTES};
     f.pieces = piece_count(probe, max_s < wanted_s ? max_s : wanted_s, parts, f.piece_bytes);
-    tacit_status status = allocate(&f, probe->rank);
+    tacit_status status = allocate_buffers(&f, probe->rank);
     int64_t *times = taciti_calloc(2 * (size_t)probe->size, sizeof *times);
     status = taciti_comm_agree(probe->comm, times == NULL ? TACIT_E_MEMORY : status);
     if (status == TACIT_OK) status = run_rounds(probe, &f, times, &seconds);
-    release(&f);
+    taciti_free(f.out);
+    taciti_free(f.in);
+    taciti_free(f.arrive);
+    taciti_free(f.leave);
     taciti_free(times);
     TACITI_TRY(status);
     const double moving_s = seconds - 2 * probe->cluster->between.alpha_s;
@@ -352,14 +344,6 @@ static size_t all_ranks(const taciti_probe *probe, int a, int b, flow *list) {
     return (size_t)from;
 }
 
-/* The first rank of each other host to the ranks of the first in turn. */
-static size_t all_hosts(const taciti_probe *probe, flow *list) {
-    const int to = taciti_probe_host_size(probe, 0);
-    for (int h = 1; h < probe->hosts; h++)
-        list[h - 1] = (flow){taciti_probe_rank(probe, h, 0), taciti_probe_rank(probe, 0, (h - 1) % to)};
-    return (size_t)probe->hosts - 1;
-}
-
 static tacit_status measure_crowds(taciti_probe *probe, flow *list) {
     taciti_cluster *cluster = probe->cluster;
     const size_t there = all_ranks(probe, 0, 1, list), back = all_ranks(probe, 1, 0, list + there);
@@ -367,7 +351,10 @@ static tacit_status measure_crowds(taciti_probe *probe, flow *list) {
     if (there > 1) TACITI_TRY(measure_flows(probe, list, there, there, &cluster->host_beta_s_per_byte));
     TACITI_TRY(measure_flows(probe, list, there + back, parts, &cluster->duplex_beta_s_per_byte));
     if (probe->hosts < 3) return TACIT_OK;
-    const size_t senders = all_hosts(probe, list);
+    const int to = taciti_probe_host_size(probe, 0);
+    for (int h = 1; h < probe->hosts; h++) /* the first rank of each other host to the ranks of the first in turn */
+        list[h - 1] = (flow){taciti_probe_rank(probe, h, 0), taciti_probe_rank(probe, 0, (h - 1) % to)};
+    const size_t senders = (size_t)probe->hosts - 1;
     return measure_flows(probe, list, senders, senders, &cluster->incast_beta_s_per_byte);
 }
 
@@ -375,7 +362,7 @@ static tacit_status measure_crowds(taciti_probe *probe, flow *list) {
 
 /* One kind of pair: the line of the first pair, then a look at the others. */
 static tacit_status measure_kind(taciti_probe *probe, bool inside, double share, taciti_link_cost *out) {
-    pair first;
+    flow first;
     double left_s = 0;
     if (!pair_of(probe, inside, 0, &first)) return TACIT_OK;
     taciti_probe_say(probe, inside ? "links inside a host" : "links between hosts");

@@ -17,20 +17,20 @@ static const double PIECE_S = 5e-3, BUSY_SHARE = 0.9;
 /* ---- jitter ------------------------------------------------------------------------------------------------------ */
 
 /* Computation that needs nothing but the processor; the result keeps the compiler from leaving it out. */
-static uint64_t compute(uint64_t steps, uint64_t x) {
+static uint64_t compute_steps(uint64_t steps, uint64_t x) {
     for (uint64_t i = 0; i < steps; i++) x = taciti_mix64(x + i);
     return x;
 }
 
-/* Steps that take PIECE_S of a processor. */
-static uint64_t calibrate(void) {
+/* Returns the number of steps that take PIECE_S of a processor. */
+static uint64_t calibrate_steps(void) {
     volatile uint64_t sink = 1;
     uint64_t steps = CALIBRATION_STEPS;
     double spent_s = 0;
     while (spent_s < PIECE_S) {
         steps *= 2;
         const int64_t begin_ns = taciti_thread_ns();
-        sink = compute(steps, sink);
+        sink = compute_steps(steps, sink);
         spent_s = (double)(taciti_thread_ns() - begin_ns) / 1e9;
     }
     return (uint64_t)((double)steps * PIECE_S / spent_s) + 1;
@@ -42,7 +42,7 @@ static double do_pieces(uint64_t steps, double *seconds, size_t pieces) {
     const int64_t begin_ns = taciti_now_ns(), cpu_ns = taciti_thread_ns();
     int64_t last_ns = begin_ns;
     for (size_t i = 0; i < pieces; i++) {
-        sink = compute(steps, sink);
+        sink = compute_steps(steps, sink);
         const int64_t now_ns = taciti_now_ns();
         seconds[i] = (double)(now_ns - last_ns) / 1e9;
         last_ns = now_ns;
@@ -72,19 +72,13 @@ static tacit_status note_shared_cores(taciti_probe *probe, double busy) {
     return taciti_cluster_add_note(probe->cluster, note);
 }
 
-/* The minimum of all hosts; unknown if it is unknown anywhere. */
-static tacit_status find_memory(taciti_probe *probe) {
-    double negative = -(double)taciti_available_bytes();
-    TACITI_TRY(taciti_comm_allreduce_f64(probe->comm, &negative, 1, TACITI_OP_MAX));
-    probe->cluster->memory_gib = -negative / 0x1p30 < 1e-3 ? 0 : taciti_rounded(-negative / 0x1p30, 3);
-    return TACIT_OK;
-}
-
 tacit_status taciti_probe_compute(taciti_probe *probe, double share) {
-    uint64_t steps = probe->rank == 0 ? calibrate() : 0;
+    uint64_t steps = probe->rank == 0 ? calibrate_steps() : 0;
     size_t pieces = 0;
     taciti_probe_say(probe, "computation, on all ranks at once");
-    TACITI_TRY(find_memory(probe));
+    double negative = -(double)taciti_available_bytes(); /* the minimum of all hosts; unknown if it is anywhere */
+    TACITI_TRY(taciti_comm_allreduce_f64(probe->comm, &negative, 1, TACITI_OP_MAX));
+    probe->cluster->memory_gib = -negative / 0x1p30 < 1e-3 ? 0 : taciti_rounded(-negative / 0x1p30, 3);
     TACITI_TRY(taciti_comm_broadcast(probe->comm, 0, &steps, sizeof steps));
     TACITI_TRY(count_pieces(probe, share, steps, &pieces));
     double *mine = taciti_calloc(pieces, sizeof *mine), busy = 0;

@@ -91,7 +91,7 @@ static void assert_equal_clusters(const taciti_cluster *a, const taciti_cluster 
     assert_same(a->busy_alpha_s, b->busy_alpha_s);
 }
 
-/* What was read is written, read again and the same, and the second text is the first. */
+/* A description that was read, written and read again is the same, and the second text is the first. */
 static void assert_round_trip(const taciti_cluster *cluster) {
     taciti_cluster again;
     char *text = taciti_cluster_format(cluster);

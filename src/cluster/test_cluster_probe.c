@@ -23,12 +23,12 @@ static const taciti_cluster_timing *find(const taciti_cluster *c, taciti_collect
     return NULL;
 }
 
-/* What exists is known, or there is a reason why not; what does not exist is unknown. */
+/* A rate that exists is known, or there is a reason why not; one that does not exist is unknown. */
 static bool known(double beta_s_per_byte, bool exists, bool doubtful) {
     return beta_s_per_byte > 0 ? exists : !exists || doubtful;
 }
 
-/* What says something that no other group does. */
+/* Whether the group says something that no other group does. */
 static bool is_measured(taciti_collective collective, taciti_group_kind group, int ranks, int hosts) {
     const bool several = ranks > hosts && hosts > 1;
     switch (group) {
@@ -55,7 +55,7 @@ static bool has_compression(const taciti_cluster *c, const taciti_codec *codec) 
     return count > 0;
 }
 
-/* What there is to measure was measured, what there is not was left out, and the reader takes it all. */
+/* All that exists was measured, the rest was left out, and the reader takes the description. */
 static void check_cluster(const taciti_cluster *c, int ranks, int per_host) {
     const int hosts = (ranks + per_host - 1) / per_host;
     taciti_cluster again;
