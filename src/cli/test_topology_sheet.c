@@ -17,7 +17,7 @@ static taciti_topology_sheet g_sheet;
 static void open_sheet(const char *name, int ranks, int per_host) {
     assert_int_equal(taciti_hosts_by_size(ranks, per_host, &g_hosts), TACIT_OK);
     const taciti_topo_request request = {.name = name, .ranks = ranks, .hosts = &g_hosts};
-    const taciti_topo_awc awc = {.mixes = 1, .gamma = 1};
+    const taciti_topo_awc awc = {.gamma = 1};
     assert_int_equal(taciti_topology_sheet_create(&request, &awc, &g_sheet), TACIT_OK);
 }
 

@@ -180,7 +180,7 @@ static tacit_status parse_awc(const taciti_arguments *arguments, taciti_topo_awc
     TACITI_TRY(taciti_arguments_number(arguments, "--gamma", delay > 0 ? 0.5 : 1, 1, &gamma));
     if (delay > 0 && gamma > 0.5)
         return taciti_fail(TACIT_E_USAGE, "--delay 1 goes with --gamma 0.5 or less, as in train");
-    *out = (taciti_topo_awc){.mixes = 1, .gamma = gamma, .delayed = delay > 0};
+    *out = (taciti_topo_awc){.gamma = gamma, .delayed = delay > 0};
     return TACIT_OK;
 }
 

@@ -41,12 +41,8 @@ static bool make(const char *name, const taciti_hosts *hosts, taciti_topology *o
     const char *path = "test_demand_matrix.csv";
     const bool is_file = strcmp(name, "file") == 0;
     if (is_file) assert_true(test_matrix_write(path, hosts->ranks));
-    const taciti_topo_request request = {.name = name,
-                                         .ranks = hosts->ranks,
-                                         .hosts = hosts,
-                                         .period = strcmp(name, "random") == 0 ? 4 : 0,
-                                         .seed = 3,
-                                         .file = is_file ? path : NULL};
+    const taciti_topo_request request = {
+        .name = name, .ranks = hosts->ranks, .hosts = hosts, .seed = 3, .file = is_file ? path : NULL};
     const bool made = taciti_topology_create(&request, out) == TACIT_OK;
     if (is_file) assert_int_equal(remove(path), 0);
     return made;

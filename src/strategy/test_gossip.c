@@ -198,7 +198,7 @@ static void the_limit_of_the_step_size_is_awcs(void **state) {
             const taciti_topo_request request = {
                 .name = cases[i].topology, .ranks = t.ranks, .seed = TACITI_GOSSIP_SEED, .file = t.gossip.file.text};
             assert_int_equal(taciti_topology_create(&request, &made), TACIT_OK);
-            const taciti_topo_awc how = {.mixes = 1, .gamma = 1};
+            const taciti_topo_awc how = {.gamma = 1};
             assert_int_equal(taciti_topology_awc_limit(&made, &how, &limit), TACIT_OK);
             taciti_topology_destroy(&made);
             t.scattered = true;

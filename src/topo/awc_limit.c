@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The step size that awc bears. Where all ranks share the Hessian, each of its eigenvalues h is a problem of its own,
- * and with s = lr h a step is x <- (V_t - s I) x, V_t the product of the step's mixes. A period of steps is stable when
+ * and with s = lr h a step is x <- (V_t - s I) x, V_t the mix of the step. A period of steps is stable when
  * the spectral radius of its product is below 1; the limit is the first s above 0 at which it is not.
  *
  *   delayed   x(t+1) = (1 - s) x(t) + (W' - I) x(t-1): the same with vectors of twice the length
@@ -14,7 +14,7 @@
  * eigenvalues 0 and 1 alone, so its bound is 1. With one step per period the eigenvalues l of V give the limit
  * outright: the smallest Re l + sqrt(1 - (Im l)^2). Else s goes up in steps of GRID until the radius is above 1, and
  * the crossing is closed in on. Between two points of the grid the radius could in principle rise above 1 and fall
- * again; for the families of the list it does not (all numbers of ranks up to 17, 1 to 3 mixes, steps of 1/200).
+ * again; for the families of the list it does not (all numbers of ranks up to 17, steps of 1/200).
  */
 #include <math.h>
 #include <string.h>
@@ -46,17 +46,17 @@ typedef struct scene {
 } scene;
 
 /* x <- W' x with the weights of mix number `mix`. */
-static void mix(const scene *c, size_t number, double *x) {
+static void mix_once(const scene *c, size_t number, double *x) {
     const taciti_topology *t = c->topology;
     taciti_topology_mix(t, number % t->period, x, c->scratch);
     for (int i = 0; i < t->ranks; i++) x[i] += c->how.gamma * (c->scratch[i] - x[i]);
 }
 
-static void step(const scene *c, size_t t, double *x) {
+static void step_plain(const scene *c, size_t t, double *x) {
     const size_t ranks = (size_t)c->topology->ranks;
     double *before = c->scratch + ranks;
     memcpy(before, x, ranks * sizeof *x);
-    for (size_t r = 0; r < c->how.mixes; r++) mix(c, t * c->how.mixes + r, x);
+    mix_once(c, t, x);
     for (size_t i = 0; i < ranks; i++) x[i] -= c->s * before[i] * (c->inverse != NULL ? c->inverse[t * ranks + i] : 1);
 }
 
@@ -65,7 +65,7 @@ static void step_delayed(const scene *c, size_t t, double *x) {
     const size_t ranks = (size_t)c->topology->ranks;
     double *late = x + ranks, *before = c->scratch + ranks;
     memcpy(before, late, ranks * sizeof *x);
-    mix(c, t, late);
+    mix_once(c, t, late);
     for (size_t i = 0; i < ranks; i++) {
         const double now = x[i];
         x[i] += late[i] - before[i] - c->s * now;
@@ -73,15 +73,13 @@ static void step_delayed(const scene *c, size_t t, double *x) {
     }
 }
 
-static void remove_mean(double *x, size_t n) {
-    double mean = 0;
-    for (size_t i = 0; i < n; i++) mean += x[i] / (double)n;
-    for (size_t i = 0; i < n; i++) x[i] -= mean;
-}
-
 static void leave_consensus(const scene *c, double *x) {
     const size_t ranks = (size_t)c->topology->ranks;
-    for (size_t at = 0; at < c->n && !c->whole; at += ranks) remove_mean(x + at, ranks);
+    for (size_t at = 0; at < c->n && !c->whole; at += ranks) {
+        double mean = 0;
+        for (size_t i = at; i < at + ranks; i++) mean += x[i] / (double)ranks;
+        for (size_t i = at; i < at + ranks; i++) x[i] -= mean;
+    }
 }
 
 static void apply_period(const void *context, const double *x, double *out) {
@@ -91,11 +89,11 @@ static void apply_period(const void *context, const double *x, double *out) {
         if (c->how.delayed)
             step_delayed(c, t, out);
         else
-            step(c, t, out);
+            step_plain(c, t, out);
     leave_consensus(c, out);
 }
 
-/* Of a period at step size s. */
+/* Sets *out to the spectral radius of a period at step size s. */
 static tacit_status find_radius(scene *c, double s, double *out) {
     const taciti_linear a = {.apply = apply_period, .context = c, .n = c->n};
     size_t count = 0;
@@ -131,8 +129,7 @@ static double lower_bound(const scene *c) {
         means = means && t->rounds[r].self == NULL;
         for (int i = 0; i < t->ranks; i++) min = fmin(min, taciti_topology_weight(t, r, i, i));
     }
-    if (means && c->how.mixes == 1) return 2 - c->how.gamma;
-    return 2 * pow(1 - c->how.gamma * (1 - fmax(min, 0)), (double)c->how.mixes);
+    return means ? 2 - c->how.gamma : 2 * (1 - c->how.gamma * (1 - fmax(min, 0)));
 }
 
 /* Between low, where the radius is no more than 1, and high, where it is above: regula falsi on the radius per step,
@@ -160,7 +157,7 @@ static tacit_status close_in(scene *c, double low, double high, double *out) {
     return TACIT_OK;
 }
 
-static tacit_status search(scene *c, double *out) {
+static tacit_status search_limit(scene *c, double *out) {
     const double bound = lower_bound(c);
     double low = bound;
     for (double stride = FIRST; low < 2; stride = fmin(2 * stride, GRID)) {
@@ -188,7 +185,7 @@ static tacit_status find_weights(const scene *c, double *w) {
     for (size_t i = 0; i < ranks; i++) w[i] = 1;
     for (int turn = 0; turn < STATIONARY_MAX && change > 1e-14; turn++) {
         memcpy(moved, w, ranks * sizeof *w);
-        for (size_t k = 0; k < c->steps * c->how.mixes; k++) mix(c, k, moved);
+        for (size_t k = 0; k < c->steps; k++) mix_once(c, k, moved);
         change = 0;
         for (size_t i = 0; i < ranks; i++) {
             change = fmax(change, fabs(moved[i] - w[i]));
@@ -200,13 +197,13 @@ static tacit_status find_weights(const scene *c, double *w) {
 }
 
 /* inverse[step][rank] = 1 / w(t). */
-static tacit_status weigh(const scene *c, double *inverse) {
+static tacit_status weigh_steps(const scene *c, double *inverse) {
     const size_t ranks = (size_t)c->topology->ranks;
     TACITI_TRY(find_weights(c, inverse));
     for (size_t t = 0; t < c->steps; t++) {
         double *w = inverse + t * ranks, *next = w + ranks;
         memcpy(next, w, ranks * sizeof *w);
-        for (size_t r = 0; r < c->how.mixes; r++) mix(c, t * c->how.mixes + r, next);
+        mix_once(c, t, next);
         for (size_t i = 0; i < ranks; i++) w[i] = 1 / w[i];
     }
     return TACIT_OK;
@@ -214,24 +211,25 @@ static tacit_status weigh(const scene *c, double *inverse) {
 
 /* ---- all together ------------------------------------------------------------------------------------------------ */
 
-static tacit_status run(scene *c, double *block, double *out) {
+static tacit_status find_limit(scene *c, double *block, double *out) {
     c->start = block;
     c->re = c->start + c->n;
     c->im = c->re + c->n;
     c->scratch = c->im + c->n;
     for (size_t i = 0; i < c->n; i++) c->start[i] = taciti_rng_unit(taciti_rng_key(0, 'l'), i) - 0.5;
     leave_consensus(c, c->start);
-    if (!c->topology->directed) return c->steps == 1 && !c->how.delayed ? limit_of_one_step(c, out) : search(c, out);
+    if (!c->topology->directed)
+        return c->steps == 1 && !c->how.delayed ? limit_of_one_step(c, out) : search_limit(c, out);
     double *inverse = taciti_calloc((c->steps + 1) * c->n, sizeof *inverse);
-    tacit_status status = inverse == NULL ? TACIT_E_MEMORY : weigh(c, inverse);
+    tacit_status status = inverse == NULL ? TACIT_E_MEMORY : weigh_steps(c, inverse);
     c->inverse = inverse;
-    if (status == TACIT_OK) status = search(c, out);
+    if (status == TACIT_OK) status = search_limit(c, out);
     taciti_free(inverse);
     return status;
 }
 
 tacit_status taciti_topology_awc_limit(const taciti_topology *topology, const taciti_topo_awc *how, double *out) {
-    scene c = {.topology = topology, .how = *how, .steps = 1, .whole = topology->directed};
+    scene c = {.topology = topology, .how = *how, .steps = topology->period, .whole = topology->directed};
     c.n = (size_t)topology->ranks * (how->delayed ? 2 : 1);
     double limit = 2;
     if (c.n > TACITI_TOPO_LIMIT_MAX)
@@ -239,10 +237,9 @@ tacit_status taciti_topology_awc_limit(const taciti_topology *topology, const ta
                            "%s: the step size that awc bears on %d ranks; it is computed for up to %d (half as many "
                            "with gossip.delay 1)",
                            topology->name, topology->ranks, TACITI_TOPO_LIMIT_MAX);
-    while (c.steps * how->mixes % topology->period != 0) c.steps++;
     double *block = taciti_calloc(5 * c.n, sizeof *block);
     if (block == NULL) return TACIT_E_MEMORY;
-    const tacit_status status = topology->ranks > 1 ? run(&c, block, &limit) : TACIT_OK;
+    const tacit_status status = topology->ranks > 1 ? find_limit(&c, block, &limit) : TACIT_OK;
     taciti_free(block);
     if (status == TACIT_OK) *out = limit;
     return status;

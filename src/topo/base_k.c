@@ -53,7 +53,7 @@ static int hyper_rounds(int n, int k) {
 }
 
 /* Round r of H_k; nothing happens after its last. */
-static void hyper(taciti_draft *draft, places all, int k, int r) {
+static void draw_hypercube(taciti_draft *draft, places all, int k, int r) {
     int stride = 1, factor = 1, rest = all.n;
     for (int max = k + 1;; max = factor, stride *= factor) {
         if (fewest_factors(rest, max, &factor) == 0) return;
@@ -96,7 +96,7 @@ static int simple_rounds(int n, int k) {
 }
 
 /* V_l, at `at`, and everything after it settle their difference. */
-static void settle(taciti_draft *draft, places all, int at, int times, int power) {
+static void settle_difference(taciti_draft *draft, places all, int at, int times, int power) {
     const int rest = all.n - at - times * power;
     const double weight = (double)power / (all.n - at);
     for (int j = 0; j < rest; j++)
@@ -108,15 +108,15 @@ static void settle(taciti_draft *draft, places all, int at, int times, int power
         }
 }
 
-static void simple(taciti_draft *draft, places all, int k, int r) {
+static void draw_simple(taciti_draft *draft, places all, int k, int r) {
     const digits d = digits_of(all.n, k);
     const int own = hyper_rounds(d.times[0] * d.power[0], k);
     for (int l = 0, at = 0; l < d.count; at += d.times[l] * d.power[l], l++) {
-        if (r < own) hyper(draft, part_of(all, at, d.times[l] * d.power[l]), k, r);
+        if (r < own) draw_hypercube(draft, part_of(all, at, d.times[l] * d.power[l]), k, r);
         if (l == d.count - 1 || r < own + l) continue;
-        if (r == own + l) settle(draft, all, at, d.times[l], d.power[l]);
+        if (r == own + l) settle_difference(draft, all, at, d.times[l], d.power[l]);
         for (int share = 0; share < d.times[l] && r > own + l; share++)
-            hyper(draft, part_of(all, at + share * d.power[l], d.power[l]), k, r - own - l - 1);
+            draw_hypercube(draft, part_of(all, at + share * d.power[l], d.power[l]), k, r - own - l - 1);
     }
 }
 
@@ -142,9 +142,9 @@ tacit_status taciti_family_base_k(const taciti_topo_request *request, const taci
     const int rounds = best_split(n, k, &q), inside = simple_rounds(q, k);
     for (int r = 0; r < rounds; r++) {
         for (int copy = 0; copy < n / q && r < inside; copy++)
-            simple(draft, (places){.first = copy * q, .step = 1, .n = q}, k, r);
+            draw_simple(draft, (places){.first = copy * q, .step = 1, .n = q}, k, r);
         for (int i = 0; i < q && r >= inside; i++)
-            hyper(draft, (places){.first = i, .step = q, .n = n / q}, k, r - inside);
+            draw_hypercube(draft, (places){.first = i, .step = q, .n = n / q}, k, r - inside);
         taciti_draft_close(draft);
     }
     if (rounds == 0) taciti_draft_close(draft);

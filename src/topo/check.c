@@ -12,120 +12,10 @@
 #include "base/memory.h"
 #include "topo/draft.h"
 
-/* `which` round is meant, counted from 0. */
-typedef struct scene {
-    const taciti_topology *topology;
-    size_t which;
-    const taciti_round *round;
-    double *sum, *column; /* [ranks] each */
-} scene;
-
-static bool is_rank(const scene *s, int rank) { return rank >= 0 && rank < s->topology->ranks; }
-
-static tacit_status check_group(const scene *s, size_t group) {
-    const taciti_round *r = s->round;
-    const char *name = s->topology->name;
-    if (r->first[group + 1] < r->first[group] + 2)
-        return taciti_fail(TACIT_E_CONFIG, "%s, round %zu: group %zu has fewer than 2 ranks; leave idle ranks out",
-                           name, s->which, group);
-    for (size_t i = r->first[group]; i < r->first[group + 1]; i++) {
-        const int rank = r->members[i];
-        if (!is_rank(s, rank))
-            return taciti_fail(TACIT_E_CONFIG, "%s, round %zu: group %zu has rank %d; ranks are 0 to %d", name,
-                               s->which, group, rank, s->topology->ranks - 1);
-        if (s->sum[rank] != 0)
-            return taciti_fail(TACIT_E_CONFIG,
-                               "%s, round %zu: rank %d is in group %.0f and in group %zu; once is legal", name,
-                               s->which, rank, s->sum[rank] - 1, group);
-        s->sum[rank] = (double)group + 1;
-        if (i > r->first[group] && r->members[i - 1] >= rank)
-            return taciti_fail(TACIT_E_CONFIG, "%s, round %zu: group %zu lists rank %d before %d; they must ascend",
-                               name, s->which, group, r->members[i - 1], rank);
-    }
-    if (group > 0 && r->members[r->first[group - 1]] >= r->members[r->first[group]])
-        return taciti_fail(TACIT_E_CONFIG, "%s, round %zu: group %zu begins with rank %d, the one before with %d", name,
-                           s->which, group, r->members[r->first[group]], r->members[r->first[group - 1]]);
-    return TACIT_OK;
-}
-
-static tacit_status check_groups(const scene *s) {
-    for (int i = 0; i < s->topology->ranks; i++) s->sum[i] = 0;
-    for (size_t g = 0; g < s->round->groups; g++) TACITI_TRY(check_group(s, g));
-    return TACIT_OK;
-}
-
-static tacit_status check_edge(const scene *s, size_t e) {
-    const taciti_edge *edge = &s->round->edges[e];
-    const char *name = s->topology->name;
-    if (!is_rank(s, edge->to) || !is_rank(s, edge->from) || edge->to == edge->from)
-        return taciti_fail(TACIT_E_CONFIG, "%s, round %zu: edge from rank %d to %d; two different ranks of 0 to %d",
-                           name, s->which, edge->from, edge->to, s->topology->ranks - 1);
-    if (!(edge->weight > 0 && edge->weight <= 1 + TACITI_TOPO_TOLERANCE))
-        return taciti_fail(TACIT_E_CONFIG, "%s, round %zu: weight %g from rank %d to %d; expected above 0, up to 1",
-                           name, s->which, edge->weight, edge->from, edge->to);
-    const taciti_edge *before = e > 0 ? edge - 1 : NULL;
-    if (before != NULL && (before->to > edge->to || (before->to == edge->to && before->from >= edge->from)))
-        return taciti_fail(TACIT_E_CONFIG,
-                           "%s, round %zu: the edge to %d from %d follows the one to %d from %d; they must ascend",
-                           name, s->which, edge->to, edge->from, before->to, before->from);
-    s->sum[edge->to] += edge->weight;
-    s->column[edge->from] += edge->weight;
-    return TACIT_OK;
-}
-
-static tacit_status check_sums(const scene *s) {
-    for (int i = 0; i < s->topology->ranks; i++) {
-        if (fabs(s->column[i] - 1) > TACITI_TOPO_TOLERANCE)
-            return taciti_fail(TACIT_E_CONFIG, "%s, round %zu: column %d sums to %.12g, expected 1", s->topology->name,
-                               s->which, i, s->column[i]);
-        if (!s->topology->directed && fabs(s->sum[i] - 1) > TACITI_TOPO_TOLERANCE)
-            return taciti_fail(TACIT_E_CONFIG, "%s, round %zu: row %d sums to %.12g, expected 1", s->topology->name,
-                               s->which, i, s->sum[i]);
-    }
-    return TACIT_OK;
-}
-
-static tacit_status check_edges(const scene *s) {
-    for (int i = 0; i < s->topology->ranks; i++) {
-        const double self = s->round->self[i];
-        if (!(self >= -TACITI_TOPO_TOLERANCE && self <= 1 + TACITI_TOPO_TOLERANCE))
-            return taciti_fail(TACIT_E_CONFIG, "%s, round %zu: rank %d keeps %g of its own; expected 0 to 1",
-                               s->topology->name, s->which, i, self);
-        s->sum[i] = s->column[i] = self;
-    }
-    for (size_t e = 0; e < s->round->edge_count; e++) TACITI_TRY(check_edge(s, e));
-    return check_sums(s);
-}
-
-static tacit_status check_round(const scene *s) {
-    if (s->round->groups == 0 && s->round->self == NULL)
-        return taciti_fail(TACIT_E_CONFIG, "%s, round %zu: neither groups nor what ranks keep of their own",
-                           s->topology->name, s->which);
-    if (s->round->groups > 0 && (s->round->self != NULL || s->round->edge_count > 0))
-        return taciti_fail(TACIT_E_CONFIG, "%s, round %zu: %zu groups and %zu edges; a round is one of the two",
-                           s->topology->name, s->which, s->round->groups, s->round->edge_count);
-    return s->round->groups > 0 ? check_groups(s) : check_edges(s);
-}
-
-tacit_status taciti_topology_check(const taciti_topology *topology) {
-    if (topology->ranks < 1 || topology->period < 1)
-        return taciti_fail(TACIT_E_CONFIG, "%s: %d ranks and %zu rounds; expected 1 or more of both", topology->name,
-                           topology->ranks, topology->period);
-    double *block = taciti_calloc((size_t)topology->ranks, 2 * sizeof *block);
-    if (block == NULL) return TACIT_E_MEMORY;
-    tacit_status status = TACIT_OK;
-    for (size_t r = 0; r < topology->period && status == TACIT_OK; r++) {
-        const scene s = {topology, r, &topology->rounds[r], block, block + topology->ranks};
-        status = check_round(&s);
-    }
-    taciti_free(block);
-    return status;
-}
-
 /* ---- reach ------------------------------------------------------------------------------------------------------- */
 
 /* Lets what is known spread through one round, along its edges or against them; whether somebody learnt something. */
-static bool spread(const taciti_round *round, bool against, bool *knows) {
+static bool spread_news(const taciti_round *round, bool against, bool *knows) {
     bool news = false;
     for (size_t g = 0; g < round->groups; g++) {
         bool any = false, all = true;
@@ -149,7 +39,7 @@ static tacit_status check_reach(const taciti_topology *topology, bool against, b
     for (int i = 0; i < topology->ranks; i++) knows[i] = i == 0;
     for (bool news = true; news;) {
         news = false;
-        for (size_t r = 0; r < topology->period; r++) news = spread(&topology->rounds[r], against, knows) || news;
+        for (size_t r = 0; r < topology->period; r++) news = spread_news(&topology->rounds[r], against, knows) || news;
     }
     for (int i = 0; i < topology->ranks; i++)
         if (!knows[i])
@@ -171,15 +61,6 @@ tacit_status taciti_topology_check_reach(const taciti_topology *topology) {
 
 /* ---- agreement --------------------------------------------------------------------------------------------------- */
 
-/* Where every rank keeps a part of its own in every round, reach is enough: the product of a period has all edges of
- * all rounds and a positive diagonal, so it is primitive. */
-static bool all_keep_some(const taciti_topology *t) {
-    for (size_t r = 0; r < t->period; r++)
-        for (int i = 0; t->rounds[r].self != NULL && i < t->ranks; i++)
-            if (!(t->rounds[r].self[i] > TACITI_TOPO_TOLERANCE)) return false;
-    return true;
-}
-
 /* out[i]: whether rank i has something, after one round, of those whose `has` is set; or, `against` the edges, whether
  * something of rank i comes to one of those. */
 static void pass_on(const taciti_topology *t, const taciti_round *round, bool against, const bool *has, bool *out) {
@@ -197,17 +78,9 @@ static void pass_on(const taciti_topology *t, const taciti_round *round, bool ag
     }
 }
 
-static void pass_period(const taciti_topology *t, bool against, bool *has, bool *scratch) {
-    for (size_t r = 0; r < t->period; r++) {
-        pass_on(t, &t->rounds[against ? t->period - 1 - r : r], against, has, scratch);
-        memcpy(has, scratch, (size_t)t->ranks * sizeof *has);
-    }
-}
-
-static bool is_all(const bool *has, int ranks) { return memchr(has, 0, (size_t)ranks * sizeof *has) == NULL; }
-
-/* Who has something of rank 0 after k periods, for growing k: everybody in the end, or a cycle of sets, found as Brent
- * does, by comparing with the set of the last power of two. 0: everybody; else the length of the cycle. */
+/* Follows the set of ranks that have something of rank 0 after k periods: it grows to everybody or enters a cycle. The
+ * cycle is found as Brent does, by comparing with the set of the last power of two. Returns 0 for everybody, else the
+ * length of the cycle. */
 static size_t find_cycle(const taciti_topology *t, bool against, bool *block) {
     const size_t bytes = (size_t)t->ranks * sizeof *block;
     bool *has = block, *kept = block + t->ranks, *scratch = block + 2 * t->ranks;
@@ -216,9 +89,12 @@ static size_t find_cycle(const taciti_topology *t, bool against, bool *block) {
     has[0] = true;
     memcpy(kept, has, bytes);
     for (;;) {
-        pass_period(t, against, has, scratch);
+        for (size_t r = 0; r < t->period; r++) {
+            pass_on(t, &t->rounds[against ? t->period - 1 - r : r], against, has, scratch);
+            memcpy(has, scratch, bytes);
+        }
         length++;
-        if (is_all(has, t->ranks)) return 0;
+        if (memchr(has, 0, bytes) == NULL) return 0;
         if (memcmp(has, kept, bytes) == 0) return length;
         if (length < power) continue;
         memcpy(kept, has, bytes);
@@ -243,7 +119,13 @@ static tacit_status refuse_cycle(const taciti_topology *t, size_t d) {
 /* From rank 0 to everybody and from everybody to rank 0 within k periods, for all k from some on: then the 2 k-th power
  * of the product has no zero. */
 tacit_status taciti_topology_check_agreement(const taciti_topology *topology) {
-    if (all_keep_some(topology)) return TACIT_OK;
+    /* Where every rank keeps a part of its own in every round, reach is enough: the product of a period has all edges
+     * of all rounds and a positive diagonal, so it is primitive. */
+    bool all_keep_some = true;
+    for (size_t r = 0; r < topology->period; r++)
+        for (int i = 0; topology->rounds[r].self != NULL && i < topology->ranks; i++)
+            all_keep_some = all_keep_some && topology->rounds[r].self[i] > TACITI_TOPO_TOLERANCE;
+    if (all_keep_some) return TACIT_OK;
     bool *block = taciti_calloc((size_t)topology->ranks, 3 * sizeof *block);
     if (block == NULL) return TACIT_E_MEMORY;
     size_t cycle = find_cycle(topology, false, block);

@@ -11,7 +11,7 @@
 /* ---- growing ----------------------------------------------------------------------------------------------------- */
 
 /* Room for `count` items more; NULL, and the draft's status says so, when there is none. */
-static void *grow(taciti_draft *draft, taciti_grown *array, size_t size, size_t count) {
+static void *grow_array(taciti_draft *draft, taciti_grown *array, size_t size, size_t count) {
     if (draft->status != TACIT_OK) return NULL;
     if (array->count + count > array->room) {
         const size_t room = (array->count + count) * 2;
@@ -35,7 +35,7 @@ static taciti_draft_round *open_round(taciti_draft *draft) {
 }
 
 static void begin_round(taciti_draft *draft) {
-    taciti_draft_round *round = grow(draft, &draft->rounds, sizeof *round, 1);
+    taciti_draft_round *round = grow_array(draft, &draft->rounds, sizeof *round, 1);
     if (round == NULL) return;
     *round = (taciti_draft_round){.group_at = draft->group_sizes.count,
                                   .member_at = draft->members.count,
@@ -87,8 +87,8 @@ static int by_to_and_from(const void *a, const void *b) {
 
 void taciti_draft_mean(taciti_draft *draft, const int *members, size_t count) {
     if (count < 2) return;
-    size_t *size = grow(draft, &draft->group_sizes, sizeof *size, 1);
-    int *place = grow(draft, &draft->members, sizeof *place, count);
+    size_t *size = grow_array(draft, &draft->group_sizes, sizeof *size, 1);
+    int *place = grow_array(draft, &draft->members, sizeof *place, count);
     if (size == NULL || place == NULL) return;
     *size = count;
     memcpy(place, members, count * sizeof *place);
@@ -103,7 +103,7 @@ void taciti_draft_pair(taciti_draft *draft, int a, int b) {
 }
 
 void taciti_draft_edge(taciti_draft *draft, int to, int from, double weight) {
-    taciti_edge *edge = grow(draft, &draft->edges, sizeof *edge, 1);
+    taciti_edge *edge = grow_array(draft, &draft->edges, sizeof *edge, 1);
     if (edge == NULL) return;
     *edge = (taciti_edge){.to = to, .from = from, .weight = weight};
     open_round(draft)->edges++;
@@ -152,7 +152,7 @@ static void merge_edges(taciti_draft *draft, double *kept) {
     round->edges = count;
 }
 
-static bool about(double a, double b) { return fabs(a - b) <= TACITI_TOPO_TOLERANCE; }
+static bool is_close(double a, double b) { return fabs(a - b) <= TACITI_TOPO_TOLERANCE; }
 
 /* Whether the round is nothing but means: everybody hears all others of a set, each with the same weight. Leaves for
  * every position the lowest of its set in `leader`, and how many have that one as theirs in `size`. */
@@ -166,17 +166,18 @@ static bool only_means(taciti_draft *draft, const double *kept) {
     for (int i = 0; i < draft->ranks; i++) draft->size[draft->leader[i]]++;
     for (size_t e = 0; e < round->edges; e++) {
         const int leader = draft->leader[edges[e].to];
-        if (draft->leader[edges[e].from] != leader || !about(edges[e].weight, 1.0 / draft->size[leader])) return false;
+        if (draft->leader[edges[e].from] != leader || !is_close(edges[e].weight, 1.0 / draft->size[leader]))
+            return false;
     }
     for (int i = 0; i < draft->ranks; i++)
-        if (!about(kept[i], 1.0 / draft->size[draft->leader[i]])) return false;
+        if (!is_close(kept[i], 1.0 / draft->size[draft->leader[i]])) return false;
     /* edges stay inside of sets, and there are as many as there can be */
     size_t complete = 0;
     for (int i = 0; i < draft->ranks; i++) complete += (size_t)(draft->size[draft->leader[i]] - 1);
     return complete == round->edges;
 }
 
-/* The sets that only_means() found. Those of one position are left out. */
+/* The sets that only_means() found. Sets of one position are left out. */
 static void edges_to_means(taciti_draft *draft) {
     enum { ALONE = -1 };
     taciti_draft_round *round = open_round(draft);
@@ -188,8 +189,8 @@ static void edges_to_means(taciti_draft *draft) {
         round->groups++;
         round->members += (size_t)draft->size[i];
     }
-    size_t *group = grow(draft, &draft->group_sizes, sizeof *group, round->groups);
-    int *members = grow(draft, &draft->members, sizeof *members, round->members), at = 0;
+    size_t *group = grow_array(draft, &draft->group_sizes, sizeof *group, round->groups);
+    int *members = grow_array(draft, &draft->members, sizeof *members, round->members), at = 0;
     if (group == NULL || members == NULL) return;
     int *next = draft->size; /* where the next member of a leader's set goes */
     for (int i = 0; i < draft->ranks; i++) {
@@ -208,7 +209,7 @@ void taciti_draft_close(taciti_draft *draft) {
     if (open_round(draft)->edges > 0) means_to_edges(draft);
     if (draft->status == TACIT_OK && open_round(draft)->groups == 0) {
         const size_t at = draft->selves.count;
-        double *kept = grow(draft, &draft->selves, sizeof *kept, (size_t)draft->ranks);
+        double *kept = grow_array(draft, &draft->selves, sizeof *kept, (size_t)draft->ranks);
         if (kept == NULL) return;
         merge_edges(draft, kept);
         if (open_round(draft)->edges > 0 && only_means(draft, kept)) {

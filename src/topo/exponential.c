@@ -19,15 +19,6 @@ int taciti_log2_ceil(int count) {
     return k;
 }
 
-static int common_divisor(int a, int b) {
-    while (b != 0) {
-        const int rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 int taciti_matchings(int count) {
     const int distances = taciti_log2_ceil(count);
     return 1 << distances == count ? distances : 2 * distances;
@@ -50,7 +41,13 @@ static int distance_of(int count, int distances, int k) {
 void taciti_matching(int count, int m, int *partner) {
     const int distances = taciti_log2_ceil(count), shift = m / distances;
     const int step = distance_of(count, distances, m % distances);
-    const int cycles = common_divisor(count, step), length = count / cycles;
+    int cycles = count; /* greatest common divisor */
+    for (int rest = step; rest != 0;) {
+        const int next = cycles % rest;
+        cycles = rest;
+        rest = next;
+    }
+    const int length = count / cycles;
     for (int i = 0; i < count; i++) partner[i] = i;
     for (int c = 0; c < cycles; c++) {
         for (int t = shift; t + 1 < length + shift; t += 2) {

@@ -32,7 +32,7 @@ typedef struct operator_ {
     size_t steps;       /* most of Lanczos; 0: STEPS_MAX */
 } operator_;
 
-static double dot(const double *a, const double *b, size_t n) {
+static double dot_product(const double *a, const double *b, size_t n) {
     double sum = 0;
     for (size_t i = 0; i < n; i++) sum += a[i] * b[i];
     return sum;
@@ -40,7 +40,7 @@ static double dot(const double *a, const double *b, size_t n) {
 
 /* y -= (b . y) b, for a b of length 1 */
 static void remove_part(double *y, const double *b, size_t n) {
-    const double part = dot(b, y, n);
+    const double part = dot_product(b, y, n);
     for (size_t i = 0; i < n; i++) y[i] -= part * b[i];
 }
 
@@ -77,15 +77,15 @@ static double tridiagonal_extreme(const double *a, const double *b, size_t m, bo
 }
 
 /* Steps taken; a[steps], b[steps - 1]. v is [most][n], its first row the start, of length 1. */
-static size_t lanczos(const operator_ *op, size_t n, size_t max, double *v, double *a, double *b) {
+static size_t run_lanczos(const operator_ *op, size_t n, size_t max, double *v, double *a, double *b) {
     double scale = 0;
     for (size_t m = 0; m < max; m++) {
         double *now = v + m * n, *next = v + (m + 1) * n;
         op->apply(op, now, next);
-        a[m] = dot(now, next, n);
+        a[m] = dot_product(now, next, n);
         for (int twice = 0; twice < 2; twice++)
             for (size_t i = 0; i <= m; i++) remove_part(next, v + i * n, n);
-        b[m] = sqrt(dot(next, next, n));
+        b[m] = sqrt(dot_product(next, next, n));
         scale = fmax(scale, fabs(a[m]) + b[m]);
         if (b[m] <= 1e-13 * scale) return m + 1;
         for (size_t i = 0; i < n; i++) next[i] /= b[m];
@@ -94,7 +94,7 @@ static size_t lanczos(const operator_ *op, size_t n, size_t max, double *v, doub
 }
 
 /* Extreme eigenvalue on the complement of `without` (a vector of length 1, or NULL). */
-static tacit_status extreme(const operator_ *op, const double *without, bool largest, double *out) {
+static tacit_status find_extreme(const operator_ *op, const double *without, bool largest, double *out) {
     const size_t n = (size_t)op->topology->ranks, steps_max = op->steps > 0 ? op->steps : STEPS_MAX;
     const size_t max = n < steps_max ? n : steps_max;
     double *v = taciti_calloc((max + 1) * n + 2 * max, sizeof *v);
@@ -102,9 +102,9 @@ static tacit_status extreme(const operator_ *op, const double *without, bool lar
     double *a = v + (max + 1) * n, *b = a + max;
     for (size_t i = 0; i < n; i++) v[i] = taciti_rng_unit(taciti_rng_key(0, 'f'), i) - 0.5;
     if (without != NULL) remove_part(v, without, n);
-    const double length = sqrt(dot(v, v, n));
+    const double length = sqrt(dot_product(v, v, n));
     for (size_t i = 0; i < n && length > 0; i++) v[i] /= length;
-    const size_t steps = lanczos(op, n, max, v, a, b);
+    const size_t steps = run_lanczos(op, n, max, v, a, b);
     *out = tridiagonal_extreme(a, b, steps, largest);
     taciti_free(v);
     return TACIT_OK;
@@ -186,7 +186,7 @@ static tacit_status find_contraction(const taciti_topology *t, size_t lanczos_st
         .apply = apply_period, .topology = t, .root = block, .scratch = block + t->ranks, .steps = lanczos_steps};
     *out = 1;
     if (!stationary_root(t, block, block + t->ranks)) return TACIT_OK; /* the product leaves some out */
-    TACITI_TRY(extreme(&op, op.root, true, &square));
+    TACITI_TRY(find_extreme(&op, op.root, true, &square));
     *out = fmin(1, sqrt(fmax(0, square)));
     return TACIT_OK;
 }
@@ -196,18 +196,11 @@ static tacit_status find_min(const taciti_topology *t, double *block, double *ou
     for (size_t r = 0; r < t->period; r++) {
         double value = t->rounds[r].groups > 0 ? 0 : 1; /* means are projections; idle ranks keep all */
         const operator_ op = {.apply = apply_symmetric, .topology = t, .round = r, .scratch = block};
-        if (t->rounds[r].edge_count > 0) TACITI_TRY(extreme(&op, NULL, false, &value));
+        if (t->rounds[r].edge_count > 0) TACITI_TRY(find_extreme(&op, NULL, false, &value));
         min = fmin(min, value);
     }
     *out = fabs(min) < 1e-14 ? 0 : min;
     return TACIT_OK;
-}
-
-/* Largest difference of x / w from the mean. */
-static double spread(const double *x, const double *w, size_t n, double mean) {
-    double max = 0;
-    for (size_t i = 0; i < n; i++) max = fmax(max, fabs(w[i] > 0 ? x[i] / w[i] - mean : 1));
-    return max;
 }
 
 /* Mixes a random vector for two periods: a step that takes the disagreement from well above rounding to rounding is
@@ -222,7 +215,8 @@ static size_t find_exact(const taciti_topology *t, double *block) {
         memcpy(x, y, n * sizeof *x);
         taciti_topology_mix(t, r % t->period, w, y);
         memcpy(w, y, n * sizeof *w);
-        const double now = spread(x, w, n, mean);
+        double now = 0; /* largest difference of x / w from the mean */
+        for (size_t i = 0; i < n; i++) now = fmax(now, fabs(w[i] > 0 ? x[i] / w[i] - mean : 1));
         if (now <= 1e-13) return before >= 1e-9 ? r + 1 : 0;
         before = now;
     }

@@ -49,20 +49,9 @@ static double column_sum(const scene *s, int column) {
 
 static bool is_one(double sum) { return fabs(sum - 1) <= TACITI_TOPO_TOLERANCE; }
 
-static tacit_status check_signs(const scene *s) {
-    for (int row = 0; row < s->n; row++)
-        for (int column = 0; column < s->n; column++) {
-            const double w = s->w[(size_t)row * (size_t)s->n + (size_t)column];
-            if (w < 0)
-                return taciti_fail(TACIT_E_CONFIG, "%s, matrix %zu: row %d, column %d is %.12g, expected 0 or more",
-                                   s->file, s->which, row, column, w);
-        }
-    return TACIT_OK;
-}
-
 /* A matrix with a column that does not sum to 1: the rows are looked at first, for most matrices are symmetric and
  * people think in rows. */
-static tacit_status refuse(const scene *s) {
+static tacit_status refuse_sums(const scene *s) {
     int row = 0, column = 0;
     while (row < s->n && is_one(row_sum(s, row))) row++;
     while (is_one(column_sum(s, column))) column++;
@@ -84,14 +73,20 @@ static tacit_status refuse(const scene *s) {
 
 /* Whether the matrix is stochastic in its columns alone. */
 static tacit_status check_matrix(const scene *s, bool *directed) {
-    TACITI_TRY(check_signs(s));
     bool rows = true, columns = true;
+    for (int row = 0; row < s->n; row++)
+        for (int column = 0; column < s->n; column++) {
+            const double w = s->w[(size_t)row * (size_t)s->n + (size_t)column];
+            if (w < 0)
+                return taciti_fail(TACIT_E_CONFIG, "%s, matrix %zu: row %d, column %d is %.12g, expected 0 or more",
+                                   s->file, s->which, row, column, w);
+        }
     for (int i = 0; i < s->n; i++) {
         rows = rows && is_one(row_sum(s, i));
         columns = columns && is_one(column_sum(s, i));
     }
     *directed = !rows;
-    return columns ? TACIT_OK : refuse(s);
+    return columns ? TACIT_OK : refuse_sums(s);
 }
 
 static tacit_status add_matrix(const scene *s, taciti_draft *draft) {

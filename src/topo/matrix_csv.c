@@ -49,14 +49,9 @@ static tacit_status parse_cell(const reader *r, const char *begin, const char *e
     return TACIT_OK;
 }
 
-static size_t count_cells(const char *begin, const char *end) {
+static tacit_status parse_row(reader *r, const char *begin, const char *end) {
     size_t cells = 1;
     for (const char *c = begin; c < end; c++) cells += *c == ',';
-    return cells;
-}
-
-static tacit_status parse_row(reader *r, const char *begin, const char *end) {
-    const size_t cells = count_cells(begin, end);
     if (cells != (size_t)r->ranks)
         return taciti_fail(TACIT_E_DATA, "%s, line %zu: %zu numbers between commas, expected %d, one per rank", r->file,
                            r->line, cells, r->ranks);

@@ -40,30 +40,12 @@ static void skip_blanks(reader *r) {
     while (r->at < r->end && (*r->at == ' ' || *r->at == '\n')) r->at++;
 }
 
-static bool take(reader *r, const char *text) {
+static bool take_text(reader *r, const char *text) {
     skip_blanks(r);
     const size_t length = strlen(text);
     if ((size_t)(r->end - r->at) < length || memcmp(r->at, text, length) != 0) return false;
     r->at += length;
     return true;
-}
-
-static tacit_status parse_descr(reader *r, header *h) {
-    if (take(r, "'<f8'")) {
-        h->item_bytes = 8;
-    } else if (take(r, "'<f4'")) {
-        h->item_bytes = 4;
-    } else {
-        return fail_header(r, "'<f8' or '<f4' (save it as float64, little-endian)");
-    }
-    return TACIT_OK;
-}
-
-static tacit_status parse_order(reader *r, header *h) {
-    h->order_seen = true;
-    h->fortran = take(r, "True");
-    if (!h->fortran && !take(r, "False")) return fail_header(r, "True or False");
-    return TACIT_OK;
 }
 
 static tacit_status parse_number(reader *r, size_t *out) {
@@ -79,30 +61,34 @@ static tacit_status parse_number(reader *r, size_t *out) {
 
 static tacit_status parse_shape(reader *r, header *h) {
     h->dimensions = 0;
-    if (!take(r, "(")) return fail_header(r, "the shape in ( )");
-    while (!take(r, ")")) {
+    if (!take_text(r, "(")) return fail_header(r, "the shape in ( )");
+    while (!take_text(r, ")")) {
         if (h->dimensions == DIMENSIONS_MAX) return fail_header(r, "a shape of 2 or 3 numbers");
         TACITI_TRY(parse_number(r, &h->shape[h->dimensions++]));
-        if (take(r, ",")) continue;
-        if (!take(r, ")")) return fail_header(r, ", or )");
+        if (take_text(r, ",")) continue;
+        if (!take_text(r, ")")) return fail_header(r, ", or )");
         break;
     }
     return TACIT_OK;
 }
 
 static tacit_status parse_header(reader *r, header *h) {
-    if (!take(r, "{")) return fail_header(r, "{");
-    while (!take(r, "}")) {
-        if (h->item_bytes == 0 && take(r, "'descr':"))
-            TACITI_TRY(parse_descr(r, h));
-        else if (!h->order_seen && take(r, "'fortran_order':"))
-            TACITI_TRY(parse_order(r, h));
-        else if (h->dimensions == 0 && take(r, "'shape':"))
+    if (!take_text(r, "{")) return fail_header(r, "{");
+    while (!take_text(r, "}")) {
+        if (h->item_bytes == 0 && take_text(r, "'descr':")) {
+            h->item_bytes = take_text(r, "'<f8'") ? 8 : take_text(r, "'<f4'") ? 4 : 0;
+            if (h->item_bytes == 0) return fail_header(r, "'<f8' or '<f4' (save it as float64, little-endian)");
+        } else if (!h->order_seen && take_text(r, "'fortran_order':")) {
+            h->order_seen = true;
+            h->fortran = take_text(r, "True");
+            if (!h->fortran && !take_text(r, "False")) return fail_header(r, "True or False");
+        } else if (h->dimensions == 0 && take_text(r, "'shape':")) {
             TACITI_TRY(parse_shape(r, h));
-        else
+        } else {
             return fail_header(r, "'descr', 'fortran_order' and 'shape', once each");
-        if (take(r, ",")) continue;
-        if (!take(r, "}")) return fail_header(r, ", or }");
+        }
+        if (take_text(r, ",")) continue;
+        if (!take_text(r, "}")) return fail_header(r, ", or }");
         break;
     }
     skip_blanks(r);
@@ -143,18 +129,13 @@ static double number_at(const unsigned char *bytes, size_t item_bytes) {
     return (double)value;
 }
 
-/* Where element (m, i, j) is among the numbers. */
-static size_t place_of(const header *h, const taciti_matrices *a, size_t m, size_t i, size_t j) {
-    const size_t n = (size_t)a->ranks;
-    return h->fortran ? m + a->count * (i + n * j) : (m * n + i) * n + j;
-}
-
 static tacit_status copy_numbers(const char *file, const header *h, const unsigned char *data, taciti_matrices *a) {
     const size_t n = (size_t)a->ranks;
     for (size_t m = 0; m < a->count; m++)
         for (size_t i = 0; i < n; i++)
             for (size_t j = 0; j < n; j++) {
-                const double value = number_at(data + place_of(h, a, m, i, j) * h->item_bytes, h->item_bytes);
+                const size_t at = h->fortran ? m + a->count * (i + n * j) : (m * n + i) * n + j;
+                const double value = number_at(data + at * h->item_bytes, h->item_bytes);
                 if (!isfinite(value))
                     return taciti_fail(TACIT_E_DATA,
                                        "%s, matrix %zu, row %zu, column %zu: expected a finite number, found %g", file,

@@ -55,22 +55,17 @@ typedef struct books {
     int group;
 } books;
 
-static int hosts_of_group(books *b, const int *members, size_t count) {
-    int hosts = 0;
-    b->group++;
-    for (size_t i = 0; i < count; i++) {
-        int *seen = &b->seen[b->host_at[members[i]]];
-        hosts += *seen != b->group;
-        *seen = b->group;
-    }
-    return hosts;
-}
-
 static void add_groups(books *b, const taciti_draft_round *round) {
     const size_t *sizes = taciti_draft_sizes(b->draft, round);
     const int *members = taciti_draft_members(b->draft, round);
     for (size_t g = 0; g < round->groups; members += sizes[g++]) {
-        const int hosts = hosts_of_group(b, members, sizes[g]);
+        int hosts = 0;
+        b->group++;
+        for (size_t i = 0; i < sizes[g]; i++) {
+            int *seen = &b->seen[b->host_at[members[i]]];
+            hosts += *seen != b->group;
+            *seen = b->group;
+        }
         for (size_t i = 0; i < sizes[g] && hosts > 1; i++) {
             const int host = b->host_at[members[i]];
             if (b->seen[host] != b->group) continue;
@@ -97,7 +92,7 @@ static double round_cost(books *b, const taciti_draft_round *round) {
     return max;
 }
 
-static double cost(books *b) {
+static double total_cost(books *b) {
     double sum = 0;
     b->group = 0;
     for (int h = 0; h < b->hosts; h++) b->seen[h] = 0;
@@ -106,13 +101,6 @@ static double cost(books *b) {
 }
 
 /* ---- swapping ---------------------------------------------------------------------------------------------------- */
-
-/* Steps that one pass over all pairs takes, roughly. */
-static double pass_steps(const taciti_draft *draft, int hosts) {
-    const double pairs = 0.5 * draft->ranks * draft->ranks;
-    const double rounds = (double)taciti_draft_period(draft);
-    return pairs * (2 * (double)draft->members.count + (double)draft->edges.count + 3 * rounds * hosts);
-}
 
 static void swap_int(int *a, int *b) {
     const int held = *a;
@@ -132,7 +120,7 @@ static bool improve_once(books *b, taciti_seating *seating, double *best) {
         for (int k = i + 1; k < b->draft->ranks; k++) {
             if (seating->host_at[i] == seating->host_at[k]) continue;
             swap_seats(seating, i, k);
-            const double now = cost(b);
+            const double now = total_cost(b);
             if (now < *best - 1e-9) {
                 *best = now;
                 found = true;
@@ -146,7 +134,9 @@ static bool improve_once(books *b, taciti_seating *seating, double *best) {
 
 tacit_status taciti_seating_improve(const taciti_draft *draft, taciti_seating *seating) {
     const int hosts = seating->hosts.count;
-    const double steps = pass_steps(draft, hosts);
+    const double pairs = 0.5 * draft->ranks * draft->ranks, rounds = (double)taciti_draft_period(draft);
+    const double steps = /* of one pass over all pairs, roughly */
+        pairs * (2 * (double)draft->members.count + (double)draft->edges.count + 3 * rounds * hosts);
     if (draft->status != TACIT_OK || hosts == 1 || hosts == draft->ranks || steps > MAX_STEPS) return draft->status;
     books b = {.draft = draft, .host_at = seating->host_at, .hosts = hosts};
     b.sent = taciti_calloc((size_t)hosts, 2 * sizeof *b.sent);
@@ -154,7 +144,7 @@ tacit_status taciti_seating_improve(const taciti_draft *draft, taciti_seating *s
     const bool room = b.sent != NULL && b.seen != NULL;
     if (room) {
         b.received = b.sent + hosts;
-        double best = cost(&b), spent = steps;
+        double best = total_cost(&b), spent = steps;
         while (best > 0 && improve_once(&b, seating, &best) && spent + steps <= MAX_STEPS) spent += steps;
     }
     taciti_free(b.sent);

@@ -7,26 +7,23 @@
 #include "base/rng.h"
 #include "topo/family.h"
 
-enum { DEFAULT_PERIOD = 32 };
-
-static void shuffle(uint64_t key, int *order, int n) {
-    for (int i = 0; i < n; i++) order[i] = i;
-    for (int i = n - 1; i > 0; i--) {
-        const int k = (int)taciti_rng_below(key, (uint64_t)i, (uint64_t)i + 1), held = order[i];
-        order[i] = order[k];
-        order[k] = held;
-    }
-}
+enum { PERIOD = 32 };
 
 tacit_status taciti_family_random(const taciti_topo_request *request, const taciti_host_positions *hosts,
                                   taciti_draft *draft) {
     (void)hosts;
-    const int n = request->ranks, period = request->period > 0 ? request->period : DEFAULT_PERIOD;
+    const int n = request->ranks;
     const uint64_t key = taciti_rng_key(request->seed, 't');
     int *order = taciti_calloc((size_t)n, sizeof *order);
     if (order == NULL) return TACIT_E_MEMORY;
-    for (int r = 0; r < period; r++) {
-        shuffle(taciti_rng_key(key, (uint64_t)r), order, n);
+    for (int r = 0; r < PERIOD; r++) {
+        const uint64_t round_key = taciti_rng_key(key, (uint64_t)r);
+        for (int i = 0; i < n; i++) order[i] = i;
+        for (int i = n - 1; i > 0; i--) {
+            const int k = (int)taciti_rng_below(round_key, (uint64_t)i, (uint64_t)i + 1), held = order[i];
+            order[i] = order[k];
+            order[k] = held;
+        }
         for (int i = 0; i + 1 < n; i += 2) taciti_draft_pair(draft, order[i], order[i + 1]);
         taciti_draft_close(draft);
     }

@@ -4,13 +4,6 @@
  */
 #include "topo/family.h"
 
-/* Pairs (start, start + 1), (start + 2, start + 3), ... around the ring; with an odd number start - 1 is left over. */
-static void pairs_from(taciti_draft *draft, int start) {
-    const int n = draft->ranks;
-    for (int i = 0; i + 1 < n; i += 2) taciti_draft_pair(draft, (start + i) % n, (start + i + 1) % n);
-    taciti_draft_close(draft);
-}
-
 /* Even: the two halves of the ring's edges in turns (arXiv 2410.11998). Odd: the start walks around the ring, one step
  * per round, so that everybody is left over once in N rounds and no edge of the ring is missing. Two rounds would do
  * for a connected graph, but it would be a path, on which agreement takes eight times as long (measured: 7.3 at 21
@@ -19,7 +12,12 @@ tacit_status taciti_family_one_peer_ring(const taciti_topo_request *request, con
                                          taciti_draft *draft) {
     (void)hosts;
     const int n = request->ranks, period = n <= 2 ? 1 : n % 2 == 0 ? 2 : n;
-    for (int start = 0; start < period; start++) pairs_from(draft, start);
+    for (int start = 0; start < period; start++) {
+        /* pairs (start, start + 1), (start + 2, start + 3), ... around the ring; of an odd number start - 1 is left
+         * over */
+        for (int i = 0; i + 1 < n; i += 2) taciti_draft_pair(draft, (start + i) % n, (start + i + 1) % n);
+        taciti_draft_close(draft);
+    }
     return TACIT_OK;
 }
 

@@ -51,7 +51,7 @@ static double limit_of(const taciti_topology *t, const taciti_topo_awc *how) {
 
 static double limit_of_one(const char *name, int n) {
     taciti_topology t = make(name, n);
-    const double limit = limit_of(&t, &(taciti_topo_awc){.mixes = 1, .gamma = 1});
+    const double limit = limit_of(&t, &(taciti_topo_awc){.gamma = 1});
     taciti_topology_destroy(&t);
     return limit;
 }
@@ -83,7 +83,7 @@ static void test_cycle(void **state) {
     (void)state;
     taciti_topology t = make_file(".02,.98,0\n0,.02,.98\n.98,0,.02\n", 3);
     const double re = .02 - .98 / 2, im = .98 * sqrt(3) / 2;
-    const double limit = limit_of(&t, &(taciti_topo_awc){.mixes = 1, .gamma = 1});
+    const double limit = limit_of(&t, &(taciti_topo_awc){.gamma = 1});
     assert_close(limit, re + sqrt(1 - im * im), 1e-9);
     assert_close(limit, 0.059, 5e-4);
     taciti_topology_destroy(&t);
@@ -108,18 +108,17 @@ static void step(const taciti_topology *t, const taciti_topo_awc *how, double s,
     double begin[RANKS], y[RANKS], z[RANKS];
     memcpy(begin, r->x, sizeof begin);
     for (int i = 0; i < t->ranks; i++) z[i] = r->x[i] / r->w[i];
-    for (size_t m = 0; m < how->mixes && !how->delayed; m++) {
-        mix(t, how, r->mix + m, r->x);
-        mix(t, how, r->mix + m, r->w);
-    }
-    if (how->delayed) {
+    if (!how->delayed) {
+        mix(t, how, r->mix, r->x);
+        mix(t, how, r->mix, r->w);
+    } else {
         memcpy(y, r->late, sizeof y);
         mix(t, how, r->mix, y);
         for (int i = 0; i < t->ranks; i++) r->x[i] += y[i] - r->late[i];
     }
     for (int i = 0; i < t->ranks; i++) r->x[i] -= s * z[i];
     memcpy(r->late, begin, sizeof begin);
-    r->mix += how->mixes;
+    r->mix++;
 }
 
 /* Mean growth per step of log |x|, of what is left when the first half of the steps is over. Disagreement alone, where
@@ -155,14 +154,11 @@ static void assert_both_sides(const taciti_topology *t, const taciti_topo_awc *h
     assert_true(limit >= 0 && limit <= 2);
     for (int part = 1; part <= 9; part++)
         if (!(growth(t, how, limit * part / 10) < 0))
-            fail_msg("%s at %d ranks, %zu mixes: grows at %g, limit %g", t->name, t->ranks, how->mixes,
-                     limit * part / 10, limit);
+            fail_msg("%s at %d ranks: grows at %g, limit %g", t->name, t->ranks, limit * part / 10, limit);
     if (!(growth(t, how, 0.98 * limit) < 0))
-        fail_msg("%s at %d ranks, %zu mixes, gamma %g: grows at 0.98 of %g", t->name, t->ranks, how->mixes, how->gamma,
-                 limit);
+        fail_msg("%s at %d ranks, gamma %g: grows at 0.98 of %g", t->name, t->ranks, how->gamma, limit);
     if (limit < 1.96 && !(growth(t, how, 1.02 * limit) > 0))
-        fail_msg("%s at %d ranks, %zu mixes, gamma %g: shrinks at 1.02 of %g", t->name, t->ranks, how->mixes,
-                 how->gamma, limit);
+        fail_msg("%s at %d ranks, gamma %g: shrinks at 1.02 of %g", t->name, t->ranks, how->gamma, limit);
 }
 
 static void test_every_family(void **state) {
@@ -172,10 +168,9 @@ static void test_every_family(void **state) {
         for (size_t k = 0; k < sizeof ranks / sizeof *ranks; k++) {
             if (strcmp(kind->name, "file") == 0) continue; /* below */
             taciti_topology t = make(kind->name, ranks[k]);
-            for (size_t mixes = 1; mixes <= 3; mixes++)
-                assert_both_sides(&t, &(taciti_topo_awc){.mixes = mixes, .gamma = 1});
-            assert_both_sides(&t, &(taciti_topo_awc){.mixes = 1, .gamma = 0.7});
-            assert_both_sides(&t, &(taciti_topo_awc){.mixes = 1, .gamma = 0.5, .delayed = true});
+            assert_both_sides(&t, &(taciti_topo_awc){.gamma = 1});
+            assert_both_sides(&t, &(taciti_topo_awc){.gamma = 0.7});
+            assert_both_sides(&t, &(taciti_topo_awc){.gamma = 0.5, .delayed = true});
             taciti_topology_destroy(&t);
         }
 }
@@ -193,9 +188,8 @@ static void test_files(void **state) {
     };
     for (size_t i = 0; i < sizeof csv / sizeof *csv; i++) {
         taciti_topology t = make_file(csv[i], 3);
-        for (size_t mixes = 1; mixes <= 3; mixes++)
-            assert_both_sides(&t, &(taciti_topo_awc){.mixes = mixes, .gamma = 1});
-        assert_both_sides(&t, &(taciti_topo_awc){.mixes = 2, .gamma = 0.4});
+        assert_both_sides(&t, &(taciti_topo_awc){.gamma = 1});
+        assert_both_sides(&t, &(taciti_topo_awc){.gamma = 0.4});
         taciti_topology_destroy(&t);
     }
 }
@@ -204,12 +198,10 @@ static void test_too_many_ranks(void **state) {
     (void)state;
     double limit = 7;
     taciti_topology t = make("exp", TACITI_TOPO_LIMIT_MAX + 1), half = make("exp", TACITI_TOPO_LIMIT_MAX / 2 + 1);
-    assert_int_equal(taciti_topology_awc_limit(&t, &(taciti_topo_awc){.mixes = 1, .gamma = 1}, &limit),
-                     TACIT_E_UNSUPPORTED);
+    assert_int_equal(taciti_topology_awc_limit(&t, &(taciti_topo_awc){.gamma = 1}, &limit), TACIT_E_UNSUPPORTED);
     assert_non_null(strstr(g_said, "on 257 ranks; it is computed for up to 256"));
-    assert_int_equal(
-        taciti_topology_awc_limit(&half, &(taciti_topo_awc){.mixes = 1, .gamma = .5, .delayed = true}, &limit),
-        TACIT_E_UNSUPPORTED);
+    assert_int_equal(taciti_topology_awc_limit(&half, &(taciti_topo_awc){.gamma = .5, .delayed = true}, &limit),
+                     TACIT_E_UNSUPPORTED);
     assert_true(limit == 7);
     taciti_topology_destroy(&t);
     taciti_topology_destroy(&half);

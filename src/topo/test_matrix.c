@@ -37,7 +37,6 @@ static tacit_status load(const void *bytes, size_t count, int ranks, taciti_topo
 static taciti_topology accepted(const void *bytes, size_t count, int ranks) {
     taciti_topology t;
     if (load(bytes, count, ranks, &t) != TACIT_OK) fail_msg("%s", g_said);
-    assert_int_equal(taciti_topology_check(&t), TACIT_OK);
     return t;
 }
 

@@ -37,7 +37,7 @@ static int distance_of(int n, int distances, int k) {
     return n % 2 != 0 ? 1 << k : (int)floor((double)n / (1 << (distances - k)) + 0.5);
 }
 
-/* Who talks to whom in a round; -1: nobody. */
+/* Sets partner[i] to the partner of rank i in a round; -1: nobody. */
 static void partners_of(const taciti_topology *t, size_t round, int *partner) {
     for (int i = 0; i < t->ranks; i++) {
         const int *members;
@@ -139,7 +139,7 @@ static void what_goes_one_way_only_is_refused(void **state) {
     assert_int_equal(try_matrix(3, "0.5,0.25,0\n0.5,0.5,0\n0,0.25,1\n"), TACIT_E_CONFIG);
 }
 
-/* What one round leaves apart another may connect. */
+/* A later round may connect the ranks that one round leaves apart. */
 static void rounds_connect_together(void **state) {
     (void)state;
     const char *first = "0.5,0.5,0,0\n0.5,0.5,0,0\n0,0,0.5,0.5\n0,0,0.5,0.5\n";
@@ -149,83 +149,6 @@ static void rounds_connect_together(void **state) {
     assert_int_equal(try_matrix(4, both), TACIT_OK);
     assert_int_equal(try_matrix(4, first), TACIT_E_CONFIG);
     assert_int_equal(try_matrix(4, second), TACIT_E_CONFIG);
-}
-
-/* A rank that meets twice is named with both of its groups, whichever they are. */
-static void a_rank_of_two_groups_is_named_with_both(void **state) {
-    (void)state;
-    enum { GROUPS = 4, N = 9 };
-    const size_t first[] = {0, 2, 4, 6, 8};
-    for (int one = 0; one < GROUPS; one++)
-        for (int other = one + 1; other < GROUPS; other++) {
-            int members[2 * GROUPS];
-            for (int g = 0; g < GROUPS; g++) {
-                members[2 * g] = g;
-                members[2 * g + 1] = g == one || g == other ? N - 1 : GROUPS + g;
-            }
-            taciti_round round = {.members = members, .first = first, .groups = GROUPS};
-            const taciti_topology t = {.name = "twice", .ranks = N, .rounds = &round, .period = 1};
-            char expected[64];
-            (void)snprintf(expected, sizeof expected, "rank %d is in group %d and in group %d", N - 1, one, other);
-            assert_int_equal(taciti_topology_check(&t), TACIT_E_CONFIG);
-            assert_non_null(strstr(g_said, expected));
-        }
-}
-
-static void assert_says(const taciti_round *round, const char *text) {
-    taciti_round copy = *round;
-    const taciti_topology t = {.name = "broken", .ranks = 4, .rounds = &copy, .period = 1};
-    g_said[0] = '\0';
-    assert_int_equal(taciti_topology_check(&t), text == NULL ? TACIT_OK : TACIT_E_CONFIG);
-    if (text != NULL && strstr(g_said, text) == NULL) fail_msg("'%s' does not say '%s'", g_said, text);
-}
-
-/* Each group of two is legal, or wrong in one thing; so is each list of edges. */
-static void what_is_wrong_with_groups_is_named(void **state) {
-    (void)state;
-    static const struct {
-        int members[4];
-        const char *says;
-    } two[] = {
-        {{0, 1, 2, 3}, NULL},
-        {{0, 3, 1, 2}, NULL},
-        {{0, 4, 1, 2}, "group 0 has rank 4; ranks are 0 to 3"},
-        {{-1, 0, 1, 2}, "group 0 has rank -1;"},
-        {{0, 1, 2, 4}, "group 1 has rank 4;"},
-        {{1, 0, 2, 3}, "group 0 lists rank 1 before 0"},
-        {{0, 1, 3, 2}, "group 1 lists rank 3 before 2"},
-        {{2, 3, 0, 1}, "group 1 begins with rank 0, the one before with 2"},
-        {{0, 0, 1, 2}, "rank 0 is in group 0 and in group 0"},
-    };
-    static const size_t first[] = {0, 2, 4}, alone[] = {0, 2, 3};
-    for (size_t i = 0; i < sizeof two / sizeof *two; i++)
-        assert_says(&(taciti_round){.members = two[i].members, .first = first, .groups = 2}, two[i].says);
-    assert_says(&(taciti_round){.members = two[0].members, .first = alone, .groups = 2}, "group 1 has fewer than 2");
-}
-
-static void what_is_wrong_with_edges_is_named(void **state) {
-    (void)state;
-    static const double self[] = {0.5, 0.5, 0.5, 0.5};
-    static const struct {
-        taciti_edge edges[4];
-        const char *says;
-    } rings[] = {
-        {{{3, 0, .5}, {0, 1, .5}, {1, 2, .5}, {2, 3, .5}}, NULL},
-        {{{4, 0, .5}, {0, 1, .5}, {1, 2, .5}, {2, 3, .5}}, "edge from rank 4 to 0; two different ranks of 0 to 3"},
-        {{{-1, 0, .5}, {0, 1, .5}, {1, 2, .5}, {2, 3, .5}}, "edge from rank -1 to 0;"},
-        {{{3, 0, .5}, {0, 1, .5}, {1, 2, .5}, {2, 4, .5}}, "edge from rank 2 to 4;"},
-        {{{3, -1, .5}, {0, 1, .5}, {1, 2, .5}, {2, 3, .5}}, "edge from rank 3 to -1;"},
-        {{{0, 0, .5}, {0, 1, .5}, {1, 2, .5}, {2, 3, .5}}, "edge from rank 0 to 0;"},
-        {{{0, 1, .5}, {3, 0, .5}, {1, 2, .5}, {2, 3, .5}}, "the edge to 0 from 3 follows the one to 1 from 0"},
-        {{{3, 0, .25}, {3, 0, .25}, {0, 1, .5}, {1, 2, .5}}, "the edge to 0 from 3 follows the one to 0 from 3"},
-        {{{3, 0, .25}, {2, 0, .25}, {0, 1, .5}, {1, 2, .5}}, "the edge to 0 from 2 follows the one to 0 from 3"},
-        {{{3, 0, 0}, {0, 1, .5}, {1, 2, .5}, {2, 3, .5}}, "weight 0 from rank 3 to 0; expected above 0, up to 1"},
-        {{{3, 0, 1.1}, {0, 1, .5}, {1, 2, .5}, {2, 3, .5}}, "weight 1.1 from rank 3 to 0;"},
-        {{{3, 0, .5}, {0, 1, .5}, {1, 2, .5}, {1, 3, .5}}, "column 1 sums to 1.5"},
-        {{{3, 0, .5}, {0, 1, .25}, {2, 1, .25}, {1, 2, .5}}, "column 0 sums to 0.75"},
-    };
-    for (size_t i = 0; i < sizeof rings / sizeof *rings; i++)
-        assert_says(&(taciti_round){.edges = rings[i].edges, .edge_count = 4, .self = self}, rings[i].says);
 }
 
 static int set_up(void **state) {
@@ -240,9 +163,6 @@ int main(void) {
         cmocka_unit_test(other_numbers_mix_as_fast_as_was_chosen),
         cmocka_unit_test(what_goes_one_way_only_is_refused),
         cmocka_unit_test(rounds_connect_together),
-        cmocka_unit_test(a_rank_of_two_groups_is_named_with_both),
-        cmocka_unit_test(what_is_wrong_with_groups_is_named),
-        cmocka_unit_test(what_is_wrong_with_edges_is_named),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

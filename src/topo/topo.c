@@ -12,7 +12,7 @@
 #include "topo/check.h"
 #include "topo/placement.h"
 
-enum { RANKS_MAX = 1 << 16, PERIOD_MAX = 1 << 16 };
+enum { RANKS_MAX = 1 << 16 };
 
 /* Which rank takes which place of the graph. */
 typedef enum seats {
@@ -71,32 +71,19 @@ static tacit_status find_family(const char *name, size_t *out) {
                        taciti_quote(name, quoted), nearest.hint);
 }
 
-static tacit_status check_request(const taciti_topo_request *request) {
-    if (request->ranks < 1 || request->ranks > RANKS_MAX)
-        return taciti_fail(TACIT_E_CONFIG, "topology %s: %d ranks; it is made for 1 to %d", request->name,
-                           request->ranks, RANKS_MAX);
-    if (request->degree < 0 || request->degree > RANKS_MAX || request->period < 0 || request->period > PERIOD_MAX)
-        return taciti_fail(TACIT_E_CONFIG,
-                           "topology %s: degree %d and period %d; give 0 (default) or more, a degree up to %d and a "
-                           "period up to %d",
-                           request->name, request->degree, request->period, RANKS_MAX, PERIOD_MAX);
-    return TACIT_OK;
-}
-
-static tacit_status draw(const taciti_topo_request *request, const family *how, taciti_draft *draft,
-                         taciti_seating *seating, taciti_topology *out) {
+static tacit_status draw_rounds(const taciti_topo_request *request, const family *how, taciti_draft *draft,
+                                taciti_seating *seating, taciti_topology *out) {
     TACITI_TRY(how->draw(request, &seating->hosts, draft));
     if (how->seats == SEATS_IMPROVED) TACITI_TRY(taciti_seating_improve(draft, seating));
     for (int place = 0; place < request->ranks && how->seats == SEATS_GIVEN; place++) seating->rank_at[place] = place;
     TACITI_TRY(taciti_draft_finish(draft, seating->rank_at, request->name, out));
-    tacit_status status = taciti_topology_check(out);
-    if (status == TACIT_OK) status = taciti_topology_check_reach(out);
+    tacit_status status = taciti_topology_check_reach(out);
     if (status == TACIT_OK) status = taciti_topology_check_agreement(out);
     if (status != TACIT_OK) taciti_topology_destroy(out);
     return status;
 }
 
-static tacit_status seat(const taciti_topo_request *request, taciti_seating *out) {
+static tacit_status seat_ranks(const taciti_topo_request *request, taciti_seating *out) {
     taciti_topo_request assumed = *request;
     taciti_hosts hosts = {0};
     if (request->per_host > 0) {
@@ -114,10 +101,15 @@ tacit_status taciti_topology_create(const taciti_topo_request *request, taciti_t
     taciti_draft draft = {0};
     taciti_topology topology = {0};
     TACITI_TRY(find_family(request->name, &kind));
-    TACITI_TRY(check_request(request));
-    TACITI_TRY(seat(request, &seating));
+    if (request->ranks < 1 || request->ranks > RANKS_MAX)
+        return taciti_fail(TACIT_E_CONFIG, "topology %s: %d ranks; it is made for 1 to %d", request->name,
+                           request->ranks, RANKS_MAX);
+    if (request->degree < 0 || request->degree > RANKS_MAX)
+        return taciti_fail(TACIT_E_CONFIG, "topology %s: degree %d; give 0 (default) or more, up to %d", request->name,
+                           request->degree, RANKS_MAX);
+    TACITI_TRY(seat_ranks(request, &seating));
     tacit_status status = taciti_draft_create(request->ranks, &draft);
-    if (status == TACIT_OK) status = draw(request, &FAMILIES[kind], &draft, &seating, &topology);
+    if (status == TACIT_OK) status = draw_rounds(request, &FAMILIES[kind], &draft, &seating, &topology);
     taciti_draft_destroy(&draft);
     taciti_seating_destroy(&seating);
     if (status == TACIT_OK) *out = topology;
@@ -131,7 +123,7 @@ void taciti_topology_destroy(taciti_topology *topology) {
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
-static bool holds(const int *members, size_t count, int rank) {
+static bool has_member(const int *members, size_t count, int rank) {
     size_t low = 0, high = count;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
@@ -148,7 +140,7 @@ size_t taciti_topology_group(const taciti_topology *topology, size_t round, int 
     *members = NULL;
     for (size_t g = 0; g < r->groups && r->members[r->first[g]] <= rank; g++) { /* ascending by lowest member */
         const size_t count = r->first[g + 1] - r->first[g];
-        if (!holds(r->members + r->first[g], count, rank)) continue;
+        if (!has_member(r->members + r->first[g], count, rank)) continue;
         *members = r->members + r->first[g];
         return count;
     }
@@ -179,25 +171,17 @@ double taciti_topology_weight(const taciti_topology *topology, size_t round, int
     const int *members = NULL;
     const size_t count = taciti_topology_group(topology, round, to, &members);
     if (members == NULL) return to == from ? 1 : 0;
-    return holds(members, count, from) ? 1.0 / (double)count : 0;
-}
-
-static void mix_groups(const taciti_round *round, int ranks, const double *x, double *out) {
-    for (int i = 0; i < ranks; i++) out[i] = x[i];
-    for (size_t g = 0; g < round->groups; g++) {
-        double sum = 0;
-        for (size_t i = round->first[g]; i < round->first[g + 1]; i++) sum += x[round->members[i]];
-        const double mean = sum / (double)(round->first[g + 1] - round->first[g]);
-        for (size_t i = round->first[g]; i < round->first[g + 1]; i++) out[round->members[i]] = mean;
-    }
+    return has_member(members, count, from) ? 1.0 / (double)count : 0;
 }
 
 void taciti_topology_mix(const taciti_topology *topology, size_t round, const double *x, double *out) {
     const taciti_round *r = &topology->rounds[round];
-    if (r->self == NULL) {
-        mix_groups(r, topology->ranks, x, out);
-        return;
+    for (int i = 0; i < topology->ranks; i++) out[i] = r->self == NULL ? x[i] : r->self[i] * x[i];
+    for (size_t g = 0; g < r->groups; g++) {
+        double sum = 0;
+        for (size_t i = r->first[g]; i < r->first[g + 1]; i++) sum += x[r->members[i]];
+        const double mean = sum / (double)(r->first[g + 1] - r->first[g]);
+        for (size_t i = r->first[g]; i < r->first[g + 1]; i++) out[r->members[i]] = mean;
     }
-    for (int i = 0; i < topology->ranks; i++) out[i] = r->self[i] * x[i];
     for (size_t e = 0; e < r->edge_count; e++) out[r->edges[e].to] += r->edges[e].weight * x[r->edges[e].from];
 }

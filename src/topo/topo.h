@@ -55,9 +55,8 @@ typedef struct taciti_topo_request {
     const char *name; /* of the list */
     int ranks;
     const taciti_hosts *hosts; /* of these ranks; borrowed for the call. NULL: all on one */
-    int per_host;              /* above 0: assume so many ranks on every host instead */
+    int per_host;              /* above 0: assume this number of ranks on every host instead */
     int degree;                /* base-k: maximum of partners per round; torus: columns. 0: the topology's default */
-    int period;                /* random: number of rounds. 0: default */
     uint64_t seed;             /* random */
     const char *file; /* file: a matrix, or several one after the other, .csv or .npy ([N][N] or [period][N][N]) */
 } taciti_topo_request;
@@ -78,10 +77,6 @@ typedef struct taciti_topo_kind {
     const char *demands; /* on the number of ranks: "any", "any; needs several ranks per host to pay", ... */
 } taciti_topo_kind;
 const taciti_topo_kind *taciti_topo_kinds(void);
-
-/* Checks every property that a round must have. The message of E_CONFIG names the first violation, with the value found
- * and the value needed. */
-tacit_status taciti_topology_check(const taciti_topology *topology);
 
 /* Returns the size of this rank's group in a round of groups and sets *members to its ranks, ascending. Returns 1 and
  * sets *members to NULL if the rank is idle or the round has edges. */
@@ -113,9 +108,8 @@ tacit_status taciti_topology_mixing(const taciti_topology *topology, double *gap
 
 /* Parameters of `gossip.order awc` that decide stability. */
 typedef struct taciti_topo_awc {
-    size_t mixes; /* mixes per step */
     double gamma; /* W' = gamma W + (1 - gamma) I */
-    bool delayed; /* x(t+1) = x(t) + (W' - I) x(t-1) - step: gossip.delay 1; one mix, not directed */
+    bool delayed; /* x(t+1) = x(t) + (W' - I) x(t-1) - step: gossip.delay 1; not directed */
 } taciti_topo_awc;
 
 enum { TACITI_TOPO_LIMIT_MAX = 256 }; /* ranks; half of it when delayed */

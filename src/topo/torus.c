@@ -6,14 +6,6 @@
 #include "base/log.h"
 #include "topo/family.h"
 
-/* The largest divisor up to the square root: as square as it gets. */
-static int square_columns(int n) {
-    int columns = 1;
-    for (int c = 1; c * c <= n; c++)
-        if (n % c == 0) columns = c;
-    return columns;
-}
-
 /* The distinct neighbours of a position other than itself; their number. */
 static int neighbours(int rows, int columns, int position, int out[4]) {
     const int row = position / columns, column = position % columns;
@@ -31,7 +23,11 @@ static int neighbours(int rows, int columns, int position, int out[4]) {
 tacit_status taciti_family_torus(const taciti_topo_request *request, const taciti_host_positions *hosts,
                                  taciti_draft *draft) {
     (void)hosts;
-    const int n = request->ranks, columns = request->degree > 0 ? request->degree : square_columns(n);
+    const int n = request->ranks;
+    int columns = 1; /* the largest divisor up to the square root: as square as it gets */
+    for (int c = 1; c * c <= n; c++)
+        if (n % c == 0) columns = c;
+    if (request->degree > 0) columns = request->degree;
     if (n % columns != 0)
         return taciti_fail(TACIT_E_CONFIG,
                            "torus: %d columns do not divide %d ranks; give a degree that does, or 0 to have one chosen",
