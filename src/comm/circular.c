@@ -25,34 +25,27 @@ struct taciti_circular {
 
 static slot *slot_of(taciti_circular *c, uint64_t number) { return &c->slots[number % c->max]; }
 
-static tacit_status slot_create(taciti_circular *c, slot *s) {
-    const size_t ranks = (size_t)taciti_comm_size(c->comm);
-    *s = (slot){.circular = c,
-                .records = taciti_calloc(ranks, c->record_bytes),
-                .sends = taciti_calloc(ranks, sizeof *s->sends),
-                .receives = taciti_calloc(ranks, sizeof *s->receives)};
-    return s->records == NULL || s->sends == NULL || s->receives == NULL ? TACIT_E_MEMORY : TACIT_OK;
-}
-
-static tacit_status slots_create(taciti_circular *c, size_t max) {
-    c->slots = taciti_calloc(max, sizeof *c->slots);
-    if (c->slots == NULL) return TACIT_E_MEMORY;
-    c->max = max;
-    for (size_t i = 0; i < max; i++) TACITI_TRY(slot_create(c, &c->slots[i]));
-    return TACIT_OK;
-}
-
 tacit_status taciti_circular_create(taciti_comm *comm, size_t record_bytes, size_t max, taciti_circular **out) {
+    const size_t ranks = (size_t)taciti_comm_size(comm);
     taciti_circular *c = taciti_calloc(1, sizeof *c);
     if (c == NULL) return TACIT_E_MEMORY;
     c->comm = comm;
     c->record_bytes = record_bytes;
-    const tacit_status status = slots_create(c, max);
-    if (status == TACIT_OK)
+    c->slots = taciti_calloc(max, sizeof *c->slots);
+    bool room = c->slots != NULL;
+    for (; c->max < max && room; c->max++) {
+        slot *s = &c->slots[c->max];
+        *s = (slot){.circular = c,
+                    .records = taciti_calloc(ranks, record_bytes),
+                    .sends = taciti_calloc(ranks, sizeof *s->sends),
+                    .receives = taciti_calloc(ranks, sizeof *s->receives)};
+        room = s->records != NULL && s->sends != NULL && s->receives != NULL;
+    }
+    if (room)
         *out = c;
     else
         taciti_circular_destroy(c);
-    return status;
+    return room ? TACIT_OK : TACIT_E_MEMORY;
 }
 
 void taciti_circular_destroy(taciti_circular *circular) {
@@ -70,7 +63,8 @@ void taciti_circular_destroy(taciti_circular *circular) {
 
 static char *record_of(const slot *s, int rank) { return s->records + (size_t)rank * s->circular->record_bytes; }
 
-static tacit_status collect(taciti_comm *comm, slot *s) {
+static tacit_status collect_records(taciti_comm *comm, void *context) {
+    slot *s = context;
     for (int r = 0; r < taciti_comm_size(comm); r++) {
         if (r == taciti_comm_rank(comm)) continue;
         TACITI_TRY(taciti_comm_await(comm, &s->receives[r]));
@@ -78,8 +72,6 @@ static tacit_status collect(taciti_comm *comm, slot *s) {
     }
     return TACIT_OK;
 }
-
-static tacit_status run_collect(taciti_comm *comm, void *context) { return collect(comm, context); }
 
 /* Each rank begins with the rank after its own, so that not all write to the same one at once. */
 static tacit_status run_post(taciti_comm *comm, void *context) {
@@ -90,7 +82,7 @@ static tacit_status run_post(taciti_comm *comm, void *context) {
         TACITI_TRY(taciti_comm_irecv(comm, from, record_of(s, from), s->circular->record_bytes, &s->receives[from]));
         TACITI_TRY(taciti_comm_isend(comm, to, record_of(s, me), s->circular->record_bytes, &s->sends[to]));
     }
-    return s->before == NULL ? TACIT_OK : collect(comm, s->before);
+    return s->before == NULL ? TACIT_OK : collect_records(comm, s->before);
 }
 
 /* ---- on the submitting thread ------------------------------------------------------------------------------------ */
@@ -111,21 +103,13 @@ tacit_status taciti_circular_post(taciti_circular *circular, const void *record)
     return TACIT_OK;
 }
 
-/* The newest record has no job after it that would collect it. */
-static tacit_status collect_newest(taciti_circular *circular, slot *s) {
-    TACITI_TRY(taciti_job_wait(circular->comm, &s->job));
-    taciti_job job = {.run = run_collect, .context = s, .name = "reports", .detail = -1};
-    return taciti_job_run(circular->comm, &job);
-}
-
 tacit_status taciti_circular_take(taciti_circular *circular, void *records) {
     const size_t pending = count_pending(circular);
     if (pending == 0) return taciti_fail(TACIT_E_INTERNAL, "a record was to be taken before one was posted");
     slot *s = slot_of(circular, circular->taken);
-    if (pending == 1)
-        TACITI_TRY(collect_newest(circular, s));
-    else
-        TACITI_TRY(taciti_job_wait(circular->comm, &slot_of(circular, circular->taken + 1)->job));
+    TACITI_TRY(taciti_job_wait(circular->comm, pending == 1 ? &s->job : &slot_of(circular, circular->taken + 1)->job));
+    taciti_job job = {.run = collect_records, .context = s, .name = "reports", .detail = -1};
+    if (pending == 1) TACITI_TRY(taciti_job_run(circular->comm, &job)); /* no job after it would collect it */
     memcpy(records, s->records, (size_t)taciti_comm_size(circular->comm) * circular->record_bytes);
     circular->taken++;
     return TACIT_OK;

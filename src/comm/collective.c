@@ -24,7 +24,7 @@ enum {
 };
 
 /* ---- inside a job ------------------------------------------------------------------------------------------------ */
-static tacit_status scratch(taciti_comm *comm, size_t bytes) {
+static tacit_status grow_scratch(taciti_comm *comm, size_t bytes) {
     if (bytes <= comm->scratch_bytes) return TACIT_OK;
     char *grown = taciti_calloc(bytes, 1);
     if (grown == NULL) return taciti_comm_break(comm, TACIT_E_MEMORY);
@@ -35,18 +35,18 @@ static tacit_status scratch(taciti_comm *comm, size_t bytes) {
 }
 
 /* Calls move() for pieces of a segment (at least once), so that every piece is a sign of life. */
-static size_t piece(const taciti_comm *comm, size_t at, size_t count) {
+static size_t piece_of(const taciti_comm *comm, size_t at, size_t count) {
     const size_t max = (size_t)comm->options.segment_bytes;
     return count - at < max ? count - at : max;
 }
 
 /* all (rank 0 only) receives size * count bytes in rank order. Small contributions of all ranks travel at once. */
-static tacit_status gather(taciti_comm *comm, const void *mine, size_t count, char *all) {
+static tacit_status gather_all(taciti_comm *comm, const void *mine, size_t count, char *all) {
     const int size = comm->engine.size;
     const size_t segment = (size_t)comm->options.segment_bytes;
     size_t at = 0;
     do {
-        const size_t n = piece(comm, at, count);
+        const size_t n = piece_of(comm, at, count);
         if (comm->engine.rank != 0) {
             TACITI_TRY(taciti_comm_send(comm, 0, (const char *)mine + at, n));
         } else {
@@ -61,7 +61,7 @@ static tacit_status gather(taciti_comm *comm, const void *mine, size_t count, ch
 }
 
 /* Children of this rank in the binomial tree from `root`; *parent is -1 at the root. */
-static int family(const taciti_comm *comm, int root, int children[MAX_CHILDREN], int *parent) {
+static int find_family(const taciti_comm *comm, int root, int children[MAX_CHILDREN], int *parent) {
     const int size = comm->engine.size, me = (comm->engine.rank - root + size) % size;
     int count = 0, bit = 1;
     for (; bit < size && (me & bit) == 0; bit <<= 1)
@@ -70,15 +70,15 @@ static int family(const taciti_comm *comm, int root, int children[MAX_CHILDREN],
     return count;
 }
 
-static tacit_status spread(taciti_comm *comm, int root, void *bytes, size_t count) {
+static tacit_status spread_bytes(taciti_comm *comm, int root, void *bytes, size_t count) {
     int children[MAX_CHILDREN], parent = -1;
     taciti_engine_request sends[WINDOW][MAX_CHILDREN];
-    const int child_count = family(comm, root, children, &parent);
+    const int child_count = find_family(comm, root, children, &parent);
     const size_t segment = (size_t)comm->options.segment_bytes;
     size_t at = 0, pieces = 0;
     do {
         char *p = (char *)bytes + at;
-        const size_t n = piece(comm, at, count);
+        const size_t n = piece_of(comm, at, count);
         taciti_engine_request *slot = sends[pieces % WINDOW];
         if (parent >= 0) TACITI_TRY(taciti_comm_receive(comm, parent, p, n));
         for (int c = child_count - 1; c >= 0; c--) { /* the largest subtree first */
@@ -109,7 +109,7 @@ static tacit_status run_call(taciti_comm *comm, call *what, tacit_status (*run)(
     return taciti_job_run(comm, &job);
 }
 
-static double combine(double a, double b, taciti_op op) {
+static double combine_numbers(double a, double b, taciti_op op) {
     switch (op) {
     case TACITI_OP_SUM: return a + b;
     case TACITI_OP_MAX: return a > b || a != a ? a : b; /* a NaN wins, so that nobody overlooks it */
@@ -122,14 +122,14 @@ static tacit_status run_allreduce(taciti_comm *comm, void *context) {
     const call *c = context;
     double *values = c->bytes;
     const size_t bytes = c->count * sizeof *values;
-    TACITI_TRY(scratch(comm, comm->engine.rank == 0 ? bytes * (size_t)comm->engine.size : 0));
-    TACITI_TRY(gather(comm, values, bytes, comm->scratch));
+    TACITI_TRY(grow_scratch(comm, comm->engine.rank == 0 ? bytes * (size_t)comm->engine.size : 0));
+    TACITI_TRY(gather_all(comm, values, bytes, comm->scratch));
     if (comm->engine.rank == 0)
         for (int r = 1; r < comm->engine.size; r++) {
             const double *theirs = (const double *)(const void *)(comm->scratch + (size_t)r * bytes);
-            for (size_t i = 0; i < c->count; i++) values[i] = combine(values[i], theirs[i], c->op);
+            for (size_t i = 0; i < c->count; i++) values[i] = combine_numbers(values[i], theirs[i], c->op);
         }
-    return spread(comm, 0, values, bytes);
+    return spread_bytes(comm, 0, values, bytes);
 }
 
 tacit_status taciti_comm_allreduce_f64(taciti_comm *comm, double *values, size_t n, taciti_op op) {
@@ -140,7 +140,7 @@ tacit_status taciti_comm_allreduce_f64(taciti_comm *comm, double *values, size_t
 
 static tacit_status run_broadcast(taciti_comm *comm, void *context) {
     const call *c = context;
-    return spread(comm, c->root, c->bytes, c->count);
+    return spread_bytes(comm, c->root, c->bytes, c->count);
 }
 
 tacit_status taciti_comm_broadcast(taciti_comm *comm, int root, void *bytes, size_t n) {
@@ -150,8 +150,8 @@ tacit_status taciti_comm_broadcast(taciti_comm *comm, int root, void *bytes, siz
 
 static tacit_status run_allgather(taciti_comm *comm, void *context) {
     const call *c = context;
-    TACITI_TRY(gather(comm, c->in, c->count, c->bytes));
-    return spread(comm, 0, c->bytes, c->count * (size_t)comm->engine.size);
+    TACITI_TRY(gather_all(comm, c->in, c->count, c->bytes));
+    return spread_bytes(comm, 0, c->bytes, c->count * (size_t)comm->engine.size);
 }
 
 tacit_status taciti_comm_allgather(taciti_comm *comm, const void *bytes, size_t n, void *out) {
@@ -165,8 +165,8 @@ tacit_status taciti_comm_allgather(taciti_comm *comm, const void *bytes, size_t 
 static tacit_status run_barrier(taciti_comm *comm, void *context) {
     (void)context;
     char nothing = 0;
-    TACITI_TRY(gather(comm, &nothing, 0, &nothing));
-    return spread(comm, 0, &nothing, 0);
+    TACITI_TRY(gather_all(comm, &nothing, 0, &nothing));
+    return spread_bytes(comm, 0, &nothing, 0);
 }
 
 tacit_status taciti_comm_barrier(taciti_comm *comm) {
@@ -174,14 +174,14 @@ tacit_status taciti_comm_barrier(taciti_comm *comm) {
     return run_call(comm, &(call){.name = "barrier"}, run_barrier);
 }
 
-/* What a rank refuses. */
+/* The refusal of one rank. */
 typedef struct refusal {
     uint64_t held;
     int32_t status;
     char text[REASON_BYTES];
 } refusal;
 
-/* What several ranks refuse with the same words, the first of them says. Ranks that refuse nothing take the words of
+/* A refusal that several ranks share is logged by the first of them. Ranks that refuse nothing take the words of
  * the first that returns `status`: on every rank taciti_error_text() is the reason. */
 static void tell_refusals(const taciti_comm *comm, const refusal *all, int status) {
     const refusal *mine = &all[comm->engine.rank];
@@ -228,14 +228,14 @@ static void describe_difference(const taciti_comm *comm, const char *what, const
 /* Leaves the difference in c->reason; "": there is none. */
 static tacit_status run_agree_text(taciti_comm *comm, void *context) {
     const call *c = context;
-    TACITI_TRY(scratch(comm, comm->engine.rank == 0 ? TEXT_BYTES * (size_t)comm->engine.size : 0));
-    TACITI_TRY(gather(comm, c->bytes, TEXT_BYTES, comm->scratch));
+    TACITI_TRY(grow_scratch(comm, comm->engine.rank == 0 ? TEXT_BYTES * (size_t)comm->engine.size : 0));
+    TACITI_TRY(gather_all(comm, c->bytes, TEXT_BYTES, comm->scratch));
     for (int r = 1; comm->engine.rank == 0 && r < comm->engine.size && c->reason[0] == '\0'; r++) {
         const char *theirs = comm->scratch + (size_t)r * TEXT_BYTES;
         if (memcmp(comm->scratch, theirs, TEXT_BYTES) != 0)
             describe_difference(comm, c->in, comm->scratch, r, theirs, c->reason);
     }
-    return spread(comm, 0, c->reason, REASON_BYTES);
+    return spread_bytes(comm, 0, c->reason, REASON_BYTES);
 }
 
 tacit_status taciti_comm_agree_text(taciti_comm *comm, const char *what, const char *text) {
@@ -287,15 +287,6 @@ tacit_status taciti_comm_clock_offset(taciti_comm *comm, int64_t *out_ns) {
 }
 
 /* ---- introduction ------------------------------------------------------------------------------------------------ */
-static void find_hosts(taciti_comm *comm) {
-    comm->hosts.count = 0;
-    for (int i = 0; i < comm->engine.size; i++) {
-        int first = 0;
-        while (strcmp(comm->peers[first].host, comm->peers[i].host) != 0) first++;
-        comm->hosts.host_of[i] = first < i ? comm->hosts.host_of[first] : comm->hosts.count++;
-    }
-}
-
 static void number_local_ranks(taciti_comm *comm) {
     for (int i = 0; i < comm->engine.size; i++) {
         taciti_peer *peer = &comm->peers[i];
@@ -309,23 +300,18 @@ static void number_local_ranks(taciti_comm *comm) {
     }
 }
 
-/* What a rank says of itself; nothing of it is believed before it was looked at. */
+/* The introduction of a rank; nothing of it is believed before it was checked. */
 typedef struct introduction {
     int32_t pid;
     char host[sizeof((taciti_peer *)0)->host];
 } introduction;
 
-static introduction own_introduction(const taciti_comm *comm) {
+tacit_status taciti_comm_introduce(taciti_comm *comm) {
     introduction me = {.pid = (int32_t)getpid()};
     if (comm->engine.host[0] != 0)
         memcpy(me.host, comm->engine.host, sizeof me.host);
     else if (gethostname(me.host, sizeof me.host - 1) != 0)
         (void)snprintf(me.host, sizeof me.host, "?");
-    return me;
-}
-
-tacit_status taciti_comm_introduce(taciti_comm *comm) {
-    const introduction me = own_introduction(comm);
     introduction *all = taciti_calloc((size_t)comm->engine.size, sizeof *all);
     if (all == NULL) return TACIT_E_MEMORY;
     const tacit_status status = taciti_comm_allgather(comm, &me, sizeof me, all);
@@ -336,7 +322,12 @@ tacit_status taciti_comm_introduce(taciti_comm *comm) {
     }
     taciti_free(all);
     TACITI_TRY(status);
-    find_hosts(comm);
+    comm->hosts.count = 0;
+    for (int i = 0; i < comm->engine.size; i++) {
+        int first = 0;
+        while (strcmp(comm->peers[first].host, comm->peers[i].host) != 0) first++;
+        comm->hosts.host_of[i] = first < i ? comm->hosts.host_of[first] : comm->hosts.count++;
+    }
     number_local_ranks(comm);
     comm->introduced = true;
     taciti_detector_forgive(comm);

@@ -43,7 +43,7 @@ const taciti_option_table taciti_comm_option_table = {.section = "comm",
                                                       .count = sizeof OPTIONS / sizeof *OPTIONS};
 
 /* ---- life ------------------------------------------------------------------------------------------------------ */
-static void destroy(taciti_comm *comm) {
+static void destroy_comm(taciti_comm *comm) {
     taciti_detector_destroy(comm);
     taciti_trace_destroy(&comm->trace);
     taciti_free(comm->peers);
@@ -83,7 +83,7 @@ tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const t
     if (status == TACIT_OK)
         *out = comm;
     else if (!engine->keeps_buffers) /* receives are posted already; the engine stays as it is: its end is collective */
-        destroy(comm);
+        destroy_comm(comm);
     return status;
 }
 
@@ -154,15 +154,6 @@ void taciti_comm_refuse(tacit_status status) {
     (void)open_agreed(&options, status, &comm);
 }
 
-/* After a failure. What messages that are under way may still write to stays where it is. */
-static void leave_broken(taciti_comm *comm) {
-    taciti_detector_last_words(comm);
-    if (comm->engine.keeps_buffers)
-        taciti_trace_destroy(&comm->trace);
-    else
-        destroy(comm);
-}
-
 static void shutdown_is_late(void *context, const char *text) {
     taciti_error_set("%s", text);
     (void)taciti_comm_break(context, TACIT_E_PEER);
@@ -189,12 +180,16 @@ tacit_status taciti_comm_close(taciti_comm *comm) {
         if (status != TACIT_OK && taciti_guard_installed()) taciti_comm_abort(comm, TACIT_E_PEER);
     }
     if (status != TACIT_OK) {
-        leave_broken(comm);
+        taciti_detector_last_words(comm);
+        if (comm->engine.keeps_buffers) /* buffers that messages under way may still write to stay */
+            taciti_trace_destroy(&comm->trace);
+        else
+            destroy_comm(comm);
         return status;
     }
     taciti_comm_announce(comm, atomic_load(&atomic_load(&comm->witness)->doing.number), TACITI_DOING_SHUT_DOWN);
     shut_down(comm);
-    destroy(comm);
+    destroy_comm(comm);
     return TACIT_OK;
 }
 

@@ -36,14 +36,14 @@ typedef struct engine_mpi {
 /* Lets all-reduce algorithms be named per communicator; where none is named nothing changes. */
 #define DYNAMIC_RULES "OMPI_MCA_coll_tuned_use_dynamic_rules"
 
-/* Of the process: MPI itself can be initialised and finalized once. */
+/* The state of the process: MPI itself can be initialised and finalized once. */
 static struct {
     pthread_mutex_t lock;
     int engines; /* that are open */
     bool initialised_here;
 } g_mpi = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static tacit_status check(int code, const char *call) {
+static tacit_status check_call(int code, const char *call) {
     if (code == MPI_SUCCESS) return TACIT_OK;
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
@@ -51,19 +51,10 @@ static tacit_status check(int code, const char *call) {
     return taciti_fail(TACIT_E_PEER, "%s failed: %s", call, text);
 }
 
-static size_t piece_count(size_t count) { return count / PIECE_BYTES + (count % PIECE_BYTES != 0 || count == 0); }
-
-/* Posts one piece; exactly one of out_bytes (receive) and in_bytes (send) is given. */
-static tacit_status post(const engine_mpi *mpi, int peer, int tag, const char *in_bytes, char *out_bytes, size_t count,
-                         MPI_Request *request) {
-    if (out_bytes != NULL)
-        return check(MPI_Irecv(out_bytes, (int)count, MPI_BYTE, peer, tag, mpi->communicator, request), "MPI_Irecv");
-    return check(MPI_Isend(in_bytes, (int)count, MPI_BYTE, peer, tag, mpi->communicator, request), "MPI_Isend");
-}
-
+/* Exactly one of out_bytes (receive) and in_bytes (send) is given. */
 static tacit_status post_all(const engine_mpi *mpi, int peer, int tag, const char *in_bytes, char *out_bytes,
                              size_t count, taciti_engine_request *out) {
-    const size_t pieces = piece_count(count);
+    const size_t pieces = count / PIECE_BYTES + (count % PIECE_BYTES != 0 || count == 0);
     MPI_Request one = MPI_REQUEST_NULL, *requests = &one;
     memset(out->opaque, 0, sizeof out->opaque);
     out->bytes = 0;
@@ -73,8 +64,10 @@ static tacit_status post_all(const engine_mpi *mpi, int peer, int tag, const cha
     }
     for (size_t i = 0; i < pieces; i++) {
         const size_t at = i * PIECE_BYTES, n = count - at < PIECE_BYTES ? count - at : PIECE_BYTES;
-        TACITI_TRY(post(mpi, peer, tag, in_bytes == NULL ? NULL : in_bytes + at,
-                        out_bytes == NULL ? NULL : out_bytes + at, n, &requests[i]));
+        const int code = out_bytes != NULL
+                             ? MPI_Irecv(out_bytes + at, (int)n, MPI_BYTE, peer, tag, mpi->communicator, &requests[i])
+                             : MPI_Isend(in_bytes + at, (int)n, MPI_BYTE, peer, tag, mpi->communicator, &requests[i]);
+        TACITI_TRY(check_call(code, out_bytes != NULL ? "MPI_Irecv" : "MPI_Isend"));
     }
     if (pieces > 1) {
         out->opaque[1] = (uintptr_t)requests;
@@ -108,7 +101,7 @@ static tacit_status test_piece(MPI_Request *piece, taciti_engine_request *reques
         request->bytes = SIZE_MAX / 2;
         return TACIT_OK;
     }
-    TACITI_TRY(check(code, "MPI_Test"));
+    TACITI_TRY(check_call(code, "MPI_Test"));
     if (complete == 0)
         *left = true;
     else if (MPI_Get_count(&status, MPI_BYTE, &count) == MPI_SUCCESS && count > 0)
@@ -192,16 +185,13 @@ static bool swap_algorithm(int algorithm, int *before) {
     return swapped;
 }
 
-/* Algorithms can be named only when this was switched on before MPI started. */
-static bool algorithms_are_obeyed(void) {
-    const char *text = getenv(DYNAMIC_RULES);
-    return text != NULL && (strcmp(text, "1") == 0 || strcmp(text, "true") == 0);
-}
-
 static bool library_offers(const native_plan *plan) {
     int index = 0, before = 0;
+    /* Algorithms can be named only when this was switched on before MPI started. */
+    const char *rules = getenv(DYNAMIC_RULES);
+    const bool obeyed = rules != NULL && (strcmp(rules, "1") == 0 || strcmp(rules, "true") == 0);
     if (plan->algorithm != 0)
-        return algorithms_are_obeyed() && swap_algorithm(plan->algorithm, &before) && swap_algorithm(before, &before);
+        return obeyed && swap_algorithm(plan->algorithm, &before) && swap_algorithm(before, &before);
     return plan->variable == NULL || MPI_T_cvar_get_index(plan->variable, &index) == MPI_SUCCESS;
 }
 
@@ -214,24 +204,19 @@ static int number_of(const char *variable) {
     return value;
 }
 
-/* Whether this is HAN, by our choice or because a user has put it first. */
-static bool is_han(const native_plan *plan) {
-    if (plan->prefer != NULL) return strcmp(plan->prefer, "han") == 0;
-    return number_of(HAN_VARIABLE) > 0 && number_of(HAN_VARIABLE) >= number_of(TUNED_VARIABLE);
-}
-
 /* HAN of Open MPI 4.1.4 has two defects where hosts have several ranks: it crashes on MPI_IN_PLACE, and it reads and
  * writes behind the end of an array that is longer than a segment and not a multiple of it. */
 static void add_native(engine_mpi *mpi, const native_plan *plan) {
     const int i = mpi->native_count++, segment_bytes = number_of(HAN_SEGMENT_VARIABLE);
     mpi->natives[i] = plan->native;
     mpi->native_unit_n[i] = 1;
-    if (!is_han(plan)) return;
+    const int han = number_of(HAN_VARIABLE); /* by our choice, or because a user has put it first */
+    if (plan->prefer != NULL ? strcmp(plan->prefer, "han") != 0 : han <= 0 || han < number_of(TUNED_VARIABLE)) return;
     mpi->natives[i].apart = true;
     if (segment_bytes > (int)sizeof(float)) mpi->native_unit_n[i] = (size_t)segment_bytes / sizeof(float);
 }
 
-static tacit_status duplicate(const engine_mpi *mpi, const native_plan *plan, MPI_Comm *out) {
+static tacit_status duplicate_for(const engine_mpi *mpi, const native_plan *plan, MPI_Comm *out) {
     MPI_Info info = MPI_INFO_NULL;
     int before = 0, code = MPI_SUCCESS;
     const bool swap = plan->algorithm != 0;
@@ -243,16 +228,16 @@ static tacit_status duplicate(const engine_mpi *mpi, const native_plan *plan, MP
     if (code == MPI_SUCCESS) code = MPI_Comm_dup_with_info(mpi->communicator, info, out);
     if (info != MPI_INFO_NULL) (void)MPI_Info_free(&info);
     if (swap) (void)swap_algorithm(before, &before);
-    return check(code, "MPI_Comm_dup_with_info");
+    return check_call(code, "MPI_Comm_dup_with_info");
 }
 
 static tacit_status make_natives(engine_mpi *mpi) {
     for (int i = 0; i < PLAN_COUNT; i++) {
         int offered = library_offers(&PLANS[i]), everywhere = 0;
         TACITI_TRY(
-            check(MPI_Allreduce(&offered, &everywhere, 1, MPI_INT, MPI_MIN, mpi->communicator), "MPI_Allreduce"));
+            check_call(MPI_Allreduce(&offered, &everywhere, 1, MPI_INT, MPI_MIN, mpi->communicator), "MPI_Allreduce"));
         if (everywhere == 0) continue;
-        TACITI_TRY(duplicate(mpi, &PLANS[i], &mpi->native_communicator[mpi->native_count]));
+        TACITI_TRY(duplicate_for(mpi, &PLANS[i], &mpi->native_communicator[mpi->native_count]));
         add_native(mpi, &PLANS[i]);
     }
     return TACIT_OK;
@@ -262,7 +247,7 @@ static tacit_status mpi_native_open(void *self, const taciti_native **out) {
     engine_mpi *mpi = self;
     int level = 0;
     if (mpi->native_count == 0) {
-        TACITI_TRY(check(MPI_T_init_thread(MPI_THREAD_SERIALIZED, &level), "MPI_T_init_thread"));
+        TACITI_TRY(check_call(MPI_T_init_thread(MPI_THREAD_SERIALIZED, &level), "MPI_T_init_thread"));
         const tacit_status status = make_natives(mpi);
         (void)MPI_T_finalize();
         TACITI_TRY(status);
@@ -277,9 +262,9 @@ static tacit_status mpi_native_allreduce(void *self, int native, const float *in
     for (size_t at = 0, count = 0; at < n; at += count) {
         count = n - at < max_n ? n - at : max_n;
         if (count > unit_n) count -= count % unit_n; /* the rest is a call of its own */
-        TACITI_TRY(check(MPI_Allreduce(in == out ? MPI_IN_PLACE : in + at, out + at, (int)count, MPI_FLOAT, MPI_SUM,
-                                       mpi->native_communicator[native]),
-                         "MPI_Allreduce"));
+        TACITI_TRY(check_call(MPI_Allreduce(in == out ? MPI_IN_PLACE : in + at, out + at, (int)count, MPI_FLOAT,
+                                            MPI_SUM, mpi->native_communicator[native]),
+                              "MPI_Allreduce"));
     }
     return TACIT_OK;
 }
@@ -320,17 +305,17 @@ void taciti_engine_mpi_library(char *out, size_t bytes) {
 
 static tacit_status start_library(int wanted, int *level) {
     int running = 0, finalized = 0;
-    TACITI_TRY(check(MPI_Finalized(&finalized), "MPI_Finalized"));
+    TACITI_TRY(check_call(MPI_Finalized(&finalized), "MPI_Finalized"));
     if (finalized != 0)
         return taciti_fail(TACIT_E_USAGE, "MPI was finalized in this process and cannot be started again: open all "
                                           "communicators before the last one is closed, or call MPI_Init_thread() and "
                                           "MPI_Finalize() yourself");
-    TACITI_TRY(check(MPI_Initialized(&running), "MPI_Initialized"));
-    if (running != 0) return check(MPI_Query_thread(level), "MPI_Query_thread");
+    TACITI_TRY(check_call(MPI_Initialized(&running), "MPI_Initialized"));
+    if (running != 0) return check_call(MPI_Query_thread(level), "MPI_Query_thread");
     /* Without yielding, ranks that share cores take a thousand times longer; a user's own setting wins. */
     (void)setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
     (void)setenv(DYNAMIC_RULES, "1", 0);
-    TACITI_TRY(check(MPI_Init_thread(NULL, NULL, wanted, level), "MPI_Init_thread"));
+    TACITI_TRY(check_call(MPI_Init_thread(NULL, NULL, wanted, level), "MPI_Init_thread"));
     g_mpi.initialised_here = true;
     return TACIT_OK;
 }
@@ -355,19 +340,19 @@ static tacit_status duplicate_communicator(const taciti_mpi_request *request, en
     int between = 0;
     if (request->communicator != NULL) memcpy(&from, request->communicator, sizeof from);
     if (from == MPI_COMM_NULL) return taciti_fail(TACIT_E_USAGE, "the communicator is MPI_COMM_NULL");
-    TACITI_TRY(check(MPI_Comm_test_inter(from, &between), "MPI_Comm_test_inter"));
+    TACITI_TRY(check_call(MPI_Comm_test_inter(from, &between), "MPI_Comm_test_inter"));
     if (between != 0)
         return taciti_fail(TACIT_E_USAGE, "the communicator joins two groups (an intercommunicator); make one group of "
                                           "them with MPI_Intercomm_merge()");
-    TACITI_TRY(check(MPI_Comm_dup(from, &mpi->communicator), "MPI_Comm_dup"));
-    return check(MPI_Comm_set_errhandler(mpi->communicator, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    TACITI_TRY(check_call(MPI_Comm_dup(from, &mpi->communicator), "MPI_Comm_dup"));
+    return check_call(MPI_Comm_set_errhandler(mpi->communicator, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
 }
 
 /* With the lock. */
 static tacit_status open_library(const taciti_mpi_request *request, engine_mpi *mpi, int *level) {
     int running = 0;
     if (request->communicator != NULL) {
-        TACITI_TRY(check(MPI_Initialized(&running), "MPI_Initialized"));
+        TACITI_TRY(check_call(MPI_Initialized(&running), "MPI_Initialized"));
         if (running == 0) return taciti_fail(TACIT_E_USAGE, "MPI is not initialised: call MPI_Init_thread() first");
     }
     const bool others = request->others && request->threaded;
@@ -401,6 +386,6 @@ tacit_status taciti_engine_mpi_open(const taciti_mpi_request *request, taciti_en
                            .native_open = mpi_native_open,
                            .native_allreduce = mpi_native_allreduce};
     taciti_engine_mpi_library(out->library, sizeof out->library);
-    TACITI_TRY(check(MPI_Comm_rank(mpi->communicator, &out->rank), "MPI_Comm_rank"));
-    return check(MPI_Comm_size(mpi->communicator, &out->size), "MPI_Comm_size");
+    TACITI_TRY(check_call(MPI_Comm_rank(mpi->communicator, &out->rank), "MPI_Comm_rank"));
+    return check_call(MPI_Comm_size(mpi->communicator, &out->size), "MPI_Comm_size");
 }

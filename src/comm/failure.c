@@ -121,7 +121,7 @@ static tacit_status hear_of_death(taciti_comm *comm, const taciti_link *link) {
     return status;
 }
 
-static tacit_status hear(taciti_comm *comm, taciti_link *link, int64_t now) {
+static tacit_status hear_link(taciti_comm *comm, taciti_link *link, int64_t now) {
     while (link->receiving) {
         bool done = false;
         TACITI_TRY(comm->engine.test(comm->engine.self, &link->in_request, &done));
@@ -192,7 +192,7 @@ static tacit_status pronounce_dead(taciti_comm *comm, const taciti_link *link, i
     return tell_death(comm, link->peer);
 }
 
-static tacit_status judge(taciti_comm *comm, taciti_link *link, int64_t now) {
+static tacit_status judge_link(taciti_comm *comm, taciti_link *link, int64_t now) {
     const int64_t age = now - link->heard_ns, warn_ns = (int64_t)(comm->options.warn_s * 1e9),
                   timeout_ns = (int64_t)(timeout_s(comm) * 1e9);
     char name[NAME_BYTES], sight[TACITI_WITNESS_TEXT_BYTES];
@@ -220,7 +220,7 @@ void taciti_detector_forgive(taciti_comm *comm) {
     for (int i = 0; i < d->count; i++) d->links[i].heard_ns = d->rearmed_ns;
 }
 
-static tacit_status look(taciti_comm *comm, int64_t now) {
+static tacit_status look_at_links(taciti_comm *comm, int64_t now) {
     taciti_detector *d = &comm->detector;
     const int code = atomic_load_explicit(&comm->abort_code, memory_order_acquire);
     if (code != 0) comm->engine.abort(comm->engine.self, code);
@@ -230,9 +230,9 @@ static tacit_status look(taciti_comm *comm, int64_t now) {
     const bool beat = !d->leaving && now >= d->next_beat_ns;
     if (beat) d->next_beat_ns = now + BEAT_NS;
     for (int i = 0; i < d->count; i++) {
-        TACITI_TRY(hear(comm, &d->links[i], now));
+        TACITI_TRY(hear_link(comm, &d->links[i], now));
         if (beat) TACITI_TRY(send_beat(comm, &d->links[i]));
-        TACITI_TRY(judge(comm, &d->links[i], now));
+        TACITI_TRY(judge_link(comm, &d->links[i], now));
     }
     return TACIT_OK;
 }
@@ -265,7 +265,7 @@ tacit_status taciti_detector_tick(taciti_comm *comm) {
     atomic_fetch_add_explicit(&comm->queue.pulse, 1, memory_order_relaxed);
     const int64_t now = taciti_now_ns();
     if (now < comm->detector.next_look_ns) return health;
-    if (health == TACIT_OK) return taciti_comm_break(comm, look(comm, now));
+    if (health == TACIT_OK) return taciti_comm_break(comm, look_at_links(comm, now));
     (void)look_after_failure(comm, now);
     return health;
 }
@@ -295,7 +295,7 @@ tacit_status taciti_detector_goodbye(taciti_comm *comm) {
     d->leaving = true;
     const int64_t begin_ns = taciti_now_ns();
     for (uint32_t turn = 0;; turn++) {
-        TACITI_TRY(taciti_comm_break(comm, look(comm, taciti_now_ns())));
+        TACITI_TRY(taciti_comm_break(comm, look_at_links(comm, taciti_now_ns())));
         bool over = true;
         for (int i = 0; i < d->count; i++) {
             taciti_link *link = &d->links[i];

@@ -49,8 +49,8 @@ void taciti_comm_attach(taciti_comm *comm, taciti_witness *witness) {
 
 /* An engine that shares cores yields in its own test (comm/engine_mpi.c asks Open MPI for that), so a turn costs little
  * while others want the core; the yield here is for engines that do not. A nap costs a timer and a look at every
- * connection, so many ranks on few cores must make it neither early nor short: 16 ranks on two cores spent five times
- * the processor time with naps of 50 us after 100 turns. */
+ * connection, so a nap with many ranks on few cores must be neither early nor short: 16 ranks on two cores spent five
+ * times the processor time with naps of 50 us after 100 turns. */
 void taciti_comm_pause(uint32_t turns) {
     if (turns >= YIELD_TURNS)
         taciti_sleep_ns(NAP_NS);

@@ -64,7 +64,7 @@ static double stopped_for(stop_watch *watch, pid_t pid) {
     return (double)watch->stopped_ns * 1e-9;
 }
 
-/* What both see. */
+/* The page that both see. */
 typedef struct page {
     taciti_witness witness;
     _Atomic int told_to_end; /* SIGTERM was passed on */
@@ -78,19 +78,19 @@ typedef struct supervised {
 } supervised;
 
 /* The one line, written at once so that lines of several processes do not mix. */
-static void name(const char *level, int rank, pid_t pid, const char *reason) {
+static void print_line(const char *level, int rank, pid_t pid, const char *reason) {
     char host[64] = "?";
     (void)gethostname(host, sizeof host - 1);
     (void)dprintf(STDERR_FILENO, "tacit: %s: rank %d on host %s (pid %ld) %s\n", level, rank, host, (long)pid, reason);
 }
 
-static void say(const supervised *it, const char *level, const char *what) {
+static void say_of_worker(const supervised *it, const char *level, const char *what) {
     char text[REASON_BYTES + 2 * TACITI_WITNESS_TEXT_BYTES], sight_text[TACITI_WITNESS_TEXT_BYTES];
     taciti_sight sight;
     taciti_witness_look(&it->shared->witness, &sight);
     taciti_sight_text(&sight, sight_text);
     (void)snprintf(text, sizeof text, "%s; last seen in %s", what, sight_text);
-    name(level, it->rank, it->worker, text);
+    print_line(level, it->rank, it->worker, text);
 }
 
 /* ---- the watcher ---------------------------------------------------------------------------------------------------
@@ -103,14 +103,14 @@ static int exit_code_of(const supervised *it, int status, const bool *sent) {
     for (int i = 0; i < PASSED_ON_COUNT; i++)
         if (signal_number == PASSED_ON[i] && sent[i]) return SIGNALED + signal_number;
     (void)snprintf(reason, sizeof reason, "was killed by signal %d (%s)", signal_number, strsignal(signal_number));
-    say(it, "error", reason);
+    say_of_worker(it, "error", reason);
     return tacit_status_exit_code(TACIT_E_PEER);
 }
 
 static _Noreturn void end_worker(const supervised *it, const char *what, double seconds) {
     char reason[REASON_BYTES];
     (void)snprintf(reason, sizeof reason, "%s %.1f s and is killed", what, seconds);
-    say(it, "error", reason);
+    say_of_worker(it, "error", reason);
     (void)kill(it->worker, SIGKILL);
     (void)waitpid(it->worker, NULL, 0);
     _exit(tacit_status_exit_code(TACIT_E_PEER));
@@ -127,7 +127,7 @@ static void look_at_siblings(const supervised *it) {
     pid_t pid = 0;
     int rank = -1;
     if (!taciti_sibling_find_stopped(&pid, &rank)) return;
-    name("error", rank, pid, "is stopped and has not begun; the job ends");
+    print_line("error", rank, pid, "is stopped and has not begun; the job ends");
     (void)kill(it->worker, SIGKILL);
     (void)waitpid(it->worker, NULL, 0);
     _exit(tacit_status_exit_code(TACIT_E_PEER));
@@ -151,7 +151,7 @@ static void look_at_worker(const supervised *it, patience *since) {
 }
 
 /* All signals in `set` are blocked, so none can slip between a look and a wait. */
-static _Noreturn void watch(const supervised *it, const sigset_t *set) {
+static _Noreturn void watch_worker(const supervised *it, const sigset_t *set) {
     char title[TITLE_BYTES];
     (void)snprintf(title, sizeof title, "watch: rank %d", it->rank);
     rename_process(title);
@@ -188,9 +188,9 @@ static _Noreturn void leave_orphaned(void) {
     (void)snprintf(reason, sizeof reason, "ends because its watcher (pid %ld) was killed", (long)g_self.watcher);
     const bool shutting_down = strcmp(sight.doing, TACITI_DOING_SHUT_DOWN) == 0;
     if (atomic_load(&g_self.shared->told_to_end) == 0 && !shutting_down)
-        say(&g_self, "error", reason);
+        say_of_worker(&g_self, "error", reason);
     else if (g_self.rank == 0 && strcmp(sight.doing, "checkpoint") == 0)
-        say(&g_self, "error", "was ended by its launcher before its checkpoint was complete");
+        say_of_worker(&g_self, "error", "was ended by its launcher before its checkpoint was complete");
     _exit(tacit_status_exit_code(TACIT_E_PEER));
 }
 
@@ -204,7 +204,7 @@ static void look_at_watcher(void) {
     (void)snprintf(reason, sizeof reason,
                    "ends because its watcher (pid %ld) was stopped and has not gone on for %.1f s",
                    (long)g_self.watcher, stopped_s);
-    say(&g_self, "error", reason);
+    say_of_worker(&g_self, "error", reason);
     (void)kill(g_self.watcher, SIGCONT);
     _exit(tacit_status_exit_code(TACIT_E_PEER));
 }
@@ -215,17 +215,12 @@ void taciti_supervise_finish(void) {
     char reason[REASON_BYTES];
     (void)snprintf(reason, sizeof reason, "has ended; its watcher (pid %ld) was stopped and is woken",
                    (long)g_self.watcher);
-    if (taciti_process_is_stopped(g_self.watcher)) say(&g_self, "warning", reason);
+    if (taciti_process_is_stopped(g_self.watcher)) say_of_worker(&g_self, "warning", reason);
     (void)kill(g_self.watcher, SIGCONT);
 }
 
 /* ---- start ---------------------------------------------------------------------------------------------------------
  */
-
-static bool wanted(const taciti_launcher *launcher) {
-    const char *choice = getenv("TACIT_SUPERVISE");
-    return launcher->size > 1 && (choice == NULL || strcmp(choice, "0") != 0);
-}
 
 static sigset_t continue_set(void) {
     sigset_t set;
@@ -262,7 +257,7 @@ static void begin_work(void) {
     if (getppid() != g_self.watcher) _exit(tacit_status_exit_code(TACIT_E_PEER));
 }
 
-static void split(const taciti_launcher *launcher) {
+static void split_process(const taciti_launcher *launcher) {
     sigset_t watched, before;
     (void)sigemptyset(&watched);
     (void)sigaddset(&watched, SIGCHLD);
@@ -272,18 +267,19 @@ static void split(const taciti_launcher *launcher) {
     g_self.rank = launcher->rank;
     g_self.watcher = getpid();
     g_self.worker = fork();
-    if (g_self.worker > 0) watch(&g_self, &watched);
+    if (g_self.worker > 0) watch_worker(&g_self, &watched);
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
     if (g_self.worker == 0) begin_work();
 }
 
 taciti_witness *taciti_supervise(double timeout_s) {
     const taciti_launcher launcher = taciti_launcher_detect();
-    if (!wanted(&launcher)) return NULL;
+    const char *choice = getenv("TACIT_SUPERVISE");
+    if (launcher.size <= 1 || (choice != NULL && strcmp(choice, "0") == 0)) return NULL;
     page *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) return NULL;
     g_self = (supervised){.timeout_s = timeout_s, .shared = shared};
-    split(&launcher);
+    split_process(&launcher);
     if (g_self.worker > 0) return &shared->witness;
     g_self.shared = NULL;
     (void)munmap(shared, sizeof *shared); /* no process to spare: works without a watcher */

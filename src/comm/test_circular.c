@@ -102,7 +102,7 @@ static void overflow(taciti_comm *comm, void *context) {
     taciti_circular_destroy(circular);
 }
 
-/* What could not be sent is not waited for. */
+/* Nobody waits for a record that could not be sent. */
 static void refuse(taciti_comm *comm, void *context) {
     (void)context;
     const int rank = taciti_comm_rank(comm);

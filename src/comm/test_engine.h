@@ -30,13 +30,13 @@ void test_world_destroy(test_world *world);
 /* Rank `rank` of the world. */
 taciti_engine test_world_seat(test_world *world, int rank);
 
-/* What one rank does; runs on its own thread, with its communicator open. Closes nothing. */
+/* The work of one rank; runs on its own thread, with its communicator open. Closes nothing. */
 typedef void test_rank(taciti_comm *comm, void *context);
 
 /* Opens a communicator per rank, runs `rank` on all of them and closes them. */
 void test_world_run(int size, const taciti_comm_options *options, test_rank *rank, void *context);
 
-/* From now on so many ranks claim to share a host; 0, as at first: all of them. */
+/* From now on `count` ranks claim to share a host; 0, as at first: all of them. */
 void test_ranks_per_host(int count);
 
 /* From now on rank r claims to be on host number hosts[r]; borrowed. NULL: test_ranks_per_host() counts again. */

@@ -21,13 +21,6 @@
 
 enum { TIMER_SLACK_NS = 1000 };
 
-/* The text of an error belongs to the thread that met it; the one that waits for the job shall have it as well. */
-static void hand_over_reason(taciti_comm *comm) {
-    (void)pthread_mutex_lock(&comm->failure.lock);
-    (void)snprintf(comm->failure.of_job, sizeof comm->failure.of_job, "%s", taciti_error_text());
-    (void)pthread_mutex_unlock(&comm->failure.lock);
-}
-
 static tacit_status end_wait(taciti_comm *comm, const taciti_job *job) {
     if (job->status >= 0) return job->status;
     (void)pthread_mutex_lock(&comm->failure.lock);
@@ -45,7 +38,12 @@ static void run_job(taciti_comm *comm, taciti_job *job) {
         taciti_note_write(&witness->job, job->detail, job->name);
         job->status = job->run(comm, job->context);
         taciti_note_write(&witness->job, -1, "");
-        if (job->status < 0) hand_over_reason(comm);
+        if (job->status < 0) {
+            /* The text of an error belongs to the thread that met it; the one that waits for the job shall have it. */
+            (void)pthread_mutex_lock(&comm->failure.lock);
+            (void)snprintf(comm->failure.of_job, sizeof comm->failure.of_job, "%s", taciti_error_text());
+            (void)pthread_mutex_unlock(&comm->failure.lock);
+        }
     }
     job->end_ns = taciti_now_ns();
     atomic_store_explicit(&job->done, 1, memory_order_release);
@@ -76,7 +74,7 @@ static double stuck_for(const taciti_comm *comm, watch *w) {
 }
 
 /* Sleeps until a job is queued, at most IDLE_NS. */
-static void doze(taciti_queue *queue, uint32_t seen) {
+static void wait_for_job(taciti_queue *queue, uint32_t seen) {
     atomic_store(&queue->sleeping, 1);
     if (atomic_load(&queue->tail) == seen) taciti_futex_wait(&queue->tail, seen, IDLE_NS);
     atomic_store(&queue->sleeping, 0);
@@ -106,7 +104,7 @@ static void end_if_stuck(taciti_comm *comm, watch *w) {
     taciti_guard_end_process(tacit_status_exit_code(TACIT_E_PEER));
 }
 
-static void *serve(void *argument) {
+static void *serve_jobs(void *argument) {
     taciti_comm *comm = argument;
     taciti_queue *queue = &comm->queue;
     watch borrower = watch_from_now(comm);
@@ -117,7 +115,7 @@ static void *serve(void *argument) {
         const uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_acquire);
         if (pthread_mutex_trylock(&comm->ownership) != 0) {
             end_if_stuck(comm, &borrower);
-            doze(queue, tail);
+            wait_for_job(queue, tail);
             continue;
         }
         const bool worked = serve_once(comm);
@@ -125,14 +123,14 @@ static void *serve(void *argument) {
         borrower = watch_from_now(comm);
         if (worked) continue;
         if (atomic_load_explicit(&comm->stop, memory_order_acquire) != 0) return NULL;
-        doze(queue, tail);
+        wait_for_job(queue, tail);
     }
 }
 
 tacit_status taciti_comm_thread_start(taciti_comm *comm) {
     comm->threaded = true;
     (void)pthread_mutex_init(&comm->ownership, NULL); /* a plain mutex: cannot fail on Linux */
-    const int error = taciti_thread_start_quiet(&comm->thread, serve, comm);
+    const int error = taciti_thread_start_quiet(&comm->thread, serve_jobs, comm);
     if (error == 0) return TACIT_OK;
     comm->threaded = false;
     return taciti_fail(TACIT_E_MEMORY, "the system refused the communication thread: %s", strerror(error));
@@ -187,11 +185,6 @@ static bool borrow_engine(taciti_comm *comm) {
     return false;
 }
 
-static void return_engine(taciti_comm *comm) {
-    atomic_store_explicit(&comm->borrowed, 0, memory_order_release);
-    (void)pthread_mutex_unlock(&comm->ownership);
-}
-
 tacit_status taciti_job_run(taciti_comm *comm, taciti_job *job) {
     if (!borrow_engine(comm)) {
         TACITI_TRY(taciti_job_submit(comm, job));
@@ -199,7 +192,8 @@ tacit_status taciti_job_run(taciti_comm *comm, taciti_job *job) {
     }
     (void)taciti_detector_tick(comm);
     run_job(comm, job);
-    return_engine(comm);
+    atomic_store_explicit(&comm->borrowed, 0, memory_order_release);
+    (void)pthread_mutex_unlock(&comm->ownership);
     return job->status;
 }
 

@@ -10,10 +10,10 @@
 #define PACE_SLICE_NS (5 * TACITI_NS_PER_MS)
 #define PACE_CREDIT_NS TACITI_NS_PER_MS /* what a late wake-up may catch up on */
 
-/* What taciti_engine_request.wait says beside the peer. */
+/* The kind of a message in taciti_engine_request.wait, beside the peer. */
 enum { SEND, RECEIVE, RECEIVE_UP_TO, KINDS };
 
-static void count(_Atomic uint64_t *counter, uint64_t amount) {
+static void add_count(_Atomic uint64_t *counter, uint64_t amount) {
     atomic_fetch_add_explicit(counter, amount, memory_order_relaxed);
 }
 
@@ -22,7 +22,7 @@ static uint64_t read_count(const _Atomic uint64_t *counter) {
 }
 
 /* Returns when a line of comm.rate would have carried everything sent so far and these bytes. */
-static tacit_status pace(taciti_comm *comm, size_t bytes) {
+static tacit_status keep_pace(taciti_comm *comm, size_t bytes) {
     if (comm->options.rate_mbps <= 0) return TACIT_OK;
     int64_t now = taciti_now_ns();
     const int64_t earliest = now - PACE_CREDIT_NS;
@@ -37,10 +37,10 @@ static tacit_status pace(taciti_comm *comm, size_t bytes) {
 }
 
 tacit_status taciti_comm_isend(taciti_comm *comm, int peer, const void *bytes, size_t n, taciti_engine_request *out) {
-    TACITI_TRY(pace(comm, n));
-    count(&comm->bytes_sent, n);
-    count(&comm->messages_sent, 1);
-    if (!taciti_comm_same_host(comm, comm->engine.rank, peer)) count(&comm->away_bytes_sent, n);
+    TACITI_TRY(keep_pace(comm, n));
+    add_count(&comm->bytes_sent, n);
+    add_count(&comm->messages_sent, 1);
+    if (!taciti_comm_same_host(comm, comm->engine.rank, peer)) add_count(&comm->away_bytes_sent, n);
     out->wait = (uintptr_t)peer * KINDS + SEND;
     return taciti_comm_break(comm, comm->engine.isend(comm->engine.self, peer, TACITI_TAG_DATA, bytes, n, out));
 }
@@ -82,9 +82,9 @@ static tacit_status note_arrival(taciti_comm *comm, int peer, const taciti_engin
     if (request->bytes > request->max_bytes ||
         (request->wait % KINDS == RECEIVE && request->bytes != request->max_bytes))
         return refuse_length(comm, peer, request);
-    count(&comm->bytes_received, request->bytes);
-    count(&comm->messages_received, 1);
-    if (!taciti_comm_same_host(comm, comm->engine.rank, peer)) count(&comm->away_bytes_received, request->bytes);
+    add_count(&comm->bytes_received, request->bytes);
+    add_count(&comm->messages_received, 1);
+    if (!taciti_comm_same_host(comm, comm->engine.rank, peer)) add_count(&comm->away_bytes_received, request->bytes);
     return TACIT_OK;
 }
 
