@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The strict reader of cluster.json. Each JSON object has a table of its fields; a field knows what is legal and how it
- * is turned into the units of taciti_cluster. docs/cluster.md says the same in words.
+ * cluster.json. Each JSON object has a table of its fields for the strict reader and the writer; a field knows what is
+ * legal and how it is turned into the units of taciti_cluster. docs/cluster.md says the same in words. The text is for
+ * people to read and edit: one line per link, measurement and codec; fields that are unknown are left out.
  */
 #include <jansson.h>
 #include <math.h>
@@ -10,12 +11,14 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/strict_json.h"
+#include "base/text.h"
 #include "cluster/cluster.h"
 
-enum { FILE_MAX_BYTES = 16 << 20 };
+enum { FILE_MAX_BYTES = 16 << 20, EXACT_DIGITS = 17, NEIGHBOURS = 3 };
 
 /* Beyond these a number has slipped a unit. */
 #define RATE_MAX 1e6
@@ -28,32 +31,49 @@ typedef taciti_strict_field field;
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-static tacit_status read_scaled(reader *r, const json_t *value, const field *f, double times, double over, void *out) {
+/* Conversions between the units of the file and those of taciti_cluster. */
+static double s_of_us(double us) { return us / 1e6; }
+static double us_of_s(double s) { return s * 1e6; }
+static double s_of_ns(double ns) { return ns / 1e9; }
+static double ns_of_s(double s) { return s * 1e9; }
+static double of_gbit(double x) { return 8e-9 / x; } /* Gbit/s and seconds per byte; its own inverse */
+static double bytes_of_gb(double gb) { return gb * 1e9; }
+static double gb_of_bytes(double bytes) { return bytes / 1e9; }
+static double keep_value(double x) { return x; }
+
+static tacit_status read_in(reader *r, const json_t *value, const field *f, double (*convert)(double), void *out) {
     double number = 0;
     TACITI_TRY(taciti_strict_real(r, value, f, &number));
-    *(double *)out = number * times / over;
+    *(double *)out = convert(number);
     return TACIT_OK;
 }
 
 static tacit_status read_latency(reader *r, const json_t *value, const field *f, void *out) {
-    return read_scaled(r, value, f, 1, 1e6, out);
+    return read_in(r, value, f, s_of_us, out);
 }
 
-/* Gbit/s as seconds per byte. */
 static tacit_status read_beta(reader *r, const json_t *value, const field *f, void *out) {
-    double gbit_per_s = 0;
-    TACITI_TRY(taciti_strict_real(r, value, f, &gbit_per_s));
-    *(double *)out = 8e-9 / gbit_per_s;
-    return TACIT_OK;
+    return read_in(r, value, f, of_gbit, out);
 }
 
 static tacit_status read_gigabytes(reader *r, const json_t *value, const field *f, void *out) {
-    return read_scaled(r, value, f, 1e9, 1, out);
+    return read_in(r, value, f, bytes_of_gb, out);
 }
 
 static tacit_status read_nanoseconds(reader *r, const json_t *value, const field *f, void *out) {
-    return read_scaled(r, value, f, 1, 1e9, out);
+    return read_in(r, value, f, s_of_ns, out);
 }
+
+typedef struct unit {
+    taciti_strict_read *reader; /* of fields in this unit */
+    double (*read)(double), (*write)(double);
+} unit;
+
+static const unit UNITS[] = {{taciti_strict_real, keep_value, keep_value},
+                             {read_latency, s_of_us, us_of_s},
+                             {read_beta, of_gbit, of_gbit},
+                             {read_gigabytes, bytes_of_gb, gb_of_bytes},
+                             {read_nanoseconds, s_of_ns, ns_of_s}};
 
 static tacit_status read_collective(reader *r, const json_t *value, const field *f, void *out) {
     const char *text = json_string_value(value);
@@ -352,4 +372,170 @@ bool taciti_cluster_recognise(const char *path) {
     const bool ours = format != NULL && strncmp(format, family, sizeof family - 1) == 0;
     json_decref(root);
     return ours;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static bool reads_as(double shown, double value, const unit *in) {
+    const double again = in->read(shown);
+    return !(again < value) && !(again > value);
+}
+
+/* The shortest decimal that the reader turns into exactly this value, so that 25 Gbit/s stay "25"; a neighbour of the
+ * inverse when that was rounded the other way; for a value that no decimal gives, the inverse. */
+static double find_shortest(double value, const unit *in) {
+    const double target = in->write(value);
+    for (int digits = 1; digits <= EXACT_DIGITS; digits++) {
+        char decimal[TACITI_REAL_BYTES];
+        (void)snprintf(decimal, sizeof decimal, "%.*e", digits - 1, target);
+        const double shown = strtod(decimal, NULL);
+        if (reads_as(shown, value, in)) return shown;
+    }
+    double below = target, above = target;
+    for (int i = 0; i < NEIGHBOURS; i++) {
+        below = nextafter(below, -(double)INFINITY);
+        above = nextafter(above, (double)INFINITY);
+        if (reads_as(below, value, in)) return below;
+        if (reads_as(above, value, in)) return above;
+    }
+    return target;
+}
+
+static const unit *unit_of(const field *f) {
+    for (size_t i = 0; i < sizeof UNITS / sizeof *UNITS; i++)
+        if (UNITS[i].reader == f->read) return &UNITS[i];
+    return NULL;
+}
+
+/* Whether an optional number, or the latency of an optional link, is unknown: it is below what the file may have. */
+static bool is_unknown(const field *f, const void *member) {
+    const unit *in = unit_of(f->fields != NULL ? f->fields : f);
+    const double shown = in == NULL ? 0 : in->write(*(const double *)member);
+    return !f->required && in != NULL && (shown < (f->fields != NULL ? f->fields->min : f->min) || isinf(shown));
+}
+
+/* Writes the members of an object that are known, each behind `before`. Returns whether there are any. */
+static bool write_fields(FILE *out, const char *before, const field *fields, const void *object) {
+    bool any = false;
+    for (const field *f = fields; f->name != NULL; f++) {
+        const void *member = (const char *)object + f->offset;
+        const unit *in = unit_of(f);
+        char text[TACITI_REAL_BYTES];
+        if (is_unknown(f, member)) continue;
+        (void)fprintf(out, "%s%s\"%s\": ", !any ? "" : *before == '\0' ? ", " : ",", before, f->name);
+        any = true;
+        if (in != NULL) {
+            taciti_real_format(find_shortest(*(const double *)member, in), text);
+            (void)fputs(text, out);
+        } else if (f->fields != NULL) {
+            (void)fputc('{', out);
+            (void)write_fields(out, "", f->fields, member);
+            (void)fputc('}', out);
+        } else if (f->read == taciti_strict_size) {
+            (void)fprintf(out, "%zu", *(const size_t *)member);
+        } else {
+            taciti_json_quote(out, f->read == read_collective
+                                       ? taciti_collective_name(*(const taciti_collective *)member)
+                                   : f->read == read_group ? taciti_group_kind_name(*(const taciti_group_kind *)member)
+                                                           : (const char *)member);
+        }
+    }
+    return any;
+}
+
+static void write_list(FILE *out, const char *name, const field *fields, const void *items, size_t count, size_t size) {
+    (void)fprintf(out, ",\n  \"%s\": [", name);
+    for (size_t i = 0; i < count; i++) {
+        (void)fputs(i == 0 ? "\n    {" : ",\n    {", out);
+        (void)write_fields(out, "", fields, (const char *)items + i * size);
+        (void)fputc('}', out);
+    }
+    (void)fputs("\n  ]", out);
+}
+
+static void write_codecs(FILE *out, const taciti_cluster *cluster) {
+    if (cluster->codec_count == 0) return;
+    (void)fputs(",\n  \"codecs\": {", out);
+    for (size_t i = 0; i < cluster->codec_count; i++) {
+        (void)fputs(i == 0 ? "\n    " : ",\n    ", out);
+        taciti_json_quote(out, cluster->codecs[i].name);
+        (void)fputs(": {", out);
+        (void)write_fields(out, "", CODEC_FIELDS, &cluster->codecs[i]);
+        (void)fputc('}', out);
+    }
+    (void)fputs("\n  }", out);
+}
+
+static void write_notes(FILE *out, const taciti_cluster *cluster) {
+    if (cluster->note_count == 0) return;
+    (void)fputs("  \"notes\": [", out);
+    for (size_t i = 0; i < cluster->note_count; i++) {
+        (void)fputs(i == 0 ? "\n    " : ",\n    ", out);
+        taciti_json_quote(out, cluster->notes[i]);
+    }
+    (void)fputs("\n  ],\n", out);
+}
+
+static void write_hosts(FILE *out, const taciti_cluster *cluster) {
+    bool equal = true;
+    for (int i = 1; i < cluster->hosts; i++) equal = equal && cluster->ranks_per_host[i] == cluster->ranks_per_host[0];
+    (void)fprintf(out, "  \"hosts\": %d,\n  \"ranks_per_host\": ", cluster->hosts);
+    if (equal) {
+        (void)fprintf(out, "%d,\n", cluster->ranks_per_host[0]);
+        return;
+    }
+    for (int i = 0; i < cluster->hosts; i++)
+        (void)fprintf(out, "%s%d", i == 0 ? "[" : ", ", cluster->ranks_per_host[i]);
+    (void)fputs("],\n", out);
+}
+
+static void write_named(FILE *out, const char *name, const char *text) {
+    if (*text == '\0') return;
+    (void)fprintf(out, "  \"%s\": ", name);
+    taciti_json_quote(out, text);
+    (void)fputs(",\n", out);
+}
+
+static void write_cluster(FILE *out, const void *object) {
+    const taciti_cluster *cluster = object;
+    (void)fputs("{\n  \"format\": \"" TACITI_CLUSTER_FORMAT "\",\n", out);
+    write_named(out, "name", cluster->name);
+    write_named(out, "source", cluster->source);
+    write_notes(out, cluster);
+    write_hosts(out, cluster);
+    (void)fputs("  \"links\": {", out);
+    (void)fputs(write_fields(out, "\n    ", LINKS_FIELDS, cluster) ? "\n  }" : "}", out);
+    if (cluster->timing_count > 0)
+        write_list(out, "collectives", TIMING_FIELDS, cluster->timings, cluster->timing_count,
+                   sizeof *cluster->timings);
+    write_codecs(out, cluster);
+    if (cluster->compression_count > 0)
+        write_list(out, "compression", COMPRESSION_FIELDS, cluster->compressions, cluster->compression_count,
+                   sizeof *cluster->compressions);
+    if (cluster->compute_cv >= 0) {
+        (void)fputs(",\n  \"compute\": {", out);
+        (void)write_fields(out, "", COMPUTE_FIELDS, cluster);
+        (void)fputc('}', out);
+    }
+    (void)fputs("\n}\n", out);
+}
+
+char *taciti_cluster_format(const taciti_cluster *cluster) {
+    char *text = taciti_text_of(write_cluster, cluster);
+    if (text == NULL) (void)taciti_fail(TACIT_E_MEMORY, "out of memory for the description of the cluster");
+    return text;
+}
+
+tacit_status taciti_cluster_save(const taciti_cluster *cluster, const char *path) {
+    taciti_cluster again;
+    char *text = taciti_cluster_format(cluster);
+    if (text == NULL) return TACIT_E_MEMORY;
+    /* A description that is not legal is refused now, not when somebody reads it. */
+    tacit_status status = taciti_cluster_parse(path, text, strlen(text), &again);
+    if (status == TACIT_OK) {
+        taciti_cluster_destroy(&again);
+        status = taciti_file_write(path, text, strlen(text));
+    }
+    taciti_free(text);
+    return status;
 }
