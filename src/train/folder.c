@@ -37,22 +37,16 @@ tacit_status taciti_check_run_folder(const char *folder, const char *init, bool 
 
 /* ---- claiming ---------------------------------------------------------------------------------------------------- */
 
-/* Of one checkpoint, all ranks together; manifest and headers are small beside it. */
-static double checkpoint_bytes(const taciti_trainer *trainer, const taciti_state *state) {
-    double bytes = 0;
-    for (size_t i = 0; i < state->count; i++) {
-        const taciti_state_entry *entry = &state->entries[i];
-        const double one = (double)entry->n * (entry->kind == TACITI_STATE_ARRAY ? sizeof(float) : 1);
-        bytes += taciti_state_is_of_rank(entry) ? one * trainer->ranks : one;
-    }
-    return bytes;
-}
-
 static tacit_status check_space(const taciti_trainer *trainer, const taciti_state *state, const char *folder) {
     struct statvfs disk;
     if (trainer->rank != 0 || statvfs(folder, &disk) != 0) return TACIT_OK;
     const double available = (double)disk.f_bavail * (double)disk.f_frsize;
-    const double needed = checkpoint_bytes(trainer, state);
+    double needed = 0; /* all ranks together; manifest and headers are small beside it */
+    for (size_t i = 0; i < state->count; i++) {
+        const taciti_state_entry *entry = &state->entries[i];
+        const double one = (double)entry->n * (entry->kind == TACITI_STATE_ARRAY ? sizeof(float) : 1);
+        needed += taciti_state_is_of_rank(entry) ? one * trainer->ranks : one;
+    }
     const int digits = needed * MIB < 10 ? 2 : 0;
     if (needed <= available) return TACIT_OK;
     return taciti_fail(TACIT_E_IO,
@@ -101,7 +95,7 @@ tacit_status taciti_trainer_check_folder(const taciti_trainer *trainer) {
 
 /* ---- an old run -------------------------------------------------------------------------------------------------- */
 
-static bool holds(const char *folder, const char *name) {
+static bool has_file(const char *folder, const char *name) {
     char path[PATH_BYTES];
     return taciti_path_join(path, sizeof path, folder, name) == TACIT_OK && access(path, F_OK) == 0;
 }
@@ -150,27 +144,23 @@ static tacit_status move_entries(const char *folder, const char *aside) {
         if (!stays) status = move_entry(folder, aside, entry->d_name);
     }
     (void)closedir(entries);
-    if (status == TACIT_OK && holds(folder, metrics)) status = move_entry(folder, aside, metrics);
+    if (status == TACIT_OK && has_file(folder, metrics)) status = move_entry(folder, aside, metrics);
     return status;
-}
-
-static size_t length_without_digits(const char *text) {
-    size_t length = strlen(text);
-    while (length > 0 && text[length - 1] >= '0' && text[length - 1] <= '9') length--;
-    return length;
 }
 
 tacit_status taciti_set_old_run_aside(const char *folder) {
     char aside[PATH_BYTES], many[PATH_BYTES] = "";
     int number = 0;
-    if (!holds(folder, "metrics.jsonl") && !holds(folder, "ckpt")) return TACIT_OK;
+    if (!has_file(folder, "metrics.jsonl") && !has_file(folder, "ckpt")) return TACIT_OK;
     TACITI_TRY(make_aside(folder, aside, &number));
     const tacit_status moved = move_entries(folder, aside);
     if (moved != TACIT_OK) (void)rmdir(aside); /* unless something is in it */
     TACITI_TRY(moved);
+    size_t stem = strlen(aside); /* without the number */
+    while (stem > 0 && aside[stem - 1] >= '0' && aside[stem - 1] <= '9') stem--;
     if (number >= MANY_OLD_RUNS)
-        (void)snprintf(many, sizeof many, "; %d old runs lie there, to remove them: rm -r %.*s*", number,
-                       (int)length_without_digits(aside), aside);
+        (void)snprintf(many, sizeof many, "; %d old runs lie there, to remove them: rm -r %.*s*", number, (int)stem,
+                       aside);
     taciti_log(TACITI_LOG_WARN, "%s held an earlier run: it is now %s (to go on with a run, use --resume)%s", folder,
                aside, many);
     return TACIT_OK;
@@ -178,24 +168,19 @@ tacit_status taciti_set_old_run_aside(const char *folder) {
 
 /* ---- a run that is not there ------------------------------------------------------------------------------------- */
 
-/* The parent of `folder`, and its name there without trailing slashes. */
-static void split_path(const char *folder, char parent[PATH_BYTES], char name[PATH_BYTES]) {
-    size_t end = strlen(folder);
+void taciti_find_similar_run(const char *folder, char *out, size_t out_bytes) {
+    char parent[PATH_BYTES], name[PATH_BYTES], path[PATH_BYTES];
+    size_t end = strlen(folder); /* of the name, without trailing slashes */
     while (end > 0 && folder[end - 1] == '/') end--;
     size_t begin = end;
     while (begin > 0 && folder[begin - 1] != '/') begin--;
-    (void)snprintf(parent, PATH_BYTES, "%.*s", begin > 0 ? (int)begin : 1, begin > 0 ? folder : ".");
-    (void)snprintf(name, PATH_BYTES, "%.*s", (int)(end - begin), folder + begin);
-}
-
-void taciti_find_similar_run(const char *folder, char *out, size_t out_bytes) {
-    char parent[PATH_BYTES], name[PATH_BYTES], path[PATH_BYTES];
-    split_path(folder, parent, name);
+    (void)snprintf(parent, sizeof parent, "%.*s", begin > 0 ? (int)begin : 1, begin > 0 ? folder : ".");
+    (void)snprintf(name, sizeof name, "%.*s", (int)(end - begin), folder + begin);
     taciti_nearest nearest = {0};
     DIR *entries = opendir(parent);
     for (const struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;)
         if (strcmp(entry->d_name, name) != 0 &&
-            taciti_path_join(path, sizeof path, parent, entry->d_name) == TACIT_OK && holds(path, "ckpt"))
+            taciti_path_join(path, sizeof path, parent, entry->d_name) == TACIT_OK && has_file(path, "ckpt"))
             taciti_nearest_offer(&nearest, name, entry->d_name);
     if (entries != NULL) (void)closedir(entries);
     (void)snprintf(out, out_bytes, "%s", nearest.hint);

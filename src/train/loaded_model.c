@@ -21,17 +21,9 @@ tacit_status taciti_loaded_options_init(taciti_loaded_options *options) {
     return taciti_config_defaults(&options->config);
 }
 
-/* A key the user left alone gets the value the run was trained with. */
-static tacit_status inherit_text(taciti_loaded_options *options, const json_t *config, const char *key,
-                                 const char *now) {
-    const char *then = json_string_value(json_object_get(config, key));
-    if (now[0] != '\0' || then == NULL || then[0] == '\0') return TACIT_OK;
-    return taciti_config_set(&options->config, key, then, "the run's configuration");
-}
-
-static tacit_status inherit_files(taciti_loaded_options *options, const json_t *config, const char *key, size_t now) {
+static tacit_status inherit_files(taciti_loaded_options *options, const json_t *config, const char *key) {
     const json_t *files = json_object_get(config, key);
-    if (now > 0 || json_array_size(files) == 0) return TACIT_OK;
+    if (json_array_size(files) == 0) return TACIT_OK;
     char flag[64];
     (void)snprintf(flag, sizeof flag, "--%s", key);
     char **words = taciti_calloc(json_array_size(files) + 1, sizeof *words);
@@ -49,13 +41,16 @@ static tacit_status inherit_files(taciti_loaded_options *options, const json_t *
     return status;
 }
 
-static tacit_status inherit(taciti_loaded_options *options, const json_t *meta) {
+static tacit_status inherit_options(taciti_loaded_options *options, const json_t *meta) {
     const json_t *config = json_object_get(meta, "config");
     const bool own_data = options->data.train.count > 0 || options->data.validation.count > 0;
     options->inherited = !own_data;
-    tacit_status status = inherit_text(options, config, "data.vocab", options->data.vocab.text);
-    if (status == TACIT_OK && !own_data) status = inherit_files(options, config, "data.train", 0);
-    if (status == TACIT_OK && !own_data) status = inherit_files(options, config, "data.validation", 0);
+    const char *vocab = json_string_value(json_object_get(config, "data.vocab"));
+    tacit_status status = TACIT_OK; /* a key the user left alone gets the value the run was trained with */
+    if (options->data.vocab.text[0] == '\0' && vocab != NULL && vocab[0] != '\0')
+        status = taciti_config_set(&options->config, "data.vocab", vocab, "the run's configuration");
+    if (status == TACIT_OK && !own_data) status = inherit_files(options, config, "data.train");
+    if (status == TACIT_OK && !own_data) status = inherit_files(options, config, "data.validation");
     return status;
 }
 
@@ -92,7 +87,7 @@ tacit_status taciti_loaded_model_open(const char *path, taciti_loaded_options *o
     TACITI_TRY(taciti_run_open(path, &info));
     out->options = info.model;
     out->step = info.step;
-    tacit_status status = inherit(options, info.meta);
+    tacit_status status = inherit_options(options, info.meta);
     if (status == TACIT_OK) status = open_tokenizer(options, out);
     if (status == TACIT_OK) status = open_model(&info, batch, time, out);
     taciti_run_close(&info);

@@ -39,7 +39,7 @@ tacit_status taciti_profiling_check(const taciti_trainer *trainer) {
                        trainer->profiling.path, (int)WARM_UP_STEPS + 1, left);
 }
 
-/* The recorder may be there for nothing else; then it begins anew with every step. */
+/* A recorder that is there for nothing else starts empty with every step. */
 void taciti_profiling_begin(taciti_trainer *trainer) {
     if (!is_measured(&trainer->profiling)) return;
     if (!trainer->settings->run.trace) trainer->trace.count = 0;

@@ -48,7 +48,7 @@ tacit_status taciti_reports_put(taciti_trainer *trainer, const taciti_rank_repor
 }
 
 /* Sums are made in rank order, so they are the same bits on every rank. */
-static void fill(taciti_trainer *trainer, taciti_step_entry *entry) {
+static void fill_entry(taciti_trainer *trainer, taciti_step_entry *entry) {
     const taciti_rank_report *all = trainer->reports.all;
     taciti_step_metrics *m = &entry->metrics;
     double loss = 0, skipped = 0, moved = 0;
@@ -77,13 +77,13 @@ static void fill(taciti_trainer *trainer, taciti_step_entry *entry) {
     entry->known = true;
 }
 
-static tacit_status take(taciti_trainer *trainer, taciti_step_entry *entry) {
+static tacit_status take_reports(taciti_trainer *trainer, taciti_step_entry *entry) {
     taciti_reports *reports = &trainer->reports;
     if (reports->circular != NULL)
         TACITI_TRY(taciti_circular_take(reports->circular, reports->all));
     else
         TACITI_TRY(taciti_comm_allgather(trainer->comm, &reports->mine, sizeof reports->mine, reports->all));
-    fill(trainer, entry);
+    fill_entry(trainer, entry);
     if (!entry->abandoned) taciti_profiling_add_reports(trainer);
     return TACIT_OK;
 }
@@ -91,7 +91,7 @@ static tacit_status take(taciti_trainer *trainer, taciti_step_entry *entry) {
 tacit_status taciti_reports_collect(taciti_trainer *trainer, size_t late) {
     taciti_reports *reports = &trainer->reports;
     for (size_t i = 0; i + late < reports->count; i++)
-        if (!entry_at(reports, i)->known) TACITI_TRY(take(trainer, entry_at(reports, i)));
+        if (!entry_at(reports, i)->known) TACITI_TRY(take_reports(trainer, entry_at(reports, i)));
     return TACIT_OK;
 }
 

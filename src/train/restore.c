@@ -57,16 +57,6 @@ static tacit_status restore_position(taciti_trainer *trainer, const char *path, 
     return TACIT_OK;
 }
 
-/* A partition is over the ranks of this run. */
-static void say_partition(const taciti_trainer *trainer, const json_t *meta) {
-    const json_int_t ranks = json_integer_value(json_object_get(meta, "ranks"));
-    if (!taciti_data_partitioned(trainer->data) || ranks == trainer->ranks) return;
-    taciti_trainer_say(trainer,
-                       "resume: data.partition %s is over %d ranks now, over %lld in the checkpoint: every rank has "
-                       "other data",
-                       trainer->settings->data.partition.text, trainer->ranks, (long long)ranks);
-}
-
 static tacit_status restore_state(taciti_trainer *trainer, const char *path, const json_t *meta,
                                   taciti_beginning *out) {
     taciti_state state = {.count = 0};
@@ -80,14 +70,20 @@ static tacit_status restore_state(taciti_trainer *trainer, const char *path, con
         .optim_advice = "start a new run from its weights with --train.init and another --run.dir",
     };
     taciti_driver_list_state(trainer->driver, false, &state);
-    say_partition(trainer, meta);
+    const json_int_t ranks = json_integer_value(json_object_get(meta, "ranks"));
+    if (taciti_data_partitioned(trainer->data) && ranks != trainer->ranks) /* a partition is over the ranks of a run */
+        taciti_trainer_say(trainer,
+                           "resume: data.partition %s is over %d ranks now, over %lld in the checkpoint: every rank "
+                           "has other data",
+                           trainer->settings->data.partition.text, trainer->ranks, (long long)ranks);
     tacit_status status = taciti_resume_open(&resume, taciti_config_values(&trainer->settings->job.config, 1));
     if (status == TACIT_OK) status = taciti_resume_restore(&resume, &state, out);
     taciti_resume_close(&resume);
     return status;
 }
 
-static tacit_status restore(taciti_trainer *trainer, const char *path, const char *meta_json, taciti_beginning *out) {
+static tacit_status restore_run(taciti_trainer *trainer, const char *path, const char *meta_json,
+                                taciti_beginning *out) {
     taciti_model_options model;
     const taciti_strict_reader reader = {.file = path, .status = TACIT_E_DATA};
     json_t *meta = NULL;
@@ -102,9 +98,9 @@ static tacit_status restore(taciti_trainer *trainer, const char *path, const cha
     return TACIT_OK;
 }
 
-/* Parameters that must be equal are; then the strategy starts what it has under way between steps. Of parts, each has
- * read its own. */
-static tacit_status start(taciti_trainer *trainer, taciti_beginning how) {
+/* Parameters that must be equal are; then the strategy starts what it has under way between steps. A rank that owns
+ * parts has read its own. */
+static tacit_status start_strategy(taciti_trainer *trainer, taciti_beginning how) {
     if (how.equal && trainer->strategy->units == NULL) TACITI_TRY(taciti_trainer_agree_on_parameters(trainer));
     return taciti_driver_start(trainer->driver, trainer->position.step, how.restored);
 }
@@ -119,11 +115,11 @@ tacit_status taciti_trainer_resume(taciti_trainer *trainer, bool *found) {
     const tacit_status status = taciti_ckpt_find(trainer->comm, folder, path, sizeof path, &step, &meta);
     if (status == TACIT_E_DATA && step < 0) return TACIT_OK;
     TACITI_TRY(status);
-    const tacit_status restored = taciti_comm_agree(trainer->comm, restore(trainer, path, meta, &how));
+    const tacit_status restored = taciti_comm_agree(trainer->comm, restore_run(trainer, path, meta, &how));
     taciti_free(meta);
     TACITI_TRY(restored);
     *found = true;
-    return start(trainer, how);
+    return start_strategy(trainer, how);
 }
 
 /* ---- from other weights ------------------------------------------------------------------------------------------ */
@@ -146,17 +142,6 @@ static tacit_status set_shape(const taciti_settings *job, const taciti_model_opt
     return taciti_config_preset(config, "model.tied", model->tied ? "true" : "false", "train.init");
 }
 
-static tacit_status match_shape(const taciti_settings *job, const char *from, const taciti_model_options *model) {
-    taciti_model_options wanted = job->model;
-    TACITI_TRY(taciti_model_resolve(&wanted));
-    return taciti_run_match(from, model, &wanted);
-}
-
-static tacit_status set_tokenizer(const taciti_config *config, const json_t *meta) {
-    const char *file = json_string_value(json_object_get(json_object_get(meta, "config"), "data.vocab"));
-    return file == NULL ? TACIT_OK : taciti_config_preset(config, "data.vocab", file, "train.init");
-}
-
 /* Opens the newest checkpoint of run.dir, in silence: the resume that follows reports damage, once for all ranks. */
 static bool open_own_run(const taciti_trainer *trainer, taciti_run_info *info) {
     char reason[TACITI_REASON_BYTES];
@@ -175,8 +160,12 @@ tacit_status taciti_trainer_take_shape(const taciti_trainer *trainer, bool resum
     if (from[0] == '\0') return TACIT_OK;
     if (!resume || !open_own_run(trainer, &info)) TACITI_TRY(taciti_run_open(from, &info));
     tacit_status status = set_shape(job, &info.model);
-    if (status == TACIT_OK) status = match_shape(job, info.path, &info.model);
-    if (status == TACIT_OK) status = set_tokenizer(&job->config, info.meta);
+    taciti_model_options wanted = job->model;
+    if (status == TACIT_OK) status = taciti_model_resolve(&wanted);
+    if (status == TACIT_OK) status = taciti_run_match(info.path, &info.model, &wanted);
+    const char *file = json_string_value(json_object_get(json_object_get(info.meta, "config"), "data.vocab"));
+    if (status == TACIT_OK && file != NULL)
+        status = taciti_config_preset(&job->config, "data.vocab", file, "train.init");
     taciti_run_close(&info);
     return status;
 }
@@ -207,13 +196,6 @@ static tacit_status initialise_units(taciti_trainer *trainer, uint64_t *digest) 
     return status;
 }
 
-/* Files of weights are read as a whole. */
-static tacit_status read_parts(taciti_trainer *trainer, const char *from) {
-    void *strategy = taciti_driver_strategy(trainer->driver);
-    for (size_t u = 0; u < trainer->layout.unit_count; u++) TACITI_TRY(trainer->strategy->units->need(strategy, u));
-    return read_weights(trainer, from);
-}
-
 static tacit_status initialise_parts(taciti_trainer *trainer, const char *from) {
     void *strategy = taciti_driver_strategy(trainer->driver);
     uint64_t digest = 0;
@@ -221,11 +203,15 @@ static tacit_status initialise_parts(taciti_trainer *trainer, const char *from) 
         TACITI_TRY(taciti_comm_agree(trainer->comm, initialise_units(trainer, &digest)));
         TACITI_TRY(taciti_trainer_agree_on_digest(trainer, digest));
     } else {
-        TACITI_TRY(taciti_comm_agree(trainer->comm, read_parts(trainer, from)));
+        tacit_status status = TACIT_OK; /* files of weights are read as a whole */
+        for (size_t u = 0; u < trainer->layout.unit_count && status == TACIT_OK; u++)
+            status = trainer->strategy->units->need(strategy, u);
+        if (status == TACIT_OK) status = read_weights(trainer, from);
+        TACITI_TRY(taciti_comm_agree(trainer->comm, status));
         TACITI_TRY(taciti_trainer_agree_on_parameters(trainer));
         for (size_t u = 0; u < trainer->layout.unit_count; u++) trainer->strategy->units->release(strategy, u);
     }
-    return start(trainer, (taciti_beginning){.equal = true});
+    return start_strategy(trainer, (taciti_beginning){.equal = true});
 }
 
 tacit_status taciti_trainer_initialise(taciti_trainer *trainer) {
@@ -237,5 +223,5 @@ tacit_status taciti_trainer_initialise(taciti_trainer *trainer) {
         TACITI_TRY(taciti_comm_agree(trainer->comm, read_weights(trainer, from)));
         taciti_model_refresh(trainer->model);
     }
-    return start(trainer, (taciti_beginning){.equal = true});
+    return start_strategy(trainer, (taciti_beginning){.equal = true});
 }

@@ -20,19 +20,16 @@ static bool is_faulty(const taciti_trainer *trainer, int64_t step) {
            step >= first && step - first < count;
 }
 
-/* Empty passes before this rank's first: where ranks gather parameters, all make as many passes. */
-static size_t idle_passes(const taciti_trainer *trainer) {
-    const size_t own = trainer->share == 0 ? 1 : (trainer->share + trainer->micro - 1) / trainer->micro;
-    return trainer->strategy->units != NULL ? trainer->passes - own : 0;
-}
-
-/* This rank's samples, micro-batch by micro-batch. A rank without samples still makes one empty pass: its gradient is
- * zero and its buckets are ready. */
+/* Reads the samples of this rank, micro-batch by micro-batch. A rank without samples still makes one empty pass: its
+ * gradient is zero and its buckets are ready. */
 static tacit_status next_batch(void *context, int64_t step, size_t pass, taciti_model_batch *out, bool *last) {
     taciti_trainer *trainer = context;
     const taciti_train_settings *s = trainer->settings;
     const uint64_t seed = (uint64_t)s->train.seed, number = (uint64_t)step;
-    const size_t idle = idle_passes(trainer), done = pass < idle ? 0 : (pass - idle) * trainer->micro;
+    const size_t own = trainer->share == 0 ? 1 : (trainer->share + trainer->micro - 1) / trainer->micro;
+    /* Empty passes before this rank's first: where ranks gather parameters, all make as many passes. */
+    const size_t idle = trainer->strategy->units != NULL ? trainer->passes - own : 0;
+    const size_t done = pass < idle ? 0 : (pass - idle) * trainer->micro;
     const size_t left = trainer->share - done, max = pass < idle ? 0 : trainer->micro;
     const size_t count = left < max ? left : max;
     const int64_t begin = taciti_now_ns();
@@ -67,13 +64,6 @@ tacit_status taciti_trainer_create_driver(taciti_trainer *trainer, const taciti_
     return taciti_driver_create(&setup, &trainer->driver);
 }
 
-/* As if the step had not been begun; its number and its samples are those of the next attempt. */
-static void take_back(taciti_trainer *trainer) {
-    taciti_reports_take_back(&trainer->reports);
-    trainer->position.step--;
-    trainer->position.tokens -= (uint64_t)trainer->settings->train.batch * trainer->time;
-}
-
 static void fill_times(const taciti_trainer *trainer, int64_t begin, const taciti_driver_record *record,
                        taciti_step_metrics *out) {
     const double tokens = (double)trainer->settings->train.batch * (double)trainer->time;
@@ -87,20 +77,17 @@ static void fill_times(const taciti_trainer *trainer, int64_t begin, const tacit
     out->mfu = trainer->peak_flops > 0 ? flops / trainer->peak_flops : (double)NAN;
 }
 
-/* Original / sent, where the original is the f32 all-reduce of all gradients: what dense data parallelism sends. */
-static double compression_factor(const taciti_trainer *trainer, double sent) {
-    const double ranks = (double)trainer->ranks;
-    return sent > 0 ? 2 * (ranks - 1) / ranks * (double)(trainer->layout.n * sizeof(float)) / sent : (double)NAN;
-}
-
-/* What this rank knows of the step by itself. */
+/* Fills in the figures that this rank knows by itself. */
 static void fill_own(taciti_trainer *trainer, double lr, const taciti_step_report *report, taciti_step_metrics *out) {
     out->step = trainer->position.step;
     out->val_loss = out->distance = (double)NAN;
     out->lr = lr;
     out->grad_norm = report->grad_norm;
     out->tokens = trainer->position.tokens;
-    out->compression = compression_factor(trainer, report->bytes);
+    /* Original / sent, where the original is the f32 all-reduce of all gradients: what dense data parallelism sends. */
+    const double ranks = trainer->ranks,
+                 original = 2 * (ranks - 1) / ranks * (double)(trainer->layout.n * sizeof(float));
+    out->compression = report->bytes > 0 ? original / report->bytes : (double)NAN;
     out->factor = report->factor;
     out->gain = report->gain;
     out->kept = report->kept;
@@ -127,7 +114,10 @@ tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_requested) {
     fill_own(trainer, lr, &record.report, &entry->metrics);
     TACITI_TRY(taciti_reports_collect(trainer, trainer->reports.late));
     if (entry->abandoned) {
-        take_back(trainer);
+        /* As if the step had not been begun; its number and its samples are those of the next attempt. */
+        taciti_reports_take_back(&trainer->reports);
+        trainer->position.step--;
+        trainer->position.tokens -= (uint64_t)trainer->settings->train.batch * trainer->time;
         return TACIT_OK;
     }
     const taciti_comm_counters after = taciti_comm_count(trainer->comm); /* reports of ranks included */

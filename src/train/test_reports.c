@@ -127,7 +127,7 @@ static void wishes_to_stop_are_known_to_all(void **state) {
     run(RANKS, true, 0, 0, report_wishes);
 }
 
-/* What a rank says it skipped is at most one update, whatever arrives. */
+/* A report of skipped updates counts as at most one, whatever arrives. */
 static void report_nonsense(taciti_comm *comm, void *context) {
     static const double values[] = {-3, 1e300, (double)INFINITY};
     static const int64_t expected[] = {0, RANKS, RANKS};

@@ -133,7 +133,7 @@ static const taciti_strategy FEEDBACK = {
 
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
 
-/* What a rank holds at the end. */
+/* The arrays of a rank at the end. */
 typedef struct record {
     float *parameters, *residual, *shard;
     size_t n, begin, shard_n;
@@ -435,7 +435,7 @@ static void another_run_is_refused(void **state) {
     let_go(&first);
 }
 
-/* Replicas that differ: every rank its own, on other ranks the mean, and steps begin anew. */
+/* Replicas that differ: every rank its own, on other ranks the mean, and a new period begins. */
 static void replicas_come_back_or_their_mean(void **state) {
     (void)state;
     static const char *const local[] = {"strategy", "localsgd", "localsgd.every", "4", NULL};

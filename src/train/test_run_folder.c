@@ -123,7 +123,7 @@ static void behind_a_link_the_target_makes_room(void **state) {
 /* ---- a limit of memory --------------------------------------------------------------------------------------------
  */
 
-/* What is mapped already, what is allocated from now on, 24 MiB, and 12 MiB of each thread. */
+/* A limit counts the memory that is mapped already, the coming allocations, 24 MiB, and 12 MiB of each thread. */
 static void a_limit_must_allow_what_is_mapped_and_what_comes(void **state) {
     (void)state;
     taciti_train_settings settings = {.job.model = {.channels = 41, .layers = 3}};

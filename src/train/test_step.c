@@ -19,7 +19,7 @@
 
 enum { MAX_RANKS = 3, MAX_STEPS = 4, TIME = 4 };
 
-/* What a rank is asked to do, and what came of it. */
+/* A task for the ranks, and its outcome. */
 typedef struct trial {
     int ranks, steps;
     const char *const *settings; /* key, value, ..., NULL */

@@ -52,7 +52,7 @@ static void no_thread_can_run_a_handler(void **state) {
         threads++;
         for (int i = 0; i < STOPPING_COUNT; i++) {
             assert_false(has(mask_of(entry->d_name, "SigCgt:"), STOPPING[i]));
-            /* What a thread waits for by sigtimedwait() shows as unblocked meanwhile; it stays in its wait. */
+            /* A signal that a thread waits for by sigtimedwait() shows as unblocked meanwhile; it stays in its wait. */
             char path[300], wait[64] = "";
             (void)snprintf(path, sizeof path, "/proc/self/task/%s/comm", entry->d_name);
             FILE *file = fopen(path, "r");

@@ -191,7 +191,7 @@ static void readers_differ(void **state) {
     expect("topk.values=int4 optim.lr=1", TACITI_READER_CODECS, "optim.lr 1", "tacit train");
 }
 
-/* Of settings that are compared, one is enough. */
+/* One of several settings that are compared is enough. */
 static void one_reader_of_several_settings_is_enough(void **state) {
     (void)state;
     static const char *const WORDS[] = {"strategy=gossip gossip.order=atc localsgd.every=8",
@@ -301,7 +301,7 @@ static void codecs_alone_have_no_line(void **state) {
 
 /* ---- bits -------------------------------------------------------------------------------------------------------- */
 
-/* What words make of a small network on 3 ranks; its width is no multiple of 16. */
+/* The effect of words on a small network on 3 ranks; its width is no multiple of 16. */
 typedef struct trial {
     const char *words, *key; /* key NULL: without */
     size_t n;

@@ -44,7 +44,7 @@ static void announce_run(const taciti_trainer *trainer) {
                        s->train.seed);
 }
 
-/* What compress.layers leaves out; "" if nothing. */
+/* Describes the tensors that compress.layers leaves out; "" if there are none. */
 static void describe_plain(const taciti_layout *layout, char *out, size_t size) {
     double plain = 0;
     size_t tensors = 0;
@@ -94,13 +94,6 @@ static json_t *describe_sizes(const taciti_trainer *trainer) {
                      (json_int_t)fmin(taciti_trainer_mapped_bytes(trainer), COUNT_MAX));
 }
 
-/* Rank 0 hands out the sizes, if they are asked for. */
-static tacit_status give_sizes(const taciti_trainer *trainer, json_t **out) {
-    if (out == NULL || trainer->rank != 0) return TACIT_OK;
-    *out = describe_sizes(trainer);
-    return *out == NULL ? TACIT_E_MEMORY : TACIT_OK;
-}
-
 #define EVALUATION_MUCH 0.2
 #define EVALUATION_LITTLE 0.05
 #define PASSES_PER_STEP 3.0 /* backward computes twice as much as forward; an evaluation is a forward pass */
@@ -136,16 +129,8 @@ static void record_event(taciti_trainer *trainer, int64_t step, const char *even
     if (trainer->metrics != NULL) (void)taciti_metrics_event(trainer->metrics, step, event, members);
 }
 
-/* What the step has decided about compression. */
-static void record_decision(taciti_trainer *trainer) {
-    const taciti_strategy *strategy = trainer->strategy;
-    char members[2 * LINE_BYTES];
-    if (strategy->event != NULL && strategy->event(taciti_driver_strategy(trainer->driver), members, sizeof members))
-        record_event(trainer, trainer->position.step, "compression", members);
-}
-
 /* A checkpoint that fails is loud, but older ones are intact and training goes on. */
-static tacit_status save(taciti_trainer *trainer) {
+static tacit_status save_checkpoint(taciti_trainer *trainer) {
     if (trainer->rank == 0) taciti_console_break(&trainer->console);
     const int64_t begin = taciti_now_ns();
     const tacit_status status = taciti_trainer_save(trainer);
@@ -161,16 +146,7 @@ static tacit_status save(taciti_trainer *trainer) {
     return status;
 }
 
-static bool saves(const taciti_trainer *trainer) { return trainer->settings->train.save_every >= 0; }
-
-static bool save_is_due(const taciti_train_options *train, int64_t step) {
-    return step == train->save_early || (train->save_every > 0 && step % train->save_every == 0);
-}
-
-static bool evaluation_is_due(const taciti_train_options *train, int64_t step) {
-    if (train->eval_every < 0) return false;
-    return step == train->steps || (train->eval_every > 0 && step % train->eval_every == 0);
-}
+static bool has_checkpoints(const taciti_trainer *trainer) { return trainer->settings->train.save_every >= 0; }
 
 static tacit_status open_reports(taciti_trainer *trainer) {
     const taciti_run_options *run = &trainer->settings->run;
@@ -185,34 +161,22 @@ static tacit_status open_reports(taciti_trainer *trainer) {
     return taciti_comm_agree(trainer->comm, status);
 }
 
-/* Where a run was to go on, a new one may be due to a misspelt folder. */
-static void warn_of_new_run(const taciti_trainer *trainer) {
-    const char *folder = trainer->settings->run.dir.text;
-    char similar[LINE_BYTES] = "";
-    if (trainer->rank == 0) taciti_find_similar_run(folder, similar, sizeof similar);
-    taciti_trainer_warn(trainer, "resume: no checkpoint in %s, a new run begins there%s", folder, similar);
-}
-
 static tacit_status restore_or_initialise(taciti_trainer *trainer, bool resume) {
     bool found = false;
     if (resume) TACITI_TRY(taciti_trainer_resume(trainer, &found));
     if (!found) TACITI_TRY(taciti_trainer_initialise(trainer));
     if (!resume) return TACIT_OK;
-    if (found)
+    if (found) {
         taciti_trainer_say(trainer, "resume at step %" PRId64 " of %" PRId64, trainer->position.step,
                            trainer->settings->train.steps);
-    else
-        warn_of_new_run(trainer);
+        return TACIT_OK;
+    }
+    /* Where a run was to go on, a new one may be due to a misspelt folder. */
+    const char *folder = trainer->settings->run.dir.text;
+    char similar[LINE_BYTES] = "";
+    if (trainer->rank == 0) taciti_find_similar_run(folder, similar, sizeof similar);
+    taciti_trainer_warn(trainer, "resume: no checkpoint in %s, a new run begins there%s", folder, similar);
     return TACIT_OK;
-}
-
-/* A full disk must not end a run of days: metrics stop with one loud line, training goes on. */
-static void write_metrics(taciti_trainer *trainer, const taciti_step_metrics *m) {
-    if (trainer->metrics == NULL || taciti_metrics_step(trainer->metrics, m) == TACIT_OK) return;
-    taciti_log(TACITI_LOG_ERROR, "metrics are not written any more from step %" PRId64 " on; training goes on",
-               m->step);
-    taciti_metrics_close(trainer->metrics);
-    trainer->metrics = NULL;
 }
 
 static void report_skips(taciti_trainer *trainer, const taciti_step_entry *entry) {
@@ -240,7 +204,12 @@ static void report_step(taciti_trainer *trainer, const taciti_step_entry *entry)
     const taciti_step_metrics *m = &entry->metrics;
     if (entry->skips > 0) report_skips(trainer, entry);
     taciti_console_step(&trainer->console, m, entry->skips > 0 || !isnan(m->val_loss) || m->step == 1);
-    write_metrics(trainer, m);
+    if (trainer->metrics == NULL || taciti_metrics_step(trainer->metrics, m) == TACIT_OK) return;
+    /* A full disk must not end a run of days: metrics stop with one loud line, training goes on. */
+    taciti_log(TACITI_LOG_ERROR, "metrics are not written any more from step %" PRId64 " on; training goes on",
+               m->step);
+    taciti_metrics_close(trainer->metrics);
+    trainer->metrics = NULL;
 }
 
 /* Steps that are skipped one after the other mean that parameters or data are beyond repair: every rank sees the same
@@ -283,7 +252,7 @@ static tacit_status flush_reports(taciti_trainer *trainer) {
     return TACIT_OK;
 }
 
-/* What is due after a step; every rank comes to the same decisions. */
+/* The work that is due after a step; every rank comes to the same decisions. */
 typedef struct agenda {
     bool evaluation, save, leaving;
 } agenda;
@@ -292,10 +261,12 @@ static agenda plan_step(const taciti_trainer *trainer, bool stop) {
     const taciti_train_options *train = &trainer->settings->train;
     const int64_t step = trainer->position.step;
     const bool last = step >= train->steps, leaving = last || stop;
+    const bool evaluation = step == train->steps || (train->eval_every > 0 && step % train->eval_every == 0);
+    const bool save = step == train->save_early || (train->save_every > 0 && step % train->save_every == 0);
     return (agenda){
-        /* Who was asked to stop has little time: the checkpoint comes first, and alone. */
-        .evaluation = evaluation_is_due(train, step) && (last || !stop),
-        .save = saves(trainer) && step != trainer->saved_step && (save_is_due(train, step) || leaving),
+        /* A run that was asked to stop has little time: the checkpoint comes first, and alone. */
+        .evaluation = train->eval_every >= 0 && evaluation && (last || !stop),
+        .save = has_checkpoints(trainer) && step != trainer->saved_step && (save || leaving),
         .leaving = leaving,
     };
 }
@@ -309,29 +280,31 @@ static tacit_status evaluate_newest(taciti_trainer *trainer) {
 static tacit_status save_mean(taciti_trainer *trainer) {
     double distance = 0;
     TACITI_TRY(taciti_driver_average(trainer->driver, &distance));
-    return save(trainer);
-}
-
-/* Before a loss or a checkpoint claims to be of this data. */
-static tacit_status check_data(const taciti_trainer *trainer) {
-    if (taciti_data_unchanged(trainer->data) == TACIT_OK) return TACIT_OK;
-    return taciti_fail(TACIT_E_DATA,
-                       "the data changed in the middle of the run, before step %" PRId64
-                       ": no checkpoint is made of that; put the old file back and use --resume, or begin anew",
-                       trainer->position.step);
+    return save_checkpoint(trainer);
 }
 
 /* One pass of the loop. *stop: some rank was asked to stop: leave after this step. */
-static tacit_status advance(taciti_trainer *trainer, int64_t deadline_ns, bool *stop) {
+static tacit_status make_step(taciti_trainer *trainer, int64_t deadline_ns, bool *stop) {
     const bool requested = taciti_stop_signal() != 0 || (deadline_ns > 0 && taciti_now_ns() > deadline_ns);
     TACITI_TRY(taciti_trainer_step(trainer, requested));
-    record_decision(trainer);
+    const taciti_strategy *strategy = trainer->strategy;
+    char decision[2 * LINE_BYTES]; /* about compression */
+    if (strategy->event != NULL && strategy->event(taciti_driver_strategy(trainer->driver), decision, sizeof decision))
+        record_event(trainer, trainer->position.step, "compression", decision);
     agenda due = plan_step(trainer, taciti_reports_stop(&trainer->reports));
     if (due.evaluation || due.save || due.leaving) {
         TACITI_TRY(taciti_reports_collect(trainer, 0));
         due = plan_step(trainer, taciti_reports_stop(&trainer->reports)); /* the last reports may ask to stop, too */
     }
-    if (due.evaluation || due.save) TACITI_TRY(taciti_comm_agree(trainer->comm, check_data(trainer)));
+    if (due.evaluation || due.save) { /* before a loss or a checkpoint claims to be of this data */
+        tacit_status data = taciti_data_unchanged(trainer->data);
+        if (data != TACIT_OK)
+            data = taciti_fail(TACIT_E_DATA,
+                               "the data changed in the middle of the run, before step %" PRId64
+                               ": no checkpoint is made of that; put the old file back and use --resume, or begin anew",
+                               trainer->position.step);
+        TACITI_TRY(taciti_comm_agree(trainer->comm, data));
+    }
     tacit_status evaluated = TACIT_OK;
     if (due.evaluation) {
         evaluated = evaluate_newest(trainer);
@@ -342,19 +315,11 @@ static tacit_status advance(taciti_trainer *trainer, int64_t deadline_ns, bool *
     TACITI_TRY(report_steps(trainer));
     /* An evaluation that fails ends the run, but costs no step of it. */
     const bool leaving = due.leaving || evaluated != TACIT_OK;
-    const bool unsaved = saves(trainer) && trainer->position.step != trainer->saved_step;
+    const bool unsaved = has_checkpoints(trainer) && trainer->position.step != trainer->saved_step;
     const tacit_status saved = due.save || (leaving && unsaved) ? save_mean(trainer) : TACIT_OK;
     if (!leaving) taciti_driver_revert(trainer->driver); /* the final model is the average */
     if (saved == TACIT_E_PEER || (leaving && saved != TACIT_OK)) return saved;
     return evaluated;
-}
-
-/* Signals that came while the run was built. */
-static tacit_status asked_to_stop(taciti_trainer *trainer, bool *stop) {
-    double asked = taciti_stop_signal() != 0 ? 1 : 0;
-    TACITI_TRY(taciti_comm_allreduce_f64(trainer->comm, &asked, 1, TACITI_OP_MAX));
-    *stop = asked > 0;
-    return TACIT_OK;
 }
 
 static void announce_end(const taciti_trainer *trainer, bool stop, int64_t first) {
@@ -376,10 +341,11 @@ static tacit_status run_steps(taciti_trainer *trainer) {
         minutes > 0 ? taciti_now_ns() + (int64_t)(minutes * SECONDS_PER_MINUTE * (double)TACITI_NS_PER_S) : 0;
     tacit_status status = TACIT_OK;
     const int64_t first = trainer->saved_step = trainer->position.step;
-    bool stop = false;
-    TACITI_TRY(asked_to_stop(trainer, &stop));
+    double asked = taciti_stop_signal() != 0 ? 1 : 0; /* by signals that came while the run was built */
+    TACITI_TRY(taciti_comm_allreduce_f64(trainer->comm, &asked, 1, TACITI_OP_MAX));
+    bool stop = asked > 0;
     while (status == TACIT_OK && trainer->position.step < trainer->settings->train.steps && !stop)
-        status = advance(trainer, deadline_ns, &stop);
+        status = make_step(trainer, deadline_ns, &stop);
     if (status != TACIT_OK && status != TACIT_E_PEER) TACITI_TRY(flush_reports(trainer));
     TACITI_TRY(status);
     if (trainer->rank == 0) taciti_console_break(&trainer->console);
@@ -387,14 +353,7 @@ static tacit_status run_steps(taciti_trainer *trainer) {
     return TACIT_OK;
 }
 
-static tacit_status write_trace(taciti_trainer *trainer) {
-    if (!trainer->settings->run.trace) return TACIT_OK;
-    char path[PATH_BYTES];
-    TACITI_TRY(taciti_path_join(path, sizeof path, trainer->settings->run.dir.text, "trace.json"));
-    return taciti_trace_write(trainer->comm, &trainer->trace, taciti_comm_trace(trainer->comm), path);
-}
-
-static void summarise(taciti_trainer *trainer) {
+static void log_summary(taciti_trainer *trainer) {
     if (trainer->rank != 0 || trainer->settings->run.quiet) return;
     char table[4 * LINE_BYTES];
     taciti_trace_summary(&trainer->trace, taciti_comm_trace(trainer->comm), table, sizeof table);
@@ -403,7 +362,7 @@ static void summarise(taciti_trainer *trainer) {
         taciti_log(TACITI_LOG_INFO, "%s", line);
 }
 
-/* What was predicted before the first allocation, beside what the hungriest rank really took. Collective. */
+/* Compares the memory that was predicted before the first allocation with the largest that a rank took. Collective. */
 static tacit_status compare_memory(taciti_trainer *trainer) {
     double peak = (double)taciti_peak_resident_bytes();
     TACITI_TRY(taciti_comm_allreduce_f64(trainer->comm, &peak, 1, TACITI_OP_MAX));
@@ -432,8 +391,12 @@ static tacit_status train_built(taciti_trainer *trainer, bool resume) {
     if (status == TACIT_E_PEER) taciti_comm_abort(trainer->comm, status);
     TACITI_TRY(status);
     TACITI_TRY(compare_memory(trainer));
-    summarise(trainer);
-    TACITI_TRY(write_trace(trainer));
+    log_summary(trainer);
+    char path[PATH_BYTES];
+    if (trainer->settings->run.trace) {
+        TACITI_TRY(taciti_path_join(path, sizeof path, trainer->settings->run.dir.text, "trace.json"));
+        TACITI_TRY(taciti_trace_write(trainer->comm, &trainer->trace, taciti_comm_trace(trainer->comm), path));
+    }
     return taciti_comm_agree(trainer->comm, taciti_profiling_write(trainer));
 }
 
@@ -445,7 +408,9 @@ tacit_status taciti_train(taciti_comm *comm, taciti_train_settings *settings, co
         announce_evaluation(&trainer);
         announce_traffic(&trainer);
         announce_memory(&trainer);
-        status = taciti_comm_agree(comm, give_sizes(&trainer, request->sizes));
+        const bool asked = request->sizes != NULL && trainer.rank == 0;
+        if (asked) *request->sizes = describe_sizes(&trainer);
+        status = taciti_comm_agree(comm, asked && *request->sizes == NULL ? TACIT_E_MEMORY : TACIT_OK);
         if (status == TACIT_OK) status = taciti_trainer_check_memory(&trainer);
     }
     if (status == TACIT_OK && !request->dry_run) status = taciti_trainer_claim_folder(&trainer);

@@ -15,19 +15,12 @@ enum {
 };
 #define PROBE_SECONDS 0.02
 #define MIB (1.0 / 1048576.0)
-/* What libraries take later on: generated code, stacks, message buffers. Measured: 11 to 18 MiB. */
+/* Memory that libraries take later on: generated code, stacks, message buffers. Measured: 11 to 18 MiB. */
 #define LIBRARIES_BYTES ((size_t)15 << 20)
-/* What they and the threads map, of which much is never touched: alignment, stacks, arenas. Measured: 23 to 31 MiB, and
- * 12 MiB more for each further thread. */
+/* Memory that they and the threads map, of which much is never touched: alignment, stacks, arenas. Measured: 23 to 31
+ * MiB, and 12 MiB more for each further thread. */
 #define MAPPED_BYTES ((double)(24 << 20))
 #define MAPPED_PER_THREAD_BYTES ((double)(12 << 20))
-
-static int choose_threads(const taciti_trainer *trainer) {
-    const int64_t asked = trainer->settings->train.threads;
-    if (asked > 0) return (int)asked;
-    const int share = taciti_usable_cores() / taciti_comm_peer(trainer->comm, trainer->rank)->local_size;
-    return share > 1 ? share : 1;
-}
 
 /* A byte, or a token of a small tokenizer, has no meaning in a model of many more tokens. */
 static tacit_status check_tokenizer(const taciti_trainer *trainer) {
@@ -96,24 +89,15 @@ static tacit_status assign_samples(taciti_trainer *trainer) {
                        s->data.partition.text, (long long)s->train.batch, trainer->ranks, trainer->ranks);
 }
 
-/* The rest of the section describes a machine to others than the trainer. */
-static tacit_status refuse_emulation(const taciti_compute_options *compute) {
-    if (compute->emulate.text[0] == '\0') return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG,
-                       "compute.emulate %s: training computes for real; steps of an emulated accelerator: tacit bench "
-                       "step --compute.emulate %s, or tacit plan",
-                       compute->emulate.text, compute->emulate.text);
-}
-
-/* Rank 0 warns of options that were given and that nothing reads. */
-static tacit_status warn_unread(const taciti_trainer *trainer) {
-    const taciti_settings *settings = &trainer->settings->job;
-    return trainer->rank == 0 ? taciti_settings_warn_unread(&settings, 1, TACITI_READER_TRAIN) : TACIT_OK;
-}
-
-/* What each rank does for itself; the caller agrees on the outcome. */
+/* Prepares this rank by itself; the caller agrees on the outcome. */
 static tacit_status prepare_alone(taciti_trainer *trainer, bool resume) {
-    TACITI_TRY(refuse_emulation(&trainer->settings->job.compute));
+    /* The section `compute` describes a machine to others than the trainer. */
+    const char *emulate = trainer->settings->job.compute.emulate.text;
+    if (emulate[0] != '\0')
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compute.emulate %s: training computes for real; steps of an emulated accelerator: tacit "
+                           "bench step --compute.emulate %s, or tacit plan",
+                           emulate, emulate);
     trainer->strategy = taciti_settings_strategy(&trainer->settings->job);
     TACITI_TRY(taciti_settings_check(&trainer->settings->job, taciti_comm_hosts(trainer->comm), TACITI_READER_TRAIN));
     TACITI_TRY(taciti_trainer_take_shape(trainer, resume));
@@ -126,7 +110,7 @@ static tacit_status prepare_alone(taciti_trainer *trainer, bool resume) {
     const taciti_settings *job = &trainer->settings->job;
     TACITI_TRY(taciti_model_layout(&job->model, (size_t)job->exchange.bucket_bytes, &trainer->layout));
     TACITI_TRY(taciti_settings_seal(job, &trainer->layout));
-    return warn_unread(trainer);
+    return trainer->rank == 0 ? taciti_settings_warn_unread(&job, 1, TACITI_READER_TRAIN) : TACIT_OK;
 }
 
 taciti_strategy_context taciti_trainer_context(taciti_trainer *trainer) {
@@ -163,23 +147,19 @@ static tacit_status predict_memory(taciti_trainer *trainer, taciti_memory_plan *
     return TACIT_OK;
 }
 
-/* In doubles: sizes that nobody can have would wrap around. */
-static double min_bytes(const taciti_trainer *trainer) {
+/* Bytes that the run will still allocate; in doubles, as sizes that nobody can have would wrap around. */
+static double coming_bytes(const taciti_trainer *trainer) {
     const taciti_model_options *m = &trainer->settings->job.model;
     const double tokens = (double)trainer->micro * (double)trainer->time;
     const double parts = trainer->strategy->units != NULL ? trainer->ranks : 1;
-    return (double)trainer->layout.n * (2 * sizeof(float)) / parts +
-           tokens * (double)m->channels * (double)m->layers * sizeof(float);
-}
-
-/* Bytes that the run will still allocate. */
-static double coming_bytes(const taciti_trainer *trainer) {
-    const double arrays = (double)trainer->memory.total - (double)trainer->memory.process, min = min_bytes(trainer);
+    const double min = (double)trainer->layout.n * (2 * sizeof(float)) / parts +
+                       tokens * (double)m->channels * (double)m->layers * sizeof(float);
+    const double arrays = (double)trainer->memory.total - (double)trainer->memory.process;
     return arrays > min ? arrays : min;
 }
 
-/* What else may be done. */
-static const char *smaller(const taciti_trainer *trainer) {
+/* Returns what a user may do against a lack of memory. */
+static const char *advise_on_memory(const taciti_trainer *trainer) {
     taciti_place stage;
     const bool finds = taciti_config_find(&trainer->settings->job.config, "shard.stage", &stage);
     const bool shards = strcmp(trainer->settings->job.strategy.text, "shard") == 0;
@@ -195,23 +175,12 @@ double taciti_trainer_mapped_bytes(const taciti_trainer *trainer) {
            (double)trainer->threads * MAPPED_PER_THREAD_BYTES;
 }
 
-static double missing_on_host(const taciti_trainer *trainer, double each) {
-    const double available = (double)taciti_available_bytes();
-    const int local = taciti_comm_peer(trainer->comm, trainer->rank)->local_size;
-    return available <= 0 ? 0 : each * local - available;
-}
-
-static double missing_in_limit(const taciti_trainer *trainer) {
-    const size_t limit = taciti_data_limit_bytes();
-    return limit == SIZE_MAX ? 0 : taciti_trainer_mapped_bytes(trainer) - (double)limit;
-}
-
 static tacit_status refuse_limit(const taciti_trainer *trainer, double missing) {
     return taciti_fail(TACIT_E_MEMORY,
                        "rank %d maps %.0f MiB of private memory, of which its libraries have %.0f MiB already, and its "
                        "limit is %.0f MiB (RLIMIT_DATA: prlimit --data, ulimit -d): %.0f bytes are missing; %s",
                        trainer->rank, taciti_trainer_mapped_bytes(trainer) * MIB, (double)trainer->memory.mapped * MIB,
-                       (double)taciti_data_limit_bytes() * MIB, missing, smaller(trainer));
+                       (double)taciti_data_limit_bytes() * MIB, missing, advise_on_memory(trainer));
 }
 
 static tacit_status refuse_host(const taciti_trainer *trainer, double each) {
@@ -219,14 +188,17 @@ static tacit_status refuse_host(const taciti_trainer *trainer, double each) {
     return taciti_fail(TACIT_E_MEMORY,
                        "host %s: %d rank%s with %.0f MiB each need %.0f MiB of memory, %.0f MiB are available; %s",
                        me->host, me->local_size, me->local_size == 1 ? "" : "s", each * MIB,
-                       each * me->local_size * MIB, (double)taciti_available_bytes() * MIB, smaller(trainer));
+                       each * me->local_size * MIB, (double)taciti_available_bytes() * MIB, advise_on_memory(trainer));
 }
 
 /* Memory is given on first use, so without this a run would be killed in its first step, after minutes of work. The
  * rank that misses most speaks for all. */
 tacit_status taciti_trainer_check_memory(const taciti_trainer *trainer) {
     const double each = coming_bytes(trainer) + LIBRARIES_BYTES;
-    const double in_limit = missing_in_limit(trainer), on_host = missing_on_host(trainer, each);
+    const double available = (double)taciti_available_bytes(), limit = (double)taciti_data_limit_bytes();
+    const int local = taciti_comm_peer(trainer->comm, trainer->rank)->local_size;
+    const double in_limit = taciti_data_limit_bytes() == SIZE_MAX ? 0 : taciti_trainer_mapped_bytes(trainer) - limit;
+    const double on_host = available <= 0 ? 0 : each * local - available;
     const double mine = in_limit > 0 ? in_limit : on_host;
     double max = mine, speaker = trainer->ranks;
     TACITI_TRY(taciti_comm_allreduce_f64(trainer->comm, &max, 1, TACITI_OP_MAX));
@@ -248,7 +220,8 @@ tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, 
                                 .lock = {.fd = -1}};
     trainer->rank = taciti_comm_rank(comm);
     trainer->ranks = taciti_comm_size(comm);
-    trainer->threads = choose_threads(trainer);
+    const int share = taciti_usable_cores() / taciti_comm_peer(comm, trainer->rank)->local_size;
+    trainer->threads = settings->train.threads > 0 ? (int)settings->train.threads : share > 1 ? share : 1;
     tacit_status status = taciti_check_run_folder(settings->run.dir.text, settings->train.init.text, request->resume);
     if (status == TACIT_OK) status = prepare_alone(trainer, request->resume);
     TACITI_TRY(taciti_comm_agree(comm, status));
@@ -281,18 +254,13 @@ static tacit_status build_alone(taciti_trainer *trainer) {
     return trainer->tokens == NULL || trainer->targets == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }
 
-static tacit_status measure_peak(taciti_trainer *trainer) {
+tacit_status taciti_trainer_build(taciti_trainer *trainer) {
+    TACITI_TRY(taciti_comm_agree(trainer->comm, build_alone(trainer)));
     double flops = trainer->settings->job.model.dtype == TACITI_DTYPE_BF16
                        ? taciti_probe_bf16_flops(trainer->pool, PROBE_SECONDS)
                        : taciti_probe_fma_flops(trainer->pool, PROBE_SECONDS);
     TACITI_TRY(taciti_comm_allreduce_f64(trainer->comm, &flops, 1, TACITI_OP_SUM));
     trainer->peak_flops = flops;
-    return TACIT_OK;
-}
-
-tacit_status taciti_trainer_build(taciti_trainer *trainer) {
-    TACITI_TRY(taciti_comm_agree(trainer->comm, build_alone(trainer)));
-    TACITI_TRY(measure_peak(trainer));
     const taciti_strategy_context context = taciti_trainer_context(trainer);
     TACITI_TRY(taciti_trainer_create_driver(trainer, &context));
     return taciti_comm_agree(trainer->comm, taciti_reports_create(trainer, trainer->figures.lag));

@@ -31,7 +31,7 @@ typedef struct taciti_memory_plan {
     size_t mapped; /* private memory that is mapped before these allocations, touched or not */
 } taciti_memory_plan;
 
-/* What each rank reports to all others about a step. Numbers, because they are sent as an array. */
+/* The report of a rank to all others about a step. Numbers, because they are sent as an array. */
 typedef struct taciti_rank_report {
     double loss_sum;  /* nats, over this rank's tokens */
     double compute_s; /* forward and backward */
@@ -61,7 +61,7 @@ typedef struct taciti_reports {
     bool stop; /* a stop was requested by an entry that has been removed */
 } taciti_reports;
 
-/* What --profile has measured so far. */
+/* The measurements of --profile so far. */
 typedef struct taciti_profiling {
     const char *path; /* NULL: nothing is measured */
     taciti_profile profile;
