@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "advise/candidates_build.h"
-#include "exchange/route.h"
 
 /* ---- what is configured ------------------------------------------------------------------------------------------ */
 
@@ -131,7 +130,7 @@ static void append_compressions(const taciti_candidates_builder *b, const taciti
                                                     taciti_settings_options(b->settings, (*codec)->options),
                                                 .options = &b->settings->compress};
         taciti_plan_compression c = compression_of(&setup, false);
-        if (taciti_codec_is_dense(*codec) || !taciti_route_of(*codec)->probed || (*codec)->rungs != NULL) continue;
+        if (taciti_codec_is_dense(*codec) || !taciti_plan_can_price(*codec) || (*codec)->rungs != NULL) continue;
         if ((*codec)->reference) continue;
         c.encoding.back.factor = 0;
         for (size_t i = 0; i < ((*codec)->selects ? sizeof FACTORS / sizeof *FACTORS : 1); i++) {

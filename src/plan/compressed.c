@@ -29,9 +29,11 @@ static bool find_rows(const taciti_cluster *cluster, const taciti_codec *codec, 
     return true;
 }
 
+bool taciti_plan_can_price(const taciti_codec *codec) { return taciti_route_of(codec)->probed; }
+
 bool taciti_plan_compression_known(const taciti_cluster *cluster, const taciti_codec *codec) {
     const taciti_cluster_compression *below, *above;
-    return taciti_route_of(codec)->probed && find_rows(cluster, codec, 1, &below, &above);
+    return taciti_plan_can_price(codec) && find_rows(cluster, codec, 1, &below, &above);
 }
 
 /* Returns a point of the line through both; where noise makes it fall towards denser payloads, the smaller of the two
@@ -44,7 +46,7 @@ static double interpolate_rate(double from, double to, double share) {
 static taciti_codec_rates rates_at(const void *context, const taciti_codec *codec, double factor) {
     const taciti_cluster *cluster = context;
     const taciti_cluster_compression *below, *above;
-    if (!taciti_route_of(codec)->probed || !find_rows(cluster, codec, factor, &below, &above))
+    if (!taciti_plan_can_price(codec) || !find_rows(cluster, codec, factor, &below, &above))
         return (taciti_codec_rates){0};
     if (below == above) return (taciti_codec_rates){below->encode_s, below->decode_s, below->add_s};
     const double share = (1 / factor - 1 / below->factor) / (1 / above->factor - 1 / below->factor);

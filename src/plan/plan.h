@@ -49,8 +49,11 @@ typedef struct taciti_plan_compression {
 /* Elements per element sent; 1 for codecs without a factor. */
 double taciti_plan_factor(const taciti_plan_compression *compression);
 
-/* Whether the cluster file says how fast the codec is. It never does for sketches: how long these take to add up and
- * decode is not probed. */
+/* Returns whether the cluster file can say how fast a codec is (`compression`). */
+bool taciti_plan_can_price(const taciti_codec *codec);
+
+/* Returns whether the cluster file says how fast the codec is. It never does for sketches: how long these take to add
+ * up and decode is not probed. */
 bool taciti_plan_compression_known(const taciti_cluster *cluster, const taciti_codec *codec);
 
 /* The known effect of a compression on accuracy, as a sentence; "" for none. Methods of STRONG are not recommended. */

@@ -5,19 +5,16 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "kernel/doubles2.h"
 
 enum { WARM_UP_SHARE = 8 };
 
 /* Steps repeat when all ranks have moved on alike within this share. */
 static const double REPEATS = 1e-9;
 
-/* Seconds in all scenarios; two at once where thousands of ranks hand buckets over. */
-typedef union moment {
+/* Seconds in all scenarios. Loops over them have a constant length, which compilers turn into vector instructions. */
+typedef struct moment {
     double at[TACITI_SCENARIOS];
-    doubles2 in[TACITI_SCENARIOS / 2];
 } moment;
-_Static_assert(TACITI_SCENARIOS % 2 == 0, "scenarios go in twos");
 
 /* Tables are [ranks] or as told; all in one block. The tables on which the next step depends come first. */
 typedef struct state {
@@ -45,23 +42,28 @@ typedef struct state {
     size_t exchanges;       /* simulated */
 } state;
 
-enum { TWOS = TACITI_SCENARIOS / 2 };
+static inline double max_of(double a, double b) { return a > b ? a : b; }
 
 static inline void wait_for(moment *at, const moment *other) {
-    for (int c = 0; c < TWOS; c++) at->in[c] = max2(at->in[c], other->in[c]);
+    const moment from = *other;
+    moment to = *at;
+    for (int c = 0; c < TACITI_SCENARIOS; c++) to.at[c] = max_of(to.at[c], from.at[c]);
+    *at = to;
 }
 
 static inline moment later(const moment *at, double seconds) {
     moment m;
-    for (int c = 0; c < TWOS; c++) m.in[c] = add2(at->in[c], splat2(seconds));
+    for (int c = 0; c < TACITI_SCENARIOS; c++) m.at[c] = at->at[c] + seconds;
     return m;
 }
 
 static inline void add_seconds(moment *at, const double *seconds, size_t bucket, size_t scenarios) {
-    if (scenarios == TACITI_SCENARIOS)
-        for (size_t c = 0; c < TWOS; c++)
-            at->in[c] = add2(at->in[c], load2(seconds + bucket * TACITI_SCENARIOS + 2 * c));
-    else
+    if (scenarios == TACITI_SCENARIOS) {
+        moment to = *at, more;
+        memcpy(&more, seconds + bucket * TACITI_SCENARIOS, sizeof more);
+        for (int c = 0; c < TACITI_SCENARIOS; c++) to.at[c] += more.at[c];
+        *at = to;
+    } else
         for (size_t s = 0; s < scenarios; s++) at->at[s] += seconds[bucket * scenarios + s];
 }
 
@@ -83,10 +85,10 @@ static void hand_over_gradients(const state *s, size_t i) {
     const double *left = s->left;
     const moment end = s->end[i], *begin = &s->begin[i];
     moment took, *row = s->row;
-    for (int c = 0; c < TWOS; c++) took.in[c] = sub2(end.in[c], begin->in[c]);
+    for (int c = 0; c < TACITI_SCENARIOS; c++) took.at[c] = end.at[c] - begin->at[c];
     for (size_t k = 0; k < buckets; k++)
-        for (int c = 0; c < TWOS; c++)
-            row[k].in[c] = max2(row[k].in[c], sub2(end.in[c], mul2(splat2(left[k]), took.in[c])));
+        for (int c = 0; c < TACITI_SCENARIOS; c++)
+            row[k].at[c] = max_of(row[k].at[c], end.at[c] - left[k] * took.at[c]);
 }
 
 /* The mix that has arrived is used, which begins the next one. */
@@ -311,9 +313,9 @@ static void compute_ends(const state *s, size_t t) {
     if (r->cv > 0) taciti_draws_of(r->draws, r->seed, r->cv, r->ranks, t, s->factor);
     for (int i = 0; i < r->ranks; i++) {
         const double slow = r->slow == NULL ? 1 : r->slow[i];
-        const doubles2 seconds = splat2(r->compute_s * (r->cv > 0 ? slow * s->factor[i] : slow));
-        for (int c = 0; c < TWOS; c++)
-            s->end[i].in[c] = add2(s->begin[i].in[c], add2(mul2(s->random.in[c], seconds), s->fixed.in[c]));
+        const double seconds = r->compute_s * (r->cv > 0 ? slow * s->factor[i] : slow);
+        for (int c = 0; c < TACITI_SCENARIOS; c++)
+            s->end[i].at[c] = s->begin[i].at[c] + (s->random.at[c] * seconds + s->fixed.at[c]);
     }
 }
 
@@ -321,10 +323,9 @@ static void compute_ends(const state *s, size_t t) {
 static void finish_step(state *s, const moment *at) {
     moment sum = s->compute_s;
     for (int i = 0; i < s->r->ranks; i++)
-        for (int c = 0; c < TWOS; c++) {
-            const doubles2 took = add2(sub2(s->end[i].in[c], s->begin[i].in[c]), splat2(s->update_s));
-            sum.in[c] = add2(sum.in[c], took);
-            s->begin[i].in[c] = at[i].in[c];
+        for (int c = 0; c < TACITI_SCENARIOS; c++) {
+            sum.at[c] += s->end[i].at[c] - s->begin[i].at[c] + s->update_s;
+            s->begin[i].at[c] = at[i].at[c];
         }
     s->compute_s = sum;
 }
