@@ -129,8 +129,10 @@ static void record_event(taciti_trainer *trainer, int64_t step, const char *even
     if (trainer->metrics != NULL) (void)taciti_metrics_event(trainer->metrics, step, event, members);
 }
 
-/* A checkpoint that fails is loud, but older ones are intact and training goes on. */
+/* Saves the mean of the replicas. A checkpoint that fails is loud, but older ones are intact and training goes on. */
 static tacit_status save_checkpoint(taciti_trainer *trainer) {
+    double distance = 0;
+    TACITI_TRY(taciti_driver_average(trainer->driver, &distance));
     if (trainer->rank == 0) taciti_console_break(&trainer->console);
     const int64_t begin = taciti_now_ns();
     const tacit_status status = taciti_trainer_save(trainer);
@@ -229,25 +231,14 @@ static tacit_status check_progress(taciti_trainer *trainer, const taciti_step_en
                        trainer->skipped_in_a_row, how);
 }
 
-/* The lines of all steps whose reports are there. */
-static tacit_status report_steps(taciti_trainer *trainer) {
+/* Writes the lines of all steps whose reports are there. `ends`: the run ends early, whatever they say. */
+static tacit_status report_steps(taciti_trainer *trainer, bool ends) {
     const taciti_step_entry *entry = NULL;
     while ((entry = taciti_reports_oldest_known(&trainer->reports)) != NULL) {
         report_step(trainer, entry);
-        const tacit_status status = check_progress(trainer, entry);
+        const tacit_status status = ends ? TACIT_OK : check_progress(trainer, entry);
         taciti_reports_drop_oldest(&trainer->reports);
         TACITI_TRY(status);
-    }
-    return TACIT_OK;
-}
-
-/* A run that ends early still has a line for each step, and leaves no report on its way. Every rank ends alike. */
-static tacit_status flush_reports(taciti_trainer *trainer) {
-    const taciti_step_entry *entry = NULL;
-    TACITI_TRY(taciti_reports_collect(trainer, 0));
-    while ((entry = taciti_reports_oldest_known(&trainer->reports)) != NULL) {
-        report_step(trainer, entry);
-        taciti_reports_drop_oldest(&trainer->reports);
     }
     return TACIT_OK;
 }
@@ -275,12 +266,6 @@ static tacit_status evaluate_newest(taciti_trainer *trainer) {
     taciti_step_metrics *m = &taciti_reports_newest(&trainer->reports)->metrics;
     TACITI_TRY(taciti_driver_average(trainer->driver, &m->distance));
     return taciti_trainer_evaluate(trainer, &m->val_loss);
-}
-
-static tacit_status save_mean(taciti_trainer *trainer) {
-    double distance = 0;
-    TACITI_TRY(taciti_driver_average(trainer->driver, &distance));
-    return save_checkpoint(trainer);
 }
 
 /* One pass of the loop. *stop: some rank was asked to stop: leave after this step. */
@@ -312,11 +297,11 @@ static tacit_status make_step(taciti_trainer *trainer, int64_t deadline_ns, bool
         due = plan_step(trainer, taciti_reports_stop(&trainer->reports)); /* it may have been left */
     }
     *stop = taciti_reports_stop(&trainer->reports);
-    TACITI_TRY(report_steps(trainer));
+    TACITI_TRY(report_steps(trainer, false));
     /* An evaluation that fails ends the run, but costs no step of it. */
     const bool leaving = due.leaving || evaluated != TACIT_OK;
     const bool unsaved = has_checkpoints(trainer) && trainer->position.step != trainer->saved_step;
-    const tacit_status saved = due.save || (leaving && unsaved) ? save_mean(trainer) : TACIT_OK;
+    const tacit_status saved = due.save || (leaving && unsaved) ? save_checkpoint(trainer) : TACIT_OK;
     if (!leaving) taciti_driver_revert(trainer->driver); /* the final model is the average */
     if (saved == TACIT_E_PEER || (leaving && saved != TACIT_OK)) return saved;
     return evaluated;
@@ -346,7 +331,12 @@ static tacit_status run_steps(taciti_trainer *trainer) {
     bool stop = asked > 0;
     while (status == TACIT_OK && trainer->position.step < trainer->settings->train.steps && !stop)
         status = make_step(trainer, deadline_ns, &stop);
-    if (status != TACIT_OK && status != TACIT_E_PEER) TACITI_TRY(flush_reports(trainer));
+    if (status != TACIT_OK && status != TACIT_E_PEER) {
+        /* A run that ends early still has a line for each step, and leaves no report on its way. Every rank ends alike.
+         */
+        TACITI_TRY(taciti_reports_collect(trainer, 0));
+        TACITI_TRY(report_steps(trainer, true));
+    }
     TACITI_TRY(status);
     if (trainer->rank == 0) taciti_console_break(&trainer->console);
     announce_end(trainer, stop, first);
