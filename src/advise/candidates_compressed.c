@@ -11,7 +11,7 @@
 /* ---- what is configured ------------------------------------------------------------------------------------------ */
 
 /* A controller that takes the codec or nothing. */
-static bool adapts(const taciti_compression_setup *setup) {
+static bool is_adaptive(const taciti_compression_setup *setup) {
     return setup->controller != NULL && setup->controller->switches;
 }
 
@@ -22,14 +22,15 @@ static double gather_factor(const taciti_compress_options *o) { return o->back >
 static const taciti_codec_rung *form_of(const taciti_compression_setup *setup, bool selecting) {
     const taciti_codec_rung *rung = setup->codec->rungs;
     if (rung == NULL) return NULL;
-    if (!adapts(setup)) return taciti_codec_rung_at(setup->codec, setup->options->factor);
+    if (!is_adaptive(setup)) return taciti_codec_rung_at(setup->codec, setup->options->factor);
     while (rung[1].factor > 0 && rung[1].loss <= setup->options->loss && (selecting || rung[1].selects == 0)) rung++;
     return rung;
 }
 
-/* What a setup compresses with; codec NULL: nothing. selecting: a controller may choose forms that select elements. */
+/* Returns the compression of a setup; codec NULL: none. selecting: a controller may choose forms that select elements.
+ */
 static taciti_plan_compression compression_of(const taciti_compression_setup *setup, bool selecting) {
-    taciti_plan_compression c = {.adapts = adapts(setup)};
+    taciti_plan_compression c = {.adapts = is_adaptive(setup)};
     if (setup->codec == NULL) return c;
     c.encoding = taciti_compression_encoding(setup);
     c.uneven = setup->codec->thresholds && setup->options->scope == TACITI_SCOPE_MODEL;
@@ -55,13 +56,13 @@ bool taciti_plan_compression_equal(const taciti_plan_compression *a, const tacit
 static bool sends_payloads(const taciti_codec *codec, double factor) { return !codec->selects || factor > 1; }
 
 /* Whether sums are compressed as configured. */
-static bool compresses(const taciti_settings *settings) {
+static bool compresses_sums(const taciti_settings *settings) {
     const taciti_compression_setup setup = taciti_settings_compression(settings);
     const taciti_plan_compression own = compression_of(&setup, true);
     return own.encoding.codec != NULL && sends_payloads(own.encoding.codec, taciti_plan_factor(&own));
 }
 
-/* What order PARTS compresses with. */
+/* Returns the setup of order PARTS. */
 static taciti_compression_setup setup_of_parts(const taciti_settings *settings) {
     taciti_compression_setup setup = taciti_settings_compression(settings);
     if (setup.codec != NULL && !sends_payloads(setup.codec, setup.options->factor)) setup.codec = NULL;
@@ -70,28 +71,33 @@ static taciti_compression_setup setup_of_parts(const taciti_settings *settings) 
 }
 
 bool taciti_candidates_is_compressed(const taciti_settings *settings, const taciti_pattern *pattern) {
-    if (pattern->order != TACITI_ORDER_PARTS) return compresses(settings);
+    if (pattern->order != TACITI_ORDER_PARTS) return compresses_sums(settings);
     const taciti_compression_setup setup = setup_of_parts(settings);
     return setup.codec != NULL || setup.gather != NULL;
 }
 
 /* ---- compression ------------------------------------------------------------------------------------------------- */
 
+static const taciti_plan_compression NONE = {.adapts = false};
+
 static taciti_candidate *append_compression(const taciti_candidates_builder *b, const taciti_strategy *strategy,
-                                            const taciti_pattern *pattern, const taciti_plan_compression *compression) {
+                                            const taciti_pattern *pattern, const taciti_plan_compression *sums,
+                                            const taciti_plan_compression *gathers) {
     char caution[TACITI_CAUTION_BYTES];
     taciti_method method = {.order = pattern->order,
                             .wire = taciti_exchange_wire(&b->settings->exchange),
-                            .compression = *compression,
+                            .compression = *sums,
+                            .gather = *gathers,
                             .overlap = b->settings->exchange.overlap,
-                            .every = pattern->every};
+                            .every = pattern->every,
+                            .parts = pattern->parts};
     taciti_method_label(pattern, &method);
     taciti_candidate *c = taciti_candidates_append(b->out, strategy->name, "", &method);
     if (c != NULL) c->caution = taciti_method_caution(&method, caution, sizeof caution);
     return c;
 }
 
-/* What compress.codec auto is, whatever is configured. */
+/* Returns the setup that compress.codec auto stands for, whatever is configured. */
 static taciti_compression_setup automatic_sums(const taciti_settings *settings) {
     taciti_settings other = *settings; /* borrows the sections */
     other.compress.codec = (taciti_text){"auto"};
@@ -101,13 +107,19 @@ static taciti_compression_setup automatic_sums(const taciti_settings *settings) 
     return setup;
 }
 
-/* Appends what a setup sends: where a controller selects no elements, and where it may. */
+/* Appends a setup twice: where a controller selects no elements, and where it may. */
 static void append_forms(const taciti_candidates_builder *b, const taciti_strategy *strategy,
                          const taciti_pattern *pattern, const taciti_compression_setup *setup, bool configured) {
+    const bool parts = pattern->order == TACITI_ORDER_PARTS;
+    taciti_compress_options options;
+    taciti_compression_setup sums = *setup, gathers = taciti_compression_gather_setup(setup, &options);
     const taciti_plan_compression all = compression_of(setup, false), some = compression_of(setup, true);
     const int forms = taciti_plan_compression_equal(&all, &some) ? 1 : 2;
+    if (parts) sums.phase = pattern->parts.replicas ? TACITI_PHASE_REDUCE_TO_LANES : TACITI_PHASE_REDUCE_SCATTER;
     for (int selecting = 0; selecting < forms; selecting++) {
-        taciti_candidate *c = append_compression(b, strategy, pattern, selecting ? &some : &all);
+        const taciti_plan_compression sent = compression_of(&sums, selecting);
+        const taciti_plan_compression gathered = parts ? compression_of(&gathers, selecting) : NONE;
+        taciti_candidate *c = append_compression(b, strategy, pattern, &sent, &gathered);
         if (c != NULL) c->configured = configured;
     }
 }
@@ -122,7 +134,7 @@ static void append_compressions(const taciti_candidates_builder *b, const taciti
                                    automatic = automatic_sums(b->settings);
     const bool ours = pattern->configured && strategy == taciti_settings_strategy(b->settings);
     const taciti_plan_compression own = compression_of(&configured, true), other = compression_of(&automatic, true);
-    if (compresses(b->settings)) append_forms(b, strategy, pattern, &configured, ours);
+    if (compresses_sums(b->settings)) append_forms(b, strategy, pattern, &configured, ours);
     if (!taciti_plan_compression_equal(&own, &other)) append_forms(b, strategy, pattern, &automatic, false);
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
         const taciti_compression_setup setup = {.codec = *codec,
@@ -135,66 +147,26 @@ static void append_compressions(const taciti_candidates_builder *b, const taciti
         c.encoding.back.factor = 0;
         for (size_t i = 0; i < ((*codec)->selects ? sizeof FACTORS / sizeof *FACTORS : 1); i++) {
             if ((*codec)->selects) c.encoding.expected.factor = FACTORS[i];
-            if (!taciti_plan_compression_equal(&c, &own)) (void)append_compression(b, strategy, pattern, &c);
+            if (!taciti_plan_compression_equal(&c, &own)) (void)append_compression(b, strategy, pattern, &c, &NONE);
         }
     }
 }
 
 /* ---- compression in parts ---------------------------------------------------------------------------------------- */
 
-static taciti_candidate *append_parts(const taciti_candidates_builder *b, const taciti_strategy *strategy,
-                                      const taciti_pattern *pattern, const taciti_compression_setup *setup,
-                                      bool selecting) {
-    taciti_compress_options options;
-    taciti_compression_setup sums = *setup, gathers = taciti_compression_gather_setup(setup, &options);
-    char caution[TACITI_CAUTION_BYTES];
-    sums.phase = pattern->parts.replicas ? TACITI_PHASE_REDUCE_TO_LANES : TACITI_PHASE_REDUCE_SCATTER;
-    taciti_method method = {.order = pattern->order,
-                            .wire = taciti_exchange_wire(&b->settings->exchange),
-                            .compression = compression_of(&sums, selecting),
-                            .gather = compression_of(&gathers, selecting),
-                            .overlap = b->settings->exchange.overlap,
-                            .every = pattern->every,
-                            .parts = pattern->parts};
-    taciti_method_label(pattern, &method);
-    taciti_candidate *c = taciti_candidates_append(b->out, strategy->name, "", &method);
-    if (c != NULL) c->caution = taciti_method_caution(&method, caution, sizeof caution);
-    return c;
-}
-
-static void append_forms_of_parts(const taciti_candidates_builder *b, const taciti_strategy *strategy,
-                                  const taciti_pattern *pattern, const taciti_compression_setup *setup,
-                                  bool configured) {
-    const taciti_plan_compression all = compression_of(setup, false), some = compression_of(setup, true);
-    const int forms = taciti_plan_compression_equal(&all, &some) ? 1 : 2;
-    for (int selecting = 0; selecting < forms; selecting++) {
-        taciti_candidate *c = append_parts(b, strategy, pattern, setup, selecting);
-        if (c != NULL) c->configured = configured;
-    }
-}
-
-/* What compress.codec auto is with this pattern. */
-static taciti_compression_setup automatic_parts(const taciti_settings *settings, const taciti_pattern *pattern) {
-    taciti_compression_setup setup = automatic_sums(settings);
-    setup.gather = pattern->parts.automatic;
-    return setup;
-}
-
-static bool is_same_setup(const taciti_compression_setup *a, const taciti_compression_setup *b) {
-    return a->codec == b->codec && a->gather == b->gather && a->controller == b->controller;
-}
-
-/* What is configured, and compress.codec auto in every stage. */
+/* Appends the configured compression, and compress.codec auto in every stage. */
 static void append_compressed_parts(const taciti_candidates_builder *b, const taciti_strategy *strategy,
                                     const taciti_pattern *pattern) {
     const taciti_compression_setup own = setup_of_parts(b->settings);
-    const taciti_compression_setup automatic = automatic_parts(b->settings, pattern);
+    taciti_compression_setup automatic = automatic_sums(b->settings); /* compress.codec auto with this pattern */
+    automatic.gather = pattern->parts.automatic;
     const bool ours = pattern->configured && strategy == taciti_settings_strategy(b->settings);
     if (ours && (own.codec != NULL || own.gather != NULL)) {
-        append_forms_of_parts(b, strategy, pattern, &own, true);
-        if (is_same_setup(&own, &automatic)) return;
+        append_forms(b, strategy, pattern, &own, true);
+        if (own.codec == automatic.codec && own.gather == automatic.gather && own.controller == automatic.controller)
+            return;
     }
-    if (pattern->parts.gather->identity) append_forms_of_parts(b, strategy, pattern, &automatic, false);
+    if (pattern->parts.gather->identity) append_forms(b, strategy, pattern, &automatic, false);
 }
 
 void taciti_candidates_compress(const taciti_candidates_builder *b, const taciti_strategy *strategy,
