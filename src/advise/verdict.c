@@ -19,33 +19,42 @@ const taciti_plan_topology *taciti_candidate_topology(const taciti_candidates *c
     return NULL;
 }
 
-const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candidates) {
-    const taciti_candidate *best = &candidates->list[0];
-    for (size_t i = 1; i < candidates->count; i++) {
+typedef bool is_eligible(const taciti_candidates *candidates, const taciti_candidate *candidate);
+
+static const taciti_candidate *fastest_of(const taciti_candidates *candidates, is_eligible *eligible) {
+    const taciti_candidate *fastest = NULL;
+    for (size_t i = 0; i < candidates->count; i++) {
         const taciti_candidate *c = &candidates->list[i];
-        if (c->method.compression.encoding.codec != NULL) continue;
-        if (c->method.order == TACITI_ORDER_DENSE && c->prediction.step_s < best->prediction.step_s) best = c;
+        if (!eligible(candidates, c)) continue;
+        if (fastest == NULL || c->prediction.step_s < fastest->prediction.step_s) fastest = c;
     }
-    return best;
+    return fastest;
+}
+
+static bool is_dense(const taciti_candidates *candidates, const taciti_candidate *c) {
+    (void)candidates;
+    return c->method.compression.encoding.codec == NULL && c->method.order == TACITI_ORDER_DENSE;
+}
+
+const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candidates) {
+    const taciti_candidate *fastest = fastest_of(candidates, is_dense);
+    return fastest != NULL ? fastest : &candidates->list[0];
 }
 
 /* The automatic choice is what it chooses, which has a row of its own. */
-static bool is_recommendable_sum(const taciti_candidate *c) {
+static bool is_recommendable_sum(const taciti_candidates *candidates, const taciti_candidate *c) {
+    (void)candidates;
     return c->method.compression.encoding.codec != NULL && !c->method.compression.adapts &&
            c->method.order == TACITI_ORDER_DENSE && c->priced && c->prediction.fits &&
            c->caution != TACITI_CAUTION_STRONG;
 }
 
 const taciti_candidate *taciti_candidates_compressed(const taciti_candidates *candidates) {
-    const taciti_candidate *fastest = NULL, *best = NULL;
-    for (size_t i = 0; i < candidates->count; i++) {
-        const taciti_candidate *c = &candidates->list[i];
-        if (!is_recommendable_sum(c)) continue;
-        if (fastest == NULL || c->prediction.step_s < fastest->prediction.step_s) fastest = c;
-    }
+    const taciti_candidate *fastest = fastest_of(candidates, is_recommendable_sum), *best = NULL;
     for (size_t i = 0; i < candidates->count && fastest != NULL; i++) {
         const taciti_candidate *c = &candidates->list[i];
-        if (!is_recommendable_sum(c) || c->prediction.step_s > (1 + TIE) * fastest->prediction.step_s) continue;
+        if (!is_recommendable_sum(candidates, c) || c->prediction.step_s > (1 + TIE) * fastest->prediction.step_s)
+            continue;
         if (best == NULL || c->prediction.nic_bytes > best->prediction.nic_bytes) best = c;
     }
     return best;
@@ -66,16 +75,6 @@ static bool is_recommendable(const taciti_candidates *candidates, const taciti_c
            taciti_candidate_mixes(candidates, candidate);
 }
 
-static const taciti_candidate *fastest_gossip(const taciti_candidates *candidates) {
-    const taciti_candidate *fastest = NULL;
-    for (size_t i = 0; i < candidates->count; i++) {
-        const taciti_candidate *c = &candidates->list[i];
-        if (!is_recommendable(candidates, c)) continue;
-        if (fastest == NULL || c->prediction.step_s < fastest->prediction.step_s) fastest = c;
-    }
-    return fastest;
-}
-
 /* On links as described and on slow ones: next to the rate where a method's transfers no longer hide, one alone
  * misleads. */
 static bool is_tied_with(const taciti_candidate *c, const taciti_candidate *fastest) {
@@ -84,7 +83,7 @@ static bool is_tied_with(const taciti_candidate *c, const taciti_candidate *fast
 }
 
 const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candidates) {
-    const taciti_candidate *fastest = fastest_gossip(candidates), *best = NULL;
+    const taciti_candidate *fastest = fastest_of(candidates, is_recommendable), *best = NULL;
     for (size_t i = 0; i < candidates->count && fastest != NULL; i++) {
         const taciti_candidate *c = &candidates->list[i];
         if (!is_recommendable(candidates, c) || !is_tied_with(c, fastest)) continue;
@@ -95,7 +94,8 @@ const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candid
 
 const taciti_candidate *taciti_candidates_sparser(const taciti_candidates *candidates) {
     static const double FAR_LESS = 1.5;
-    const taciti_candidate *fastest = fastest_gossip(candidates), *gossip = taciti_candidates_gossip(candidates);
+    const taciti_candidate *fastest = fastest_of(candidates, is_recommendable),
+                           *gossip = taciti_candidates_gossip(candidates);
     const taciti_candidate *sparsest = gossip;
     for (size_t i = 0; i < candidates->count && gossip != NULL; i++) {
         const taciti_candidate *c = &candidates->list[i];

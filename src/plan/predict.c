@@ -57,7 +57,7 @@ typedef struct model {
     taciti_links links;
     taciti_recursion recursion;
     taciti_stretches stretches;
-    taciti_reuse *reuse;
+    taciti_reuse *reuse, own;              /* own: where the caller shares nothing */
     taciti_rounds *rounds;                 /* borrowed from what is reused */
     taciti_parts_plan parts;               /* of order PARTS, instead of stretches and rounds */
     double even, uneven;                   /* factors of transfers at the ends of the range */
@@ -239,6 +239,7 @@ static void tear_down(model *m) {
     taciti_links_destroy(&m->links);
     taciti_parts_destroy(&m->parts);
     taciti_stretches_destroy(&m->stretches);
+    taciti_reuse_destroy(&m->own);
     taciti_free(m->ready_s);
 }
 
@@ -251,7 +252,8 @@ static tacit_status build_rounds(const taciti_scene *scene, model *m) {
 
 static tacit_status build_model(const taciti_scene *scene, const taciti_method *method,
                                 const taciti_plan_options *options, model *m) {
-    *m = (model){.method = *method, .reuse = options->reuse};
+    *m = (model){.method = *method};
+    m->reuse = options->reuse != NULL ? options->reuse : &m->own;
     tacit_status status = taciti_links_create(scene, &m->links);
     if (status == TACIT_OK) status = taciti_uneven_range(scene, &m->method, options->seed, &m->even, &m->uneven);
     if (status == TACIT_OK) {
@@ -318,8 +320,8 @@ static tacit_status predict_one(const taciti_scene *scene, const taciti_method *
 
 /* A method that adapts is dense where that keeps the communication thread busy for less time, and keeps its residuals.
  */
-static tacit_status predict_choice(const taciti_scene *scene, const taciti_method *method,
-                                   const taciti_plan_options *options, taciti_prediction *out) {
+tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
+                            taciti_prediction *out) {
     taciti_scene own = *scene;
     taciti_method m = *method;
     taciti_prediction coded, dense;
@@ -335,16 +337,6 @@ static tacit_status predict_choice(const taciti_scene *scene, const taciti_metho
     }
     *out = coded;
     return TACIT_OK;
-}
-
-tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
-                            taciti_prediction *out) {
-    taciti_reuse own = {0};
-    taciti_plan_options shared = *options;
-    if (shared.reuse == NULL) shared.reuse = &own;
-    const tacit_status status = predict_choice(scene, method, &shared, out);
-    taciti_reuse_destroy(&own);
-    return status;
 }
 
 /* ---- rates ------------------------------------------------------------------------------------------------------- */
@@ -388,7 +380,7 @@ static tacit_status rates_of(const taciti_scene *scene, const taciti_method *met
     return status;
 }
 
-static tacit_status predict_rates(const taciti_scene *scene, const taciti_method *method,
+tacit_status taciti_predict_rates(const taciti_scene *scene, const taciti_method *method,
                                   const taciti_plan_options *options, const double *bit_per_s, size_t count,
                                   double *step_s) {
     taciti_scene own = *scene;
@@ -406,16 +398,5 @@ static tacit_status predict_rates(const taciti_scene *scene, const taciti_method
             if (status == TACIT_OK && dense.transfer_s[i] < coded.transfer_s[i]) step_s[i] = dense.step_s[i];
     }
     taciti_free(block);
-    return status;
-}
-
-tacit_status taciti_predict_rates(const taciti_scene *scene, const taciti_method *method,
-                                  const taciti_plan_options *options, const double *bit_per_s, size_t count,
-                                  double *step_s) {
-    taciti_reuse own = {0};
-    taciti_plan_options shared = *options;
-    if (shared.reuse == NULL) shared.reuse = &own;
-    const tacit_status status = predict_rates(scene, method, &shared, bit_per_s, count, step_s);
-    taciti_reuse_destroy(&own);
     return status;
 }
