@@ -21,14 +21,6 @@
 
 enum { TIMER_SLACK_NS = 1000 };
 
-static tacit_status end_wait(taciti_comm *comm, const taciti_job *job) {
-    if (job->status >= 0) return job->status;
-    (void)pthread_mutex_lock(&comm->failure.lock);
-    taciti_error_set("%s", taciti_comm_health(comm) == TACIT_OK ? comm->failure.of_job : comm->failure.text);
-    (void)pthread_mutex_unlock(&comm->failure.lock);
-    return job->status;
-}
-
 static void run_job(taciti_comm *comm, taciti_job *job) {
     taciti_witness *witness = atomic_load_explicit(&comm->witness, memory_order_acquire);
     comm->trace.step = atomic_load_explicit(&witness->doing.number, memory_order_acquire);
@@ -216,5 +208,9 @@ tacit_status taciti_job_wait(taciti_comm *comm, taciti_job *job) {
         const double limit_s = stuck_for(comm, &owner);
         if (limit_s > 0) return give_up(comm, job, limit_s);
     }
-    return end_wait(comm, job);
+    if (job->status >= 0) return job->status;
+    (void)pthread_mutex_lock(&comm->failure.lock);
+    taciti_error_set("%s", taciti_comm_health(comm) == TACIT_OK ? comm->failure.of_job : comm->failure.text);
+    (void)pthread_mutex_unlock(&comm->failure.lock);
+    return job->status;
 }

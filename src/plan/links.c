@@ -43,14 +43,6 @@ static double wire_s(const taciti_links *links, const taciti_transfer *t) {
 /* A compressed array is as good as the dense one that sends as many bytes. */
 static double bytes_of(const taciti_transfer *t) { return (double)(t->compressed ? t->wire_bytes : t->f32_bytes); }
 
-/* The pieces that fill the pipeline are encoded before the first message is awaited, later pieces while others travel.
- * Messages are handled while others travel. */
-static double pipelined_s(const taciti_links *links, const taciti_transfer *t, double wire_s, double own_s) {
-    const double fillings = t->fillings > 0 ? (double)t->fillings : 1;
-    const double messages_s = (double)t->messages * links->message_s;
-    return max_of(wire_s, own_s + messages_s) + (wire_s < own_s ? wire_s : own_s) / fillings;
-}
-
 /* While all ranks exchange. */
 static double busy_latency_s(const taciti_links *links, int wire_hops, int local_hops) {
     const taciti_cluster *c = links->cluster;
@@ -114,8 +106,12 @@ static taciti_transfer_time time_of_ours(const taciti_links *links, const taciti
     time.bytes_s *= factor;
     if (t->compressed) {
         time.latency_s = busy_latency_s(links, t->demand.wire_hops, t->demand.local_hops);
-        time.bytes_s =
-            pipelined_s(links, t, factor * wire_s(links, t), t->demand.local_bytes * links->local_beta_s + t->codec_s);
+        /* The pieces that fill the pipeline are encoded before the first message is awaited, later pieces while others
+         * travel. Messages are handled while others travel. */
+        const double own_s = t->demand.local_bytes * links->local_beta_s + t->codec_s;
+        const double on_wire_s = factor * wire_s(links, t), fillings = t->fillings > 0 ? (double)t->fillings : 1;
+        time.bytes_s = max_of(on_wire_s, own_s + (double)t->messages * links->message_s) +
+                       (on_wire_s < own_s ? on_wire_s : own_s) / fillings;
     }
     time.calibrated = row != NULL;
     time.error =

@@ -57,18 +57,6 @@ static double bytes_per_float(const taciti_encoding *e, taciti_codec_setting set
     return taciti_encoding_expected_bytes(e, setting, MANY, 1) / MANY;
 }
 
-/* From the shares that contributions send: a sum has no more elements than its contributions. */
-static void price_shares(const taciti_encoding *e, taciti_codec_setting back, int hosts, size_t tensors, model *m) {
-    const double results = m->half ? 0 : 1;
-    for (size_t t = 0; t < tensors; t++) {
-        const double filled = 1 - pow(1 - m->forth[t], hosts);
-        m->back[t] = results * bytes_per_float(e, back, fmin(m->back[t], filled));
-        m->forth[t] = bytes_per_float(e, e->expected, m->forth[t]);
-    }
-    m->even_forth = bytes_per_float(e, e->expected, 1 / taciti_encoding_factor(e));
-    m->even_back = results * bytes_per_float(e, back, 1 / back.factor);
-}
-
 static tacit_status price_tensors(const taciti_scene *scene, const taciti_encoding *e, int64_t seed, model *m) {
     const taciti_layout *layout = scene->layout;
     const int hosts = m->reduce->arrangement.hosts;
@@ -81,7 +69,14 @@ static tacit_status price_tensors(const taciti_scene *scene, const taciti_encodi
     }
     taciti_uneven_shares(m->scale, n, layout->tensor_count, 1 / taciti_encoding_factor(e), m->forth);
     taciti_uneven_shares(m->scale, n, layout->tensor_count, 1 / back.factor, m->back);
-    price_shares(e, back, hosts, layout->tensor_count, m);
+    const double results = m->half ? 0 : 1;
+    for (size_t t = 0; t < layout->tensor_count; t++) { /* a sum has no more elements than its contributions */
+        const double filled = 1 - pow(1 - m->forth[t], hosts);
+        m->back[t] = results * bytes_per_float(e, back, fmin(m->back[t], filled));
+        m->forth[t] = bytes_per_float(e, e->expected, m->forth[t]);
+    }
+    m->even_forth = bytes_per_float(e, e->expected, 1 / taciti_encoding_factor(e));
+    m->even_back = results * bytes_per_float(e, back, 1 / back.factor);
     taciti_free(n);
     return TACIT_OK;
 }

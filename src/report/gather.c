@@ -69,14 +69,6 @@ static tacit_status gather_all(gather *g, const taciti_trace tracks[2], const ch
     return status != TACIT_OK ? status : taciti_comm_agree(g->comm, g->written);
 }
 
-static size_t largest_track(const header *headers, int ranks) {
-    uint64_t largest = 1;
-    for (int rank = 0; rank < ranks; rank++)
-        for (int track = 0; track < 2; track++)
-            if (headers[rank].count[track] > largest) largest = headers[rank].count[track];
-    return (size_t)largest;
-}
-
 static tacit_status exchange_headers(taciti_comm *comm, const taciti_trace tracks[2], header *headers) {
     header mine = {.first_ns = INT64_MAX};
     TACITI_TRY(taciti_comm_clock_offset(comm, &mine.offset_ns));
@@ -98,7 +90,10 @@ tacit_status taciti_trace_write(taciti_comm *comm, const taciti_trace *compute, 
     if (status == TACIT_OK) status = exchange_headers(comm, tracks, headers);
     gather g = {.comm = comm, .headers = headers};
     if (status == TACIT_OK) {
-        g.spans = taciti_calloc(largest_track(headers, taciti_comm_size(comm)), sizeof *g.spans);
+        uint64_t largest = 1;
+        for (int i = 0; i < 2 * taciti_comm_size(comm); i++)
+            if (headers[i / 2].count[i % 2] > largest) largest = headers[i / 2].count[i % 2];
+        g.spans = taciti_calloc((size_t)largest, sizeof *g.spans);
         status = taciti_comm_agree(comm, g.spans == NULL ? TACIT_E_MEMORY : TACIT_OK);
     }
     if (status == TACIT_OK) status = gather_all(&g, tracks, path);

@@ -49,9 +49,9 @@ tacit_status taciti_agree_on_configuration(taciti_comm *comm, const taciti_confi
     return status;
 }
 
-/* Names, shapes, offsets and buckets: two ranks with the same digest exchange the same bytes. */
-static uint64_t digest_of(const taciti_layout *layout) {
-    uint64_t digest = 0;
+tacit_status taciti_agree_on_layout(taciti_comm *comm, const taciti_layout *layout) {
+    char text[TEXT_BYTES];
+    uint64_t digest = 0; /* of names, shapes, offsets and buckets: equal ones exchange the same bytes */
     for (size_t i = 0; i < layout->tensor_count; i++) {
         const taciti_tensor *t = &layout->tensors[i];
         digest = XXH3_64bits_withSeed(t->name, sizeof t->name, digest);
@@ -60,13 +60,7 @@ static uint64_t digest_of(const taciti_layout *layout) {
     }
     for (size_t b = 0; b < layout->bucket_count; b++)
         digest = XXH3_64bits_withSeed(&layout->buckets[b].n, sizeof layout->buckets[b].n, digest);
-    return digest;
-}
-
-tacit_status taciti_agree_on_layout(taciti_comm *comm, const taciti_layout *layout) {
-    char text[TEXT_BYTES];
     (void)snprintf(text, sizeof text, "%zu parameters in %zu tensors and %zu buckets, digest %016llx",
-                   layout->parameters, layout->tensor_count, layout->bucket_count,
-                   (unsigned long long)digest_of(layout));
+                   layout->parameters, layout->tensor_count, layout->bucket_count, (unsigned long long)digest);
     return taciti_comm_agree_text(comm, "model", text);
 }

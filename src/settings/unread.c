@@ -202,13 +202,9 @@ const char *taciti_settings_needs(const taciti_place *place, char out[TACITI_NEE
 
 /* ---- registries -------------------------------------------------------------------------------------------------- */
 
-static bool codec_is_used(const inquiry *q, const taciti_codec *codec) {
-    const bool all = is_plan(q) || (q->reader == TACITI_READER_CODECS && q->setup.codec == NULL);
-    return all || codec == q->setup.codec || codec == q->setup.gather;
-}
-
 /* The members of registries that have this table. Returns whether one is in use, or else names the first in `out`. */
 static bool member_is_used(const inquiry *q, const taciti_option_table *table, char out[TACITI_NEEDS_BYTES]) {
+    const bool all = is_plan(q) || (q->reader == TACITI_READER_CODECS && q->setup.codec == NULL);
     out[0] = '\0';
     for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++) {
         if ((*s)->options != table) continue;
@@ -217,7 +213,7 @@ static bool member_is_used(const inquiry *q, const taciti_option_table *table, c
     }
     for (const taciti_codec *const *c = taciti_codec_list(); *c != NULL; c++) {
         if ((*c)->options != table) continue;
-        if (codec_is_used(q, *c)) return true;
+        if (all || *c == q->setup.codec || *c == q->setup.gather) return true;
         if (out[0] == '\0') add(out, "--compress.codec %s", (*c)->name);
     }
     for (const taciti_controller *const *c = taciti_controller_list(); *c != NULL; c++) {

@@ -16,17 +16,6 @@
 static const char NPY_MARK[] = "\x93NUMPY";
 enum { FILE_BYTES_MAX = 1 << 29 };
 
-tacit_status taciti_matrices_parse(const char *file, const char *bytes, size_t count, int ranks, taciti_matrices *out) {
-    if (count >= sizeof NPY_MARK - 1 && memcmp(bytes, NPY_MARK, sizeof NPY_MARK - 1) == 0)
-        return taciti_matrices_parse_npy(file, (const unsigned char *)bytes, count, ranks, out);
-    return taciti_matrices_parse_csv(file, bytes, count, ranks, out);
-}
-
-void taciti_matrices_destroy(taciti_matrices *matrices) {
-    taciti_free(matrices->values);
-    *matrices = (taciti_matrices){0};
-}
-
 /* One matrix of the file. */
 typedef struct scene {
     const char *file;
@@ -115,13 +104,16 @@ tacit_status taciti_family_file(const taciti_topo_request *request, const taciti
                            "%d x %d",
                            request->ranks, request->ranks);
     TACITI_TRY(taciti_file_read(request->file, FILE_BYTES_MAX, &bytes, &count));
-    tacit_status status = taciti_matrices_parse(request->file, bytes, count, request->ranks, &a);
+    const bool npy = count >= sizeof NPY_MARK - 1 && memcmp(bytes, NPY_MARK, sizeof NPY_MARK - 1) == 0;
+    tacit_status status =
+        npy ? taciti_matrices_parse_npy(request->file, (const unsigned char *)bytes, count, request->ranks, &a)
+            : taciti_matrices_parse_csv(request->file, bytes, count, request->ranks, &a);
     taciti_free(bytes);
     for (size_t m = 0; m < a.count && status == TACIT_OK; m++) {
         const size_t n = (size_t)a.ranks;
         const scene s = {.file = request->file, .which = m, .n = a.ranks, .w = a.values + m * n * n};
         status = add_matrix(&s, draft);
     }
-    taciti_matrices_destroy(&a);
+    taciti_free(a.values);
     return status;
 }

@@ -18,12 +18,9 @@ typedef struct taciti_matrices {
 
 enum { TACITI_MATRICES_MAX = 65536 };
 
-/* Parses NumPy's format if the bytes begin with its magic, else numbers separated by commas. bytes[count] must be 0.
- * The message of E_DATA names the file, the line or the header's content, and what was expected. */
-tacit_status taciti_matrices_parse(const char *file, const char *bytes, size_t count, int ranks, taciti_matrices *out);
-void taciti_matrices_destroy(taciti_matrices *matrices); /* {0} is fine */
-
-/* The parsers of the two formats. They refuse values that are not finite. */
+/* The parsers of numbers separated by commas, where bytes[count] must be 0, and of NumPy's format. They refuse values
+ * that are not finite. The message of E_DATA names the file, the line or the header's content, and what was expected.
+ */
 tacit_status taciti_matrices_parse_csv(const char *file, const char *bytes, size_t count, int ranks,
                                        taciti_matrices *out);
 tacit_status taciti_matrices_parse_npy(const char *file, const unsigned char *bytes, size_t count, int ranks,
