@@ -8,37 +8,32 @@
 
 #define TURN 6.28318530717958647692
 
-static double ring(const taciti_topology *t) {
-    double max = 0;
-    for (int k = 1; k < t->ranks; k++) max = fmax(max, fabs(1 + 2 * cos(TURN * k / t->ranks)) / 3);
-    return max;
+/* A graph of n ranks: exponential ones have that many rounds, a torus has columns. */
+typedef struct graph {
+    int n, rounds, columns;
+} graph;
+
+static double ring_value(const graph *g, int k) { return fabs(1 + 2 * cos(TURN * k / g->n)) / 3; }
+
+static double exp_static_value(const graph *g, int k) {
+    double real = 1, imaginary = 0;
+    for (int r = 0; r < g->rounds; r++) {
+        const double angle = TURN * (double)((int64_t)k * (1 << r) % g->n) / g->n;
+        real += cos(angle);
+        imaginary += sin(angle);
+    }
+    return hypot(real, imaginary) / (g->rounds + 1);
 }
 
-static double exp_static(const taciti_topology *t) {
-    const int rounds = taciti_log2_ceil(t->ranks);
-    double max = 0;
-    for (int k = 1; k < t->ranks; k++) {
-        double real = 1, imaginary = 0;
-        for (int r = 0; r < rounds; r++) {
-            const double angle = TURN * (double)((int64_t)k * (1 << r) % t->ranks) / t->ranks;
-            real += cos(angle);
-            imaginary += sin(angle);
-        }
-        max = fmax(max, hypot(real, imaginary) / (rounds + 1));
-    }
-    return max;
+static double exp_directed_value(const graph *g, int k) {
+    double product = 1;
+    for (int r = 0; r < g->rounds; r++) product *= fabs(cos(TURN / 2 * (double)((int64_t)k * (1 << r) % g->n) / g->n));
+    return product;
 }
 
-static double exp_directed(const taciti_topology *t) {
-    const int rounds = taciti_log2_ceil(t->ranks);
-    double max = 0;
-    for (int k = 1; k < t->ranks; k++) {
-        double product = 1;
-        for (int r = 0; r < rounds; r++)
-            product *= fabs(cos(TURN / 2 * (double)((int64_t)k * (1 << r) % t->ranks) / t->ranks));
-        max = fmax(max, product);
-    }
-    return max;
+static double torus_value(const graph *g, int k) {
+    const double a = TURN * (k / g->columns) * g->columns / g->n, b = TURN * (k % g->columns) / g->columns;
+    return fabs(1 + 2 * cos(a) + 2 * cos(b)) / 5;
 }
 
 /* Position 0 has the neighbours 1, columns - 1, columns and N - columns; 0: some coincide. */
@@ -56,30 +51,21 @@ static int columns_of(const taciti_topology *t) {
     return 0;
 }
 
-static bool torus(const taciti_topology *t, double *out) {
-    const int columns = columns_of(t);
-    *out = 0;
-    for (int k = 1; k < t->ranks && columns > 0; k++) {
-        const double a = TURN * (k / columns) * columns / t->ranks, b = TURN * (k % columns) / columns;
-        *out = fmax(*out, fabs(1 + 2 * cos(a) + 2 * cos(b)) / 5);
-    }
-    return columns > 0;
-}
-
 bool taciti_closed_contraction(const taciti_topology *topology, double *out) {
+    static const struct {
+        const char *name;
+        double (*value)(const graph *g, int k); /* k-th singular value */
+    } GRAPHS[] = {{"ring", ring_value},
+                  {"exp-static", exp_static_value},
+                  {"exp-directed", exp_directed_value},
+                  {"torus", torus_value}};
     const char *name = topology->name;
     const int n = topology->ranks;
     if (n < 4) return false;
-    if (strcmp(name, "torus") == 0) return torus(topology, out);
-    if (strcmp(name, "ring") == 0)
-        *out = ring(topology);
-    else if (strcmp(name, "one-peer-ring") == 0 && n % 2 == 0)
-        *out = cos(TURN / n);
-    else if (strcmp(name, "exp-static") == 0)
-        *out = exp_static(topology);
-    else if (strcmp(name, "exp-directed") == 0)
-        *out = exp_directed(topology);
-    else
-        return false;
-    return true;
+    graph g = {.n = n, .rounds = taciti_log2_ceil(n)};
+    if (strcmp(name, "torus") == 0 && (g.columns = columns_of(topology)) == 0) return false;
+    *out = strcmp(name, "one-peer-ring") == 0 && n % 2 == 0 ? cos(TURN / n) : 0;
+    for (size_t i = 0; i < sizeof GRAPHS / sizeof *GRAPHS; i++)
+        for (int k = 1; k < n && strcmp(GRAPHS[i].name, name) == 0; k++) *out = fmax(*out, GRAPHS[i].value(&g, k));
+    return *out > 0;
 }
