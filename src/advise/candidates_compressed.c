@@ -21,11 +21,11 @@ static double gather_factor(const taciti_compress_options *o) { return o->back >
 /* The numbers that a setup sends. Where a controller chooses among them, the shortest: it takes others where that costs
  * hardly any time. */
 static void resolve(const taciti_settings *settings, taciti_compression_setup *setup) {
-    if (setup->codec != NULL && setup->codec->rungs != NULL) {
+    if (setup->codec != NULL) {
         setup->codec = taciti_codec_at(setup->codec, adapts(setup) ? 0 : setup->options->factor);
         setup->codec_options = taciti_settings_options(settings, setup->codec->options);
     }
-    if (setup->gather != NULL && setup->gather->rungs != NULL) {
+    if (setup->gather != NULL) {
         setup->gather = taciti_codec_at(setup->gather, adapts(setup) ? 0 : gather_factor(setup->options));
         setup->gather_options = taciti_settings_options(settings, setup->gather->options);
     }
@@ -36,7 +36,7 @@ static taciti_plan_compression compression_of(const taciti_compression_setup *se
     taciti_plan_compression c = {.adapts = adapts(setup)};
     if (setup->codec == NULL) return c;
     c.encoding = taciti_compression_encoding(setup);
-    c.uneven = setup->codec->thresholds && setup->options->scope == TACITI_SCOPE_MODEL;
+    c.uneven = taciti_compression_by_threshold(setup);
     return c;
 }
 
@@ -55,8 +55,11 @@ bool taciti_plan_compression_equal(const taciti_plan_compression *a, const tacit
     return fabs(x - y) < 1e-9 * x && fabs(of_a->back.factor - of_b->back.factor) < 1e-9 * x;
 }
 
-/* Factor 1 of a codec that selects is dense. */
-static bool sends_payloads(const taciti_codec *codec, double factor) { return !codec->selects || factor > 1; }
+/* Factor 1 of a codec that has a factor is dense. */
+static bool sends_payloads(const taciti_codec *codec, double factor) {
+    const double used = taciti_codec_setting_of(codec, (taciti_codec_setting){.factor = factor}).factor;
+    return used == 0 || used > 1;
+}
 
 /* Whether sums are compressed as configured. */
 static bool compresses(const taciti_settings *settings) {
@@ -131,12 +134,12 @@ static void append_compressions(const taciti_candidates_builder *b, const taciti
                                                     taciti_settings_options(b->settings, (*codec)->options),
                                                 .options = &b->settings->compress};
         taciti_plan_compression c = compression_of(&setup);
-        if (taciti_codec_is_dense(*codec) || !taciti_route_of(*codec)->probed || (*codec)->rungs != NULL) continue;
-        if ((*codec)->reference) continue;
+        if (!taciti_codec_suits(*codec, TACITI_USE_BY_ITSELF) || !taciti_route_of(*codec)->probed) continue;
         c.encoding.back.factor = 0;
-        for (size_t i = 0; i < ((*codec)->selects ? sizeof FACTORS / sizeof *FACTORS : 1); i++) {
-            if ((*codec)->selects) c.encoding.expected.factor = FACTORS[i];
+        for (size_t i = 0; i < sizeof FACTORS / sizeof *FACTORS; i++) {
+            c.encoding.expected = taciti_codec_setting_of(*codec, (taciti_codec_setting){.factor = FACTORS[i]});
             if (!taciti_plan_compression_equal(&c, &own)) (void)append_compression(b, strategy, pattern, &c);
+            if (taciti_plan_factor(&c) == 1) break; /* it sends all elements at any factor */
         }
     }
 }
@@ -185,7 +188,7 @@ static void append_compressed_parts(const taciti_candidates_builder *b, const ta
         if (c != NULL) c->configured = true;
         if (is_same_setup(&own, &automatic)) return;
     }
-    if (pattern->parts.gather->identity) (void)append_parts(b, strategy, pattern, &automatic);
+    if (taciti_codec_narrow_name(pattern->parts.gather) == NULL) (void)append_parts(b, strategy, pattern, &automatic);
 }
 
 void taciti_candidates_compress(const taciti_candidates_builder *b, const taciti_strategy *strategy,

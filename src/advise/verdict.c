@@ -143,10 +143,7 @@ const taciti_candidate *taciti_candidates_parts(const taciti_candidates *candida
 /* ---- the verdict ------------------------------------------------------------------------------------------------- */
 
 bool taciti_compression_is_automatic(const taciti_plan_compression *c) {
-    if (!c->adapts || c->encoding.codec == NULL) return false;
-    const taciti_codec *const *codec = taciti_codec_list();
-    while (*codec != NULL && ((*codec)->rungs == NULL || taciti_codec_at(*codec, 0) != c->encoding.codec)) codec++;
-    return *codec != NULL;
+    return c->adapts && c->encoding.codec != NULL && taciti_codec_is_last_rung(c->encoding.codec);
 }
 
 /* The flags of a codec that a controller takes or leaves. */
@@ -156,7 +153,7 @@ static void say_adapting(const taciti_plan_compression *c, char *out, size_t siz
     if (!c->adapts || codec == NULL) return;
     if (taciti_compression_is_automatic(c))
         (void)snprintf(out, size, " --compress.codec auto");
-    else if (codec->selects)
+    else if (taciti_plan_factor(c) > 1)
         (void)snprintf(out, size, " --compress.codec %s --compress.factor %g --adapt.policy payoff", codec->name,
                        taciti_plan_factor(c));
     else
@@ -164,14 +161,14 @@ static void say_adapting(const taciti_plan_compression *c, char *out, size_t siz
 }
 
 void taciti_method_flags(const taciti_method *m, char *out, size_t size) {
-    const bool wire = m->compression.encoding.codec == NULL && !m->wire->lossless;
+    const char *wire = m->compression.encoding.codec == NULL ? taciti_codec_narrow_name(m->wire) : NULL;
     char adapting[TACITI_FLAGS_BYTES];
     taciti_parts parts = m->parts;
     parts.coded = m->gather.encoding.codec != NULL;
     parts.flags(&parts, out, size);
     const size_t used = strlen(out);
     say_adapting(&m->compression, adapting, sizeof adapting);
-    (void)snprintf(out + used, size - used, "%s%s%s", wire ? " --exchange.wire " : "", wire ? m->wire->name : "",
+    (void)snprintf(out + used, size - used, "%s%s%s", wire != NULL ? " --exchange.wire " : "", wire != NULL ? wire : "",
                    adapting);
 }
 

@@ -281,7 +281,7 @@ static tacit_status check_momentum(const taciti_compress_options *options, const
 
 /* Its sums are votes on the direction of a step, and have no scale. */
 static tacit_status check_vote(const taciti_codec *codec, const taciti_strategy *strategy) {
-    if (codec == NULL || !codec->votes || sums_gradients(strategy)) return TACIT_OK;
+    if (codec == NULL || taciti_codec_suits(codec, TACITI_USE_MAGNITUDES) || sums_gradients(strategy)) return TACIT_OK;
     return taciti_fail(
         TACIT_E_CONFIG,
         "compress.codec %s: ranks vote on the sign of every gradient, which strategy %s does not sum for "

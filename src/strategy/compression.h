@@ -79,6 +79,9 @@ taciti_encoding taciti_compression_encoding(const taciti_compression_setup *setu
 /* Returns whether no controller changes the factor. */
 bool taciti_compression_is_fixed(const taciti_compression_setup *setup);
 
+/* Whether one threshold of the whole model selects what is sent. */
+bool taciti_compression_by_threshold(const taciti_compression_setup *setup);
+
 /* Returns E_CONFIG, with what to type, for a codec that carries no sum, and for options that do not suit it. */
 tacit_status taciti_compression_check(const taciti_compression_setup *setup);
 

@@ -352,7 +352,7 @@ static taciti_threshold correct(const level *l, double next) {
 /* The threshold for the factor `next` of the step that comes: that of the same factor, else that of the nearest one
  * that was seen. */
 static taciti_threshold threshold_for(const taciti_compression *c, const level *levels, size_t count, double next) {
-    const bool used = c->setup.options->scope == TACITI_SCOPE_MODEL && c->setup.codec->thresholds;
+    const bool used = taciti_compression_by_threshold(&c->setup);
     const level *best = NULL;
     for (size_t i = 0; i < count && used; i++) {
         const level *l = &levels[i];

@@ -146,6 +146,10 @@ bool taciti_compression_is_fixed(const taciti_compression_setup *setup) {
     return setup->controller == NULL || strcmp(setup->controller->name, "fixed") == 0;
 }
 
+bool taciti_compression_by_threshold(const taciti_compression_setup *setup) {
+    return setup->options->scope == TACITI_SCOPE_MODEL && setup->codec->thresholds;
+}
+
 static tacit_status check_policy(const taciti_compression_setup *setup) {
     const taciti_controller *controller = setup->controller;
     if (taciti_compression_is_fixed(setup)) return TACIT_OK;
@@ -202,7 +206,7 @@ tacit_status taciti_compression_check(const taciti_compression_setup *setup) {
     if (setup->codec == NULL) return TACIT_OK;
     const taciti_compress_options *o = setup->options;
     const bool estimates = o->what == TACITI_SENDS_CHANGE;
-    if (setup->codec->no_feedback && (o->feedback > 0 || estimates))
+    if (!taciti_codec_suits(setup->codec, TACITI_USE_FEEDBACK) && (o->feedback > 0 || estimates))
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.%s: the errors of codec %s would grow without limit; --compress.%s, or a codec "
                            "whose errors shrink: --compress.codec int4",

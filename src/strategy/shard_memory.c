@@ -128,7 +128,8 @@ void taciti_shard_memory_of_parts(const taciti_parts *parts, const taciti_layout
                             part = taciti_shard_part_of(arrangement, 0, 0);
     const owner first = {layout, parts->replicas ? share : part, parts->replicas || parts->secondary ? share : part};
     find_memory(&first, taciti_parts_stage(parts), 1, optim, out);
-    if (parts->coded || !parts->gather->lossless) out->parameters += own_floats(&first) * sizeof(float);
+    if (parts->coded || taciti_codec_narrow_name(parts->gather) != NULL)
+        out->parameters += own_floats(&first) * sizeof(float);
     if (parts->coded && parts->passes == 1) out->parameters += layout->n * sizeof(float); /* changes */
 }
 

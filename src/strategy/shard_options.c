@@ -47,17 +47,17 @@ static tacit_status check_reduce(const taciti_compression_setup *c) {
 
 static tacit_status check_gather(const taciti_shard_options *o, const taciti_compression_setup *c) {
     if (c->gather == NULL) return TACIT_OK;
-    if (!taciti_route_of(c->gather)->results || c->gather->state_bytes != NULL)
+    if (!taciti_route_of(c->gather)->results || !taciti_codec_suits(c->gather, TACITI_USE_UPDATES))
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.gather %s: this codec is for sums of gradients; --compress.gather int4, or topk "
                            "with shard.stage 1 or 2",
                            c->gather->name);
-    if (c->gather->no_feedback)
+    if (!taciti_codec_suits(c->gather, TACITI_USE_FEEDBACK))
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.gather %s: what is lost of a parameter would grow from step to step; "
                            "--compress.gather int8",
                            c->gather->name);
-    if (o->stage < 3 || c->gather->aggregation == TACITI_CODEC_SUM) return TACIT_OK;
+    if (o->stage < 3 || taciti_codec_suits(c->gather, TACITI_USE_VALUES)) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "compress.gather %s: stage 3 gathers values of parameters, none of which may be left out; "
                        "--compress.gather int8, or --shard.stage 2, which gathers changes",
