@@ -16,34 +16,31 @@ static bool adapts(const taciti_compression_setup *setup) {
     return setup->controller != NULL && setup->controller->switches;
 }
 
-static double gather_factor(const taciti_compress_options *o) { return o->back > 0 ? o->back : o->factor; }
+/* Replaces a codec of several number formats by the one that is priced: the one at its factor; if a controller chooses,
+ * the shortest, because others are taken where they cost hardly any time. */
+static void resolve(const taciti_settings *settings, const taciti_compression_setup *setup, taciti_encoding *of) {
+    if (of->codec == NULL) return;
+    of->codec = taciti_codec_at(of->codec, adapts(setup) ? 0 : taciti_compression_asked_factor(setup));
+    of->options = taciti_settings_options(settings, of->codec->options);
+}
 
-/* The numbers that a setup sends. Where a controller chooses among them, the shortest: it takes others where that costs
- * hardly any time. */
-static void resolve(const taciti_settings *settings, taciti_compression_setup *setup) {
-    if (setup->codec != NULL) {
-        setup->codec = taciti_codec_at(setup->codec, adapts(setup) ? 0 : setup->options->factor);
-        setup->codec_options = taciti_settings_options(settings, setup->codec->options);
-    }
-    if (setup->gather != NULL) {
-        setup->gather = taciti_codec_at(setup->gather, adapts(setup) ? 0 : gather_factor(setup->options));
-        setup->gather_options = taciti_settings_options(settings, setup->gather->options);
-    }
+static void resolve_both(const taciti_settings *settings, taciti_compression_setup *setup) {
+    const taciti_compression_setup gathers = taciti_compression_gather_setup(setup);
+    resolve(settings, setup, &setup->sums);
+    resolve(settings, &gathers, &setup->gathers);
 }
 
 /* What a setup compresses with; codec NULL: nothing. */
 static taciti_plan_compression compression_of(const taciti_compression_setup *setup) {
-    taciti_plan_compression c = {.adapts = adapts(setup)};
-    if (setup->codec == NULL) return c;
-    c.encoding = taciti_compression_encoding(setup);
-    c.uneven = taciti_compression_by_threshold(setup);
+    taciti_plan_compression c = {.encoding = taciti_compression_encoding(setup), .adapts = adapts(setup)};
+    if (c.encoding.codec != NULL) c.uneven = taciti_compression_by_threshold(setup);
     return c;
 }
 
 /* compress.codec and its factors. */
 static taciti_plan_compression configured_compression(const taciti_settings *settings) {
     taciti_compression_setup setup = taciti_settings_compression(settings);
-    resolve(settings, &setup);
+    resolve_both(settings, &setup);
     return compression_of(&setup);
 }
 
@@ -57,6 +54,7 @@ bool taciti_plan_compression_equal(const taciti_plan_compression *a, const tacit
 
 /* Factor 1 of a codec that has a factor is dense. */
 static bool sends_payloads(const taciti_codec *codec, double factor) {
+    if (codec == NULL) return false;
     const double used = taciti_codec_setting_of(codec, (taciti_codec_setting){.factor = factor}).factor;
     return used == 0 || used > 1;
 }
@@ -64,22 +62,23 @@ static bool sends_payloads(const taciti_codec *codec, double factor) {
 /* Whether sums are compressed as configured. */
 static bool compresses(const taciti_settings *settings) {
     const taciti_plan_compression own = configured_compression(settings);
-    return own.encoding.codec != NULL && sends_payloads(own.encoding.codec, taciti_plan_factor(&own));
+    return sends_payloads(own.encoding.codec, taciti_plan_factor(&own));
 }
 
 /* What order PARTS compresses with. */
 static taciti_compression_setup setup_of_parts(const taciti_settings *settings) {
     taciti_compression_setup setup = taciti_settings_compression(settings);
-    resolve(settings, &setup);
-    if (setup.codec != NULL && !sends_payloads(setup.codec, setup.options->factor)) setup.codec = NULL;
-    if (setup.gather != NULL && !sends_payloads(setup.gather, gather_factor(setup.options))) setup.gather = NULL;
+    resolve_both(settings, &setup);
+    const taciti_compression_setup gathers = taciti_compression_gather_setup(&setup);
+    if (!sends_payloads(setup.sums.codec, taciti_compression_asked_factor(&setup))) setup.sums.codec = NULL;
+    if (!sends_payloads(setup.gathers.codec, taciti_compression_asked_factor(&gathers))) setup.gathers.codec = NULL;
     return setup;
 }
 
 bool taciti_candidates_is_compressed(const taciti_settings *settings, const taciti_pattern *pattern) {
     if (pattern->order != TACITI_ORDER_PARTS) return compresses(settings);
     const taciti_compression_setup setup = setup_of_parts(settings);
-    return setup.codec != NULL || setup.gather != NULL;
+    return setup.sums.codec != NULL || setup.gathers.codec != NULL;
 }
 
 /* ---- compression ------------------------------------------------------------------------------------------------- */
@@ -105,7 +104,7 @@ static taciti_compression_setup automatic_sums(const taciti_settings *settings) 
     other.adapt.policy = (taciti_text){"fixed"};
     taciti_compression_setup setup = taciti_settings_compression(&other);
     setup.options = &settings->compress;
-    resolve(settings, &setup);
+    resolve_both(settings, &setup);
     return setup;
 }
 
@@ -129,10 +128,9 @@ static void append_compressions(const taciti_candidates_builder *b, const taciti
     }
     append_automatic(b, strategy, pattern, &own);
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
-        const taciti_compression_setup setup = {.codec = *codec,
-                                                .codec_options =
-                                                    taciti_settings_options(b->settings, (*codec)->options),
-                                                .options = &b->settings->compress};
+        const taciti_compression_setup setup = {
+            .sums = {.codec = *codec, .options = taciti_settings_options(b->settings, (*codec)->options)},
+            .options = &b->settings->compress};
         taciti_plan_compression c = compression_of(&setup);
         if (!taciti_codec_suits(*codec, TACITI_USE_BY_ITSELF) || !taciti_route_of(*codec)->probed) continue;
         c.encoding.back.factor = 0;
@@ -148,8 +146,7 @@ static void append_compressions(const taciti_candidates_builder *b, const taciti
 
 static taciti_candidate *append_parts(const taciti_candidates_builder *b, const taciti_strategy *strategy,
                                       const taciti_pattern *pattern, const taciti_compression_setup *setup) {
-    taciti_compress_options options;
-    taciti_compression_setup sums = *setup, gathers = taciti_compression_gather_setup(setup, &options);
+    taciti_compression_setup sums = *setup, gathers = taciti_compression_gather_setup(setup);
     char caution[TACITI_CAUTION_BYTES];
     sums.phase = pattern->parts.replicas ? TACITI_PHASE_REDUCE_TO_LANES : TACITI_PHASE_REDUCE_SCATTER;
     taciti_method method = {.order = pattern->order,
@@ -168,13 +165,13 @@ static taciti_candidate *append_parts(const taciti_candidates_builder *b, const 
 /* What compress.codec auto is with this pattern. */
 static taciti_compression_setup automatic_parts(const taciti_settings *settings, const taciti_pattern *pattern) {
     taciti_compression_setup setup = automatic_sums(settings);
-    setup.gather = pattern->parts.automatic;
-    resolve(settings, &setup);
+    setup.gathers.codec = pattern->parts.automatic;
+    resolve_both(settings, &setup);
     return setup;
 }
 
 static bool is_same_setup(const taciti_compression_setup *a, const taciti_compression_setup *b) {
-    return a->codec == b->codec && a->gather == b->gather && a->controller == b->controller;
+    return a->sums.codec == b->sums.codec && a->gathers.codec == b->gathers.codec && a->controller == b->controller;
 }
 
 /* What is configured, and compress.codec auto in every stage. */
@@ -183,7 +180,7 @@ static void append_compressed_parts(const taciti_candidates_builder *b, const ta
     const taciti_compression_setup own = setup_of_parts(b->settings);
     const taciti_compression_setup automatic = automatic_parts(b->settings, pattern);
     const bool ours = pattern->configured && strategy == taciti_settings_strategy(b->settings);
-    if (ours && (own.codec != NULL || own.gather != NULL)) {
+    if (ours && (own.sums.codec != NULL || own.gathers.codec != NULL)) {
         taciti_candidate *c = append_parts(b, strategy, pattern, &own);
         if (c != NULL) c->configured = true;
         if (is_same_setup(&own, &automatic)) return;

@@ -98,7 +98,7 @@ static void say_compression_flags(const taciti_settings *settings, const taciti_
     const taciti_plan_compression *sums = &c->method.compression;
     if (sums->encoding.codec != NULL)
         say(out, " --compress.codec %s", sums->encoding.codec->name);
-    else if (taciti_settings_compression(settings).codec != NULL)
+    else if (taciti_settings_compression(settings).sums.codec != NULL)
         say(out, " --compress.codec none");
     if (sums->encoding.codec != NULL && taciti_plan_factor(sums) > 1)
         say(out, " --compress.factor %g", taciti_plan_factor(sums));

@@ -36,15 +36,18 @@ static inline bool taciti_phase_sums(taciti_phase phase) {
 typedef enum taciti_payload_kind { TACITI_PAYLOAD_CONTRIBUTION, TACITI_PAYLOAD_RESULT } taciti_payload_kind;
 enum { TACITI_PAYLOAD_KINDS = 2 };
 
-/* What an exchange does with a bucket in a step. */
+/* What an exchange does with a bucket in a step. The first four members come from the strategy (taciti_exchange_at());
+ * the exchange sets the others. */
 typedef struct taciti_bucket_task {
+    taciti_codec_setting setting[TACITI_PAYLOAD_KINDS]; /* {0}: the codec's default */
+    taciti_codec_setting trial; /* contributions are also encoded at this setting, for the tally only; factor 0:
+                                   not wanted */
+    bool dense;                 /* the number format exchange.wire instead of the codec; residuals are sent along, and
+                                   empty afterwards; estimates stay as they are */
+    bool observe;               /* magnitudes of contributions are counted: taciti_exchange_histogram() */
     size_t bucket;
     int64_t step;
-    taciti_codec_setting setting[TACITI_PAYLOAD_KINDS];
     taciti_phase phase;
-    bool dense;                  /* the number format exchange.wire instead of the codec */
-    taciti_codec_setting trial;  /* contributions are also encoded at this setting, for the tally only; factor 0:
-                                    not wanted */
     uint64_t *histogram;         /* contributions are added to its 2048 bins; NULL: not wanted */
     taciti_tally *tallies;       /* [TACITI_PAYLOAD_KINDS], added to; NULL: not wanted */
     const taciti_layout *layout; /* whose gaps are 0 in what is decoded; borrows; NULL: there are none */

@@ -140,7 +140,6 @@ tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, 
     const taciti_exchange_options reduce = taciti_shard_reduce_options(context);
     const taciti_exchange_options gather = taciti_shard_gather_options(context);
     taciti_strategy_context half = *context;
-    taciti_compress_options coded;
     owner me;
     TACITI_TRY(owner_of(context, &me));
     half.exchange_options = &reduce;
@@ -148,9 +147,9 @@ tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, 
     *out = taciti_compression_predict_bytes(&half);
     if (taciti_shard_has_masters(context)) *out += own_floats(&me) * sizeof(float);
     if (taciti_shard_sends_changes(context)) *out += context->layout->n * sizeof(float);
-    if (context->compression.gather != NULL) {
+    if (context->compression.gathers.codec != NULL) {
         half.exchange_options = &gather;
-        half.compression = taciti_compression_gather_setup(&context->compression, &coded);
+        half.compression = taciti_compression_gather_setup(&context->compression);
         *out += taciti_compression_predict_bytes(&half);
     }
     if (o->gather != TACITI_SHARD_F32) /* f32 is received where it is read: no buffer is touched */
