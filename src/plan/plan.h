@@ -53,6 +53,9 @@ double taciti_plan_factor(const taciti_plan_compression *compression);
  * decode is not probed. */
 bool taciti_plan_compression_known(const taciti_cluster *cluster, const taciti_codec *codec);
 
+/* Whether something is compressed and arrives with errors. */
+bool taciti_plan_is_lossy(const taciti_plan_compression *compression);
+
 /* What a compression is known to do to accuracy, as a sentence; "" for none. Methods of STRONG are not recommended. */
 typedef enum taciti_caution { TACITI_CAUTION_NONE, TACITI_CAUTION_SOME, TACITI_CAUTION_STRONG } taciti_caution;
 enum { TACITI_CAUTION_BYTES = 200 };

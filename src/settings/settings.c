@@ -172,12 +172,11 @@ taciti_compression_setup taciti_settings_compression(const taciti_settings *sett
     const taciti_codec *codec = taciti_codec_find(chosen ? AUTO_CODEC : settings->compress.codec.text);
     const taciti_codec *gather = gather_codec(settings);
     taciti_compression_setup setup = {
-        .codec = codec,
-        .codec_options = codec == NULL ? NULL : taciti_settings_options(settings, codec->options),
+        .sums = {.codec = codec, .options = codec == NULL ? NULL : taciti_settings_options(settings, codec->options)},
+        .gathers = {.codec = gather,
+                    .options = gather == NULL ? NULL : taciti_settings_options(settings, gather->options)},
         .options = &settings->compress,
-        .controller = taciti_controller_find(settings->adapt.policy.text),
-        .gather = gather,
-        .gather_options = gather == NULL ? NULL : taciti_settings_options(settings, gather->options)};
+        .controller = taciti_controller_find(settings->adapt.policy.text)};
     if (chosen && taciti_compression_is_fixed(&setup)) setup.controller = taciti_controller_find(AUTO_POLICY);
     if (setup.controller != NULL)
         setup.controller_options = taciti_settings_options(settings, setup.controller->options);
@@ -214,7 +213,7 @@ static tacit_status apply_preset(const taciti_settings *settings, const taciti_c
 tacit_status taciti_settings_complete(taciti_settings *settings) {
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
         TACITI_TRY(apply_preset(settings, *codec, true));
-    return apply_preset(settings, taciti_settings_compression(settings).codec, false);
+    return apply_preset(settings, taciti_settings_compression(settings).sums.codec, false);
 }
 
 /* ---- buckets ----------------------------------------------------------------------------------------------------- */
@@ -237,7 +236,8 @@ tacit_status taciti_settings_mark_layers(const taciti_settings *settings, taciti
 tacit_status taciti_settings_seal(const taciti_settings *settings, taciti_layout *layout) {
     const taciti_compression_setup setup = taciti_settings_compression(settings);
     const size_t bucket_bytes = (size_t)settings->exchange.bucket_bytes;
-    if (setup.codec != NULL || setup.gather != NULL) TACITI_TRY(taciti_settings_mark_layers(settings, layout));
+    if (setup.sums.codec != NULL || setup.gathers.codec != NULL)
+        TACITI_TRY(taciti_settings_mark_layers(settings, layout));
     return taciti_settings_strategy(settings)->units != NULL ? taciti_layout_seal_units(layout, bucket_bytes)
                                                              : taciti_layout_seal(layout, bucket_bytes);
 }
@@ -249,7 +249,7 @@ static tacit_status check_start(const taciti_settings *settings) {
     const taciti_compress_options *o = &settings->compress;
     const taciti_compression_setup setup = taciti_settings_compression(settings);
     const bool fixed = taciti_compression_is_fixed(&setup);
-    if (setup.codec == NULL || !setup.codec->selects || !fixed || o->start <= o->factor) return TACIT_OK;
+    if (setup.sums.codec == NULL || !setup.sums.codec->selects || !fixed || o->start <= o->factor) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "compress.start %g is above compress.factor %g, to which the warm-up rises: --compress.start 1, "
                        "or a larger factor",
@@ -281,7 +281,7 @@ static tacit_status check_momentum(const taciti_compress_options *options, const
 
 /* Its sums are votes on the direction of a step, and have no scale. */
 static tacit_status check_vote(const taciti_codec *codec, const taciti_strategy *strategy) {
-    if (codec == NULL || !codec->votes || sums_gradients(strategy)) return TACIT_OK;
+    if (codec == NULL || taciti_codec_suits(codec, TACITI_USE_MAGNITUDES) || sums_gradients(strategy)) return TACIT_OK;
     return taciti_fail(
         TACIT_E_CONFIG,
         "compress.codec %s: ranks vote on the sign of every gradient, which strategy %s does not sum for "
@@ -289,28 +289,23 @@ static tacit_status check_vote(const taciti_codec *codec, const taciti_strategy 
         codec->name, strategy->name);
 }
 
-static tacit_status check_gathers(const taciti_compression_setup *setup) {
-    taciti_compress_options options;
-    const taciti_compression_setup gathers = taciti_compression_gather_setup(setup, &options);
-    return taciti_compression_check(&gathers);
-}
-
 static tacit_status check_compression(const taciti_settings *settings, const taciti_strategy *strategy) {
     const taciti_compression_setup setup = taciti_settings_compression(settings);
+    const taciti_compression_setup gathers = taciti_compression_gather_setup(&setup);
     TACITI_TRY(check_start(settings));
     TACITI_TRY(taciti_compression_check(&setup));
     TACITI_TRY(taciti_compression_check_momentum(&setup, &settings->optim));
     TACITI_TRY(check_momentum(setup.options, strategy));
-    if (setup.gather != NULL && strategy->units == NULL)
+    if (setup.gathers.codec != NULL && strategy->units == NULL)
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.gather %s: strategy %s gathers no parameters; leave it out, or --strategy shard",
-                           setup.gather->name, strategy->name);
-    if (setup.gather != NULL) TACITI_TRY(check_gathers(&setup));
+                           setup.gathers.codec->name, strategy->name);
+    if (setup.gathers.codec != NULL) TACITI_TRY(taciti_compression_check(&gathers));
     if (strategy->compresses) {
-        TACITI_TRY(check_vote(setup.codec, strategy));
+        TACITI_TRY(check_vote(setup.sums.codec, strategy));
         return check_auto(settings);
     }
-    if (setup.codec == NULL) return TACIT_OK;
+    if (setup.sums.codec == NULL) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "compress.codec %s: strategy %s does not compress; leave it out, choose a number format with "
                        "--exchange.wire bf16, or a strategy that compresses: --strategy dp",

@@ -27,48 +27,52 @@ static bool is_plan(const inquiry *q) { return q->reader == TACITI_READER_PLAN; 
 
 static bool compresses(const inquiry *q, const taciti_place *place) {
     (void)place;
-    return q->setup.codec != NULL || is_plan(q);
+    return q->setup.sums.codec != NULL || is_plan(q);
 }
 
 static bool compresses_any(const inquiry *q, const taciti_place *place) {
-    return compresses(q, place) || q->setup.gather != NULL;
+    return compresses(q, place) || q->setup.gathers.codec != NULL;
 }
 
 static bool is_lossy(const inquiry *q, const taciti_place *place) {
-    return compresses(q, place) && (q->setup.codec == NULL || !q->setup.codec->lossless);
+    return compresses(q, place) && (q->setup.sums.codec == NULL || taciti_compression_is_lossy(&q->setup));
 }
 
-static bool has_factor(const taciti_codec *codec) { return codec != NULL && taciti_codec_has_factor(codec); }
+/* Returns what the codec reads of a setting; nothing without a codec. */
+static taciti_codec_setting read_by(const taciti_encoding *encoding) {
+    const taciti_codec_setting all = {.factor = 1, .threshold = 1}, none = {.factor = 0};
+    return encoding->codec != NULL ? taciti_codec_setting_of(encoding->codec, all) : none;
+}
+
+static bool has_factor(const taciti_encoding *encoding) { return read_by(encoding).factor > 0; }
 
 static bool selects(const inquiry *q, const taciti_place *place) {
     (void)place;
-    return has_factor(q->setup.codec) || has_factor(q->setup.gather);
+    return has_factor(&q->setup.sums) || has_factor(&q->setup.gathers);
 }
 
 /* compress.back takes the place of the factor for gathers. */
-static bool gathers_by_factor(const inquiry *q) { return q->setup.gather != NULL && !(q->setup.options->back > 0); }
+static bool gathers_by_factor(const inquiry *q) {
+    return q->setup.gathers.codec != NULL && !(q->setup.options->back > 0);
+}
 
 /* With factor 1 every codec sends dense steps. */
 static bool knows_factor(const inquiry *q, const taciti_place *place) {
     (void)place;
-    return has_factor(q->setup.codec) || (gathers_by_factor(q) && has_factor(q->setup.gather)) ||
-           (q->setup.codec != NULL && q->setup.options->factor <= 1);
+    return has_factor(&q->setup.sums) || (gathers_by_factor(q) && has_factor(&q->setup.gathers)) ||
+           (q->setup.sums.codec != NULL && q->setup.options->factor <= 1);
 }
 
-/* A controller that switches between dense and a codec takes the factor of a codec that selects. */
 static bool keeps_factor(const inquiry *q, const taciti_place *place) {
     (void)place;
-    const taciti_compression_setup *s = &q->setup;
-    const bool switches = s->controller != NULL && s->controller->switches;
-    const bool sums = s->codec != NULL && (taciti_compression_is_fixed(s) || (switches && s->codec->selects));
-    return sums || (gathers_by_factor(q) && (!switches || s->gather->selects));
+    const taciti_compression_setup gathers = taciti_compression_gather_setup(&q->setup);
+    return (q->setup.sums.codec != NULL && taciti_compression_keeps_factor(&q->setup)) ||
+           (gathers_by_factor(q) && taciti_compression_keeps_factor(&gathers));
 }
 
 static bool is_automatic(const inquiry *q, const taciti_place *place) {
     (void)place;
-    const taciti_codec *codec = q->setup.codec;
-    if (codec == NULL || codec->rungs == NULL || taciti_compression_is_fixed(&q->setup)) return false;
-    return taciti_codec_rung_at(codec, 0)->selects > 0;
+    return strcmp(q->settings->compress.codec.text, "auto") == 0;
 }
 
 static bool rises(const inquiry *q, const taciti_place *place) {
@@ -81,15 +85,14 @@ static bool rises(const inquiry *q, const taciti_place *place) {
 static bool returns_by_factor(const inquiry *q, const taciti_place *place) {
     (void)place;
     const taciti_compression_setup *s = &q->setup;
-    const bool sums = has_factor(s->codec) && taciti_route_of(s->codec)->results;
-    return has_factor(s->gather) || (sums && q->strategy->units == NULL && s->options->collective != TACITI_WAY_GATHER);
+    const bool sums = has_factor(&s->sums) && taciti_route_of(s->sums.codec)->results;
+    return has_factor(&s->gathers) ||
+           (sums && q->strategy->units == NULL && s->options->collective != TACITI_WAY_GATHER);
 }
-
-static bool gathers_by_threshold(const inquiry *q) { return q->setup.gather != NULL && q->setup.gather->thresholds; }
 
 static bool has_thresholds(const inquiry *q, const taciti_place *place) {
     (void)place;
-    return is_plan(q) || (q->setup.codec != NULL && q->setup.codec->thresholds) || gathers_by_threshold(q);
+    return is_plan(q) || read_by(&q->setup.sums).threshold > 0 || read_by(&q->setup.gathers).threshold > 0;
 }
 
 static bool chooses_whole(const inquiry *q, const taciti_place *place) {
@@ -98,7 +101,7 @@ static bool chooses_whole(const inquiry *q, const taciti_place *place) {
 }
 
 static bool sends_payloads(const inquiry *q, const taciti_place *place) {
-    return compresses(q, place) && (q->setup.codec == NULL || !taciti_route_of(q->setup.codec)->whole);
+    return compresses(q, place) && (q->setup.sums.codec == NULL || !taciti_route_of(q->setup.sums.codec)->whole);
 }
 
 static bool sums_everywhere(const inquiry *q, const taciti_place *place) {
@@ -108,7 +111,7 @@ static bool sums_everywhere(const inquiry *q, const taciti_place *place) {
 
 static bool gathers_plainly(const inquiry *q, const taciti_place *place) {
     (void)place;
-    return q->setup.gather == NULL;
+    return q->setup.gathers.codec == NULL;
 }
 
 /* A file of training may describe the machine for the planner. */
@@ -233,8 +236,8 @@ const char *taciti_settings_needs(const taciti_place *place, char out[TACITI_NEE
 /* ---- registries -------------------------------------------------------------------------------------------------- */
 
 static bool codec_is_used(const inquiry *q, const taciti_codec *codec) {
-    const bool all = is_plan(q) || (q->reader == TACITI_READER_CODECS && q->setup.codec == NULL);
-    return all || codec == q->setup.codec || codec == q->setup.gather;
+    const bool all = is_plan(q) || (q->reader == TACITI_READER_CODECS && q->setup.sums.codec == NULL);
+    return all || codec == q->setup.sums.codec || codec == q->setup.gathers.codec;
 }
 
 /* The members of registries that have this table. Returns whether one is in use, or else names the first in `out`. */
@@ -262,7 +265,8 @@ static bool member_is_used(const inquiry *q, const taciti_option_table *table, c
 
 /* Controllers are told the optimizer's name and momentum; compress.momentum allows no other momentum. */
 static bool knows_momentum(const inquiry *q) {
-    return q->setup.codec != NULL && (!taciti_compression_is_fixed(&q->setup) || q->settings->compress.momentum > 0);
+    return q->setup.sums.codec != NULL &&
+           (!taciti_compression_is_fixed(&q->setup) || q->settings->compress.momentum > 0);
 }
 
 /* Whether the option describes the learning rate or the clipping, or else the momentum for those who know it. */
