@@ -25,7 +25,7 @@ static void say(taciti_method *method, const char *format, ...) {
 
 static void say_codec(taciti_method *method, const taciti_plan_compression *c) {
     say(method, "%s", c->encoding.codec->name);
-    if (c->encoding.codec->selects) say(method, " %g", taciti_plan_factor(c));
+    if (taciti_plan_factor(c) > 1) say(method, " %g", taciti_plan_factor(c));
 }
 
 /* "shard 3 gather bf16 f32", "shard 2 int4, gather int4", "shard 3 f32, gather int8"; "auto" stands before codecs that

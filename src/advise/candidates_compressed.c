@@ -15,14 +15,13 @@ static bool is_adaptive(const taciti_compression_setup *setup) {
     return setup->controller != NULL && setup->controller->switches;
 }
 
-static double gather_factor(const taciti_compress_options *o) { return o->back > 0 ? o->back : o->factor; }
-
 /* The shortest form of a codec of several, or of those that send all elements: a controller takes others where that
  * costs hardly any time. NULL: the codec has no choice. */
-static const taciti_codec_rung *form_of(const taciti_compression_setup *setup, bool selecting) {
-    const taciti_codec_rung *rung = setup->codec->rungs;
+static const taciti_codec_rung *form_of(const taciti_compression_setup *setup, const taciti_codec *codec,
+                                        bool selecting) {
+    const taciti_codec_rung *rung = codec->rungs;
     if (rung == NULL) return NULL;
-    if (!is_adaptive(setup)) return taciti_codec_rung_at(setup->codec, setup->options->factor);
+    if (!is_adaptive(setup)) return taciti_codec_rung_at(codec, taciti_compression_asked_factor(setup));
     while (rung[1].factor > 0 && rung[1].loss <= setup->options->loss && (selecting || rung[1].selects == 0)) rung++;
     return rung;
 }
@@ -30,11 +29,10 @@ static const taciti_codec_rung *form_of(const taciti_compression_setup *setup, b
 /* Returns the compression of a setup; codec NULL: none. selecting: a controller may choose forms that select elements.
  */
 static taciti_plan_compression compression_of(const taciti_compression_setup *setup, bool selecting) {
-    taciti_plan_compression c = {.adapts = is_adaptive(setup)};
-    if (setup->codec == NULL) return c;
-    c.encoding = taciti_compression_encoding(setup);
-    c.uneven = setup->codec->thresholds && setup->options->scope == TACITI_SCOPE_MODEL;
-    const taciti_codec_rung *form = form_of(setup, selecting);
+    taciti_plan_compression c = {.encoding = taciti_compression_encoding(setup), .adapts = is_adaptive(setup)};
+    if (c.encoding.codec == NULL) return c;
+    c.uneven = taciti_compression_by_threshold(setup);
+    const taciti_codec_rung *form = form_of(setup, c.encoding.codec, selecting);
     if (form == NULL) return c;
     c.automatic = c.adapts;
     c.encoding.codec = form->codec;
@@ -52,28 +50,33 @@ bool taciti_plan_compression_equal(const taciti_plan_compression *a, const tacit
     return fabs(x - y) < 1e-9 * x && fabs(of_a->back.factor - of_b->back.factor) < 1e-9 * x;
 }
 
-/* Factor 1 of a codec that selects is dense. */
-static bool sends_payloads(const taciti_codec *codec, double factor) { return !codec->selects || factor > 1; }
+/* Factor 1 of a codec that has a factor is dense. */
+static bool sends_payloads(const taciti_codec *codec, double factor) {
+    if (codec == NULL) return false;
+    const double used = taciti_codec_setting_of(codec, (taciti_codec_setting){.factor = factor}).factor;
+    return used == 0 || used > 1;
+}
 
 /* Whether sums are compressed as configured. */
 static bool compresses_sums(const taciti_settings *settings) {
     const taciti_compression_setup setup = taciti_settings_compression(settings);
     const taciti_plan_compression own = compression_of(&setup, true);
-    return own.encoding.codec != NULL && sends_payloads(own.encoding.codec, taciti_plan_factor(&own));
+    return sends_payloads(own.encoding.codec, taciti_plan_factor(&own));
 }
 
 /* Returns the setup of order PARTS. */
 static taciti_compression_setup setup_of_parts(const taciti_settings *settings) {
     taciti_compression_setup setup = taciti_settings_compression(settings);
-    if (setup.codec != NULL && !sends_payloads(setup.codec, setup.options->factor)) setup.codec = NULL;
-    if (setup.gather != NULL && !sends_payloads(setup.gather, gather_factor(setup.options))) setup.gather = NULL;
+    const taciti_compression_setup gathers = taciti_compression_gather_setup(&setup);
+    if (!sends_payloads(setup.sums.codec, taciti_compression_asked_factor(&setup))) setup.sums.codec = NULL;
+    if (!sends_payloads(setup.gathers.codec, taciti_compression_asked_factor(&gathers))) setup.gathers.codec = NULL;
     return setup;
 }
 
 bool taciti_candidates_is_compressed(const taciti_settings *settings, const taciti_pattern *pattern) {
     if (pattern->order != TACITI_ORDER_PARTS) return compresses_sums(settings);
     const taciti_compression_setup setup = setup_of_parts(settings);
-    return setup.codec != NULL || setup.gather != NULL;
+    return setup.sums.codec != NULL || setup.gathers.codec != NULL;
 }
 
 /* ---- compression ------------------------------------------------------------------------------------------------- */
@@ -111,8 +114,7 @@ static taciti_compression_setup automatic_sums(const taciti_settings *settings) 
 static void append_forms(const taciti_candidates_builder *b, const taciti_strategy *strategy,
                          const taciti_pattern *pattern, const taciti_compression_setup *setup, bool configured) {
     const bool parts = pattern->order == TACITI_ORDER_PARTS;
-    taciti_compress_options options;
-    taciti_compression_setup sums = *setup, gathers = taciti_compression_gather_setup(setup, &options);
+    taciti_compression_setup sums = *setup, gathers = taciti_compression_gather_setup(setup);
     const taciti_plan_compression all = compression_of(setup, false), some = compression_of(setup, true);
     const int forms = taciti_plan_compression_equal(&all, &some) ? 1 : 2;
     if (parts) sums.phase = pattern->parts.replicas ? TACITI_PHASE_REDUCE_TO_LANES : TACITI_PHASE_REDUCE_SCATTER;
@@ -137,17 +139,16 @@ static void append_compressions(const taciti_candidates_builder *b, const taciti
     if (compresses_sums(b->settings)) append_forms(b, strategy, pattern, &configured, ours);
     if (!taciti_plan_compression_equal(&own, &other)) append_forms(b, strategy, pattern, &automatic, false);
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
-        const taciti_compression_setup setup = {.codec = *codec,
-                                                .codec_options =
-                                                    taciti_settings_options(b->settings, (*codec)->options),
-                                                .options = &b->settings->compress};
+        const taciti_compression_setup setup = {
+            .sums = {.codec = *codec, .options = taciti_settings_options(b->settings, (*codec)->options)},
+            .options = &b->settings->compress};
         taciti_plan_compression c = compression_of(&setup, false);
-        if (taciti_codec_is_dense(*codec) || !taciti_plan_can_price(*codec) || (*codec)->rungs != NULL) continue;
-        if ((*codec)->reference) continue;
+        if (!taciti_codec_suits(*codec, TACITI_USE_BY_ITSELF) || !taciti_plan_can_price(*codec)) continue;
         c.encoding.back.factor = 0;
-        for (size_t i = 0; i < ((*codec)->selects ? sizeof FACTORS / sizeof *FACTORS : 1); i++) {
-            if ((*codec)->selects) c.encoding.expected.factor = FACTORS[i];
+        for (size_t i = 0; i < sizeof FACTORS / sizeof *FACTORS; i++) {
+            c.encoding.expected = taciti_codec_setting_of(*codec, (taciti_codec_setting){.factor = FACTORS[i]});
             if (!taciti_plan_compression_equal(&c, &own)) (void)append_compression(b, strategy, pattern, &c, &NONE);
+            if (taciti_plan_factor(&c) == 1) break; /* it sends all elements at any factor */
         }
     }
 }
@@ -159,14 +160,15 @@ static void append_compressed_parts(const taciti_candidates_builder *b, const ta
                                     const taciti_pattern *pattern) {
     const taciti_compression_setup own = setup_of_parts(b->settings);
     taciti_compression_setup automatic = automatic_sums(b->settings); /* compress.codec auto with this pattern */
-    automatic.gather = pattern->parts.automatic;
+    automatic.gathers.codec = pattern->parts.automatic;
     const bool ours = pattern->configured && strategy == taciti_settings_strategy(b->settings);
-    if (ours && (own.codec != NULL || own.gather != NULL)) {
+    if (ours && (own.sums.codec != NULL || own.gathers.codec != NULL)) {
         append_forms(b, strategy, pattern, &own, true);
-        if (own.codec == automatic.codec && own.gather == automatic.gather && own.controller == automatic.controller)
+        if (own.sums.codec == automatic.sums.codec && own.gathers.codec == automatic.gathers.codec &&
+            own.controller == automatic.controller)
             return;
     }
-    if (pattern->parts.gather->identity) append_forms(b, strategy, pattern, &automatic, false);
+    if (taciti_codec_narrow_name(pattern->parts.gather) == NULL) append_forms(b, strategy, pattern, &automatic, false);
 }
 
 void taciti_candidates_compress(const taciti_candidates_builder *b, const taciti_strategy *strategy,

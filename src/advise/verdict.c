@@ -130,7 +130,7 @@ static void say_adapting(const taciti_plan_compression *c, char *out, size_t siz
     if (!c->adapts || codec == NULL) return;
     if (c->automatic)
         (void)snprintf(out, size, " --compress.codec auto");
-    else if (codec->selects)
+    else if (taciti_plan_factor(c) > 1)
         (void)snprintf(out, size, " --compress.codec %s --compress.factor %g --adapt.policy payoff", codec->name,
                        taciti_plan_factor(c));
     else
@@ -138,14 +138,14 @@ static void say_adapting(const taciti_plan_compression *c, char *out, size_t siz
 }
 
 void taciti_method_flags(const taciti_method *m, char *out, size_t size) {
-    const bool wire = m->compression.encoding.codec == NULL && !m->wire->lossless;
+    const char *wire = m->compression.encoding.codec == NULL ? taciti_codec_narrow_name(m->wire) : NULL;
     char adapting[TACITI_FLAGS_BYTES];
     taciti_parts parts = m->parts;
     parts.coded = m->gather.encoding.codec != NULL;
     parts.flags(&parts, out, size);
     const size_t used = strlen(out);
     say_adapting(&m->compression, adapting, sizeof adapting);
-    (void)snprintf(out + used, size - used, "%s%s%s", wire ? " --exchange.wire " : "", wire ? m->wire->name : "",
+    (void)snprintf(out + used, size - used, "%s%s%s", wire != NULL ? " --exchange.wire " : "", wire != NULL ? wire : "",
                    adapting);
 }
 

@@ -43,14 +43,15 @@ static tacit_status copy_compression(tacit_job *job, const taciti_settings *from
     job->compress = from->compress;
     *c = taciti_settings_compression(from);
     c->options = &job->compress;
-    if (c->codec != NULL)
-        TACITI_TRY(copy_options(job, TACITI_JOB_CODEC, from, c->codec->options, c->codec->options_size));
+    if (c->sums.codec != NULL)
+        TACITI_TRY(copy_options(job, TACITI_JOB_CODEC, from, c->sums.codec->options, c->sums.codec->options_size));
     TACITI_TRY(copy_options(job, TACITI_JOB_CONTROLLER, from, c->controller->options, c->controller->options_size));
-    c->codec_options = job->options[TACITI_JOB_CODEC];
+    c->sums.options = job->options[TACITI_JOB_CODEC];
     c->controller_options = job->options[TACITI_JOB_CONTROLLER];
-    if (c->gather != NULL)
-        TACITI_TRY(copy_options(job, TACITI_JOB_GATHER, from, c->gather->options, c->gather->options_size));
-    c->gather_options = job->options[TACITI_JOB_GATHER];
+    if (c->gathers.codec != NULL)
+        TACITI_TRY(
+            copy_options(job, TACITI_JOB_GATHER, from, c->gathers.codec->options, c->gathers.codec->options_size));
+    c->gathers.options = job->options[TACITI_JOB_GATHER];
     return TACIT_OK;
 }
 

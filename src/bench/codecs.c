@@ -237,11 +237,8 @@ double taciti_codec_bench_memory_bytes(const taciti_codec_bench_options *o) {
     double max = 0;
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
         const void *options = o->options_of(o->context, *codec);
-        double bytes = (double)(*codec)->bound(*codec, options, o->n);
         if (!measures(o, *codec)) continue;
-        if ((*codec)->scratch_bytes != NULL) bytes += (double)(*codec)->scratch_bytes(*codec, options, o->n);
-        if ((*codec)->state_bytes != NULL) bytes += 2 * (double)(*codec)->state_bytes(options, o->n);
-        if ((*codec)->rounds > 1) bytes += (double)o->n * sizeof(float);
+        const double bytes = taciti_trial_codec_bytes(*codec, options, o->n);
         max = bytes > max ? bytes : max;
     }
     return max + TACITI_CODEC_BENCH_BYTES_PER_FLOAT * (double)o->n;

@@ -46,7 +46,7 @@ static void say_family(const taciti_candidate *c, char out[WORDS]) {
 static void say_codec(const taciti_plan_compression *c, char out[WORDS]) {
     const char *const automatic = c->automatic ? "auto: " : "";
     say(out, "%s%s%s", automatic, c->encoding.codec->name, c->adapts && *automatic == '\0' ? " where it pays" : "");
-    if (c->encoding.codec->selects) say(out, ", 1 of %g elements", taciti_plan_factor(c));
+    if (taciti_plan_factor(c) > 1) say(out, ", 1 of %g elements", taciti_plan_factor(c));
 }
 
 /* "all-reduce, bf16, 2 ranks of a host send", "gossip, complete graph, bf16". */
@@ -73,10 +73,6 @@ static void describe(const taciti_candidate *c, char out[WORDS]) {
         say(out, "%s", m->parts.gather->name);
 }
 
-static bool is_lossy(const taciti_plan_compression *c) {
-    return c->encoding.codec != NULL && !c->encoding.codec->lossless;
-}
-
 /* What the same number of steps is worth. */
 static void say_cost(const taciti_plan_report *r, const taciti_candidate *c, char out[WORDS]) {
     const taciti_method *m = &c->method;
@@ -87,12 +83,12 @@ static void say_cost(const taciti_plan_report *r, const taciti_candidate *c, cha
     if (differ) say(out, ", replicas differ");
     if (m->order == TACITI_ORDER_AWC) say(out, ", updates arrive a step late");
     if (!taciti_candidate_mixes(r->candidates, c)) say(out, ", mixes too slowly");
-    if (is_lossy(&m->compression) || is_lossy(&m->gather))
+    if (taciti_plan_is_lossy(&m->compression) || taciti_plan_is_lossy(&m->gather))
         say(out, "%s",
             c->caution == TACITI_CAUTION_STRONG ? ", known to cost accuracy"
             : c->caution == TACITI_CAUTION_SOME ? ", needs error feedback"
                                                 : ", lossy");
-    if (!coded && !m->wire->lossless) say(out, ", rounded");
+    if (!coded && taciti_codec_narrow_name(m->wire) != NULL) say(out, ", rounded");
     if (!c->priced) say(out, ", speed of the codec unknown");
     if (*out == '\0') say(out, ", -");
 }
@@ -102,9 +98,9 @@ static void say_compression_flags(const taciti_settings *settings, const taciti_
     const taciti_plan_compression *sums = &c->method.compression;
     if (sums->encoding.codec != NULL)
         say(out, " --compress.codec %s", sums->encoding.codec->name);
-    else if (taciti_settings_compression(settings).codec != NULL)
+    else if (taciti_settings_compression(settings).sums.codec != NULL)
         say(out, " --compress.codec none");
-    if (sums->encoding.codec != NULL && sums->encoding.codec->selects)
+    if (sums->encoding.codec != NULL && taciti_plan_factor(sums) > 1)
         say(out, " --compress.factor %g", taciti_plan_factor(sums));
     if (!c->configured && strcmp(settings->adapt.policy.text, "fixed") != 0) say(out, " --adapt.policy fixed");
     if (strcmp(settings->compress.gather.text, "auto") != 0) say(out, " --compress.gather auto");

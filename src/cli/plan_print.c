@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "exchange/route.h"
+
 #define MS 1e3
 #define MB 1e-6
 #define PERCENT 100
@@ -50,8 +52,9 @@ static void cost_letters(const taciti_plan_report *r, const taciti_candidate *c,
                    : dense ? ""
                            : " l",
                    c->method.order == TACITI_ORDER_AWC ? " s" : "",
-                   taciti_candidate_mixes(r->candidates, c) ? "" : " m", c->method.wire->lossless ? "" : " w",
-                   compressed, c->priced ? "" : "?", c->prediction.fits ? "" : " x");
+                   taciti_candidate_mixes(r->candidates, c) ? "" : " m",
+                   taciti_codec_narrow_name(c->method.wire) == NULL ? "" : " w", compressed, c->priced ? "" : "?",
+                   c->prediction.fits ? "" : " x");
     if (out[0] == '\0') (void)snprintf(out, 16, " -");
 }
 
@@ -152,7 +155,7 @@ static void print_unknown_speed(const taciti_plan_report *r, const taciti_candid
         if (codecs[i] == NULL || (i > 0 && codecs[i] == codecs[0]) ||
             taciti_plan_compression_known(r->scene->cluster, codecs[i]))
             continue;
-        if (codecs[i]->sketches)
+        if (!taciti_route_of(codecs[i])->probed)
             printf(
                 "note        nothing tells how long sketches (%s) take to add up and decode, and tacit probe does not "
                 "measure it: the step is without. Measure it with tacit bench step --compress.codec %s\n",

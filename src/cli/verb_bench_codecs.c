@@ -171,7 +171,8 @@ static tacit_status check_codec(const taciti_arguments *arguments, taciti_settin
     if (codec != NULL && is_typed(&settings->config, "compress.codec"))
         return taciti_fail(TACIT_E_USAGE,
                            "--codec was given, and compress.codec, too: one of them, or neither for all codecs");
-    if (codec != NULL && factor != NULL && !taciti_codec_has_factor(codec))
+    if (codec != NULL && factor != NULL &&
+        taciti_codec_setting_of(codec, (taciti_codec_setting){.factor = 1}).factor == 0)
         return taciti_fail(TACIT_E_USAGE, "--factor %s: codec %s has no factor; leave it out, or --codec topk", factor,
                            codec->name);
     const char *name = codec == NULL ? "none" : codec->name;

@@ -125,12 +125,10 @@ static tacit_status probe_formats(taciti_probe *probe, const float *gradient, do
 static tacit_status probe_factor(taciti_probe *probe, const float *gradient, size_t factor, double share,
                                  size_t *skipped) {
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
-        const measurement m = {
-            .codec = *codec, .factor = (*codec)->selects ? FACTORS[factor] : 1, .gradient = gradient};
+        const double used = taciti_codec_setting_of(*codec, (taciti_codec_setting){.factor = FACTORS[factor]}).factor;
+        const measurement m = {.codec = *codec, .factor = used > 0 ? used : 1, .gradient = gradient};
         double left_s = 0;
-        if (taciti_codec_is_dense(*codec) || (*codec)->rungs != NULL || (*codec)->reference ||
-            (!(*codec)->selects && factor != FACTOR_COUNT / 2))
-            continue;
+        if (!taciti_codec_suits(*codec, TACITI_USE_BY_ITSELF) || (used == 0 && factor != FACTOR_COUNT / 2)) continue;
         TACITI_TRY(taciti_probe_left(probe, share, &left_s));
         if (left_s > 0)
             TACITI_TRY(probe_codec(probe, &m, false));

@@ -167,8 +167,6 @@ static inline uint64_t taciti_codec_key(uint64_t seed, int64_t step, int rank, s
 /* The mean bytes that one encoder sends of n floats, in all rounds together. Any thread. */
 double taciti_codec_expected_bytes(const taciti_codec *codec, const taciti_codec_call *call, size_t n);
 
-static inline bool taciti_codec_has_factor(const taciti_codec *codec) { return codec->selects || codec->rungs != NULL; }
-
 /* Returns the last rung up to that factor, at least the first; factor 0: the last of all. For codecs with rungs. */
 static inline const taciti_codec_rung *taciti_codec_rung_at(const taciti_codec *codec, double factor) {
     const taciti_codec_rung *rung = codec->rungs;

@@ -58,6 +58,13 @@ double taciti_trial_moved_bytes(const taciti_trial *t, taciti_trial_pass pass) {
     return FLOATS[pass] * sizeof(float) * (double)t->n + (double)t->payload_bytes;
 }
 
+double taciti_trial_codec_bytes(const taciti_codec *codec, const void *options, size_t n) {
+    double bytes = (double)codec->bound(codec, options, n);
+    if (codec->scratch_bytes != NULL) bytes += (double)codec->scratch_bytes(codec, options, n);
+    if (codec->state_bytes != NULL) bytes += 2 * (double)codec->state_bytes(options, n);
+    return bytes + (codec->rounds > 1 ? (double)n * sizeof(float) : 0);
+}
+
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 static tacit_status reserve(size_t bytes, taciti_pages *out) {

@@ -59,6 +59,9 @@ static inline const float *taciti_trial_error(const taciti_trial *trial) {
 /* Bytes that a pass cannot but read and write, the payloads included. */
 double taciti_trial_moved_bytes(const taciti_trial *trial, taciti_trial_pass pass);
 
+/* Bytes that the codec itself needs in a trial of one piece of n floats: payload, scratch memory, states. */
+double taciti_trial_codec_bytes(const taciti_codec *codec, const void *options, size_t n);
+
 /* The options of a codec at their defaults; NULL for a codec without options. Returns owned; taciti_free(). */
 tacit_status taciti_codec_defaults(const taciti_codec *codec, void **out);
 

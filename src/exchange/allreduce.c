@@ -138,7 +138,7 @@ static size_t divide_up(size_t a, size_t b) { return a / b + (a % b != 0); }
 /* Where a threshold of the model selects, a layer's share of the payloads depends on its gradients. An array that
  * would be one piece is cut into some, so that every owner has a part of each of its stretches. */
 static size_t min_pieces(const taciti_allreduce *reduce, size_t n, size_t ranges) {
-    if (!reduce->encoding.codec->thresholds || reduce->gather) return 1;
+    if (reduce->gather || !taciti_encoding_is_uneven(&reduce->encoding)) return 1;
     return max(min(n / (ranges * MIN_UNEVEN_CHUNK), UNEVEN_PIECES), 1);
 }
 
@@ -162,19 +162,20 @@ static bool piece_at(size_t cycle, size_t lag, taciti_piece *t) {
 
 /* ---- what encodings leave ---------------------------------------------------------------------------------------- */
 static bool encodes(const taciti_allreduce *reduce) {
-    return reduce->wire_shape.count > 1 && !reduce->encoding.codec->identity;
+    return reduce->wire_shape.count > 1 && taciti_encoding_encodes(&reduce->encoding);
 }
 
 static taciti_residual sizes_of(const taciti_allreduce *reduce, size_t pieces, size_t range_n) {
     return (taciti_residual){
         .pieces = pieces,
         .members = (size_t)reduce->wire_shape.count,
-        .state_bytes = taciti_round_up(taciti_payload_state_bytes(&reduce->encoding, range_n), TACITI_ALIGN_BYTES),
+        .state_bytes = taciti_round_up(taciti_encoding_state_bytes(&reduce->encoding, range_n), TACITI_ALIGN_BYTES),
     };
 }
 
 taciti_residual taciti_allreduce_residual(const taciti_allreduce *reduce, size_t n, taciti_feedback feedback) {
-    if (reduce->arrangement.hosts == 1 || reduce->encoding.codec->identity || n == 0) return (taciti_residual){0};
+    if (reduce->arrangement.hosts == 1 || !taciti_encoding_encodes(&reduce->encoding) || n == 0)
+        return (taciti_residual){0};
     taciti_residual residual = sizes_of(reduce, taciti_allreduce_cut(reduce, n).pieces, reduce->segment_n);
     residual.feedback = feedback;
     residual.results = (!reduce->gather || feedback.errors) && !feedback.half; /* a resumed run may bring gather some */
@@ -292,7 +293,8 @@ tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, 
 }
 
 tacit_status taciti_allreduce_observe(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task) {
-    if (n == 0 || reduce->wire_shape.count == 1 || reduce->encoding.codec->state_bytes != NULL) return TACIT_OK;
+    if (n == 0 || reduce->wire_shape.count == 1 || taciti_encoding_state_bytes(&reduce->encoding, n) > 0)
+        return TACIT_OK;
     const taciti_cut cut = taciti_allreduce_cut(reduce, n);
     taciti_piece t = {.x = x, .task = task, .cut = &cut};
     for (; t.piece < cut.pieces; t.piece++) TACITI_TRY(taciti_halves_observe(&reduce->wire, &t));
@@ -349,9 +351,9 @@ double taciti_allreduce_expected_bytes(const taciti_allreduce *reduce, size_t n,
 static uint64_t pair_bytes(const taciti_allreduce *reduce, const taciti_cut *cut, size_t piece, int lane, int here,
                            int there) {
     const taciti_arrangement *p = &reduce->arrangement;
-    if (reduce->gather) return taciti_payload_bound(&reduce->encoding, taciti_cut_share(p, cut, piece, lane).n);
-    return taciti_payload_bound(&reduce->encoding, taciti_cut_chunk(p, cut, piece, lane, there).n) +
-           taciti_payload_bound(&reduce->encoding, taciti_cut_chunk(p, cut, piece, lane, here).n);
+    if (reduce->gather) return taciti_encoding_bound(&reduce->encoding, taciti_cut_share(p, cut, piece, lane).n);
+    return taciti_encoding_bound(&reduce->encoding, taciti_cut_chunk(p, cut, piece, lane, there).n) +
+           taciti_encoding_bound(&reduce->encoding, taciti_cut_chunk(p, cut, piece, lane, here).n);
 }
 
 /* Of every pair of a rank here and a rank there that talk to each other: same lane, or any two in the flat arrangement.

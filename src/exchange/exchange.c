@@ -213,14 +213,10 @@ size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_layou
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
-void taciti_exchange_at(taciti_exchange *exchange, int64_t step, const taciti_exchange_setting *setting) {
-    exchange->task = (taciti_bucket_task){.step = step};
-    if (setting == NULL) return;
-    exchange->task.setting[TACITI_PAYLOAD_CONTRIBUTION] = setting->contribution;
-    exchange->task.setting[TACITI_PAYLOAD_RESULT] = setting->result;
-    exchange->task.dense = setting->dense;
-    exchange->task.trial = setting->trial;
-    exchange->task.histogram = setting->observe ? exchange->histogram : NULL;
+void taciti_exchange_at(taciti_exchange *exchange, int64_t step, const taciti_bucket_task *task) {
+    exchange->task = task != NULL ? *task : (taciti_bucket_task){.bucket = 0};
+    exchange->task.step = step;
+    exchange->task.histogram = exchange->task.observe ? exchange->histogram : NULL;
 }
 
 /* The first bucket of a step: no other is under way. */

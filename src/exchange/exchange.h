@@ -40,16 +40,6 @@ extern const taciti_option_table taciti_exchange_option_table; /* section "excha
 const taciti_codec *taciti_exchange_wire(const taciti_exchange_options *options);
 taciti_placement taciti_exchange_placement(const taciti_exchange_options *options);
 
-/* What a step does. {0}: the codec's default. */
-typedef struct taciti_exchange_setting {
-    taciti_codec_setting contribution, result;
-    taciti_codec_setting trial; /* contributions are also encoded at this setting, only to learn its tally; factor 0:
-                                   not wanted */
-    bool dense;   /* no compression: everything travels as exchange.wire, residuals included, which are then empty.
-                     Estimates stay as they are */
-    bool observe; /* magnitudes of contributions are counted: taciti_exchange_histogram() */
-} taciti_exchange_setting;
-
 typedef struct taciti_exchange taciti_exchange;
 
 /* Allocates all workspaces; nothing is allocated later. Borrows comm and layout. Collective.
@@ -62,9 +52,9 @@ tacit_status taciti_exchange_create(taciti_comm *comm, const taciti_layout *layo
                                     taciti_exchange **out);
 void taciti_exchange_destroy(taciti_exchange *exchange); /* waits for buckets under way; NULL is allowed */
 
-/* Sets the step (for the codec's keys) and the setting for all following begins; NULL: {0}, as in the beginning, at
- * step 0. The same on all ranks. Submitting thread, not collective. */
-void taciti_exchange_at(taciti_exchange *exchange, int64_t step, const taciti_exchange_setting *setting);
+/* Sets the step (for the codec's keys) and what all following begins do: the settings, the trial, dense and observe of
+ * a task. NULL: {0}, as in the beginning, at step 0. The same on all ranks. Submitting thread, not collective. */
+void taciti_exchange_at(taciti_exchange *exchange, int64_t step, const taciti_bucket_task *task);
 
 /* Starts the all-reduce (sum) of one bucket of the flat array; all ranks start buckets in the same order. The bucket
  * must not be accessed until taciti_exchange_wait() for it has returned. Submitting thread. With a communication

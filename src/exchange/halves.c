@@ -18,14 +18,14 @@
 
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
 static size_t stride_bytes(const taciti_halves_shape *shape) {
-    return taciti_round_up(taciti_payload_bound(shape->encoding, shape->range_n), TACITI_ALIGN_BYTES);
+    return taciti_round_up(taciti_encoding_bound(shape->encoding, shape->range_n), TACITI_ALIGN_BYTES);
 }
 
 size_t taciti_halves_memory_bytes(const taciti_halves_shape *shape) {
     if (shape->count == 1) return 0;
     const size_t one = shape->slots * stride_bytes(shape), block = one * (size_t)shape->count;
-    if (shape->encoding->codec->identity && !shape->whole) return block;
-    const size_t scratch = taciti_payload_scratch_bytes(shape->encoding, shape->range_n);
+    if (!shape->whole && !taciti_encoding_encodes(shape->encoding)) return block;
+    const size_t scratch = taciti_encoding_scratch_bytes(shape->encoding, shape->range_n);
     return scratch + (shape->whole ? block + one : 3 * block + one);
 }
 
@@ -33,7 +33,7 @@ static void share_out(taciti_halves *halves) {
     const taciti_halves_shape *s = &halves->shape;
     const size_t one = s->slots * halves->stride_bytes, block = one * (size_t)s->count;
     halves->arriving = halves->memory;
-    if (s->encoding->codec->identity && !s->whole) return;
+    if (!s->whole && !taciti_encoding_encodes(s->encoding)) return;
     halves->leaving = halves->arriving + block;
     halves->scratch = halves->leaving + one;
     if (s->whole) return;
@@ -341,7 +341,7 @@ tacit_status taciti_gather_end(taciti_halves *halves, const taciti_piece *t) {
 /* Bytes for n floats of one kind: the mean at that setting, or without one the maximum. */
 static double payload_bytes(const taciti_halves_shape *shape, const taciti_codec_setting *setting, size_t n) {
     if (n == 0) return 0;
-    if (setting == NULL) return (double)taciti_payload_bound(shape->encoding, n);
+    if (setting == NULL) return (double)taciti_encoding_bound(shape->encoding, n);
     const taciti_codec_call call = {.options = shape->encoding->options, .setting = *setting};
     return taciti_codec_expected_bytes(shape->encoding->codec, &call, n);
 }

@@ -131,8 +131,8 @@ static uint64_t edge_bytes(const taciti_mix *mix, size_t segment_n) {
     uint64_t bytes = 0;
     for (size_t b = 0; b < mix->layout->bucket_count; b++) {
         const size_t n = mix->layout->buckets[b].n;
-        bytes += n / segment_n * taciti_payload_bound(&mix->encoding, segment_n);
-        if (n % segment_n != 0) bytes += taciti_payload_bound(&mix->encoding, n % segment_n);
+        bytes += n / segment_n * taciti_encoding_bound(&mix->encoding, segment_n);
+        if (n % segment_n != 0) bytes += taciti_encoding_bound(&mix->encoding, n % segment_n);
     }
     return bytes;
 }

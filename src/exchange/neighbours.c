@@ -14,7 +14,7 @@ enum { SENDS_PER_NEIGHBOUR = 2 };
 
 static size_t min(size_t a, size_t b) { return a < b ? a : b; }
 
-static bool is_identity(const taciti_neighbours *nb) { return nb->encoding->codec->identity; }
+static bool encodes(const taciti_neighbours *nb) { return taciti_encoding_encodes(nb->encoding); }
 
 /* ---- who they are ------------------------------------------------------------------------------------------------ */
 /* What counting needs to know of a round. */
@@ -76,7 +76,7 @@ static void choose_pipeline(taciti_neighbours *nb, const survey *s, size_t segme
     const taciti_pipeline pipeline = taciti_pipeline_of(nb->encoding, segment_bytes, s->one_host, 1, s->max_in);
     nb->segment_n = pipeline.segment_n;
     nb->slots = pipeline.depth + 1;
-    nb->stride_bytes = taciti_round_up(taciti_payload_bound(nb->encoding, nb->segment_n), TACITI_ALIGN_BYTES);
+    nb->stride_bytes = taciti_round_up(taciti_encoding_bound(nb->encoding, nb->segment_n), TACITI_ALIGN_BYTES);
 }
 
 tacit_status taciti_neighbours_describe(const taciti_hosts *hosts, const taciti_round *round, int rank,
@@ -98,14 +98,14 @@ static size_t segment_bytes_of(const taciti_neighbours *nb) {
 }
 
 static size_t state_bytes_of(const taciti_neighbours *nb) {
-    return taciti_round_up(taciti_payload_state_bytes(nb->encoding, nb->segment_n), TACITI_ALIGN_BYTES);
+    return taciti_round_up(taciti_encoding_state_bytes(nb->encoding, nb->segment_n), TACITI_ALIGN_BYTES);
 }
 
 size_t taciti_neighbours_workspace_bytes(const taciti_neighbours *nb) {
     const size_t arriving = nb->slots * nb->in_count * nb->stride_bytes;
-    if (is_identity(nb)) return arriving;
+    if (!encodes(nb)) return arriving;
     return arriving + nb->slots * nb->stride_bytes + segment_bytes_of(nb) + 2 * state_bytes_of(nb) +
-           taciti_payload_scratch_bytes(nb->encoding, nb->segment_n);
+           taciti_encoding_scratch_bytes(nb->encoding, nb->segment_n);
 }
 
 tacit_status taciti_neighbours_open(taciti_neighbours *nb, taciti_comm *comm, void *memory) {
@@ -116,7 +116,7 @@ tacit_status taciti_neighbours_open(taciti_neighbours *nb, taciti_comm *comm, vo
     if (nb->heard == NULL || nb->sent == NULL) return TACIT_E_MEMORY;
     nb->sends = (taciti_outbox){.comm = comm, .requests = nb->heard + cells, .window = window};
     nb->arriving = memory;
-    if (is_identity(nb)) return TACIT_OK;
+    if (!encodes(nb)) return TACIT_OK;
     nb->leaving = nb->arriving + cells * nb->stride_bytes;
     nb->decoded = (float *)(void *)(nb->leaving + nb->slots * nb->stride_bytes);
     nb->state = (char *)nb->decoded + segment_bytes_of(nb);
@@ -170,7 +170,7 @@ static tacit_status start_segment(taciti_neighbours *nb, const segment *s) {
         TACITI_TRY(taciti_payload_receive(nb->comm, nb->encoding, nb->in[k].rank, arriving(nb, s, k), s->n,
                                           &nb->heard[s->slot * nb->in_count + k]));
     taciti_payload payload = {.data = s->x, .bytes = s->n * sizeof(float)};
-    if (!is_identity(nb) && nb->out_count > 0) TACITI_TRY(encode(nb, s, NULL, &payload));
+    if (encodes(nb) && nb->out_count > 0) TACITI_TRY(encode(nb, s, NULL, &payload));
     for (size_t k = 0; k < nb->out_count; k++)
         TACITI_TRY(taciti_outbox_send(&nb->sends, nb->out[k].rank, payload.data, payload.bytes));
     nb->sent[s->slot] = nb->sends.posted;
@@ -181,7 +181,7 @@ static tacit_status start_segment(taciti_neighbours *nb, const segment *s) {
  * has left, is cheaper than to keep the error of every segment under way. */
 static tacit_status keep_own(taciti_neighbours *nb, const segment *s) {
     const taciti_kernels *kernels = taciti_kernels_get();
-    const bool rounded = !is_identity(nb) && nb->out_count > 0;
+    const bool rounded = encodes(nb) && nb->out_count > 0;
     taciti_payload again;
     if (rounded) TACITI_TRY(encode(nb, s, nb->decoded, &again));
     kernels->scale(s->x, (float)nb->self, s->n);
@@ -192,7 +192,7 @@ static tacit_status keep_own(taciti_neighbours *nb, const segment *s) {
 /* x += weight * what has arrived from neighbour k. */
 static tacit_status add_arrived(taciti_neighbours *nb, const segment *s, size_t k, size_t bytes) {
     const float *values = (const float *)(const void *)arriving(nb, s, k);
-    if (!is_identity(nb)) {
+    if (encodes(nb)) {
         const taciti_codec_call call = call_of(nb, s, nb->in[k].rank);
         TACITI_TRY(taciti_payload_refused(
             nb->encoding->codec->decode(nb->encoding->codec, &call, arriving(nb, s, k), bytes, nb->decoded, s->n),

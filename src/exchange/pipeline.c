@@ -23,30 +23,13 @@ enum { UNEVEN_PARTS = 4 };
 static size_t min(size_t a, size_t b) { return a < b ? a : b; }
 static size_t max(size_t a, size_t b) { return a > b ? a : b; }
 
-/* Floats whose payload is expected to fit into `bytes`. */
-static size_t floats_within(const taciti_encoding *encoding, size_t bytes) {
-    const taciti_codec_call call = {.options = encoding->options, .setting = encoding->expected};
-    size_t n = bytes / sizeof(float) / GRAIN * GRAIN;
-    if (encoding->codec->number_format) return n;
-    size_t above = MAX_SEGMENT_N + GRAIN; /* the least number known not to fit */
-    for (n = GRAIN; above - n > GRAIN;) {
-        const size_t middle = (n + above) / 2 / GRAIN * GRAIN;
-        if (taciti_codec_expected_bytes(encoding->codec, &call, middle) <= (double)bytes)
-            n = middle;
-        else
-            above = middle;
-    }
-    return n;
-}
-
 taciti_pipeline taciti_pipeline_of(const taciti_encoding *encoding, size_t segment_bytes, bool one_host, size_t lanes,
                                    size_t sources) {
     const size_t room = STAGING_BYTES / max(sources, 1);
-    const bool uneven = !one_host && encoding->codec->thresholds;
+    const bool uneven = !one_host && taciti_encoding_is_uneven(encoding);
     size_t bytes = min(segment_bytes, one_host ? SIZE_MAX : TACITI_WIRE_SEGMENT_BYTES) / (uneven ? UNEVEN_PARTS : 1);
     bytes = max(min(bytes, room / (DEPTH_MIN + 1)), GRAIN * sizeof(float));
-    const size_t n = floats_within(encoding, bytes);
-    if (!encoding->codec->number_format) bytes = taciti_payload_bound(encoding, n);
+    const size_t n = taciti_encoding_segment(encoding, bytes, GRAIN, MAX_SEGMENT_N, &bytes);
     size_t depth = one_host ? DEPTH_HOST : max(DEPTH_NETWORK / lanes, DEPTH_MIN);
     if (uneven) depth *= min(UNEVEN_PARTS, MAX_SEGMENT_N / n);
     while (depth > DEPTH_MIN && bytes * (depth + 1) > room) depth--;

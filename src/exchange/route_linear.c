@@ -62,7 +62,7 @@ static size_t payload_bytes(const taciti_linear_reduce *linear) {
     const taciti_codec *codec = linear->encoding.codec;
     size_t bytes = 0;
     for (size_t b = 0; b < linear->layout->bucket_count; b++) {
-        const size_t n = linear->layout->buckets[b].n, bound = taciti_payload_bound(&linear->encoding, n);
+        const size_t n = linear->layout->buckets[b].n, bound = taciti_encoding_bound(&linear->encoding, n);
         taciti_codec_call call = shape_of(linear, b, (taciti_codec_setting){0});
         if (bound > bytes) bytes = bound;
         for (call.round = 0; call.round < codec->rounds; call.round++) {

@@ -128,7 +128,7 @@ double taciti_route_reduce_expected_bytes(const taciti_route *route, size_t buck
 }
 
 static uint64_t range_bytes(const taciti_encoding *encoding, size_t n) {
-    return n == 0 ? 0 : taciti_payload_bound(encoding, n);
+    return n == 0 ? 0 : taciti_encoding_bound(encoding, n);
 }
 
 /* ---- prices ------------------------------------------------------------------------------------------------------ */

@@ -95,8 +95,8 @@ static size_t share_out(taciti_sketch_reduce *s, const taciti_encoding *encoding
         padded(n * sizeof(float)) + s->message_bytes + padded(taciti_sketch_workspace_bound(n, s->count));
     s->x = take(memory, &at, n * sizeof(float));
     s->error = take(memory, &at, n * sizeof(float));
-    s->scratch = take(memory, &at, taciti_payload_scratch_bytes(encoding, n));
-    s->payload = take(memory, &at, taciti_payload_bound(encoding, n));
+    s->scratch = take(memory, &at, taciti_encoding_scratch_bytes(encoding, n));
+    s->payload = take(memory, &at, taciti_encoding_bound(encoding, n));
     s->decoders = take(memory, &at, e.slots * s->decoder_bytes);
     for (size_t i = 0; i < e.slots; i++) {
         taciti_sketch_slot slot = {.selected = take(memory, &at, e.all_n * sizeof(float)),
@@ -229,7 +229,7 @@ static tacit_status run(taciti_route *route, float *x, size_t n, const taciti_bu
  * payload for every piece. */
 static uint64_t more_than_payload(const taciti_allreduce *reduce, size_t n) {
     const uint64_t messages = taciti_sketch_message_bound(n) + n * sizeof(float),
-                   payload = taciti_payload_bound(&reduce->encoding, n);
+                   payload = taciti_encoding_bound(&reduce->encoding, n);
     return n > 0 && messages > payload ? messages - payload : 0;
 }
 

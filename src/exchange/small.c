@@ -36,12 +36,11 @@ size_t taciti_small_max_n(const taciti_arrangement *arrangement) {
 }
 
 bool taciti_small_takes(const taciti_encoding *encoding) {
-    return encoding->codec->fixed_size && encoding->codec->state_bytes == NULL &&
-           encoding->codec->scratch_bytes == NULL;
+    return taciti_codec_suits(encoding->codec, TACITI_USE_BY_OTHERS);
 }
 
 static size_t payload_bytes(const taciti_encoding *encoding, const taciti_arrangement *arrangement) {
-    return taciti_round_up(taciti_payload_bound(encoding, taciti_small_max_n(arrangement)), TACITI_ALIGN_BYTES);
+    return taciti_round_up(taciti_encoding_bound(encoding, taciti_small_max_n(arrangement)), TACITI_ALIGN_BYTES);
 }
 
 size_t taciti_small_memory_bytes(const taciti_encoding *encoding, const taciti_arrangement *arrangement) {
@@ -106,7 +105,7 @@ typedef struct wire_part {
 static tacit_status pass_wire(taciti_small *small, float *y, size_t n, const wire_part *w) {
     const taciti_codec *codec = small->encoding->codec;
     taciti_payload payload = {.data = small->payload};
-    if (codec->identity || small->arrangement->hosts == 1) return TACIT_OK;
+    if (small->arrangement->hosts == 1 || !taciti_encoding_encodes(small->encoding)) return TACIT_OK;
     const taciti_codec_call call = taciti_payload_call(small->encoding, w->task, w->rank, w->kind, 0);
     TACITI_TRY(taciti_payload_encode(small->comm, codec, &call, y, n, w->mine ? w->spare : NULL, &payload));
     if (w->mine) taciti_kernels_get()->add(small->error, w->spare, n);

@@ -81,8 +81,9 @@ static float small_integer(const taciti_layout *layout, int rank, int64_t step, 
     return test_is_gap(layout, i) ? 0 : (float)((int)taciti_rng_below(key, i, 17) - 8);
 }
 
-static taciti_exchange_setting factor_of(double factor) {
-    return (taciti_exchange_setting){.contribution = {.factor = factor}, .result = {.factor = factor}};
+static taciti_bucket_task factor_of(double factor) {
+    return (taciti_bucket_task){.setting[TACITI_PAYLOAD_CONTRIBUTION] = {.factor = factor},
+                                .setting[TACITI_PAYLOAD_RESULT] = {.factor = factor}};
 }
 
 static void run_all(const bench *b, float *x) {
@@ -134,16 +135,16 @@ static void take_in(const bench *b, int64_t step) {
 }
 
 /* Strong and weak compression, everything, and dense in turn. */
-static taciti_exchange_setting setting_at(int64_t step) {
+static taciti_bucket_task setting_at(int64_t step) {
     static const double FACTORS[] = {4, 50, 1, 10, 1000, 10, 3, 7, 20};
-    taciti_exchange_setting setting = factor_of(FACTORS[step % STEPS]);
+    taciti_bucket_task setting = factor_of(FACTORS[step % STEPS]);
     setting.dense = step % 4 == 3;
     setting.trial.factor = step % 3 == 1 ? 16 : 0;
     setting.observe = step % 2 == 1;
     return setting;
 }
 
-static void one_step(const bench *b, int64_t step, taciti_exchange_setting setting) {
+static void one_step(const bench *b, int64_t step, taciti_bucket_task setting) {
     for (size_t i = 0; i < b->layout.n; i++) b->x[i] = small_integer(&b->layout, taciti_comm_rank(b->comm), step, i);
     taciti_exchange_at(b->exchange, step, &setting);
     run_all(b, b->x);
@@ -184,7 +185,7 @@ static void conserve_mixed(taciti_comm *comm, void *context) {
         CHECK(taciti_comm_allreduce_f64(comm, kept, b.layout.n, TACITI_OP_SUM) == TACIT_OK);
         for (size_t i = 0; i < b.layout.n; i++) b.x[i] = small_integer(&b.layout, taciti_comm_rank(comm), step, i);
         for (size_t k = 0; k < b.layout.bucket_count; k++) {
-            taciti_exchange_setting setting = factor_of(10);
+            taciti_bucket_task setting = factor_of(10);
             setting.dense = ((int64_t)k + step) % 3 == 0;
             taciti_exchange_at(b.exchange, step, &setting);
             CHECK(taciti_exchange_begin(b.exchange, b.x, k) == TACIT_OK);
@@ -249,8 +250,8 @@ static void compare_dense(taciti_comm *comm, void *context) {
     CHECK(taciti_exchange_create(comm, &b.layout, &b.options, NULL, &plain) == TACIT_OK);
     float *x = taciti_calloc(b.layout.n, sizeof *x);
     for (int64_t step = 0; step < 4; step++) {
-        taciti_exchange_setting setting = {.dense = step != 2, .observe = true, .trial.factor = 8};
-        setting.contribution.factor = setting.result.factor = 9;
+        taciti_bucket_task setting = {.dense = step != 2, .observe = true, .trial.factor = 8};
+        setting.setting[TACITI_PAYLOAD_CONTRIBUTION].factor = setting.setting[TACITI_PAYLOAD_RESULT].factor = 9;
         for (size_t i = 0; i < b.layout.n; i++) x[i] = b.x[i] = real_number(&b.layout, taciti_comm_rank(comm), step, i);
         taciti_exchange_at(b.exchange, step, &setting);
         const uint64_t before = taciti_comm_count(comm).bytes_sent;
@@ -293,7 +294,7 @@ static void count_everything(taciti_comm *comm, void *context) {
     set_up(comm, context, &b);
     set_up(comm, context, &other);
     for (int64_t step = 0; step < 3; step++) {
-        taciti_exchange_setting setting = factor_of(step == 0 ? 4 : 25);
+        taciti_bucket_task setting = factor_of(step == 0 ? 4 : 25);
         setting.trial.factor = 100;
         setting.observe = true;
         taciti_exchange_at(other.exchange, step, &setting);
@@ -357,7 +358,7 @@ static void follow(taciti_comm *comm, void *context) {
     bench b;
     open_bench(comm, &expected->t, &expected->n, 1, &b);
     for (size_t step = 0; step < expected->steps; step++) {
-        const taciti_exchange_setting setting = factor_of((double)b.layout.n / (double)expected->k);
+        const taciti_bucket_task setting = factor_of((double)b.layout.n / (double)expected->k);
         for (size_t i = 0; i < expected->n; i++) b.x[i] = taciti_comm_rank(comm) == 0 ? expected->gradient[i] : 0;
         taciti_exchange_at(b.exchange, (int64_t)step, &setting);
         run_all(&b, b.x);
@@ -434,7 +435,7 @@ static void estimate(taciti_comm *comm, void *context) {
     set_up(comm, context, &b);
     const float *mine = taciti_exchange_residual(b.exchange, TACITI_RESIDUAL_CONTRIBUTION);
     for (int64_t step = 0; step < 3 * ROUNDS; step++) {
-        taciti_exchange_setting setting = factor_of(FACTOR);
+        taciti_bucket_task setting = factor_of(FACTOR);
         setting.dense = step == 5;
         for (size_t i = 0; i < b.layout.n; i++) b.x[i] = small_integer(&b.layout, taciti_comm_rank(comm), 0, i);
         taciti_exchange_at(b.exchange, step, &setting);

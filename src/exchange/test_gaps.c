@@ -115,11 +115,11 @@ static void run(const bench *b, taciti_phase phase) {
 static void exchange(const bench *b, int64_t step, way how) {
     const double factor = (double)(2 << step % 3);
     const taciti_codec_setting one = {.factor = factor, .threshold = step % 2 == 0 ? 0.4 : 0};
-    const taciti_exchange_setting setting = {.contribution = one,
-                                             .result = {.factor = factor},
-                                             .dense = step == DENSE,
-                                             .trial.factor = step % 2 == 0 ? 4 : 0,
-                                             .observe = step % 2 == 0 || step == DENSE};
+    const taciti_bucket_task setting = {.setting[TACITI_PAYLOAD_CONTRIBUTION] = one,
+                                        .setting[TACITI_PAYLOAD_RESULT] = {.factor = factor},
+                                        .dense = step == DENSE,
+                                        .trial.factor = step % 2 == 0 ? 4 : 0,
+                                        .observe = step % 2 == 0 || step == DENSE};
     taciti_exchange_at(b->exchange, step, &setting);
     if (how == ALL_REDUCE) run(b, TACITI_PHASE_ALL_REDUCE);
     if (how == HALVES || how == REDUCE_SCATTER) run(b, TACITI_PHASE_REDUCE_SCATTER);

@@ -22,9 +22,11 @@
 
 #define THRESHOLDS(t)                                                                                                  \
     {                                                                                                                  \
-        .contribution = {.threshold = (t)}, .result = {.threshold = (t) }                                              \
+        .setting[TACITI_PAYLOAD_CONTRIBUTION] = {.threshold = (t)}, .setting[TACITI_PAYLOAD_RESULT] = {                \
+            .threshold = (t)                                                                                           \
+        }                                                                                                              \
     }
-static const taciti_exchange_setting EVERYTHING = THRESHOLDS(1e-9), SOME = THRESHOLDS(5.0); /* 1e-9: but zeros */
+static const taciti_bucket_task EVERYTHING = THRESHOLDS(1e-9), SOME = THRESHOLDS(5.0); /* 1e-9: but zeros */
 static const taciti_feedback NONE = {.errors = false}, ERRORS = {.errors = true, .decay = 1};
 
 static const test_sparse_options THRESHOLD = {.threshold = 3};
@@ -256,7 +258,7 @@ static size_t copy_residuals(const bench *b, float *out) {
     return count;
 }
 
-static void exchange_step(const bench *b, int64_t step, taciti_exchange_setting setting, float *x) {
+static void exchange_step(const bench *b, int64_t step, taciti_bucket_task setting, float *x) {
     taciti_exchange_at(b->exchange, step, &setting);
     fill(b->comm, step, x, &b->layout);
     run_part(b, TACITI_PHASE_ALL_REDUCE, x);

@@ -90,7 +90,7 @@ static void arriving_payloads_stay_within_their_room(void **state) {
     const taciti_encoding encoding = encoding_of("topk", 10, &options);
     for (size_t sources = 2; sources <= 64; sources *= 2) {
         const taciti_pipeline p = taciti_pipeline_of(&encoding, SEGMENT_BYTES, false, 1, sources);
-        const size_t bytes = sources * (p.depth + 1) * taciti_payload_bound(&encoding, p.segment_n);
+        const size_t bytes = sources * (p.depth + 1) * taciti_encoding_bound(&encoding, p.segment_n);
         assert_true(p.depth == 2 || bytes <= (size_t)64 << 20);
     }
     taciti_free(options);

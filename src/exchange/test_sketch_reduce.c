@@ -265,7 +265,7 @@ static void measure(taciti_comm *comm, void *context) {
     double dense = 0;
     for (size_t k = 0; k < b.layout.bucket_count; k++) dense += (double)b.layout.buckets[k].n * sizeof(float);
     for (int64_t step = 0; step < STEPS; step++) {
-        b.setting.contribution.factor = step == 2 || step == 3 ? 20 : 40;
+        b.setting.setting[TACITI_PAYLOAD_CONTRIBUTION].factor = step == 2 || step == 3 ? 20 : 40;
         for (size_t i = 0; i < b.layout.n; i++) b.x[i] = input(&b.layout, taciti_comm_rank(comm), step, i);
         const uint64_t before = taciti_comm_count(comm).bytes_sent;
         run(&b, step, TACITI_PHASE_REDUCE_SCATTER, b.x);
@@ -324,7 +324,9 @@ static void count_bytes(taciti_comm *comm, void *context) {
     static const size_t LENGTHS[] = {FLOATS};
     const taciti_exchange_options options = {.bucket_bytes = FLOATS * sizeof(float), .contiguous = true};
     const taciti_codec *tagc = taciti_codec_find("tagc");
-    bench b = {.comm = comm, .setting = {.contribution = {.factor = 5}, .result = {.factor = 1}}};
+    bench b = {.comm = comm,
+               .setting = {.setting[TACITI_PAYLOAD_CONTRIBUTION] = {.factor = 5},
+                           .setting[TACITI_PAYLOAD_RESULT] = {.factor = 1}}};
     (void)context;
     test_layout(LENGTHS, 1, FLOATS * sizeof(float), &b.layout);
     CHECK(taciti_codec_defaults(tagc, &b.options) == TACIT_OK);

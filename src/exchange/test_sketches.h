@@ -42,7 +42,7 @@ typedef struct bench {
     taciti_layout layout;
     void *options;
     taciti_exchange *exchange;
-    taciti_exchange_setting setting;
+    taciti_bucket_task setting;
     float *x, *whole;
     bool blocking, rare;
 } bench;
@@ -60,8 +60,9 @@ static inline void set_up(taciti_comm *comm, const trial *t, bench *b) {
         o->ratio = t->ratio;
         o->ring = t->ring;
     }
-    b->setting.contribution = (taciti_codec_setting){.factor = t->factor, .threshold = t->threshold};
-    b->setting.result = (taciti_codec_setting){.factor = 1};
+    b->setting.setting[TACITI_PAYLOAD_CONTRIBUTION] =
+        (taciti_codec_setting){.factor = t->factor, .threshold = t->threshold};
+    b->setting.setting[TACITI_PAYLOAD_RESULT] = (taciti_codec_setting){.factor = 1};
     const taciti_encoding compression = {.codec = codec,
                                          .options = b->options,
                                          .seed = 3,

@@ -114,18 +114,22 @@ static double bits_of(const taciti_plan_compression *c) {
     return 8 * taciti_encoding_expected_bytes(&c->encoding, c->encoding.expected, MANY, 1) / MANY;
 }
 
+bool taciti_plan_is_lossy(const taciti_plan_compression *c) {
+    return c->encoding.codec != NULL && !c->encoding.codec->lossless;
+}
+
 taciti_caution taciti_plan_caution(const taciti_plan_compression *c, char *out, size_t size) {
     *out = '\0';
-    if (c->encoding.codec == NULL || c->encoding.codec->lossless) return TACITI_CAUTION_NONE;
+    if (!taciti_plan_is_lossy(c)) return TACITI_CAUTION_NONE;
     const double factor = taciti_plan_factor(c);
     const double bits = bits_of(c);
-    if (c->encoding.codec->selects && factor >= THIN) {
+    if (factor >= THIN) {
         (void)snprintf(out, size, "1 of %g elements arrives per step, others some %g steps late: %s", factor, factor,
                        factor >= SPARSE ? "known to cost accuracy, more after the learning rate falls"
                                         : "needs error feedback, and a warm-up of the factor (compress.warmup)");
         return factor >= SPARSE ? TACITI_CAUTION_STRONG : TACITI_CAUTION_SOME;
     }
-    if (c->encoding.codec->selects || bits > SOME_BITS) return TACITI_CAUTION_NONE;
+    if (factor > 1 || bits > SOME_BITS) return TACITI_CAUTION_NONE;
     (void)snprintf(out, size, "%.2g bits per value: %s", bits,
                    bits <= FEW_BITS
                        ? "signs and little more are known to cost accuracy, and diverge without error feedback"

@@ -56,6 +56,9 @@ bool taciti_plan_can_price(const taciti_codec *codec);
  * up and decode is not probed. */
 bool taciti_plan_compression_known(const taciti_cluster *cluster, const taciti_codec *codec);
 
+/* Returns whether something is compressed and arrives with errors. */
+bool taciti_plan_is_lossy(const taciti_plan_compression *compression);
+
 /* The known effect of a compression on accuracy, as a sentence; "" for none. Methods of STRONG are not recommended. */
 typedef enum taciti_caution { TACITI_CAUTION_NONE, TACITI_CAUTION_SOME, TACITI_CAUTION_STRONG } taciti_caution;
 enum { TACITI_CAUTION_BYTES = 200 };

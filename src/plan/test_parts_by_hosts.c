@@ -259,10 +259,11 @@ typedef struct trial {
 
 static taciti_compression_setup setup_of(const trial *t) {
     taciti_compression_setup setup = {.options = &g.settings.compress};
-    if (*t->codec != '\0') setup.codec = taciti_codec_find(t->codec);
-    if (*t->gather != '\0') setup.gather = taciti_codec_find(t->gather);
-    if (setup.codec != NULL) setup.codec_options = taciti_settings_options(&g.settings, setup.codec->options);
-    if (setup.gather != NULL) setup.gather_options = taciti_settings_options(&g.settings, setup.gather->options);
+    if (*t->codec != '\0') setup.sums.codec = taciti_codec_find(t->codec);
+    if (*t->gather != '\0') setup.gathers.codec = taciti_codec_find(t->gather);
+    if (setup.sums.codec != NULL) setup.sums.options = taciti_settings_options(&g.settings, setup.sums.codec->options);
+    if (setup.gathers.codec != NULL)
+        setup.gathers.options = taciti_settings_options(&g.settings, setup.gathers.codec->options);
     return setup;
 }
 

@@ -37,7 +37,8 @@ static void exchange_once(taciti_comm *comm, void *context) {
     float *x = taciti_calloc(N, sizeof *x);
     CHECK(x != NULL);
     CHECK(taciti_exchange_create(comm, &s->layout, &s->options, &s->encoding, &exchange) == TACIT_OK);
-    const taciti_exchange_setting setting = {.contribution = s->encoding.expected, .result = s->encoding.expected};
+    const taciti_bucket_task setting = {.setting[TACITI_PAYLOAD_CONTRIBUTION] = s->encoding.expected,
+                                        .setting[TACITI_PAYLOAD_RESULT] = s->encoding.expected};
     for (int step = 0; step < s->steps; step++) {
         taciti_gradient_like((uint64_t)rank + 1, x, s->layout.n);
         for (size_t i = 0; i < s->layout.n && s->independent; i++)

@@ -159,12 +159,11 @@ taciti_compression_setup taciti_settings_compression(const taciti_settings *sett
     const taciti_codec *gather = taciti_codec_find(settings->compress.gather.text);
     if (is_auto(&settings->compress.gather)) gather = chosen ? automatic_gather(settings) : NULL;
     taciti_compression_setup setup = {
-        .codec = codec,
-        .codec_options = codec == NULL ? NULL : taciti_settings_options(settings, codec->options),
+        .sums = {.codec = codec, .options = codec == NULL ? NULL : taciti_settings_options(settings, codec->options)},
+        .gathers = {.codec = gather,
+                    .options = gather == NULL ? NULL : taciti_settings_options(settings, gather->options)},
         .options = &settings->compress,
-        .controller = taciti_controller_find(settings->adapt.policy.text),
-        .gather = gather,
-        .gather_options = gather == NULL ? NULL : taciti_settings_options(settings, gather->options)};
+        .controller = taciti_controller_find(settings->adapt.policy.text)};
     if (chosen && taciti_compression_is_fixed(&setup)) setup.controller = taciti_controller_find(AUTO_POLICY);
     if (setup.controller != NULL)
         setup.controller_options = taciti_settings_options(settings, setup.controller->options);
@@ -201,7 +200,7 @@ static tacit_status apply_preset(const taciti_settings *settings, const taciti_c
 tacit_status taciti_settings_complete(taciti_settings *settings) {
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
         TACITI_TRY(apply_preset(settings, *codec, true));
-    return apply_preset(settings, taciti_settings_compression(settings).codec, false);
+    return apply_preset(settings, taciti_settings_compression(settings).sums.codec, false);
 }
 
 /* ---- buckets ----------------------------------------------------------------------------------------------------- */
@@ -224,7 +223,8 @@ tacit_status taciti_settings_mark_layers(const taciti_settings *settings, taciti
 tacit_status taciti_settings_seal(const taciti_settings *settings, taciti_layout *layout) {
     const taciti_compression_setup setup = taciti_settings_compression(settings);
     const size_t bucket_bytes = (size_t)settings->exchange.bucket_bytes;
-    if (setup.codec != NULL || setup.gather != NULL) TACITI_TRY(taciti_settings_mark_layers(settings, layout));
+    if (setup.sums.codec != NULL || setup.gathers.codec != NULL)
+        TACITI_TRY(taciti_settings_mark_layers(settings, layout));
     return taciti_settings_strategy(settings)->units != NULL ? taciti_layout_seal_units(layout, bucket_bytes)
                                                              : taciti_layout_seal(layout, bucket_bytes);
 }
@@ -236,7 +236,7 @@ static tacit_status check_start(const taciti_settings *settings) {
     const taciti_compress_options *o = &settings->compress;
     const taciti_compression_setup setup = taciti_settings_compression(settings);
     const bool fixed = taciti_compression_is_fixed(&setup);
-    if (setup.codec == NULL || !setup.codec->selects || !fixed || o->start <= o->factor) return TACIT_OK;
+    if (setup.sums.codec == NULL || !setup.sums.codec->selects || !fixed || o->start <= o->factor) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "compress.start %g is above compress.factor %g, to which the warm-up rises: --compress.start 1, "
                        "or a larger factor",
@@ -248,7 +248,7 @@ static tacit_status check_start(const taciti_settings *settings) {
  * with a name. */
 static tacit_status check_codec(const taciti_settings *settings, const taciti_codec *codec, const char *other) {
     taciti_place policy;
-    if (codec != NULL && codec->votes && other != NULL)
+    if (codec != NULL && !taciti_codec_suits(codec, TACITI_USE_MAGNITUDES) && other != NULL)
         return taciti_fail(
             TACIT_E_CONFIG,
             "compress.codec %s: ranks vote on the sign of every gradient, which strategy %s does not sum for "
@@ -273,15 +273,14 @@ static tacit_status check_compression(const taciti_settings *settings, const tac
                            "compress.what momentum: strategy %s has no momentum of the whole model to send; "
                            "--compress.what gradient, or --strategy dp",
                            strategy->name);
-    if (setup.gather != NULL && strategy->units == NULL)
+    if (setup.gathers.codec != NULL && strategy->units == NULL)
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.gather %s: strategy %s gathers no parameters; leave it out, or --strategy shard",
-                           setup.gather->name, strategy->name);
-    taciti_compress_options options;
-    const taciti_compression_setup gathers = taciti_compression_gather_setup(&setup, &options);
-    if (setup.gather != NULL) TACITI_TRY(taciti_compression_check(&gathers));
-    if (strategy->compresses) return check_codec(settings, setup.codec, sums_gradients ? NULL : strategy->name);
-    if (setup.codec == NULL) return TACIT_OK;
+                           setup.gathers.codec->name, strategy->name);
+    const taciti_compression_setup gathers = taciti_compression_gather_setup(&setup);
+    if (setup.gathers.codec != NULL) TACITI_TRY(taciti_compression_check(&gathers));
+    if (strategy->compresses) return check_codec(settings, setup.sums.codec, sums_gradients ? NULL : strategy->name);
+    if (setup.sums.codec == NULL) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "compress.codec %s: strategy %s does not compress; leave it out, choose a number format with "
                        "--exchange.wire bf16, or a strategy that compresses: --strategy dp",

@@ -70,39 +70,36 @@ static const fact FACTS[] = {
 /* The planner prices every codec beside the configured one. */
 static bool is_plan(const inquiry *q) { return q->reader == TACITI_READER_PLAN; }
 
-static bool has_factor(const taciti_codec *codec) { return codec != NULL && taciti_codec_has_factor(codec); }
-
-/* A controller that switches between dense and a codec takes the factor of a codec that selects. */
-static bool keeps_factor(const taciti_compression_setup *s, bool gathers_by_factor) {
-    const bool switches = s->controller != NULL && s->controller->switches;
-    const bool sums = s->codec != NULL && (taciti_compression_is_fixed(s) || (switches && s->codec->selects));
-    return sums || (gathers_by_factor && (!switches || s->gather->selects));
+/* Returns the parts of a setting that the codec reads; nothing without a codec. */
+static taciti_codec_setting read_by(const taciti_encoding *encoding) {
+    const taciti_codec_setting all = {.factor = 1, .threshold = 1}, none = {.factor = 0};
+    return encoding->codec != NULL ? taciti_codec_setting_of(encoding->codec, all) : none;
 }
 
 static bool fact_holds(const inquiry *q, const taciti_place *place, fact_id id) {
-    const taciti_compression_setup *s = &q->setup;
-    const taciti_codec *codec = s->codec, *gather = s->gather;
+    const taciti_compression_setup *s = &q->setup, gathers = taciti_compression_gather_setup(s);
+    const taciti_codec *codec = s->sums.codec, *gather = s->gathers.codec;
     const bool plan = is_plan(q), compresses = codec != NULL || plan;
     const bool gathers_by_factor = gather != NULL && !(s->options->back > 0); /* compress.back takes its place there */
+    const bool factor = read_by(&s->sums).factor > 0, gather_factor = read_by(&s->gathers).factor > 0;
     switch (id) {
     case COMPRESSES: return compresses;
     case COMPRESSES_ANY: return compresses || gather != NULL;
-    case IS_LOSSY: return compresses && (codec == NULL || !codec->lossless);
-    case SELECTS: return has_factor(codec) || has_factor(gather);
+    case IS_LOSSY: return compresses && (codec == NULL || taciti_compression_is_lossy(s));
+    case SELECTS: return factor || gather_factor;
     case KNOWS_FACTOR: /* with factor 1 every codec sends dense steps */
-        return has_factor(codec) || (gathers_by_factor && has_factor(gather)) ||
-               (codec != NULL && s->options->factor <= 1);
-    case KEEPS_FACTOR: return keeps_factor(s, gathers_by_factor);
-    case IS_AUTOMATIC:
-        return codec != NULL && codec->rungs != NULL && !taciti_compression_is_fixed(s) &&
-               taciti_codec_rung_at(codec, 0)->selects > 0;
+        return factor || (gathers_by_factor && gather_factor) || (codec != NULL && s->options->factor <= 1);
+    case KEEPS_FACTOR:
+        return (codec != NULL && taciti_compression_keeps_factor(s)) ||
+               (gathers_by_factor && taciti_compression_keeps_factor(&gathers));
+    case IS_AUTOMATIC: return strcmp(q->settings->compress.codec.text, "auto") == 0;
     case RISES:
         if (s->options->warmup >= 0) return s->options->warmup > 0;
         return s->controller == NULL || s->controller->state_bytes(s->controller_options, 1) == 0;
     case RETURNS_BY_FACTOR:
-        return has_factor(gather) || (has_factor(codec) && taciti_route_of(codec)->results &&
-                                      q->strategy->units == NULL && s->options->collective != TACITI_WAY_GATHER);
-    case HAS_THRESHOLDS: return plan || (codec != NULL && codec->thresholds) || (gather != NULL && gather->thresholds);
+        return gather_factor || (factor && taciti_route_of(codec)->results && q->strategy->units == NULL &&
+                                 s->options->collective != TACITI_WAY_GATHER);
+    case HAS_THRESHOLDS: return plan || read_by(&s->sums).threshold > 0 || read_by(&s->gathers).threshold > 0;
     case CHOOSES_WHOLE: return s->controller == NULL || !s->controller->per_bucket;
     case SENDS_PAYLOADS: return compresses && (codec == NULL || !taciti_route_of(codec)->whole);
     case SUMS_EVERYWHERE: return plan || q->strategy->units == NULL;
@@ -204,7 +201,7 @@ const char *taciti_settings_needs(const taciti_place *place, char out[TACITI_NEE
 
 /* The members of registries that have this table. Returns whether one is in use, or else names the first in `out`. */
 static bool member_is_used(const inquiry *q, const taciti_option_table *table, char out[TACITI_NEEDS_BYTES]) {
-    const bool all = is_plan(q) || (q->reader == TACITI_READER_CODECS && q->setup.codec == NULL);
+    const bool all = is_plan(q) || (q->reader == TACITI_READER_CODECS && q->setup.sums.codec == NULL);
     out[0] = '\0';
     for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++) {
         if ((*s)->options != table) continue;
@@ -213,7 +210,7 @@ static bool member_is_used(const inquiry *q, const taciti_option_table *table, c
     }
     for (const taciti_codec *const *c = taciti_codec_list(); *c != NULL; c++) {
         if ((*c)->options != table) continue;
-        if (all || *c == q->setup.codec || *c == q->setup.gather) return true;
+        if (all || *c == q->setup.sums.codec || *c == q->setup.gathers.codec) return true;
         if (out[0] == '\0') add(out, "--compress.codec %s", (*c)->name);
     }
     for (const taciti_controller *const *c = taciti_controller_list(); *c != NULL; c++) {
@@ -231,7 +228,7 @@ static bool member_is_used(const inquiry *q, const taciti_option_table *table, c
 static bool guides_own_optimizer(const inquiry *q, const char *key) {
     static const char RATE[] = "lr|schedule|lr_min|warmup|decay_steps|restart|clip", MOMENTUM[] = "name|beta1|momentum";
     const bool knows_momentum =
-        q->setup.codec != NULL && (!taciti_compression_is_fixed(&q->setup) || q->settings->compress.momentum > 0);
+        q->setup.sums.codec != NULL && (!taciti_compression_is_fixed(&q->setup) || q->settings->compress.momentum > 0);
     return is_among(key, RATE) || (is_among(key, MOMENTUM) && knows_momentum);
 }
 

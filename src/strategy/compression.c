@@ -13,18 +13,10 @@
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
-static const taciti_controller *controller_of(const taciti_compression_setup *setup) {
-    return setup->controller != NULL ? setup->controller : taciti_controller_find("fixed");
-}
-
-static size_t state_bytes_of(const taciti_compression_setup *setup, size_t buckets) {
-    return controller_of(setup)->state_bytes(setup->controller_options, buckets);
-}
-
 static tacit_status allocate(taciti_compression *c) {
     const size_t buckets = c->layout->bucket_count;
     c->statistics_n = taciti_statistics_size(buckets);
-    c->state_bytes = state_bytes_of(&c->setup, buckets);
+    c->state_bytes = c->controller->state_bytes(c->setup.controller_options, buckets);
     c->mine = taciti_calloc(c->statistics_n, sizeof *c->mine);
     c->all = taciti_calloc(c->statistics_n * (size_t)taciti_comm_size(c->comm), sizeof *c->all);
     c->factors = taciti_calloc(2 * buckets, sizeof *c->factors);
@@ -37,7 +29,7 @@ static tacit_status allocate(taciti_compression *c) {
         return TACIT_E_MEMORY;
     c->bucket_busy = c->factors + buckets;
     for (size_t b = 0; b < buckets; b++) c->bucket_bytes[b] = c->layout->buckets[b].n * sizeof(float);
-    if (c->setup.controller->period == NULL) return TACIT_OK;
+    if (c->controller->period == NULL) return TACIT_OK;
     c->period_sum = taciti_calloc(c->layout->n, sizeof *c->period_sum);
     return c->period_sum == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }
@@ -54,15 +46,15 @@ static int64_t placement_of(const taciti_compression *c) {
 
 /* step: that the run begins with. */
 static void start_controller(taciti_compression *c, int64_t step) {
-    const taciti_adapt_start start = {.factor = c->setup.options->factor,
-                                      .selects = c->setup.codec->selects,
-                                      .rungs = c->setup.codec->rungs,
+    const taciti_adapt_start start = {.factor = taciti_compression_asked_factor(&c->setup),
+                                      .selects = c->encoding.codec->selects,
+                                      .rungs = c->encoding.codec->rungs,
                                       .loss = c->setup.options->loss,
                                       .selects_at = taciti_compression_safe_step(c) - step,
                                       .buckets = c->layout->bucket_count,
                                       .ranks = taciti_comm_size(c->comm),
                                       .lanes = taciti_comm_size(c->comm)};
-    c->setup.controller->start(c->setup.controller_options, &start, c->state, &c->decision, c->factors);
+    c->controller->start(c->setup.controller_options, &start, c->state, &c->decision, c->factors);
     c->taken = 0;
 }
 
@@ -71,34 +63,32 @@ static void start_controller(taciti_compression *c, int64_t step) {
 /* Indices, or the factors of small matrices, can take more bytes than the elements. Of an all-reduce that is not made
  * in parts. */
 static void warn_of_more_bytes(const taciti_compression *c) {
-    const taciti_codec *codec = c->setup.codec;
-    const taciti_compress_options *o = c->setup.options;
-    const bool scales = taciti_codec_has_factor(codec);
-    const double factor = scales ? o->factor : 0, back = scales && o->back > 0 ? o->back : factor;
-    const taciti_codec_setting settings[TACITI_PAYLOAD_KINDS] = {
-        [TACITI_PAYLOAD_CONTRIBUTION] = {.factor = factor}, [TACITI_PAYLOAD_RESULT] = {.factor = back}};
-    if (c->setup.phase != TACITI_PHASE_ALL_REDUCE || o->factor <= 1 || taciti_comm_rank(c->comm) > 0) return;
+    const taciti_encoding *e = &c->encoding;
+    const taciti_codec *codec = e->codec;
+    const taciti_codec_setting settings[TACITI_PAYLOAD_KINDS] = {[TACITI_PAYLOAD_CONTRIBUTION] = e->expected,
+                                                                 [TACITI_PAYLOAD_RESULT] =
+                                                                     e->back.factor > 0 ? e->back : e->expected};
+    if (c->setup.phase != TACITI_PHASE_ALL_REDUCE || c->setup.options->factor <= 1 || taciti_comm_rank(c->comm) > 0)
+        return;
     const double dense = taciti_exchange_expected_bytes(c->exchange, NULL);
     const double coded = taciti_exchange_expected_bytes(c->exchange, settings);
-    const char *other = scales                   ? ", or raise compress.factor"
+    const char *other = e->expected.factor > 0   ? ", or raise compress.factor"
                         : codec->options != NULL ? ", or give it other options: `tacit info codecs` lists them"
                                                  : "";
     if (coded > MORE * dense)
         taciti_log(TACITI_LOG_WARN,
                    "codec %s sends %.4g MB per step, more than the %.4g MB without it: leave compress.codec out%s",
                    codec->name, coded * 1e-6, dense * 1e-6, other);
-    else if (coded * MORE > dense && !codec->lossless)
+    else if (coded * MORE > dense && taciti_compression_is_lossy(&c->setup))
         taciti_log(TACITI_LOG_WARN,
                    "codec %s saves nothing of the %.4g MB per step without it: leave compress.codec out%s", codec->name,
                    dense * 1e-6, other);
 }
 
 static tacit_status build(taciti_compression *c, const taciti_exchange_options *options) {
-    const bool compresses = c->setup.codec != NULL;
-    if (!compresses) return taciti_exchange_create(c->comm, c->layout, options, NULL, &c->exchange);
-    const taciti_encoding encoding = taciti_compression_encoding(&c->setup);
+    if (c->encoding.codec == NULL) return taciti_exchange_create(c->comm, c->layout, options, NULL, &c->exchange);
     TACITI_TRY(taciti_comm_agree(c->comm, allocate(c)));
-    TACITI_TRY(taciti_exchange_create(c->comm, c->layout, options, &encoding, &c->exchange));
+    TACITI_TRY(taciti_exchange_create(c->comm, c->layout, options, &c->encoding, &c->exchange));
     warn_of_more_bytes(c);
     c->placement = c->saved_placement = placement_of(c);
     start_controller(c, 0);
@@ -106,8 +96,8 @@ static tacit_status build(taciti_compression *c, const taciti_exchange_options *
 }
 
 static tacit_status check_optimizer(const taciti_strategy_context *context) {
-    const taciti_compression_setup *setup = &context->compression;
-    if (setup->codec == NULL || setup->options->what != TACITI_SENDS_MOMENTUM) return TACIT_OK;
+    if (context->compression.sums.codec == NULL) return TACIT_OK;
+    if (taciti_compression_what(&context->compression) != TACITI_SENDS_MOMENTUM) return TACIT_OK;
     if (taciti_optim_state_count(context->optim) > 0) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "compress.what momentum: this run's optimizer keeps no moments here, because the "
@@ -124,7 +114,8 @@ tacit_status taciti_compression_create(const taciti_strategy_context *context, t
                               .optim = context->optim,
                               .optim_options = context->optim_options,
                               .gradients = context->gradients};
-    c->setup.controller = controller_of(&context->compression);
+    c->encoding = taciti_compression_encoding(&c->setup);
+    c->controller = taciti_compression_controller(&c->setup);
     const tacit_status status = build(c, context->exchange_options);
     if (status == TACIT_OK)
         *out = c;
@@ -150,9 +141,9 @@ void taciti_compression_destroy(taciti_compression *c) {
 size_t taciti_compression_predict_bytes(const taciti_strategy_context *context) {
     const taciti_compression_setup *setup = &context->compression;
     const taciti_exchange_options *options = context->exchange_options;
-    if (setup->codec == NULL) return taciti_exchange_predict_bytes(context->comm, context->layout, options, NULL);
     const taciti_encoding encoding = taciti_compression_encoding(setup);
-    const size_t sum = controller_of(setup)->period == NULL ? 0 : context->layout->n * sizeof(float);
+    if (encoding.codec == NULL) return taciti_exchange_predict_bytes(context->comm, context->layout, options, NULL);
+    const size_t sum = taciti_compression_controller(setup)->period == NULL ? 0 : context->layout->n * sizeof(float);
     return sum + taciti_exchange_predict_bytes(context->comm, context->layout, options, &encoding);
 }
 
@@ -163,14 +154,14 @@ taciti_exchange *taciti_compression_exchange(const taciti_compression *compressi
 void taciti_compression_at(taciti_compression *c, int64_t step) {
     c->step = step;
     c->decision.changed = false;
-    if (c->setup.codec == NULL) taciti_exchange_at(c->exchange, step, NULL);
+    if (c->encoding.codec == NULL) taciti_exchange_at(c->exchange, step, NULL);
 }
 
 static taciti_codec_setting setting_of(const taciti_compression *c, size_t bucket, double factor,
                                        const taciti_threshold *threshold) {
-    if (!taciti_codec_has_factor(c->setup.codec)) return (taciti_codec_setting){0};
     const bool own = c->factors[bucket] > 0; /* the threshold is that of the model */
-    return (taciti_codec_setting){.factor = factor, .threshold = own || factor <= 1 ? 0 : threshold->value};
+    return taciti_codec_setting_of(c->encoding.codec,
+                                   (taciti_codec_setting){factor, own || factor <= 1 ? 0 : threshold->value});
 }
 
 /* What would be sent at the factor that the controller tries. */
@@ -181,22 +172,22 @@ static taciti_codec_setting trial_of(const taciti_compression *c, size_t bucket)
 }
 
 bool taciti_compression_is_dense(const taciti_compression *c) {
-    return c->setup.codec == NULL || taciti_compression_factor(c, c->layout->bucket_count) <= 1;
+    return c->encoding.codec == NULL || taciti_compression_factor(c, c->layout->bucket_count) <= 1;
 }
 
 tacit_status taciti_compression_begin(taciti_compression *c, float *flat, size_t bucket) {
     const taciti_bucket *b = &c->layout->buckets[bucket];
     if (taciti_compression_sends_momentum(c))
         taciti_optim_to_momentum(c->optim, flat, 1.0 / taciti_comm_size(c->comm), b->offset, b->n);
-    if (c->setup.codec != NULL) {
+    if (c->encoding.codec != NULL) {
         const double factor = taciti_compression_factor(c, bucket), back = taciti_compression_back_factor(c, factor);
-        const taciti_exchange_setting setting = {
-            .contribution = setting_of(c, bucket, factor, &c->thresholds[TACITI_PAYLOAD_CONTRIBUTION]),
-            .result = setting_of(c, bucket, back, &c->thresholds[TACITI_PAYLOAD_RESULT]),
+        const taciti_bucket_task task = {
+            .setting = {setting_of(c, bucket, factor, &c->thresholds[TACITI_PAYLOAD_CONTRIBUTION]),
+                        setting_of(c, bucket, back, &c->thresholds[TACITI_PAYLOAD_RESULT])},
             .trial = trial_of(c, bucket),
             .dense = factor <= 1,
             .observe = c->decision.histogram && taciti_compression_is_shown(c)};
-        taciti_exchange_at(c->exchange, c->step, &setting);
+        taciti_exchange_at(c->exchange, c->step, &task);
     }
     return taciti_exchange_begin_phase(c->exchange, flat, bucket, c->setup.phase);
 }
@@ -204,7 +195,7 @@ tacit_status taciti_compression_begin(taciti_compression *c, float *flat, size_t
 tacit_status taciti_compression_settle(taciti_compression *c, bool taken, double lr, double norm,
                                        taciti_step_report *report) {
     TACITI_TRY(taciti_exchange_settle(c->exchange, taken));
-    if (c->setup.codec == NULL || !taken) {
+    if (c->encoding.codec == NULL || !taken) {
         c->decision.changed = false;
         c->step++;
         c->settled_ns = taciti_now_ns();
@@ -215,7 +206,7 @@ tacit_status taciti_compression_settle(taciti_compression *c, bool taken, double
 
 bool taciti_compression_event(const taciti_compression *c, char *out, size_t size) {
     if (!c->decision.changed) return false;
-    (void)snprintf(out, size, "\"policy\": \"%s\", \"factor\": %.6g, \"reason\": \"%s\"", c->setup.controller->name,
+    (void)snprintf(out, size, "\"policy\": \"%s\", \"factor\": %.6g, \"reason\": \"%s\"", c->controller->name,
                    c->decision.factor, c->decision.reason);
     return true;
 }
@@ -226,7 +217,7 @@ enum { THRESHOLD_N = sizeof(taciti_threshold) / sizeof(double), TRIED_N = 2 * si
 
 static bool gathers(const taciti_compression *c) { return c->setup.phase == TACITI_PHASE_ALL_GATHER; }
 
-static bool estimates(const taciti_compression *c) { return c->setup.options->what == TACITI_SENDS_CHANGE; }
+static bool estimates(const taciti_compression *c) { return c->encoding.feedback.estimates; }
 
 static void add_residuals(taciti_compression *c, taciti_state *out) {
     static const char *const NAMES[2][3] = {
@@ -267,9 +258,9 @@ static void add_controller(taciti_compression *c, taciti_state *out) {
     void *const data[] = {c->state, &c->decision, c->factors, &c->taken, c->saved_identity};
     const size_t bytes[] = {c->state_bytes, sizeof c->decision, c->layout->bucket_count * sizeof *c->factors,
                             sizeof c->taken, sizeof c->saved_identity};
-    for (int i = 0; i < 5 && c->state_bytes > 0 && !c->setup.controller->measures; i++) {
+    for (int i = 0; i < 5 && c->state_bytes > 0 && !c->controller->measures; i++) {
         (void)snprintf(c->names[i], sizeof c->names[i], "strategy.%s%s_%s", gathers(c) ? "gather_" : "",
-                       c->setup.controller->name, WHAT[i]);
+                       c->controller->name, WHAT[i]);
         add_bytes(out, c->names[i], TACITI_STATE_SHARED, data[i], bytes[i]);
     }
 }
@@ -290,14 +281,14 @@ static void add_thresholds(taciti_compression *c, taciti_state *out) {
 }
 
 void taciti_compression_state(taciti_compression *c, taciti_state *out) {
-    if (c->setup.codec == NULL) return;
+    if (c->encoding.codec == NULL) return;
     add_thresholds(c, out);
     add_controller(c, out);
     if (gathers(c)) return; /* nothing else is remembered */
     size_t bytes = 0;
     void *codec = taciti_exchange_codec_state(c->exchange, &bytes);
     add_residuals(c, out);
-    (void)snprintf(c->codec_name, sizeof c->codec_name, "strategy.codec_%s", c->setup.codec->name);
+    (void)snprintf(c->codec_name, sizeof c->codec_name, "strategy.codec_%s", c->encoding.codec->name);
     add_bytes(out, c->codec_name, TACITI_STATE_OWN, codec, bytes); /* another codec's means nothing */
     taciti_state_add(out, (taciti_state_entry){.name = "strategy.placement",
                                                .kind = TACITI_STATE_COUNT,
@@ -334,17 +325,16 @@ static uint64_t digest_options(const taciti_option_table *table, const void *val
     return key;
 }
 
-/* A controller that switches sends the factor of a codec that selects; the others choose it. */
 static void identify(const taciti_compression *c, uint64_t out[TACITI_IDENTITY_PARTS]) {
-    const taciti_compression_setup *s = &c->setup;
-    const double factor = s->controller->switches && s->codec->selects ? s->options->factor : 0;
+    const taciti_codec *codec = c->encoding.codec;
+    const void *options = c->setup.controller_options;
+    const double factor = taciti_compression_keeps_factor(&c->setup) ? taciti_compression_asked_factor(&c->setup) : 0;
     out[0] = TACITI_ADAPT_VERSION;
-    out[1] = digest(s->codec->name, strlen(s->codec->name));
-    out[2] = digest_options(s->codec->options, s->codec_options);
+    out[1] = digest(codec->name, strlen(codec->name));
+    out[2] = digest_options(codec->options, c->encoding.options);
     out[3] = (uint64_t)taciti_comm_size(c->comm);
     out[4] = c->layout->bucket_count;
-    out[5] =
-        taciti_rng_key(digest_options(s->controller->options, s->controller_options), digest(&factor, sizeof factor));
+    out[5] = taciti_rng_key(digest_options(c->controller->options, options), digest(&factor, sizeof factor));
 }
 
 /* Starts the controller anew, with a line on rank 0, unless the checkpoint's had the same identity: gains of another
@@ -361,11 +351,11 @@ static void recognise_controller(taciti_compression *c, int64_t step) {
     identify(c, identity);
     while (part < TACITI_IDENTITY_PARTS && identity[part] == c->saved_identity[part]) part++;
     memcpy(c->saved_identity, identity, sizeof identity);
-    const bool measures = c->setup.controller->measures;
+    const bool measures = c->controller->measures;
     if (c->state_bytes == 0 || (part == TACITI_IDENTITY_PARTS && !measures) || step == 0) return;
     if (taciti_comm_rank(c->comm) == 0)
         taciti_log(measures ? TACITI_LOG_INFO : TACITI_LOG_WARN, "resume: adapt.policy %s begins anew%s: %s%s",
-                   c->setup.controller->name, gathers(c) ? " for gathers" : "",
+                   c->controller->name, gathers(c) ? " for gathers" : "",
                    measures ? "it measures how fast these links are now" : "the checkpoint has ",
                    measures ? "" : OTHERS[part]);
     memset(c->state, 0, c->state_bytes);
@@ -391,9 +381,9 @@ static void forget_positions(taciti_compression *c) {
 }
 
 tacit_status taciti_compression_start(taciti_compression *c, int64_t step, bool restored) {
-    if (c->setup.codec != NULL) recognise_controller(c, step);
+    if (c->encoding.codec != NULL) recognise_controller(c, step);
     taciti_compression_at(c, step);
-    if (c->setup.codec == NULL || step == 0) return TACIT_OK;
+    if (c->encoding.codec == NULL || step == 0) return TACIT_OK;
     double moved = !restored || c->saved_placement != c->placement ? 1 : 0;
     TACITI_TRY(taciti_comm_allreduce_f64(c->comm, &moved, 1, TACITI_OP_MAX));
     c->saved_placement = c->placement;

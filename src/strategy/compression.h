@@ -62,23 +62,40 @@ typedef struct taciti_adapt_options {
 } taciti_adapt_options;
 extern const taciti_option_table taciti_adapt_option_table; /* section "adapt" */
 
-/* What a strategy compresses with. {0}: nothing is compressed. */
+/* What a strategy compresses with: the codecs, which alone are set here, and the options that complete their encodings.
+ * {0}: nothing is compressed. With the phase ALL_GATHER it is about the gathers, otherwise about the sums. */
 typedef struct taciti_compression_setup {
-    const taciti_codec *codec;              /* NULL: none */
-    const void *codec_options;              /* borrowed */
+    taciti_encoding sums, gathers; /* of gradients, or differences; of parameters that strategy shard gathers */
     const taciti_compress_options *options; /* borrowed; not NULL if there is a codec */
     const taciti_controller *controller;    /* NULL: the factor is fixed */
     const void *controller_options;         /* borrowed */
-    const taciti_codec *gather;             /* compress.gather, of parameters; NULL: none. Ignored by create() */
-    const void *gather_options;             /* borrowed */
     taciti_phase phase;                     /* what begin() starts */
 } taciti_compression_setup;
 
-/* What the exchange of a setup with a codec is told. */
+/* Returns what the exchange is told: the encoding of the phase, completed by the options. codec NULL: all is dense. */
 taciti_encoding taciti_compression_encoding(const taciti_compression_setup *setup);
 
-/* Returns whether no controller changes the factor. */
+/* Returns the same setup for the gathers. They have no residuals, and of controllers only those that switch. */
+taciti_compression_setup taciti_compression_gather_setup(const taciti_compression_setup *setup);
+
+/* Return the controller of the phase, "fixed" if the options name none; and whether it is that one. */
+const taciti_controller *taciti_compression_controller(const taciti_compression_setup *setup);
 bool taciti_compression_is_fixed(const taciti_compression_setup *setup);
+
+/* Returns the factor that the options ask for: of gathers compress.back, unless it is 0. */
+double taciti_compression_asked_factor(const taciti_compression_setup *setup);
+
+/* Whether that factor is used, because no controller chooses another one. */
+bool taciti_compression_keeps_factor(const taciti_compression_setup *setup);
+
+/* Whether one threshold of the whole model selects what is sent. */
+bool taciti_compression_by_threshold(const taciti_compression_setup *setup);
+
+/* Whether what arrives differs from what was sent. */
+bool taciti_compression_is_lossy(const taciti_compression_setup *setup);
+
+/* Returns what ranks send; gathers are of values or changes of parameters, which count as GRADIENT. */
+taciti_compress_what taciti_compression_what(const taciti_compression_setup *setup);
 
 /* Returns E_CONFIG, with what to type, for a codec that carries no sum, and for options that do not suit it. */
 tacit_status taciti_compression_check(const taciti_compression_setup *setup);
@@ -90,10 +107,6 @@ tacit_status taciti_compression_check_momentum(const taciti_compression_setup *s
 typedef struct taciti_compression taciti_compression;
 struct taciti_strategy_context;
 struct taciti_step_report;
-
-/* The setup of the half that gathers. *options receives its options, with compress.back as the factor; borrowed. */
-taciti_compression_setup taciti_compression_gather_setup(const taciti_compression_setup *setup,
-                                                         taciti_compress_options *options);
 
 /* Creates the exchange over all ranks. Borrows what the context points to. Collective. */
 tacit_status taciti_compression_create(const struct taciti_strategy_context *context, taciti_compression **out);

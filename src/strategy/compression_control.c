@@ -71,7 +71,7 @@ int64_t taciti_compression_safe_step(const taciti_compression *c) {
 /* Steps in which the factor rises. Controllers have rules of their own, and number formats need no rise. */
 static int64_t warmup_of(const taciti_compression *c) {
     const bool own_rules = c->setup.options->warmup < 0 && c->state_bytes > 0;
-    return own_rules || !c->setup.codec->selects ? 0 : taciti_compression_safe_step(c);
+    return own_rules || taciti_encoding_factor(&c->encoding) == 1 ? 0 : taciti_compression_safe_step(c);
 }
 
 static double risen(const taciti_compression *c, double factor) {
@@ -81,22 +81,21 @@ static double risen(const taciti_compression *c, double factor) {
 }
 
 bool taciti_compression_sends_momentum(const taciti_compression *c) {
-    const taciti_compression_setup *setup = &c->setup;
-    return setup->codec != NULL && setup->options->what == TACITI_SENDS_MOMENTUM && taciti_optim_is_frozen(c->optim);
+    return c->encoding.codec != NULL && taciti_compression_what(&c->setup) == TACITI_SENDS_MOMENTUM &&
+           taciti_optim_is_frozen(c->optim);
 }
 
 double taciti_compression_factor(const taciti_compression *c, size_t bucket) {
-    const taciti_compress_options *o = c->setup.options;
-    if (taciti_comm_size(c->comm) == 1) return 1; /* nothing is sent */
-    if (o->what == TACITI_SENDS_MOMENTUM && !taciti_compression_sends_momentum(c)) return 1;
+    const bool waits = taciti_compression_what(&c->setup) == TACITI_SENDS_MOMENTUM && !taciti_optim_is_frozen(c->optim);
+    if (taciti_comm_size(c->comm) == 1 || waits) return 1; /* nothing is sent; dense before the moments are frozen */
     const bool own = bucket < c->layout->bucket_count && c->factors[bucket] > 0;
     const double factor = fmax(1, own ? c->factors[bucket] : c->decision.factor);
     return risen(c, factor);
 }
 
 double taciti_compression_back_factor(const taciti_compression *c, double factor) {
-    const taciti_compress_options *o = c->setup.options;
-    return o->back > 0 ? risen(c, o->back) : factor;
+    const double back = c->setup.phase == TACITI_PHASE_ALL_GATHER ? 0 : c->setup.options->back;
+    return back > 0 ? risen(c, back) : factor;
 }
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
@@ -248,7 +247,7 @@ static void count_dense(taciti_compression *c, double norm) {
 
 /* |sum of the gradients over a period|^2 at its last step, per bucket and of the model. */
 static void add_period(taciti_compression *c, taciti_tally *model) {
-    const int64_t period = c->period_sum == NULL ? 0 : c->setup.controller->period(c->setup.controller_options);
+    const int64_t period = c->period_sum == NULL ? 0 : c->controller->period(c->setup.controller_options);
     if (period < 1) return;
     taciti_kernels_get()->add(c->period_sum, c->gradients, c->layout->n);
     if ((c->taken + 1) % period != 0) return;
@@ -290,7 +289,7 @@ static int lanes_of(const taciti_compression *c, const taciti_tally *contributio
 static tacit_status share_decision(taciti_compression *c) {
     if (c->state_bytes == 0) return TACIT_OK;
     TACITI_TRY(taciti_comm_broadcast(c->comm, 0, &c->decision, sizeof c->decision));
-    if (!c->setup.controller->per_bucket) return TACIT_OK;
+    if (!c->controller->per_bucket) return TACIT_OK;
     return taciti_comm_broadcast(c->comm, 0, c->factors, c->layout->bucket_count * sizeof *c->factors);
 }
 
@@ -330,7 +329,7 @@ static tacit_status decide(taciti_compression *c, double lr, const taciti_tally 
                     .busy = costs->busy_s,
                     .statistics = costs->statistics_s},
     };
-    c->setup.controller->decide(c->setup.controller_options, &facts, c->state, &c->decision, c->factors);
+    c->controller->decide(c->setup.controller_options, &facts, c->state, &c->decision, c->factors);
     return share_decision(c);
 }
 
@@ -355,7 +354,7 @@ static taciti_threshold correct(const level *l, double next) {
 /* The threshold for the factor `next` of the step that comes: that of the same factor, else that of the nearest one
  * that was seen. */
 static taciti_threshold threshold_for(const taciti_compression *c, const level *levels, size_t count, double next) {
-    const bool used = c->setup.options->scope == TACITI_SCOPE_MODEL && c->setup.codec->thresholds;
+    const bool used = taciti_compression_by_threshold(&c->setup);
     const level *best = NULL;
     for (size_t i = 0; i < count && used; i++) {
         const level *l = &levels[i];
@@ -397,7 +396,7 @@ bool taciti_compression_is_shown(const taciti_compression *c) {
 tacit_status taciti_compression_learn(taciti_compression *c, double lr, double norm, taciti_step_report *report) {
     const size_t all = c->layout->bucket_count;
     const double factor = taciti_compression_factor(c, all), back = taciti_compression_back_factor(c, factor);
-    report->factor = taciti_codec_has_factor(c->setup.codec) || factor <= 1 ? factor : 0;
+    report->factor = c->encoding.expected.factor > 0 || factor <= 1 ? factor : 0;
     report->gain = report->kept = 1;
     c->decision.changed = false;
     fill_mine(c, report);

@@ -92,73 +92,91 @@ enum { SEED = 1 }; /* of codecs that draw random numbers */
 
 /* ---- what options mean ------------------------------------------------------------------------------------------- */
 
-taciti_encoding taciti_compression_encoding(const taciti_compression_setup *setup) {
-    const taciti_compress_options *o = setup->options;
-    const bool estimates = o->what == TACITI_SENDS_CHANGE;
-    const bool feedback = o->feedback > 0 && !estimates && !setup->codec->lossless;
-    const bool has_factor = taciti_codec_has_factor(setup->codec);
-    const bool has_results = setup->phase == TACITI_PHASE_ALL_REDUCE || setup->phase == TACITI_PHASE_REDUCE_TO_LANES;
-    return (taciti_encoding){
-        .codec = setup->codec,
-        .options = setup->codec_options,
-        .seed = SEED,
-        .expected = {.factor = has_factor ? o->factor : 0},
-        .back = {.factor = has_factor && has_results ? o->back : 0},
-        .feedback = {.errors = feedback && setup->phase != TACITI_PHASE_ALL_GATHER,
-                     .decay = feedback ? o->feedback : 1,
-                     .momentum = o->momentum,
-                     .estimates = estimates,
-                     .half = setup->phase == TACITI_PHASE_REDUCE_SCATTER || setup->phase == TACITI_PHASE_ALL_GATHER,
-                     .stored = feedback ? (taciti_residual_form)o->residual : TACITI_RESIDUAL_F32},
-        .way = setup->phase == TACITI_PHASE_ALL_REDUCE ? (taciti_way)o->collective : TACITI_WAY_SCATTER,
-    };
+static bool gathers(const taciti_compression_setup *setup) { return setup->phase == TACITI_PHASE_ALL_GATHER; }
+
+static const taciti_encoding *encoding_of(const taciti_compression_setup *setup) {
+    return gathers(setup) ? &setup->gathers : &setup->sums;
 }
 
-taciti_compression_setup taciti_compression_gather_setup(const taciti_compression_setup *setup,
-                                                         taciti_compress_options *options) {
+const taciti_controller *taciti_compression_controller(const taciti_compression_setup *setup) {
+    const taciti_controller *controller = setup->controller;
+    const bool applies = controller != NULL && (controller->switches || !gathers(setup));
+    return applies ? controller : taciti_controller_find("fixed");
+}
+
+bool taciti_compression_is_fixed(const taciti_compression_setup *setup) {
+    return strcmp(taciti_compression_controller(setup)->name, "fixed") == 0;
+}
+
+double taciti_compression_asked_factor(const taciti_compression_setup *setup) {
     const taciti_compress_options *o = setup->options;
-    *options = *o;
-    options->codec = o->gather;
-    options->factor = o->back > 0 ? o->back : o->factor;
-    options->back = 0;
-    options->what = TACITI_SENDS_GRADIENT;
-    options->feedback = 0;
-    options->residual = TACITI_RESIDUAL_F32;
-    options->momentum = 0;
-    if (setup->gather != NULL && !setup->gather->selects) { /* these belong to the codec of the sums */
-        options->scope = TACITI_SCOPE_MODEL;
-        options->warmup = -1;
-    }
-    return (taciti_compression_setup){
-        .codec = setup->gather,
-        .codec_options = setup->gather_options,
-        .options = options,
-        .controller = setup->controller != NULL && setup->controller->switches ? setup->controller : NULL,
-        .controller_options = setup->controller_options,
-        .phase = TACITI_PHASE_ALL_GATHER};
+    return gathers(setup) && o->back > 0 ? o->back : o->factor;
+}
+
+/* A controller that switches between dense and a codec leaves the factor of a codec that selects as it is. */
+bool taciti_compression_keeps_factor(const taciti_compression_setup *setup) {
+    return taciti_compression_is_fixed(setup) ||
+           (taciti_compression_controller(setup)->switches && encoding_of(setup)->codec->selects);
+}
+
+bool taciti_compression_by_threshold(const taciti_compression_setup *setup) {
+    return setup->options->scope == TACITI_SCOPE_MODEL && taciti_encoding_is_uneven(encoding_of(setup));
+}
+
+bool taciti_compression_is_lossy(const taciti_compression_setup *setup) { return !encoding_of(setup)->codec->lossless; }
+
+taciti_compress_what taciti_compression_what(const taciti_compression_setup *setup) {
+    return gathers(setup) ? TACITI_SENDS_GRADIENT : (taciti_compress_what)setup->options->what;
+}
+
+taciti_compression_setup taciti_compression_gather_setup(const taciti_compression_setup *setup) {
+    taciti_compression_setup out = *setup;
+    out.phase = TACITI_PHASE_ALL_GATHER;
+    return out;
+}
+
+/* Who gathers knows what the others lack, so gathers have neither feedback nor momentum. */
+taciti_encoding taciti_compression_encoding(const taciti_compression_setup *setup) {
+    const taciti_compress_options *o = setup->options;
+    const bool has_results = setup->phase == TACITI_PHASE_ALL_REDUCE || setup->phase == TACITI_PHASE_REDUCE_TO_LANES;
+    taciti_encoding e = *encoding_of(setup);
+    if (e.codec == NULL) return (taciti_encoding){.codec = NULL};
+    const bool estimates = taciti_compression_what(setup) == TACITI_SENDS_CHANGE;
+    const bool errors = !gathers(setup) && o->feedback > 0 && !estimates && taciti_compression_is_lossy(setup);
+    const taciti_codec_setting asked = {.factor = taciti_compression_asked_factor(setup)},
+                               back = {.factor = has_results ? o->back : 0};
+    e.seed = SEED;
+    e.expected = taciti_codec_setting_of(e.codec, asked);
+    e.back = taciti_codec_setting_of(e.codec, back);
+    e.feedback = (taciti_feedback){.errors = errors,
+                                   .decay = errors ? o->feedback : 1,
+                                   .momentum = gathers(setup) ? 0 : o->momentum,
+                                   .estimates = estimates,
+                                   .half = gathers(setup) || setup->phase == TACITI_PHASE_REDUCE_SCATTER,
+                                   .stored = errors ? (taciti_residual_form)o->residual : TACITI_RESIDUAL_F32};
+    e.way = setup->phase == TACITI_PHASE_ALL_REDUCE ? (taciti_way)o->collective : TACITI_WAY_SCATTER;
+    return e;
 }
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
 /* What the user has typed: "auto" stands for a codec. */
 static const char *name_of(const taciti_compression_setup *setup) {
-    const bool named = setup->options != NULL && setup->options->codec.text[0] != '\0';
-    return named ? setup->options->codec.text : setup->codec->name;
-}
-
-bool taciti_compression_is_fixed(const taciti_compression_setup *setup) {
-    return setup->controller == NULL || strcmp(setup->controller->name, "fixed") == 0;
+    const char *typed = setup->options == NULL ? ""
+                        : gathers(setup)       ? setup->options->gather.text
+                                               : setup->options->codec.text;
+    return typed[0] != '\0' ? typed : encoding_of(setup)->codec->name;
 }
 
 static tacit_status check_policy(const taciti_compression_setup *setup) {
-    const taciti_controller *controller = setup->controller;
+    const taciti_controller *controller = taciti_compression_controller(setup);
     if (taciti_compression_is_fixed(setup)) return TACIT_OK;
-    if (setup->codec == NULL)
+    if (encoding_of(setup)->codec == NULL)
         return taciti_fail(TACIT_E_CONFIG,
                            "adapt.policy %s chooses %s, and compress.codec is none: give --compress.codec %s",
                            controller->name, controller->switches ? "when to compress" : "the factor of a codec",
                            controller->switches ? "auto" : "topk");
-    if (setup->codec->selects || controller->switches)
+    if (encoding_of(setup)->codec->selects || controller->switches)
         return controller->check == NULL ? TACIT_OK : controller->check(setup->controller_options);
     return taciti_fail(TACIT_E_CONFIG,
                        "adapt.policy %s chooses how many elements are sent, and compress.codec %s does not select "
@@ -172,7 +190,7 @@ static tacit_status check_correction(const taciti_compression_setup *setup, cons
     const bool sgd = optim->name == TACITI_OPTIM_SGD;
     const double own = sgd ? optim->momentum : optim->beta1;
     const char *key = sgd ? "momentum" : "beta1";
-    if (setup->codec == NULL || setup->options->momentum == 0 || own == 0) return TACIT_OK;
+    if (setup->sums.codec == NULL || setup->options->momentum == 0 || own == 0) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "compress.momentum %g would be a second momentum beside the optimizer's optim.%s %g: "
                        "--compress.momentum 0, or --optim.%s 0",
@@ -184,7 +202,7 @@ tacit_status taciti_compression_check_momentum(const taciti_compression_setup *s
                                                const taciti_optim_options *optim) {
     if (setup->options == NULL) return TACIT_OK;
     if (setup->options->what != TACITI_SENDS_MOMENTUM) return check_correction(setup, optim);
-    if (setup->codec == NULL)
+    if (setup->sums.codec == NULL)
         return taciti_fail(TACIT_E_CONFIG, "compress.what momentum: compress.codec is none; give --compress.codec "
                                            "onebit, or leave compress.what out");
     if (optim->name != TACITI_OPTIM_ADAMW && (optim->name != TACITI_OPTIM_ADAM || optim->weight_decay > 0))
@@ -201,12 +219,10 @@ tacit_status taciti_compression_check_momentum(const taciti_compression_setup *s
                        setup->options->momentum);
 }
 
-tacit_status taciti_compression_check(const taciti_compression_setup *setup) {
-    TACITI_TRY(check_policy(setup));
-    if (setup->codec == NULL) return TACIT_OK;
+static tacit_status check_options(const taciti_compression_setup *setup) {
     const taciti_compress_options *o = setup->options;
     const bool estimates = o->what == TACITI_SENDS_CHANGE;
-    if (setup->codec->no_feedback && (o->feedback > 0 || estimates))
+    if (!taciti_codec_suits(setup->sums.codec, TACITI_USE_FEEDBACK) && (o->feedback > 0 || estimates))
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.%s: the errors of codec %s would grow without limit; --compress.%s, or a codec "
                            "whose errors shrink: --compress.codec int4",
@@ -227,6 +243,13 @@ tacit_status taciti_compression_check(const taciti_compression_setup *setup) {
     if (o->momentum > 0 && o->residual != TACITI_RESIDUAL_F32)
         return taciti_fail(TACIT_E_CONFIG, "compress.momentum stores momentum in f32 beside its residual: "
                                            "--compress.residual f32, or --compress.momentum 0");
+    return TACIT_OK;
+}
+
+tacit_status taciti_compression_check(const taciti_compression_setup *setup) {
     const taciti_encoding encoding = taciti_compression_encoding(setup);
+    TACITI_TRY(check_policy(setup));
+    if (encoding.codec == NULL) return TACIT_OK;
+    if (!gathers(setup)) TACITI_TRY(check_options(setup));
     return taciti_exchange_check(&encoding);
 }

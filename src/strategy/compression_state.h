@@ -35,7 +35,9 @@ enum { TACITI_IDENTITY_PARTS = 6 };
 
 struct taciti_compression {
     taciti_compression_setup setup;
-    taciti_comm *comm; /* borrows, as the next three */
+    taciti_encoding encoding;            /* of setup.phase; codec NULL: all is dense */
+    const taciti_controller *controller; /* of setup.phase */
+    taciti_comm *comm;                   /* borrows, as the next three */
     const taciti_layout *layout;
     taciti_optim *optim;
     const taciti_optim_options *optim_options;

@@ -89,7 +89,7 @@ static tacit_status collect(dp *d, double lr, taciti_step_report *report, double
     report->grad_norm = sqrt(squares);
     report->skipped = !isfinite(squares);
     *scale = report->skipped ? 1 : taciti_optim_clip_scale(d->context.optim_options, report->grad_norm);
-    if (d->context.compression.codec == NULL) report->bytes = (double)sent_bytes(d);
+    if (d->context.compression.sums.codec == NULL) report->bytes = (double)sent_bytes(d);
     return taciti_compression_settle(d->compression, !report->skipped, lr, report->grad_norm, report);
 }
 

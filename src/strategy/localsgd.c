@@ -228,7 +228,7 @@ static tacit_status step_together(localsgd *l, bool update, taciti_step_report *
     const taciti_strategy_context *c = &l->context;
     taciti_exchange *exchange = taciti_compression_exchange(l->compression);
     const size_t buckets = c->layout->bucket_count;
-    const bool overlap = c->exchange_options->overlap, compresses = c->compression.codec != NULL;
+    const bool overlap = c->exchange_options->overlap, compresses = c->compression.sums.codec != NULL;
     double squares = 0; /* of the sums */
     for (size_t b = 0; b < buckets; b++) {
         if (update) step_inner(l, &c->layout->buckets[b]);
@@ -278,7 +278,7 @@ static tacit_status end_step(localsgd *l, bool update, taciti_step_report *repor
     const bool together = ++l->done >= l->options.every;
     taciti_compression_at(l->compression, l->step++);
     if (together) l->done = 0;
-    if (l->context.compression.codec == NULL) report->bytes = (double)per_step(l, taciti_exchange_bytes_per_step);
+    if (l->context.compression.sums.codec == NULL) report->bytes = (double)per_step(l, taciti_exchange_bytes_per_step);
     if (together && !l->alone) return step_together(l, update, report);
     if (update) step_inner(l, &(taciti_bucket){.n = l->context.layout->n});
     if (together) taciti_optim_run(l->context.optim, copy_to_anchor, l);

@@ -122,8 +122,8 @@ static tacit_status create_exchanges(taciti_shard *s) {
     TACITI_TRY(taciti_compression_create(&half, &s->reduce));
     half.exchange_options = &s->gather_options;
     TACITI_TRY(taciti_exchange_create(half.comm, half.layout, half.exchange_options, NULL, &s->gather));
-    if (s->context.compression.gather == NULL) return TACIT_OK;
-    half.compression = taciti_compression_gather_setup(&s->context.compression, &s->coded_options);
+    if (s->context.compression.gathers.codec == NULL) return TACIT_OK;
+    half.compression = taciti_compression_gather_setup(&s->context.compression);
     return taciti_compression_create(&half, &s->coded);
 }
 
@@ -271,7 +271,7 @@ static void end_record(taciti_shard *s) {
 
 /* The bytes of a step are those of its sums and of the gathers since the last update. */
 static tacit_status settle(taciti_shard *s, double lr, taciti_step_report *out) {
-    const bool sums = s->context.compression.codec != NULL, gathers = s->coded != NULL;
+    const bool sums = s->context.compression.sums.codec != NULL, gathers = s->coded != NULL;
     TACITI_TRY(taciti_compression_settle(s->reduce, !out->skipped, lr, out->grad_norm, out));
     if (out->skipped) return TACIT_OK;
     TACITI_TRY(taciti_shard_forget(s));
@@ -306,7 +306,7 @@ static tacit_status shard_finish(void *self, double lr, taciti_step_report *out)
         update(s, lr, taciti_optim_clip_scale(options, out->grad_norm));
     }
     end_record(s);
-    if (s->context.compression.codec == NULL && out->bytes == 0)
+    if (s->context.compression.sums.codec == NULL && out->bytes == 0)
         out->bytes = (double)(taciti_shard_reduce_bytes(s) + taciti_shard_gather_bytes(s));
     return out->skipped ? TACIT_OK : taciti_shard_ahead(s);
 }

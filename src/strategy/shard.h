@@ -81,7 +81,6 @@ typedef struct taciti_shard {
     taciti_arrangement arrangement;
     taciti_shard_place place;
     taciti_exchange_options reduce_options, gather_options;
-    taciti_compress_options coded_options;
     taciti_compression *reduce; /* of gradients */
     taciti_exchange *gather;    /* as a whole; owned, like the next */
     taciti_compression *coded;  /* of what compress.gather compresses; NULL: nothing */
@@ -109,10 +108,10 @@ typedef struct taciti_shard {
 /* What ranks compute with is not what they update. */
 static inline bool taciti_shard_has_masters(const taciti_strategy_context *context) {
     return ((const taciti_shard_options *)context->options)->gather != TACITI_SHARD_F32 ||
-           context->compression.gather != NULL;
+           context->compression.gathers.codec != NULL;
 }
 static inline bool taciti_shard_sends_changes(const taciti_strategy_context *context) {
-    return ((const taciti_shard_options *)context->options)->stage < 3 && context->compression.gather != NULL;
+    return ((const taciti_shard_options *)context->options)->stage < 3 && context->compression.gathers.codec != NULL;
 }
 
 /* The array that this rank updates and saves. */

@@ -128,7 +128,8 @@ void taciti_shard_memory_of_parts(const taciti_parts *parts, const taciti_layout
                             part = taciti_shard_part_of(arrangement, 0, 0);
     const owner first = {layout, parts->replicas ? share : part, parts->replicas || parts->secondary ? share : part};
     find_memory(&first, taciti_parts_stage(parts), 1, optim, out);
-    if (parts->coded || !parts->gather->lossless) out->parameters += own_floats(&first) * sizeof(float);
+    if (parts->coded || taciti_codec_narrow_name(parts->gather) != NULL)
+        out->parameters += own_floats(&first) * sizeof(float);
     if (parts->coded && parts->passes == 1) out->parameters += layout->n * sizeof(float); /* changes */
 }
 
@@ -139,7 +140,6 @@ tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, 
     const taciti_exchange_options reduce = taciti_shard_reduce_options(context);
     const taciti_exchange_options gather = taciti_shard_gather_options(context);
     taciti_strategy_context half = *context;
-    taciti_compress_options coded;
     owner me;
     TACITI_TRY(owner_of(context, &me));
     half.exchange_options = &reduce;
@@ -147,9 +147,9 @@ tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, 
     *out = taciti_compression_predict_bytes(&half);
     if (taciti_shard_has_masters(context)) *out += own_floats(&me) * sizeof(float);
     if (taciti_shard_sends_changes(context)) *out += context->layout->n * sizeof(float);
-    if (context->compression.gather != NULL) {
+    if (context->compression.gathers.codec != NULL) {
         half.exchange_options = &gather;
-        half.compression = taciti_compression_gather_setup(&context->compression, &coded);
+        half.compression = taciti_compression_gather_setup(&context->compression);
         *out += taciti_compression_predict_bytes(&half);
     }
     if (o->gather != TACITI_SHARD_F32) /* f32 is received where it is read: no buffer is touched */

@@ -25,12 +25,12 @@ const taciti_option_table taciti_shard_option_table = {.section = "shard",
                                                        .count = sizeof OPTIONS / sizeof *OPTIONS};
 
 static tacit_status check_reduce(const taciti_compression_setup *c) {
-    if (c->codec == NULL) return TACIT_OK;
-    if (!taciti_route_of(c->codec)->phases)
+    if (c->sums.codec == NULL) return TACIT_OK;
+    if (!taciti_route_of(c->sums.codec)->phases)
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.codec %s adds payloads up on all ranks, and strategy shard gives each sum to its "
                            "owner: --compress.codec topk or int4, or --strategy dp",
-                           c->codec->name);
+                           c->sums.codec->name);
     if (c->options->what == TACITI_SENDS_CHANGE)
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.what change keeps estimates of sums on all ranks, and strategy shard "
@@ -46,31 +46,31 @@ static tacit_status check_reduce(const taciti_compression_setup *c) {
 }
 
 static tacit_status check_gather(const taciti_shard_options *o, const taciti_compression_setup *c) {
-    if (c->gather == NULL) return TACIT_OK;
-    if (!taciti_route_of(c->gather)->results || c->gather->state_bytes != NULL)
+    if (c->gathers.codec == NULL) return TACIT_OK;
+    if (!taciti_route_of(c->gathers.codec)->results || !taciti_codec_suits(c->gathers.codec, TACITI_USE_UPDATES))
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.gather %s: this codec is for sums of gradients; --compress.gather int4, or topk "
                            "with shard.stage 1 or 2",
-                           c->gather->name);
-    if (c->gather->no_feedback)
+                           c->gathers.codec->name);
+    if (!taciti_codec_suits(c->gathers.codec, TACITI_USE_FEEDBACK))
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.gather %s: what is lost of a parameter would grow from step to step; "
                            "--compress.gather int8",
-                           c->gather->name);
-    if (o->stage < 3 || c->gather->aggregation == TACITI_CODEC_SUM) return TACIT_OK;
+                           c->gathers.codec->name);
+    if (o->stage < 3 || taciti_codec_suits(c->gathers.codec, TACITI_USE_VALUES)) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "compress.gather %s: stage 3 gathers values of parameters, none of which may be left out; "
                        "--compress.gather int8, or --shard.stage 2, which gathers changes",
-                       c->gather->name);
+                       c->gathers.codec->name);
 }
 
 static tacit_status check_places(const taciti_shard_options *o, const taciti_compression_setup *c) {
-    if (o->over == TACITI_SHARD_OVER_HOST && (o->gather != TACITI_SHARD_F32 || c->gather != NULL))
+    if (o->over == TACITI_SHARD_OVER_HOST && (o->gather != TACITI_SHARD_F32 || c->gathers.codec != NULL))
         return taciti_fail(
             TACIT_E_CONFIG,
             "shard.over host gathers parameters inside hosts, as they are: leave out %s, or --shard.over "
             "all",
-            c->gather != NULL ? "compress.gather" : "shard.gather");
+            c->gathers.codec != NULL ? "compress.gather" : "shard.gather");
     if (o->secondary && (o->stage < 3 || o->over == TACITI_SHARD_OVER_HOST))
         return taciti_fail(TACIT_E_CONFIG, "shard.secondary has no effect %s: leave it out",
                            o->stage < 3 ? "below stage 3, which gathers parameters once"

@@ -14,10 +14,10 @@ static const taciti_codec *automatic_gather(const taciti_shard_options *o) {
 
 /* shard.gather is not read where compress.gather is. */
 static void write_flags(const taciti_parts *parts, char *out, size_t size) {
-    const bool narrow = !parts->coded && !parts->gather->lossless;
+    const char *narrow = parts->coded ? NULL : taciti_codec_narrow_name(parts->gather);
     (void)snprintf(out, size, "--shard.stage %d%s%s%s%s", taciti_parts_stage(parts),
                    parts->replicas ? " --shard.over host" : "", parts->secondary ? " --shard.secondary true" : "",
-                   narrow ? " --shard.gather " : "", narrow ? parts->gather->name : "");
+                   narrow != NULL ? " --shard.gather " : "", narrow != NULL ? narrow : "");
 }
 
 /* The pattern of these options; its label is what they say, as far as it is not the default. */

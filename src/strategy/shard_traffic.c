@@ -5,36 +5,27 @@
 #include "exchange/route.h"
 #include "strategy/shard.h"
 
-/* Of the buckets that are compressed, and of the others. */
-typedef struct encodings {
-    taciti_encoding coded, plain;
-} encodings;
-
-static encodings encodings_of(const taciti_codec *codec, const void *codec_options,
-                              const taciti_exchange_options *options) {
-    const taciti_encoding plain = {.codec = taciti_exchange_wire(options)};
-    const taciti_encoding coded = {.codec = codec, .options = codec_options};
-    return (encodings){codec == NULL ? plain : coded, plain};
-}
-
 /* What ranks send. */
 typedef struct senders {
     const taciti_strategy_context *context;
     const taciti_shard_options *options;
     const taciti_arrangement *arrangement;
-    const taciti_shard_unit *units; /* NULL: gathers per step as they are expected */
-    encodings reduce, gather;
+    const taciti_shard_unit *units;       /* NULL: gathers per step as they are expected */
+    taciti_encoding reduce[2], gather[2]; /* of the buckets that are compressed, and of those that are plain */
 } senders;
 
 static senders senders_of(const taciti_strategy_context *c, const taciti_arrangement *arrangement,
                           const taciti_shard_unit *units) {
     const taciti_exchange_options reduce = taciti_shard_reduce_options(c), gather = taciti_shard_gather_options(c);
+    const taciti_encoding wire = {.codec = taciti_exchange_wire(&reduce)},
+                          format = {.codec = taciti_exchange_wire(&gather)};
+    const taciti_compression_setup *setup = &c->compression;
     return (senders){.context = c,
                      .options = c->options,
                      .arrangement = arrangement,
                      .units = units,
-                     .reduce = encodings_of(c->compression.codec, c->compression.codec_options, &reduce),
-                     .gather = encodings_of(c->compression.gather, c->compression.gather_options, &gather)};
+                     .reduce = {setup->sums.codec == NULL ? wire : setup->sums, wire},
+                     .gather = {setup->gathers.codec == NULL ? format : setup->gathers, format}};
 }
 
 /* One of them, and what counts: all that it sends, or what leaves its host. */
@@ -50,15 +41,15 @@ static bool counts(const sender *from, int host) {
     return !from->away || p->host_of[p->first[host] + from->number] != p->host_of[p->first[from->host] + from->number];
 }
 
-static uint64_t part_bytes(const sender *from, const taciti_bucket *bucket, int host, encodings how) {
-    const taciti_encoding *encoding = bucket->plain ? &how.plain : &how.coded;
+static uint64_t part_bytes(const sender *from, const taciti_bucket *bucket, int host, const taciti_encoding how[2]) {
+    const taciti_encoding *encoding = &how[bucket->plain];
     const taciti_range range =
         taciti_shard_range(bucket, taciti_shard_part_of(from->of->arrangement, host, from->number));
     return taciti_route_of(encoding->codec)->range_bytes(encoding, range.n);
 }
 
 /* Its own part to the other hosts of the arrangement; in the flat one each rank is a host. */
-static uint64_t own_bytes(const sender *from, const taciti_bucket *bucket, encodings how) {
+static uint64_t own_bytes(const sender *from, const taciti_bucket *bucket, const taciti_encoding how[2]) {
     uint64_t bytes = 0;
     for (int h = 0; h < from->of->arrangement->hosts; h++)
         if (counts(from, h)) bytes += part_bytes(from, bucket, from->host, how);
@@ -167,8 +158,8 @@ static void list_traffic(const taciti_strategy_context *context, const taciti_ar
     const senders of = senders_of(context, p, NULL);
     const sender me = {&of, p->host, p->number, false};
     size_t count =
-        add_rows(&me, "gradients", reduce_bytes_of, of.reduce.coded.codec, setup->codec != NULL, out->traffic);
-    count += add_rows(&me, "parameters", gather_bytes_of, of.gather.coded.codec, setup->gather != NULL,
+        add_rows(&me, "gradients", reduce_bytes_of, of.reduce->codec, setup->sums.codec != NULL, out->traffic);
+    count += add_rows(&me, "parameters", gather_bytes_of, of.gather->codec, setup->gathers.codec != NULL,
                       out->traffic + count);
     out->traffic_count = count;
 }

@@ -153,49 +153,53 @@ static void what_does_not_fit_is_refused(void **state) {
     const taciti_codec *topk = taciti_codec_find("topk"), *bf16 = taciti_codec_find("bf16");
     const taciti_controller *other = taciti_controller_find("gravac");
     taciti_log_set_sink(keep_line, NULL, TACITI_LOG_ERROR);
-    assert_int_equal(taciti_compression_check(&(taciti_compression_setup){.codec = topk, .options = &o}), TACIT_OK);
+    assert_int_equal(taciti_compression_check(&(taciti_compression_setup){.sums.codec = topk, .options = &o}),
+                     TACIT_OK);
     refused((taciti_compression_setup){.options = &o, .controller = other}, "give --compress.codec topk");
-    refused((taciti_compression_setup){.codec = bf16, .options = &o, .controller = other},
+    refused((taciti_compression_setup){.sums.codec = bf16, .options = &o, .controller = other},
             "does not select by their number");
     o.back = 0.5;
-    refused((taciti_compression_setup){.codec = topk, .options = &o}, "--compress.back 1");
+    refused((taciti_compression_setup){.sums.codec = topk, .options = &o}, "--compress.back 1");
     o.back = 0, o.what = TACITI_SENDS_CHANGE, o.momentum = 0.5;
-    refused((taciti_compression_setup){.codec = topk, .options = &o}, "leave out compress.momentum");
+    refused((taciti_compression_setup){.sums.codec = topk, .options = &o}, "leave out compress.momentum");
     o.what = TACITI_SENDS_GRADIENT, o.residual = TACITI_RESIDUAL_BF16;
-    refused((taciti_compression_setup){.codec = topk, .options = &o}, "or --compress.momentum 0");
+    refused((taciti_compression_setup){.sums.codec = topk, .options = &o}, "or --compress.momentum 0");
     o.momentum = 0, o.what = TACITI_SENDS_CHANGE;
-    refused((taciti_compression_setup){.codec = topk, .options = &o}, "or --compress.what gradient");
+    refused((taciti_compression_setup){.sums.codec = topk, .options = &o}, "or --compress.what gradient");
     o.residual = TACITI_RESIDUAL_F32, o.feedback = 0;
-    refused((taciti_compression_setup){.codec = taciti_codec_find("qsgd"), .options = &o}, "--compress.what gradient");
+    refused((taciti_compression_setup){.sums.codec = taciti_codec_find("qsgd"), .options = &o},
+            "--compress.what gradient");
     o.what = TACITI_SENDS_GRADIENT, o.feedback = 1;
-    refused((taciti_compression_setup){.codec = taciti_codec_find("qsgd"), .options = &o}, "--compress.feedback 0");
-    assert_int_equal(taciti_compression_check(&(taciti_compression_setup){.codec = topk, .options = &o}), TACIT_OK);
+    refused((taciti_compression_setup){.sums.codec = taciti_codec_find("qsgd"), .options = &o},
+            "--compress.feedback 0");
+    assert_int_equal(taciti_compression_check(&(taciti_compression_setup){.sums.codec = topk, .options = &o}),
+                     TACIT_OK);
 }
 
 static void what_no_exchange_combines_is_refused(void **state) {
     (void)state;
     const taciti_compress_options o = {.factor = 10, .collective = TACITI_WAY_GATHER};
     const taciti_compression_setup none = {.options = &o},
-                                   votes = {.codec = taciti_codec_find("signsgd"), .options = &o};
+                                   votes = {.sums.codec = taciti_codec_find("signsgd"), .options = &o};
     assert_int_equal(taciti_compression_check(&none), TACIT_OK);
     assert_int_equal(taciti_compression_check(&votes), TACIT_E_CONFIG);
 }
 
-/* Scope and warm-up are options of a codec that selects: what another one gathers does not have those of the sums. */
+/* Gathers have compress.back as their factor, and neither feedback nor momentum. */
 static void gathers_have_options_of_their_own(void **state) {
     (void)state;
     const taciti_compress_options sums = {
         .factor = 10, .back = 3, .scope = TACITI_SCOPE_BUCKET, .warmup = 7, .feedback = .5, .momentum = .5};
     for (int selects = 0; selects < 2; selects++) {
-        const taciti_compression_setup setup = {.codec = taciti_codec_find("topk"),
+        const taciti_compression_setup setup = {.sums.codec = taciti_codec_find("topk"),
                                                 .options = &sums,
-                                                .gather = taciti_codec_find(selects ? "topk" : "int8")};
-        taciti_compress_options o;
-        const taciti_compression_setup gathers = taciti_compression_gather_setup(&setup, &o);
-        assert_true(gathers.codec == setup.gather && gathers.options == &o && gathers.phase == TACITI_PHASE_ALL_GATHER);
-        assert_true(o.factor == 3 && o.back == 0 && o.feedback == 0 && o.momentum == 0);
-        assert_int_equal(o.warmup, selects ? 7 : -1);
-        assert_int_equal(o.scope, selects ? TACITI_SCOPE_BUCKET : TACITI_SCOPE_MODEL);
+                                                .gathers.codec = taciti_codec_find(selects ? "topk" : "int8")};
+        const taciti_compression_setup gathers = taciti_compression_gather_setup(&setup);
+        const taciti_encoding e = taciti_compression_encoding(&gathers);
+        assert_true(e.codec == setup.gathers.codec && gathers.phase == TACITI_PHASE_ALL_GATHER);
+        assert_true(e.expected.factor == (selects ? 3 : 0) && e.back.factor == 0);
+        assert_true(!e.feedback.errors && e.feedback.momentum == 0 && e.feedback.half);
+        assert_false(taciti_compression_by_threshold(&gathers)); /* of a bucket, or none */
     }
 }
 

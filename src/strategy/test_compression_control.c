@@ -30,7 +30,7 @@ static void score(taciti_comm *comm, void *context) {
     enum { STEPS = 30 };
     scoring *t = context;
     const taciti_compress_options options = {.factor = 10, .scope = (int)t->scope, .start = 1};
-    const taciti_compression_setup setup = {.codec = taciti_codec_find(t->codec),
+    const taciti_compression_setup setup = {.sums.codec = taciti_codec_find(t->codec),
                                             .options = &options,
                                             .controller = &SCRIPT,
                                             .controller_options = &t->script};
@@ -120,7 +120,7 @@ static void watch(taciti_comm *comm, void *context) {
     const taciti_compress_options options = {.factor = 10, .feedback = 1, .start = 1};
     const script_options script = {.factor = {10, 10}, .period = PERIOD};
     const bool scripted = t->controller == NULL;
-    const taciti_compression_setup setup = {.codec = taciti_codec_find("topk"),
+    const taciti_compression_setup setup = {.sums.codec = taciti_codec_find("topk"),
                                             .options = &options,
                                             .controller = scripted ? &SCRIPT : taciti_controller_find(t->controller),
                                             .controller_options = scripted ? (const void *)&script : t->options};

@@ -52,7 +52,7 @@ static void go_on(taciti_comm *comm, void *context) {
     open_bench(comm, &setup, 9000, &a);
     CHECK(taciti_compression_start(a.c, 0, false) == TACIT_OK);
     take_steps(&a, 0, 7);
-    if (other == OTHER_CODEC) setup.codec = taciti_codec_find("sketch");
+    if (other == OTHER_CODEC) setup.sums.codec = taciti_codec_find("sketch");
     setup.controller_options = &changed;
     open_bench(comm, &setup, other == OTHER_BUCKETS ? 12000 : 9000, &b);
     if (other == NO_IDENTITY) memset(a.c->saved_identity, 0, sizeof a.c->saved_identity);
@@ -131,7 +131,7 @@ static void identities(taciti_comm *comm, void *context) {
         for (int i = 0; i < 2; i++) {
             const script_options script = {.factor = {10, 10}, .period = PERIOD};
             const taciti_compress_options options = {.factor = 10 + i, .start = 1};
-            const taciti_compression_setup setup = {.codec = taciti_codec_find(CODECS[selects]),
+            const taciti_compression_setup setup = {.sums.codec = taciti_codec_find(CODECS[selects]),
                                                     .options = &options,
                                                     .controller = &switching,
                                                     .controller_options = &script};
@@ -203,7 +203,7 @@ static void look_at_rules(taciti_comm *comm, void *context) {
                                              .start = 1,
                                              .feedback = estimates ? 0 : 1,
                                              .what = estimates ? TACITI_SENDS_CHANGE : TACITI_SENDS_GRADIENT};
-    const taciti_compression_setup setup = {.codec = taciti_codec_find("topk"), .options = &options};
+    const taciti_compression_setup setup = {.sums.codec = taciti_codec_find("topk"), .options = &options};
     taciti_state listed = {.count = 0};
     bench b;
     open_bench(comm, &setup, 9000, &b);
@@ -223,7 +223,7 @@ static void forget(taciti_comm *comm, void *context) {
     const int estimates = *(const int *)context;
     taciti_compress_options options = {
         .factor = 10, .start = 1, .what = estimates > 0 ? TACITI_SENDS_CHANGE : TACITI_SENDS_GRADIENT};
-    const taciti_compression_setup setup = {.codec = taciti_codec_find(estimates ? "topk" : "sidco"),
+    const taciti_compression_setup setup = {.sums.codec = taciti_codec_find(estimates ? "topk" : "sidco"),
                                             .options = &options};
     for (int moved = 0; moved < 3; moved++) {
         bench b;
@@ -262,7 +262,8 @@ static void open_and_close(taciti_comm *comm, void *context) {
     const price *p = context;
     const taciti_compress_options options = {
         .factor = p->factor, .back = p->back, .start = 1, .collective = TACITI_WAY_SCATTER};
-    const taciti_compression_setup setup = {.codec = taciti_codec_find("topk"), .options = &options, .phase = p->phase};
+    const taciti_compression_setup setup = {
+        .sums.codec = taciti_codec_find("topk"), .options = &options, .phase = p->phase};
     bench b;
     open_bench(comm, &setup, 1 << 20, &b);
     close_bench(&b);

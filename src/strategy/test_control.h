@@ -172,8 +172,10 @@ static inline void run_ranks(int ranks, test_rank *rank, void *context) {
 static taciti_compress_options g_options = {.factor = 10, .feedback = .5, .start = 1};
 
 static inline taciti_compression_setup scripted(const script_options *script) {
-    return (taciti_compression_setup){
-        .codec = taciti_codec_find("topk"), .options = &g_options, .controller = &SCRIPT, .controller_options = script};
+    return (taciti_compression_setup){.sums.codec = taciti_codec_find("topk"),
+                                      .options = &g_options,
+                                      .controller = &SCRIPT,
+                                      .controller_options = script};
 }
 
 #endif

@@ -22,7 +22,8 @@ static void error_feedback_loses_nothing(void **state) {
     (void)state;
     static const test_sparse_options THRESHOLD = {.threshold = 0.3};
     static const taciti_compress_options FEEDBACK = {.factor = 10, .feedback = 1};
-    const taciti_compression_setup sparse = {.codec = &test_sparse, .codec_options = &THRESHOLD, .options = &FEEDBACK};
+    const taciti_compression_setup sparse = {
+        .sums.codec = &test_sparse, .sums.options = &THRESHOLD, .options = &FEEDBACK};
     trial t = trial_of(DYADIC, TACITI_OPTIM_SGD, 1);
     t.compression = sparse;
     t.constant = 1;
@@ -99,8 +100,8 @@ static void controllers_see_the_same_on_all_ranks(void **state) {
     witness *borrowed = &w;
     defaults(topk->options, codec_options);
     trial t = trial_of(REALS, TACITI_OPTIM_SGD, 1);
-    t.compression = (taciti_compression_setup){.codec = topk,
-                                               .codec_options = codec_options,
+    t.compression = (taciti_compression_setup){.sums.codec = topk,
+                                               .sums.options = codec_options,
                                                .options = &FEEDBACK,
                                                .controller = knee.controller,
                                                .controller_options = knee.options};
@@ -138,7 +139,7 @@ static double bytes_of_a_step(double back, int64_t warmup, int step) {
     void *codec_options = taciti_calloc(1, topk->options_size);
     defaults(topk->options, codec_options);
     trial t = trial_of(REALS, TACITI_OPTIM_SGD, 1);
-    t.compression = (taciti_compression_setup){.codec = topk, .codec_options = codec_options, .options = &o};
+    t.compression = (taciti_compression_setup){.sums.codec = topk, .sums.options = codec_options, .options = &o};
     play(&t, 4);
     assert_replicas_equal(&t, 4);
     forget(&t, 4);

@@ -60,8 +60,8 @@ static taciti_optim_options adamw(const trial *t) {
 
 static void find_owners(trial *t, const taciti_strategy_context *c) {
     const taciti_compression_setup *setup = &t->compression;
-    const taciti_encoding compression = {.codec = setup->codec,
-                                         .options = setup->codec_options,
+    const taciti_encoding compression = {.codec = setup->sums.codec,
+                                         .options = setup->sums.options,
                                          .feedback = {.errors = true, .decay = 1},
                                          .way = TACITI_WAY_SCATTER};
     taciti_exchange *exchange = NULL;
@@ -111,7 +111,7 @@ static void train(taciti_comm *comm, void *context) {
                                        .compression = t->compression,
                                        .parameters = t->parameters[rank],
                                        .gradients = g};
-    if (t->compression.codec != NULL) find_owners(t, &c);
+    if (t->compression.sums.codec != NULL) find_owners(t, &c);
     make_steps(t, &c);
     memcpy(t->m[rank], taciti_optim_state(optim, 0), sizeof t->m[rank]);
     memcpy(t->v[rank], taciti_optim_state(optim, 1), sizeof t->v[rank]);
@@ -135,7 +135,7 @@ static trial *trial_of(int ranks, int steps, int freeze) {
     assert_int_equal(taciti_config_defaults(&config), TACIT_OK);
     assert_int_equal(taciti_config_set(&config, "onebit.values", "rms", "test"), TACIT_OK);
     *t = (trial){.ranks = ranks, .steps = steps, .freeze = freeze, .bad_step = -1, .absent_step = -1};
-    t->compression = (taciti_compression_setup){.codec = codec, .codec_options = &options, .options = &MOMENTUM};
+    t->compression = (taciti_compression_setup){.sums.codec = codec, .sums.options = &options, .options = &MOMENTUM};
     return t;
 }
 
@@ -295,7 +295,7 @@ static void a_skipped_step_changes_nothing(void **state) {
 /* ---- refusals ---------------------------------------------------------------------------------------------------- */
 
 static void is_refused(taciti_compress_options options, taciti_optim_options optim, const char *message) {
-    const taciti_compression_setup setup = {.codec = taciti_codec_find("onebit"), .options = &options};
+    const taciti_compression_setup setup = {.sums.codec = taciti_codec_find("onebit"), .options = &options};
     test_log_keep();
     assert_int_equal(taciti_compression_check_momentum(&setup, &optim), TACIT_E_CONFIG);
     if (test_log_count(message) != 1) fail_msg("no message contains \"%s\"", message);
@@ -305,7 +305,7 @@ static void is_refused(taciti_compress_options options, taciti_optim_options opt
 static void what_has_no_meaning_is_refused(void **state) {
     (void)state;
     const taciti_optim_options good = {.name = TACITI_OPTIM_ADAMW, .freeze = 10, .weight_decay = 0.1};
-    const taciti_compression_setup legal = {.codec = taciti_codec_find("onebit"), .options = &MOMENTUM};
+    const taciti_compression_setup legal = {.sums.codec = taciti_codec_find("onebit"), .options = &MOMENTUM};
     taciti_compress_options twice = MOMENTUM;
     taciti_optim_options never = good, sgd = good, coupled = good;
     twice.momentum = 0.9;

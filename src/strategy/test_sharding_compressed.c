@@ -23,25 +23,25 @@ static void compress(trial *t, const char *codec, const char *gather, double fac
     t->compress = (taciti_compress_options){.factor = factor, .start = factor, .feedback = 1};
     t->compression = (taciti_compression_setup){.options = &t->compress};
     if (codec != NULL) {
-        t->compression.codec = taciti_codec_find(codec);
-        CHECK(taciti_codec_defaults(t->compression.codec, &options) == TACIT_OK);
-        t->compression.codec_options = options;
+        t->compression.sums.codec = taciti_codec_find(codec);
+        CHECK(taciti_codec_defaults(t->compression.sums.codec, &options) == TACIT_OK);
+        t->compression.sums.options = options;
     }
     if (gather == NULL) return;
-    t->compression.gather = taciti_codec_find(gather);
-    CHECK(taciti_codec_defaults(t->compression.gather, &options) == TACIT_OK);
-    t->compression.gather_options = options;
+    t->compression.gathers.codec = taciti_codec_find(gather);
+    CHECK(taciti_codec_defaults(t->compression.gathers.codec, &options) == TACIT_OK);
+    t->compression.gathers.options = options;
 }
 
 static void store_in(const trial *t, const char *format) {
-    const taciti_codec *codec = t->compression.codec;
-    const taciti_section section = {.table = codec->options, .values = (void *)(uintptr_t)t->compression.codec_options};
+    const taciti_codec *codec = t->compression.sums.codec;
+    const taciti_section section = {.table = codec->options, .values = (void *)(uintptr_t)t->compression.sums.options};
     CHECK(taciti_config_set(&(taciti_config){&section, 1}, "topk.values", format, "test") == TACIT_OK);
 }
 
 static void discard(trial *t) {
-    taciti_free((void *)(uintptr_t)t->compression.codec_options);
-    taciti_free((void *)(uintptr_t)t->compression.gather_options);
+    taciti_free((void *)(uintptr_t)t->compression.sums.options);
+    taciti_free((void *)(uintptr_t)t->compression.gathers.options);
     forget(t);
 }
 
@@ -58,8 +58,8 @@ static void factor_one_is_dp_bit_for_bit(void **state) {
             trial t = trial_of(RANKS[i], stage);
             compress(&t, "topk", stage < 3 ? "topk" : NULL, 1);
             agrees(&t, &dp);
-            taciti_free((void *)(uintptr_t)t.compression.codec_options);
-            taciti_free((void *)(uintptr_t)t.compression.gather_options);
+            taciti_free((void *)(uintptr_t)t.compression.sums.options);
+            taciti_free((void *)(uintptr_t)t.compression.gathers.options);
         }
         forget(&dp);
     }
@@ -95,7 +95,7 @@ static void layers_that_are_not_compressed_are_dense(void **state) {
         for (int stage = 0; stage <= 2; stage++) {
             trial dp = trial_of(3, 0), all = trial_of(3, stage);
             compress(&all, PAIRS[p].codec, stage > 0 ? PAIRS[p].gather : NULL, 4);
-            if (all.compression.codec->selects) all.compress.scope = TACITI_SCOPE_BUCKET;
+            if (all.compression.sums.codec->selects) all.compress.scope = TACITI_SCOPE_BUCKET;
             trial some = with_plain(&all, 1u << 1 | 1u << 3), none = with_plain(&all, ~0u);
             play(&dp);
             play(&all);
@@ -104,7 +104,8 @@ static void layers_that_are_not_compressed_are_dense(void **state) {
             all_ranks_have_the_same(&some);
             for (size_t u = 0; u < UNITS; u++) {
                 const bool plain = some.plain >> u & 1;
-                const double rounding = all.compression.gather != NULL ? 1e-6 : 0, seen = difference(&some, &dp, u);
+                const double rounding = all.compression.gathers.codec != NULL ? 1e-6 : 0,
+                             seen = difference(&some, &dp, u);
                 assert_true(plain ? seen <= rounding : seen > 1e-4);
                 assert_true(difference(&none, &dp, u) <= rounding);
                 if (stage > 0 && !plain) assert_true(difference(&some, &all, u) == 0);
@@ -315,7 +316,7 @@ static void hops_without_rounding_are_as_none(void **state) {
         store_in(&t, "int4");
         agrees(&t, &plain);
         assert_true(t.reports[0][0].bytes > 0 && t.per_step[0] < plain.per_step[0]);
-        taciti_free((void *)(uintptr_t)t.compression.codec_options);
+        taciti_free((void *)(uintptr_t)t.compression.sums.options);
         forget(&plain);
     }
 }
@@ -341,7 +342,7 @@ static void bytes_of_sketches_are_bounded(void **state) {
         trial t = trial_of(ranks, 1);
         double bound = 0;
         compress(&t, "sketch", NULL, 1.01);
-        ((taciti_sketch_options *)(uintptr_t)t.compression.codec_options)->ratio = 1.1;
+        ((taciti_sketch_options *)(uintptr_t)t.compression.sums.options)->ratio = 1.1;
         t.compress.scope = TACITI_SCOPE_BUCKET;
         play(&t);
         for (int r = 0; r < ranks; r++) bound += (double)t.per_step[r] / ranks;

@@ -121,9 +121,9 @@ static void pass(seat *s, bool last) {
 static taciti_compression_setup setup_of(const trial *t, const taciti_compress_options *options, void **gather) {
     taciti_compression_setup setup = {.options = options};
     if (t->gather == NULL) return setup;
-    setup.gather = taciti_codec_find(t->gather);
-    CHECK(taciti_codec_defaults(setup.gather, gather) == TACIT_OK);
-    setup.gather_options = *gather;
+    setup.gathers.codec = taciti_codec_find(t->gather);
+    CHECK(taciti_codec_defaults(setup.gathers.codec, gather) == TACIT_OK);
+    setup.gathers.options = *gather;
     return setup;
 }
 
@@ -375,8 +375,8 @@ static tacit_status check_on(taciti_shard_options options, taciti_compression_se
 static tacit_status check(taciti_shard_options options, const char *codec, const char *gather,
                           taciti_compress_options compress) {
     const taciti_compression_setup setup = {.options = &compress,
-                                            .codec = codec == NULL ? NULL : taciti_codec_find(codec),
-                                            .gather = gather == NULL ? NULL : taciti_codec_find(gather)};
+                                            .sums.codec = codec == NULL ? NULL : taciti_codec_find(codec),
+                                            .gathers.codec = gather == NULL ? NULL : taciti_codec_find(gather)};
     return check_on(options, setup, NULL);
 }
 
@@ -406,10 +406,10 @@ static void compressions_without_meaning_are_refused(void **state) {
     expect(check(parts, "topk", NULL, o), "compress.what change keeps estimates");
     o = PLAIN;
     const taciti_compression_setup adds_up = {
-        .options = &o, .codec = taciti_codec_find("topk"), .controller = taciti_controller_find("accordion")};
+        .options = &o, .sums.codec = taciti_codec_find("topk"), .controller = taciti_controller_find("accordion")};
     expect(check_on(parts, adds_up, NULL), "adapt.policy accordion adds up gradients of the whole model");
     const taciti_compression_setup follows = {
-        .options = &o, .codec = taciti_codec_find("topk"), .controller = taciti_controller_find("knee")};
+        .options = &o, .sums.codec = taciti_codec_find("topk"), .controller = taciti_controller_find("knee")};
     expect(check_on(parts, follows, NULL), NULL);
     taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
 }

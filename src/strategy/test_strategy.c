@@ -85,7 +85,7 @@ static void train(taciti_comm *comm, void *context) {
         for (size_t b = 0; b < layout.bucket_count; b++) CHECK(dp->ready(self, b) == TACIT_OK);
         CHECK(dp->finish(self, 0.01, &t->reports[rank][step]) == TACIT_OK);
         const taciti_comm_counters after = taciti_comm_count(comm);
-        if (t->compression.codec != NULL) continue; /* of variable size */
+        if (t->compression.sums.codec != NULL) continue; /* of variable size */
         CHECK(dp->describe(&c, self, &figures) == TACIT_OK && figures.period == 1);
         CHECK(after.bytes_sent - before.bytes_sent == figures.sent_bytes);
         CHECK(t->reports[rank][step].bytes == (double)figures.sent_bytes);
@@ -205,7 +205,8 @@ static void error_feedback_loses_nothing(void **state) {
     (void)state;
     static const test_sparse_options THRESHOLD = {.threshold = 1.5};
     static const taciti_compress_options FEEDBACK = {.factor = 10, .feedback = 1};
-    const taciti_compression_setup sparse = {.codec = &test_sparse, .codec_options = &THRESHOLD, .options = &FEEDBACK};
+    const taciti_compression_setup sparse = {
+        .sums.codec = &test_sparse, .sums.options = &THRESHOLD, .options = &FEEDBACK};
     for (int ranks = 2; ranks <= MAX_RANKS; ranks++) {
         trial t = trial_of(ranks % 2 == 0, TACITI_OPTIM_SGD, 0);
         t.optim.momentum = t.optim.weight_decay = 0;
@@ -225,7 +226,8 @@ static void a_skipped_step_leaves_residuals_alone(void **state) {
     (void)state;
     static const test_sparse_options THRESHOLD = {.threshold = 3.5};
     static const taciti_compress_options FEEDBACK = {.factor = 10, .feedback = 1};
-    const taciti_compression_setup sparse = {.codec = &test_sparse, .codec_options = &THRESHOLD, .options = &FEEDBACK};
+    const taciti_compression_setup sparse = {
+        .sums.codec = &test_sparse, .sums.options = &THRESHOLD, .options = &FEEDBACK};
     trial skipped = trial_of(true, TACITI_OPTIM_ADAMW, 1), absent = trial_of(false, TACITI_OPTIM_ADAMW, 1);
     skipped.compression = absent.compression = sparse;
     skipped.bad = NAN;

@@ -66,8 +66,8 @@ static void announce_traffic(taciti_trainer *trainer) {
     const size_t count = trainer->figures.traffic_count;
     char plain[LINE_BYTES];
     describe_plain(&trainer->layout, plain, sizeof plain);
-    if (setup.codec != NULL && count == 0)
-        taciti_trainer_say(trainer, "sends  sums through %s (%s)%s", setup.codec->name, policy, plain);
+    if (setup.sums.codec != NULL && count == 0)
+        taciti_trainer_say(trainer, "sends  sums through %s (%s)%s", setup.sums.codec->name, policy, plain);
     for (size_t i = 0; i < count; i++) {
         const bool decides =
             strcmp(rows[i].what, "gradients") == 0 || (setup.controller != NULL && setup.controller->switches);

@@ -86,8 +86,9 @@ static void feedback_law(taciti_comm *comm, size_t n, int scheme, int route) {
         const bool taken = number != DROPPED, last = number == STEPS;
         for (size_t i = 0; i < layout.n; i++) x[i] = last || is_gap(&layout, i) ? 0 : small_integer(g_rank, number, i);
         const taciti_codec_setting threshold = {.threshold = last ? 1e-9 : 5};
-        const taciti_exchange_setting setting = {
-            .contribution = threshold, .result = threshold, .dense = number == DENSE};
+        const taciti_bucket_task setting = {.setting[TACITI_PAYLOAD_CONTRIBUTION] = threshold,
+                                            .setting[TACITI_PAYLOAD_RESULT] = threshold,
+                                            .dense = number == DENSE};
         taciti_exchange_at(exchange, number, &setting);
         if (route == TACITI_WAY_GATHER)
             run(exchange, &layout, x, TACITI_PHASE_ALL_REDUCE);
