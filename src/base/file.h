@@ -25,6 +25,9 @@ tacit_status taciti_file_check_writable(const char *path);
  * and devices. E_DATA for a path that leads to no readable file. Returns owned; release with taciti_free(). */
 tacit_status taciti_file_read(const char *path, size_t limit, char **out, size_t *out_count);
 
+/* Logs "PATH: WHAT: " and errno's reason after a system call that failed. Returns E_IO. */
+tacit_status taciti_file_fail(const char *what, const char *path);
+
 /* Call after a system call that should have opened the input `path`: logs errno as the reason. Returns E_DATA if the
  * path leads to no readable file, which is a mistake of whoever named it, else E_IO. */
 tacit_status taciti_file_refuse(const char *path);

@@ -45,7 +45,7 @@ tacit_status taciti_pages_create_small(size_t bytes, const char *what, taciti_pa
 tacit_status taciti_pages_reserve(size_t bytes, const char *what, taciti_pages *out);
 void taciti_pages_destroy(taciti_pages *pages); /* {0} is fine */
 
-/* Of a reserved region. commit makes `bytes` bytes from `at` on accessible, in whole pages: those that were not are
+/* For a reserved region: commit makes `bytes` bytes from `at` on accessible, in whole pages: those that were not are
  * zero, others keep their content. Returns E_MEMORY, naming `what`, if the system or a limit of the process refuses.
  * drop gives the memory of the pages back that lie completely in this range. Their content is lost and they must not be
  * accessed. Different ranges may be used by different threads, but commit and drop come from one thread at a time. */

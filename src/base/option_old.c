@@ -100,7 +100,7 @@ static bool ends_section(const char *name, char separator) {
 }
 
 /* Whether `old` is a section that has the name in it. */
-static bool holds(const char *old, const char *name, char separator) {
+static bool section_holds(const char *old, const char *name, char separator) {
     return ends_section(old, separator) && strncmp(old, name, strlen(old)) == 0;
 }
 
@@ -111,7 +111,8 @@ const taciti_old_key *taciti_old_key_find(const char *name) {
     for (const taciti_old_key *old = OLD_KEYS; old->key != NULL; old++) {
         taciti_variable_name(old->key, variable, sizeof variable);
         if (strcmp(old->key, name) == 0 || strcmp(variable, name) == 0) return old;
-        if (section == NULL && (holds(old->key, name, '.') || holds(variable, name, '_'))) section = old;
+        if (section == NULL && (section_holds(old->key, name, '.') || section_holds(variable, name, '_')))
+            section = old;
     }
     return section;
 }
