@@ -132,16 +132,11 @@ static tacit_status read_scalar(reader *r, const taciti_place *place) {
 }
 
 /* Grows `items` by one copy of the current scalar. */
-static tacit_status append_item(const reader *r, char ***items, size_t *count, size_t *capacity) {
+static tacit_status append_item(const reader *r, char ***items, size_t *count) {
     TACITI_TRY(check_scalar(r));
-    if (*count == *capacity) {
-        char **larger = taciti_calloc(2 * *capacity + 8, sizeof *larger);
-        if (larger == NULL) return TACIT_E_MEMORY;
-        if (*count > 0) memcpy(larger, *items, *count * sizeof *larger);
-        taciti_free(*items);
-        *items = larger;
-        *capacity = 2 * *capacity + 8;
-    }
+    char **larger = taciti_with_room(*items, *count, sizeof *larger);
+    if (larger == NULL) return TACIT_E_MEMORY;
+    *items = larger;
     (*items)[*count] = taciti_strdup(scalar_text(r));
     if ((*items)[*count] == NULL) return TACIT_E_MEMORY;
     ++*count;
@@ -151,7 +146,7 @@ static tacit_status append_item(const reader *r, char ***items, size_t *count, s
 static tacit_status read_sequence(reader *r, const taciti_place *place) {
     if (place->option->type != TACITI_OPTION_LIST) return fail_kind(r, place, "a sequence");
     char where[TACITI_WHERE_BYTES], **items = NULL;
-    size_t count = 0, capacity = 0;
+    size_t count = 0;
     where_of(r, place, where);
     tacit_status status = next_event(r);
     while (status == TACIT_OK && r->event.type != YAML_SEQUENCE_END_EVENT) {
@@ -159,7 +154,7 @@ static tacit_status read_sequence(reader *r, const taciti_place *place) {
             status = fail_kind(r, place, "an item of another kind");
             break;
         }
-        status = append_item(r, &items, &count, &capacity);
+        status = append_item(r, &items, &count);
         if (status == TACIT_OK) status = next_event(r);
     }
     if (status == TACIT_OK) status = taciti_place_set_list(place, where, items, count);

@@ -142,16 +142,14 @@ static int create_temporary(const char *path, char *name, size_t size) {
     return -1;
 }
 
-static int write_all(int fd, const char *bytes, size_t count) {
-    while (count > 0) {
-        const ssize_t n = write(fd, bytes, count < CALL_BYTES ? count : CALL_BYTES);
-        if (n < 0 && errno != EINTR) return -1;
-        if (n > 0) {
-            bytes += n;
-            count -= (size_t)n;
-        }
+bool taciti_file_put(int fd, const void *bytes, size_t count) {
+    for (size_t done = 0; done < count;) {
+        const size_t left = count - done;
+        const ssize_t n = write(fd, (const char *)bytes + done, left < CALL_BYTES ? left : CALL_BYTES);
+        if (n < 0 && errno != EINTR) return false;
+        if (n > 0) done += (size_t)n;
     }
-    return 0;
+    return true;
 }
 
 tacit_status taciti_file_write(const char *path, const void *bytes, size_t count) {
@@ -164,7 +162,7 @@ tacit_status taciti_file_write(const char *path, const void *bytes, size_t count
         status = taciti_file_fail("cannot create the file", path);
         goto free_name;
     }
-    const int wrong = write_all(fd, bytes, count) != 0 || fsync(fd) != 0;
+    const bool wrong = !taciti_file_put(fd, bytes, count) || fsync(fd) != 0;
     if (wrong) status = taciti_file_fail("cannot write", path);
     if (close(fd) != 0 && !wrong) status = taciti_file_fail("cannot write", path);
     if (status == TACIT_OK && rename(name, path) != 0) status = taciti_file_fail("cannot replace the file", path);

@@ -18,6 +18,9 @@ tacit_status taciti_file_make_folder(const char *path);
 /* Replaces the whole file atomically: readers see the old content or the new one, even after a crash. */
 tacit_status taciti_file_write(const char *path, const void *bytes, size_t count);
 
+/* Writes all bytes to the open file. Returns false, with errno, if it cannot. */
+bool taciti_file_put(int fd, const void *bytes, size_t count);
+
 /* Checks whether taciti_file_write() would succeed now, by creating and removing a file next to `path`. */
 tacit_status taciti_file_check_writable(const char *path);
 

@@ -41,6 +41,15 @@ void *taciti_calloc(size_t count, size_t size) {
 
 void taciti_free(void *block) { free(block); }
 
+void *taciti_with_room(void *block, size_t count, size_t size) {
+    if (count > 0 && (count & (count - 1)) != 0) return block;
+    void *larger = taciti_calloc(count == 0 ? 1 : 2 * count, size);
+    if (larger == NULL) return NULL;
+    if (count > 0) memcpy(larger, block, count * size);
+    taciti_free(block);
+    return larger;
+}
+
 char *taciti_strdup(const char *text) {
     const size_t bytes = strlen(text) + 1;
     char *copy = taciti_calloc(bytes, 1);

@@ -23,6 +23,10 @@ static inline size_t taciti_round_up(size_t bytes, size_t unit) { return (bytes 
 void *taciti_calloc(size_t count, size_t size);
 void taciti_free(void *block);
 
+/* Returns the block with room for one more behind its `count` elements: it is moved where count is 0 (NULL is fine) or
+ * a power of two. Returns NULL, and leaves the block, if memory is exhausted. */
+void *taciti_with_room(void *block, size_t count, size_t size);
+
 /* Copies a string. Returns NULL, after logging, if memory is exhausted. Returns owned; release with taciti_free(). Any
  * thread. */
 char *taciti_strdup(const char *text);

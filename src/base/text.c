@@ -77,6 +77,11 @@ const char *taciti_quote(const char *text, char out[TACITI_QUOTED_BYTES]) {
     return out;
 }
 
+bool taciti_text_ends_with(const char *text, const char *end) {
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
 size_t taciti_utf8_decode(const char *text, size_t bytes, uint32_t *code) {
     const unsigned char *s = (const unsigned char *)text;
     *code = s[0];

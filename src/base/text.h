@@ -29,6 +29,8 @@ const char *taciti_quote(const char *text, char out[TACITI_QUOTED_BYTES]);
  * 3629: no surrogates, no overlong forms); a length above `bytes`, without a code, if it may go on behind the end. */
 size_t taciti_utf8_decode(const char *text, size_t bytes, uint32_t *code);
 
+bool taciti_text_ends_with(const char *text, const char *end);
+
 /* True when the text is valid UTF-8. */
 bool taciti_utf8_valid(const char *text);
 

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "data/data.h"
 
 static uint32_t load32(const unsigned char *bytes) {
@@ -21,8 +22,7 @@ void taciti_shard_header(uint64_t tokens, unsigned char header[TACITI_SHARD_HEAD
 /* `head` holds the first `count` bytes of the file. */
 static int recognise_format(const char *path, const unsigned char *head, size_t count) {
     if (count >= 4 && load32(head) == TACITI_SHARD_MAGIC) return TACITI_DATA_LLMC;
-    const size_t length = strlen(path);
-    if (length < 4 || strcmp(path + length - 4, ".bin") != 0) return TACITI_DATA_TEXT;
+    if (!taciti_text_ends_with(path, ".bin")) return TACITI_DATA_TEXT;
     if (count < TACITI_SHARD_HEADER_BYTES) return TACITI_DATA_U16;
     for (size_t i = 12; i < TACITI_SHARD_HEADER_BYTES; i++)
         if (head[i] != 0) return TACITI_DATA_U16;

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "data/shard.h"
 
 enum { NAME_BYTES = 512, MODE = 0666 };
@@ -35,8 +36,7 @@ static tacit_status refuse_existing(const taciti_shard_writer *writer) {
     (void)snprintf(start, sizeof start, "%s_%s_", writer->name, writer->part);
     tacit_status status = TACIT_OK;
     for (const struct dirent *entry; status == TACIT_OK && (entry = readdir(entries)) != NULL;) {
-        const size_t n = strlen(entry->d_name);
-        if (strncmp(entry->d_name, start, strlen(start)) == 0 && n > 4 && strcmp(entry->d_name + n - 4, ".bin") == 0)
+        if (strncmp(entry->d_name, start, strlen(start)) == 0 && taciti_text_ends_with(entry->d_name, ".bin"))
             status = taciti_fail(TACIT_E_USAGE,
                                  "%s/%s exists: choose another folder or name, or remove the old shards first",
                                  writer->folder, entry->d_name);
