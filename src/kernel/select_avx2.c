@@ -79,7 +79,7 @@ INLINE void select_block(pass *p, const taciti_select *s, const float *x, size_t
     }
 }
 
-/* What is left of the last line, and the sums. */
+/* Selects among the rest of the last line, and writes the sums. */
 INLINE void finish(const pass *p, taciti_select *s, const float *x, size_t i, size_t n) {
     uint32_t near[HALF_LINE];
     double lanes[LANES];

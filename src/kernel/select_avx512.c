@@ -13,7 +13,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* After BLOCK elements the loop chooses its form anew. Below SPARSE selected ones it looks for empty lines: a branch
+/* After BLOCK elements the loop chooses its form again. Below SPARSE selected ones it looks for empty lines: a branch
  * that is rarely taken costs less than a compression, a mispredicted one costs more. */
 enum { LINE = 16, BLOCK = 1024, SPARSE = 16 };
 
