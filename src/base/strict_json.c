@@ -116,20 +116,16 @@ static tacit_status refuse_unknown(const taciti_strict_reader *reader, const cha
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-static bool is_field(const char *name, const taciti_strict_field *fields) {
-    for (; fields->name != NULL; fields++)
-        if (strcmp(fields->name, name) == 0) return true;
-    return false;
-}
-
 tacit_status taciti_strict_object(taciti_strict_reader *reader, const json_t *value, const taciti_strict_field *fields,
                                   const char *legal, void *out) {
     json_t *object = NULL; /* jansson iterates over objects that it could change */
     if (!json_is_object(value)) return taciti_strict_refuse(reader, value, legal);
     memcpy(&object, &value, sizeof object);
-    for (void *at = json_object_iter(object); at != NULL && !reader->open; at = json_object_iter_next(object, at))
-        if (!is_field(json_object_iter_key(at), fields))
-            return refuse_unknown(reader, json_object_iter_key(at), fields);
+    for (void *at = json_object_iter(object); at != NULL && !reader->open; at = json_object_iter_next(object, at)) {
+        const taciti_strict_field *f = fields;
+        while (f->name != NULL && strcmp(f->name, json_object_iter_key(at)) != 0) f++;
+        if (f->name == NULL) return refuse_unknown(reader, json_object_iter_key(at), fields);
+    }
     for (const taciti_strict_field *f = fields; f->name != NULL; f++) {
         const json_t *member = json_object_get(value, f->name);
         const size_t length = taciti_strict_enter(reader, f->name);

@@ -192,14 +192,6 @@ static tacit_status visit_files(hf_reader *reader, entry_visitor *visit) {
     return TACIT_OK;
 }
 
-static tacit_status check_shape(const taciti_safe_file *file, const taciti_safe_entry *entry,
-                                const taciti_tensor *tensor) {
-    if (entry->dims == tensor->dims && memcmp(entry->shape, tensor->shape, sizeof entry->shape) == 0) return TACIT_OK;
-    return taciti_fail(TACIT_E_DATA, "%s: tensor %s is %zu x %zu (%d dimensions), config.json needs %zu x %zu (%d)",
-                       file->view.path, entry->name, entry->shape[0], entry->shape[1], entry->dims, tensor->shape[0],
-                       tensor->shape[1], tensor->dims);
-}
-
 static tacit_status check_entry(hf_reader *reader, const taciti_safe_file *file, const taciti_safe_entry *entry) {
     const char *name = bare_name(entry->name);
     if (is_mask(name)) return TACIT_OK;
@@ -208,7 +200,11 @@ static tacit_status check_entry(hf_reader *reader, const taciti_safe_file *file,
     if (t == reader->layout->tensor_count)
         return taciti_fail(TACIT_E_DATA, "%s: tensor %s does not belong to the model in config.json", file->view.path,
                            entry->name);
-    TACITI_TRY(check_shape(file, entry, &reader->layout->tensors[t]));
+    const taciti_tensor *tensor = &reader->layout->tensors[t];
+    if (entry->dims != tensor->dims || memcmp(entry->shape, tensor->shape, sizeof entry->shape) != 0)
+        return taciti_fail(TACIT_E_DATA, "%s: tensor %s is %zu x %zu (%d dimensions), config.json needs %zu x %zu (%d)",
+                           file->view.path, entry->name, entry->shape[0], entry->shape[1], entry->dims,
+                           tensor->shape[0], tensor->shape[1], tensor->dims);
     if (head) return TACIT_OK;
     if (reader->seen[t]) return taciti_fail(TACIT_E_DATA, "%s: tensor %s comes twice", file->view.path, entry->name);
     reader->seen[t] = 1;

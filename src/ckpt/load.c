@@ -38,15 +38,7 @@ static void shards_close(shards *s) {
     taciti_free(s->pieces);
 }
 
-/* ---- what the shards hold ---------------------------------------------------------------------------------------- */
-
-static tacit_status add_piece(shards *s, const piece *one) {
-    piece *pieces = taciti_with_room(s->pieces, s->count, sizeof *pieces);
-    if (pieces == NULL) return TACIT_E_MEMORY;
-    s->pieces = pieces;
-    s->pieces[s->count++] = *one;
-    return TACIT_OK;
-}
+/* ---- the pieces in the shards ------------------------------------------------------------------------------------ */
 
 static const char *shape_text(int dims, const size_t *shape, char text[SHAPE_TEXT_BYTES]) {
     size_t at = 0;
@@ -77,7 +69,10 @@ static tacit_status note_entry(shards *s, size_t file, const taciti_safe_file *o
         piece one = {.array = a, .file = file, .entry = entry};
         if (!taciti_ckpt_part_parse(&s->arrays[a], open->entries[entry].name, &one.part)) continue;
         TACITI_TRY(check_entry(open->view.path, &open->entries[entry], &one.part));
-        TACITI_TRY(add_piece(s, &one));
+        piece *pieces = taciti_with_room(s->pieces, s->count, sizeof *pieces);
+        if (pieces == NULL) return TACIT_E_MEMORY;
+        s->pieces = pieces;
+        s->pieces[s->count++] = one;
     }
     return TACIT_OK;
 }

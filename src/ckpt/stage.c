@@ -186,14 +186,6 @@ static tacit_status inventory_create(const taciti_ckpt_state *state, inventory *
     return add_arrays(all, state, true);
 }
 
-/* Moves one writer's share and its own tensors to the front. */
-static size_t keep_own(inventory *all, int writer) {
-    size_t kept = 0;
-    for (size_t i = 0; i < all->count; i++)
-        if (i >= all->shared || all->owner[i] == writer) all->tensors[kept++] = all->tensors[i];
-    return kept;
-}
-
 /* Reads back what it has written: only then may that replace an older checkpoint. */
 static tacit_status write_file(const char *tmp, int64_t step, const inventory *all, size_t count,
                                taciti_stage_share *share) {
@@ -220,7 +212,9 @@ tacit_status taciti_stage_write(const char *folder, int64_t step, const taciti_c
     TACITI_TRY(taciti_stage_path(folder, step, tmp_suffix, tmp));
     tacit_status status = inventory_create(state, &all);
     if (status == TACIT_OK) status = taciti_stage_assign(all.sizes, all.shared, writers, all.owner);
-    const size_t count = status == TACIT_OK ? keep_own(&all, writer) : 0;
+    size_t count = 0; /* the writer's share and its own tensors move to the front */
+    for (size_t i = 0; status == TACIT_OK && i < all.count; i++)
+        if (i >= all.shared || all.owner[i] == writer) all.tensors[count++] = all.tensors[i];
     if (count > 0) status = write_file(tmp, step, &all, count, &share);
     inventory_destroy(&all);
     if (status == TACIT_OK) *out = share;

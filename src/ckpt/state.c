@@ -117,22 +117,17 @@ static number_list list_numbers(const taciti_state *state, taciti_state_owner ow
     return list;
 }
 
+/* Puts the values, one after the other in memory (NULL: those of the entries), into the object. */
 static tacit_status put_numbers(const number_list *list, const char *values, json_t *object) {
     for (size_t i = 0; i < list->count; i++) {
         const taciti_state_entry *entry = list->entries[i];
         if (json_object_get(object, entry->name) != NULL)
             return taciti_fail(TACIT_E_INTERNAL, "checkpoint: its description has two members \"%s\"", entry->name);
-        if (json_object_set_new(object, entry->name, value_json(entry, values)) != 0) return TACIT_E_MEMORY;
-        values += bytes_of(entry);
+        if (json_object_set_new(object, entry->name, value_json(entry, values == NULL ? entry->data : values)) != 0)
+            return TACIT_E_MEMORY;
+        if (values != NULL) values += bytes_of(entry);
     }
     return TACIT_OK;
-}
-
-static void pack_numbers(const number_list *list, char *values) {
-    for (size_t i = 0; i < list->count; i++) {
-        memcpy(values, list->entries[i]->data, bytes_of(list->entries[i]));
-        values += bytes_of(list->entries[i]);
-    }
 }
 
 /* Puts a list by rank of the ranks' own values into the description. */
@@ -157,7 +152,8 @@ static tacit_status describe_own(taciti_comm *comm, const taciti_state *state, j
     char *mine = taciti_calloc(own.bytes, 1), *all = taciti_calloc((size_t)ranks, own.bytes);
     tacit_status status = mine == NULL || all == NULL ? TACIT_E_MEMORY : TACIT_OK;
     if (comm != NULL) status = taciti_comm_agree(comm, status);
-    if (status == TACIT_OK) pack_numbers(&own, comm == NULL ? all : mine);
+    for (size_t i = 0, at = 0; status == TACIT_OK && i < own.count; at += bytes_of(own.entries[i++]))
+        memcpy((comm == NULL ? all : mine) + at, own.entries[i]->data, bytes_of(own.entries[i]));
     if (status == TACIT_OK && comm != NULL && own.bytes > 0) status = taciti_comm_allgather(comm, mine, own.bytes, all);
     if (status == TACIT_OK) status = put_replicas(&own, all, ranks, meta);
     taciti_free(mine);
@@ -165,20 +161,13 @@ static tacit_status describe_own(taciti_comm *comm, const taciti_state *state, j
     return status;
 }
 
-static tacit_status describe_shared(const taciti_state *state, json_t *meta) {
-    const number_list shared = list_numbers(state, TACITI_STATE_SHARED);
-    char *values = taciti_calloc(shared.bytes, 1);
-    if (values == NULL) return TACIT_E_MEMORY;
-    pack_numbers(&shared, values);
-    const tacit_status status = put_numbers(&shared, values, meta);
-    taciti_free(values);
-    return status;
-}
-
 /* Owned text of the description, free(). The same outcome on every rank. */
 static tacit_status describe_state(taciti_comm *comm, const taciti_state *state, json_t *meta, char **out) {
     tacit_status status = check_table(state);
-    if (status == TACIT_OK) status = describe_shared(state, meta);
+    if (status == TACIT_OK) {
+        const number_list shared = list_numbers(state, TACITI_STATE_SHARED);
+        status = put_numbers(&shared, NULL, meta);
+    }
     if (comm != NULL) status = taciti_comm_agree(comm, status);
     if (status == TACIT_OK) status = describe_own(comm, state, meta);
     char *text = status == TACIT_OK ? json_dumps(meta, JSON_INDENT(1)) : NULL;

@@ -76,14 +76,6 @@ tacit_status taciti_weights_describe(const char *path, taciti_weights_format *fo
     return TACIT_OK;
 }
 
-static tacit_status check_tensor(const char *path, const taciti_tensor *file, const taciti_tensor *wanted) {
-    if (strcmp(file->name, wanted->name) == 0 && file->dims == wanted->dims &&
-        memcmp(file->shape, wanted->shape, sizeof file->shape) == 0)
-        return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG, "%s: has %s of %zu x %zu where the configured model has %s of %zu x %zu", path,
-                       file->name, file->shape[0], file->shape[1], wanted->name, wanted->shape[0], wanted->shape[1]);
-}
-
 /* The readers rely on it: `layout` is that of the model which the file describes. */
 static tacit_status check_layout(const char *path, const taciti_model_options *options, const taciti_layout *layout) {
     taciti_layout expected;
@@ -92,8 +84,14 @@ static tacit_status check_layout(const char *path, const taciti_model_options *o
     if (expected.tensor_count != layout->tensor_count)
         status = taciti_fail(TACIT_E_CONFIG, "%s: has %zu tensors, the configured model %zu", path,
                              expected.tensor_count, layout->tensor_count);
-    for (size_t t = 0; t < expected.tensor_count && status == TACIT_OK; t++)
-        status = check_tensor(path, &expected.tensors[t], &layout->tensors[t]);
+    for (size_t t = 0; t < expected.tensor_count && status == TACIT_OK; t++) {
+        const taciti_tensor *file = &expected.tensors[t], *wanted = &layout->tensors[t];
+        if (strcmp(file->name, wanted->name) != 0 || file->dims != wanted->dims ||
+            memcmp(file->shape, wanted->shape, sizeof file->shape) != 0)
+            status = taciti_fail(
+                TACIT_E_CONFIG, "%s: has %s of %zu x %zu where the configured model has %s of %zu x %zu", path,
+                file->name, file->shape[0], file->shape[1], wanted->name, wanted->shape[0], wanted->shape[1]);
+    }
     taciti_layout_destroy(&expected);
     return status;
 }

@@ -54,16 +54,14 @@ static bool unmap_text(const loader *l, const char *shown, size_t count, char *o
     return true;
 }
 
-static bool piece_is(const taciti_bpe *bpe, int32_t id, const char *bytes, size_t count) {
-    const size_t at = bpe->offsets[id], n = bpe->offsets[id + 1] - at;
-    return n == count && memcmp(bpe->pieces + at, bytes, n) == 0;
-}
-
 /* The slot of these bytes: holds their id, or -1. */
 static int32_t *slot_of(const loader *l, const char *bytes, size_t count) {
-    size_t slot = (size_t)XXH3_64bits(bytes, count) & l->mask;
-    while (l->slots[slot] >= 0 && !piece_is(l->bpe, l->slots[slot], bytes, count)) slot = (slot + 1) & l->mask;
-    return &l->slots[slot];
+    for (size_t slot = (size_t)XXH3_64bits(bytes, count) & l->mask;; slot = (slot + 1) & l->mask) {
+        const int32_t id = l->slots[slot];
+        const size_t *at = l->bpe->offsets + (id < 0 ? 0 : id);
+        if (id < 0 || (at[1] - at[0] == count && memcmp(l->bpe->pieces + at[0], bytes, count) == 0))
+            return &l->slots[slot];
+    }
 }
 
 /* ---- vocab.json ------------------------------------------------------------------------------------------------ */

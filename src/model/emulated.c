@@ -130,13 +130,6 @@ void taciti_emulated_touch_gradients(taciti_emulated *emulated) {
     write_until(emulated, &first_touch, emulated->layout->tensor_count, 0);
 }
 
-/* Whether a bucket is full when tensors [0, end) are ready that was not before; *bucket is the first that is not. */
-static bool fills_bucket(const taciti_layout *layout, size_t end, size_t *bucket) {
-    const size_t before = *bucket;
-    while (*bucket < layout->bucket_count && layout->buckets[*bucket].last < end) (*bucket)++;
-    return *bucket > before;
-}
-
 static int64_t to_ns(double seconds) { return (int64_t)(seconds * (double)TACITI_NS_PER_S); }
 
 static tacit_status run_whole(taciti_emulated *e, int64_t step, const taciti_network_hooks *hooks,
@@ -146,7 +139,7 @@ static tacit_status run_whole(taciti_emulated *e, int64_t step, const taciti_net
     double elapsed_s = e->forward_s * factor;
     int64_t deadline_ns = start_ns + to_ns(elapsed_s);
     cursor written = {.key = taciti_rng_key(e->gradient_key, (uint64_t)step)};
-    size_t begin = 0, end = 0, bucket = 0;
+    size_t begin = 0, end = 0, full = 0; /* full: buckets whose tensors are all ready */
     if (hooks->ready != NULL) write_until(e, &written, 0, deadline_ns);
     taciti_sleep_until_ns(deadline_ns);
     int64_t span_ns = taciti_trace_add(trace, TACITI_SPAN_FORWARD, -1, start_ns);
@@ -154,7 +147,9 @@ static tacit_status run_whole(taciti_emulated *e, int64_t step, const taciti_net
         const taciti_profile_layer *layer = &e->profile->layers[l];
         end += layer->tensor_count;
         elapsed_s += layer->backward_s * layer_factor;
-        if (!fills_bucket(e->layout, end, &bucket) && l > 0) continue;
+        const size_t before = full;
+        while (full < e->layout->bucket_count && e->layout->buckets[full].last < end) full++;
+        if (full == before && l > 0) continue;
         deadline_ns = start_ns + to_ns(elapsed_s);
         if (hooks->ready != NULL) write_until(e, &written, end, deadline_ns);
         taciti_sleep_until_ns(deadline_ns);

@@ -31,15 +31,6 @@ taciti_profile_tensor *taciti_profile_append_tensor(taciti_profile_layer *layer)
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-/* Every pass gets its part of the floor in proportion to what else it takes. */
-static void spread_floor(taciti_profile *profile) {
-    const double sum = taciti_profile_forward_s(profile) + taciti_profile_backward_s(profile);
-    for (size_t l = 0; l < profile->layer_count && sum > 0; l++) {
-        profile->layers[l].forward_s *= 1 + profile->floor_s / sum;
-        profile->layers[l].backward_s *= 1 + profile->floor_s / sum;
-    }
-}
-
 void taciti_profile_to_seconds(taciti_profile *profile, double rate, double batch) {
     if (!profile->in_flops) return;
     for (size_t l = 0; l < profile->layer_count; l++) {
@@ -47,7 +38,12 @@ void taciti_profile_to_seconds(taciti_profile *profile, double rate, double batc
         layer->forward_s = layer->forward_flops * batch / rate;
         layer->backward_s = layer->backward_flops * batch / rate;
     }
-    spread_floor(profile);
+    /* Every pass gets its part of the floor in proportion to its other time. */
+    const double sum = taciti_profile_forward_s(profile) + taciti_profile_backward_s(profile);
+    for (size_t l = 0; l < profile->layer_count && sum > 0; l++) {
+        profile->layers[l].forward_s *= 1 + profile->floor_s / sum;
+        profile->layers[l].backward_s *= 1 + profile->floor_s / sum;
+    }
     profile->rate = rate;
     profile->batch = batch;
     profile->in_flops = false;

@@ -46,15 +46,12 @@ static bool accumulates_windows(const taciti_optim_options *options) {
     return options->name == TACITI_OPTIM_ACCUM_ADAMW || options->name == TACITI_OPTIM_ACCUM_ADAM;
 }
 
-static bool is_adam(const taciti_optim_options *options) {
-    return options->name == TACITI_OPTIM_ADAMW || options->name == TACITI_OPTIM_ADAM;
-}
-
 tacit_status taciti_optim_check(const taciti_optim_options *options) {
     if (accumulates_windows(options) && options->accum < 1)
         return taciti_fail(TACIT_E_CONFIG, "optim.accum: a window has at least 1 step, not %lld",
                            (long long)options->accum);
-    if (options->freeze == 0 || is_adam(options)) return TACIT_OK;
+    if (options->freeze == 0 || options->name == TACITI_OPTIM_ADAMW || options->name == TACITI_OPTIM_ADAM)
+        return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "optim.freeze %lld: only adam and adamw have second moments that can be frozen; "
                        "--optim.name adamw, or leave optim.freeze out",
