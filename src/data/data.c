@@ -31,6 +31,13 @@ typedef struct kinds {
     const taciti_tokenizer *tokenizer; /* of data.vocab: turns text into the ids of shards; or NULL */
 } kinds;
 
+/* Appends the segment, which is destroyed if making it has failed. */
+static tacit_status append_segment(taciti_tokens *tokens, taciti_segment *segment, tacit_status made) {
+    if (made == TACIT_OK) return taciti_tokens_append(tokens, segment);
+    taciti_segment_destroy(segment);
+    return made;
+}
+
 static tacit_status append_file(const char *path, kinds *met, taciti_tokens *tokens) {
     taciti_segment segment;
     int found;
@@ -46,11 +53,7 @@ static tacit_status append_file(const char *path, kinds *met, taciti_tokens *tok
                              "give one kind, or name the tokenizer (data.vocab)",
                              met->text, met->shard);
     }
-    if (status != TACIT_OK) {
-        taciti_segment_destroy(&segment);
-        return status;
-    }
-    return taciti_tokens_append(tokens, &segment);
+    return append_segment(tokens, &segment, status);
 }
 
 static tacit_status open_list(const taciti_list *files, kinds *met, taciti_tokens *tokens) {
@@ -70,11 +73,7 @@ static tacit_status open_builtin(kinds *met, taciti_tokens *tokens) {
         segment.memory[i] = (unsigned char)(taciti_builtin_words[i / 8] >> (56 - 8 * (i % 8)));
     segment.tokens = taciti_builtin_bytes;
     if (status == TACIT_OK && met->tokenizer != NULL) status = taciti_text_encode(met->tokenizer, &segment);
-    if (status != TACIT_OK) {
-        taciti_segment_destroy(&segment);
-        return status;
-    }
-    return taciti_tokens_append(tokens, &segment);
+    return append_segment(tokens, &segment, status);
 }
 
 static tacit_status digest_tokens(taciti_data *data, int64_t *largest) {

@@ -97,6 +97,8 @@ typedef struct words16 {
 /* An operation on both halves of its operands. */
 #define BOTH(f, a, b)                                                                                                  \
     { f((a).l, (b).l), f((a).h, (b).h) }
+#define BOTH_BY(f, a, b)                                                                                               \
+    { f((a).l, b), f((a).h, b) }
 #define BOTH3(f, a, b, c)                                                                                              \
     { f((a).l, (b).l, (c).l), f((a).h, (b).h, (c).h) }
 
@@ -172,12 +174,10 @@ static inline words16 count_from(uint32_t first) {
                      _mm256_add_epi32(lane, _mm256_set1_epi32((int)(first + 8)))};
 }
 static inline words16 flip_bits(words16 a, uint32_t b) {
-    return (words16){_mm256_xor_si256(a.l, _mm256_set1_epi32((int)b)),
-                     _mm256_xor_si256(a.h, _mm256_set1_epi32((int)b))};
+    return (words16)BOTH_BY(_mm256_xor_si256, a, _mm256_set1_epi32((int)b));
 }
 static inline words16 times(words16 a, uint32_t b) {
-    return (words16){_mm256_mullo_epi32(a.l, _mm256_set1_epi32((int)b)),
-                     _mm256_mullo_epi32(a.h, _mm256_set1_epi32((int)b))};
+    return (words16)BOTH_BY(_mm256_mullo_epi32, a, _mm256_set1_epi32((int)b));
 }
 static inline words16 fold_down(words16 a, unsigned shift) {
     return (words16){_mm256_xor_si256(a.l, _mm256_srli_epi32(a.l, (int)shift)),

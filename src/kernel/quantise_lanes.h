@@ -75,9 +75,7 @@ static inline void store_doubles(double *p, doubles16 a) {
 #elif defined(LANES16_AVX2)
 
 static inline words16 magnitude_bits(floats16 x) {
-    const __m256i mask = _mm256_set1_epi32(0x7fffffff);
-    const words16 bits = bits16(x);
-    return (words16){_mm256_and_si256(bits.l, mask), _mm256_and_si256(bits.h, mask)};
+    return (words16)BOTH_BY(_mm256_and_si256, bits16(x), _mm256_set1_epi32(0x7fffffff));
 }
 static inline floats16 abs16(floats16 x) {
     const words16 bits = magnitude_bits(x);
@@ -110,9 +108,7 @@ static inline floats16 load_int8(const void *p) {
     return (floats16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(all)),
                       _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(all, all)))};
 }
-static inline words16 high_nibbles(words16 a) {
-    return (words16){_mm256_srli_epi32(a.l, 4), _mm256_srli_epi32(a.h, 4)};
-}
+static inline words16 high_nibbles(words16 a) { return (words16)BOTH_BY(_mm256_srli_epi32, a, 4); }
 static inline __m256 lookup8(const float *table, __m256i index) {
     const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), index);
     const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), index);
