@@ -32,17 +32,20 @@ def ranges():
             start, current = code, now
 
 
-rows = [f"{{0x{first:05x}, 0x{last:05x}, {name}}}," for first, last, name in ranges()]
+tables = {"LETTER": [], "NUMBER": [], "SPACE": []}
+for first, last, name in ranges():
+    tables[name].append(f"{{0x{first:x}, 0x{last:x}}},")
 print("/* SPDX-License-Identifier: Apache-2.0")
 print(" *")
 print(f" * Unicode {unicodedata.unidata_version}: ranges of letters, numbers and white space, in order.")
-print(" * Made by scripts/make_unicode_tables.py; included by pretoken.c only, after the enum of the kinds.")
+print(" * Made by scripts/make_unicode_tables.py; included by pretoken.c only.")
 print(" */")
 print("/* clang-format off */")
-print("static const struct { uint32_t first, last; int kind; } unicode_ranges[] = {")
-for at in range(0, len(rows), 4):
-    print("    " + " ".join(rows[at:at + 4]))
-print("};")
+for name, rows in tables.items():
+    print(f"static const uint32_t {name.lower()}s[][2] = {{")
+    for at in range(0, len(rows), 6):
+        print("    " + " ".join(rows[at:at + 6]))
+    print("};")
 print("/* clang-format on */")
-if len(rows) > 2000:
+if sum(map(len, tables.values())) > 2000:
     sys.exit("far more ranges than expected")

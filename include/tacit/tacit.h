@@ -76,7 +76,7 @@ typedef enum tacit_status {
 #undef TACIT_STATUS_ENUM
 } tacit_status;
 
-/* What the last function of this library that failed in this thread had to say: one line that names the values and what
+/* Message of the last function of this library that failed in this thread: one line that names the values and what
  * to do. Empty before the first failure. Never NULL; valid until the next failure in this thread. Any thread, not
  * collective. */
 TACIT_API const char *tacit_error_text(void);
@@ -118,11 +118,11 @@ TACIT_API tacit_status tacit_settings_create(tacit_settings **out);
  * key. Not collective. */
 TACIT_API tacit_status tacit_settings_set(tacit_settings *settings, const char *key_is_value);
 
-/* A YAML file: `strategy: gossip` and sections of `key: value`. E_CONFIG names file, line and column. What
- * stood before the mistake has been taken. Not collective. */
+/* A YAML file: `strategy: gossip` and sections of `key: value`. E_CONFIG names file, line and column. Settings
+ * that stand before the mistake are applied. Not collective. */
 TACIT_API tacit_status tacit_settings_file(tacit_settings *settings, const char *path);
 
-/* What was opened with the settings does not need them any more. NULL is fine. */
+/* Jobs and other objects that were opened with the settings do not need them any more. NULL is fine. */
 TACIT_API void tacit_settings_destroy(tacit_settings *settings);
 
 /* ---- 3. the ranks ------------------------------------------------------------------------------------------------ */
@@ -157,7 +157,7 @@ TACIT_API tacit_status tacit_close(tacit_comm *comm);
 /* ---- 4. a layout of tensors -------------------------------------------------------------------------------------- */
 
 /* All parameters live in one flat array of f32, all gradients in another one of the same layout. A tensor is a range
- * of it; it begins at a multiple of 16 floats. What lies between tensors is padding, which is 0. */
+ * of it; it begins at a multiple of 16 floats. The floats between tensors are padding, which is 0. */
 typedef struct tacit_layout tacit_layout;
 
 enum { TACIT_DIMS = 4, TACIT_NAME_BYTES = 64 };
@@ -193,8 +193,8 @@ typedef struct tacit_job_options {
     float *parameters, *gradients;
     int64_t steps;      /* of the whole run: where the schedule of optim.lr ends; 0: constant after optim.warmup */
     int threads;        /* for updates, this one included; 0: cores of the host / ranks on it */
-    bool own_optimizer; /* the caller updates parameters: section 7. Of section optim, only lr, its schedule and clip
-                         * count; for adapt.policy and compress.momentum also the momentum */
+    bool own_optimizer; /* the caller updates parameters: section 7. Section optim is ignored but for lr, its schedule
+                         * and clip, and for adapt.policy and compress.momentum the momentum */
 } tacit_job_options;
 
 /* Reads `strategy` and all sections but comm. options may be NULL. E_CONFIG names a setting that the strategy refuses,
@@ -219,7 +219,7 @@ TACIT_API tacit_status tacit_job_close(tacit_job *job);
 
 /* ---- 6. the training loop ---------------------------------------------------------------------------------------- */
 
-/* What a step did, on this rank. */
+/* Result of a step on this rank. */
 typedef struct tacit_step {
     int64_t number; /* steps so far, this one included */
     bool skipped; /* no update. dp, shard: no rank updates, as the gradient of one is not finite; gossip, localsgd: this
@@ -272,7 +272,7 @@ TACIT_API tacit_status tacit_job_stepped(tacit_job *job);
 
 /* ---- 8. the mean of replicas ------------------------------------------------------------------------------------- */
 
-/* gossip and localsgd let the parameters of ranks differ. What is evaluated, saved and delivered is their mean. */
+/* gossip and localsgd let the parameters of ranks differ. Their mean is evaluated, saved and delivered. */
 
 /* Between two steps: parameters become the mean over all ranks, and this rank's own are put aside in `gradients`, which
  * must stay as they are until tacit_job_revert(). Where replicas are equal (dp, shard) nothing changes. *distance, if

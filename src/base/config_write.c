@@ -64,32 +64,23 @@ static bool is_word(const char *text) {
            strcmp(text, "null") != 0;
 }
 
-/* The code point that begins the valid UTF-8 text, and its bytes. */
-static unsigned code_point(const char *text, size_t *bytes) {
-    const unsigned char *c = (const unsigned char *)text;
-    *bytes = c[0] < 0x80 ? 1 : c[0] < 0xe0 ? 2 : c[0] < 0xf0 ? 3 : 4;
-    unsigned code = *bytes == 1 ? c[0] : c[0] & (0xffu >> (*bytes + 1));
-    for (size_t i = 1; i < *bytes; i++) code = code << 6 | (c[i] & 0x3fu);
-    return code;
-}
-
 /* Control characters, line breaks and the byte order mark are not allowed as themselves. */
-static bool is_escaped(unsigned code) {
+static bool is_escaped(uint32_t code) {
     return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029 || code == 0xfeff ||
            code == 0xfffe || code == 0xffff;
 }
 
 static void write_yaml_text(FILE *out, const char *text) {
-    size_t bytes = 0;
+    uint32_t code = 0;
     if (is_word(text)) {
         (void)fputs(text, out);
         return;
     }
     (void)fputc('"', out);
-    for (; *text != '\0'; text += bytes) {
-        const unsigned code = code_point(text, &bytes);
+    for (size_t bytes; *text != '\0'; text += bytes) {
+        bytes = taciti_utf8_decode(text, SIZE_MAX, &code);
         if (is_escaped(code))
-            (void)fprintf(out, "\\u%04X", code);
+            (void)fprintf(out, "\\u%04X", (unsigned)code);
         else
             (void)fprintf(out, "%s%.*s", code == '"' || code == '\\' ? "\\" : "", (int)bytes, text);
     }

@@ -52,26 +52,17 @@ static tacit_status fail_syntax(const reader *r) {
     return fail_at(r, p->problem_mark, message);
 }
 
-/* What a node carries beside its value; NULL when nothing. */
-static const yaml_char_t *anchor_of(const yaml_event_t *event) {
-    if (event->type == YAML_SCALAR_EVENT) return event->data.scalar.anchor;
-    if (event->type == YAML_SEQUENCE_START_EVENT) return event->data.sequence_start.anchor;
-    return event->type == YAML_MAPPING_START_EVENT ? event->data.mapping_start.anchor : NULL;
-}
-
-static const yaml_char_t *tag_of(const yaml_event_t *event) {
-    if (event->type == YAML_SCALAR_EVENT) return event->data.scalar.tag;
-    if (event->type == YAML_SEQUENCE_START_EVENT) return event->data.sequence_start.tag;
-    return event->type == YAML_MAPPING_START_EVENT ? event->data.mapping_start.tag : NULL;
-}
-
 /* Replaces the current event by the next one. */
 static tacit_status next_event(reader *r) {
     yaml_event_delete(&r->event);
     if (!yaml_parser_parse(&r->parser, &r->event)) return fail_syntax(r);
-    if (r->event.type == YAML_ALIAS_EVENT || anchor_of(&r->event) != NULL)
+    const yaml_event_type_t type = r->event.type;
+    const bool node =
+        type == YAML_SCALAR_EVENT || type == YAML_SEQUENCE_START_EVENT || type == YAML_MAPPING_START_EVENT;
+    /* All three begin with anchor and tag. */
+    if (type == YAML_ALIAS_EVENT || (node && r->event.data.scalar.anchor != NULL))
         return fail_at(r, r->event.start_mark, "anchors and aliases are not allowed; write the value out");
-    if (tag_of(&r->event) != NULL)
+    if (node && r->event.data.scalar.tag != NULL)
         return fail_at(r, r->event.start_mark, "tags are not allowed; the key decides the type");
     return TACIT_OK;
 }
@@ -96,7 +87,7 @@ static tacit_status check_scalar(const reader *r) {
 
 /* ---- values ---------------------------------------------------------------------------------------------------- */
 
-static const char *expected(taciti_option_type type) {
+static const char *name_type(taciti_option_type type) {
     switch (type) {
     case TACITI_OPTION_BOOL: return "true or false";
     case TACITI_OPTION_INT: return "a whole number";
@@ -120,7 +111,7 @@ static void where_of(const reader *r, const taciti_place *place, char out[TACITI
 static tacit_status fail_kind(const reader *r, const taciti_place *place, const char *found) {
     char where[TACITI_WHERE_BYTES];
     where_of(r, place, where);
-    return taciti_fail(TACIT_E_CONFIG, "%s: expects %s, not %s", where, expected(place->option->type), found);
+    return taciti_fail(TACIT_E_CONFIG, "%s: expects %s, not %s", where, name_type(place->option->type), found);
 }
 
 static bool is_quotable(taciti_option_type type) {
@@ -141,16 +132,11 @@ static tacit_status read_scalar(reader *r, const taciti_place *place) {
 }
 
 /* Grows `items` by one copy of the current scalar. */
-static tacit_status append_item(const reader *r, char ***items, size_t *count, size_t *capacity) {
+static tacit_status append_item(const reader *r, char ***items, size_t *count) {
     TACITI_TRY(check_scalar(r));
-    if (*count == *capacity) {
-        char **larger = taciti_calloc(2 * *capacity + 8, sizeof *larger);
-        if (larger == NULL) return TACIT_E_MEMORY;
-        if (*count > 0) memcpy(larger, *items, *count * sizeof *larger);
-        taciti_free(*items);
-        *items = larger;
-        *capacity = 2 * *capacity + 8;
-    }
+    char **larger = taciti_with_room(*items, *count, sizeof *larger);
+    if (larger == NULL) return TACIT_E_MEMORY;
+    *items = larger;
     (*items)[*count] = taciti_strdup(scalar_text(r));
     if ((*items)[*count] == NULL) return TACIT_E_MEMORY;
     ++*count;
@@ -160,7 +146,7 @@ static tacit_status append_item(const reader *r, char ***items, size_t *count, s
 static tacit_status read_sequence(reader *r, const taciti_place *place) {
     if (place->option->type != TACITI_OPTION_LIST) return fail_kind(r, place, "a sequence");
     char where[TACITI_WHERE_BYTES], **items = NULL;
-    size_t count = 0, capacity = 0;
+    size_t count = 0;
     where_of(r, place, where);
     tacit_status status = next_event(r);
     while (status == TACIT_OK && r->event.type != YAML_SEQUENCE_END_EVENT) {
@@ -168,7 +154,7 @@ static tacit_status read_sequence(reader *r, const taciti_place *place) {
             status = fail_kind(r, place, "an item of another kind");
             break;
         }
-        status = append_item(r, &items, &count, &capacity);
+        status = append_item(r, &items, &count);
         if (status == TACIT_OK) status = next_event(r);
     }
     if (status == TACIT_OK) status = taciti_place_set_list(place, where, items, count);
@@ -242,16 +228,7 @@ static tacit_status read_section(reader *r, size_t index) {
     return TACIT_OK;
 }
 
-static bool find_section(const taciti_config *config, const char *name, size_t *out) {
-    for (size_t s = 0; s < config->count; s++)
-        if (*name != '\0' && strcmp(config->sections[s].table->section, name) == 0) {
-            *out = s;
-            return true;
-        }
-    return false;
-}
-
-/* A section that there is no more, or like one: an old key below it, if there is one, says what to type instead. */
+/* Refuses a section that there is no more, or like one: an old key below it, if there is one, says what to type. */
 static tacit_status fail_section(reader *r, const char *name, const taciti_nearest *nearest) {
     char section[TACITI_KEY_BYTES], key[2 * TACITI_KEY_BYTES];
     (void)snprintf(section, sizeof section, "%.*s.", (int)sizeof section - 2, name);
@@ -265,21 +242,22 @@ static tacit_status fail_section(reader *r, const char *name, const taciti_neare
 
 /* A key at the top level: a section, a key of section "", or a mistake. */
 static tacit_status read_top(reader *r) {
-    size_t section = 0;
     taciti_place place;
+    taciti_nearest nearest = {0};
     if (r->event.type != YAML_SCALAR_EVENT) return fail_at(r, r->event.start_mark, "a key must be a word");
     TACITI_TRY(check_scalar(r));
     const char *name = scalar_text(r), *dot = strchr(name, '.');
-    if (find_section(r->config, name, &section)) return read_section(r, section);
+    for (size_t s = 0; s < r->config->count; s++) {
+        const char *section = r->config->sections[s].table->section;
+        if (*name != '\0' && strcmp(section, name) == 0) return read_section(r, s);
+        taciti_nearest_offer(&nearest, name, section);
+    }
     if (dot != NULL && taciti_config_find(r->config, name, &place)) {
         char message[2 * TACITI_KEY_BYTES + 64];
         (void)snprintf(message, sizeof message, "write \"%s\" as %s: {%s: ...}", name, place.table->section,
                        place.option->key);
         return fail_at(r, r->event.start_mark, message);
     }
-    taciti_nearest nearest = {0};
-    for (size_t s = 0; s < r->config->count; s++)
-        taciti_nearest_offer(&nearest, name, r->config->sections[s].table->section);
     char section_key[TACITI_KEY_BYTES];
     (void)snprintf(section_key, sizeof section_key, "%.*s.", (int)sizeof section_key - 2, name);
     const bool like_section = *nearest.name != '\0' || taciti_old_key_find(section_key) != NULL;
@@ -326,19 +304,15 @@ static tacit_status read_text(reader *r, const char *text, size_t bytes) {
     return status;
 }
 
-static size_t option_count(const taciti_config *config) {
-    size_t count = 0;
-    for (size_t s = 0; s < config->count; s++) count += config->sections[s].table->count;
-    return count;
-}
-
 tacit_status taciti_config_file(const taciti_config *config, const char *path) {
     char *text = NULL;
     size_t bytes = 0;
     const tacit_status found = taciti_file_read(path, FILE_LIMIT_BYTES, &text, &bytes);
     if (found != TACIT_OK) return found == TACIT_E_MEMORY ? found : TACIT_E_CONFIG;
     reader r = {.config = config, .path = path};
-    r.key_lines = taciti_calloc(option_count(config), sizeof *r.key_lines);
+    size_t options = 0;
+    for (taciti_place place; taciti_config_at(config, options, &place);) options++;
+    r.key_lines = taciti_calloc(options, sizeof *r.key_lines);
     r.section_lines = taciti_calloc(config->count, sizeof *r.section_lines);
     const bool ready = r.key_lines != NULL && r.section_lines != NULL;
     const tacit_status status = ready ? read_text(&r, text, bytes) : TACIT_E_MEMORY;

@@ -20,7 +20,7 @@ enum { TEMPORARY_TRIES = 1000, MODE_FILE = 0666, MODE_FOLDER = 0777 };
 /* Linux moves at most 2 GiB per call. */
 #define CALL_BYTES ((size_t)1 << 30)
 
-static tacit_status fail_errno(const char *what, const char *path) {
+tacit_status taciti_file_fail(const char *what, const char *path) {
     return taciti_fail(TACIT_E_IO, "%s: %s: %s", path, what, strerror(errno));
 }
 
@@ -38,7 +38,7 @@ static tacit_status make_one_folder(const char *path) {
         return taciti_fail(TACIT_E_IO, "%s: is a link to something that does not exist; remove it or make its target",
                            path);
     errno = reason;
-    return fail_errno("cannot create the folder", path);
+    return taciti_file_fail("cannot create the folder", path);
 }
 
 tacit_status taciti_file_make_folder(const char *path) {
@@ -60,10 +60,10 @@ tacit_status taciti_file_make_folder(const char *path) {
 
 tacit_status taciti_file_sync_folder(const char *path) {
     const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return fail_errno("cannot open the folder", path);
+    if (fd < 0) return taciti_file_fail("cannot open the folder", path);
     /* Some network file systems cannot sync a folder and say EINVAL; they make renames durable themselves. */
     const int failed = fsync(fd) != 0 && errno != EINVAL && errno != ENOTSUP;
-    const tacit_status status = failed ? fail_errno("cannot sync the folder", path) : TACIT_OK;
+    const tacit_status status = failed ? taciti_file_fail("cannot sync the folder", path) : TACIT_OK;
     (void)close(fd);
     return status;
 }
@@ -84,11 +84,11 @@ static tacit_status remove_below(int folder, const char *path);
 
 static tacit_status remove_entry(int folder, const char *name, const char *path) {
     if (unlinkat(folder, name, 0) == 0 || errno == ENOENT) return TACIT_OK;
-    if (errno != EISDIR && errno != EPERM) return fail_errno("cannot remove", path);
+    if (errno != EISDIR && errno != EPERM) return taciti_file_fail("cannot remove", path);
     const int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) return fail_errno("cannot remove", path);
+    if (fd < 0) return taciti_file_fail("cannot remove", path);
     TACITI_TRY(remove_below(fd, path));
-    if (unlinkat(folder, name, AT_REMOVEDIR) != 0 && errno != ENOENT) return fail_errno("cannot remove", path);
+    if (unlinkat(folder, name, AT_REMOVEDIR) != 0 && errno != ENOENT) return taciti_file_fail("cannot remove", path);
     return TACIT_OK;
 }
 
@@ -97,7 +97,7 @@ static tacit_status remove_below(int folder, const char *path) {
     DIR *entries = fdopendir(folder);
     if (entries == NULL) {
         (void)close(folder);
-        return fail_errno("cannot list", path);
+        return taciti_file_fail("cannot list", path);
     }
     tacit_status status = TACIT_OK;
     for (const struct dirent *entry; status == TACIT_OK && (entry = readdir(entries)) != NULL;) {
@@ -142,16 +142,14 @@ static int create_temporary(const char *path, char *name, size_t size) {
     return -1;
 }
 
-static int write_all(int fd, const char *bytes, size_t count) {
-    while (count > 0) {
-        const ssize_t n = write(fd, bytes, count < CALL_BYTES ? count : CALL_BYTES);
-        if (n < 0 && errno != EINTR) return -1;
-        if (n > 0) {
-            bytes += n;
-            count -= (size_t)n;
-        }
+bool taciti_file_put(int fd, const void *bytes, size_t count) {
+    for (size_t done = 0; done < count;) {
+        const size_t left = count - done;
+        const ssize_t n = write(fd, (const char *)bytes + done, left < CALL_BYTES ? left : CALL_BYTES);
+        if (n < 0 && errno != EINTR) return false;
+        if (n > 0) done += (size_t)n;
     }
-    return 0;
+    return true;
 }
 
 tacit_status taciti_file_write(const char *path, const void *bytes, size_t count) {
@@ -161,13 +159,13 @@ tacit_status taciti_file_write(const char *path, const void *bytes, size_t count
     tacit_status status = TACIT_OK;
     const int fd = create_temporary(path, name, size);
     if (fd < 0) {
-        status = fail_errno("cannot create the file", path);
+        status = taciti_file_fail("cannot create the file", path);
         goto free_name;
     }
-    const int wrong = write_all(fd, bytes, count) != 0 || fsync(fd) != 0;
-    if (wrong) status = fail_errno("cannot write", path);
-    if (close(fd) != 0 && !wrong) status = fail_errno("cannot write", path);
-    if (status == TACIT_OK && rename(name, path) != 0) status = fail_errno("cannot replace the file", path);
+    const bool wrong = !taciti_file_put(fd, bytes, count) || fsync(fd) != 0;
+    if (wrong) status = taciti_file_fail("cannot write", path);
+    if (close(fd) != 0 && !wrong) status = taciti_file_fail("cannot write", path);
+    if (status == TACIT_OK && rename(name, path) != 0) status = taciti_file_fail("cannot replace the file", path);
     if (status == TACIT_OK) {
         status = sync_parent(path);
     } else {
@@ -186,7 +184,7 @@ tacit_status taciti_file_check_writable(const char *path) {
     tacit_status status = TACIT_OK;
     const int fd = create_temporary(path, name, size);
     if (fd < 0)
-        status = fail_errno("cannot create the file", path);
+        status = taciti_file_fail("cannot create the file", path);
     else if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
         status = taciti_fail(TACIT_E_IO, "%s: is a folder", path);
     if (fd >= 0) (void)unlink(name);
@@ -216,7 +214,7 @@ static tacit_status open_regular(const char *path, int *out_fd, struct stat *out
     struct stat status;
     tacit_status result = TACIT_OK;
     if (fstat(fd, &status) != 0) {
-        result = fail_errno("cannot open", path);
+        result = taciti_file_fail("cannot open", path);
     } else if (!S_ISREG(status.st_mode)) {
         result = taciti_fail(TACIT_E_DATA, "%s: is %s, not a regular file", path,
                              S_ISDIR(status.st_mode) ? "a folder" : "a pipe or device");
@@ -260,7 +258,7 @@ tacit_status taciti_file_read(const char *path, size_t limit, char **out, size_t
     }
     const ssize_t got = read_at(fd, 0, bytes, block);
     if (got < 0) {
-        status = fail_errno("cannot read", path);
+        status = taciti_file_fail("cannot read", path);
         taciti_free(block);
         goto close_fd;
     }
@@ -299,7 +297,7 @@ void taciti_view_close(taciti_view *view) {
 
 tacit_status taciti_view_check(const taciti_view *view) {
     struct stat info;
-    if (fstat(view->fd, &info) != 0) return fail_errno("cannot be looked at", view->path);
+    if (fstat(view->fd, &info) != 0) return taciti_file_fail("cannot be looked at", view->path);
     if ((size_t)info.st_size == view->bytes && write_time_ns(&info) == view->written_ns) return TACIT_OK;
     return taciti_fail(TACIT_E_DATA, "%s: was written to while it was in use (%zu bytes before, %zu now)", view->path,
                        view->bytes, (size_t)info.st_size);
@@ -310,7 +308,7 @@ tacit_status taciti_view_read(const taciti_view *view, size_t offset, size_t cou
         return taciti_fail(TACIT_E_DATA, "%s: %zu bytes at offset %zu reach beyond its end at %zu", view->path, count,
                            offset, view->bytes);
     const ssize_t got = read_at(view->fd, offset, count, out);
-    if (got < 0) return fail_errno("cannot read", view->path);
+    if (got < 0) return taciti_file_fail("cannot read", view->path);
     if ((size_t)got < count)
         return taciti_fail(TACIT_E_DATA, "%s: has shrunk from %zu to %zu bytes while it was read", view->path,
                            view->bytes, offset + (size_t)got);

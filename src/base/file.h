@@ -18,12 +18,18 @@ tacit_status taciti_file_make_folder(const char *path);
 /* Replaces the whole file atomically: readers see the old content or the new one, even after a crash. */
 tacit_status taciti_file_write(const char *path, const void *bytes, size_t count);
 
+/* Writes all bytes to the open file. Returns false, with errno, if it cannot. */
+bool taciti_file_put(int fd, const void *bytes, size_t count);
+
 /* Checks whether taciti_file_write() would succeed now, by creating and removing a file next to `path`. */
 tacit_status taciti_file_check_writable(const char *path);
 
 /* Reads a whole file of at most `limit` bytes and appends one zero byte. out_count may be NULL. Refuses folders, pipes
  * and devices. E_DATA for a path that leads to no readable file. Returns owned; release with taciti_free(). */
 tacit_status taciti_file_read(const char *path, size_t limit, char **out, size_t *out_count);
+
+/* Logs "PATH: WHAT: " and errno's reason after a system call that failed. Returns E_IO. */
+tacit_status taciti_file_fail(const char *what, const char *path);
 
 /* Call after a system call that should have opened the input `path`: logs errno as the reason. Returns E_DATA if the
  * path leads to no readable file, which is a mistake of whoever named it, else E_IO. */

@@ -15,9 +15,8 @@ static struct {
     taciti_log_level lowest;
 } g_log = {.lock = PTHREAD_MUTEX_INITIALIZER, .lowest = TACITI_LOG_INFO};
 
-/* Of this thread: the text of the last error. */
-static _Thread_local char t_error[LINE_MAX_BYTES];
-static _Thread_local char *t_reason; /* of taciti_log_capture(); NULL: lines go to the sink */
+static _Thread_local char t_error[LINE_MAX_BYTES]; /* text of the last error */
+static _Thread_local char *t_reason;               /* of taciti_log_capture(); NULL: lines go to the sink */
 
 void taciti_log_set_sink(taciti_log_sink *sink, void *context, taciti_log_level lowest) {
     (void)pthread_mutex_lock(&g_log.lock);
@@ -68,11 +67,6 @@ static void show_held(void) {
     g_held.count = 0;
 }
 
-static void hold(const char *line) {
-    if (g_held.count == HELD_MAX) show_held();
-    (void)snprintf(g_held.lines[g_held.count++], LINE_MAX_BYTES, "%s", line);
-}
-
 /* FNV-1a */
 static void add_to_digest(const char *line) {
     uint64_t digest = g_held.digest == 0 ? UINT64_C(0xcbf29ce484222325) : g_held.digest;
@@ -84,10 +78,12 @@ static void fail_line(tacit_status status, const char *line) {
     (void)pthread_mutex_lock(&g_held.lock);
     const bool compared = t_reason == NULL && g_held.mode != TACITI_LOG_DIRECT && status != TACIT_E_PEER;
     if (compared) add_to_digest(line);
-    if (compared && g_held.mode == TACITI_LOG_HOLD)
-        hold(line);
-    else
+    if (compared && g_held.mode == TACITI_LOG_HOLD) {
+        if (g_held.count == HELD_MAX) show_held();
+        (void)snprintf(g_held.lines[g_held.count++], LINE_MAX_BYTES, "%s", line);
+    } else {
         taciti_log(TACITI_LOG_ERROR, "%s", line);
+    }
     (void)pthread_mutex_unlock(&g_held.lock);
 }
 

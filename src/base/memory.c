@@ -16,8 +16,8 @@
 
 #define HUGE_BYTES ((size_t)2 << 20)
 
-/* What to do where the limit of the address space may be what refuses; "" if there is none. */
-static const char *advice(void) {
+/* Says what to type if the address space is limited, which may be why memory was refused; else "". */
+static const char *limit_advice(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
     return "; the address space is limited (RLIMIT_AS: prlimit --as, ulimit -v): ulimit -v unlimited, for large arrays "
@@ -33,13 +33,22 @@ void *taciti_calloc(size_t count, size_t size) {
     const size_t bytes = taciti_round_up(count * size + (count * size == 0), TACITI_ALIGN_BYTES);
     void *block = aligned_alloc(TACITI_ALIGN_BYTES, bytes);
     if (block == NULL) {
-        (void)taciti_fail(TACIT_E_MEMORY, "out of memory: %zu bytes asked for%s", bytes, advice());
+        (void)taciti_fail(TACIT_E_MEMORY, "out of memory: %zu bytes asked for%s", bytes, limit_advice());
         return NULL;
     }
     return memset(block, 0, bytes);
 }
 
 void taciti_free(void *block) { free(block); }
+
+void *taciti_with_room(void *block, size_t count, size_t size) {
+    if (count > 0 && (count & (count - 1)) != 0) return block;
+    void *larger = taciti_calloc(count == 0 ? 1 : 2 * count, size);
+    if (larger == NULL) return NULL;
+    if (count > 0) memcpy(larger, block, count * size);
+    taciti_free(block);
+    return larger;
+}
 
 char *taciti_strdup(const char *text) {
     const size_t bytes = strlen(text) + 1;
@@ -52,7 +61,7 @@ static tacit_status map_pages(size_t bytes, const char *what, int access, int us
     const size_t map_bytes = taciti_round_up(bytes + (bytes == 0), HUGE_BYTES) + HUGE_BYTES;
     void *map = mmap(NULL, map_bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED)
-        return taciti_fail(TACIT_E_MEMORY, "%s: the system refused %zu MiB%s", what, bytes >> 20, advice());
+        return taciti_fail(TACIT_E_MEMORY, "%s: the system refused %zu MiB%s", what, bytes >> 20, limit_advice());
     char *base = (char *)map + (HUGE_BYTES - (uintptr_t)map % HUGE_BYTES) % HUGE_BYTES;
     /* Advice: without huge pages everything works, a little slower. */
     (void)madvise(base, taciti_round_up(bytes + (bytes == 0), HUGE_BYTES), use);
@@ -79,7 +88,7 @@ tacit_status taciti_pages_commit(const taciti_pages *pages, size_t at, size_t by
     if (bytes == 0 || pages->kept || mprotect((char *)pages->base + first, end - first, PROT_READ | PROT_WRITE) == 0)
         return TACIT_OK;
     return taciti_fail(TACIT_E_MEMORY, "%s: the system refused %zu MiB: %s%s", what, (end - first) >> 20,
-                       strerror(errno), advice());
+                       strerror(errno), limit_advice());
 }
 
 /* A mapping that cannot be split any more keeps its pages: nothing is lost but memory. */
@@ -117,7 +126,7 @@ static bool read_number(const char *path, const char *key, uint64_t *out) {
     return found;
 }
 
-/* What the control group still grants; pages of files are given back when memory is short. */
+/* Returns the bytes that the control group still grants; it reclaims pages of files when memory is short. */
 static uint64_t group_bytes(const char *limit_path, const char *used_path, const char *stat_path,
                             const char *cache_key) {
     uint64_t limit = 0, used = 0, cache = 0;

@@ -23,6 +23,10 @@ static inline size_t taciti_round_up(size_t bytes, size_t unit) { return (bytes 
 void *taciti_calloc(size_t count, size_t size);
 void taciti_free(void *block);
 
+/* Returns the block with room for one more behind its `count` elements: it is moved where count is 0 (NULL is fine) or
+ * a power of two. Returns NULL, and leaves the block, if memory is exhausted. */
+void *taciti_with_room(void *block, size_t count, size_t size);
+
 /* Copies a string. Returns NULL, after logging, if memory is exhausted. Returns owned; release with taciti_free(). Any
  * thread. */
 char *taciti_strdup(const char *text);
@@ -45,7 +49,7 @@ tacit_status taciti_pages_create_small(size_t bytes, const char *what, taciti_pa
 tacit_status taciti_pages_reserve(size_t bytes, const char *what, taciti_pages *out);
 void taciti_pages_destroy(taciti_pages *pages); /* {0} is fine */
 
-/* Of a reserved region. commit makes `bytes` bytes from `at` on accessible, in whole pages: those that were not are
+/* For a reserved region: commit makes `bytes` bytes from `at` on accessible, in whole pages: those that were not are
  * zero, others keep their content. Returns E_MEMORY, naming `what`, if the system or a limit of the process refuses.
  * drop gives the memory of the pages back that lie completely in this range. Their content is lost and they must not be
  * accessed. Different ranges may be used by different threads, but commit and drop come from one thread at a time. */

@@ -41,7 +41,7 @@ typedef struct taciti_list {
     size_t count;
 } taciti_list;
 
-/* What is not part of a run's identity (output folders, log level, threads) is left out of the configuration digest. */
+/* Not part of a run's identity (output folders, log level, threads): left out of the configuration digest. */
 #define TACITI_OPTION_NO_DIGEST 1u
 /* Rarely needed: listed by `tacit info options`, not by --help. */
 #define TACITI_OPTION_EXPERT 2u
@@ -80,7 +80,7 @@ typedef struct taciti_option_table {
     const char *when; /* the condition of all options, as in taciti_option; NULL: none */
 } taciti_option_table;
 
-/* Who has set an option. A file may record a whole configuration; what was typed is meant. */
+/* Origin of a value. A file may record a whole configuration; values that were typed are meant. */
 typedef enum taciti_given { TACITI_GIVEN_NOT, TACITI_GIVEN_IN_FILE, TACITI_GIVEN_TYPED } taciti_given;
 
 /* A table and the struct it fills. A configuration is an array of them. */
@@ -122,7 +122,8 @@ tacit_status taciti_config_flag(const taciti_config *config, int argc, char *con
 tacit_status taciti_config_set(const taciti_config *config, const char *key, const char *value, const char *origin);
 
 /* Sets one key from text unless it was given, and does not count as giving it: for defaults that depend on another
- * option. value NULL: the default of the table. What was given, even in a file, was typed if it is another value. */
+ * option. value NULL: the default of the table. A value that was given
+ * in a file counts as typed if it is another one. */
 tacit_status taciti_config_preset(const taciti_config *config, const char *key, const char *value, const char *origin);
 
 /* One option of a configuration. */
@@ -175,12 +176,12 @@ struct json_t *taciti_config_values(const taciti_config *config, int digest_only
  * options that have the default of their table. Returns owned; taciti_free(). NULL when memory is short. */
 char *taciti_config_yaml(const taciti_config *config, bool only_changed);
 
-/* A key that earlier versions had (option_old.c). Who gives it is told what to type instead: "KEY has become NOW:
+/* A key that earlier versions had (option_old.c). It is refused with what to type instead: "KEY has become NOW:
  * TEXT", or without `now` "KEY has gone: TEXT". A key that ends with a dot stands for all keys of its section. */
 typedef struct taciti_old_key {
     const char *key, *now;
-    const char *was; /* the value, as JSON, with which a run was what it is now; NULL: none. Of a section whose codec is
-                        still there, those of all its keys: "128|true" */
+    const char *was;  /* the value, as JSON, with which a run was what it is now; NULL: none. A section
+                         whose codec is still there has the values of all its keys: "128|true" */
     const char *text; /* a clause without a full stop */
 } taciti_old_key;
 
@@ -191,7 +192,7 @@ const taciti_old_key *taciti_old_keys(void);
  * section of that key. NULL: there is none. */
 const taciti_old_key *taciti_old_key_find(const char *name);
 
-/* What to type instead, as errors say it: "NAME has gone: ...", where name is what was typed. */
+/* Writes what to type instead, as errors say it: "NAME has gone: ...", where `name` was typed. */
 enum { TACITI_OLD_KEY_BYTES = 400 };
 const char *taciti_old_key_text(const taciti_old_key *old, const char *name, char out[TACITI_OLD_KEY_BYTES]);
 

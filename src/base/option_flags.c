@@ -59,11 +59,6 @@ static tacit_status set_from_words(const taciti_place *place, const char *where,
     return taciti_place_set_list(place, where, argv, (size_t)following);
 }
 
-static tacit_status set_from_rest(const taciti_place *place, const char *where, char *rest) {
-    if (place->option->type != TACITI_OPTION_LIST) return taciti_place_set(place, where, rest);
-    return taciti_place_set_list(place, where, &rest, *rest != '\0');
-}
-
 tacit_status taciti_config_flag(const taciti_config *config, int argc, char *const *argv, int *next) {
     char *word = argv[*next] + 2;
     const size_t length = strcspn(word, "=");
@@ -78,7 +73,9 @@ tacit_status taciti_config_flag(const taciti_config *config, int argc, char *con
     if (negated) {
         TACITI_TRY(taciti_place_set(&place, where, "false"));
     } else if (word[length] == '=') {
-        TACITI_TRY(set_from_rest(&place, where, word + length + 1));
+        char *rest = word + length + 1;
+        TACITI_TRY(place.option->type == TACITI_OPTION_LIST ? taciti_place_set_list(&place, where, &rest, *rest != '\0')
+                                                            : taciti_place_set(&place, where, rest));
     } else {
         TACITI_TRY(set_from_words(&place, where, argc - *next - 1, argv + *next + 1, &taken));
     }

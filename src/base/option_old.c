@@ -94,14 +94,9 @@ void taciti_variable_name(const char *key, char *out, size_t size) {
 
 const taciti_old_key *taciti_old_keys(void) { return OLD_KEYS; }
 
-static bool ends_section(const char *name, char separator) {
-    const size_t length = strlen(name);
-    return length > 0 && name[length - 1] == separator;
-}
-
 /* Whether `old` is a section that has the name in it. */
-static bool holds(const char *old, const char *name, char separator) {
-    return ends_section(old, separator) && strncmp(old, name, strlen(old)) == 0;
+static bool section_holds(const char *old, const char *name, const char *separator) {
+    return taciti_text_ends_with(old, separator) && strncmp(old, name, strlen(old)) == 0;
 }
 
 /* Both names of one key come first: TACIT_RANDOMK_ is a section, and how TACIT_RANDOMK_OWN_ begins. */
@@ -111,14 +106,15 @@ const taciti_old_key *taciti_old_key_find(const char *name) {
     for (const taciti_old_key *old = OLD_KEYS; old->key != NULL; old++) {
         taciti_variable_name(old->key, variable, sizeof variable);
         if (strcmp(old->key, name) == 0 || strcmp(variable, name) == 0) return old;
-        if (section == NULL && (holds(old->key, name, '.') || holds(variable, name, '_'))) section = old;
+        if (section == NULL && (section_holds(old->key, name, ".") || section_holds(variable, name, "_")))
+            section = old;
     }
     return section;
 }
 
 const char *taciti_old_key_text(const taciti_old_key *old, const char *name, char out[TACITI_OLD_KEY_BYTES]) {
     const char *now = old->now == NULL ? "" : old->now;
-    const int length = (int)strlen(name) - ends_section(name, '.');
+    const int length = (int)strlen(name) - taciti_text_ends_with(name, ".");
     (void)snprintf(out, TACITI_OLD_KEY_BYTES, "%.*s has %s%s: %s", length, name, *now == '\0' ? "gone" : "become ", now,
                    old->text);
     return out;

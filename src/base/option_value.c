@@ -92,7 +92,7 @@ static tacit_status set_real(const taciti_option *option, const char *where, con
     return TACIT_OK;
 }
 
-/* Bytes per unit of a size suffix, 0 for an unknown one. */
+/* Returns the bytes per unit of a size suffix, 0 for an unknown one. */
 static int64_t suffix_bytes(const char *suffix) {
     static const struct {
         const char *suffix;
@@ -130,14 +130,7 @@ static tacit_status set_bytes(const taciti_option *option, const char *where, co
 
 /* ---- words ----------------------------------------------------------------------------------------------------- */
 
-static tacit_status set_boolean(const char *where, const char *text, void *value) {
-    bool answer = false;
-    if (!taciti_boolean_parse(text, &answer)) return fail_value(where, text, "is neither true nor false");
-    memcpy(value, &answer, sizeof answer);
-    return TACIT_OK;
-}
-
-/* Index of the choice that the text is. */
+/* Writes the index of the choice that the text is. */
 static tacit_status find_choice(const taciti_option *option, const char *where, const char *text, int *out) {
     char choice[TACITI_CHOICE_BYTES], choices[TACITI_CHOICES_BYTES], quoted[TACITI_QUOTED_BYTES];
     taciti_nearest nearest = {0};
@@ -162,13 +155,6 @@ static tacit_status find_choice(const taciti_option *option, const char *where, 
     return taciti_fail(TACIT_E_CONFIG, "%s: %s is unknown%s legal: %s", where, quoted, nearest.hint, choices);
 }
 
-static tacit_status set_choice(const taciti_option *option, const char *where, const char *text, void *value) {
-    int index = 0;
-    TACITI_TRY(find_choice(option, where, text, &index));
-    memcpy(value, &index, sizeof index);
-    return TACIT_OK;
-}
-
 static tacit_status set_text(const char *where, const char *text, void *value) {
     if (strlen(text) >= sizeof(taciti_text))
         return taciti_fail(TACIT_E_CONFIG, "%s: the text has %zu bytes, at most %zu are allowed", where, strlen(text),
@@ -178,12 +164,6 @@ static tacit_status set_text(const char *where, const char *text, void *value) {
     memcpy(whole.text, text, strlen(text));
     memcpy(value, &whole, sizeof whole);
     return TACIT_OK;
-}
-
-static tacit_status set_name(const taciti_option *option, const char *where, const char *text, void *value) {
-    int index = 0;
-    TACITI_TRY(find_choice(option, where, text, &index));
-    return set_text(where, text, value);
 }
 
 /* ---- lists ----------------------------------------------------------------------------------------------------- */
@@ -232,50 +212,29 @@ static tacit_status set_list(const char *where, const char *text, void *value) {
 
 /* ---- text ------------------------------------------------------------------------------------------------------ */
 
-static void write_integer(FILE *out, const void *value) {
-    int64_t number = 0;
-    memcpy(&number, value, sizeof number);
-    (void)fprintf(out, "%" PRId64, number);
-}
-
-static void write_real(FILE *out, const void *value) {
-    double number = 0;
-    char text[TACITI_REAL_BYTES];
-    memcpy(&number, value, sizeof number);
-    taciti_real_format(number, text);
-    (void)fputs(text, out);
-}
-
-static void write_choice(FILE *out, const taciti_option *option, const void *value, taciti_quoter *quote) {
-    int index = 0;
-    char choice[TACITI_CHOICE_BYTES] = "";
-    memcpy(&index, value, sizeof index);
-    (void)taciti_option_choice(option, index, choice);
-    quote(out, choice);
-}
-
-static void write_list(FILE *out, const void *value, taciti_quoter *quote) {
-    taciti_list list;
-    memcpy(&list, value, sizeof list);
+static void write_list(FILE *out, const taciti_list *list, taciti_quoter *quote) {
     (void)fputc('[', out);
-    for (size_t i = 0; i < list.count; i++) {
+    for (size_t i = 0; i < list->count; i++) {
         if (i > 0) (void)fputs(", ", out);
-        quote(out, list.items[i]);
+        quote(out, list->items[i]);
     }
     (void)fputc(']', out);
 }
 
 void taciti_value_write(FILE *out, const taciti_option *option, const void *value, taciti_quoter *quote) {
-    bool answer = false;
+    char text[TACITI_CHOICE_BYTES] = "";
     switch (option->type) {
-    case TACITI_OPTION_BOOL:
-        memcpy(&answer, value, sizeof answer);
-        (void)fputs(answer ? "true" : "false", out);
-        break;
+    case TACITI_OPTION_BOOL: (void)fputs(*(const bool *)value ? "true" : "false", out); break;
     case TACITI_OPTION_INT:
-    case TACITI_OPTION_BYTES: write_integer(out, value); break;
-    case TACITI_OPTION_REAL: write_real(out, value); break;
-    case TACITI_OPTION_ENUM: write_choice(out, option, value, quote); break;
+    case TACITI_OPTION_BYTES: (void)fprintf(out, "%" PRId64, *(const int64_t *)value); break;
+    case TACITI_OPTION_REAL:
+        taciti_real_format(*(const double *)value, text);
+        (void)fputs(text, out);
+        break;
+    case TACITI_OPTION_ENUM:
+        (void)taciti_option_choice(option, *(const int *)value, text);
+        quote(out, text);
+        break;
     case TACITI_OPTION_NAME:
     case TACITI_OPTION_TEXT: quote(out, ((const taciti_text *)value)->text); break;
     case TACITI_OPTION_LIST: write_list(out, value, quote); break;
@@ -286,13 +245,11 @@ static void write_bare(FILE *out, const char *text) { (void)fputs(text, out); }
 
 static void write_words(FILE *out, const void *object) {
     const taciti_place *place = object;
-    taciti_list list = {0};
-    if (place->option->type != TACITI_OPTION_LIST) {
+    const taciti_list *list = place->value;
+    if (place->option->type != TACITI_OPTION_LIST)
         taciti_value_write(out, place->option, place->value, write_bare);
-        return;
-    }
-    memcpy(&list, place->value, sizeof list);
-    for (size_t i = 0; i < list.count; i++) (void)fprintf(out, "%s%s", i > 0 ? " " : "", list.items[i]);
+    else
+        for (size_t i = 0; i < list->count; i++) (void)fprintf(out, "%s%s", i > 0 ? " " : "", list->items[i]);
 }
 
 const char *taciti_place_text(const taciti_place *place, char out[TACITI_VALUE_BYTES]) {
@@ -305,13 +262,15 @@ const char *taciti_place_text(const taciti_place *place, char out[TACITI_VALUE_B
 /* ---- all ------------------------------------------------------------------------------------------------------- */
 
 tacit_status taciti_value_set(const taciti_option *option, const char *where, const char *text, void *value) {
+    int index = 0;
     switch (option->type) {
-    case TACITI_OPTION_BOOL: return set_boolean(where, text, value);
+    case TACITI_OPTION_BOOL:
+        return taciti_boolean_parse(text, value) ? TACIT_OK : fail_value(where, text, "is neither true nor false");
     case TACITI_OPTION_INT: return set_integer(option, where, text, value);
     case TACITI_OPTION_REAL: return set_real(option, where, text, value);
     case TACITI_OPTION_BYTES: return set_bytes(option, where, text, value);
-    case TACITI_OPTION_ENUM: return set_choice(option, where, text, value);
-    case TACITI_OPTION_NAME: return set_name(option, where, text, value);
+    case TACITI_OPTION_ENUM: return find_choice(option, where, text, value);
+    case TACITI_OPTION_NAME: TACITI_TRY(find_choice(option, where, text, &index)); return set_text(where, text, value);
     case TACITI_OPTION_TEXT: return set_text(where, text, value);
     case TACITI_OPTION_LIST: return set_list(where, text, value);
     }
@@ -341,15 +300,15 @@ bool taciti_place_is(const taciti_place *place, const char *text) {
 
 bool taciti_place_is_default(const taciti_place *place) { return taciti_place_is(place, place->option->fallback); }
 
-static tacit_status give(const taciti_place *place, tacit_status status) {
+static tacit_status mark_given(const taciti_place *place, tacit_status status) {
     if (status == TACIT_OK && place->given != NULL) *place->given = TACITI_GIVEN_TYPED;
     return status;
 }
 
 tacit_status taciti_place_set(const taciti_place *place, const char *where, const char *text) {
-    return give(place, taciti_value_set(place->option, where, text, place->value));
+    return mark_given(place, taciti_value_set(place->option, where, text, place->value));
 }
 
 tacit_status taciti_place_set_list(const taciti_place *place, const char *where, char *const *items, size_t count) {
-    return give(place, taciti_value_set_list(where, items, count, place->value));
+    return mark_given(place, taciti_value_set_list(where, items, count, place->value));
 }

@@ -56,7 +56,7 @@ static void wake_all(_Atomic uint32_t *word) {
     (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-static void *work(void *argument) {
+static void *run_worker(void *argument) {
     struct worker *self = argument;
     taciti_pool *pool = self->pool;
     for (uint32_t round = 0;; round++) {
@@ -81,7 +81,7 @@ tacit_status taciti_pool_create(int threads, int spin_us, taciti_pool **out) {
     for (int i = 1; i < threads; i++) {
         struct worker *w = &pool->workers[i - 1];
         *w = (struct worker){.pool = pool, .thread = i};
-        if (pthread_create(&w->handle, NULL, work, w) != 0) {
+        if (pthread_create(&w->handle, NULL, run_worker, w) != 0) {
             taciti_pool_destroy(pool);
             return taciti_fail(TACIT_E_MEMORY, "the system refused thread %d of %d", i + 1, threads);
         }

@@ -69,14 +69,14 @@ size_t taciti_strict_enter_item(taciti_strict_reader *reader, size_t index) {
 
 void taciti_strict_leave(taciti_strict_reader *reader, size_t length) { reader->path[length] = '\0'; }
 
-static const char *where(const taciti_strict_reader *reader) {
+static const char *place_of(const taciti_strict_reader *reader) {
     return *reader->path == '\0' ? "the file" : reader->path;
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-/* The value as it stands in the file, shortened. */
-static const char *found(const json_t *value, char out[FOUND_BYTES]) {
+/* Returns the value as it stands in the file, shortened. */
+static const char *show_value(const json_t *value, char out[FOUND_BYTES]) {
     char quoted[TACITI_QUOTED_BYTES];
     if (json_is_object(value) || json_is_array(value)) return json_is_object(value) ? "an object" : "a list";
     if (json_is_string(value)) {
@@ -94,9 +94,9 @@ static const char *found(const json_t *value, char out[FOUND_BYTES]) {
 tacit_status taciti_strict_refuse(const taciti_strict_reader *reader, const json_t *value, const char *legal) {
     char text[FOUND_BYTES];
     if (value == NULL)
-        return taciti_fail(status_of(reader), "%s: %s is missing; give %s", reader->file, where(reader), legal);
-    return taciti_fail(status_of(reader), "%s: %s is %s; give %s", reader->file, where(reader), found(value, text),
-                       legal);
+        return taciti_fail(status_of(reader), "%s: %s is missing; give %s", reader->file, place_of(reader), legal);
+    return taciti_fail(status_of(reader), "%s: %s is %s; give %s", reader->file, place_of(reader),
+                       show_value(value, text), legal);
 }
 
 static tacit_status refuse_unknown(const taciti_strict_reader *reader, const char *name,
@@ -116,20 +116,16 @@ static tacit_status refuse_unknown(const taciti_strict_reader *reader, const cha
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-static bool is_field(const char *name, const taciti_strict_field *fields) {
-    for (; fields->name != NULL; fields++)
-        if (strcmp(fields->name, name) == 0) return true;
-    return false;
-}
-
 tacit_status taciti_strict_object(taciti_strict_reader *reader, const json_t *value, const taciti_strict_field *fields,
                                   const char *legal, void *out) {
     json_t *object = NULL; /* jansson iterates over objects that it could change */
     if (!json_is_object(value)) return taciti_strict_refuse(reader, value, legal);
     memcpy(&object, &value, sizeof object);
-    for (void *at = json_object_iter(object); at != NULL && !reader->open; at = json_object_iter_next(object, at))
-        if (!is_field(json_object_iter_key(at), fields))
-            return refuse_unknown(reader, json_object_iter_key(at), fields);
+    for (void *at = json_object_iter(object); at != NULL && !reader->open; at = json_object_iter_next(object, at)) {
+        const taciti_strict_field *f = fields;
+        while (f->name != NULL && strcmp(f->name, json_object_iter_key(at)) != 0) f++;
+        if (f->name == NULL) return refuse_unknown(reader, json_object_iter_key(at), fields);
+    }
     for (const taciti_strict_field *f = fields; f->name != NULL; f++) {
         const json_t *member = json_object_get(value, f->name);
         const size_t length = taciti_strict_enter(reader, f->name);
@@ -192,12 +188,6 @@ tacit_status taciti_strict_literal(taciti_strict_reader *reader, const json_t *v
     return TACIT_OK;
 }
 
-static bool has_control(const char *text) {
-    for (; *text != '\0'; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f) return true;
-    return false;
-}
-
 tacit_status taciti_strict_text(taciti_strict_reader *reader, const json_t *value, const taciti_strict_field *field,
                                 void *out) {
     const size_t bytes = json_string_length(value);
@@ -209,8 +199,8 @@ tacit_status taciti_strict_text(taciti_strict_reader *reader, const json_t *valu
 
 tacit_status taciti_strict_name(taciti_strict_reader *reader, const json_t *value, const taciti_strict_field *field,
                                 void *out) {
-    if (json_is_string(value) && has_control(json_string_value(value)))
-        return taciti_strict_refuse(reader, value, field->legal);
+    for (const char *text = json_string_value(value); text != NULL && *text != '\0'; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f) return taciti_strict_refuse(reader, value, field->legal);
     return taciti_strict_text(reader, value, field, out);
 }
 

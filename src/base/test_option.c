@@ -124,7 +124,7 @@ static void read_bad(const char *text, const char *expected) {
     assert_string_equal(g_line + strlen(g_path), expected);
 }
 
-/* What YAML would take for something else, line breaks and what may not stand in a file. */
+/* Covers texts that YAML would take for something else, line breaks and characters that a file may not contain. */
 static void a_printed_configuration_reads_back(void **state) {
     (void)state;
     static const char *const TEXTS[] = {"",

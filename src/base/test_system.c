@@ -88,7 +88,7 @@ static pid_t start_sleeper(void) {
     return pid;
 }
 
-/* What a child of this launcher finds: 0 the sleeper with its rank, 1 nothing, 2 something else. */
+/* Returns what a child of this launcher finds: 0 the sleeper with its rank, 1 nothing, 2 something else. */
 static int look(pid_t sleeper) {
     const pid_t child = fork();
     if (child == 0) {

@@ -77,25 +77,32 @@ const char *taciti_quote(const char *text, char out[TACITI_QUOTED_BYTES]) {
     return out;
 }
 
-/* Bytes of the UTF-8 sequence that starts at s, 0 when it is malformed (RFC 3629, table 3-7 of Unicode). */
-static size_t utf8_sequence(const unsigned char *s) {
+bool taciti_text_ends_with(const char *text, const char *end) {
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+size_t taciti_utf8_decode(const char *text, size_t bytes, uint32_t *code) {
+    const unsigned char *s = (const unsigned char *)text;
+    *code = s[0];
     if (s[0] < 0x80) return 1;
     if (s[0] < 0xc2 || s[0] > 0xf4) return 0;
-    const size_t bytes = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-    for (size_t i = 1; i < bytes; i++)
-        if ((s[i] & 0xc0) != 0x80) return 0;
-    const bool overlong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90);
-    const bool beyond = (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf4 && s[1] > 0x8f);
-    return overlong || beyond ? 0 : bytes;
+    const size_t n = s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+    /* The second byte is bounded more tightly after some first bytes: table 3-7 of Unicode. */
+    const unsigned char min = s[0] == 0xe0 ? 0xa0 : s[0] == 0xf0 ? 0x90 : 0x80;
+    const unsigned char max = s[0] == 0xed ? 0x9f : s[0] == 0xf4 ? 0x8f : 0xbf;
+    *code = s[0] & (0x7fu >> n);
+    for (size_t i = 1; i < n && i < bytes; i++) {
+        if (i == 1 ? s[1] < min || s[1] > max : (s[i] & 0xc0) != 0x80) return 0;
+        *code = *code << 6 | (s[i] & 0x3fu);
+    }
+    return n;
 }
 
 bool taciti_utf8_valid(const char *text) {
-    const unsigned char *s = (const unsigned char *)text;
-    while (*s != '\0') {
-        const size_t bytes = utf8_sequence(s);
-        if (bytes == 0) return false;
-        s += bytes;
-    }
+    uint32_t code;
+    for (size_t bytes; *text != '\0'; text += bytes)
+        if ((bytes = taciti_utf8_decode(text, SIZE_MAX, &code)) == 0) return false;
     return true;
 }
 

@@ -25,7 +25,13 @@ void taciti_real_format(double value, char out[TACITI_REAL_BYTES]);
 enum { TACITI_QUOTED_BYTES = 80 };
 const char *taciti_quote(const char *text, char out[TACITI_QUOTED_BYTES]);
 
-/* True when the text is valid UTF-8 (no surrogates, no overlong forms). */
+/* Decodes the UTF-8 sequence that begins at text[0 .. bytes), bytes >= 1. Returns its length; 0 if it is malformed (RFC
+ * 3629: no surrogates, no overlong forms); a length above `bytes`, without a code, if it may go on behind the end. */
+size_t taciti_utf8_decode(const char *text, size_t bytes, uint32_t *code);
+
+bool taciti_text_ends_with(const char *text, const char *end);
+
+/* True when the text is valid UTF-8. */
 bool taciti_utf8_valid(const char *text);
 
 /* Returns the number of edits (insert, delete, replace, swap of neighbours) between two words, or SIZE_MAX if one is
@@ -35,7 +41,7 @@ size_t taciti_edit_distance(const char *a, const char *b);
 /* Returns true if `distance` edits of `word` are few enough for a typing error. */
 bool taciti_edit_close(const char *word, size_t distance);
 
-/* Of the names that are offered, the one nearest to a mistyped word; begin with {0}. */
+/* The nearest to a mistyped word among the names that are offered; begin with {0}. */
 enum { TACITI_NEAREST_BYTES = 64 };
 typedef struct taciti_nearest {
     size_t distance;

@@ -19,15 +19,15 @@ static int rank_of(const taciti_comm *comm) { return comm == NULL ? 0 : taciti_c
 
 static int size_of(const taciti_comm *comm) { return comm == NULL ? 1 : taciti_comm_size(comm); }
 
-static tacit_status agree(taciti_comm *comm, tacit_status mine) {
+static tacit_status agree_on(taciti_comm *comm, tacit_status mine) {
     return comm == NULL ? mine : taciti_comm_agree(comm, mine);
 }
 
-static tacit_status broadcast(taciti_comm *comm, void *bytes, size_t count) {
+static tacit_status broadcast_bytes(taciti_comm *comm, void *bytes, size_t count) {
     return comm == NULL ? TACIT_OK : taciti_comm_broadcast(comm, 0, bytes, count);
 }
 
-static tacit_status allgather(taciti_comm *comm, const void *bytes, size_t count, void *out) {
+static tacit_status gather_bytes(taciti_comm *comm, const void *bytes, size_t count, void *out) {
     if (comm != NULL) return taciti_comm_allgather(comm, bytes, count, out);
     memcpy(out, bytes, count);
     return TACIT_OK;
@@ -39,7 +39,7 @@ void taciti_ckpt_own_prefix(int rank, const char *what, char out[TACITI_CKPT_PRE
 
 /* ---- saving ------------------------------------------------------------------------------------------------------ */
 
-/* What tells one folder from another of the same name on another host. */
+/* Tells a folder from another one of the same name on another host. */
 typedef struct folder_mark {
     int64_t inode, seconds, nanoseconds;
 } folder_mark;
@@ -52,15 +52,15 @@ static folder_mark mark_of(const char *folder, int64_t step) {
     return (folder_mark){(int64_t)info.st_ino, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
 }
 
-/* Who takes part: writer[r] is the number of rank r among the ranks that see rank 0's folder, or -1. A host that does
- * not share the folder keeps no share; the others write more. */
+/* Chooses the ranks that take part: writer[r] is the number of rank r among the ranks that see rank 0's folder, or -1.
+ * A host that does not share the folder keeps no share; the others write more. */
 static tacit_status choose_writers(taciti_comm *comm, const char *folder, int64_t step, int *writer, int *writers) {
     folder_mark root = mark_of(folder, step);
     const folder_mark mine = root;
-    TACITI_TRY(broadcast(comm, &root, sizeof root));
+    TACITI_TRY(broadcast_bytes(comm, &root, sizeof root));
     const int sees = rank_of(comm) == 0 ||
                      (mine.inode == root.inode && mine.seconds == root.seconds && mine.nanoseconds == root.nanoseconds);
-    TACITI_TRY(allgather(comm, &sees, sizeof sees, writer));
+    TACITI_TRY(gather_bytes(comm, &sees, sizeof sees, writer));
     *writers = 0;
     for (int r = 0; r < size_of(comm); r++) writer[r] = writer[r] ? (*writers)++ : -1;
     if (rank_of(comm) == 0 && *writers < size_of(comm))
@@ -95,22 +95,22 @@ static tacit_status write_shares(taciti_comm *comm, const char *folder, int64_t 
     tacit_status status = check_own(comm, folder, state, writer >= 0);
     if (status == TACIT_OK && writer >= 0)
         status = taciti_stage_write(folder, step, state, writer, work->writers, &mine);
-    TACITI_TRY(agree(comm, status));
-    TACITI_TRY(allgather(comm, &mine, sizeof mine, work->shares));
+    TACITI_TRY(agree_on(comm, status));
+    TACITI_TRY(gather_bytes(comm, &mine, sizeof mine, work->shares));
     for (int r = 0; r < size_of(comm); r++)
         if (work->writer[r] >= 0) work->shares[work->writer[r]] = work->shares[r];
     return TACIT_OK;
 }
 
-static tacit_status save(taciti_comm *comm, const char *folder, int64_t step, const taciti_ckpt_state *state,
-                         save_work *work) {
+static tacit_status save_state(taciti_comm *comm, const char *folder, int64_t step, const taciti_ckpt_state *state,
+                               save_work *work) {
     const int root = rank_of(comm) == 0;
     tacit_status status = work->writer == NULL || work->shares == NULL ? TACIT_E_MEMORY : TACIT_OK;
     if (status == TACIT_OK && root) status = taciti_stage_begin(folder, step);
-    TACITI_TRY(agree(comm, status));
+    TACITI_TRY(agree_on(comm, status));
     TACITI_TRY(write_shares(comm, folder, step, state, work));
     if (root) status = taciti_stage_commit(folder, step, state->meta_json, work->shares, work->writers);
-    return agree(comm, status);
+    return agree_on(comm, status);
 }
 
 tacit_status taciti_ckpt_save(taciti_comm *comm, const char *folder, int64_t step, int keep,
@@ -120,7 +120,7 @@ tacit_status taciti_ckpt_save(taciti_comm *comm, const char *folder, int64_t ste
     const size_t ranks = (size_t)size_of(comm);
     save_work work = {.writer = taciti_calloc(ranks, sizeof *work.writer),
                       .shares = taciti_calloc(ranks, sizeof *work.shares)};
-    const tacit_status status = save(comm, folder, step, state, &work);
+    const tacit_status status = save_state(comm, folder, step, state, &work);
     taciti_free(work.writer);
     taciti_free(work.shares);
     if (rank_of(comm) != 0) return status;
@@ -177,17 +177,17 @@ static tacit_status find_local(const char *folder, char path[TACITI_CKPT_PATH_BY
     return status;
 }
 
-/* What rank 0 tells the others. */
+/* Result of rank 0's search, for the others. */
 typedef struct found_head {
     int64_t step;
     uint64_t meta_bytes; /* with the final zero */
-    int32_t status, unused;
+    int64_t status;
 } found_head;
 
 static tacit_status share_meta(taciti_comm *comm, size_t bytes, char **meta_json) {
     if (rank_of(comm) != 0) *meta_json = taciti_calloc(bytes, 1);
-    tacit_status status = agree(comm, *meta_json == NULL ? TACIT_E_MEMORY : TACIT_OK);
-    if (status == TACIT_OK) status = broadcast(comm, *meta_json, bytes);
+    tacit_status status = agree_on(comm, *meta_json == NULL ? TACIT_E_MEMORY : TACIT_OK);
+    if (status == TACIT_OK) status = broadcast_bytes(comm, *meta_json, bytes);
     if (status != TACIT_OK) taciti_free(*meta_json);
     return status;
 }
@@ -202,11 +202,11 @@ tacit_status taciti_ckpt_find(taciti_comm *comm, const char *folder, char *path,
         if (head.status == TACIT_OK && strlen(found) >= path_bytes)
             head.status = taciti_fail(TACIT_E_IO, "%s: path is longer than %zu bytes", found, path_bytes);
     }
-    tacit_status status = broadcast(comm, &head, sizeof head);
+    tacit_status status = broadcast_bytes(comm, &head, sizeof head);
     if (status == TACIT_OK) *step = head.step;
     if (status == TACIT_OK && head.status != TACIT_OK)
-        status = agree(comm, rank_of(comm) == 0 || head.step < 0 ? (tacit_status)head.status : TACIT_OK);
-    if (status == TACIT_OK) status = broadcast(comm, found, sizeof found);
+        status = agree_on(comm, rank_of(comm) == 0 || head.step < 0 ? (tacit_status)head.status : TACIT_OK);
+    if (status == TACIT_OK) status = broadcast_bytes(comm, found, sizeof found);
     if (status != TACIT_OK) {
         taciti_free(meta);
         return status;

@@ -29,7 +29,7 @@ typedef struct taciti_ckpt_array {
     float *flat;     /* of a range: its first float */
     bool own;        /* only this rank holds it, under a prefix that no other rank uses; ignored when loading */
     bool add;        /* when loading: adds the stored values to the array */
-    size_t begin, n; /* the range: floats [begin, begin + n); n == 0: all. Of bytes: n */
+    size_t begin, n; /* the range: floats [begin, begin + n); n == 0: all. Bytes have n alone */
     const taciti_range *ranges; /* not NULL: these ranges, ascending; flat is then float 0, and begin and n are 0 */
     size_t range_count;
     void *bytes;

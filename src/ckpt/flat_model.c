@@ -41,7 +41,9 @@ static tacit_status copy_file(const char *from, const char *folder, const char *
     return status;
 }
 
-static tacit_status copy_both(const char *vocab, const char *folder) {
+tacit_status taciti_flat_model_copy_tokenizer(const json_t *meta, const char *folder) {
+    const char *vocab = json_string_value(json_object_get(json_object_get(meta, "config"), "data.vocab"));
+    if (vocab == NULL || vocab[0] == '\0') return TACIT_OK;
     char merges[PATH_BYTES];
     const char *slash = strrchr(vocab, '/');
     const int length =
@@ -53,10 +55,4 @@ static tacit_status copy_both(const char *vocab, const char *folder) {
     }
     TACITI_TRY(copy_file(vocab, folder, "vocab.json"));
     return copy_file(merges, folder, "merges.txt");
-}
-
-tacit_status taciti_flat_model_copy_tokenizer(const json_t *meta, const char *folder) {
-    const json_t *config = json_object_get(meta, "config");
-    const char *vocab = json_string_value(json_object_get(config, "data.vocab"));
-    return vocab == NULL || vocab[0] == '\0' ? TACIT_OK : copy_both(vocab, folder);
 }

@@ -46,6 +46,13 @@ tacit_status taciti_formats_refuse_existing(const char *path) {
     return taciti_fail(TACIT_E_IO, "%s: exists already; remove it or choose another place", path);
 }
 
+tacit_status taciti_formats_refuse_pickle(const char *path) {
+    return taciti_fail(TACIT_E_DATA,
+                       "%s: is a pickle, which can run code and is never loaded; convert it where it comes from: "
+                       "model.save_pretrained(FOLDER, safe_serialization=True)",
+                       path);
+}
+
 tacit_status taciti_formats_resolve(const char *path, taciti_model_options *options) {
     if (taciti_model_resolve(options) == TACIT_OK) return TACIT_OK;
     return taciti_fail(TACIT_E_DATA, "%s: describes a model that cannot be built", path);

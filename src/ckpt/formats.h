@@ -32,8 +32,11 @@ tacit_status taciti_formats_tensor(const taciti_layout *layout, const char *name
 /* taciti_model_resolve() for what a file says: E_DATA that names the file. */
 tacit_status taciti_formats_resolve(const char *path, taciti_model_options *options);
 
-/* Nothing is overwritten. */
+/* Refuses a path where something is: nothing is overwritten. */
 tacit_status taciti_formats_refuse_existing(const char *path);
+
+/* Returns E_DATA and says how to convert a pickle. */
+tacit_status taciti_formats_refuse_pickle(const char *path);
 
 /* path + ".tmp", where a file is written before it is renamed to `path`. */
 tacit_status taciti_formats_temporary(const char *path, char out[TACITI_FORMATS_PATH_BYTES]);

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/strict_json.h"
+#include "base/text.h"
 #include "ckpt/formats.h"
 #include "ckpt/run.h"
 #include "ckpt/safetensors.h"
@@ -50,7 +51,7 @@ static tacit_status read_inner(taciti_strict_reader *r, const json_t *value, con
     return json_is_null(value) ? TACIT_OK : taciti_strict_integer(r, value, field, out);
 }
 
-/* What is absent has Hugging Face's default. */
+/* A member that is absent has Hugging Face's default. */
 #define SIZE(key, member)                                                                                              \
     { key, true, taciti_strict_integer, offsetof(hf_config, model.member), 1, INT32_MAX, "a positive integer", NULL }
 static const taciti_strict_field CONFIG_FIELDS[] = {
@@ -93,11 +94,6 @@ typedef struct file_list {
     size_t count;
 } file_list;
 
-static void file_list_destroy(file_list *list) {
-    for (size_t i = 0; i < list->count; i++) taciti_free(list->names[i]);
-    taciti_free(list->names);
-}
-
 static tacit_status add_file(file_list *list, const char *name) {
     list->names[list->count] = taciti_strdup(name);
     return list->names[list->count++] == NULL ? TACIT_E_MEMORY : TACIT_OK;
@@ -105,9 +101,8 @@ static tacit_status add_file(file_list *list, const char *name) {
 
 /* A name in the index must stay in its folder. */
 static bool name_is_plain(const char *name) {
-    const size_t bytes = strlen(name), suffix = strlen(".safetensors");
-    return bytes > suffix && bytes < 256 && name[0] != '.' && strchr(name, '/') == NULL && strchr(name, '\\') == NULL &&
-           strcmp(name + bytes - suffix, ".safetensors") == 0;
+    return strlen(name) < 256 && name[0] != '.' && strpbrk(name, "/\\") == NULL &&
+           taciti_text_ends_with(name, ".safetensors");
 }
 
 static tacit_status parse_index(const char *path, const json_t *index, file_list *list) {
@@ -137,14 +132,10 @@ static tacit_status read_index(const char *path, file_list *list) {
     return status;
 }
 
-static tacit_status no_weights(const char *folder) {
+static tacit_status fail_without_weights(const char *folder) {
     char pickle[TACITI_FORMATS_PATH_BYTES];
     TACITI_TRY(taciti_path_join(pickle, sizeof pickle, folder, "pytorch_model.bin"));
-    if (access(pickle, F_OK) == 0)
-        return taciti_fail(TACIT_E_DATA,
-                           "%s: is a pickle, which can run code and is never loaded; convert it where it comes from: "
-                           "model.save_pretrained(FOLDER, safe_serialization=True)",
-                           pickle);
+    if (access(pickle, F_OK) == 0) return taciti_formats_refuse_pickle(pickle);
     return taciti_fail(TACIT_E_DATA, "%s: holds neither model.safetensors nor model.safetensors.index.json", folder);
 }
 
@@ -156,7 +147,7 @@ static tacit_status list_files(const char *folder, file_list *list) {
     if (list->names == NULL) return TACIT_E_MEMORY;
     if (access(single, F_OK) == 0) return add_file(list, "model.safetensors");
     if (access(index, F_OK) == 0) return read_index(index, list);
-    return no_weights(folder);
+    return fail_without_weights(folder);
 }
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
@@ -175,14 +166,10 @@ static const char *bare_name(const char *name) {
     return strncmp(name, name_prefix, prefix) == 0 ? name + prefix : name;
 }
 
-static bool ends_with(const char *text, const char *end) {
-    const size_t bytes = strlen(text), tail = strlen(end);
-    return bytes >= tail && strcmp(text + bytes - tail, end) == 0;
-}
-
-/* Causal masks, which old files hold as tensors. */
+/* Whether it is a causal mask, which old files hold as tensors. */
 static bool is_mask(const char *name) {
-    return strncmp(name, "h.", 2) == 0 && (ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias"));
+    return strncmp(name, "h.", 2) == 0 &&
+           (taciti_text_ends_with(name, ".attn.bias") || taciti_text_ends_with(name, ".attn.masked_bias"));
 }
 
 static bool is_tied_head(const hf_reader *reader, const char *name) {
@@ -205,14 +192,6 @@ static tacit_status visit_files(hf_reader *reader, entry_visitor *visit) {
     return TACIT_OK;
 }
 
-static tacit_status check_shape(const taciti_safe_file *file, const taciti_safe_entry *entry,
-                                const taciti_tensor *tensor) {
-    if (entry->dims == tensor->dims && memcmp(entry->shape, tensor->shape, sizeof entry->shape) == 0) return TACIT_OK;
-    return taciti_fail(TACIT_E_DATA, "%s: tensor %s is %zu x %zu (%d dimensions), config.json needs %zu x %zu (%d)",
-                       file->view.path, entry->name, entry->shape[0], entry->shape[1], entry->dims, tensor->shape[0],
-                       tensor->shape[1], tensor->dims);
-}
-
 static tacit_status check_entry(hf_reader *reader, const taciti_safe_file *file, const taciti_safe_entry *entry) {
     const char *name = bare_name(entry->name);
     if (is_mask(name)) return TACIT_OK;
@@ -221,7 +200,11 @@ static tacit_status check_entry(hf_reader *reader, const taciti_safe_file *file,
     if (t == reader->layout->tensor_count)
         return taciti_fail(TACIT_E_DATA, "%s: tensor %s does not belong to the model in config.json", file->view.path,
                            entry->name);
-    TACITI_TRY(check_shape(file, entry, &reader->layout->tensors[t]));
+    const taciti_tensor *tensor = &reader->layout->tensors[t];
+    if (entry->dims != tensor->dims || memcmp(entry->shape, tensor->shape, sizeof entry->shape) != 0)
+        return taciti_fail(TACIT_E_DATA, "%s: tensor %s is %zu x %zu (%d dimensions), config.json needs %zu x %zu (%d)",
+                           file->view.path, entry->name, entry->shape[0], entry->shape[1], entry->dims,
+                           tensor->shape[0], tensor->shape[1], tensor->dims);
     if (head) return TACIT_OK;
     if (reader->seen[t]) return taciti_fail(TACIT_E_DATA, "%s: tensor %s comes twice", file->view.path, entry->name);
     reader->seen[t] = 1;
@@ -253,37 +236,29 @@ static tacit_status compare_head(hf_reader *reader, const taciti_safe_file *file
     return status;
 }
 
-static tacit_status check_all_seen(const hf_reader *reader) {
+static tacit_status read_all(hf_reader *reader) {
+    TACITI_TRY(list_files(reader->folder, &reader->files));
+    TACITI_TRY(visit_files(reader, check_entry));
     for (size_t t = 0; t < reader->layout->tensor_count; t++)
         if (!reader->seen[t])
             return taciti_fail(TACIT_E_DATA, "%s: tensor %s is missing", reader->folder,
                                reader->layout->tensors[t].name);
-    return TACIT_OK;
-}
-
-static tacit_status read_all(hf_reader *reader) {
-    TACITI_TRY(list_files(reader->folder, &reader->files));
-    TACITI_TRY(visit_files(reader, check_entry));
-    TACITI_TRY(check_all_seen(reader));
     TACITI_TRY(visit_files(reader, read_entry));
     return visit_files(reader, compare_head);
-}
-
-static tacit_status check_config(const char *folder, const taciti_model_options *options) {
-    char path[TACITI_FORMATS_PATH_BYTES];
-    taciti_model_options file;
-    TACITI_TRY(taciti_path_join(path, sizeof path, folder, "config.json"));
-    TACITI_TRY(taciti_hf_describe(path, &file));
-    return taciti_run_match(path, &file, options);
 }
 
 tacit_status taciti_hf_read(const char *folder, const taciti_model_options *options, const taciti_layout *layout,
                             float *flat) {
     hf_reader reader = {.folder = folder, .tied = options->tied, .layout = layout, .flat = flat};
-    TACITI_TRY(check_config(folder, options));
+    char path[TACITI_FORMATS_PATH_BYTES];
+    taciti_model_options file;
+    TACITI_TRY(taciti_path_join(path, sizeof path, folder, "config.json"));
+    TACITI_TRY(taciti_hf_describe(path, &file));
+    TACITI_TRY(taciti_run_match(path, &file, options));
     reader.seen = taciti_calloc(layout->tensor_count, 1);
     const tacit_status status = reader.seen == NULL ? TACIT_E_MEMORY : read_all(&reader);
-    file_list_destroy(&reader.files);
+    for (size_t i = 0; i < reader.files.count; i++) taciti_free(reader.files.names[i]);
+    taciti_free(reader.files.names);
     taciti_free(reader.seen);
     return status;
 }

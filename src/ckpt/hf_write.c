@@ -26,13 +26,9 @@ typedef struct hf_writer {
     uint64_t total_bytes;
 } hf_writer;
 
-static uint64_t stored_bytes(const taciti_tensor *tensor, taciti_safe_dtype dtype) {
-    return (uint64_t)tensor->n * (dtype == TACITI_SAFE_BF16 ? 2 : 4);
-}
-
 /* The layout is in the order of gradients, from the head down: backwards it reads as people expect. */
-static void collect(hf_writer *writer, const taciti_layout *layout, const float *flat, taciti_safe_dtype dtype,
-                    uint64_t shard_bytes) {
+static void collect_tensors(hf_writer *writer, const taciti_layout *layout, const float *flat, taciti_safe_dtype dtype,
+                            uint64_t shard_bytes) {
     uint64_t used = 0;
     for (size_t i = 0; i < writer->count; i++) {
         const taciti_tensor *tensor = &layout->tensors[writer->count - 1 - i];
@@ -41,7 +37,7 @@ static void collect(hf_writer *writer, const taciti_layout *layout, const float 
         writer->tensors[i] = (taciti_safe_tensor){
             .name = writer->names[i], .dims = tensor->dims, .data = flat + tensor->offset, .dtype = dtype};
         memcpy(writer->tensors[i].shape, tensor->shape, sizeof tensor->shape);
-        const uint64_t bytes = stored_bytes(tensor, dtype);
+        const uint64_t bytes = (uint64_t)tensor->n * (dtype == TACITI_SAFE_BF16 ? 2 : 4);
         if (i == 0 || (shard_bytes > 0 && used + bytes > shard_bytes)) {
             writer->first[writer->shards++] = i;
             used = 0;
@@ -73,7 +69,7 @@ static tacit_status write_shard(const hf_writer *writer, size_t shard) {
     return taciti_formats_publish(temporary, path);
 }
 
-/* Takes the value. */
+/* Writes the value, which it takes. */
 static tacit_status write_json(const char *folder, const char *name, json_t *value) {
     char path[TACITI_FORMATS_PATH_BYTES];
     tacit_status status = taciti_path_join(path, sizeof path, folder, name);
@@ -145,8 +141,8 @@ tacit_status taciti_hf_write(const char *folder, const taciti_weights_write_opti
                         .count = layout->tensor_count};
     tacit_status status = TACIT_E_MEMORY;
     if (writer.tensors != NULL && writer.names != NULL && writer.first != NULL) {
-        collect(&writer, layout, flat, how->dtype == TACITI_DTYPE_BF16 ? TACITI_SAFE_BF16 : TACITI_SAFE_F32,
-                how->shard_bytes);
+        collect_tensors(&writer, layout, flat, how->dtype == TACITI_DTYPE_BF16 ? TACITI_SAFE_BF16 : TACITI_SAFE_F32,
+                        how->shard_bytes);
         status = write_all(&writer, options, how->dtype);
     }
     taciti_free(writer.tensors);

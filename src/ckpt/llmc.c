@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "ckpt/formats.h"
 #include "ckpt/run.h"
+#include "ckpt/safetensors.h"
 #include "ckpt/sink.h"
 #include "kernel/kernel.h"
 
@@ -44,7 +45,7 @@ static const stack_entry stack[] = {
 enum { STACK_COUNT = sizeof stack / sizeof stack[0] };
 
 /* out [columns][rows] = in [rows][columns], in tiles that stay in the first-level cache. */
-static void transpose(float *restrict out, const float *restrict in, size_t rows, size_t columns) {
+static void transpose_matrix(float *restrict out, const float *restrict in, size_t rows, size_t columns) {
     enum { TILE = 32 };
     for (size_t r = 0; r < rows; r += TILE)
         for (size_t c = 0; c < columns; c += TILE)
@@ -90,7 +91,7 @@ static tacit_status parse_header(const char *path, const int32_t *header, llmc_f
     return TACIT_OK;
 }
 
-static tacit_status open_view(const char *path, llmc_file *file) {
+static tacit_status read_header(const char *path, llmc_file *file) {
     int32_t header[HEADER_INTS];
     TACITI_TRY(taciti_view_read(&file->view, 0, sizeof header, header));
     TACITI_TRY(parse_header(path, header, file));
@@ -105,7 +106,7 @@ static tacit_status open_view(const char *path, llmc_file *file) {
 static tacit_status open_file(const char *path, llmc_file *out) {
     llmc_file file = {.half = false};
     TACITI_TRY(taciti_view_open(path, &file.view));
-    const tacit_status status = open_view(path, &file);
+    const tacit_status status = read_header(path, &file);
     if (status == TACIT_OK)
         *out = file;
     else
@@ -122,19 +123,11 @@ tacit_status taciti_llmc_describe(const char *path, taciti_model_options *out) {
 }
 
 static tacit_status read_floats(llmc_file *file, float *out, size_t n) {
-    taciti_bf16 half[4096];
-    const size_t max = sizeof half / sizeof half[0];
-    if (!file->half) {
+    if (file->half)
+        TACITI_TRY(taciti_safe_read_half(&file->view, file->at, TACITI_SAFE_BF16, out, n));
+    else
         TACITI_TRY(taciti_view_read(&file->view, file->at, n * sizeof *out, out));
-        file->at += n * sizeof *out;
-        return TACIT_OK;
-    }
-    for (size_t done = 0; done < n; done += max) {
-        const size_t part = n - done < max ? n - done : max;
-        TACITI_TRY(taciti_view_read(&file->view, file->at, part * sizeof half[0], half));
-        taciti_kernels_get()->bf16_decode(out + done, half, part);
-        file->at += part * sizeof half[0];
-    }
+    file->at += n * (file->half ? sizeof(taciti_bf16) : sizeof *out);
     return TACIT_OK;
 }
 
@@ -142,11 +135,11 @@ static tacit_status read_tensor(llmc_file *file, const taciti_tensor *tensor, bo
     float *out = flat + tensor->offset;
     if (!transposed) return read_floats(file, out, tensor->n);
     TACITI_TRY(read_floats(file, file->transpose, tensor->n));
-    transpose(out, file->transpose, tensor->shape[1], tensor->shape[0]);
+    transpose_matrix(out, file->transpose, tensor->shape[1], tensor->shape[0]);
     return TACIT_OK;
 }
 
-/* The layout's tensor for one place of the stack. */
+/* Finds the layout's tensor for one place of the stack. */
 static tacit_status stack_tensor(const taciti_layout *layout, const stack_entry *entry, int64_t layer,
                                  const taciti_tensor **out) {
     char name[TACITI_TENSOR_NAME_BYTES];
@@ -222,7 +215,7 @@ static tacit_status write_padding(llmc_writer *writer, size_t n) {
 static tacit_status write_tensor(llmc_writer *writer, const taciti_tensor *tensor, bool transposed, const float *flat) {
     const float *x = flat + tensor->offset;
     if (transposed) {
-        transpose(writer->transpose, x, tensor->shape[0], tensor->shape[1]);
+        transpose_matrix(writer->transpose, x, tensor->shape[0], tensor->shape[1]);
         x = writer->transpose;
     }
     return taciti_sink_floats(&writer->sink, x, tensor->n, writer->half);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Arrays from the shards of a checkpoint. What the shards hold of the wanted arrays is listed first and checked: dtype,
+ * Reads arrays from the shards of a checkpoint. First the pieces of the wanted arrays are listed and checked: dtype,
  * shape, no float twice, none missing. Only then is the first element overwritten.
  */
 #include <inttypes.h>
@@ -30,7 +30,7 @@ typedef struct shards {
     const taciti_ckpt_array *arrays;
     size_t array_count;
     piece *pieces; /* owned; sorted by array, tensor and first float when all are there */
-    size_t count, capacity;
+    size_t count;
 } shards;
 
 static void shards_close(shards *s) {
@@ -38,21 +38,7 @@ static void shards_close(shards *s) {
     taciti_free(s->pieces);
 }
 
-/* ---- what the shards hold ---------------------------------------------------------------------------------------- */
-
-static tacit_status add_piece(shards *s, const piece *one) {
-    if (s->count == s->capacity) {
-        const size_t capacity = 2 * s->capacity + 64;
-        piece *more = taciti_calloc(capacity, sizeof *more);
-        if (more == NULL) return TACIT_E_MEMORY;
-        if (s->count > 0) memcpy(more, s->pieces, s->count * sizeof *more);
-        taciti_free(s->pieces);
-        s->pieces = more;
-        s->capacity = capacity;
-    }
-    s->pieces[s->count++] = *one;
-    return TACIT_OK;
-}
+/* ---- the pieces in the shards ------------------------------------------------------------------------------------ */
 
 static const char *shape_text(int dims, const size_t *shape, char text[SHAPE_TEXT_BYTES]) {
     size_t at = 0;
@@ -77,13 +63,16 @@ static tacit_status check_entry(const char *file, const taciti_safe_entry *entry
     return TACIT_OK;
 }
 
-/* A piece for every array that wants something of the entry. */
+/* Adds a piece for every array that wants something of the entry. */
 static tacit_status note_entry(shards *s, size_t file, const taciti_safe_file *open, size_t entry) {
     for (size_t a = 0; a < s->array_count; a++) {
         piece one = {.array = a, .file = file, .entry = entry};
         if (!taciti_ckpt_part_parse(&s->arrays[a], open->entries[entry].name, &one.part)) continue;
         TACITI_TRY(check_entry(open->view.path, &open->entries[entry], &one.part));
-        TACITI_TRY(add_piece(s, &one));
+        piece *pieces = taciti_with_room(s->pieces, s->count, sizeof *pieces);
+        if (pieces == NULL) return TACIT_E_MEMORY;
+        s->pieces = pieces;
+        s->pieces[s->count++] = one;
     }
     return TACIT_OK;
 }
@@ -198,24 +187,19 @@ tacit_status taciti_ckpt_find_held(const char *path, const taciti_ckpt_array *ar
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static tacit_status add_floats(const taciti_view *view, size_t offset, size_t n, float *out) {
-    float chunk[CHUNK_FLOATS];
-    for (size_t at = 0; at < n; at += CHUNK_FLOATS) {
-        const size_t part = n - at < CHUNK_FLOATS ? n - at : CHUNK_FLOATS;
-        TACITI_TRY(taciti_view_read(view, offset + at * sizeof *chunk, part * sizeof *chunk, chunk));
-        taciti_kernels_get()->add(out + at, chunk, part);
-    }
-    return TACIT_OK;
-}
-
-/* Floats at .. of an array that is not stored as floats. */
-static tacit_status read_accessed(const taciti_ckpt_array *array, size_t at, const taciti_view *view, size_t offset,
-                                  size_t n) {
+/* Reads n floats from a byte of the file to float `at` of the array, or adds them. */
+static tacit_status read_floats(const taciti_ckpt_array *array, size_t at, const taciti_view *view, size_t offset,
+                                size_t n) {
     const taciti_state_access *access = array->access;
     float chunk[CHUNK_FLOATS], before[CHUNK_FLOATS];
+    if (access == NULL && !array->add) return taciti_view_read(view, offset, n * sizeof *chunk, array->flat + at);
     for (size_t i = 0; i < n; i += CHUNK_FLOATS) {
         const size_t part = n - i < CHUNK_FLOATS ? n - i : CHUNK_FLOATS;
         TACITI_TRY(taciti_view_read(view, offset + i * sizeof *chunk, part * sizeof *chunk, chunk));
+        if (access == NULL) {
+            taciti_kernels_get()->add(array->flat + at + i, chunk, part);
+            continue;
+        }
         if (array->add) {
             access->read(access->object, access->which, at + i, before, part);
             taciti_kernels_get()->add(chunk, before, part);
@@ -225,7 +209,7 @@ static tacit_status read_accessed(const taciti_ckpt_array *array, size_t at, con
     return TACIT_OK;
 }
 
-/* What a part of the array wants of the piece. */
+/* Reads the floats of the piece that a part of the array wants. */
 static tacit_status read_part(const taciti_ckpt_array *array, const taciti_ckpt_part *want,
                               const taciti_ckpt_part *stored, const taciti_safe_file *file,
                               const taciti_safe_entry *entry) {
@@ -233,12 +217,8 @@ static tacit_status read_part(const taciti_ckpt_array *array, const taciti_ckpt_
     const size_t stored_end = stored->first + stored->n, want_end = want->first + want->n;
     const size_t end = stored_end < want_end ? stored_end : want_end;
     if (first >= end) return TACIT_OK;
-    const size_t at = want->at + (first - want->first);
     const size_t offset = entry->offset + (first - stored->first) * sizeof(float);
-    if (array->access != NULL) return read_accessed(array, at, &file->view, offset, end - first);
-    float *out = array->flat + at;
-    return array->add ? add_floats(&file->view, offset, end - first, out)
-                      : taciti_view_read(&file->view, offset, (end - first) * sizeof *out, out);
+    return read_floats(array, want->at + (first - want->first), &file->view, offset, end - first);
 }
 
 static tacit_status read_piece(const taciti_ckpt_array *array, const taciti_ckpt_part *stored,

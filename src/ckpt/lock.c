@@ -18,7 +18,7 @@
 
 enum { TRIES = 100, HOST_BYTES = 64, TEXT_BYTES = 256, PATH_BYTES = 4096 };
 
-/* What the file says: "host pid start\n". The start is the process's, in ticks since the machine's, so that another
+/* Contents of the file: "host pid start\n". The start is the process's, in ticks since the machine's, so that another
  * process of the same number is told apart. pid 0: nobody. */
 typedef struct owner {
     char host[HOST_BYTES];
@@ -37,7 +37,7 @@ static unsigned long long start_of(long pid) {
     return start == NULL ? 0 : strtoull(start, NULL, 10);
 }
 
-static owner myself(void) {
+static owner this_process(void) {
     owner me = {.pid = (long)getpid()};
     (void)gethostname(me.host, sizeof me.host - 1);
     me.start = start_of(me.pid);
@@ -54,7 +54,7 @@ static owner read_owner(int fd) {
 }
 
 static tacit_status write_owner(const char *path, int fd) {
-    const owner me = myself();
+    const owner me = this_process();
     char text[TEXT_BYTES];
     const int length = snprintf(text, sizeof text, "%s %ld %llu\n", me.host, me.pid, me.start);
     if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)length, 0) != length || fsync(fd) != 0)
@@ -64,7 +64,7 @@ static tacit_status write_owner(const char *path, int fd) {
 
 /* Known to have ended: this host has no such process any more. */
 static bool is_gone(const owner *who) {
-    const owner me = myself();
+    const owner me = this_process();
     return who->pid > 0 && strcmp(who->host, me.host) == 0 && start_of(who->pid) != who->start;
 }
 
@@ -83,7 +83,7 @@ static bool is_still(int fd, const char *path) {
            held.st_dev == named.st_dev;
 }
 
-static tacit_status refuse(const char *folder, const char *path, const owner *who, bool kernel) {
+static tacit_status refuse_folder(const char *folder, const char *path, const owner *who, bool kernel) {
     if (kernel)
         return taciti_fail(TACIT_E_CONFIG,
                            "%s: another run works in this folder (host %s, pid %ld); wait for its end, or use another "
@@ -95,39 +95,30 @@ static tacit_status refuse(const char *folder, const char *path, const owner *wh
                        folder, who->host, who->pid, path);
 }
 
-static void note_takeover(const char *folder, const owner *who) {
-    if (who->pid > 0)
-        taciti_log(TACITI_LOG_WARN,
-                   "%s: the run of host %s, pid %ld ended without cleaning up; its folder is taken over", folder,
-                   who->host, who->pid);
-}
-
-/* -1 and errno: cannot be opened. */
-static int open_file(const char *path, bool *created) {
-    const int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-    *created = file >= 0;
-    return file >= 0 || errno != EEXIST ? file : open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-}
-
-/* PENDING: the file changed hands meanwhile, to be tried again. */
-static tacit_status claim(const char *folder, const char *path, taciti_lock_call *call, int file, bool created) {
+/* Returns PENDING if the file changed hands meanwhile, to be tried again. */
+static tacit_status claim_lock(const char *folder, const char *path, taciti_lock_call *call, int file, bool created) {
     const int error = call(file);
     const bool kernel = error == 0 || error == EAGAIN;
     const owner before = read_owner(file);
     if (!is_still(file, path)) return TACIT_PENDING;
-    if (error == EAGAIN || (!kernel && !created && !is_gone(&before))) return refuse(folder, path, &before, kernel);
-    note_takeover(folder, &before);
+    if (error == EAGAIN || (!kernel && !created && !is_gone(&before)))
+        return refuse_folder(folder, path, &before, kernel);
+    if (before.pid > 0)
+        taciti_log(TACITI_LOG_WARN,
+                   "%s: the run of host %s, pid %ld ended without cleaning up; its folder is taken over", folder,
+                   before.host, before.pid);
     if (kernel || created) return write_owner(path, file);
-    (void)unlink(path); /* who makes it anew owns it */
+    (void)unlink(path); /* its next maker owns it */
     return TACIT_PENDING;
 }
 
-static tacit_status attempt(const char *folder, const char *path, taciti_lock_call *call, int *fd) {
-    bool created = false;
-    const int file = open_file(path, &created);
+static tacit_status try_lock(const char *folder, const char *path, taciti_lock_call *call, int *fd) {
+    int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    const bool created = file >= 0;
+    if (!created && errno == EEXIST) file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (file < 0 && errno == ENOENT) return TACIT_PENDING;
     if (file < 0) return taciti_fail(TACIT_E_IO, "%s: cannot be created: %s", path, strerror(errno));
-    const tacit_status status = claim(folder, path, call, file, created);
+    const tacit_status status = claim_lock(folder, path, call, file, created);
     if (status == TACIT_OK)
         *fd = file;
     else
@@ -142,7 +133,7 @@ tacit_status taciti_lock_take(const char *folder, taciti_lock_call *call, taciti
     TACITI_TRY(taciti_file_make_folder(folder));
     tacit_status status = TACIT_PENDING;
     for (int i = 0; i < TRIES && status == TACIT_PENDING; i++)
-        status = attempt(folder, path, call == NULL ? lock_open_file : call, &lock.fd);
+        status = try_lock(folder, path, call == NULL ? lock_open_file : call, &lock.fd);
     if (status == TACIT_PENDING) return taciti_fail(TACIT_E_IO, "%s: changes hands all the time", path);
     TACITI_TRY(status);
     lock.path = taciti_strdup(path);

@@ -23,7 +23,7 @@ static void find_file(const char *folder, const char *name, taciti_text *out) {
 }
 
 /* A folder may have been moved since its configuration was written: files beside the weights are found wherever they
- * are now. What the configuration names goes first. */
+ * are now. A tokenizer that the configuration names goes first. */
 static void note_tokenizer(const char *folder, json_t *meta) {
     taciti_text vocab, merges;
     json_t *config = json_object_get(meta, "config");
@@ -39,7 +39,7 @@ static void note_tokenizer(const char *folder, json_t *meta) {
 
 /* Sets *value to the path in the folder where the run was started, if a file is there and the path has room in `limit`
  * bytes. Returns whether it has. */
-static bool resolve(const char *directory, const json_t *path, size_t limit, json_t **value) {
+static bool resolve_path(const char *directory, const json_t *path, size_t limit, json_t **value) {
     char there[TACITI_RUN_PATH_BYTES];
     const char *relative = json_string_value(path);
     if (relative == NULL || relative[0] == '\0' || relative[0] == '/') return false;
@@ -49,17 +49,18 @@ static bool resolve(const char *directory, const json_t *path, size_t limit, jso
     return true;
 }
 
-/* Relative paths are those of the folder where the run was started, wherever this program is now. What is not there may
- * have been moved along with this program's folder. */
+/* Relative paths are those of the folder where the run was started, wherever this program is now. A file that is not
+ * there may have been moved along with this program's folder. */
 static void resolve_paths(json_t *meta) {
     static const char *const KEYS[] = {"data.vocab", "data.train", "data.validation"};
     json_t *config = json_object_get(meta, "config");
     const char *directory = json_string_value(json_object_get(meta, "directory"));
     for (size_t i = 0; directory != NULL && i < sizeof KEYS / sizeof *KEYS; i++) {
         json_t *value = json_object_get(config, KEYS[i]), *found = NULL;
-        if (resolve(directory, value, sizeof(taciti_text), &found)) (void)json_object_set_new(config, KEYS[i], found);
+        if (resolve_path(directory, value, sizeof(taciti_text), &found))
+            (void)json_object_set_new(config, KEYS[i], found);
         for (size_t f = 0; f < json_array_size(value); f++)
-            if (resolve(directory, json_array_get(value, f), TACITI_RUN_PATH_BYTES, &found))
+            if (resolve_path(directory, json_array_get(value, f), TACITI_RUN_PATH_BYTES, &found))
                 (void)json_array_set_new(value, f, found);
     }
 }
@@ -113,7 +114,7 @@ static tacit_status open_foreign(const char *path, bool is_folder, taciti_run_in
     return out->meta == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }
 
-static bool holds(const char *folder, const char *name) {
+static bool has_file(const char *folder, const char *name) {
     char path[TACITI_RUN_PATH_BYTES];
     const int length = snprintf(path, sizeof path, "%s/%s", folder, name);
     return length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0;
@@ -124,10 +125,10 @@ static tacit_status open_any(const char *path, taciti_run_info *out) {
     struct stat info;
     if (stat(path, &info) != 0) return taciti_file_refuse(path);
     if (!S_ISDIR(info.st_mode)) return open_foreign(path, false, out);
-    if (holds(path, "manifest.json")) return open_step(path, out);
+    if (has_file(path, "manifest.json")) return open_step(path, out);
     TACITI_TRY(taciti_path_join(folder, sizeof folder, path, "ckpt"));
-    if (holds(path, "ckpt")) return open_newest(path, folder, out);
-    if (holds(path, "config.json")) return open_foreign(path, true, out);
+    if (has_file(path, "ckpt")) return open_newest(path, folder, out);
+    if (has_file(path, "config.json")) return open_foreign(path, true, out);
     return taciti_fail(TACIT_E_DATA,
                        "%s: is neither a run folder (no ckpt/), a checkpoint (no manifest.json) nor a model of Hugging "
                        "Face (no config.json)",

@@ -26,7 +26,7 @@ static const struct {
     size_t bytes;
 } dtypes[] = {
     {"F32", TACITI_SAFE_F32, 4},    {"BF16", TACITI_SAFE_BF16, 2},     {"F16", TACITI_SAFE_F16, 2},
-    {"I64", TACITI_SAFE_I64, 8},    {"U8", TACITI_SAFE_U8, 1},         {"F64", TACITI_SAFE_OTHER, 8},
+    {"I64", TACITI_SAFE_OTHER, 8},  {"U8", TACITI_SAFE_U8, 1},         {"F64", TACITI_SAFE_OTHER, 8},
     {"I32", TACITI_SAFE_OTHER, 4},  {"I16", TACITI_SAFE_OTHER, 2},     {"I8", TACITI_SAFE_OTHER, 1},
     {"U64", TACITI_SAFE_OTHER, 8},  {"U32", TACITI_SAFE_OTHER, 4},     {"U16", TACITI_SAFE_OTHER, 2},
     {"BOOL", TACITI_SAFE_OTHER, 1}, {"F8_E4M3", TACITI_SAFE_OTHER, 1}, {"F8_E5M2", TACITI_SAFE_OTHER, 1},
@@ -219,6 +219,20 @@ static void decode_f16(float *out, const uint16_t *in, size_t n) {
     }
 }
 
+tacit_status taciti_safe_read_half(const taciti_view *view, size_t offset, taciti_safe_dtype dtype, float *out,
+                                   size_t n) {
+    uint16_t half[CHUNK_FLOATS];
+    for (size_t at = 0; at < n; at += CHUNK_FLOATS) {
+        const size_t part = n - at < CHUNK_FLOATS ? n - at : CHUNK_FLOATS;
+        TACITI_TRY(taciti_view_read(view, offset + at * sizeof half[0], part * sizeof half[0], half));
+        if (dtype == TACITI_SAFE_BF16)
+            taciti_kernels_get()->bf16_decode(out + at, half, part);
+        else
+            decode_f16(out + at, half, part);
+    }
+    return TACIT_OK;
+}
+
 tacit_status taciti_safe_read_f32(const taciti_safe_file *file, const taciti_safe_entry *entry, float *out, size_t n) {
     size_t elements = 1;
     for (int i = 0; i < entry->dims; i++) elements *= entry->shape[i];
@@ -229,17 +243,7 @@ tacit_status taciti_safe_read_f32(const taciti_safe_file *file, const taciti_saf
     if (entry->dtype != TACITI_SAFE_BF16 && entry->dtype != TACITI_SAFE_F16)
         return taciti_fail(TACIT_E_DATA, "%s: tensor %s is not of dtype F32, BF16 or F16", file->view.path,
                            entry->name);
-    uint16_t half[4096];
-    const size_t max = sizeof half / sizeof half[0];
-    for (size_t at = 0; at < n; at += max) {
-        const size_t part = n - at < max ? n - at : max;
-        TACITI_TRY(taciti_view_read(&file->view, entry->offset + at * sizeof half[0], part * sizeof half[0], half));
-        if (entry->dtype == TACITI_SAFE_BF16)
-            taciti_kernels_get()->bf16_decode(out + at, half, part);
-        else
-            decode_f16(out + at, half, part);
-    }
-    return TACIT_OK;
+    return taciti_safe_read_half(&file->view, entry->offset, entry->dtype, out, n);
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
@@ -297,28 +301,18 @@ static tacit_status write_header(taciti_sink *sink, const char *text) {
     return taciti_sink_bytes(sink, blanks, padded - bytes);
 }
 
-static tacit_status write_accessed(taciti_sink *sink, const taciti_safe_tensor *tensor) {
+static tacit_status write_tensor(taciti_sink *sink, const taciti_safe_tensor *tensor) {
     const taciti_state_access *access = tensor->access;
     const size_t n = element_count(tensor);
+    const int half = tensor->dtype == TACITI_SAFE_BF16;
     float chunk[CHUNK_FLOATS];
+    if (tensor->dtype == TACITI_SAFE_U8) return taciti_sink_bytes(sink, tensor->data, n);
+    if (access == NULL) return taciti_sink_floats(sink, tensor->data, n, half);
     for (size_t at = 0; at < n; at += CHUNK_FLOATS) {
         const size_t part = n - at < CHUNK_FLOATS ? n - at : CHUNK_FLOATS;
         access->read(access->object, access->which, tensor->at + at, chunk, part);
-        TACITI_TRY(taciti_sink_floats(sink, chunk, part, tensor->dtype == TACITI_SAFE_BF16));
+        TACITI_TRY(taciti_sink_floats(sink, chunk, part, half));
     }
-    return TACIT_OK;
-}
-
-static tacit_status write_tensor(taciti_sink *sink, const taciti_safe_tensor *tensor) {
-    if (tensor->access != NULL) return write_accessed(sink, tensor);
-    const size_t n = element_count(tensor);
-    if (tensor->dtype == TACITI_SAFE_U8) return taciti_sink_bytes(sink, tensor->data, n);
-    return taciti_sink_floats(sink, tensor->data, n, tensor->dtype == TACITI_SAFE_BF16);
-}
-
-static tacit_status write_file(taciti_sink *sink, const char *header, const taciti_safe_tensor *tensors, size_t count) {
-    TACITI_TRY(write_header(sink, header));
-    for (size_t i = 0; i < count; i++) TACITI_TRY(write_tensor(sink, &tensors[i]));
     return TACIT_OK;
 }
 
@@ -330,7 +324,8 @@ tacit_status taciti_safe_write(const char *path, const taciti_safe_tensor *tenso
     tacit_status status = header == NULL ? TACIT_E_MEMORY : describe_all(header, path, tensors, count, metadata);
     if (status == TACIT_OK && (text = json_dumps(header, JSON_COMPACT)) == NULL) status = TACIT_E_MEMORY;
     if (status == TACIT_OK) status = taciti_sink_open(path, &sink);
-    if (status == TACIT_OK) status = write_file(&sink, text, tensors, count);
+    if (status == TACIT_OK) status = write_header(&sink, text);
+    for (size_t i = 0; i < count && status == TACIT_OK; i++) status = write_tensor(&sink, &tensors[i]);
     if (status == TACIT_OK) status = taciti_sink_finish(&sink, out_bytes, out_digest);
     taciti_sink_abandon(&sink);
     free(text);

@@ -17,7 +17,6 @@ typedef enum taciti_safe_dtype {
     TACITI_SAFE_F32,
     TACITI_SAFE_BF16,
     TACITI_SAFE_F16,
-    TACITI_SAFE_I64,
     TACITI_SAFE_U8,
     TACITI_SAFE_OTHER
 } taciti_safe_dtype;
@@ -42,6 +41,10 @@ const taciti_safe_entry *taciti_safe_find(const taciti_safe_file *file, const ch
 
 /* Reads one tensor as f32 (from F32, BF16 or F16, exactly). n must equal the product of its shape. */
 tacit_status taciti_safe_read_f32(const taciti_safe_file *file, const taciti_safe_entry *entry, float *out, size_t n);
+
+/* Reads n floats from F16 or BF16 at this byte of a file, exactly. */
+tacit_status taciti_safe_read_half(const taciti_view *view, size_t offset, taciti_safe_dtype dtype, float *out,
+                                   size_t n);
 
 /* One tensor to write. data is f32, stored as `dtype` F32 or BF16, or bytes, stored as U8. */
 typedef struct taciti_safe_tensor {

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "kernel/kernel.h"
@@ -35,25 +36,14 @@ tacit_status taciti_sink_open(const char *path, taciti_sink *out) {
     return TACIT_OK;
 }
 
-static tacit_status write_all(const taciti_sink *sink, const unsigned char *bytes, size_t count) {
-    while (count > 0) {
-        const ssize_t written = write(sink->fd, bytes, count);
-        if (written < 0 && errno == EINTR) continue;
-        if (written < 0)
-            return taciti_fail(TACIT_E_IO, "%s: writing failed after %llu bytes: %s", sink->path,
-                               (unsigned long long)sink->bytes, strerror(errno));
-        bytes += written;
-        count -= (size_t)written;
-    }
-    return TACIT_OK;
-}
-
 tacit_status taciti_sink_bytes(taciti_sink *sink, const void *bytes, size_t count) {
     const unsigned char *at = bytes;
     while (count > 0) {
         const size_t part = count < block_bytes ? count : block_bytes;
         (void)XXH3_128bits_update(sink->state, at, part);
-        TACITI_TRY(write_all(sink, at, part));
+        if (!taciti_file_put(sink->fd, at, part))
+            return taciti_fail(TACIT_E_IO, "%s: writing failed after %llu bytes: %s", sink->path,
+                               (unsigned long long)sink->bytes, strerror(errno));
         sink->bytes += part;
         at += part;
         count -= part;
@@ -73,7 +63,7 @@ tacit_status taciti_sink_floats(taciti_sink *sink, const float *x, size_t n, int
     return TACIT_OK;
 }
 
-static void release(taciti_sink *sink) {
+static void release_sink(taciti_sink *sink) {
     taciti_free(sink->path);
     taciti_free(sink->encode);
     (void)XXH3_freeState(sink->state);
@@ -97,7 +87,7 @@ tacit_status taciti_sink_finish(taciti_sink *sink, uint64_t *bytes, char digest[
         *bytes = sink->bytes;
         format_digest(XXH3_128bits_digest(sink->state), digest);
     }
-    release(sink);
+    release_sink(sink);
     return status;
 }
 
@@ -105,7 +95,7 @@ void taciti_sink_abandon(taciti_sink *sink) {
     if (sink->fd < 0) return;
     (void)close(sink->fd);
     if (sink->path != NULL) (void)unlink(sink->path);
-    release(sink);
+    release_sink(sink);
 }
 
 void taciti_digest_block(const void *bytes, size_t count, char digest[TACITI_DIGEST_BYTES]) {

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "ckpt/part.h"
 #include "ckpt/safetensors.h"
 
@@ -37,51 +38,29 @@ static int64_t step_of(const char *name) {
     return step >= 0 && strcmp(name, again) == 0 ? step : -1;
 }
 
-static bool is_stale(const char *name) {
-    const size_t bytes = strlen(name), suffix = sizeof tmp_suffix - 1;
-    return strncmp(name, step_prefix, sizeof step_prefix - 1) == 0 && bytes > suffix &&
-           strcmp(name + bytes - suffix, tmp_suffix) == 0;
-}
-
 static int newest_first(const void *left, const void *right) {
     const int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
     return (a < b) - (a > b);
 }
 
-/* Room for one more step; the list doubles. */
-static tacit_status append_step(int64_t **steps, size_t *count, int64_t step) {
-    if ((*count & (*count - 1)) == 0) {
-        int64_t *more = taciti_calloc(*count == 0 ? 1 : *count * 2, sizeof *more);
-        if (more == NULL) return TACIT_E_MEMORY;
-        if (*count > 0) memcpy(more, *steps, *count * sizeof *more);
-        taciti_free(*steps);
-        *steps = more;
-    }
-    (*steps)[(*count)++] = step;
-    return TACIT_OK;
-}
+static int is_step(const struct dirent *entry) { return step_of(entry->d_name) >= 0; }
 
 tacit_status taciti_stage_list(const char *folder, int64_t **out, size_t *count) {
-    int64_t *steps = NULL;
-    size_t found = 0;
-    tacit_status status = TACIT_OK;
-    DIR *listing = opendir(folder);
-    if (listing == NULL && errno != ENOENT)
+    struct dirent **entries = NULL;
+    const int found = scandir(folder, &entries, is_step, NULL);
+    if (found < 0 && errno != ENOENT)
         return taciti_fail(TACIT_E_IO, "%s: cannot be listed: %s", folder, strerror(errno));
-    while (listing != NULL && status == TACIT_OK) {
-        const struct dirent *entry = readdir(listing);
-        if (entry == NULL) break;
-        const int64_t step = step_of(entry->d_name);
-        if (step >= 0) status = append_step(&steps, &found, step);
+    const size_t n = found < 0 ? 0 : (size_t)found;
+    int64_t *steps = taciti_calloc(n, sizeof *steps);
+    for (size_t i = 0; i < n; i++) {
+        if (steps != NULL) steps[i] = step_of(entries[i]->d_name);
+        free(entries[i]);
     }
-    if (listing != NULL) (void)closedir(listing);
-    if (status != TACIT_OK) {
-        taciti_free(steps);
-        return status;
-    }
-    if (found > 1) qsort(steps, found, sizeof *steps, newest_first);
+    free(entries);
+    if (steps == NULL) return TACIT_E_MEMORY;
+    qsort(steps, n, sizeof *steps, newest_first);
     *out = steps;
-    *count = found;
+    *count = n;
     return TACIT_OK;
 }
 
@@ -95,7 +74,8 @@ static tacit_status remove_stale(const char *folder) {
         char path[TACITI_CKPT_PATH_BYTES];
         const struct dirent *entry = readdir(listing);
         if (entry == NULL) break;
-        if (!is_stale(entry->d_name)) continue;
+        if (strncmp(entry->d_name, step_prefix, sizeof step_prefix - 1) != 0) continue;
+        if (!taciti_text_ends_with(entry->d_name, tmp_suffix)) continue;
         status = taciti_path_join(path, sizeof path, folder, entry->d_name);
         if (status == TACIT_OK) status = taciti_file_remove(path);
     }
@@ -123,24 +103,19 @@ static int largest_first(const void *left, const void *right) {
     return a->index < b->index ? -1 : 1;
 }
 
-/* Fills pieces and loads, which the caller allocated. */
-static void assign_pieces(const size_t *sizes, size_t count, int writers, piece *pieces, size_t *loads, int *owner) {
-    for (size_t i = 0; i < count; i++) pieces[i] = (piece){sizes[i], i};
-    if (count > 1) qsort(pieces, count, sizeof *pieces, largest_first);
-    for (size_t i = 0; i < count; i++) {
+tacit_status taciti_stage_assign(const size_t *sizes, size_t count, int writers, int *owner) {
+    piece *pieces = taciti_calloc(count, sizeof *pieces);
+    size_t *loads = taciti_calloc((size_t)writers, sizeof *loads);
+    const bool fine = pieces != NULL && loads != NULL;
+    for (size_t i = 0; fine && i < count; i++) pieces[i] = (piece){sizes[i], i};
+    if (fine) qsort(pieces, count, sizeof *pieces, largest_first);
+    for (size_t i = 0; fine && i < count; i++) {
         int min = 0;
         for (int w = 1; w < writers; w++)
             if (loads[w] < loads[min]) min = w;
         loads[min] += pieces[i].size;
         owner[pieces[i].index] = min;
     }
-}
-
-tacit_status taciti_stage_assign(const size_t *sizes, size_t count, int writers, int *owner) {
-    piece *pieces = taciti_calloc(count, sizeof *pieces);
-    size_t *loads = taciti_calloc((size_t)writers, sizeof *loads);
-    const bool fine = pieces != NULL && loads != NULL;
-    if (fine) assign_pieces(sizes, count, writers, pieces, loads, owner);
     taciti_free(pieces);
     taciti_free(loads);
     return fine ? TACIT_OK : TACIT_E_MEMORY;
@@ -211,15 +186,7 @@ static tacit_status inventory_create(const taciti_ckpt_state *state, inventory *
     return add_arrays(all, state, true);
 }
 
-/* Moves one writer's share and its own tensors to the front. */
-static size_t keep_own(inventory *all, int writer) {
-    size_t kept = 0;
-    for (size_t i = 0; i < all->count; i++)
-        if (i >= all->shared || all->owner[i] == writer) all->tensors[kept++] = all->tensors[i];
-    return kept;
-}
-
-/* What was written is read back: only then may it replace an older checkpoint. */
+/* Reads back what it has written: only then may that replace an older checkpoint. */
 static tacit_status write_file(const char *tmp, int64_t step, const inventory *all, size_t count,
                                taciti_stage_share *share) {
     char path[TACITI_CKPT_PATH_BYTES], text[32], digest[TACITI_DIGEST_BYTES];
@@ -245,7 +212,9 @@ tacit_status taciti_stage_write(const char *folder, int64_t step, const taciti_c
     TACITI_TRY(taciti_stage_path(folder, step, tmp_suffix, tmp));
     tacit_status status = inventory_create(state, &all);
     if (status == TACIT_OK) status = taciti_stage_assign(all.sizes, all.shared, writers, all.owner);
-    const size_t count = status == TACIT_OK ? keep_own(&all, writer) : 0;
+    size_t count = 0; /* the writer's share and its own tensors move to the front */
+    for (size_t i = 0; status == TACIT_OK && i < all.count; i++)
+        if (i >= all.shared || all.owner[i] == writer) all.tensors[count++] = all.tensors[i];
     if (count > 0) status = write_file(tmp, step, &all, count, &share);
     inventory_destroy(&all);
     if (status == TACIT_OK) *out = share;
@@ -254,19 +223,9 @@ tacit_status taciti_stage_write(const char *folder, int64_t step, const taciti_c
 
 /* ---- commit ------------------------------------------------------------------------------------------------------ */
 
-static tacit_status write_manifest(const char *tmp, const taciti_manifest *manifest) {
-    char path[TACITI_CKPT_PATH_BYTES], *text = NULL;
-    size_t bytes = 0;
-    TACITI_TRY(taciti_path_join(path, sizeof path, tmp, manifest_name));
-    TACITI_TRY(taciti_manifest_format(manifest, &text, &bytes));
-    const tacit_status status = taciti_file_write(path, text, bytes);
-    taciti_free(text);
-    return status;
-}
-
 /* A checkpoint of the same step makes way: it is damaged or from a run that was resumed before it. One of the two has
  * the name at any time, where the file system can exchange names. */
-static tacit_status publish(const char *folder, int64_t step, const char *tmp) {
+static tacit_status publish_folder(const char *folder, int64_t step, const char *tmp) {
     char path[TACITI_CKPT_PATH_BYTES], old[TACITI_CKPT_PATH_BYTES];
     TACITI_TRY(taciti_stage_path(folder, step, "", path));
     if (renameat2(AT_FDCWD, tmp, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
@@ -282,15 +241,21 @@ static tacit_status publish(const char *folder, int64_t step, const char *tmp) {
 }
 
 /* Every share must be visible here, at its size: hosts that do not share the folder are found now, not at resume. */
-static tacit_status commit(const char *folder, const char *tmp, const taciti_manifest *manifest) {
+static tacit_status commit_folder(const char *folder, const char *tmp, const taciti_manifest *manifest) {
     if (!taciti_manifest_complete(tmp, manifest))
         return taciti_fail(TACIT_E_IO,
                            "%s: files that other ranks have written are not here; checkpoints need a folder that all "
                            "hosts share",
                            tmp);
-    TACITI_TRY(write_manifest(tmp, manifest));
+    char path[TACITI_CKPT_PATH_BYTES], *text = NULL;
+    size_t bytes = 0;
+    TACITI_TRY(taciti_path_join(path, sizeof path, tmp, manifest_name));
+    TACITI_TRY(taciti_manifest_format(manifest, &text, &bytes));
+    const tacit_status status = taciti_file_write(path, text, bytes);
+    taciti_free(text);
+    TACITI_TRY(status);
     TACITI_TRY(taciti_file_sync_folder(tmp));
-    return publish(folder, manifest->step, tmp);
+    return publish_folder(folder, manifest->step, tmp);
 }
 
 tacit_status taciti_stage_commit(const char *folder, int64_t step, const char *meta_json,
@@ -306,7 +271,7 @@ tacit_status taciti_stage_commit(const char *folder, int64_t step, const char *m
         manifest.files[manifest.count++] = shares[w];
         manifest.tensors += shares[w].tensors;
     }
-    if (status == TACIT_OK) status = commit(folder, tmp, &manifest);
+    if (status == TACIT_OK) status = commit_folder(folder, tmp, &manifest);
     taciti_manifest_destroy(&manifest);
     return status;
 }
@@ -318,7 +283,7 @@ void taciti_stage_undo(const char *folder, int64_t step) {
 
 /* ---- rotate ------------------------------------------------------------------------------------------------------ */
 
-/* Renamed first: a kill in the middle leaves a temporary folder, not a damaged checkpoint. */
+/* Renames first: a kill in the middle leaves a temporary folder, not a damaged checkpoint. */
 static tacit_status remove_step(const char *folder, int64_t step) {
     char path[TACITI_CKPT_PATH_BYTES], old[TACITI_CKPT_PATH_BYTES];
     TACITI_TRY(taciti_stage_path(folder, step, "", path));

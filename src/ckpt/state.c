@@ -28,8 +28,8 @@ static bool is_stored_in_shards(const taciti_state_entry *entry) {
 
 static bool is_empty(const taciti_state_entry *entry) { return entry->kind == TACITI_STATE_ARRAY && entry->n == 0; }
 
-/* The entry as `rank` alone holds it, or as all do (rank < 0). add: what is stored is added. */
-static void append(array_list *list, const taciti_state_entry *entry, int rank, bool add) {
+/* Appends the entry as `rank` alone holds it, or as all do (rank < 0). add: the load adds the stored values. */
+static void append_entry(array_list *list, const taciti_state_entry *entry, int rank, bool add) {
     const bool array = entry->kind == TACITI_STATE_ARRAY;
     char *prefix = list->prefixes[list->count], what[TACITI_STATE_NAME_BYTES];
     (void)snprintf(what, sizeof what, "%s%s", entry->name, array ? "." : "");
@@ -54,7 +54,7 @@ static void append(array_list *list, const taciti_state_entry *entry, int rank, 
     }
 }
 
-/* Refuses what no checkpoint can hold. */
+/* Refuses tables that no checkpoint can hold. */
 static tacit_status check_table(const taciti_state *state) {
     if (state->count > TACITI_STATE_MAX_ENTRIES)
         return taciti_fail(TACIT_E_INTERNAL, "checkpoint: %zu entries of state, at most %d are possible", state->count,
@@ -86,9 +86,6 @@ static size_t bytes_of(const taciti_state_entry *entry) {
     return entry->kind == TACITI_STATE_COUNT ? sizeof(int64_t) : entry->n * sizeof(double);
 }
 
-/* JSON knows no infinity: a number that is not finite comes back as NaN. */
-static json_t *real_json(double value) { return isfinite(value) ? json_real(value) : json_null(); }
-
 static json_t *value_json(const taciti_state_entry *entry, const void *data) {
     if (entry->kind == TACITI_STATE_COUNT) {
         int64_t count = 0;
@@ -96,7 +93,10 @@ static json_t *value_json(const taciti_state_entry *entry, const void *data) {
         return json_integer((json_int_t)count);
     }
     json_t *list = json_array();
-    for (size_t i = 0; i < entry->n; i++) (void)json_array_append_new(list, real_json(((const double *)data)[i]));
+    for (size_t i = 0; i < entry->n; i++) {
+        const double value = ((const double *)data)[i]; /* JSON knows no infinity: it comes back as NaN */
+        (void)json_array_append_new(list, isfinite(value) ? json_real(value) : json_null());
+    }
     return list;
 }
 
@@ -117,25 +117,20 @@ static number_list list_numbers(const taciti_state *state, taciti_state_owner ow
     return list;
 }
 
+/* Puts the values, one after the other in memory (NULL: those of the entries), into the object. */
 static tacit_status put_numbers(const number_list *list, const char *values, json_t *object) {
     for (size_t i = 0; i < list->count; i++) {
         const taciti_state_entry *entry = list->entries[i];
         if (json_object_get(object, entry->name) != NULL)
             return taciti_fail(TACIT_E_INTERNAL, "checkpoint: its description has two members \"%s\"", entry->name);
-        if (json_object_set_new(object, entry->name, value_json(entry, values)) != 0) return TACIT_E_MEMORY;
-        values += bytes_of(entry);
+        if (json_object_set_new(object, entry->name, value_json(entry, values == NULL ? entry->data : values)) != 0)
+            return TACIT_E_MEMORY;
+        if (values != NULL) values += bytes_of(entry);
     }
     return TACIT_OK;
 }
 
-static void pack_numbers(const number_list *list, char *values) {
-    for (size_t i = 0; i < list->count; i++) {
-        memcpy(values, list->entries[i]->data, bytes_of(list->entries[i]));
-        values += bytes_of(list->entries[i]);
-    }
-}
-
-/* A list by rank of what the ranks have of their own. */
+/* Puts a list by rank of the ranks' own values into the description. */
 static tacit_status put_replicas(const number_list *own, const char *all, int ranks, json_t *meta) {
     json_t *replicas = json_array();
     tacit_status status =
@@ -157,7 +152,8 @@ static tacit_status describe_own(taciti_comm *comm, const taciti_state *state, j
     char *mine = taciti_calloc(own.bytes, 1), *all = taciti_calloc((size_t)ranks, own.bytes);
     tacit_status status = mine == NULL || all == NULL ? TACIT_E_MEMORY : TACIT_OK;
     if (comm != NULL) status = taciti_comm_agree(comm, status);
-    if (status == TACIT_OK) pack_numbers(&own, comm == NULL ? all : mine);
+    for (size_t i = 0, at = 0; status == TACIT_OK && i < own.count; at += bytes_of(own.entries[i++]))
+        memcpy((comm == NULL ? all : mine) + at, own.entries[i]->data, bytes_of(own.entries[i]));
     if (status == TACIT_OK && comm != NULL && own.bytes > 0) status = taciti_comm_allgather(comm, mine, own.bytes, all);
     if (status == TACIT_OK) status = put_replicas(&own, all, ranks, meta);
     taciti_free(mine);
@@ -165,20 +161,13 @@ static tacit_status describe_own(taciti_comm *comm, const taciti_state *state, j
     return status;
 }
 
-static tacit_status describe_shared(const taciti_state *state, json_t *meta) {
-    const number_list shared = list_numbers(state, TACITI_STATE_SHARED);
-    char *values = taciti_calloc(shared.bytes, 1);
-    if (values == NULL) return TACIT_E_MEMORY;
-    pack_numbers(&shared, values);
-    const tacit_status status = put_numbers(&shared, values, meta);
-    taciti_free(values);
-    return status;
-}
-
 /* Owned text of the description, free(). The same outcome on every rank. */
-static tacit_status describe(taciti_comm *comm, const taciti_state *state, json_t *meta, char **out) {
+static tacit_status describe_state(taciti_comm *comm, const taciti_state *state, json_t *meta, char **out) {
     tacit_status status = check_table(state);
-    if (status == TACIT_OK) status = describe_shared(state, meta);
+    if (status == TACIT_OK) {
+        const number_list shared = list_numbers(state, TACITI_STATE_SHARED);
+        status = put_numbers(&shared, NULL, meta);
+    }
     if (comm != NULL) status = taciti_comm_agree(comm, status);
     if (status == TACIT_OK) status = describe_own(comm, state, meta);
     char *text = status == TACIT_OK ? json_dumps(meta, JSON_INDENT(1)) : NULL;
@@ -196,11 +185,11 @@ tacit_status taciti_ckpt_save_state(taciti_comm *comm, const char *folder, int64
     array_list list = {.count = 0};
     char *text = NULL;
     const int rank = comm == NULL ? 0 : taciti_comm_rank(comm);
-    TACITI_TRY(describe(comm, state, meta, &text));
+    TACITI_TRY(describe_state(comm, state, meta, &text));
     for (size_t i = 0; i < state->count; i++) {
         const taciti_state_entry *entry = &state->entries[i];
         if (is_stored_in_shards(entry) && !is_empty(entry))
-            append(&list, entry, entry->owner == TACITI_STATE_OWN ? rank : -1, false);
+            append_entry(&list, entry, entry->owner == TACITI_STATE_OWN ? rank : -1, false);
     }
     const taciti_ckpt_state arrays = {.arrays = list.arrays, .array_count = list.count, .meta_json = text};
     const tacit_status status = taciti_ckpt_save(comm, folder, step, keep, &arrays);
@@ -208,20 +197,20 @@ tacit_status taciti_ckpt_save_state(taciti_comm *comm, const char *folder, int64
     return status;
 }
 
-/* ---- what becomes of an entry ------------------------------------------------------------------------------------ */
+/* ---- the action for an entry ------------------------------------------------------------------------------------ */
 
 typedef enum action {
-    LEAVE,       /* as it is */
-    BEGIN_ANEW,  /* the same: what is stored has another size */
-    TAKE_SHARED, /* what all ranks shared */
-    TAKE_OWN,    /* what this rank had */
-    TAKE_SUM,    /* of former ranks rank, rank + ranks, ... */
-    TAKE_MEAN,   /* of all former ranks */
+    LEAVE,       /* the value stays */
+    BEGIN_AGAIN, /* the value stays: the stored one has another size */
+    TAKE_SHARED, /* the value that all ranks shared */
+    TAKE_OWN,    /* the value of this rank */
+    TAKE_SUM,    /* the sum over former ranks rank, rank + ranks, ... */
+    TAKE_MEAN,   /* the mean over all former ranks */
     LACKING,     /* the checkpoint does not have it */
     REFUSED,
 } action;
 
-/* By what is stored, how the run goes on, and the entry's rule. */
+/* Decides by the stored values, how the run goes on, and the entry's rule. */
 static action decide_required(const taciti_ckpt_origin *from, const taciti_state_entry *entry, bool shared, bool own) {
     const bool mean = entry->regroup == TACITI_STATE_MEAN;
     if (from->resumption == TACITI_RESUME_FROM_MEAN && !mean) return LEAVE;
@@ -234,8 +223,8 @@ static action decide_required(const taciti_ckpt_origin *from, const taciti_state
     return entry->regroup == TACITI_STATE_SUM ? TAKE_SUM : REFUSED;
 }
 
-/* The one place that decides. */
-static action decide(const taciti_ckpt_origin *from, const taciti_state_entry *entry, bool shared, bool own) {
+/* The same for an entry that may be optional. */
+static action decide_action(const taciti_ckpt_origin *from, const taciti_state_entry *entry, bool shared, bool own) {
     const action what = decide_required(from, entry, shared, own);
     return what == LACKING && entry->optional ? LEAVE : what;
 }
@@ -255,7 +244,7 @@ static const json_t *own_number(const taciti_ckpt_origin *from, int rank, const 
     return json_object_get(json_array_get(json_object_get(from->meta, replicas_key), (size_t)rank), name);
 }
 
-/* Bytes that may be lacking, of another size than the run has: of other buckets or another version. */
+/* Finds out whether optional bytes have another size than in the run: from other buckets or another version. */
 static tacit_status has_other_size(const taciti_ckpt_origin *from, const taciti_state_entry *entry, int rank,
                                    bool *out) {
     *out = false;
@@ -264,7 +253,7 @@ static tacit_status has_other_size(const taciti_ckpt_origin *from, const taciti_
         array_list list = {.count = 0};
         size_t bytes = 0;
         bool held = false;
-        append(&list, entry, own == 1 ? rank : -1, false);
+        append_entry(&list, entry, own == 1 ? rank : -1, false);
         TACITI_TRY(taciti_ckpt_find_bytes(from->path, list.arrays[0].prefix, &held, &bytes));
         *out = held && bytes != entry->n;
     }
@@ -280,22 +269,22 @@ static tacit_status decide_all(const taciti_ckpt_origin *from, const taciti_stat
     for (size_t i = 0; i < state->count; i++) {
         TACITI_TRY(has_other_size(from, &state->entries[i], rank, &other[i]));
         if (other[i] || !is_stored_in_shards(&state->entries[i])) continue;
-        append(&list, &state->entries[i], -1, false);
-        append(&list, &state->entries[i], rank, false);
+        append_entry(&list, &state->entries[i], -1, false);
+        append_entry(&list, &state->entries[i], rank, false);
     }
     TACITI_TRY(taciti_ckpt_find_held(from->path, list.arrays, list.count, held));
     for (size_t i = 0, at = 0; i < state->count; i++) {
         const taciti_state_entry *entry = &state->entries[i];
         if (other[i]) {
-            out[i] = BEGIN_ANEW;
+            out[i] = BEGIN_AGAIN;
             continue;
         }
         if (!is_stored_in_shards(entry)) {
-            out[i] = decide(from, entry, json_object_get(from->meta, entry->name) != NULL,
-                            own_number(from, rank, entry->name) != NULL);
+            out[i] = decide_action(from, entry, json_object_get(from->meta, entry->name) != NULL,
+                                   own_number(from, rank, entry->name) != NULL);
             continue;
         }
-        out[i] = is_empty(entry) ? LEAVE : decide(from, entry, held[at], held[at + 1]);
+        out[i] = is_empty(entry) ? LEAVE : decide_action(from, entry, held[at], held[at + 1]);
         at += 2;
     }
     return TACIT_OK;
@@ -314,24 +303,24 @@ tacit_status taciti_ckpt_find_lacking(const taciti_ckpt_origin *from, const taci
 
 /* ---- restoring: arrays ------------------------------------------------------------------------------------------- */
 
-/* The rank whose value is taken, -1: what all shared. */
+/* Returns the rank whose value is taken, or -1 for the value that all shared. */
 static int taken_from(const taciti_ckpt_origin *from, const taciti_state_entry *entry) {
     return entry->owner == TACITI_STATE_OWN && from->resumption == TACITI_RESUME_EXACTLY ? from->rank : -1;
 }
 
-/* What is lacking as well: the load names the tensor. */
+/* Loads entries that are lacking as well: then the load names the tensor. */
 static tacit_status restore_taken(const taciti_ckpt_origin *from, const taciti_state *state, const action *actions) {
     array_list list = {.count = 0};
     for (size_t i = 0; i < state->count; i++) {
         const taciti_state_entry *entry = &state->entries[i];
         if (!is_stored_in_shards(entry)) continue;
         if (actions[i] == TAKE_SHARED || actions[i] == TAKE_OWN || actions[i] == LACKING)
-            append(&list, entry, taken_from(from, entry), false);
+            append_entry(&list, entry, taken_from(from, entry), false);
     }
     return taciti_ckpt_load(from->path, list.arrays, list.count);
 }
 
-static bool contributes(const taciti_ckpt_origin *from, action what, int former) {
+static bool is_added(const taciti_ckpt_origin *from, action what, int former) {
     return what == TAKE_MEAN || (what == TAKE_SUM && former % from->ranks == from->rank);
 }
 
@@ -349,7 +338,7 @@ static void scale_accessed(const taciti_state_entry *entry, float factor) {
 }
 
 /* A factor of 0 clears. */
-static void scale(const taciti_state_entry *entry, float factor) {
+static void scale_entry(const taciti_state_entry *entry, float factor) {
     taciti_range r;
     if (entry->access.read != NULL) {
         scale_accessed(entry, factor);
@@ -368,17 +357,17 @@ static void scale(const taciti_state_entry *entry, float factor) {
 static tacit_status restore_added(const taciti_ckpt_origin *from, const taciti_state *state, const action *actions,
                                   int formers) {
     for (size_t i = 0; i < state->count; i++)
-        if (actions[i] == TAKE_SUM && is_stored_in_shards(&state->entries[i])) scale(&state->entries[i], 0);
+        if (actions[i] == TAKE_SUM && is_stored_in_shards(&state->entries[i])) scale_entry(&state->entries[i], 0);
     for (int r = 0; r < formers; r++) {
         array_list list = {.count = 0};
         for (size_t i = 0; i < state->count; i++)
-            if (is_stored_in_shards(&state->entries[i]) && contributes(from, actions[i], r))
-                append(&list, &state->entries[i], r, r > 0 || actions[i] == TAKE_SUM);
+            if (is_stored_in_shards(&state->entries[i]) && is_added(from, actions[i], r))
+                append_entry(&list, &state->entries[i], r, r > 0 || actions[i] == TAKE_SUM);
         if (list.count > 0) TACITI_TRY(taciti_ckpt_load(from->path, list.arrays, list.count));
     }
     for (size_t i = 0; i < state->count; i++)
         if (actions[i] == TAKE_MEAN && is_stored_in_shards(&state->entries[i]))
-            scale(&state->entries[i], (float)(1.0 / formers));
+            scale_entry(&state->entries[i], (float)(1.0 / formers));
     return TACIT_OK;
 }
 
@@ -399,7 +388,7 @@ static tacit_status read_list(taciti_strict_reader *r, const json_t *value, size
     return TACIT_OK;
 }
 
-/* Of one rank, or what all shared (rank < 0). */
+/* Reads the values of one rank, or those that all shared (rank < 0). */
 static tacit_status read_values(const taciti_ckpt_origin *from, const taciti_state_entry *entry, int rank, void *out) {
     static const taciti_strict_field COUNT = {.max = 0x1p63, .legal = "an integer from 0 on"};
     taciti_strict_reader reader = {.file = from->path, .status = TACIT_E_DATA};
@@ -419,7 +408,7 @@ static tacit_status add_values(const taciti_ckpt_origin *from, const taciti_stat
                                int formers, double *sum, double *one) {
     const size_t n = entry->kind == TACITI_STATE_COUNT ? 1 : entry->n;
     for (int r = 0; r < formers; r++) {
-        if (!contributes(from, what, r)) continue;
+        if (!is_added(from, what, r)) continue;
         TACITI_TRY(read_values(from, entry, r, one));
         int64_t count = 0;
         memcpy(&count, one, sizeof count);
@@ -468,7 +457,7 @@ tacit_status taciti_ckpt_restore_state(const taciti_ckpt_origin *from, const tac
     TACITI_TRY(taciti_ckpt_former_ranks(from, &formers));
     TACITI_TRY(decide_all(from, state, actions));
     for (size_t i = 0; i < state->count && from->rank == 0; i++)
-        if (actions[i] == BEGIN_ANEW)
+        if (actions[i] == BEGIN_AGAIN)
             taciti_log(TACITI_LOG_WARN,
                        "%s: %s is of another number of ranks, of other buckets or of another version: it begins anew",
                        from->path, state->entries[i].name);

@@ -90,7 +90,7 @@ static void every_source_opens(void **state) {
     expect_opens(run.text, 9);
 }
 
-/* What an opened path carries. */
+/* Contents of an opened path. */
 static void expect_in_meta(const char *path, const char *expected) {
     taciti_run_info info;
     assert_int_equal(taciti_run_open(path, &info), TACIT_OK);

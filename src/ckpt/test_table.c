@@ -20,7 +20,7 @@
 
 enum { MAX_RANKS = 5, NUMBERS = 3, BLOB = 7 };
 
-/* What one rank holds. */
+/* The state of one rank. */
 typedef struct holder {
     float *model, *moment, *residual, *shard, *window;
     double lone[NUMBERS], sums[NUMBERS];

@@ -116,7 +116,7 @@ static void hf_comes_back_bit_for_bit(void **state) {
     }
 }
 
-/* What was read is written as the same bytes. */
+/* Weights that were read are written as the same bytes. */
 static void hf_files_are_reproduced(void **state) {
     (void)state;
     for (int half = 0; half < 2; half++) {

@@ -29,17 +29,12 @@ static tacit_status source_in_folder(const char *folder, weights_source *out) {
     return taciti_path_join(out->config, sizeof out->config, folder, "config.json");
 }
 
-/* A config.json that was named itself. */
+/* The path names config.json itself. */
 static tacit_status source_beside(const char *config, weights_source *out) {
     if (strlen(config) >= sizeof out->config) return taciti_fail(TACIT_E_IO, "%s: the path is too long", config);
     out->format = TACITI_WEIGHTS_HF;
     memcpy(out->config, config, strlen(config) + 1);
     return taciti_formats_parent(config, out->folder);
-}
-
-/* Archives and pickles can run code when they are loaded: they never are. */
-static bool is_pickle(const unsigned char *bytes) {
-    return memcmp(bytes, "PK\003\004", LOOK_BYTES) == 0 || (bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5);
 }
 
 static tacit_status source_of_file(const char *path, weights_source *out) {
@@ -56,11 +51,8 @@ static tacit_status source_of_file(const char *path, weights_source *out) {
         return TACIT_OK;
     }
     if (bytes[0] == '{') return source_beside(path, out);
-    if (is_pickle(bytes))
-        return taciti_fail(TACIT_E_DATA,
-                           "%s: is a pickle, which can run code and is never loaded; convert it where it comes from: "
-                           "model.save_pretrained(FOLDER, safe_serialization=True)",
-                           path);
+    if (memcmp(bytes, "PK\003\004", LOOK_BYTES) == 0 || (bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5))
+        return taciti_formats_refuse_pickle(path); /* archives, too, can run code when they are loaded */
     return taciti_fail(TACIT_E_DATA,
                        "%s: is neither a config.json nor a llm.c file; give the folder that holds config.json and "
                        "model.safetensors, or the .bin file",
@@ -84,14 +76,6 @@ tacit_status taciti_weights_describe(const char *path, taciti_weights_format *fo
     return TACIT_OK;
 }
 
-static tacit_status check_tensor(const char *path, const taciti_tensor *file, const taciti_tensor *wanted) {
-    if (strcmp(file->name, wanted->name) == 0 && file->dims == wanted->dims &&
-        memcmp(file->shape, wanted->shape, sizeof file->shape) == 0)
-        return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG, "%s: has %s of %zu x %zu where the configured model has %s of %zu x %zu", path,
-                       file->name, file->shape[0], file->shape[1], wanted->name, wanted->shape[0], wanted->shape[1]);
-}
-
 /* The readers rely on it: `layout` is that of the model which the file describes. */
 static tacit_status check_layout(const char *path, const taciti_model_options *options, const taciti_layout *layout) {
     taciti_layout expected;
@@ -100,8 +84,14 @@ static tacit_status check_layout(const char *path, const taciti_model_options *o
     if (expected.tensor_count != layout->tensor_count)
         status = taciti_fail(TACIT_E_CONFIG, "%s: has %zu tensors, the configured model %zu", path,
                              expected.tensor_count, layout->tensor_count);
-    for (size_t t = 0; t < expected.tensor_count && status == TACIT_OK; t++)
-        status = check_tensor(path, &expected.tensors[t], &layout->tensors[t]);
+    for (size_t t = 0; t < expected.tensor_count && status == TACIT_OK; t++) {
+        const taciti_tensor *file = &expected.tensors[t], *wanted = &layout->tensors[t];
+        if (strcmp(file->name, wanted->name) != 0 || file->dims != wanted->dims ||
+            memcmp(file->shape, wanted->shape, sizeof file->shape) != 0)
+            status = taciti_fail(
+                TACIT_E_CONFIG, "%s: has %s of %zu x %zu where the configured model has %s of %zu x %zu", path,
+                file->name, file->shape[0], file->shape[1], wanted->name, wanted->shape[0], wanted->shape[1]);
+    }
     taciti_layout_destroy(&expected);
     return status;
 }

@@ -38,7 +38,7 @@ static void map_bytes(loader *l) {
 }
 
 /* Turns shown characters back into bytes; they never take more room. False when a character stands for no byte. */
-static bool unmap(const loader *l, const char *shown, size_t count, char *out, size_t *out_count) {
+static bool unmap_text(const loader *l, const char *shown, size_t count, char *out, size_t *out_count) {
     size_t n = 0;
     for (size_t i = 0; i < count;) {
         const unsigned char first = (unsigned char)shown[i++];
@@ -48,23 +48,20 @@ static bool unmap(const loader *l, const char *shown, size_t count, char *out, s
             code = (uint32_t)(first & 0x1f) << 6 | ((unsigned char)shown[i++] & 0x3f);
         }
         if (code >= BYTE_CODES || l->byte_of_code[code] < 0) return false;
-        const unsigned char byte = (unsigned char)l->byte_of_code[code];
-        memcpy(out + n++, &byte, 1);
+        out[n++] = (char)l->byte_of_code[code];
     }
     *out_count = n;
     return true;
 }
 
-static bool piece_is(const taciti_bpe *bpe, int32_t id, const char *bytes, size_t count) {
-    const size_t at = bpe->offsets[id], n = bpe->offsets[id + 1] - at;
-    return n == count && memcmp(bpe->pieces + at, bytes, n) == 0;
-}
-
 /* The slot of these bytes: holds their id, or -1. */
 static int32_t *slot_of(const loader *l, const char *bytes, size_t count) {
-    size_t slot = (size_t)XXH3_64bits(bytes, count) & l->mask;
-    while (l->slots[slot] >= 0 && !piece_is(l->bpe, l->slots[slot], bytes, count)) slot = (slot + 1) & l->mask;
-    return &l->slots[slot];
+    for (size_t slot = (size_t)XXH3_64bits(bytes, count) & l->mask;; slot = (slot + 1) & l->mask) {
+        const int32_t id = l->slots[slot];
+        const size_t *at = l->bpe->offsets + (id < 0 ? 0 : id);
+        if (id < 0 || (at[1] - at[0] == count && memcmp(l->bpe->pieces + at[0], bytes, count) == 0))
+            return &l->slots[slot];
+    }
 }
 
 /* ---- vocab.json ------------------------------------------------------------------------------------------------ */
@@ -96,7 +93,7 @@ static tacit_status fill_pieces(const loader *l, const char *const *keys, size_t
     size_t at = 0;
     for (size_t id = 0; id < n; id++) {
         size_t count = 0;
-        if (*keys[id] == '\0' || !unmap(l, keys[id], strlen(keys[id]), bpe->pieces + at, &count))
+        if (*keys[id] == '\0' || !unmap_text(l, keys[id], strlen(keys[id]), bpe->pieces + at, &count))
             return taciti_fail(TACIT_E_DATA,
                                "%s: token %zu, \"%.*s\", is empty or has a character that stands for no byte; "
                                "is this the vocab.json of a byte-level BPE such as GPT-2's?",
@@ -119,9 +116,7 @@ static tacit_status index_pieces(loader *l) {
     for (int32_t id = 0; id < bpe->vocabulary; id++)
         *slot_of(l, bpe->pieces + bpe->offsets[id], bpe->offsets[id + 1] - bpe->offsets[id]) = id;
     for (size_t b = 0; b < 256; b++) {
-        const unsigned char byte = (unsigned char)b;
-        char one;
-        memcpy(&one, &byte, 1);
+        const char one = (char)b;
         l->bpe->byte_ids[b] = *slot_of(l, &one, 1);
         if (l->bpe->byte_ids[b] < 0)
             return taciti_fail(TACIT_E_DATA, "%s: there is no token for the byte 0x%02zx; all 256 are needed",
@@ -130,7 +125,7 @@ static tacit_status index_pieces(loader *l) {
     return TACIT_OK;
 }
 
-static tacit_status use_vocab(loader *l, json_t *root) {
+static tacit_status read_vocab(loader *l, json_t *root) {
     const size_t n = json_object_size(root);
     if (!json_is_object(root) || n < 256 || n > MAX_TOKENS)
         return taciti_fail(TACIT_E_DATA, "%s: %zu tokens; expected is an object of 256 to %d {\"token\": id}",
@@ -147,7 +142,7 @@ static tacit_status load_vocab(loader *l) {
     const taciti_strict_reader reader = {.file = l->vocab_path, .status = TACIT_E_DATA};
     json_t *root = NULL;
     TACITI_TRY(taciti_strict_load(&reader, FILE_BYTES, &root));
-    const tacit_status status = use_vocab(l, root);
+    const tacit_status status = read_vocab(l, root);
     json_decref(root);
     return status;
 }
@@ -166,7 +161,7 @@ static tacit_status add_merge(const loader *l, size_t line, const char *text, si
     if (left == 0 || right == 0 || memchr(space + 1, ' ', right) != NULL)
         return fail_merge(l, line, text, bytes, "expected are two tokens with one space between them");
     size_t a = 0, b = 0;
-    if (!unmap(l, text, left, buffer, &a) || !unmap(l, space + 1, right, buffer + a, &b))
+    if (!unmap_text(l, text, left, buffer, &a) || !unmap_text(l, space + 1, right, buffer + a, &b))
         return fail_merge(l, line, text, bytes, "a character stands for no byte");
     const int32_t ids[] = {*slot_of(l, buffer, a), *slot_of(l, buffer + a, b), *slot_of(l, buffer, a + b)};
     if (ids[0] < 0 || ids[1] < 0)
@@ -190,13 +185,7 @@ static tacit_status make_table(taciti_bpe *bpe, size_t merges) {
     return TACIT_OK;
 }
 
-static size_t count_lines(const char *text, size_t bytes) {
-    size_t lines = 1;
-    for (size_t i = 0; i < bytes; i++) lines += text[i] == '\n';
-    return lines;
-}
-
-static tacit_status use_merges(const loader *l, const char *text, size_t bytes, char *buffer) {
+static tacit_status read_merges(const loader *l, const char *text, size_t bytes, char *buffer) {
     size_t line = 1;
     for (size_t at = 0; at < bytes; line++) {
         const char *end = memchr(text + at, '\n', bytes - at);
@@ -213,11 +202,12 @@ static tacit_status use_merges(const loader *l, const char *text, size_t bytes, 
 
 static tacit_status load_merges(const loader *l) {
     char *text = NULL;
-    size_t bytes = 0;
+    size_t bytes = 0, lines = 1;
     TACITI_TRY(taciti_file_read(l->merges_path, FILE_BYTES, &text, &bytes));
+    for (size_t i = 0; i < bytes; i++) lines += text[i] == '\n';
     char *buffer = taciti_calloc(bytes, 1);
-    tacit_status status = buffer == NULL ? TACIT_E_MEMORY : make_table(l->bpe, count_lines(text, bytes));
-    if (status == TACIT_OK) status = use_merges(l, text, bytes, buffer);
+    tacit_status status = buffer == NULL ? TACIT_E_MEMORY : make_table(l->bpe, lines);
+    if (status == TACIT_OK) status = read_merges(l, text, bytes, buffer);
     taciti_free(buffer);
     taciti_free(text);
     return status;

@@ -37,7 +37,7 @@ void taciti_bpe_scratch_destroy(taciti_bpe_scratch *scratch) {
     *scratch = (taciti_bpe_scratch){0};
 }
 
-static tacit_status reserve(taciti_bpe_scratch *scratch, size_t bytes) {
+static tacit_status reserve_scratch(taciti_bpe_scratch *scratch, size_t bytes) {
     if (bytes <= scratch->capacity) return TACIT_OK;
     size_t capacity = MIN_CAPACITY;
     while (capacity < bytes) capacity *= 2;
@@ -88,7 +88,7 @@ static void queue_pair(const taciti_bpe *bpe, taciti_bpe_scratch *s, uint32_t no
         heap_push(s, entry);
 }
 
-static void begin(const taciti_bpe *bpe, taciti_bpe_scratch *s, const char *text, size_t bytes) {
+static void begin_piece(const taciti_bpe *bpe, taciti_bpe_scratch *s, const char *text, size_t bytes) {
     s->heap_count = s->deferred_count = 0;
     for (size_t i = 0; i < bytes; i++)
         s->nodes[i] = (taciti_bpe_node){.id = bpe->byte_ids[(unsigned char)text[i]],
@@ -109,9 +109,9 @@ static void merge_at(const taciti_bpe *bpe, taciti_bpe_scratch *s, uint32_t node
 
 tacit_status taciti_bpe_merge_piece(const taciti_bpe *bpe, taciti_bpe_scratch *scratch, const char *text, size_t bytes,
                                     int32_t *ids, size_t *count) {
-    const tacit_status status = reserve(scratch, bytes);
+    const tacit_status status = reserve_scratch(scratch, bytes);
     if (status != TACIT_OK) return status;
-    begin(bpe, scratch, text, bytes);
+    begin_piece(bpe, scratch, text, bytes);
     while (scratch->heap_count > 0) {
         const uint32_t rank = (uint32_t)(scratch->heap[0] >> 32);
         while (scratch->heap_count > 0 && (uint32_t)(scratch->heap[0] >> 32) == rank) {

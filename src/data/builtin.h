@@ -9,12 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tacit/tacit.h"
-
 extern const size_t taciti_builtin_bytes;
 extern const uint64_t taciti_builtin_words[]; /* byte i is bits 56 - 8 (i mod 8) ... of word i / 8 */
-
-/* Copies the text into a new block of *count bytes. Returns owned; release with taciti_free(). */
-tacit_status taciti_builtin_text(unsigned char **out, size_t *count);
 
 #endif

@@ -25,11 +25,18 @@ struct taciti_data {
     int64_t limit;                     /* ids at or above are refused */
 };
 
-/* What has been met so far: text at byte level and shards cannot be mixed. */
+/* The kinds of files seen so far: text at byte level and shards cannot be mixed. */
 typedef struct kinds {
     const char *text, *shard;          /* the first file of each, or NULL */
     const taciti_tokenizer *tokenizer; /* of data.vocab: turns text into the ids of shards; or NULL */
 } kinds;
+
+/* Appends the segment, which is destroyed if making it has failed. */
+static tacit_status append_segment(taciti_tokens *tokens, taciti_segment *segment, tacit_status made) {
+    if (made == TACIT_OK) return taciti_tokens_append(tokens, segment);
+    taciti_segment_destroy(segment);
+    return made;
+}
 
 static tacit_status append_file(const char *path, kinds *met, taciti_tokens *tokens) {
     taciti_segment segment;
@@ -46,11 +53,7 @@ static tacit_status append_file(const char *path, kinds *met, taciti_tokens *tok
                              "give one kind, or name the tokenizer (data.vocab)",
                              met->text, met->shard);
     }
-    if (status != TACIT_OK) {
-        taciti_segment_destroy(&segment);
-        return status;
-    }
-    return taciti_tokens_append(tokens, &segment);
+    return append_segment(tokens, &segment, status);
 }
 
 static tacit_status open_list(const taciti_list *files, kinds *met, taciti_tokens *tokens) {
@@ -64,19 +67,16 @@ static tacit_status open_builtin(kinds *met, taciti_tokens *tokens) {
     met->text = name;
     TACITI_TRY(taciti_tokens_create(1, tokens));
     taciti_segment segment = {.width_bytes = 1, .view = {.fd = -1}, .name = taciti_strdup(name)};
-    if (segment.name == NULL) return TACIT_E_MEMORY;
-    size_t bytes = 0;
-    tacit_status status = taciti_builtin_text(&segment.memory, &bytes);
-    segment.tokens = bytes;
+    segment.memory = taciti_calloc(taciti_builtin_bytes, 1);
+    tacit_status status = segment.name == NULL || segment.memory == NULL ? TACIT_E_MEMORY : TACIT_OK;
+    for (size_t i = 0; status == TACIT_OK && i < taciti_builtin_bytes; i++)
+        segment.memory[i] = (unsigned char)(taciti_builtin_words[i / 8] >> (56 - 8 * (i % 8)));
+    segment.tokens = taciti_builtin_bytes;
     if (status == TACIT_OK && met->tokenizer != NULL) status = taciti_text_encode(met->tokenizer, &segment);
-    if (status != TACIT_OK) {
-        taciti_segment_destroy(&segment);
-        return status;
-    }
-    return taciti_tokens_append(tokens, &segment);
+    return append_segment(tokens, &segment, status);
 }
 
-static tacit_status digest(taciti_data *data, int64_t *largest) {
+static tacit_status digest_tokens(taciti_data *data, int64_t *largest) {
     XXH3_state_t *hash = XXH3_createState();
     if (hash == NULL) return taciti_fail(TACIT_E_MEMORY, "out of memory for the digest of the data");
     (void)XXH3_128bits_reset(hash);
@@ -90,17 +90,15 @@ static tacit_status digest(taciti_data *data, int64_t *largest) {
 }
 
 static void hold_out(taciti_data *data, double split) {
-    const uint64_t all = data->train.total;
-    uint64_t held = 0;
-    if (data->validation.count == 0) held = (uint64_t)((double)all * split);
-    if (held > all) held = all;
+    const uint64_t all = data->train.total, share = (uint64_t)((double)all * split);
+    const uint64_t held = data->validation.count != 0 ? 0 : share > all ? all : share;
     data->info.train_tokens = all - held;
     data->info.validation_tokens = data->validation.count == 0 ? held : data->validation.total;
 }
 
-static tacit_status describe(taciti_data *data, const kinds *met) {
+static tacit_status describe_data(taciti_data *data, const kinds *met) {
     int64_t largest = -1;
-    TACITI_TRY(digest(data, &largest));
+    TACITI_TRY(digest_tokens(data, &largest));
     if (met->shard == NULL && data->tokenizer == NULL) TACITI_TRY(taciti_tokenizer_byte(&data->tokenizer));
     data->info.vocabulary_known = data->tokenizer != NULL;
     data->info.vocabulary =
@@ -109,14 +107,9 @@ static tacit_status describe(taciti_data *data, const kinds *met) {
     return TACIT_OK;
 }
 
-static tacit_status open_tokenizer(const taciti_data_options *options, taciti_data *data) {
-    const char *vocab = options->vocab.text;
-    return *vocab == '\0' ? TACIT_OK : taciti_tokenizer_load(vocab, &data->tokenizer);
-}
-
 static tacit_status open_all(const taciti_data_options *options, taciti_data *data) {
     TACITI_TRY(taciti_partition_parse(options->partition.text, &data->asked));
-    TACITI_TRY(open_tokenizer(options, data));
+    if (options->vocab.text[0] != '\0') TACITI_TRY(taciti_tokenizer_load(options->vocab.text, &data->tokenizer));
     kinds met = {.tokenizer = data->tokenizer};
     if (options->train.count == 0)
         TACITI_TRY(open_builtin(&met, &data->train));
@@ -124,7 +117,7 @@ static tacit_status open_all(const taciti_data_options *options, taciti_data *da
         TACITI_TRY(open_list(&options->train, &met, &data->train));
     TACITI_TRY(open_list(&options->validation, &met, &data->validation));
     hold_out(data, options->split);
-    return describe(data, &met);
+    return describe_data(data, &met);
 }
 
 tacit_status taciti_data_open(const taciti_data_options *options, taciti_data **out) {
@@ -226,17 +219,6 @@ uint64_t taciti_data_validation_windows(const taciti_data *data, size_t time) {
     return all < 2 || time == 0 ? 0 : (all - 2) / time + 1; /* the last token is a target only */
 }
 
-/* The cut window: `left` inputs have a target. */
-static tacit_status read_cut_window(const taciti_data *data, const taciti_tokens *from, uint64_t start, size_t left,
-                                    size_t time, int32_t *tokens, int32_t *targets) {
-    TACITI_TRY(read_window(data, from, start, left, tokens, targets));
-    for (size_t i = left; i < time; i++) {
-        tokens[i] = 0;
-        targets[i] = -1;
-    }
-    return TACIT_OK;
-}
-
 tacit_status taciti_data_validation(const taciti_data *data, uint64_t first, size_t count, size_t time, int32_t *tokens,
                                     int32_t *targets) {
     const uint64_t windows = taciti_data_validation_windows(data, time);
@@ -246,10 +228,14 @@ tacit_status taciti_data_validation(const taciti_data *data, uint64_t first, siz
     const bool own = data->validation.count != 0;
     const taciti_tokens *from = own ? &data->validation : &data->train;
     const uint64_t base = own ? 0 : data->info.train_tokens, pairs = data->info.validation_tokens - 1;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++, tokens += time, targets += time) {
         const uint64_t at = (first + i) * time, left = pairs - at;
-        TACITI_TRY(read_cut_window(data, from, base + at, left < time ? (size_t)left : time, time, tokens + i * time,
-                                   targets + i * time));
+        const size_t n = left < time ? (size_t)left : time; /* inputs that have a target */
+        TACITI_TRY(read_window(data, from, base + at, n, tokens, targets));
+        for (size_t t = n; t < time; t++) {
+            tokens[t] = 0;
+            targets[t] = -1;
+        }
     }
     return TACIT_OK;
 }

@@ -29,12 +29,9 @@ tacit_status taciti_encoder_create(const taciti_tokenizer *tokenizer, taciti_enc
     taciti_encoder *encoder = taciti_calloc(1, sizeof *encoder);
     if (encoder == NULL) return TACIT_E_MEMORY;
     encoder->tokenizer = tokenizer;
-    if (tokenizer->is_bpe) {
-        encoder->cache = taciti_calloc(CACHE_SLOTS, sizeof *encoder->cache);
-        if (encoder->cache == NULL) {
-            taciti_free(encoder);
-            return TACIT_E_MEMORY;
-        }
+    if (tokenizer->is_bpe && (encoder->cache = taciti_calloc(CACHE_SLOTS, sizeof *encoder->cache)) == NULL) {
+        taciti_free(encoder);
+        return TACIT_E_MEMORY;
     }
     *out = encoder;
     return TACIT_OK;
@@ -98,21 +95,17 @@ static tacit_status feed_bytes(const taciti_window *window, taciti_ids *ids, siz
     return TACIT_OK;
 }
 
-static tacit_status fail_endless(const taciti_window *window, size_t at) {
-    return taciti_fail(TACIT_E_DATA,
-                       "%s: byte %" PRIu64 ": more than %zu letters, digits, signs or spaces without a boundary; "
-                       "is this text?",
-                       window->name == NULL ? "text to tokenize" : window->name, window->offset_bytes + at,
-                       TACITI_PIECE_BYTES);
-}
-
 tacit_status taciti_encoder_feed(taciti_encoder *encoder, const taciti_window *window, taciti_ids *ids, size_t *used) {
     if (!encoder->tokenizer->is_bpe) return feed_bytes(window, ids, used);
     size_t at = 0;
     while (at < window->bytes && at < window->stop) {
         const size_t bytes = taciti_pretoken(window->text + at, window->bytes - at, window->final);
         if (bytes > TACITI_PIECE_BYTES || (bytes == 0 && window->bytes - at > TACITI_PIECE_BYTES))
-            return fail_endless(window, at);
+            return taciti_fail(TACIT_E_DATA,
+                               "%s: byte %" PRIu64 ": more than %zu letters, digits, signs or spaces without a "
+                               "boundary; is this text?",
+                               window->name == NULL ? "text to tokenize" : window->name, window->offset_bytes + at,
+                               TACITI_PIECE_BYTES);
         if (bytes == 0) break;
         TACITI_TRY(encode_piece(encoder, window->text + at, bytes, ids));
         at += bytes;

@@ -40,18 +40,15 @@ tacit_status taciti_partition_parse(const char *text, taciti_partition *out) {
 
 /* ---- Dirichlet --------------------------------------------------------------------------------------------------- */
 
-static double normal(uint64_t key, uint64_t index) {
-    double cosine, sine;
-    taciti_series_circle(taciti_rng_unit(key, index + 1), &cosine, &sine);
-    return sqrt(-2 * taciti_series_log(1 - taciti_rng_unit(key, index))) * cosine;
-}
-
 /* Logarithm of a Gamma(alpha, 1) variate. Marsaglia and Tsang, section 2, for shape alpha + 1: accepts 19 of 20. */
 static double log_gamma_variate(uint64_t key, double alpha) {
     const double d = alpha + 1 - 1.0 / 3, c = 1 / sqrt(9 * d);
     const double boost = taciti_series_log(1 - taciti_rng_unit(key, 0)) / alpha;
     for (uint64_t at = 1;; at += 3) {
-        const double x = normal(key, at), root = 1 + c * x, v = root * root * root;
+        double cosine, sine;
+        taciti_series_circle(taciti_rng_unit(key, at + 1), &cosine, &sine);
+        const double x = sqrt(-2 * taciti_series_log(1 - taciti_rng_unit(key, at))) * cosine; /* a normal variate */
+        const double root = 1 + c * x, v = root * root * root;
         if (root <= 0) continue;
         const double log_u = taciti_series_log(1 - taciti_rng_unit(key, at + 2)), log_v = taciti_series_log(v);
         if (log_u < x * x / 2 + d - d * v + d * log_v) return taciti_series_log(d) + log_v + boost;
@@ -93,14 +90,6 @@ uint64_t taciti_partition_min_tokens(const taciti_partition *partition, uint64_t
     return tokens / parts_of(partition);
 }
 
-/* The last class takes what rounding leaves. */
-static uint64_t class_of(const taciti_partition *p, uint64_t key, uint64_t sample) {
-    const double u = taciti_rng_unit(taciti_rng_key(key, STREAM_CHOICE), sample);
-    uint64_t k = 0;
-    while (k + 1 < CLASSES && u >= p->until[k]) k++;
-    return k;
-}
-
 /* Rank 0's key is the run's, so that by-rank on one rank is global. */
 uint64_t taciti_partition_start(const taciti_partition *partition, uint64_t tokens, uint64_t time, uint64_t seed,
                                 uint64_t sample) {
@@ -108,7 +97,8 @@ uint64_t taciti_partition_start(const taciti_partition *partition, uint64_t toke
     uint64_t key = first ? seed : taciti_rng_key(taciti_rng_key(seed, STREAM_RANK), (uint64_t)partition->rank);
     uint64_t part = partition->kind == TACITI_PARTITION_BY_RANK ? (uint64_t)partition->rank : 0;
     if (partition->kind == TACITI_PARTITION_DIRICHLET) {
-        part = class_of(partition, key, sample);
+        const double u = taciti_rng_unit(taciti_rng_key(key, STREAM_CHOICE), sample);
+        while (part + 1 < CLASSES && u >= partition->until[part]) part++;
         key = taciti_rng_key(taciti_rng_key(key, STREAM_CLASS), part);
     }
     const uint64_t begin = begin_of(tokens, parts_of(partition), part);

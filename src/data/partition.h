@@ -34,7 +34,7 @@ enum { TACITI_PARTITION_GLOBAL, TACITI_PARTITION_BY_RANK, TACITI_PARTITION_DIRIC
 
 enum { TACITI_PARTITION_CLASSES = 10 };
 
-/* What one rank draws from. {0} means global. */
+/* The part of the tokens that a rank draws from. {0} means global. */
 typedef struct taciti_partition {
     int kind;
     double alpha; /* dirichlet only */

@@ -46,7 +46,7 @@ static tacit_status open_text(const char *path, taciti_segment *out) {
     return taciti_fail(TACIT_E_DATA, "%s: holds tokens already, not text", path);
 }
 
-static tacit_status measure(const char *const *files, size_t count, uint64_t *total) {
+static tacit_status add_sizes(const char *const *files, size_t count, uint64_t *total) {
     uint64_t sum = 0;
     for (size_t i = 0; i < count; i++) {
         taciti_segment segment;
@@ -58,21 +58,21 @@ static tacit_status measure(const char *const *files, size_t count, uint64_t *to
     return count == 0 ? taciti_fail(TACIT_E_USAGE, "no text files were named") : TACIT_OK;
 }
 
-static tacit_status take(void *context, const int32_t *ids, size_t count, uint64_t bytes_done) {
+static tacit_status write_ids(void *context, const int32_t *ids, size_t count, uint64_t bytes_done) {
     preparation *p = context;
     if (p->options->progress != NULL) p->options->progress(p->options->context, p->before + bytes_done, p->total);
     return taciti_shard_writer_append(p->writer, ids, count);
 }
 
-/* The part of a file before the cut, then the part after it. */
+/* Encodes the part of a file before the cut, then the part after it. */
 static tacit_status encode_both(preparation *p, const taciti_view *view) {
     const uint64_t left = p->before < p->cut ? p->cut - p->before : 0;
     taciti_file_range range = {.view = view, .stop = left < view->bytes ? left : view->bytes};
     p->writer = &p->train;
-    TACITI_TRY(taciti_encode_file(p->encoder, &range, take, p, &range.from));
+    TACITI_TRY(taciti_encode_file(p->encoder, &range, write_ids, p, &range.from));
     range.stop = view->bytes;
     p->writer = &p->validation;
-    return taciti_encode_file(p->encoder, &range, take, p, &range.from);
+    return taciti_encode_file(p->encoder, &range, write_ids, p, &range.from);
 }
 
 static tacit_status encode_all(preparation *p, const char *const *files, size_t count) {
@@ -106,7 +106,7 @@ tacit_status taciti_data_prepare(const taciti_prepare_options *options, const ch
                                  taciti_prepare_result *out) {
     TACITI_TRY(check_options(options));
     uint64_t total = 0;
-    TACITI_TRY(measure(files, count, &total));
+    TACITI_TRY(add_sizes(files, count, &total));
     TACITI_TRY(taciti_file_make_folder(options->folder));
     preparation *p = taciti_calloc(1, sizeof *p);
     if (p == NULL) return TACIT_E_MEMORY;

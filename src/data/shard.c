@@ -6,32 +6,23 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "data/data.h"
 
 static uint32_t load32(const unsigned char *bytes) {
     return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }
 
-static void store32(unsigned char *bytes, uint32_t value) {
-    for (size_t b = 0; b < 4; b++) bytes[b] = (unsigned char)(value >> (8 * b));
-}
-
 void taciti_shard_header(uint64_t tokens, unsigned char header[TACITI_SHARD_HEADER_BYTES]) {
+    const uint32_t words[] = {TACITI_SHARD_MAGIC, TACITI_SHARD_VERSION, (uint32_t)tokens};
     memset(header, 0, TACITI_SHARD_HEADER_BYTES);
-    store32(header, TACITI_SHARD_MAGIC);
-    store32(header + 4, TACITI_SHARD_VERSION);
-    store32(header + 8, (uint32_t)tokens);
-}
-
-static bool ends_with(const char *text, const char *end) {
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
+    for (size_t b = 0; b < sizeof words; b++) header[b] = (unsigned char)(words[b / 4] >> (8 * (b % 4)));
 }
 
 /* `head` holds the first `count` bytes of the file. */
-static int recognise(const char *path, const unsigned char *head, size_t count) {
+static int recognise_format(const char *path, const unsigned char *head, size_t count) {
     if (count >= 4 && load32(head) == TACITI_SHARD_MAGIC) return TACITI_DATA_LLMC;
-    if (!ends_with(path, ".bin")) return TACITI_DATA_TEXT;
+    if (!taciti_text_ends_with(path, ".bin")) return TACITI_DATA_TEXT;
     if (count < TACITI_SHARD_HEADER_BYTES) return TACITI_DATA_U16;
     for (size_t i = 12; i < TACITI_SHARD_HEADER_BYTES; i++)
         if (head[i] != 0) return TACITI_DATA_U16;
@@ -62,22 +53,14 @@ static tacit_status check_llmc(const char *path, const unsigned char *head, size
     return TACIT_OK;
 }
 
-static tacit_status check_u16(const char *path, size_t bytes, taciti_segment *out) {
-    if (bytes % 2 != 0)
-        return taciti_fail(TACIT_E_DATA, "%s: %zu bytes, an odd number, cannot be a file of uint16 tokens", path,
-                           bytes);
-    out->width_bytes = 2;
-    out->tokens = bytes / 2;
-    return TACIT_OK;
-}
-
-static tacit_status check(const char *path, int format, const unsigned char *head, size_t bytes, taciti_segment *out) {
+static tacit_status check_file(const char *path, int format, const unsigned char *head, size_t bytes,
+                               taciti_segment *out) {
     if (bytes == 0) return taciti_fail(TACIT_E_DATA, "%s: the file is empty", path);
     if (format == TACITI_DATA_LLMC) return check_llmc(path, head, bytes, out);
-    if (format == TACITI_DATA_U16) return check_u16(path, bytes, out);
-    out->width_bytes = 1;
-    out->tokens = bytes;
-    return TACIT_OK;
+    out->width_bytes = format == TACITI_DATA_U16 ? 2 : 1;
+    out->tokens = bytes / out->width_bytes;
+    if (bytes % out->width_bytes == 0) return TACIT_OK;
+    return taciti_fail(TACIT_E_DATA, "%s: %zu bytes, an odd number, cannot be a file of uint16 tokens", path, bytes);
 }
 
 tacit_status taciti_shard_open(const char *path, int *found, taciti_segment *out) {
@@ -87,8 +70,8 @@ tacit_status taciti_shard_open(const char *path, int *found, taciti_segment *out
     unsigned char head[TACITI_SHARD_HEADER_BYTES] = {0};
     const size_t count = bytes < sizeof head ? bytes : sizeof head;
     tacit_status status = taciti_view_read(&segment.view, 0, count, head);
-    const int format = recognise(path, head, count);
-    if (status == TACIT_OK) status = check(path, format, head, bytes, &segment);
+    const int format = recognise_format(path, head, count);
+    if (status == TACIT_OK) status = check_file(path, format, head, bytes, &segment);
     if (status == TACIT_OK && (segment.name = taciti_strdup(path)) == NULL) status = TACIT_E_MEMORY;
     if (status != TACIT_OK) {
         taciti_segment_destroy(&segment);

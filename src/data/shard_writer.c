@@ -13,13 +13,10 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "data/shard.h"
 
 enum { NAME_BYTES = 512, MODE = 0666 };
-
-static tacit_status fail_errno(const char *what, const char *path) {
-    return taciti_fail(TACIT_E_IO, "%s: %s: %s", path, what, strerror(errno));
-}
 
 /* Path of shard `index`, under its temporary or its final name. */
 static tacit_status shard_path(const taciti_shard_writer *writer, uint64_t index, bool temporary, char path[PATH_MAX]) {
@@ -31,16 +28,15 @@ static tacit_status shard_path(const taciti_shard_writer *writer, uint64_t index
     return taciti_path_join(path, PATH_MAX, writer->folder, name);
 }
 
-/* A file name_part_*.bin in the folder? */
+/* Refuses a folder that has a file name_part_*.bin. */
 static tacit_status refuse_existing(const taciti_shard_writer *writer) {
     DIR *entries = opendir(writer->folder);
-    if (entries == NULL) return fail_errno("cannot list the folder", writer->folder);
+    if (entries == NULL) return taciti_file_fail("cannot list the folder", writer->folder);
     char start[NAME_BYTES];
     (void)snprintf(start, sizeof start, "%s_%s_", writer->name, writer->part);
     tacit_status status = TACIT_OK;
     for (const struct dirent *entry; status == TACIT_OK && (entry = readdir(entries)) != NULL;) {
-        const size_t n = strlen(entry->d_name);
-        if (strncmp(entry->d_name, start, strlen(start)) == 0 && n > 4 && strcmp(entry->d_name + n - 4, ".bin") == 0)
+        if (strncmp(entry->d_name, start, strlen(start)) == 0 && taciti_text_ends_with(entry->d_name, ".bin"))
             status = taciti_fail(TACIT_E_USAGE,
                                  "%s/%s exists: choose another folder or name, or remove the old shards first",
                                  writer->folder, entry->d_name);
@@ -59,7 +55,7 @@ static tacit_status write_at(const taciti_shard_writer *writer, const unsigned c
     while (count > 0) {
         const ssize_t n = pwrite(writer->fd, bytes, count, at);
         if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return fail_errno("cannot write a shard", writer->folder);
+        if (n <= 0) return taciti_file_fail("cannot write a shard", writer->folder);
         bytes += n;
         count -= (size_t)n;
         at += n;
@@ -67,7 +63,7 @@ static tacit_status write_at(const taciti_shard_writer *writer, const unsigned c
     return TACIT_OK;
 }
 
-static tacit_status flush(taciti_shard_writer *writer) {
+static tacit_status flush_buffer(taciti_shard_writer *writer) {
     const uint64_t end = TACITI_SHARD_HEADER_BYTES + 2 * writer->in_shard;
     TACITI_TRY(write_at(writer, writer->buffer, writer->buffered_bytes, (off_t)(end - writer->buffered_bytes)));
     writer->buffered_bytes = 0;
@@ -78,7 +74,7 @@ static tacit_status begin_shard(taciti_shard_writer *writer) {
     char path[PATH_MAX];
     TACITI_TRY(shard_path(writer, writer->shards, true, path));
     writer->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, MODE);
-    if (writer->fd < 0) return fail_errno("cannot create the shard", path);
+    if (writer->fd < 0) return taciti_file_fail("cannot create the shard", path);
     writer->shards++;
     writer->in_shard = 0;
     return TACIT_OK;
@@ -88,12 +84,12 @@ tacit_status taciti_shard_writer_finish(taciti_shard_writer *writer) {
     if (writer->fd < 0) return TACIT_OK;
     unsigned char header[TACITI_SHARD_HEADER_BYTES];
     taciti_shard_header(writer->in_shard, header);
-    TACITI_TRY(flush(writer));
+    TACITI_TRY(flush_buffer(writer));
     TACITI_TRY(write_at(writer, header, sizeof header, 0));
-    if (fsync(writer->fd) != 0) return fail_errno("cannot write a shard", writer->folder);
+    if (fsync(writer->fd) != 0) return taciti_file_fail("cannot write a shard", writer->folder);
     const int closed = close(writer->fd);
     writer->fd = -1;
-    return closed == 0 ? TACIT_OK : fail_errno("cannot write a shard", writer->folder);
+    return closed == 0 ? TACIT_OK : taciti_file_fail("cannot write a shard", writer->folder);
 }
 
 tacit_status taciti_shard_writer_append(taciti_shard_writer *writer, const int32_t *ids, size_t count) {
@@ -104,7 +100,7 @@ tacit_status taciti_shard_writer_append(taciti_shard_writer *writer, const int32
         writer->buffer[writer->buffered_bytes++] = (unsigned char)(ids[i] >> 8);
         writer->in_shard++;
         writer->tokens++;
-        if (writer->buffered_bytes == sizeof writer->buffer) TACITI_TRY(flush(writer));
+        if (writer->buffered_bytes == sizeof writer->buffer) TACITI_TRY(flush_buffer(writer));
     }
     return TACIT_OK;
 }
@@ -114,7 +110,7 @@ tacit_status taciti_shard_writer_publish(taciti_shard_writer *writer) {
         char from[PATH_MAX], to[PATH_MAX];
         TACITI_TRY(shard_path(writer, i, true, from));
         TACITI_TRY(shard_path(writer, i, false, to));
-        if (rename(from, to) != 0) return fail_errno("cannot rename the finished shard", from);
+        if (rename(from, to) != 0) return taciti_file_fail("cannot rename the finished shard", from);
     }
     return TACIT_OK;
 }

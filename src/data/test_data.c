@@ -350,9 +350,11 @@ static const char *find(const unsigned char *text, size_t bytes, const char *par
 
 static void the_built_in_text_is_the_sources(void **state) {
     (void)state;
-    unsigned char *text = NULL;
-    size_t bytes = 0, count = 0;
-    assert_int_equal(taciti_builtin_text(&text, &bytes), TACIT_OK);
+    const size_t bytes = taciti_builtin_bytes;
+    unsigned char *text = malloc(bytes);
+    size_t count = 0;
+    assert_non_null(text);
+    for (size_t i = 0; i < bytes; i++) text[i] = (unsigned char)(taciti_builtin_words[i / 8] >> (56 - 8 * (i % 8)));
     const char *const files[] = {"include/tacit/tacit.h", "src/data/data.c", "src/base/rng.h"};
     for (size_t f = 0; f < 3; f++) {
         char *source = source_text(files[f], &count);

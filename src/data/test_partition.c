@@ -39,7 +39,7 @@ static void what_is_none_is_refused(void **state) {
     assert_true(p.kind == TACITI_PARTITION_DIRICHLET && p.alpha == 0.001);
 }
 
-/* What runs were trained with before there were partitions, and what by-rank is on one rank. */
+/* `global`, and by-rank on one rank, draw the sequence of the whole run. */
 static void global_is_the_order_of_the_run(void **state) {
     (void)state;
     const taciti_sample_order order = taciti_sample_order_make(TOKENS, TIME);

@@ -13,10 +13,7 @@ tacit_status taciti_tokenizer_byte(taciti_tokenizer **out) {
     taciti_tokenizer *tokenizer = taciti_calloc(1, sizeof *tokenizer);
     if (tokenizer == NULL) return TACIT_E_MEMORY;
     tokenizer->vocabulary = BYTES;
-    for (size_t i = 0; i < BYTES; i++) {
-        const unsigned char byte = (unsigned char)i;
-        memcpy(&tokenizer->bytes[i], &byte, 1);
-    }
+    for (size_t i = 0; i < BYTES; i++) tokenizer->bytes[i] = (char)i;
     *out = tokenizer;
     return TACIT_OK;
 }

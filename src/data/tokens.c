@@ -63,7 +63,7 @@ static tacit_status read_bytes(const taciti_segment *segment, uint64_t token, si
     return TACIT_OK;
 }
 
-static int64_t decode(const unsigned char *bytes, size_t width_bytes) {
+static int64_t decode_id(const unsigned char *bytes, size_t width_bytes) {
     int64_t id = 0;
     for (size_t b = 0; b < width_bytes; b++) id |= (int64_t)bytes[b] << (8 * b);
     return id;
@@ -77,17 +77,17 @@ static tacit_status read_block(const taciti_segment *segment, uint64_t first, si
     TACITI_TRY(read_bytes(segment, first, count * width, block));
     int64_t largest = 0;
     for (size_t i = 0; i < count; i++) {
-        const int64_t id = width == 2 ? block[2 * i] | block[2 * i + 1] << 8 : decode(block + width * i, width);
+        const int64_t id = width == 2 ? block[2 * i] | block[2 * i + 1] << 8 : decode_id(block + width * i, width);
         largest = id > largest ? id : largest;
         out[i] = (int32_t)id;
     }
     if (largest < limit) return TACIT_OK;
     size_t i = 0;
-    while (decode(block + width * i, width) < limit) i++;
+    while (decode_id(block + width * i, width) < limit) i++;
     return taciti_fail(TACIT_E_DATA,
                        "%s: token %" PRIu64 " is %" PRId64 ", but the model's vocabulary has %" PRId64
                        " entries; set model.vocabulary to that of the data",
-                       segment->name, first + i, decode(block + width * i, width), limit);
+                       segment->name, first + i, decode_id(block + width * i, width), limit);
 }
 
 tacit_status taciti_tokens_read(const taciti_tokens *tokens, uint64_t first, size_t count, int64_t limit,
@@ -116,7 +116,7 @@ static tacit_status digest_range(const taciti_segment *segment, uint64_t first, 
         TACITI_TRY(read_bytes(segment, at, (size_t)n * width, block));
         (void)XXH3_128bits_update(hash, block, (size_t)n * width);
         for (size_t i = 0; i < n; i++) {
-            const int64_t id = decode(block + width * i, width);
+            const int64_t id = decode_id(block + width * i, width);
             *largest = id > *largest ? id : *largest;
         }
         at += n;

@@ -36,7 +36,7 @@ static inline taciti_bf16 bf16_of(float x) {
 
 static inline float float_of_bf16(taciti_bf16 x) { return float_of((uint32_t)x << 16); }
 
-/* What an operand with factor 0 holds must not matter, not even its sign: three forms. `form` is a constant wherever
+/* An operand with factor 0 must not matter, not even its sign: three forms. `form` is a constant wherever
  * this is inlined. */
 enum { BLEND_BOTH, BLEND_KEPT, BLEND_ARRIVED };
 static inline float blend_element(int form, float keep, float share, float p, float arrived) {

@@ -18,7 +18,7 @@ enum { FP16_SHIFT = 13 };
 #define FP16_REBIAS 0x38000000u     /* 112 << 23 */
 #define FP16_MIN_NORMAL 0x38800000u /* bits of 2^-14 */
 
-/* Rounds to nearest even: denormals are kept, what is 65520 or more becomes Inf. A NaN keeps its sign and the upper 10
+/* Rounds to nearest even: denormals are kept, 65520 and more becomes Inf. A NaN keeps its sign and the upper 10
  * bits of its payload, and becomes quiet. Adding 0.5, whose ulp is the step of the denormals, rounds those. */
 static inline taciti_fp16 fp16_of(float x) {
     const uint32_t bits = bits_of(x), sign = bits >> 16 & 0x8000u, size = bits & 0x7fffffffu;
@@ -80,7 +80,7 @@ static void fp16_decode(float *restrict out, const taciti_fp16 *restrict x, size
     for (; i < n; i++) out[i] = float_of_fp16(x[i]);
 }
 
-/* What these two decode stays in the first cache. */
+/* These two decode blocks that stay in the first cache. */
 static void fp16_encode_error(taciti_fp16 *restrict out, float *restrict error, const float *restrict x, size_t n) {
     float decoded[FP16_BLOCK];
     for (size_t i = 0; i < n; i += FP16_BLOCK) {

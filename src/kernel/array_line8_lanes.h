@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What one step of the loops in array_line8.h does: a group of lines is encoded, a line is decoded. The scalar form is
+ * One step of the loops in array_line8.h: a group of lines is encoded, a line is decoded. The scalar form is
  * the definition, of one line a group. AVX2 and AVX-512 encode four lines a group, whose maxima are found together.
  * Both do so in 256 bits: 512 were not faster.
  *
@@ -21,7 +21,7 @@ enum { LINE8_N = TACITI_LINE8_N, LINE8_MIN = 1, LINE8_MAX = 248, LINE8_LIMIT = 1
 /* 127 is 2^6 times 1.984375: a mantissa above 0x7e0000 carries into the exponent. */
 enum { LINE8_CARRY = 0x1ffff };
 
-/* Of the scale in the first byte of a line. */
+/* Returns the factor that the first byte of a line stands for. */
 static inline float line8_factor(const int8_t *in) {
     const uint32_t scale = (uint8_t)in[0];
     return scale <= LINE8_MAX ? float_of(scale << 23) : (float)NAN;
@@ -31,7 +31,7 @@ static inline float line8_factor(const int8_t *in) {
 
 enum { LINE8_GROUP = 4 };
 
-/* Of four lines, one word each; finite is all ones or 0. */
+/* The scales of four lines, one word each; finite is all ones or 0. */
 typedef struct line8_scales {
     uint32_t bytes; /* the first bytes of the lines, from the lowest up */
     __m128i inverse, finite;
@@ -57,14 +57,14 @@ static inline void line8_store(int8_t *out, uint32_t scale, __m128i codes) {
 
 static inline __m128i line8_load(const int8_t *in) { return _mm_loadu_si128((const __m128i *)(const void *)(in + 1)); }
 
-/* Of the two halves of a line, the larger ones. */
+/* Returns the larger magnitudes of the two halves of a line. */
 static inline __m256i line8_magnitudes(const float *x) {
     const __m256i mask = _mm256_set1_epi32(TACITI_MAGNITUDE_MASK);
     const __m256i lower = _mm256_castps_si256(_mm256_loadu_ps(x)), upper = _mm256_castps_si256(_mm256_loadu_ps(x + 8));
     return _mm256_max_epi32(_mm256_and_si256(lower, mask), _mm256_and_si256(upper, mask));
 }
 
-/* Of four lines. */
+/* Returns the largest magnitudes of four lines. */
 static inline __m128i line8_maxima(const float *x) {
     const __m256i a = line8_magnitudes(x), b = line8_magnitudes(x + 16);
     const __m256i c = line8_magnitudes(x + 32), d = line8_magnitudes(x + 48);

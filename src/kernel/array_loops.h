@@ -2,7 +2,8 @@
  *
  * The array kernels as plain loops over the definition of one element, and the function that enters them into a table.
  * Every instruction set's file includes this and is compiled with its own flags: the compiler vectorises the same
- * roundings, so the sets agree bit for bit by construction. What a set does better by hand it overwrites afterwards.
+ * roundings, so the sets agree bit for bit by construction. A set overwrites afterwards the entries that it does better
+ * by hand.
  */
 #ifndef TACITI_KERNEL_ARRAY_LOOPS_H
 #define TACITI_KERNEL_ARRAY_LOOPS_H
@@ -13,8 +14,8 @@
 /* Elements that are converted in the first cache before they leave it. */
 enum { BLOCK = 256 };
 
-/* From these sizes on, results leave past the caches: what a cast of so many floats reads and writes (12 MiB) is not
- * still cached when somebody reads it, nor is the copy beside the 28 bytes per element (1.75 MiB) of an update. Plain
+/* From these sizes on, results leave past the caches: the 12 MiB that a cast of this size reads and writes are not
+ * still cached when somebody reads them, nor is the copy beside the 28 bytes per element (1.75 MiB) of an update. Plain
  * stores would first read every line that they overwrite. */
 enum { STREAM_CAST_FLOATS = 2 << 20, STREAM_UPDATE_FLOATS = 1 << 16 };
 
@@ -100,15 +101,6 @@ static void bf16_add(float *restrict acc, const taciti_bf16 *restrict x, size_t 
     for (size_t i = 0; i < n; i++) acc[i] += float_of_bf16(x[i]);
 }
 
-static double sum_squares(const float *x, size_t n) {
-    double lanes[LANES] = {0};
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (size_t l = 0; l < LANES; l++) lanes[l] += (double)x[i + l] * (double)x[i + l];
-    for (size_t l = 0; i + l < n; l++) lanes[l] += (double)x[i + l] * (double)x[i + l];
-    return fold_lanes(lanes);
-}
-
 static double dot(const float *a, const float *b, size_t n) {
     double lanes[LANES] = {0};
     size_t i = 0;
@@ -117,6 +109,8 @@ static double dot(const float *a, const float *b, size_t n) {
     for (size_t l = 0; i + l < n; l++) lanes[l] += (double)a[i + l] * (double)b[i + l];
     return fold_lanes(lanes);
 }
+
+static double sum_squares(const float *x, size_t n) { return dot(x, x, n); }
 
 static int all_finite(const float *x, size_t n) {
     uint32_t bad = 0;
@@ -167,7 +161,7 @@ static inline void blend_as(int form, const taciti_blend *blend, double *lanes, 
     for (size_t l = 0; l < LANES; l++) lanes[l] = sums[l];
 }
 
-/* What comes before the update of block [begin, end): begin is a multiple of the lanes. */
+/* Blends block [begin, end) before its update: begin is a multiple of the lanes. */
 static inline void block_arrives(block_pass *pass, float *p, size_t begin, size_t end) {
     const taciti_blend *b = pass->blend;
     if (b == NULL || b->arrived == NULL) return;
@@ -180,7 +174,7 @@ static inline void block_arrives(block_pass *pass, float *p, size_t begin, size_
     }
 }
 
-/* What leaves to where nothing arrived is not in the caches. */
+/* Sends a block. Memory where nothing has arrived is not in the caches. */
 static inline void send_block(const taciti_blend *b, const float *p, size_t begin, size_t n) {
     _Alignas(LINE_BYTES) float staged[BLOCK];
     float *out = b->leaving + begin;
@@ -203,7 +197,7 @@ static inline void copy_block(const block_pass *pass, const float *p, size_t beg
     store_past_caches(out, staged, sizeof staged);
 }
 
-/* What comes after the update of a block. */
+/* Copies and sends a block after its update. */
 static inline void block_leaves(const block_pass *pass, const float *p, size_t begin, size_t end) {
     if (pass->copy != NULL) copy_block(pass, p, begin, end - begin);
     if (pass->blend != NULL && pass->blend->leaving != NULL) send_block(pass->blend, p, begin, end - begin);

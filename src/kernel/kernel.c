@@ -43,31 +43,26 @@ static bool cpu_has(int set) {
     return set == SCALAR;
 }
 
+#define FAMILIES_OF(set)                                                                                               \
+    {                                                                                                                  \
+        taciti_kernels_fill_array_##set, taciti_kernels_fill_net_##set, taciti_kernels_fill_select_##set,              \
+            taciti_kernels_fill_quantise_##set, taciti_kernels_fill_sketch_##set                                       \
+    }
+
+/* A table begins with the definition; every wider set up to its own replaces entries. */
 static void build_tables(void) {
-    for (int set = 0; set < SETS; set++) {
-        taciti_kernels *table = &g_tables[set];
-        table->isa = NAMES[set];
-        taciti_kernels_fill_array_scalar(table);
-        taciti_kernels_fill_net_scalar(table);
-        taciti_kernels_fill_select_scalar(table);
-        taciti_kernels_fill_quantise_scalar(table);
-        taciti_kernels_fill_sketch_scalar(table);
+    enum { FAMILIES = 5 };
+    static void (*const FILLS[][FAMILIES])(taciti_kernels *) = {
+        FAMILIES_OF(scalar),
 #if TACITI_KERNEL_X86
-        if (set >= AVX2) {
-            taciti_kernels_fill_array_avx2(table);
-            taciti_kernels_fill_net_avx2(table);
-            taciti_kernels_fill_select_avx2(table);
-            taciti_kernels_fill_quantise_avx2(table);
-            taciti_kernels_fill_sketch_avx2(table);
-        }
-        if (set >= AVX512) {
-            taciti_kernels_fill_array_avx512(table);
-            taciti_kernels_fill_net_avx512(table);
-            taciti_kernels_fill_select_avx512(table);
-            taciti_kernels_fill_quantise_avx512(table);
-            taciti_kernels_fill_sketch_avx512(table);
-        }
+        FAMILIES_OF(avx2),
+        FAMILIES_OF(avx512),
 #endif
+    };
+    for (int set = 0; set < SETS; set++) {
+        g_tables[set].isa = NAMES[set];
+        for (int s = 0; s <= set && s < (int)(sizeof FILLS / sizeof *FILLS); s++)
+            for (int f = 0; f < FAMILIES; f++) FILLS[s][f](&g_tables[set]);
     }
 }
 
@@ -83,7 +78,7 @@ const taciti_kernels *taciti_kernels_named(const char *isa) {
     return set == SETS ? NULL : &g_tables[set];
 }
 
-static const taciti_kernels *choose(void) {
+static const taciti_kernels *choose_set(void) {
     const char *forced = getenv("TACIT_ISA");
     if (forced != NULL && forced[0] != '\0') {
         const taciti_kernels *table = taciti_kernels_named(forced);
@@ -103,7 +98,7 @@ static const taciti_kernels *choose(void) {
 static const taciti_kernels *g_chosen;
 static pthread_once_t g_choice = PTHREAD_ONCE_INIT;
 
-static void choose_once(void) { g_chosen = choose(); }
+static void choose_once(void) { g_chosen = choose_set(); }
 
 const taciti_kernels *taciti_kernels_get(void) {
     (void)pthread_once(&g_choice, choose_once);
@@ -112,7 +107,7 @@ const taciti_kernels *taciti_kernels_get(void) {
 
 bool taciti_kernels_switch(const char *isa) {
     (void)taciti_kernels_get();
-    const taciti_kernels *set = isa == NULL ? choose() : taciti_kernels_named(isa);
+    const taciti_kernels *set = isa == NULL ? choose_set() : taciti_kernels_named(isa);
     if (set != NULL) g_chosen = set;
     return set != NULL;
 }

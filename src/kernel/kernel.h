@@ -113,7 +113,7 @@ static inline size_t taciti_sampled_line(size_t index, size_t stride) {
  *   signmag2 two bf16, lower and higher    u32 of sign bits, u32 of bits that say which level
  *   signmean f32 mean|x|                   u32 of sign bits
  *
- * q is rounded to nearest, ties to even, and symmetric: -127 .. 127, -7 .. 7. With hadamard (int8, int4) groups are
+ * q is rounded to nearest, ties to even, and symmetric: -127 .. 127, -7 .. 7. With hadamard (int4) groups are
  * multiplied by the 32 x 32 Hadamard matrix before, s is max / (32 levels), and the values by it again. The levels of
  * signmag2 are those of Lloyd (IEEE Trans. Information Theory 28(2), 1982) after 3 rounds from mean|x|. -0.0 has a
  * sign. The levels of a block are NaN if a number of it is not finite, or a sum of 32 of them (Hadamard) or of all
@@ -130,7 +130,7 @@ enum { TACITI_QUANTISE_GROUP = 32, TACITI_QUANTISE_BLOCK_MAX = 4096 };
 
 typedef struct taciti_quantisation {
     taciti_quantised_form form;
-    int hadamard; /* int8 and int4 */
+    int hadamard; /* int4 alone */
     size_t block; /* multiple of 32, up to TACITI_QUANTISE_BLOCK_MAX */
 } taciti_quantisation;
 
@@ -169,7 +169,7 @@ typedef struct taciti_sketch_peeling {
     float *x;        /* receives decoded elements; others are not written */
 } taciti_sketch_peeling;
 
-/* Of what is encoded: |x|^2 and |decoded|^2. */
+/* Squared norms of the numbers that are encoded and of those that they decode to. */
 typedef struct taciti_squares {
     double in, out;
 } taciti_squares;
@@ -215,12 +215,12 @@ typedef struct taciti_kernels {
 
     /* ---- selection (select_*.c): n < 2^32 ---------------------------------------------------------------------- */
     /* counts[2048] += how many of x have (magnitude >> shift) % 2048 equal to the index; shift 20: exponent and 3 bits.
-     * Of every `stride` lines of 16 elements one is counted (taciti_sampled_line); 1: all. */
+     * One of every `stride` lines of 16 elements is counted (taciti_sampled_line); 1: all. */
     void (*histogram)(uint64_t *counts, const float *x, size_t n, unsigned shift, size_t stride);
     size_t (*count_above)(const float *x, size_t n, uint32_t threshold); /* magnitudes >= threshold */
     void (*select_above)(taciti_select *select, const float *x, size_t n);
-    /* Of n selected elements keeps, in place, those above the threshold and the first `ties` equal to it; the others go
-     * back to error[index] unless error is NULL. Returns how many are left. The arrays have slack. */
+    /* Keeps, in place, those of n selected elements that are above the threshold and the first `ties` equal to it; the
+     * others go back to error[index] unless error is NULL. Returns how many are left. The arrays have slack. */
     size_t (*select_among)(uint32_t *restrict indices, float *restrict values, float *restrict error, size_t n,
                            uint32_t threshold, size_t ties);
     /* out = the elements with low <= magnitude < high, in order; out has slack and may be x. Returns their number. */

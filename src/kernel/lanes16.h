@@ -94,6 +94,14 @@ typedef struct words16 {
     __m256i l, h;
 } words16;
 
+/* An operation on both halves of its operands. */
+#define BOTH(f, a, b)                                                                                                  \
+    { f((a).l, (b).l), f((a).h, (b).h) }
+#define BOTH_BY(f, a, b)                                                                                               \
+    { f((a).l, b), f((a).h, b) }
+#define BOTH3(f, a, b, c)                                                                                              \
+    { f((a).l, (b).l, (c).l), f((a).h, (b).h, (c).h) }
+
 /* Eight lanes of all ones for those among the first k (0..16) that start at lane `from`. */
 static inline __m256i first_lanes(size_t k, size_t from) {
     static const int32_t window[32] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
@@ -118,30 +126,14 @@ static inline floats16 first_or(floats16 x, size_t k, floats16 y) {
     return (floats16){_mm256_blendv_ps(y.l, x.l, _mm256_castsi256_ps(first_lanes(k, 0))),
                       _mm256_blendv_ps(y.h, x.h, _mm256_castsi256_ps(first_lanes(k, 8)))};
 }
-static inline floats16 add16(floats16 a, floats16 b) {
-    return (floats16){_mm256_add_ps(a.l, b.l), _mm256_add_ps(a.h, b.h)};
-}
-static inline floats16 sub16(floats16 a, floats16 b) {
-    return (floats16){_mm256_sub_ps(a.l, b.l), _mm256_sub_ps(a.h, b.h)};
-}
-static inline floats16 mul16(floats16 a, floats16 b) {
-    return (floats16){_mm256_mul_ps(a.l, b.l), _mm256_mul_ps(a.h, b.h)};
-}
-static inline floats16 div16(floats16 a, floats16 b) {
-    return (floats16){_mm256_div_ps(a.l, b.l), _mm256_div_ps(a.h, b.h)};
-}
-static inline floats16 fma16(floats16 a, floats16 b, floats16 c) {
-    return (floats16){_mm256_fmadd_ps(a.l, b.l, c.l), _mm256_fmadd_ps(a.h, b.h, c.h)};
-}
-static inline floats16 fnma16(floats16 a, floats16 b, floats16 c) {
-    return (floats16){_mm256_fnmadd_ps(a.l, b.l, c.l), _mm256_fnmadd_ps(a.h, b.h, c.h)};
-}
-static inline floats16 max16(floats16 a, floats16 b) {
-    return (floats16){_mm256_max_ps(a.l, b.l), _mm256_max_ps(a.h, b.h)};
-}
-static inline floats16 min16(floats16 a, floats16 b) {
-    return (floats16){_mm256_min_ps(a.l, b.l), _mm256_min_ps(a.h, b.h)};
-}
+static inline floats16 add16(floats16 a, floats16 b) { return (floats16)BOTH(_mm256_add_ps, a, b); }
+static inline floats16 sub16(floats16 a, floats16 b) { return (floats16)BOTH(_mm256_sub_ps, a, b); }
+static inline floats16 mul16(floats16 a, floats16 b) { return (floats16)BOTH(_mm256_mul_ps, a, b); }
+static inline floats16 div16(floats16 a, floats16 b) { return (floats16)BOTH(_mm256_div_ps, a, b); }
+static inline floats16 fma16(floats16 a, floats16 b, floats16 c) { return (floats16)BOTH3(_mm256_fmadd_ps, a, b, c); }
+static inline floats16 fnma16(floats16 a, floats16 b, floats16 c) { return (floats16)BOTH3(_mm256_fnmadd_ps, a, b, c); }
+static inline floats16 max16(floats16 a, floats16 b) { return (floats16)BOTH(_mm256_max_ps, a, b); }
+static inline floats16 min16(floats16 a, floats16 b) { return (floats16)BOTH(_mm256_min_ps, a, b); }
 
 /* Two factors 2^(n/2): the first product is exact, the second rounds once, also into the denormals and to infinity. */
 static inline __m256 scale8(__m256 x, __m256 n) {
@@ -182,12 +174,10 @@ static inline words16 count_from(uint32_t first) {
                      _mm256_add_epi32(lane, _mm256_set1_epi32((int)(first + 8)))};
 }
 static inline words16 flip_bits(words16 a, uint32_t b) {
-    return (words16){_mm256_xor_si256(a.l, _mm256_set1_epi32((int)b)),
-                     _mm256_xor_si256(a.h, _mm256_set1_epi32((int)b))};
+    return (words16)BOTH_BY(_mm256_xor_si256, a, _mm256_set1_epi32((int)b));
 }
 static inline words16 times(words16 a, uint32_t b) {
-    return (words16){_mm256_mullo_epi32(a.l, _mm256_set1_epi32((int)b)),
-                     _mm256_mullo_epi32(a.h, _mm256_set1_epi32((int)b))};
+    return (words16)BOTH_BY(_mm256_mullo_epi32, a, _mm256_set1_epi32((int)b));
 }
 static inline words16 fold_down(words16 a, unsigned shift) {
     return (words16){_mm256_xor_si256(a.l, _mm256_srli_epi32(a.l, (int)shift)),

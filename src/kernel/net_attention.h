@@ -24,11 +24,20 @@ enum { BLOCK_ROWS = 4, BLOCK_VECTORS = 1 };
 enum { BLOCK_ROWS = 4, BLOCK_VECTORS = 4 };
 #endif
 
-/* c[r][0..16 vectors) (+)= sum over i < depth of a[r * a_row + i * a_step] * b[i * b_row ...] */
+/* c[r][0..16 vectors) (+)= sum over i < depth of a[r][i] b[i][...]; element [r][i] of a is at[r * row + i * step]. */
 typedef struct product {
-    const float *a, *b;
-    float *c;
-    size_t a_row, a_step, b_row, c_row;
+    struct {
+        const float *at;
+        size_t row, step;
+    } a;
+    struct {
+        const float *at;
+        size_t row;
+    } b;
+    struct {
+        float *at;
+        size_t row;
+    } c;
 } product;
 
 #define UNROLL _Pragma("GCC unroll 8")
@@ -36,10 +45,10 @@ typedef struct product {
 static inline __attribute__((always_inline)) void multiply_block(const product *p, size_t depth, int add,
                                                                  const size_t rows, const size_t vectors) {
     floats16 sum[BLOCK_ROWS][BLOCK_VECTORS];
-    const float *a = p->a, *b = p->b;
-    const size_t a_row = p->a_row, a_step = p->a_step, b_row = p->b_row;
+    const float *a = p->a.at, *b = p->b.at;
+    const size_t a_row = p->a.row, a_step = p->a.step, b_row = p->b.row;
     UNROLL for (size_t r = 0; r < rows; r++) UNROLL for (size_t v = 0; v < vectors; v++) sum[r][v] =
-        add ? load(p->c + r * p->c_row + 16 * v, 16) : splat(0.0f);
+        add ? load(p->c.at + r * p->c.row + 16 * v, 16) : splat(0.0f);
     for (size_t i = 0; i < depth; i++, a += a_step, b += b_row) {
         floats16 right[BLOCK_VECTORS];
         UNROLL for (size_t v = 0; v < vectors; v++) right[v] = load(b + 16 * v, 16);
@@ -49,20 +58,20 @@ static inline __attribute__((always_inline)) void multiply_block(const product *
         }
     }
     UNROLL for (size_t r = 0; r < rows; r++) UNROLL for (size_t v = 0; v < vectors; v++)
-        store(p->c + r * p->c_row + 16 * v, sum[r][v], 16);
+        store(p->c.at + r * p->c.row + 16 * v, sum[r][v], 16);
 }
 
 static inline __attribute__((always_inline)) void multiply_panel(product p, size_t rows, size_t depth, int add,
                                                                  const size_t vectors) {
     for (; rows >= BLOCK_ROWS; rows -= BLOCK_ROWS) {
         multiply_block(&p, depth, add, BLOCK_ROWS, vectors);
-        p.a += BLOCK_ROWS * p.a_row;
-        p.c += BLOCK_ROWS * p.c_row;
+        p.a.at += BLOCK_ROWS * p.a.row;
+        p.c.at += BLOCK_ROWS * p.c.row;
     }
     for (; rows > 0; rows--) {
         multiply_block(&p, depth, add, 1, vectors);
-        p.a += p.a_row;
-        p.c += p.c_row;
+        p.a.at += p.a.row;
+        p.c.at += p.c.row;
     }
 }
 
@@ -79,8 +88,8 @@ static void multiply(product p, size_t rows, size_t columns, size_t depth, int a
         else
             multiply_panel(p, rows, depth, add, 1);
 #endif
-        p.b += 16 * now;
-        p.c += 16 * now;
+        p.b.at += 16 * now;
+        p.c.at += 16 * now;
         vectors -= now;
     }
 }
@@ -139,13 +148,9 @@ static void attention(float *restrict out, taciti_bf16 *restrict out16, float *r
         for (size_t j = 0; j < keys; j += TILE)
             for (size_t r = 0; r < rows; r += GROUP) {
                 const size_t group = min(GROUP, rows - r), columns = min(TILE, i + r + group - j);
-                multiply((product){.a = q + (i + r) * width,
-                                   .a_row = width,
-                                   .a_step = 1,
-                                   .b = kt + j * g.size,
-                                   .b_row = TILE,
-                                   .c = strip + r * g.padded_time + j,
-                                   .c_row = g.padded_time},
+                multiply((product){.a = {q + (i + r) * width, width, 1},
+                                   .b = {kt + j * g.size, TILE},
+                                   .c = {strip + r * g.padded_time + j, g.padded_time}},
                          group, columns, g.size, 0);
             }
         for (size_t r = 0; r < rows; r++)
@@ -153,13 +158,9 @@ static void attention(float *restrict out, taciti_bf16 *restrict out16, float *r
         for (size_t j = 0; j < keys; j += TILE)
             for (size_t r = 0; r < rows; r += GROUP) {
                 const size_t group = min(GROUP, rows - r), depth = min(TILE, i + r + group - j);
-                multiply((product){.a = strip + r * g.padded_time + j,
-                                   .a_row = g.padded_time,
-                                   .a_step = 1,
-                                   .b = v + j * width,
-                                   .b_row = width,
-                                   .c = q + (i + r) * width,
-                                   .c_row = width},
+                multiply((product){.a = {strip + r * g.padded_time + j, g.padded_time, 1},
+                                   .b = {v + j * width, width},
+                                   .c = {q + (i + r) * width, width}},
                          group, width, depth, j > 0);
             }
         for (size_t r = 0; r < rows; r++) {
@@ -221,21 +222,13 @@ static void backward_scores(const backward_work *w, const attention_tiles *g, co
     for (size_t r = 0; r < at->queries; r += GROUP) {
         const size_t group = min(GROUP, at->queries - r), t = at->i + r;
         const size_t columns = at->i == at->j ? r + group : at->keys;
-        multiply((product){.a = w->q + t * g->width,
-                           .a_row = g->width,
-                           .a_step = 1,
-                           .b = w->kt + at->j * g->size,
-                           .b_row = TILE,
-                           .c = w->s + r * TILE,
-                           .c_row = TILE},
+        multiply((product){.a = {w->q + t * g->width, g->width, 1},
+                           .b = {w->kt + at->j * g->size, TILE},
+                           .c = {w->s + r * TILE, TILE}},
                  group, columns, g->size, 0);
-        multiply((product){.a = w->dout + t * g->width,
-                           .a_row = g->width,
-                           .a_step = 1,
-                           .b = w->vt + at->j * g->size,
-                           .b_row = TILE,
-                           .c = w->ds + r * TILE,
-                           .c_row = TILE},
+        multiply((product){.a = {w->dout + t * g->width, g->width, 1},
+                           .b = {w->vt + at->j * g->size, TILE},
+                           .c = {w->ds + r * TILE, TILE}},
                  group, columns, g->size, 0);
         for (size_t u = r; u < r + group; u++) {
             const float softmax[2] = {lse[at->i + u], w->delta[at->i + u]};
@@ -254,32 +247,20 @@ static void backward_products(const backward_work *w, const attention_tiles *g, 
     for (size_t r = 0; r < at->keys; r += step) {
         const size_t group = min(step, at->keys - r), skip = diagonal ? r : 0, depth = at->queries - skip;
         const size_t row = at->i + skip;
-        multiply((product){.a = w->s + skip * TILE + r,
-                           .a_row = 1,
-                           .a_step = TILE,
-                           .b = w->dout + row * width,
-                           .b_row = width,
-                           .c = w->dv + r * width,
-                           .c_row = width},
+        multiply((product){.a = {w->s + skip * TILE + r, 1, TILE},
+                           .b = {w->dout + row * width, width},
+                           .c = {w->dv + r * width, width}},
                  group, width, depth, !diagonal);
-        multiply((product){.a = w->ds + skip * TILE + r,
-                           .a_row = 1,
-                           .a_step = TILE,
-                           .b = w->q + row * width,
-                           .b_row = width,
-                           .c = w->dk + r * width,
-                           .c_row = width},
+        multiply((product){.a = {w->ds + skip * TILE + r, 1, TILE},
+                           .b = {w->q + row * width, width},
+                           .c = {w->dk + r * width, width}},
                  group, width, depth, !diagonal);
     }
     for (size_t r = 0; r < at->queries; r += step) {
         const size_t group = min(step, at->queries - r);
-        multiply((product){.a = w->ds + r * TILE,
-                           .a_row = TILE,
-                           .a_step = 1,
-                           .b = w->k + at->j * width,
-                           .b_row = width,
-                           .c = w->dq + (at->i + r) * width,
-                           .c_row = width},
+        multiply((product){.a = {w->ds + r * TILE, TILE, 1},
+                           .b = {w->k + at->j * width, width},
+                           .c = {w->dq + (at->i + r) * width, width}},
                  group, width, diagonal ? r + group : at->keys, at->j > 0);
     }
 }

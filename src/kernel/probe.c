@@ -79,7 +79,7 @@ TARGET("avx512f,avx512bf16") static float chains_bf16(void) {
 }
 #endif
 
-/* ---- what every thread measures -------------------------------------------------------------------------------- */
+/* ---- measurements of every thread -------------------------------------------------------------------------------- */
 
 typedef struct timed_job {
     taciti_pool_job *job;
@@ -153,14 +153,14 @@ double taciti_probe_bf16_flops(taciti_pool *pool, double seconds) {
 
 /* ---- bandwidth: every stream is cut into the same number of chunks, visited stream by stream ------------------- */
 
-/* Of 128, 256, 512 and 1024 bytes, chunks of 512 gave the highest rate over all mixes of the array kernels (EPYC, Zen
- * 4): the strictest yardstick. */
+/* Chunks of 512 bytes, among 128, 256, 512 and 1024, gave the highest rate over all mixes of the array kernels (EPYC,
+ * Zen 4): the strictest yardstick. */
 enum { CHUNK_BYTES = 512 };
 
 typedef void lines_touch(char *at, size_t lines, taciti_probe_use use);
 
-/* What is written differs from line to line and is never 0: memory controllers may move lines of zeros for less. It
- * reads as ordinary numbers, be it f32 or bf16. */
+/* The numbers that are written differ from line to line and are never 0: memory controllers may move lines of zeros for
+ * less. They are ordinary numbers as f32 and as bf16. */
 static const int STEP = 0x00130007, MASK = 0x007f007f, NUMBER = 0x3f003f00;
 
 static void touch_portable(char *at, size_t lines, taciti_probe_use use) {

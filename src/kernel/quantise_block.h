@@ -44,11 +44,11 @@ INLINE group times_group(group g, floats16 factor) { return (group){mul16(g.l, f
 
 INLINE doubles16 add_group_squares(doubles16 sum, const float *x) { return add_squares(add_squares(sum, x), x + 16); }
 
-/* What the blocks of one call share. */
+/* State that the blocks of one call share. */
 typedef struct encoding {
     int stream;   /* errors leave past the caches */
     doubles16 in; /* squares of the numbers */
-    double out;   /* squares of what the whole blocks decode to */
+    double out;   /* squares of the numbers that whole blocks decode to */
 } encoding;
 
 /* x - decoded */

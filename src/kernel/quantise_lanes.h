@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What quantisers do with sixteen lanes beyond lanes16.h. A mask has bit i for lane i.
+ * Operations of quantisers on sixteen lanes beyond lanes16.h. A mask has bit i for lane i.
  */
 #ifndef TACITI_KERNEL_QUANTISE_LANES_H
 #define TACITI_KERNEL_QUANTISE_LANES_H
 
 #include "kernel/lanes16.h"
 
-/* Of power_codes(): what rounds a mantissa above 1.5 up, the exponent of code 0, and the bits of 2^-7. */
+/* For power_codes(): the summand that rounds a mantissa above 1.5 up, the exponent of code 0, and the bits of 2^-7. */
 enum { POWER_ROUND = 0x3fffff, POWER_BIAS = 127 - 7, POWER_ZERO = 0x3c000000 };
 
 #if defined(LANES16_AVX512)
@@ -75,17 +75,13 @@ static inline void store_doubles(double *p, doubles16 a) {
 #elif defined(LANES16_AVX2)
 
 static inline words16 magnitude_bits(floats16 x) {
-    const __m256i mask = _mm256_set1_epi32(0x7fffffff);
-    const words16 bits = bits16(x);
-    return (words16){_mm256_and_si256(bits.l, mask), _mm256_and_si256(bits.h, mask)};
+    return (words16)BOTH_BY(_mm256_and_si256, bits16(x), _mm256_set1_epi32(0x7fffffff));
 }
 static inline floats16 abs16(floats16 x) {
     const words16 bits = magnitude_bits(x);
     return (floats16){_mm256_castsi256_ps(bits.l), _mm256_castsi256_ps(bits.h)};
 }
-static inline words16 max_words(words16 a, words16 b) {
-    return (words16){_mm256_max_epi32(a.l, b.l), _mm256_max_epi32(a.h, b.h)};
-}
+static inline words16 max_words(words16 a, words16 b) { return (words16)BOTH(_mm256_max_epi32, a, b); }
 static inline uint32_t fold_max_words(words16 a) {
     const __m256i eight = _mm256_max_epi32(a.l, a.h);
     const __m128i four = _mm_max_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
@@ -112,9 +108,7 @@ static inline floats16 load_int8(const void *p) {
     return (floats16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(all)),
                       _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(all, all)))};
 }
-static inline words16 high_nibbles(words16 a) {
-    return (words16){_mm256_srli_epi32(a.l, 4), _mm256_srli_epi32(a.h, 4)};
-}
+static inline words16 high_nibbles(words16 a) { return (words16)BOTH_BY(_mm256_srli_epi32, a, 4); }
 static inline __m256 lookup8(const float *table, __m256i index) {
     const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), index);
     const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), index);

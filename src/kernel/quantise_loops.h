@@ -29,7 +29,7 @@ INLINE int past_caches(const float *out, size_t n) {
     return out != NULL && n >= STREAM_FLOATS && floats_to_line(out, 1) == 0;
 }
 
-/* Of the n numbers of a short block: what fills its last group may not decode to 0. */
+/* Returns the squares of the n numbers of a short block: the zeros that fill its last group may not decode to 0. */
 INLINE double rest_squares(int form, int hadamard, const unsigned char *in, size_t n) {
     float decoded[BLOCK_MAX];
     const size_t count = whole_groups(n);
@@ -81,12 +81,7 @@ INLINE void dequantise_as(int form, int hadamard, int sum, const taciti_quantisa
 /* One copy of the loops per form. */
 #define EACH_FORM(q, call)                                                                                             \
     switch ((q)->form) {                                                                                               \
-    case TACITI_QUANTISE_INT8:                                                                                         \
-        if ((q)->hadamard)                                                                                             \
-            call(TACITI_QUANTISE_INT8, 1);                                                                             \
-        else                                                                                                           \
-            call(TACITI_QUANTISE_INT8, 0);                                                                             \
-        break;                                                                                                         \
+    case TACITI_QUANTISE_INT8: call(TACITI_QUANTISE_INT8, 0); break;                                                   \
     case TACITI_QUANTISE_INT4:                                                                                         \
         if ((q)->hadamard)                                                                                             \
             call(TACITI_QUANTISE_INT4, 1);                                                                             \

@@ -13,8 +13,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* As for AVX-512, except that a compression costs more. */
-enum { HALF_LINE = 8, BLOCK = 1024, SPARSE = 16 };
+enum { HALF_LINE = 8 };
 
 /* Byte i of the entry of a mask: the place of its i-th bit that is set. */
 #define BIT(m, i) ((uint64_t)((m) >> (i)) & 1u)
@@ -79,8 +78,8 @@ INLINE void select_block(pass *p, const taciti_select *s, const float *x, size_t
     }
 }
 
-/* What is left of the last line, and the sums. */
-INLINE void finish(const pass *p, taciti_select *s, const float *x, size_t i, size_t n) {
+/* Selects among the rest of the last line, and writes the sums. */
+INLINE void finish_pass(const pass *p, taciti_select *s, const float *x, size_t i, size_t n) {
     uint32_t near[HALF_LINE];
     double lanes[LANES];
     size_t count = p->count, sum = 0;
@@ -103,43 +102,18 @@ INLINE void finish(const pass *p, taciti_select *s, const float *x, size_t i, si
     s->squares = s->measure ? fold_lanes(lanes) : 0;
 }
 
-/* The flags are constants wherever this is inlined. */
-INLINE void select_all(taciti_select *s, const float *x, size_t n, int measure, int error) {
-    const taciti_select form = {.threshold = s->threshold,
-                                .half = s->half,
-                                .measure = measure,
-                                .indices = s->indices,
-                                .values = s->values,
-                                .error = error ? s->error : NULL};
-    const size_t whole = n - n % LANES;
+INLINE pass begin_pass(const taciti_select *s) {
     const __m256d zero = _mm256_setzero_pd();
-    pass p = {.threshold = below(form.threshold),
-              .half = below(form.half),
-              .index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
-              .near = _mm256_setzero_si256(),
-              .lanes = {zero, zero, zero, zero}};
-    size_t found = SPARSE;
-    for (size_t i = 0; i < whole; i += BLOCK) {
-        const size_t end = whole - i < BLOCK ? whole : i + BLOCK, before = p.count;
-        if (found < SPARSE)
-            select_block(&p, &form, x, i, end, 1, error);
-        else
-            select_block(&p, &form, x, i, end, 0, error);
-        found = p.count - before;
-    }
-    finish(&p, s, x, whole, n);
+    return (pass){.threshold = below(s->threshold),
+                  .half = below(s->half),
+                  .index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7),
+                  .near = _mm256_setzero_si256(),
+                  .lanes = {zero, zero, zero, zero}};
 }
 
-static void select_above(taciti_select *s, const float *x, size_t n) {
-    if (s->measure && s->error != NULL)
-        select_all(s, x, n, 1, 1);
-    else if (s->measure)
-        select_all(s, x, n, 1, 0);
-    else if (s->error != NULL)
-        select_all(s, x, n, 0, 1);
-    else
-        select_all(s, x, n, 0, 0);
-}
+#include "kernel/select_pass.h"
+
+static void select_above(taciti_select *s, const float *x, size_t n) { select_whole(s, x, n - n % LANES, n); }
 
 static size_t count_above(const float *x, size_t n, uint32_t threshold) {
     const __m256i t = below(threshold);

@@ -13,9 +13,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* After BLOCK elements the loop chooses its form anew. Below SPARSE selected ones it looks for empty lines: a branch
- * that is rarely taken costs less than a compression, a mispredicted one costs more. */
-enum { LINE = 16, BLOCK = 1024, SPARSE = 16 };
+enum { LINE = 16 };
 
 INLINE __m512i magnitudes(__m512 v) {
     return _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32((int)TACITI_MAGNITUDE_MASK));
@@ -75,59 +73,31 @@ INLINE void select_block(pass *p, const taciti_select *s, const float *x, size_t
     select_line(p, s, v, inside, skip);
 }
 
-INLINE size_t near_of(const pass *p) {
-    uint32_t lanes[LINE];
-    size_t sum = 0;
-    _mm512_storeu_si512(lanes, p->near);
-    for (size_t l = 0; l < LINE; l++) sum += lanes[l];
-    return sum;
+INLINE pass begin_pass(const taciti_select *s) {
+    return (pass){.threshold = _mm512_set1_epi32((int)s->threshold),
+                  .half = _mm512_set1_epi32((int)s->half),
+                  .index = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
+                  .near = _mm512_setzero_si512(),
+                  .lower = _mm512_setzero_pd(),
+                  .upper = _mm512_setzero_pd()};
 }
 
-INLINE double squares_of(const pass *p) {
+INLINE void finish_pass(const pass *p, taciti_select *s, const float *x, size_t i, size_t n) {
+    (void)x, (void)i, (void)n; /* masks have selected among the rest as well */
+    uint32_t near[LINE];
     double lanes[LANES];
+    _mm512_storeu_si512(near, p->near);
     _mm512_storeu_pd(lanes, p->lower);
     _mm512_storeu_pd(lanes + 8, p->upper);
-    return fold_lanes(lanes);
+    s->count = p->count;
+    s->near = 0;
+    for (size_t l = 0; l < LINE; l++) s->near += near[l];
+    s->squares = fold_lanes(lanes);
 }
 
-/* The flags are constants wherever this is inlined. */
-INLINE void select_all(taciti_select *s, const float *x, size_t n, int measure, int error) {
-    const taciti_select form = {.threshold = s->threshold,
-                                .half = s->half,
-                                .measure = measure,
-                                .indices = s->indices,
-                                .values = s->values,
-                                .error = error ? s->error : NULL};
-    pass p = {.threshold = _mm512_set1_epi32((int)form.threshold),
-              .half = _mm512_set1_epi32((int)form.half),
-              .index = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15),
-              .near = _mm512_setzero_si512(),
-              .lower = _mm512_setzero_pd(),
-              .upper = _mm512_setzero_pd()};
-    size_t found = SPARSE;
-    for (size_t i = 0; i < n; i += BLOCK) {
-        const size_t end = n - i < BLOCK ? n : i + BLOCK, before = p.count;
-        if (found < SPARSE)
-            select_block(&p, &form, x, i, end, 1, error);
-        else
-            select_block(&p, &form, x, i, end, 0, error);
-        found = p.count - before;
-    }
-    s->count = p.count;
-    s->near = near_of(&p);
-    s->squares = squares_of(&p);
-}
+#include "kernel/select_pass.h"
 
-static void select_above(taciti_select *s, const float *x, size_t n) {
-    if (s->measure && s->error != NULL)
-        select_all(s, x, n, 1, 1);
-    else if (s->measure)
-        select_all(s, x, n, 1, 0);
-    else if (s->error != NULL)
-        select_all(s, x, n, 0, 1);
-    else
-        select_all(s, x, n, 0, 0);
-}
+static void select_above(taciti_select *s, const float *x, size_t n) { select_whole(s, x, n, n); }
 
 static size_t count_above(const float *x, size_t n, uint32_t threshold) {
     const __m512i t = _mm512_set1_epi32((int)threshold);

@@ -11,16 +11,16 @@
 
 enum { TABLES = 4, LINE = 16, SMALL = 4096 };
 
-static uint32_t magnitude(float x) { return bits_of(x) & TACITI_MAGNITUDE_MASK; }
+static uint32_t bits_of_magnitude(float x) { return bits_of(x) & TACITI_MAGNITUDE_MASK; }
 
 /* Several tables, since neighbours often have the same bin: one counter would wait for its own store. */
 static void count_bins(uint32_t counts[TABLES][TACITI_MAGNITUDE_BINS], const float *x, size_t n, unsigned shift) {
-    for (size_t i = 0; i < n; i++) counts[i % TABLES][(magnitude(x[i]) >> shift) % TACITI_MAGNITUDE_BINS]++;
+    for (size_t i = 0; i < n; i++) counts[i % TABLES][(bits_of_magnitude(x[i]) >> shift) % TACITI_MAGNITUDE_BINS]++;
 }
 
-static void histogram(uint64_t *counts, const float *x, size_t n, unsigned shift, size_t stride) {
+static void count_histogram(uint64_t *counts, const float *x, size_t n, unsigned shift, size_t stride) {
     if (n < SMALL && stride == 1) {
-        for (size_t i = 0; i < n; i++) counts[(magnitude(x[i]) >> shift) % TACITI_MAGNITUDE_BINS]++;
+        for (size_t i = 0; i < n; i++) counts[(bits_of_magnitude(x[i]) >> shift) % TACITI_MAGNITUDE_BINS]++;
         return;
     }
     uint32_t tables[TABLES][TACITI_MAGNITUDE_BINS] = {{0}};
@@ -35,7 +35,7 @@ static void histogram(uint64_t *counts, const float *x, size_t n, unsigned shift
 
 static size_t count_above(const float *x, size_t n, uint32_t threshold) {
     size_t count = 0;
-    for (size_t i = 0; i < n; i++) count += magnitude(x[i]) >= threshold;
+    for (size_t i = 0; i < n; i++) count += bits_of_magnitude(x[i]) >= threshold;
     return count;
 }
 
@@ -43,8 +43,8 @@ static void select_above(taciti_select *s, const float *x, size_t n) {
     size_t count = 0, near = 0;
     for (size_t i = 0; i < n; i++) {
         const float v = x[i];
-        const int keep = magnitude(v) >= s->threshold;
-        near += magnitude(v) >= s->half;
+        const int keep = bits_of_magnitude(v) >= s->threshold;
+        near += bits_of_magnitude(v) >= s->half;
         s->values[count] = v;
         s->indices[count] = (uint32_t)i;
         count += (size_t)keep;
@@ -63,7 +63,7 @@ static size_t select_among(uint32_t *restrict indices, float *restrict values, f
                            uint32_t threshold, size_t ties) {
     size_t count = 0;
     for (size_t i = 0; i < n; i++) {
-        const uint32_t m = magnitude(values[i]), index = indices[i];
+        const uint32_t m = bits_of_magnitude(values[i]), index = indices[i];
         const float v = values[i];
         const int tied = m == threshold && ties > 0, keep = m > threshold || tied;
         ties -= (size_t)tied;
@@ -80,16 +80,17 @@ static size_t select_band(float *out, const float *x, size_t n, uint32_t low, ui
     for (size_t i = 0; i < n; i++) {
         const float v = x[i];
         out[count] = v;
-        count += magnitude(v) >= low && magnitude(v) < high;
+        count += bits_of_magnitude(v) >= low && bits_of_magnitude(v) < high;
     }
     return count;
 }
 
-static void gather(float *restrict out, const float *restrict x, const uint32_t *restrict indices, size_t k) {
+static void gather_elements(float *restrict out, const float *restrict x, const uint32_t *restrict indices, size_t k) {
     for (size_t i = 0; i < k; i++) out[i] = x[indices[i]];
 }
 
-static void scatter(float *restrict x, const uint32_t *restrict indices, const float *restrict values, size_t k) {
+static void scatter_elements(float *restrict x, const uint32_t *restrict indices, const float *restrict values,
+                             size_t k) {
     for (size_t i = 0; i < k; i++) x[indices[i]] = values[i];
 }
 
@@ -98,12 +99,12 @@ static void scatter_add(float *restrict x, const uint32_t *restrict indices, con
 }
 
 void taciti_kernels_fill_select_scalar(taciti_kernels *table) {
-    table->histogram = histogram;
+    table->histogram = count_histogram;
     table->count_above = count_above;
     table->select_above = select_above;
     table->select_among = select_among;
     table->select_band = select_band;
-    table->gather = gather;
-    table->scatter = scatter;
+    table->gather = gather_elements;
+    table->scatter = scatter_elements;
     table->scatter_add = scatter_add;
 }

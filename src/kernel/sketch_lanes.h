@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What sketches do with sixteen lanes beyond lanes16.h. A mask has bit i for lane i.
+ * Operations of sketches on sixteen lanes beyond lanes16.h. A mask has bit i for lane i.
  */
 #ifndef TACITI_KERNEL_SKETCH_LANES_H
 #define TACITI_KERNEL_SKETCH_LANES_H
@@ -87,12 +87,8 @@ static inline void store_halves(uint16_t *p, words16 a) {
     _mm256_storeu_si256(to256(p), _mm256_permute4x64_epi64(mixed, 0xd8));
 }
 static inline floats16 as_floats(words16 a) { return (floats16){_mm256_castsi256_ps(a.l), _mm256_castsi256_ps(a.h)}; }
-static inline words16 add_words(words16 a, words16 b) {
-    return (words16){_mm256_add_epi32(a.l, b.l), _mm256_add_epi32(a.h, b.h)};
-}
-static inline words16 sub_words(words16 a, words16 b) {
-    return (words16){_mm256_sub_epi32(a.l, b.l), _mm256_sub_epi32(a.h, b.h)};
-}
+static inline words16 add_words(words16 a, words16 b) { return (words16)BOTH(_mm256_add_epi32, a, b); }
+static inline words16 sub_words(words16 a, words16 b) { return (words16)BOTH(_mm256_sub_epi32, a, b); }
 static inline words16 sign_extend(words16 a) {
     return (words16){_mm256_srai_epi32(_mm256_slli_epi32(a.l, 16), 16),
                      _mm256_srai_epi32(_mm256_slli_epi32(a.h, 16), 16)};

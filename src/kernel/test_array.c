@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The array kernels: the scalar set against definitions written anew here, every other set against the scalar one byte
+ * The array kernels: the scalar set against definitions written again here, every other set against the scalar one byte
  * by byte, over all small sizes, all alignments and all kinds of numbers.
  */
 #define _POSIX_C_SOURCE 200809L
@@ -47,7 +47,7 @@ static float number(kind k, uint64_t key, size_t i) {
     return (float)ldexp(taciti_rng_unit(key + 1, i) * 2 - 1, (int)((r >> 16) % 20) - 14);
 }
 
-/* ---- work arrays: filled anew for every case, with a guard behind element n ----------------------------------- */
+/* ---- work arrays: filled again for every case, with a guard behind element n ----------------------------------- */
 
 enum { ARRAYS = 7 };
 typedef struct arrays {

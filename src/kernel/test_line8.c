@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Lines of 16 floats in 17 bytes: the definition written anew in double, the error bound, bytes that survive another
+ * Lines of 16 floats in 17 bytes: the definition written again in double, the error bound, bytes that survive another
  * round, and every set against the scalar one.
  */
 #include <setjmp.h>

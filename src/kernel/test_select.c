@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The selection kernels: the scalar set against definitions written anew here, every other set against the scalar one
+ * The selection kernels: the scalar set against definitions written again here, every other set against the scalar one
  * byte by byte, over all small sizes, alignments, kinds of numbers and thresholds.
  */
 #include <setjmp.h>
@@ -71,7 +71,7 @@ static void draw(size_t n, kind k) {
     for (size_t i = 0; i < n; i++) g_x[i] = number(k, n, i);
 }
 
-/* What a pass leaves, with guards behind the slack. */
+/* Results of a pass, with guards behind the slack. */
 typedef struct result {
     uint32_t indices[ROOM];
     float values[ROOM], error[ROOM];

@@ -91,14 +91,6 @@ double taciti_compute_slow(const taciti_compute_options *options, int rank) {
 
 /* ---- the profile ------------------------------------------------------------------------------------------------- */
 
-static void scale(taciti_profile *profile, double factor) {
-    for (size_t l = 0; l < profile->layer_count; l++) {
-        profile->layers[l].forward_s *= factor;
-        profile->layers[l].backward_s *= factor;
-    }
-    profile->update_s *= factor;
-}
-
 tacit_status taciti_compute_apply(const taciti_compute_options *options, taciti_profile *profile) {
     if (profile->in_flops) {
         const double rate = options->rate > 0 ? options->rate : profile->rate;
@@ -111,7 +103,11 @@ tacit_status taciti_compute_apply(const taciti_compute_options *options, taciti_
         }
         taciti_profile_to_seconds(profile, rate, batch);
     }
-    scale(profile, options->scale);
+    for (size_t l = 0; l < profile->layer_count; l++) {
+        profile->layers[l].forward_s *= options->scale;
+        profile->layers[l].backward_s *= options->scale;
+    }
+    profile->update_s *= options->scale;
     return TACIT_OK;
 }
 

@@ -18,7 +18,7 @@ static const double GRADIENT_TYPICAL = 1e-3; /* median magnitude of a tensor's g
 
 #define NONE SIZE_MAX
 
-/* What is drawn, as part of keys. */
+/* Parts of keys, one for each kind of random number. */
 enum { STREAM_TIME = 'c', STREAM_TENSOR = 't', STREAM_GRADIENT = 'g' };
 
 struct taciti_emulated {
@@ -35,7 +35,7 @@ struct taciti_emulated {
     bool punctual; /* the owner thread has asked for short turns */
 };
 
-/* Where the writing of this step's gradients has come to. */
+/* The next element of this step's gradients to be written. */
 typedef struct cursor {
     size_t tensor, element;
     uint64_t key; /* of the step */
@@ -50,17 +50,13 @@ void taciti_emulated_destroy(taciti_emulated *emulated) {
     taciti_free(emulated);
 }
 
-/* The last layer with tensors is unit 0. */
-static void number_units(const taciti_profile *profile, size_t *unit_of) {
-    size_t unit = 0;
-    for (size_t l = profile->layer_count; l-- > 0;) unit_of[l] = profile->layers[l].tensor_count > 0 ? unit++ : NONE;
-}
-
-static tacit_status allocate(taciti_emulated *e, int64_t seed) {
+static tacit_status allocate_arrays(taciti_emulated *e, int64_t seed) {
     const size_t bytes = e->layout->n * sizeof(float);
     e->unit_of = taciti_calloc(e->profile->layer_count, sizeof *e->unit_of);
     if (e->unit_of == NULL) return TACIT_E_MEMORY;
-    number_units(e->profile, e->unit_of);
+    size_t unit = 0; /* of the last layer with tensors */
+    for (size_t l = e->profile->layer_count; l-- > 0;)
+        e->unit_of[l] = e->profile->layers[l].tensor_count > 0 ? unit++ : NONE;
     TACITI_TRY(taciti_synthetic_create(seed, &e->noise));
     TACITI_TRY(taciti_pages_create(bytes, "emulated parameters", &e->parameters));
     TACITI_TRY(taciti_pages_create(bytes, "emulated gradients", &e->gradients));
@@ -78,12 +74,12 @@ double taciti_compute_magnitude(int64_t seed, size_t tensor) {
     return GRADIENT_TYPICAL * exp(taciti_synthetic_normal(taciti_rng_key((uint64_t)seed, STREAM_TENSOR), tensor));
 }
 
-static double deviation(const taciti_emulated *e, int64_t step) {
+static double step_deviation(const taciti_emulated *e, int64_t step) {
     return taciti_compute_deviation(e->seed, e->cv, e->rank, step);
 }
 
 double taciti_emulated_step_s(const taciti_emulated *emulated, int64_t step) {
-    return (emulated->forward_s + emulated->backward_s) * deviation(emulated, step);
+    return (emulated->forward_s + emulated->backward_s) * step_deviation(emulated, step);
 }
 
 static void write_chunk(taciti_emulated *e, cursor *c) {
@@ -120,7 +116,7 @@ tacit_status taciti_emulated_create(const taciti_compute_options *options, const
     };
     e->forward_s = taciti_profile_forward_s(profile) * e->slow;
     e->backward_s = taciti_profile_backward_s(profile) * e->slow;
-    const tacit_status status = allocate(e, options->seed);
+    const tacit_status status = allocate_arrays(e, options->seed);
     if (status != TACIT_OK) {
         taciti_emulated_destroy(e);
         return status;
@@ -134,23 +130,16 @@ void taciti_emulated_touch_gradients(taciti_emulated *emulated) {
     write_until(emulated, &first_touch, emulated->layout->tensor_count, 0);
 }
 
-/* Whether a bucket is full when tensors [0, end) are ready that was not before; *bucket is the first that is not. */
-static bool fills_bucket(const taciti_layout *layout, size_t end, size_t *bucket) {
-    const size_t before = *bucket;
-    while (*bucket < layout->bucket_count && layout->buckets[*bucket].last < end) (*bucket)++;
-    return *bucket > before;
-}
-
 static int64_t to_ns(double seconds) { return (int64_t)(seconds * (double)TACITI_NS_PER_S); }
 
 static tacit_status run_whole(taciti_emulated *e, int64_t step, const taciti_network_hooks *hooks,
                               taciti_trace *trace) {
     const int64_t start_ns = taciti_now_ns();
-    const double factor = deviation(e, step), layer_factor = e->slow * factor;
+    const double factor = step_deviation(e, step), layer_factor = e->slow * factor;
     double elapsed_s = e->forward_s * factor;
     int64_t deadline_ns = start_ns + to_ns(elapsed_s);
     cursor written = {.key = taciti_rng_key(e->gradient_key, (uint64_t)step)};
-    size_t begin = 0, end = 0, bucket = 0;
+    size_t begin = 0, end = 0, full = 0; /* full: buckets whose tensors are all ready */
     if (hooks->ready != NULL) write_until(e, &written, 0, deadline_ns);
     taciti_sleep_until_ns(deadline_ns);
     int64_t span_ns = taciti_trace_add(trace, TACITI_SPAN_FORWARD, -1, start_ns);
@@ -158,7 +147,9 @@ static tacit_status run_whole(taciti_emulated *e, int64_t step, const taciti_net
         const taciti_profile_layer *layer = &e->profile->layers[l];
         end += layer->tensor_count;
         elapsed_s += layer->backward_s * layer_factor;
-        if (!fills_bucket(e->layout, end, &bucket) && l > 0) continue;
+        const size_t before = full;
+        while (full < e->layout->bucket_count && e->layout->buckets[full].last < end) full++;
+        if (full == before && l > 0) continue;
         deadline_ns = start_ns + to_ns(elapsed_s);
         if (hooks->ready != NULL) write_until(e, &written, end, deadline_ns);
         taciti_sleep_until_ns(deadline_ns);
@@ -183,7 +174,7 @@ typedef struct pass {
     bool may_write_tied;
 } pass;
 
-static tacit_status ask(pass *p, tacit_status (*hook)(void *context, size_t unit), size_t unit) {
+static tacit_status ask_hook(pass *p, tacit_status (*hook)(void *context, size_t unit), size_t unit) {
     if (hook == NULL || unit == NONE) return TACIT_OK;
     const int64_t begin_ns = taciti_now_ns();
     const tacit_status status = hook(p->hooks->context, unit);
@@ -191,7 +182,7 @@ static tacit_status ask(pass *p, tacit_status (*hook)(void *context, size_t unit
     return status;
 }
 
-static void release(pass *p, size_t unit) {
+static void release_unit(pass *p, size_t unit) {
     if (p->hooks->release == NULL || unit == NONE) return;
     const int64_t begin_ns = taciti_now_ns();
     p->hooks->release(p->hooks->context, unit);
@@ -217,14 +208,14 @@ static void pass_layer(pass *p, double seconds, cursor *c, size_t end) {
 static tacit_status forward_layer(pass *p, size_t l) {
     const size_t unit = p->e->unit_of[l], tied = tied_unit(p, l);
     cursor nothing = {.key = 0};
-    TACITI_TRY(ask(p, p->hooks->need, unit));
-    TACITI_TRY(ask(p, p->hooks->need, tied));
+    TACITI_TRY(ask_hook(p, p->hooks->need, unit));
+    TACITI_TRY(ask_hook(p, p->hooks->need, tied));
     const int64_t begin_ns = taciti_now_ns();
     pass_layer(p, p->e->profile->layers[l].forward_s, &nothing, 0);
     (void)taciti_trace_add(p->trace, TACITI_SPAN_FORWARD, (int)l, begin_ns);
     if (l + 1 == p->e->profile->layer_count) return TACIT_OK;
-    release(p, tied);
-    release(p, unit);
+    release_unit(p, tied);
+    release_unit(p, unit);
     return TACIT_OK;
 }
 
@@ -233,16 +224,16 @@ static tacit_status backward_layer(pass *p, size_t l, size_t begin, size_t end) 
     const size_t unit = p->e->unit_of[l], tied = tied_unit(p, l);
     const bool held = l + 1 == p->e->profile->layer_count, reads = held || unit != p->first_unit;
     cursor own = {.tensor = begin, .key = p->tied.key}, *written = unit == p->first_unit ? &p->tied : &own;
-    if (!held && reads) TACITI_TRY(ask(p, p->hooks->need, unit));
-    if (!held) TACITI_TRY(ask(p, p->hooks->need, tied));
-    TACITI_TRY(ask(p, p->hooks->write, unit));
-    TACITI_TRY(ask(p, p->hooks->write, tied));
+    if (!held && reads) TACITI_TRY(ask_hook(p, p->hooks->need, unit));
+    if (!held) TACITI_TRY(ask_hook(p, p->hooks->need, tied));
+    TACITI_TRY(ask_hook(p, p->hooks->write, unit));
+    TACITI_TRY(ask_hook(p, p->hooks->write, tied));
     p->may_write_tied = p->may_write_tied || tied != NONE;
     const int64_t begin_ns = taciti_now_ns();
     pass_layer(p, p->e->profile->layers[l].backward_s, written, end);
     (void)taciti_trace_add(p->trace, TACITI_SPAN_BACKWARD, (int)l, begin_ns);
-    release(p, tied);
-    if (reads) release(p, unit);
+    release_unit(p, tied);
+    if (reads) release_unit(p, unit);
     for (size_t t = begin; t < end && p->hooks->ready != NULL; t++) p->hooks->ready(p->hooks->context, t);
     return TACIT_OK;
 }
@@ -250,7 +241,7 @@ static tacit_status backward_layer(pass *p, size_t l, size_t begin, size_t end) 
 static tacit_status run_units(taciti_emulated *e, int64_t step, const taciti_network_hooks *hooks,
                               taciti_trace *trace) {
     const taciti_layout *layout = e->layout;
-    pass p = {.e = e, .hooks = hooks, .trace = trace, .factor = e->slow * deviation(e, step)};
+    pass p = {.e = e, .hooks = hooks, .trace = trace, .factor = e->slow * step_deviation(e, step)};
     size_t begin = 0;
     p.first_unit = layout->tensors[layout->tensor_count - 1].unit;
     p.tied = (cursor){.tensor = layout->tensor_count, .key = taciti_rng_key(e->gradient_key, (uint64_t)step)};
@@ -281,7 +272,8 @@ static double sum_nothing(void *self, const float *x, size_t n) {
     return 0;
 }
 
-/* When an update has come to this float; the parts of any cut add up to the whole to the nanosecond. */
+/* Returns the time after which an update reaches this float; the parts of any cut add up to the whole to the
+ * nanosecond. */
 static int64_t updated_ns(const taciti_emulated *e, size_t offset) {
     return (int64_t)((double)to_ns(e->profile->update_s) * ((double)offset / (double)e->layout->n));
 }

@@ -13,7 +13,7 @@
  * every layer has a wait of its own in each pass. Its unit is needed around both, except that the last layer keeps its
  * unit between them and the first layer with tensors needs none in backward, as a transformer does; a tied layer also
  * needs and writes the first unit. While a hook blocks the accelerator stands still. Gradients of a unit are written
- * after its `write`. What a strategy drops stays in memory (taciti_pages.kept): an accelerator's allocator gives and
+ * after its `write`. Memory that a strategy drops stays there (taciti_pages.kept): an accelerator's allocator gives and
  * takes without page faults, which would take time that no accelerator needs.
  *
  * The compute time of step t on rank r is profile * slow(r) * max(0.1, 1 + cv * z(seed, r, t)), z standard normal, a

@@ -22,20 +22,20 @@ static tacit_status check_size(const taciti_model *model, size_t batch, size_t t
     return TACIT_OK;
 }
 
-static tacit_status check_tokens(const taciti_model *model, const int32_t *tokens, size_t n) {
+static tacit_status check_ids(const taciti_model *model, const char *what, const int32_t *ids, size_t n, bool gaps) {
     for (size_t i = 0; i < n; i++)
-        if (tokens[i] < 0 || (size_t)tokens[i] >= model->vocabulary)
-            return taciti_fail(TACIT_E_DATA, "token %d at position %zu is outside the vocabulary of %zu",
-                               (int)tokens[i], i, model->vocabulary);
+        if (ids[i] < 0 ? !gaps : (size_t)ids[i] >= model->vocabulary)
+            return taciti_fail(TACIT_E_DATA, "%s %d at position %zu is outside the vocabulary of %zu", what,
+                               (int)ids[i], i, model->vocabulary);
     return TACIT_OK;
 }
 
-static tacit_status check_targets(const taciti_model *model, const int32_t *targets, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (targets[i] >= 0 && (size_t)targets[i] >= model->vocabulary)
-            return taciti_fail(TACIT_E_DATA, "target %d at position %zu is outside the vocabulary of %zu",
-                               (int)targets[i], i, model->vocabulary);
-    return TACIT_OK;
+/* A target below 0 does not count. */
+static tacit_status check_batch(const taciti_model *model, const taciti_model_batch *batch) {
+    const size_t n = batch->batch * batch->time;
+    TACITI_TRY(check_size(model, batch->batch, batch->time));
+    TACITI_TRY(check_ids(model, "token", batch->tokens, n, false));
+    return check_ids(model, "target", batch->targets, n, true);
 }
 
 static taciti_gpt_pass begin_pass(taciti_model *model, const taciti_model_batch *batch, bool training) {
@@ -52,9 +52,7 @@ static taciti_gpt_pass begin_pass(taciti_model *model, const taciti_model_batch 
 tacit_status taciti_model_train(taciti_model *model, const taciti_model_batch *batch, taciti_trace *trace,
                                 double *loss_sum) {
     if (!model->training) return taciti_fail(TACIT_E_USAGE, "this model was created without training");
-    TACITI_TRY(check_size(model, batch->batch, batch->time));
-    TACITI_TRY(check_tokens(model, batch->tokens, batch->batch * batch->time));
-    TACITI_TRY(check_targets(model, batch->targets, batch->batch * batch->time));
+    TACITI_TRY(check_batch(model, batch));
     taciti_gpt_pass pass = begin_pass(model, batch, true);
     pass.trace = trace;
     pass.span_ns = pass.clock_ns;
@@ -67,10 +65,8 @@ tacit_status taciti_model_train(taciti_model *model, const taciti_model_batch *b
 
 tacit_status taciti_model_loss(taciti_model *model, const int32_t *tokens, const int32_t *targets, size_t batch,
                                size_t time, const taciti_network_hooks *hooks, double *loss_sum) {
-    TACITI_TRY(check_size(model, batch, time));
-    TACITI_TRY(check_tokens(model, tokens, batch * time));
-    TACITI_TRY(check_targets(model, targets, batch * time));
     taciti_model_batch all = {.tokens = tokens, .targets = targets, .batch = batch, .time = time};
+    TACITI_TRY(check_batch(model, &all));
     if (hooks != NULL)
         all.hooks = (taciti_network_hooks){.need = hooks->need, .release = hooks->release, .context = hooks->context};
     taciti_gpt_pass pass = begin_pass(model, &all, false);
@@ -85,7 +81,7 @@ tacit_status taciti_model_loss(taciti_model *model, const int32_t *tokens, const
 tacit_status taciti_model_next_logits(taciti_model *model, const int32_t *tokens, size_t time, float *out) {
     if (time == 0) return taciti_fail(TACIT_E_USAGE, "next_logits needs at least one token");
     TACITI_TRY(check_size(model, 1, time));
-    TACITI_TRY(check_tokens(model, tokens, time));
+    TACITI_TRY(check_ids(model, "token", tokens, time, false));
     const size_t padded =
         taciti_round_up(time, PROMPT_GRAIN) < model->time ? taciti_round_up(time, PROMPT_GRAIN) : model->time;
     memset(model->arena.tokens, 0, padded * sizeof *tokens);

@@ -39,7 +39,7 @@ typedef struct taciti_gpt_operand {
     taciti_bf16 *b16;
 } taciti_gpt_operand;
 
-/* What the backward pass needs of a layer's forward pass. */
+/* The parts of a layer's forward pass that its backward pass needs. */
 typedef struct taciti_gpt_layer {
     float *ln1_mean, *ln1_rstd, *ln2_mean, *ln2_rstd; /* [N] */
     taciti_gpt_operand ln1, ln2;                      /* [N][C] */
@@ -80,7 +80,7 @@ struct taciti_model {
     int threads;
     bool training, bf16;
     size_t layers, heads, channels, vocabulary; /* from options */
-    size_t batch, time;                         /* most */
+    size_t batch, time;                         /* maxima */
     taciti_pages parameters, gradients, copy16, memory;
     bool reserved; /* the first three; see taciti_model_create_reserved() */
     taciti_gpt_arena arena;
@@ -129,6 +129,14 @@ static inline const void *taciti_gpt_data(taciti_gpt_operand operand) {
 /* NULL stays NULL. */
 static inline float *taciti_gpt_at(float *x, size_t i) { return x == NULL ? NULL : x + i; }
 static inline taciti_bf16 *taciti_gpt_at16(taciti_bf16 *x, size_t i) { return x == NULL ? NULL : x + i; }
+
+/* The norm in front of half layer `half` of 2 L (half = 2 L: the last norm). */
+typedef struct taciti_gpt_norm {
+    size_t tensor; /* its weight; the bias follows */
+    float *mean, *rstd;
+    taciti_gpt_operand out;
+} taciti_gpt_norm;
+taciti_gpt_norm taciti_gpt_norm_before(const taciti_model *model, size_t half);
 
 /* The residual stream before half layer i of 2 L (i = 2 L: after the last). */
 float *taciti_gpt_residual(const taciti_model *model, size_t i);

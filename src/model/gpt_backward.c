@@ -26,7 +26,8 @@ static void add_partial(const taciti_gpt_pass *pass, size_t tensor, size_t part)
 /* The backward pass through a norm, and through the dropout and bias of the branch that ended in front of it. */
 struct norm {
     const taciti_gpt_pass *pass;
-    const float *x, *mean, *rstd, *weight;
+    const float *x;
+    taciti_gpt_norm norm;
     bool branch; /* whether a branch ends there (not at the embedding) */
     bool top;    /* the last norm: the stream's gradient starts at zero */
     size_t layer;
@@ -52,28 +53,21 @@ static void norm_rows(void *context, const taciti_gpt_rows *rows) {
     float *stream = model->arena.stream + at;
     if (norm->top) memset(stream, 0, rows->count * c * sizeof *stream);
     model->kernels->layernorm_backward(stream, partial + PARTIAL_NORM_W * c, partial + PARTIAL_NORM_B * c,
-                                       model->arena.narrow + at, norm->x + at, norm->mean + rows->first,
-                                       norm->rstd + rows->first, norm->weight, rows->count, c);
+                                       model->arena.narrow + at, norm->x + at, norm->norm.mean + rows->first,
+                                       norm->norm.rstd + rows->first, taciti_gpt_parameter(model, norm->norm.tensor),
+                                       rows->count, c);
     if (norm->branch) mask_branch(norm, rows, partial + PARTIAL_BIAS * c);
 }
 
 /* Through the norm in front of half layer `half` (2 layers: the last norm), then into the branch below it. */
 static tacit_status norm_backward(taciti_gpt_pass *pass, size_t half) {
     taciti_model *model = pass->model;
-    struct norm norm = {.pass = pass, .x = taciti_gpt_residual(model, half), .branch = half > 0};
-    size_t tensor = taciti_gpt_lnf_tensor(model);
-    if (half == 2 * model->layers) {
-        norm.top = true;
-        norm.mean = model->arena.lnf_mean;
-        norm.rstd = model->arena.lnf_rstd;
-    } else {
-        const taciti_gpt_layer *layer = &model->arena.layers[half / 2];
-        const bool first = half % 2 == 0;
-        tensor = taciti_gpt_layer_tensor(model, half / 2, first ? TACITI_GPT_LN1_W : TACITI_GPT_LN2_W);
-        norm.mean = first ? layer->ln1_mean : layer->ln2_mean;
-        norm.rstd = first ? layer->ln1_rstd : layer->ln2_rstd;
-    }
-    norm.weight = taciti_gpt_parameter(model, tensor);
+    struct norm norm = {.pass = pass,
+                        .x = taciti_gpt_residual(model, half),
+                        .norm = taciti_gpt_norm_before(model, half),
+                        .branch = half > 0,
+                        .top = half == 2 * model->layers};
+    const size_t tensor = norm.norm.tensor;
     if (half > 0) {
         norm.layer = (half - 1) / 2;
         norm.site = half % 2 == 0 ? TACITI_GPT_SITE_MLP : TACITI_GPT_SITE_PROJ;
@@ -102,11 +96,8 @@ static tacit_status multiply_backward(taciti_gpt_pass *pass, size_t tensor, taci
                                                                   .n = columns,
                                                                   .k = pass->tokens,
                                                                   .a = taciti_gpt_data(in),
-                                                                  .lda = inner,
                                                                   .b = dout,
-                                                                  .ldb = columns,
                                                                   .c = taciti_gpt_gradient(model, tensor),
-                                                                  .ldc = columns,
                                                                   .accumulate = pass->batch->accumulate}));
     taciti_gpt_clock(pass, TACITI_MODEL_OP_GEMM);
     taciti_gpt_report(pass, 2); /* the bias was finished before */
@@ -115,11 +106,8 @@ static tacit_status multiply_backward(taciti_gpt_pass *pass, size_t tensor, taci
                                                                   .n = inner,
                                                                   .k = columns,
                                                                   .a = dout,
-                                                                  .lda = columns,
                                                                   .b = taciti_gpt_weight(model, tensor),
-                                                                  .ldb = columns,
-                                                                  .c = din,
-                                                                  .ldc = inner}));
+                                                                  .c = din}));
     taciti_gpt_clock(pass, TACITI_MODEL_OP_GEMM);
     return TACIT_OK;
 }

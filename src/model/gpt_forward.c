@@ -17,18 +17,17 @@ struct norm {
     const float *before, *bias; /* stream and bias of the residual addition whose branch is in `narrow` */
     size_t layer;
     int site;
-    float *stream; /* what is normalised */
-    const float *weight, *norm_bias;
-    float *mean, *rstd;
-    taciti_gpt_operand out;
+    float *stream; /* the rows that are normalised */
+    taciti_gpt_norm norm;
 };
 
-static void normalize(const struct norm *norm, const taciti_gpt_rows *rows) {
+static void normalize_rows(const struct norm *norm, const taciti_gpt_rows *rows) {
     const taciti_model *model = norm->pass->model;
     const size_t c = model->channels, at = rows->first * c;
-    model->kernels->layernorm(taciti_gpt_at(norm->out.f32, at), taciti_gpt_at16(norm->out.b16, at),
-                              norm->mean + rows->first, norm->rstd + rows->first, norm->stream + at, norm->weight,
-                              norm->norm_bias, rows->count, c);
+    const taciti_gpt_norm *n = &norm->norm;
+    model->kernels->layernorm(taciti_gpt_at(n->out.f32, at), taciti_gpt_at16(n->out.b16, at), n->mean + rows->first,
+                              n->rstd + rows->first, norm->stream + at, taciti_gpt_parameter(model, n->tensor),
+                              taciti_gpt_parameter(model, n->tensor + 1), rows->count, c);
 }
 
 static void add_and_normalize(void *context, const taciti_gpt_rows *rows) {
@@ -38,7 +37,7 @@ static void add_and_normalize(void *context, const taciti_gpt_rows *rows) {
     pass->model->kernels->residual(
         norm->stream + at, norm->before + at, pass->model->arena.narrow + at, norm->bias, rows->count, c, pass->dropout,
         taciti_gpt_mask_key(pass, rows->sample, norm->layer, norm->site), rows->first % pass->time * c);
-    normalize(norm, rows);
+    normalize_rows(norm, rows);
 }
 
 /* The embedding of a token is a residual addition to zero: dropout(wte[token] + wpe[position]). */
@@ -55,48 +54,28 @@ static void embed_and_normalize(void *context, const taciti_gpt_rows *rows) {
         model->kernels->residual(norm->stream + row * c, model->arena.zeros, wte + token * c, wpe + t * c, 1, c,
                                  pass->dropout, key, t * c);
     }
-    normalize(norm, rows);
-}
-
-/* The norm in front of half layer `half` (2 layers: the last norm). */
-static struct norm norm_before(taciti_gpt_pass *pass, size_t half) {
-    const taciti_model *model = pass->model;
-    const taciti_gpt_arena *arena = &model->arena;
-    struct norm norm = {.pass = pass, .stream = taciti_gpt_residual(model, half)};
-    size_t tensor;
-    if (half == 2 * model->layers) {
-        tensor = taciti_gpt_lnf_tensor(model);
-        norm.mean = arena->lnf_mean;
-        norm.rstd = arena->lnf_rstd;
-        norm.out = arena->lnf;
-    } else {
-        const taciti_gpt_layer *layer = &arena->layers[half / 2];
-        const bool first = half % 2 == 0;
-        tensor = taciti_gpt_layer_tensor(model, half / 2, first ? TACITI_GPT_LN1_W : TACITI_GPT_LN2_W);
-        norm.mean = first ? layer->ln1_mean : layer->ln2_mean;
-        norm.rstd = first ? layer->ln1_rstd : layer->ln2_rstd;
-        norm.out = first ? layer->ln1 : layer->ln2;
-    }
-    norm.weight = taciti_gpt_parameter(model, tensor);
-    norm.norm_bias = taciti_gpt_parameter(model, tensor + 1);
-    return norm;
+    normalize_rows(norm, rows);
 }
 
 /* Adds the branch in `narrow` to the stream before half layer `half` and normalises the result. */
 static void finish_half(taciti_gpt_pass *pass, size_t half) {
     const taciti_model *model = pass->model;
-    struct norm norm = norm_before(pass, half + 1);
-    norm.before = taciti_gpt_residual(model, half);
-    norm.layer = half / 2;
-    norm.site = half % 2 == 0 ? TACITI_GPT_SITE_PROJ : TACITI_GPT_SITE_MLP;
-    norm.bias = taciti_gpt_parameter(
-        model, taciti_gpt_layer_tensor(model, half / 2, half % 2 == 0 ? TACITI_GPT_PROJ_B : TACITI_GPT_MLP_PROJ_B));
+    const bool first = half % 2 == 0;
+    const size_t bias = taciti_gpt_layer_tensor(model, half / 2, first ? TACITI_GPT_PROJ_B : TACITI_GPT_MLP_PROJ_B);
+    struct norm norm = {.pass = pass,
+                        .before = taciti_gpt_residual(model, half),
+                        .bias = taciti_gpt_parameter(model, bias),
+                        .layer = half / 2,
+                        .site = first ? TACITI_GPT_SITE_PROJ : TACITI_GPT_SITE_MLP,
+                        .stream = taciti_gpt_residual(model, half + 1),
+                        .norm = taciti_gpt_norm_before(model, half + 1)};
     taciti_gpt_each_rows(pass, false, add_and_normalize, &norm);
     taciti_gpt_clock(pass, TACITI_MODEL_OP_ELEMENTWISE);
 }
 
 /* out[tokens][columns] = in[tokens][inner] W[inner][columns] */
-static tacit_status multiply(taciti_gpt_pass *pass, taciti_gpt_operand in, size_t layer, int tensor, float *out) {
+static tacit_status multiply_weight(taciti_gpt_pass *pass, taciti_gpt_operand in, size_t layer, int tensor,
+                                    float *out) {
     taciti_model *model = pass->model;
     const size_t index = taciti_gpt_layer_tensor(model, layer, tensor);
     const size_t *shape = model->layout->tensors[index].shape;
@@ -105,11 +84,8 @@ static tacit_status multiply(taciti_gpt_pass *pass, taciti_gpt_operand in, size_
                                                                                    .n = shape[1],
                                                                                    .k = shape[0],
                                                                                    .a = taciti_gpt_data(in),
-                                                                                   .lda = shape[0],
                                                                                    .b = taciti_gpt_weight(model, index),
-                                                                                   .ldb = shape[1],
-                                                                                   .c = out,
-                                                                                   .ldc = shape[1]});
+                                                                                   .c = out});
     taciti_gpt_clock(pass, TACITI_MODEL_OP_GEMM);
     return status;
 }
@@ -139,7 +115,7 @@ static void apply_gelu(void *context, const taciti_gpt_rows *rows) {
 }
 
 /* Heads of samples, spread over the threads. */
-static void attend(void *context, int thread, int threads) {
+static void attend_heads(void *context, int thread, int threads) {
     const struct layer_job *job = context;
     const taciti_gpt_pass *pass = job->pass;
     const taciti_model *model = pass->model;
@@ -157,27 +133,22 @@ static void attend(void *context, int thread, int threads) {
     }
 }
 
-/* A tensor of the unit behind a layer, whose norm ends the layer's pass. */
-static size_t unit_after(const taciti_model *model, size_t layer) {
-    return layer + 1 < model->layers ? taciti_gpt_layer_tensor(model, layer + 1, 0) : taciti_gpt_lnf_tensor(model);
-}
-
 static tacit_status forward_layer(taciti_gpt_pass *pass, size_t index) {
     taciti_model *model = pass->model;
     const taciti_gpt_layer *layer = &model->arena.layers[index];
     struct layer_job job = {pass, layer, index};
-    TACITI_TRY(multiply(pass, layer->ln1, index, TACITI_GPT_QKV_W, layer->qkv));
+    TACITI_TRY(multiply_weight(pass, layer->ln1, index, TACITI_GPT_QKV_W, layer->qkv));
     taciti_gpt_each_rows(pass, false, add_qkv_bias, &job);
     taciti_gpt_clock(pass, TACITI_MODEL_OP_ELEMENTWISE);
-    taciti_pool_run(model->pool, attend, &job);
+    taciti_pool_run(model->pool, attend_heads, &job);
     taciti_gpt_clock(pass, TACITI_MODEL_OP_ATTENTION);
-    TACITI_TRY(multiply(pass, layer->attention, index, TACITI_GPT_PROJ_W, model->arena.narrow));
+    TACITI_TRY(multiply_weight(pass, layer->attention, index, TACITI_GPT_PROJ_W, model->arena.narrow));
     finish_half(pass, 2 * index);
-    TACITI_TRY(multiply(pass, layer->ln2, index, TACITI_GPT_FC_W, layer->fc));
+    TACITI_TRY(multiply_weight(pass, layer->ln2, index, TACITI_GPT_FC_W, layer->fc));
     taciti_gpt_each_rows(pass, false, apply_gelu, &job);
     taciti_gpt_clock(pass, TACITI_MODEL_OP_ELEMENTWISE);
-    TACITI_TRY(multiply(pass, layer->gelu, index, TACITI_GPT_MLP_PROJ_W, model->arena.narrow));
-    TACITI_TRY(taciti_gpt_need(pass, unit_after(model, index)));
+    TACITI_TRY(multiply_weight(pass, layer->gelu, index, TACITI_GPT_MLP_PROJ_W, model->arena.narrow));
+    TACITI_TRY(taciti_gpt_need(pass, taciti_gpt_norm_before(model, 2 * index + 2).tensor)); /* it ends the pass */
     finish_half(pass, 2 * index + 1);
     taciti_gpt_release(pass, taciti_gpt_layer_tensor(model, index, 0));
     pass->span_ns = taciti_trace_add(pass->trace, TACITI_SPAN_FORWARD, (int)index, pass->span_ns);
@@ -186,7 +157,8 @@ static tacit_status forward_layer(taciti_gpt_pass *pass, size_t index) {
 
 tacit_status taciti_gpt_forward(taciti_gpt_pass *pass) {
     const size_t embedding = taciti_gpt_wte_tensor(pass->model);
-    struct norm norm = norm_before(pass, 0);
+    struct norm norm = {
+        .pass = pass, .stream = taciti_gpt_residual(pass->model, 0), .norm = taciti_gpt_norm_before(pass->model, 0)};
     TACITI_TRY(taciti_gpt_need(pass, embedding));
     TACITI_TRY(taciti_gpt_need(pass, taciti_gpt_layer_tensor(pass->model, 0, 0)));
     taciti_gpt_each_rows(pass, false, embed_and_normalize, &norm);

@@ -29,9 +29,7 @@ tacit_status taciti_gpt_logits(taciti_gpt_pass *pass, size_t first, size_t rows)
                                                .n = model->vocabulary,
                                                .k = model->channels,
                                                .a = norm_rows(model, first),
-                                               .lda = model->channels,
                                                .b = taciti_gpt_weight(model, taciti_gpt_head_tensor(model)),
-                                               .ldb = model->channels,
                                                .c = model->arena.logits,
                                                .ldc = model->arena.columns});
 }
@@ -52,14 +50,6 @@ static void take_losses(void *context, int thread, int threads) {
     memcpy(taciti_gpt_partial(model, thread), &loss, sizeof loss);
 }
 
-static void add_losses(taciti_gpt_pass *pass) {
-    for (int t = 0; t < pass->model->threads; t++) {
-        double loss;
-        memcpy(&loss, taciti_gpt_partial(pass->model, t), sizeof loss);
-        pass->loss += loss;
-    }
-}
-
 /* dhead[V][C] (+)= dlogits[rows][V]^T norm[rows][C];  dnorm[rows][C] = dlogits[rows][V] head[V][C] */
 static tacit_status head_gradients(taciti_gpt_pass *pass, size_t first, size_t rows) {
     taciti_model *model = pass->model;
@@ -73,9 +63,7 @@ static tacit_status head_gradients(taciti_gpt_pass *pass, size_t first, size_t r
                                                                   .a = dlogits,
                                                                   .lda = arena->columns,
                                                                   .b = norm_rows(model, first),
-                                                                  .ldb = c,
                                                                   .c = taciti_gpt_gradient(model, tensor),
-                                                                  .ldc = c,
                                                                   .accumulate = pass->batch->accumulate || first > 0}));
     return taciti_matmul_run(model->matmul, &(taciti_product){.form = TACITI_PRODUCT_NN,
                                                               .m = rows,
@@ -84,9 +72,7 @@ static tacit_status head_gradients(taciti_gpt_pass *pass, size_t first, size_t r
                                                               .a = dlogits,
                                                               .lda = arena->columns,
                                                               .b = taciti_gpt_weight(model, tensor),
-                                                              .ldb = c,
-                                                              .c = arena->narrow + first * c,
-                                                              .ldc = c});
+                                                              .c = arena->narrow + first * c});
 }
 
 tacit_status taciti_gpt_head(taciti_gpt_pass *pass) {
@@ -99,7 +85,11 @@ tacit_status taciti_gpt_head(taciti_gpt_pass *pass) {
         struct chunk chunk = {pass, first, pass->tokens - first < max ? pass->tokens - first : max};
         TACITI_TRY(taciti_gpt_logits(pass, first, chunk.rows));
         taciti_pool_run(model->pool, take_losses, &chunk);
-        add_losses(pass);
+        for (int t = 0; t < model->threads; t++) {
+            double loss;
+            memcpy(&loss, taciti_gpt_partial(model, t), sizeof loss);
+            pass->loss += loss;
+        }
         pass->span_ns = taciti_trace_add(pass->trace, TACITI_SPAN_FORWARD, (int)model->layers, pass->span_ns);
         if (!pass->training) continue;
         TACITI_TRY(head_gradients(pass, first, chunk.rows));

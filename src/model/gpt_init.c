@@ -9,6 +9,7 @@
 
 #include "base/rng.h"
 #include "base/series.h"
+#include "base/text.h"
 #include "model/gpt.h"
 
 struct normals {
@@ -38,11 +39,6 @@ static uint64_t name_hash(const char *name) { /* FNV-1a */
     return hash;
 }
 
-static bool ends_with(const char *name, const char *end) {
-    const size_t n = strlen(name), k = strlen(end);
-    return n >= k && strcmp(name + n - k, end) == 0;
-}
-
 void taciti_model_init_unit(taciti_model *model, size_t unit, uint64_t seed) {
     float *flat = model->parameters.base;
     for (size_t i = 0; i < model->layout->tensor_count; i++) {
@@ -50,11 +46,12 @@ void taciti_model_init_unit(taciti_model *model, size_t unit, uint64_t seed) {
         if (t->unit != unit) continue;
         float *out = flat + t->offset;
         if (t->dims == 1) {
-            const bool norm = ends_with(t->name, "weight");
+            const bool norm = taciti_text_ends_with(t->name, "weight");
             for (size_t j = 0; j < t->n; j++) out[j] = norm ? 1.0F : 0.0F;
             continue;
         }
-        const double residual = ends_with(t->name, "c_proj.weight") ? 1 / sqrt(2 * (double)model->layers) : 1;
+        const double residual =
+            taciti_text_ends_with(t->name, "c_proj.weight") ? 1 / sqrt(2 * (double)model->layers) : 1;
         struct normals f = {out, t->n, 0.02 * residual, taciti_rng_key(seed, name_hash(t->name))};
         taciti_pool_run(model->pool, fill_part, &f);
     }

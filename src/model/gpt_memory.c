@@ -12,15 +12,17 @@ struct carver {
     size_t bytes;
 };
 
-static void *carve(struct carver *carver, size_t count, size_t size) {
+static void *carve_block(struct carver *carver, size_t count, size_t size) {
     void *at = carver->base == NULL ? NULL : carver->base + carver->bytes;
     carver->bytes += taciti_round_up(count * size, TACITI_ALIGN_BYTES);
     return at;
 }
 
-static float *carve_f32(struct carver *carver, size_t count) { return carve(carver, count, sizeof(float)); }
+static float *carve_f32(struct carver *carver, size_t count) { return carve_block(carver, count, sizeof(float)); }
 
-static taciti_bf16 *carve_b16(struct carver *carver, size_t count) { return carve(carver, count, sizeof(taciti_bf16)); }
+static taciti_bf16 *carve_b16(struct carver *carver, size_t count) {
+    return carve_block(carver, count, sizeof(taciti_bf16));
+}
 
 static taciti_gpt_operand carve_operand(struct carver *carver, size_t count, bool bf16) {
     return bf16 ? (taciti_gpt_operand){.b16 = carve_b16(carver, count)}
@@ -66,7 +68,7 @@ static void carve_workspace(struct carver *carver, const taciti_gpt_shape *shape
     a->narrow = carve_f32(carver, n * c);
     a->attention = carve_f32(carver, threads * a->attention_floats);
     a->zeros = carve_f32(carver, c);
-    a->tokens = carve(carver, shape->time, sizeof(int32_t));
+    a->tokens = carve_block(carver, shape->time, sizeof(int32_t));
     a->partial = carve_f32(carver, threads * 4 * c);
     if (!shape->training) return;
     a->stream = carve_f32(carver, n * c);
@@ -133,7 +135,7 @@ static tacit_status create_flat(const taciti_model *model, size_t element_bytes,
     return (model->reserved ? taciti_pages_reserve : taciti_pages_create)(model->layout->n * element_bytes, what, out);
 }
 
-static tacit_status allocate(taciti_model *model) {
+static tacit_status allocate_arena(taciti_model *model) {
     const taciti_gpt_shape shape = {&model->options, model->batch, model->time, model->threads, model->training};
     size_t workspace;
     const size_t bytes = taciti_gpt_carve(&shape, NULL, &model->arena, &workspace);
@@ -149,8 +151,8 @@ static tacit_status allocate(taciti_model *model) {
 
 typedef enum model_use { INFERENCE, TRAINING, TRAINING_PARTS } model_use;
 
-static tacit_status create(const taciti_model_options *options, const taciti_layout *layout, taciti_pool *pool,
-                           size_t batch, size_t time, model_use use, taciti_model **out) {
+static tacit_status create_model(const taciti_model_options *options, const taciti_layout *layout, taciti_pool *pool,
+                                 size_t batch, size_t time, model_use use, taciti_model **out) {
     if (time < 1 || time > (size_t)options->context)
         return taciti_fail(TACIT_E_CONFIG, "sequences of %zu tokens do not fit a model.context of %lld", time,
                            (long long)options->context);
@@ -171,7 +173,7 @@ static tacit_status create(const taciti_model_options *options, const taciti_lay
                             .vocabulary = (size_t)options->vocabulary,
                             .batch = batch > 0 ? batch : 1,
                             .time = time};
-    const tacit_status status = allocate(model);
+    const tacit_status status = allocate_arena(model);
     if (status != TACIT_OK) {
         taciti_model_destroy(model);
         return status;
@@ -182,12 +184,12 @@ static tacit_status create(const taciti_model_options *options, const taciti_lay
 
 tacit_status taciti_model_create(const taciti_model_options *options, const taciti_layout *layout, taciti_pool *pool,
                                  size_t batch, size_t time, bool training, taciti_model **out) {
-    return create(options, layout, pool, batch, time, training ? TRAINING : INFERENCE, out);
+    return create_model(options, layout, pool, batch, time, training ? TRAINING : INFERENCE, out);
 }
 
 tacit_status taciti_model_create_reserved(const taciti_model_options *options, const taciti_layout *layout,
                                           taciti_pool *pool, size_t batch, size_t time, taciti_model **out) {
-    return create(options, layout, pool, batch, time, TRAINING_PARTS, out);
+    return create_model(options, layout, pool, batch, time, TRAINING_PARTS, out);
 }
 
 void taciti_model_destroy(taciti_model *model) {

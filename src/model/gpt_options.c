@@ -60,7 +60,7 @@ const taciti_option_table taciti_model_option_table = {
     .count = sizeof option_list / sizeof option_list[0],
 };
 
-static void fill(int64_t *value, int64_t preset) {
+static void fill_size(int64_t *value, int64_t preset) {
     if (*value == 0) *value = preset;
 }
 
@@ -69,11 +69,11 @@ static tacit_status fill_from_preset(taciti_model_options *o) {
     for (size_t i = 0; i < PRESETS; i++) {
         const struct preset *p = &presets[i];
         if (strcmp(p->name, o->preset.text) != 0) continue;
-        fill(&o->layers, p->layers);
-        fill(&o->heads, p->heads);
-        fill(&o->channels, p->channels);
-        fill(&o->vocabulary, p->vocabulary);
-        fill(&o->context, p->context);
+        fill_size(&o->layers, p->layers);
+        fill_size(&o->heads, p->heads);
+        fill_size(&o->channels, p->channels);
+        fill_size(&o->vocabulary, p->vocabulary);
+        fill_size(&o->context, p->context);
         return TACIT_OK;
     }
     taciti_nearest nearest = {0};
@@ -84,7 +84,7 @@ static tacit_status fill_from_preset(taciti_model_options *o) {
         o->preset.text, nearest.hint);
 }
 
-static tacit_status check(const char *key, int64_t value, int64_t max) {
+static tacit_status check_size(const char *key, int64_t value, int64_t max) {
     if (value >= 1 && value <= max) return TACIT_OK;
     if (value == 0) return taciti_fail(TACIT_E_CONFIG, "model.%s is not set: give it, or a model.preset", key);
     return taciti_fail(TACIT_E_CONFIG, "model.%s is %lld, must be 1 to %lld", key, (long long)value, (long long)max);
@@ -93,11 +93,11 @@ static tacit_status check(const char *key, int64_t value, int64_t max) {
 tacit_status taciti_model_resolve(taciti_model_options *options) {
     taciti_model_options o = *options;
     TACITI_TRY(fill_from_preset(&o));
-    TACITI_TRY(check("layers", o.layers, 1024));
-    TACITI_TRY(check("heads", o.heads, 1024));
-    TACITI_TRY(check("channels", o.channels, 65536));
-    TACITI_TRY(check("vocabulary", o.vocabulary, 16777216));
-    TACITI_TRY(check("context", o.context, 1048576));
+    TACITI_TRY(check_size("layers", o.layers, 1024));
+    TACITI_TRY(check_size("heads", o.heads, 1024));
+    TACITI_TRY(check_size("channels", o.channels, 65536));
+    TACITI_TRY(check_size("vocabulary", o.vocabulary, 16777216));
+    TACITI_TRY(check_size("context", o.context, 1048576));
     if (o.channels % o.heads != 0)
         return taciti_fail(TACIT_E_CONFIG, "model.channels is %lld, must be a multiple of model.heads, %lld",
                            (long long)o.channels, (long long)o.heads);

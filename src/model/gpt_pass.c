@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What every pass uses: rows split over threads, keys of dropout masks, operation times, reports of ready tensors.
+ * Functions for every pass: rows split over threads, keys of dropout masks, operation times, reports of ready tensors.
  */
 #include <string.h>
 
@@ -13,6 +13,17 @@ enum { BLOCK_ROWS = 16 };
 float *taciti_gpt_residual(const taciti_model *model, size_t i) {
     const size_t place = model->training ? i : i % 2;
     return model->arena.residual + place * model->batch * model->time * model->channels;
+}
+
+taciti_gpt_norm taciti_gpt_norm_before(const taciti_model *model, size_t half) {
+    const taciti_gpt_arena *a = &model->arena;
+    if (half == 2 * model->layers)
+        return (taciti_gpt_norm){taciti_gpt_lnf_tensor(model), a->lnf_mean, a->lnf_rstd, a->lnf};
+    const taciti_gpt_layer *l = &a->layers[half / 2];
+    const bool first = half % 2 == 0;
+    const size_t tensor = taciti_gpt_layer_tensor(model, half / 2, first ? TACITI_GPT_LN1_W : TACITI_GPT_LN2_W);
+    return first ? (taciti_gpt_norm){tensor, l->ln1_mean, l->ln1_rstd, l->ln1}
+                 : (taciti_gpt_norm){tensor, l->ln2_mean, l->ln2_rstd, l->ln2};
 }
 
 uint64_t taciti_gpt_mask_key(const taciti_gpt_pass *pass, size_t sample, size_t layer, int site) {

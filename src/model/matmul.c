@@ -59,8 +59,8 @@ static void entry_destroy(struct entry *e) {
     *e = (struct entry){0};
 }
 
-static dnnl_status_t describe(dnnl_memory_desc_t *md, size_t rows, size_t columns, size_t ld, bool transposed,
-                              dnnl_data_type_t type) {
+static dnnl_status_t describe_matrix(dnnl_memory_desc_t *md, size_t rows, size_t columns, size_t ld, bool transposed,
+                                     dnnl_data_type_t type) {
     const dnnl_dims_t dims = {(dnnl_dim_t)rows, (dnnl_dim_t)columns};
     const dnnl_dims_t strides = {transposed ? 1 : (dnnl_dim_t)ld, transposed ? (dnnl_dim_t)ld : 1};
     return dnnl_memory_desc_init_by_strides(md, 2, dims, type, strides);
@@ -72,9 +72,9 @@ static dnnl_status_t describe_product(dnnl_engine_t engine, const taciti_product
     dnnl_matmul_desc_t d;
     dnnl_post_ops_t sum = NULL;
     dnnl_primitive_attr_t attr = NULL;
-    dnnl_status_t s = describe(&a, p->m, p->k, p->lda, p->form == TACITI_PRODUCT_TN, dnnl_bf16);
-    if (s == dnnl_success) s = describe(&b, p->k, p->n, p->ldb, p->form == TACITI_PRODUCT_NT, dnnl_bf16);
-    if (s == dnnl_success) s = describe(&c, p->m, p->n, p->ldc, false, dnnl_f32);
+    dnnl_status_t s = describe_matrix(&a, p->m, p->k, p->lda, p->form == TACITI_PRODUCT_TN, dnnl_bf16);
+    if (s == dnnl_success) s = describe_matrix(&b, p->k, p->n, p->ldb, p->form == TACITI_PRODUCT_NT, dnnl_bf16);
+    if (s == dnnl_success) s = describe_matrix(&c, p->m, p->n, p->ldc, false, dnnl_f32);
     if (s == dnnl_success) s = dnnl_matmul_desc_init(&d, &a, &b, NULL, &c);
     if (s == dnnl_success) s = dnnl_primitive_attr_create(&attr);
     if (s == dnnl_success) s = dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
@@ -177,11 +177,11 @@ static void slab_f32(struct lane *lane, const taciti_product *p) {
         lane->status = taciti_fail(TACIT_E_INTERNAL, "oneDNN failed in an f32 product (status %d)", (int)s);
 }
 
-static size_t smaller(size_t x, size_t max) { return x < max ? x : max; }
+static size_t min_of(size_t x, size_t max) { return x < max ? x : max; }
 
 /* rows x columns of a bf16 matrix as f32 with leading dimension WIDEN_SIDE. */
-static void widen(const taciti_kernels *kernels, float *out, const taciti_bf16 *x, size_t ld, size_t rows,
-                  size_t columns) {
+static void widen_block(const taciti_kernels *kernels, float *out, const taciti_bf16 *x, size_t ld, size_t rows,
+                        size_t columns) {
     for (size_t i = 0; i < rows; i++) kernels->bf16_decode(out + i * WIDEN_SIDE, x + i * ld, columns);
 }
 
@@ -191,9 +191,9 @@ static void block_widened(taciti_matmul *matmul, struct lane *lane, const taciti
     const taciti_bf16 *a = p->a, *b = p->b;
     float *wide_a = lane->wide, *wide_b = lane->wide + (size_t)WIDEN_SIDE * WIDEN_SIDE;
     for (size_t k0 = 0; k0 < p->k; k0 += WIDEN_SIDE) {
-        const size_t k = smaller(p->k - k0, WIDEN_SIDE);
-        widen(matmul->kernels, wide_a, a + (ta ? k0 * p->lda : k0), p->lda, ta ? k : p->m, ta ? p->m : k);
-        widen(matmul->kernels, wide_b, b + (tb ? k0 : k0 * p->ldb), p->ldb, tb ? p->n : k, tb ? k : p->n);
+        const size_t k = min_of(p->k - k0, WIDEN_SIDE);
+        widen_block(matmul->kernels, wide_a, a + (ta ? k0 * p->lda : k0), p->lda, ta ? k : p->m, ta ? p->m : k);
+        widen_block(matmul->kernels, wide_b, b + (tb ? k0 : k0 * p->ldb), p->ldb, tb ? p->n : k, tb ? k : p->n);
         slab_f32(lane, &(taciti_product){.form = p->form,
                                          .m = p->m,
                                          .n = p->n,
@@ -223,8 +223,8 @@ static void slab_widened(taciti_matmul *matmul, struct lane *lane, const taciti_
     for (size_t m0 = 0; m0 < p->m; m0 += WIDEN_SIDE)
         for (size_t n0 = 0; n0 < p->n; n0 += WIDEN_SIDE) {
             taciti_product block = part_of(p, sizeof(taciti_bf16), m0, n0);
-            block.m = smaller(p->m - m0, WIDEN_SIDE);
-            block.n = smaller(p->n - n0, WIDEN_SIDE);
+            block.m = min_of(p->m - m0, WIDEN_SIDE);
+            block.n = min_of(p->n - n0, WIDEN_SIDE);
             block_widened(matmul, lane, &block);
         }
 }
@@ -274,16 +274,16 @@ static void run_slab(void *context, int thread, int threads) {
     if (team != 1) omp_set_num_threads(team);
 }
 
-static void clear(const taciti_product *p) {
-    for (size_t i = 0; i < p->m && !p->accumulate; i++) memset(p->c + i * p->ldc, 0, p->n * sizeof *p->c);
-}
-
 tacit_status taciti_matmul_run(taciti_matmul *matmul, const taciti_product *product) {
-    if (product->k == 0 || product->m == 0) {
-        clear(product);
+    taciti_product p = *product;
+    if (p.lda == 0) p.lda = p.form == TACITI_PRODUCT_TN ? p.m : p.k;
+    if (p.ldb == 0) p.ldb = p.form == TACITI_PRODUCT_NT ? p.k : p.n;
+    if (p.ldc == 0) p.ldc = p.n;
+    if (p.k == 0 || p.m == 0) {
+        for (size_t i = 0; i < p.m && !p.accumulate; i++) memset(p.c + i * p.ldc, 0, p.n * sizeof *p.c);
         return TACIT_OK;
     }
-    taciti_pool_run(matmul->pool, run_slab, &(struct job){matmul, product});
+    taciti_pool_run(matmul->pool, run_slab, &(struct job){matmul, &p});
     for (int t = 0; t < taciti_pool_threads(matmul->pool); t++) TACITI_TRY(matmul->lanes[t].status);
     return TACIT_OK;
 }

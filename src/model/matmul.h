@@ -21,10 +21,10 @@ typedef enum taciti_product_form {
 typedef struct taciti_product {
     taciti_product_form form;
     size_t m, n, k;
-    const void *a, *b; /* float, or taciti_bf16 where the product is created for bf16 */
-    float *c;          /* [m][n] */
-    size_t lda, ldb, ldc;
-    bool accumulate; /* C += instead of C = */
+    const void *a, *b;    /* float, or taciti_bf16 where the product is created for bf16 */
+    float *c;             /* [m][n] */
+    size_t lda, ldb, ldc; /* floats from row to row; 0: as many as there are columns */
+    bool accumulate;      /* C += instead of C = */
 } taciti_product;
 
 typedef struct taciti_matmul taciti_matmul;

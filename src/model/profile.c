@@ -15,40 +15,21 @@ void taciti_profile_destroy(taciti_profile *profile) {
 
 /* ---- growing ----------------------------------------------------------------------------------------------------- */
 
-/* Room for one more behind `count` elements: blocks hold powers of two, so a full one is recognised by its count. */
-static void *with_room(void *block, size_t count, size_t size) {
-    if (count > 0 && (count & (count - 1)) != 0) return block;
-    void *larger = taciti_calloc(count == 0 ? 1 : 2 * count, size);
-    if (larger == NULL) return NULL;
-    if (count > 0) memcpy(larger, block, count * size);
-    taciti_free(block);
-    return larger;
-}
-
 taciti_profile_layer *taciti_profile_append_layer(taciti_profile *profile) {
-    taciti_profile_layer *layers = with_room(profile->layers, profile->layer_count, sizeof *layers);
+    taciti_profile_layer *layers = taciti_with_room(profile->layers, profile->layer_count, sizeof *layers);
     if (layers == NULL) return NULL;
     profile->layers = layers;
     return &layers[profile->layer_count++];
 }
 
 taciti_profile_tensor *taciti_profile_append_tensor(taciti_profile_layer *layer) {
-    taciti_profile_tensor *tensors = with_room(layer->tensors, layer->tensor_count, sizeof *tensors);
+    taciti_profile_tensor *tensors = taciti_with_room(layer->tensors, layer->tensor_count, sizeof *tensors);
     if (tensors == NULL) return NULL;
     layer->tensors = tensors;
     return &tensors[layer->tensor_count++];
 }
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
-
-/* Every pass gets its part of the floor in proportion to what else it takes. */
-static void spread_floor(taciti_profile *profile) {
-    const double sum = taciti_profile_forward_s(profile) + taciti_profile_backward_s(profile);
-    for (size_t l = 0; l < profile->layer_count && sum > 0; l++) {
-        profile->layers[l].forward_s *= 1 + profile->floor_s / sum;
-        profile->layers[l].backward_s *= 1 + profile->floor_s / sum;
-    }
-}
 
 void taciti_profile_to_seconds(taciti_profile *profile, double rate, double batch) {
     if (!profile->in_flops) return;
@@ -57,23 +38,27 @@ void taciti_profile_to_seconds(taciti_profile *profile, double rate, double batc
         layer->forward_s = layer->forward_flops * batch / rate;
         layer->backward_s = layer->backward_flops * batch / rate;
     }
-    spread_floor(profile);
+    /* Every pass gets its part of the floor in proportion to its other time. */
+    const double sum = taciti_profile_forward_s(profile) + taciti_profile_backward_s(profile);
+    for (size_t l = 0; l < profile->layer_count && sum > 0; l++) {
+        profile->layers[l].forward_s *= 1 + profile->floor_s / sum;
+        profile->layers[l].backward_s *= 1 + profile->floor_s / sum;
+    }
     profile->rate = rate;
     profile->batch = batch;
     profile->in_flops = false;
 }
 
-static size_t tensor_size(const taciti_profile_tensor *tensor) {
-    size_t n = 1;
-    for (int d = 0; d < tensor->dims; d++) n *= tensor->shape[d];
-    return n;
-}
-
 size_t taciti_profile_parameters(const taciti_profile *profile) {
-    size_t n = 0;
+    size_t sum = 0;
     for (size_t l = 0; l < profile->layer_count; l++)
-        for (size_t t = 0; t < profile->layers[l].tensor_count; t++) n += tensor_size(&profile->layers[l].tensors[t]);
-    return n;
+        for (size_t t = 0; t < profile->layers[l].tensor_count; t++) {
+            const taciti_profile_tensor *tensor = &profile->layers[l].tensors[t];
+            size_t n = 1;
+            for (int d = 0; d < tensor->dims; d++) n *= tensor->shape[d];
+            sum += n;
+        }
+    return sum;
 }
 
 double taciti_profile_forward_s(const taciti_profile *profile) {
@@ -90,12 +75,6 @@ double taciti_profile_backward_s(const taciti_profile *profile) {
 
 /* ---- layout ------------------------------------------------------------------------------------------------------ */
 
-static size_t count_tensors(const taciti_profile *profile) {
-    size_t count = 0;
-    for (size_t l = 0; l < profile->layer_count; l++) count += profile->layers[l].tensor_count;
-    return count;
-}
-
 static tacit_status append_backwards(const taciti_profile *profile, taciti_layout *layout) {
     for (size_t l = profile->layer_count; l-- > 0;) {
         if (profile->layers[l].tensor_count > 0) taciti_layout_next_unit(layout);
@@ -107,23 +86,23 @@ static tacit_status append_backwards(const taciti_profile *profile, taciti_layou
     return TACIT_OK;
 }
 
-static void mark_tied(const taciti_profile *profile, taciti_layout *layout) {
-    bool tied = false;
-    for (size_t l = 0; l < profile->layer_count; l++) tied = tied || profile->layers[l].tied;
-    for (size_t t = 0; t < layout->tensor_count; t++)
-        layout->tensors[t].early = tied && layout->tensors[t].unit + 1 == layout->unit_count;
-}
-
 tacit_status taciti_profile_layout(const taciti_profile *profile, size_t bucket_bytes, taciti_layout *out) {
     taciti_layout layout;
-    TACITI_TRY(taciti_layout_create(count_tensors(profile), &layout));
+    size_t count = 0;
+    bool tied = false;
+    for (size_t l = 0; l < profile->layer_count; l++) {
+        count += profile->layers[l].tensor_count;
+        tied = tied || profile->layers[l].tied;
+    }
+    TACITI_TRY(taciti_layout_create(count, &layout));
     tacit_status status = append_backwards(profile, &layout);
     if (status == TACIT_OK) status = taciti_layout_seal(&layout, bucket_bytes);
     if (status != TACIT_OK) {
         taciti_layout_destroy(&layout);
         return status;
     }
-    mark_tied(profile, &layout);
+    for (size_t t = 0; t < count; t++)
+        layout.tensors[t].early = tied && layout.tensors[t].unit + 1 == layout.unit_count;
     *out = layout;
     return TACIT_OK;
 }

@@ -81,7 +81,8 @@ char *taciti_profile_format(const taciti_profile *profile);
 tacit_status taciti_profile_save(const taciti_profile *profile, const char *path);
 
 /* Creates a sealed layout of all tensors in ready order: the last layer first, and within a layer the last tensor
- * first. Every layer with tensors is a unit. Those of the first layer are early if a layer is tied. Returns owned. */
+ * first. Every layer with tensors is a unit. The tensors of the first layer are early if a layer is tied. Returns
+ * owned. */
 tacit_status taciti_profile_layout(const taciti_profile *profile, size_t bucket_bytes, taciti_layout *out);
 
 #endif

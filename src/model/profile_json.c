@@ -144,7 +144,8 @@ static const taciti_strict_field PROFILE_FIELDS[] = {
     {0},
 };
 
-/* ---- what concerns the whole ------------------------------------------------------------------------------------- */
+/* ---- checks of the whole profile
+ * ------------------------------------------------------------------------------------- */
 
 /* A tensor and where it stands. */
 typedef struct named_tensor {

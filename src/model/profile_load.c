@@ -10,15 +10,6 @@
 /* Thousands of layers with tens of tensors each, with room to spare. */
 enum { FILE_MAX_BYTES = 16 << 20 };
 
-static bool is_preset(const char *name) {
-    for (const char *const *preset = taciti_profile_presets(); *preset != NULL; preset++)
-        if (strcmp(name, *preset) == 0) return true;
-    return false;
-}
-
-/* What looks like a path is a path; a bare word that is not a file was meant to be a preset. */
-static bool is_path(const char *text) { return strpbrk(text, "/.") != NULL; }
-
 static tacit_status fail_unknown(const char *name) {
     char quoted[TACITI_QUOTED_BYTES], list[256] = "";
     taciti_nearest nearest = {0};
@@ -32,8 +23,8 @@ static tacit_status fail_unknown(const char *name) {
 }
 
 tacit_status taciti_profile_load(const char *name_or_path, taciti_profile *out) {
-    if (is_preset(name_or_path)) return taciti_profile_preset(name_or_path, out);
-    if (!is_path(name_or_path)) return fail_unknown(name_or_path);
+    if (taciti_profile_preset_help(name_or_path) != NULL) return taciti_profile_preset(name_or_path, out);
+    if (strpbrk(name_or_path, "/.") == NULL) return fail_unknown(name_or_path);
     char *text = NULL;
     size_t bytes = 0;
     TACITI_TRY(taciti_file_read(name_or_path, FILE_MAX_BYTES, &text, &bytes));

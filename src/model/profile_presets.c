@@ -54,7 +54,7 @@ struct preset {
 
 /* ---- building blocks --------------------------------------------------------------------------------------------- */
 
-TACITI_PRINTF(3, 4) static void layer(builder *b, double forward_flops, const char *format, ...) {
+TACITI_PRINTF(3, 4) static void append_layer(builder *b, double forward_flops, const char *format, ...) {
     taciti_profile_layer *l = b->failed ? NULL : taciti_profile_append_layer(&b->profile);
     b->failed = l == NULL;
     if (l == NULL) return;
@@ -70,7 +70,7 @@ TACITI_PRINTF(3, 4) static void layer(builder *b, double forward_flops, const ch
 #define SHAPE(...) ((const size_t[TACITI_TENSOR_DIMS]){__VA_ARGS__})
 
 /* Appends to the newest layer. The name is "layer.name", or `name` alone when it begins with '/'. */
-static void tensor(builder *b, const char *name, const size_t *shape) {
+static void append_tensor(builder *b, const char *name, const size_t *shape) {
     if (b->failed) return;
     taciti_profile_layer *l = &b->profile.layers[b->profile.layer_count - 1];
     taciti_profile_tensor *t = taciti_profile_append_tensor(l);
@@ -87,17 +87,17 @@ static void tensor(builder *b, const char *name, const size_t *shape) {
 }
 
 /* The newest layer also uses the tensors of the first one. */
-static void tie(builder *b) {
+static void tie_layer(builder *b) {
     if (!b->failed) b->profile.layers[b->profile.layer_count - 1].tied = true;
 }
 
 /* Operations of a product of [rows][in] and [in][out]. */
-static double product(size_t rows, size_t in, size_t out) { return 2 * (double)rows * (double)in * (double)out; }
+static double product_flops(size_t rows, size_t in, size_t out) { return 2 * (double)rows * (double)in * (double)out; }
 
 /* Operations of attention of `queries` tokens to `keys` tokens: scores, and sums weighted by them. Masked pairs count,
  * as most kernels compute them. */
-static double attention(size_t queries, size_t keys, size_t width) {
-    return product(queries, width, keys) + product(queries, keys, width);
+static double attention_flops(size_t queries, size_t keys, size_t width) {
+    return product_flops(queries, width, keys) + product_flops(queries, keys, width);
 }
 
 /* ---- networks ---------------------------------------------------------------------------------------------------- */
@@ -105,37 +105,37 @@ static double attention(size_t queries, size_t keys, size_t width) {
 /* Weight after bias, the reverse of the order of append_layer() in gpt_options.c. */
 static void build_gpt2(builder *b, const preset *p) {
     const size_t c = p->width, t = p->tokens;
-    layer(b, 0, "embedding");
-    tensor(b, "/wte.weight", SHAPE(p->vocabulary, c));
-    tensor(b, "/wpe.weight", SHAPE(p->positions > 0 ? p->positions : t, c));
+    append_layer(b, 0, "embedding");
+    append_tensor(b, "/wte.weight", SHAPE(p->vocabulary, c));
+    append_tensor(b, "/wpe.weight", SHAPE(p->positions > 0 ? p->positions : t, c));
     for (size_t l = 0; l < p->layers; l++) {
-        layer(b, product(t, c, 12 * c) + attention(t, t, c), "h.%zu", l); /* 3 + 1 + 4 + 4 */
-        tensor(b, "ln_1.bias", SHAPE(c));
-        tensor(b, "ln_1.weight", SHAPE(c));
-        tensor(b, "attn.c_attn.bias", SHAPE(3 * c));
-        tensor(b, "attn.c_attn.weight", SHAPE(c, 3 * c));
-        tensor(b, "attn.c_proj.bias", SHAPE(c));
-        tensor(b, "attn.c_proj.weight", SHAPE(c, c));
-        tensor(b, "ln_2.bias", SHAPE(c));
-        tensor(b, "ln_2.weight", SHAPE(c));
-        tensor(b, "mlp.c_fc.bias", SHAPE(4 * c));
-        tensor(b, "mlp.c_fc.weight", SHAPE(c, 4 * c));
-        tensor(b, "mlp.c_proj.bias", SHAPE(c));
-        tensor(b, "mlp.c_proj.weight", SHAPE(4 * c, c));
+        append_layer(b, product_flops(t, c, 12 * c) + attention_flops(t, t, c), "h.%zu", l); /* 3 + 1 + 4 + 4 */
+        append_tensor(b, "ln_1.bias", SHAPE(c));
+        append_tensor(b, "ln_1.weight", SHAPE(c));
+        append_tensor(b, "attn.c_attn.bias", SHAPE(3 * c));
+        append_tensor(b, "attn.c_attn.weight", SHAPE(c, 3 * c));
+        append_tensor(b, "attn.c_proj.bias", SHAPE(c));
+        append_tensor(b, "attn.c_proj.weight", SHAPE(c, c));
+        append_tensor(b, "ln_2.bias", SHAPE(c));
+        append_tensor(b, "ln_2.weight", SHAPE(c));
+        append_tensor(b, "mlp.c_fc.bias", SHAPE(4 * c));
+        append_tensor(b, "mlp.c_fc.weight", SHAPE(c, 4 * c));
+        append_tensor(b, "mlp.c_proj.bias", SHAPE(c));
+        append_tensor(b, "mlp.c_proj.weight", SHAPE(4 * c, c));
     }
-    layer(b, product(t, c, p->vocabulary), "head"); /* the matrix is wte unless there is one of its own */
-    tensor(b, "/ln_f.bias", SHAPE(c));
-    tensor(b, "/ln_f.weight", SHAPE(c));
-    if (p->untied) tensor(b, "/lm_head.weight", SHAPE(p->vocabulary, c));
-    if (!p->untied) tie(b);
+    append_layer(b, product_flops(t, c, p->vocabulary), "head"); /* the matrix is wte unless there is one of its own */
+    append_tensor(b, "/ln_f.bias", SHAPE(c));
+    append_tensor(b, "/ln_f.weight", SHAPE(c));
+    if (p->untied) append_tensor(b, "/lm_head.weight", SHAPE(p->vocabulary, c));
+    if (!p->untied) tie_layer(b);
 }
 
 /* The four projections of torch.nn.MultiheadAttention. */
 static void attention_tensors(builder *b, const char *names[4], size_t d) {
-    tensor(b, names[0], SHAPE(3 * d, d));
-    tensor(b, names[1], SHAPE(3 * d));
-    tensor(b, names[2], SHAPE(d, d));
-    tensor(b, names[3], SHAPE(d));
+    append_tensor(b, names[0], SHAPE(3 * d, d));
+    append_tensor(b, names[1], SHAPE(3 * d));
+    append_tensor(b, names[2], SHAPE(d, d));
+    append_tensor(b, names[3], SHAPE(d));
 }
 
 static const char *self_names[4] = {"self_attn.in_proj_weight", "self_attn.in_proj_bias", "self_attn.out_proj.weight",
@@ -145,57 +145,59 @@ static const char *cross_names[4] = {"multihead_attn.in_proj_weight", "multihead
 
 /* The feed-forward half and the norms of a layer. */
 static void feed_forward_tensors(builder *b, size_t d, size_t inner, int norms) {
-    tensor(b, "linear1.weight", SHAPE(inner, d));
-    tensor(b, "linear1.bias", SHAPE(inner));
-    tensor(b, "linear2.weight", SHAPE(d, inner));
-    tensor(b, "linear2.bias", SHAPE(d));
+    append_tensor(b, "linear1.weight", SHAPE(inner, d));
+    append_tensor(b, "linear1.bias", SHAPE(inner));
+    append_tensor(b, "linear2.weight", SHAPE(d, inner));
+    append_tensor(b, "linear2.bias", SHAPE(d));
     for (int i = 1; i <= norms; i++) {
         char name[16];
         (void)snprintf(name, sizeof name, "norm%d.weight", i);
-        tensor(b, name, SHAPE(d));
+        append_tensor(b, name, SHAPE(d));
         (void)snprintf(name, sizeof name, "norm%d.bias", i);
-        tensor(b, name, SHAPE(d));
+        append_tensor(b, name, SHAPE(d));
     }
 }
 
 /* A sample is a sentence pair, p->tokens on either side. Source and target embedding and the output share a matrix. */
 static void build_transformer(builder *b, const preset *p) {
     const size_t d = p->width, t = p->tokens;
-    layer(b, 0, "embedding");
-    tensor(b, "/shared.weight", SHAPE(p->vocabulary, d));
+    append_layer(b, 0, "embedding");
+    append_tensor(b, "/shared.weight", SHAPE(p->vocabulary, d));
     for (size_t l = 0; l < p->layers; l++) {
-        layer(b, product(t, d, 4 * d) + attention(t, t, d) + 2 * product(t, d, p->inner), "encoder.layers.%zu", l);
+        append_layer(b, product_flops(t, d, 4 * d) + attention_flops(t, t, d) + 2 * product_flops(t, d, p->inner),
+                     "encoder.layers.%zu", l);
         attention_tensors(b, self_names, d);
         feed_forward_tensors(b, d, p->inner, 2);
     }
     for (size_t l = 0; l < p->layers; l++) {
-        layer(b, product(t, d, 8 * d) + 2 * attention(t, t, d) + 2 * product(t, d, p->inner), "decoder.layers.%zu", l);
+        append_layer(b, product_flops(t, d, 8 * d) + 2 * attention_flops(t, t, d) + 2 * product_flops(t, d, p->inner),
+                     "decoder.layers.%zu", l);
         attention_tensors(b, self_names, d);
         attention_tensors(b, cross_names, d);
         feed_forward_tensors(b, d, p->inner, 3);
     }
-    layer(b, product(t, d, p->vocabulary), "output");
-    tie(b);
+    append_layer(b, product_flops(t, d, p->vocabulary), "output");
+    tie_layer(b);
 }
 
 /* A convolution without bias and its batch norm; returns its operations. `side`: of the square result. */
-static double convolution(builder *b, const char *conv, const char *norm, const size_t shape[4], size_t side) {
+static double append_convolution(builder *b, const char *conv, const char *norm, const size_t shape[4], size_t side) {
     char name[32];
-    tensor(b, conv, shape);
+    append_tensor(b, conv, shape);
     (void)snprintf(name, sizeof name, "%s.weight", norm);
-    tensor(b, name, SHAPE(shape[0]));
+    append_tensor(b, name, SHAPE(shape[0]));
     (void)snprintf(name, sizeof name, "%s.bias", norm);
-    tensor(b, name, SHAPE(shape[0]));
-    return product(side * side, shape[1] * shape[2] * shape[3], shape[0]);
+    append_tensor(b, name, SHAPE(shape[0]));
+    return product_flops(side * side, shape[1] * shape[2] * shape[3], shape[0]);
 }
 
 /* One bottleneck block; `side` is that of its result, `stride` that of its 3x3 convolution. */
-static void bottleneck(builder *b, size_t in, size_t width, size_t side, size_t stride) {
+static void append_bottleneck(builder *b, size_t in, size_t width, size_t side, size_t stride) {
     const size_t out = 4 * width;
-    double flops = convolution(b, "conv1.weight", "bn1", SHAPE(width, in, 1, 1), side * stride);
-    flops += convolution(b, "conv2.weight", "bn2", SHAPE(width, width, 3, 3), side);
-    flops += convolution(b, "conv3.weight", "bn3", SHAPE(out, width, 1, 1), side);
-    if (in != out) flops += convolution(b, "downsample.0.weight", "downsample.1", SHAPE(out, in, 1, 1), side);
+    double flops = append_convolution(b, "conv1.weight", "bn1", SHAPE(width, in, 1, 1), side * stride);
+    flops += append_convolution(b, "conv2.weight", "bn2", SHAPE(width, width, 3, 3), side);
+    flops += append_convolution(b, "conv3.weight", "bn3", SHAPE(out, width, 1, 1), side);
+    if (in != out) flops += append_convolution(b, "downsample.0.weight", "downsample.1", SHAPE(out, in, 1, 1), side);
     if (b->failed) return;
     taciti_profile_layer *l = &b->profile.layers[b->profile.layer_count - 1];
     l->forward_flops = flops;
@@ -206,23 +208,23 @@ static void bottleneck(builder *b, size_t in, size_t width, size_t side, size_t 
 static void build_resnet101(builder *b, const preset *p) {
     static const size_t blocks[4] = {3, 4, 23, 3};
     size_t in = 64, side = 56;
-    layer(b, product((size_t)112 * 112, (size_t)3 * 7 * 7, 64), "stem");
-    tensor(b, "/conv1.weight", SHAPE(64, 3, 7, 7));
-    tensor(b, "/bn1.weight", SHAPE(64));
-    tensor(b, "/bn1.bias", SHAPE(64));
+    append_layer(b, product_flops((size_t)112 * 112, (size_t)3 * 7 * 7, 64), "stem");
+    append_tensor(b, "/conv1.weight", SHAPE(64, 3, 7, 7));
+    append_tensor(b, "/bn1.weight", SHAPE(64));
+    append_tensor(b, "/bn1.bias", SHAPE(64));
     for (size_t stage = 0; stage < 4; stage++) {
         const size_t width = (size_t)64 << stage;
         for (size_t block = 0; block < blocks[stage]; block++) {
             const size_t stride = block == 0 && stage > 0 ? 2 : 1;
             side /= stride;
-            layer(b, 0, "layer%zu.%zu", stage + 1, block);
-            bottleneck(b, in, width, side, stride);
+            append_layer(b, 0, "layer%zu.%zu", stage + 1, block);
+            append_bottleneck(b, in, width, side, stride);
             in = 4 * width;
         }
     }
-    layer(b, product(1, in, p->vocabulary), "fc");
-    tensor(b, "weight", SHAPE(p->vocabulary, in));
-    tensor(b, "bias", SHAPE(p->vocabulary));
+    append_layer(b, product_flops(1, in, p->vocabulary), "fc");
+    append_tensor(b, "weight", SHAPE(p->vocabulary, in));
+    append_tensor(b, "bias", SHAPE(p->vocabulary));
 }
 
 /* Images of 224 x 224; 0 in the list of widths is a 2x2 pooling. */
@@ -236,17 +238,17 @@ static void build_vgg16(builder *b, const preset *p) {
             index += 1;
             continue;
         }
-        layer(b, product(side * side, in * 3 * 3, widths[i]), "features.%zu", index);
-        tensor(b, "weight", SHAPE(widths[i], in, 3, 3));
-        tensor(b, "bias", SHAPE(widths[i]));
+        append_layer(b, product_flops(side * side, in * 3 * 3, widths[i]), "features.%zu", index);
+        append_tensor(b, "weight", SHAPE(widths[i], in, 3, 3));
+        append_tensor(b, "bias", SHAPE(widths[i]));
         in = widths[i];
         index += 2;
     }
     in *= side * side;
     for (size_t i = 0; i < sizeof dense / sizeof dense[0]; i++) {
-        layer(b, product(1, in, dense[i]), "classifier.%zu", 3 * i); /* ReLU and dropout lie between */
-        tensor(b, "weight", SHAPE(dense[i], in));
-        tensor(b, "bias", SHAPE(dense[i]));
+        append_layer(b, product_flops(1, in, dense[i]), "classifier.%zu", 3 * i); /* ReLU and dropout lie between */
+        append_tensor(b, "weight", SHAPE(dense[i], in));
+        append_tensor(b, "bias", SHAPE(dense[i]));
         in = dense[i];
     }
 }
@@ -255,19 +257,19 @@ static void build_vgg16(builder *b, const preset *p) {
 static void build_lstm(builder *b, const preset *p) {
     static const char *const suffixes[4] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
     const size_t h = p->width;
-    layer(b, 0, "encoder");
-    tensor(b, "weight", SHAPE(p->vocabulary, h));
+    append_layer(b, 0, "encoder");
+    append_tensor(b, "weight", SHAPE(p->vocabulary, h));
     for (size_t l = 0; l < p->layers; l++) {
-        layer(b, 2 * product(p->tokens, h, 4 * h), "rnn.%zu", l);
+        append_layer(b, 2 * product_flops(p->tokens, h, 4 * h), "rnn.%zu", l);
         for (size_t i = 0; i < 4; i++) {
             char name[32];
             (void)snprintf(name, sizeof name, "/rnn.%s_l%zu", suffixes[i], l);
-            tensor(b, name, i < 2 ? SHAPE(4 * h, h) : SHAPE(4 * h));
+            append_tensor(b, name, i < 2 ? SHAPE(4 * h, h) : SHAPE(4 * h));
         }
     }
-    layer(b, product(p->tokens, h, p->vocabulary), "decoder");
-    tensor(b, "weight", SHAPE(p->vocabulary, h));
-    tensor(b, "bias", SHAPE(p->vocabulary));
+    append_layer(b, product_flops(p->tokens, h, p->vocabulary), "decoder");
+    append_tensor(b, "weight", SHAPE(p->vocabulary, h));
+    append_tensor(b, "bias", SHAPE(p->vocabulary));
 }
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
@@ -314,18 +316,18 @@ const char *const *taciti_profile_presets(void) {
     return names;
 }
 
-static const preset *find(const char *name) {
+static const preset *find_preset(const char *name) {
     for (size_t i = 0; i < PRESET_COUNT; i++)
         if (strcmp(PRESETS[i].name, name) == 0) return &PRESETS[i];
     return NULL;
 }
 
 const char *taciti_profile_preset_help(const char *name) {
-    const preset *p = find(name);
+    const preset *p = find_preset(name);
     return p == NULL ? NULL : p->help;
 }
 
-static tacit_status build(const preset *p, taciti_profile *out) {
+static tacit_status build_preset(const preset *p, taciti_profile *out) {
     builder b = {.profile = {.in_flops = true, .rate = p->rate, .batch = p->batch, .sample_tokens = (double)p->tokens}};
     p->build(&b, p);
     if (b.failed) {
@@ -339,9 +341,9 @@ static tacit_status build(const preset *p, taciti_profile *out) {
 }
 
 tacit_status taciti_profile_preset(const char *name, taciti_profile *out) {
-    const preset *p = find(name);
+    const preset *p = find_preset(name);
     if (p == NULL) return taciti_fail(TACIT_E_CONFIG, "no compute profile is called %s", name);
-    TACITI_TRY(build(p, out));
+    TACITI_TRY(build_preset(p, out));
     (void)snprintf(out->source, sizeof out->source,
                    "computed from the architecture; %g TFLOP/s stand for one accelerator of the class of an NVIDIA A40",
                    p->rate / 1e12);
@@ -357,7 +359,7 @@ tacit_status taciti_profile_of_gpt(const taciti_model_options *options, size_t t
                         .tokens = tokens,
                         .positions = (size_t)options->context,
                         .untied = !options->tied};
-    TACITI_TRY(build(&gpt, out));
+    TACITI_TRY(build_preset(&gpt, out));
     (void)snprintf(out->source, sizeof out->source,
                    "computed from model.*: operations of matrix products; update at the %g GB/s of an NVIDIA A40",
                    MEMORY_RATE / 1e9);

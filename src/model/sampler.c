@@ -32,19 +32,13 @@ static size_t make_heap(const float *logits, int32_t *heap, size_t n) {
     return count;
 }
 
-/* Sum of exp((logit - most) / temperature) over the candidates. */
-static double total_weight(const float *logits, const int32_t *heap, size_t count, double max, double temperature) {
-    double sum = 0;
-    for (size_t i = 0; i < count; i++) sum += exp(((double)logits[heap[i]] - max) / temperature);
-    return sum;
-}
-
 int32_t taciti_sampler_choose(const taciti_sampler *sampler, float *logits, int32_t *order, size_t n, double unit) {
     const size_t count = make_heap(logits, order, n);
     if (count == 0) return -1;
     if (sampler->temperature <= 0) return order[0];
     const double max = (double)logits[order[0]];
-    const double all = total_weight(logits, order, count, max, sampler->temperature);
+    double all = 0;
+    for (size_t i = 0; i < count; i++) all += exp(((double)logits[order[i]] - max) / sampler->temperature);
     const size_t k = sampler->top_k > 0 && sampler->top_k < count ? sampler->top_k : count;
     /* Take the likeliest until k or top_p is reached; they gather behind the shrinking heap. */
     double kept = 0;

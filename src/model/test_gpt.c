@@ -16,7 +16,7 @@
 #include "base/memory.h"
 #include "base/rng.h"
 #include "model/model.h"
-#include "model/reference.h"
+#include "model/test_reference.h"
 
 enum { BATCH = 3, TIME = 12, MAX_TOKENS = 1024 };
 

@@ -42,19 +42,16 @@ struct taciti_optim {
     taciti_sgd_step sgd;
 };
 
-static bool accumulates(const taciti_optim_options *options) {
+static bool accumulates_windows(const taciti_optim_options *options) {
     return options->name == TACITI_OPTIM_ACCUM_ADAMW || options->name == TACITI_OPTIM_ACCUM_ADAM;
 }
 
-static bool is_adam(const taciti_optim_options *options) {
-    return options->name == TACITI_OPTIM_ADAMW || options->name == TACITI_OPTIM_ADAM;
-}
-
 tacit_status taciti_optim_check(const taciti_optim_options *options) {
-    if (accumulates(options) && options->accum < 1)
+    if (accumulates_windows(options) && options->accum < 1)
         return taciti_fail(TACIT_E_CONFIG, "optim.accum: a window has at least 1 step, not %lld",
                            (long long)options->accum);
-    if (options->freeze == 0 || is_adam(options)) return TACIT_OK;
+    if (options->freeze == 0 || options->name == TACITI_OPTIM_ADAMW || options->name == TACITI_OPTIM_ADAM)
+        return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "optim.freeze %lld: only adam and adamw have second moments that can be frozen; "
                        "--optim.name adamw, or leave optim.freeze out",
@@ -63,7 +60,7 @@ tacit_status taciti_optim_check(const taciti_optim_options *options) {
 
 static int states_of(const taciti_optim_options *options) {
     if (options->name == TACITI_OPTIM_SGD) return options->momentum > 0 ? 1 : 0;
-    return accumulates(options) ? 3 : 2;
+    return accumulates_windows(options) ? 3 : 2;
 }
 
 size_t taciti_optim_bytes_per_float(const taciti_optim_options *options) {
@@ -111,7 +108,7 @@ double taciti_optim_sum_squares(taciti_optim *optim, const float *flat, size_t o
 /* ---- update -------------------------------------------------------------------------------------------------- */
 
 /* 1 / (1 - beta^t) with IEEE products only: pow() differs between CPUs. */
-static float correction(double beta, int64_t t) {
+static float bias_correction(double beta, int64_t t) {
     double power = 1, base = (double)(float)beta;
     for (; t > 0; t /= 2) {
         if (t % 2 == 1) power *= base;
@@ -128,15 +125,15 @@ void taciti_optim_begin(taciti_optim *optim, double lr, double grad_scale) {
     const taciti_optim_options *o = &optim->options;
     const bool frozen = taciti_optim_is_frozen(optim);
     const int64_t t = ++optim->updates;
-    const int64_t steps = accumulates(o) ? o->accum : 1, windows = (t + steps - 1) / steps;
+    const int64_t steps = accumulates_windows(o) ? o->accum : 1, windows = (t + steps - 1) / steps;
     optim->adam = (taciti_accum_step){
         .adamw = {.lr = (float)lr,
                   .beta1 = (float)o->beta1,
                   .beta2 = frozen ? 1 : (float)o->beta2, /* 1: v stays, bit for bit */
                   .eps = (float)o->eps,
                   .weight_decay = (float)o->weight_decay,
-                  .correction1 = correction(o->beta1, windows),
-                  .correction2 = correction(o->beta2, frozen ? o->freeze : windows),
+                  .correction1 = bias_correction(o->beta1, windows),
+                  .correction2 = bias_correction(o->beta2, frozen ? o->freeze : windows),
                   .grad_scale = (float)grad_scale,
                   .coupled = o->name == TACITI_OPTIM_ADAM || o->name == TACITI_OPTIM_ACCUM_ADAM},
         .share = (float)(1 / (double)steps),
@@ -175,7 +172,7 @@ static void update_floats(const pass_job *job, size_t begin, size_t end, bool de
     if (!decay) adam.adamw.weight_decay = sgd.weight_decay = 0;
     if (optim->options.name == TACITI_OPTIM_SGD)
         optim->kernels->sgd(&sgd, p, g, state.m, copy_at(job, begin), end - begin);
-    else if (accumulates(&optim->options))
+    else if (accumulates_windows(&optim->options))
         optim->kernels->accum_adamw(&adam, p, g, &state, copy_at(job, begin), end - begin);
     else
         optim->kernels->adamw(&adam.adamw, p, g, state.m, state.v, copy_at(job, begin), end - begin);
@@ -204,7 +201,7 @@ static taciti_blend blend_at(const taciti_blend *blend, size_t at) {
     return out;
 }
 
-/* Floats of no tensor, or of a pass without an update; returns what moved. */
+/* Blends floats that belong to no tensor or are not updated; returns the distance that they moved. */
 static double blend_floats(const pass_job *job, size_t begin, size_t end) {
     if (job->blend == NULL || begin == end) return 0;
     taciti_blend blend = blend_at(job->blend, begin);
@@ -212,7 +209,7 @@ static double blend_floats(const pass_job *job, size_t begin, size_t end) {
     return blend.moved;
 }
 
-/* Tensor by tensor, so that padding between them is never updated; returns what moved. */
+/* Passes over the tensors one by one, so that padding between them is never updated; returns the distance moved. */
 static double pass_floats(const pass_job *job, size_t begin, size_t end) {
     const taciti_layout *layout = job->optim->layout;
     double moved = 0;
@@ -243,7 +240,7 @@ static void pass_part(void *context, int thread, int threads) {
     }
 }
 
-static void pass(void *self, const taciti_optim_range *range, taciti_blend *blend) {
+static void pass_range(void *self, const taciti_optim_range *range, taciti_blend *blend) {
     taciti_optim *optim = self;
     pass_job job = {.optim = optim, .range = range, .blend = blend};
     taciti_pool_run(optim->pool, pass_part, &job);
@@ -277,7 +274,7 @@ void taciti_optim_to_momentum(const taciti_optim *optim, float *x, double share,
     optim->kernels->add_scaled(x + offset, state_at(optim, 0, offset), (float)((double)beta1 * share), n);
 }
 
-/* With beta1 0 what stands for the gradient becomes the first moment; the correction is still that of optim.beta1. */
+/* With beta1 0 the array of gradients becomes the first moment; the correction is still that of optim.beta1. */
 void taciti_optim_update_by_momentum(taciti_optim *optim, float *parameters, const float *momentum, taciti_bf16 *copy16,
                                      double lr) {
     taciti_optim_begin(optim, lr, 1);
@@ -287,7 +284,7 @@ void taciti_optim_update_by_momentum(taciti_optim *optim, float *parameters, con
 
 /* ---- jobs of others ------------------------------------------------------------------------------------------ */
 
-static void run(void *self, taciti_pool_job *job, void *context) {
+static void run_job(void *self, taciti_pool_job *job, void *context) {
     taciti_pool_run(((taciti_optim *)self)->pool, job, context);
 }
 
@@ -315,12 +312,12 @@ void taciti_optim_scale(taciti_optim *optim, float *flat, double factor) {
 
 /* ---- life ------------------------------------------------------------------------------------------------------ */
 
-static const taciti_optim_passes OURS = {sum_squares, pass, run};
+static const taciti_optim_passes OURS = {sum_squares, pass_range, run_job};
 
 typedef tacit_status make_pages(size_t bytes, const char *what, taciti_pages *out);
 
-static tacit_status create(const taciti_optim_options *options, const taciti_layout *layout, taciti_pool *pool,
-                           make_pages *pages, taciti_optim **out) {
+static tacit_status create_on_pages(const taciti_optim_options *options, const taciti_layout *layout, taciti_pool *pool,
+                                    make_pages *pages, taciti_optim **out) {
     TACITI_TRY(taciti_optim_check(options));
     taciti_optim *optim = taciti_calloc(1, sizeof *optim);
     if (optim == NULL) return TACIT_E_MEMORY;
@@ -346,12 +343,12 @@ static tacit_status create(const taciti_optim_options *options, const taciti_lay
 
 tacit_status taciti_optim_create(const taciti_optim_options *options, const taciti_layout *layout, taciti_pool *pool,
                                  taciti_optim **out) {
-    return create(options, layout, pool, taciti_pages_create, out);
+    return create_on_pages(options, layout, pool, taciti_pages_create, out);
 }
 
 tacit_status taciti_optim_create_parts(const taciti_optim_options *options, const taciti_layout *layout,
                                        taciti_pool *pool, taciti_optim **out) {
-    return create(options, layout, pool, taciti_pages_reserve, out);
+    return create_on_pages(options, layout, pool, taciti_pages_reserve, out);
 }
 
 tacit_status taciti_optim_hold(taciti_optim *optim, taciti_range range) {
@@ -399,10 +396,6 @@ void taciti_optim_list_ranges(taciti_optim *optim, const taciti_range *ranges, s
         taciti_state_add_ranges(out, name_of_state(optim, i), TACITI_STATE_SHARED, TACITI_STATE_MEAN, optim->layout,
                                 optim->states[i].base, ranges, range_count);
     list_updates(optim, TACITI_STATE_SHARED, out);
-}
-
-float *taciti_optim_state(taciti_optim *optim, int i) {
-    return i >= 0 && i < optim->state_count ? optim->states[i].base : NULL;
 }
 
 int64_t taciti_optim_updates(const taciti_optim *optim) { return optim->updates; }

@@ -128,9 +128,8 @@ void taciti_optim_update_by_momentum(taciti_optim *optim, float *parameters, con
 void taciti_optim_list_state(taciti_optim *optim, taciti_state_owner owner, taciti_state *out);
 /* The same with these ranges of the arrays, borrowed; the ranges of all ranks are one whole. */
 void taciti_optim_list_ranges(taciti_optim *optim, const taciti_range *ranges, size_t range_count, taciti_state *out);
-/* The arrays alone: their number and storage. */
+/* Number of these arrays. */
 int taciti_optim_state_count(const taciti_optim *optim);
-float *taciti_optim_state(taciti_optim *optim, int i);
 int64_t taciti_optim_updates(const taciti_optim *optim);
 void taciti_optim_set_updates(taciti_optim *optim, int64_t updates);
 

@@ -47,6 +47,13 @@ static inline void tear_down(fixture *f) {
     taciti_layout_destroy(&f->layout);
 }
 
+/* State i of the optimizer, or NULL. */
+static inline float *state_of(taciti_optim *optim, int i) {
+    taciti_state listed = {.count = 0};
+    taciti_optim_list_state(optim, TACITI_STATE_SHARED, &listed);
+    return i < taciti_optim_state_count(optim) ? listed.entries[i].data : NULL;
+}
+
 #define FOR_TENSOR_ELEMENTS(f, t, i)                                                                                   \
     for (const taciti_tensor *t = (f)->layout.tensors; t < (f)->layout.tensors + TENSORS; t++)                         \
         for (size_t i = t->offset; i < t->offset + t->n; i++)

@@ -47,7 +47,7 @@ static void adamw_follows_the_formula_within_rounding(void **state) {
     fixture f;
     set_up(&f, &ADAMW, 2);
     randomise(&f, f.p, 1);
-    const float *m = taciti_optim_state(f.optim, 0), *v = taciti_optim_state(f.optim, 1);
+    const float *m = state_of(f.optim, 0), *v = state_of(f.optim, 1);
     double *before = taciti_calloc(4 * f.layout.n, sizeof *before);
     assert_non_null(before);
     for (int64_t t = 1; t <= 6; t++) {
@@ -169,8 +169,7 @@ static void results_do_not_depend_on_the_number_of_threads(void **state) {
             assert_memory_equal(f[0].p, f[c].p, n * sizeof(float));
             assert_memory_equal(f[0].copy, f[c].copy, n * sizeof(taciti_bf16));
             for (int s = 0; s < taciti_optim_state_count(f[0].optim); s++)
-                assert_memory_equal(taciti_optim_state(f[0].optim, s), taciti_optim_state(f[c].optim, s),
-                                    n * sizeof(float));
+                assert_memory_equal(state_of(f[0].optim, s), state_of(f[c].optim, s), n * sizeof(float));
             assert_memory_equal(&norm[0], &norm[c], sizeof norm[0]);
         }
         for (size_t c = 0; c < 4; c++) tear_down(&f[c]);
@@ -197,7 +196,7 @@ static void the_norm_is_the_sum_of_squares(void **state) {
     tear_down(&f);
 }
 
-/* What is saved and restored (parameters, states, update count) is everything an optimizer remembers. */
+/* An optimizer remembers nothing beside what is saved and restored: parameters, states and the update count. */
 static void a_restored_optimizer_goes_on_bit_for_bit(void **state) {
     (void)state;
     taciti_optim_options accum = ADAMW; /* saved amid of a window */
@@ -218,10 +217,8 @@ static void a_restored_optimizer_goes_on_bit_for_bit(void **state) {
         taciti_optim_list_state(a.optim, TACITI_STATE_SHARED, &listed);
         for (int s = 0; s < taciti_optim_state_count(a.optim); s++) {
             assert_string_equal(listed.entries[s].name, kinds[k] == &SGD ? "optim.momentum" : names[s]);
-            assert_ptr_equal(listed.entries[s].data, taciti_optim_state(a.optim, s));
-            memcpy(taciti_optim_state(b.optim, s), taciti_optim_state(a.optim, s), bytes);
+            memcpy(state_of(b.optim, s), state_of(a.optim, s), bytes);
         }
-        assert_null(taciti_optim_state(a.optim, taciti_optim_state_count(a.optim)));
         memcpy(b.p, a.p, bytes);
         taciti_optim_set_updates(b.optim, taciti_optim_updates(a.optim));
         taciti_optim_update(a.optim, a.p, a.g, NULL, 1e-3, 1);

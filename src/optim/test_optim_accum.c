@@ -182,7 +182,7 @@ static void the_optimizer_gives_the_golden_numbers(void **state) {
 
 /* ---- one step within rounding --------------------------------------------------------------------------------- */
 
-/* What one float step from p, g, m, v, a (as doubles) must come to, within its roundings. */
+/* Checks that `after` is one float step from p, g, m, v, a (as doubles), within its roundings. */
 static void check_step(const taciti_optim_options *o, int64_t t, bool decay, const double *before, const float *after) {
     const int64_t s = window_of(o), k = (t + s - 1) / s;
     const double b1 = (double)(float)o->beta1, b2 = (double)(float)o->beta2, wd = decay ? o->weight_decay : 0;
@@ -223,8 +223,7 @@ static void every_step_follows_the_equations_within_rounding(void **state) {
         fixture f;
         set_up(&f, &o, 2);
         randomise(&f, f.p, 1);
-        const float *const m = taciti_optim_state(f.optim, 0), *const v = taciti_optim_state(f.optim, 1),
-                           *const a = taciti_optim_state(f.optim, 2);
+        const float *const m = state_of(f.optim, 0), *const v = state_of(f.optim, 1), *const a = state_of(f.optim, 2);
         double *before = taciti_calloc(5 * f.layout.n, sizeof *before);
         assert_non_null(before);
         for (int64_t t = 1; t <= 7; t++) {
@@ -269,8 +268,7 @@ static void a_window_of_one_step_is_adam(void **state) {
             assert_memory_equal(plain.p, accum.p, n * sizeof(float));
             assert_memory_equal(plain.copy, accum.copy, n * sizeof(taciti_bf16));
             for (int s = 0; s < 2; s++)
-                assert_memory_equal(taciti_optim_state(plain.optim, s), taciti_optim_state(accum.optim, s),
-                                    n * sizeof(float));
+                assert_memory_equal(state_of(plain.optim, s), state_of(accum.optim, s), n * sizeof(float));
         }
         tear_down(&plain);
         tear_down(&accum);
@@ -316,7 +314,7 @@ static void the_mean_is_zero_at_the_end_of_a_window(void **state) {
         assert_int_equal(taciti_optim_state_count(f.optim), 3);
         taciti_state listed = {.count = 0};
         taciti_optim_list_state(f.optim, TACITI_STATE_OWN, &listed);
-        const float *const a = taciti_optim_state(f.optim, 2);
+        const float *const a = state_of(f.optim, 2);
         assert_ptr_equal(taciti_state_find(&listed, "optim.a")->data, a);
         for (int64_t t = 1; t <= 2 * s + 1; t++) {
             randomise(&f, f.g, (uint64_t)(10 + t));

@@ -35,7 +35,7 @@ static void frozen_second_moments_stay_bit_for_bit(void **state) {
     options.freeze = FREEZE;
     set_up(&f, &options, 2);
     randomise(&f, f.p, 1);
-    const float *m = taciti_optim_state(f.optim, 0), *v = taciti_optim_state(f.optim, 1);
+    const float *m = state_of(f.optim, 0), *v = state_of(f.optim, 1);
     double(*before)[4] = taciti_calloc(f.layout.n, sizeof *before);
     assert_non_null(before);
     for (int64_t t = 1; t <= UPDATES; t++) {
@@ -82,8 +82,7 @@ static void a_momentum_that_was_made_outside_gives_the_same_update(void **state)
     assert_memory_equal(ours.p, theirs.p, ours.layout.n * sizeof *ours.p);
     assert_memory_equal(ours.copy, theirs.copy, ours.layout.n * sizeof *ours.copy);
     for (int i = 0; i < 2; i++)
-        assert_memory_equal(taciti_optim_state(ours.optim, i), taciti_optim_state(theirs.optim, i),
-                            ours.layout.n * sizeof(float));
+        assert_memory_equal(state_of(ours.optim, i), state_of(theirs.optim, i), ours.layout.n * sizeof(float));
     tear_down(&ours);
     tear_down(&theirs);
 }

@@ -10,8 +10,8 @@
 
 #include "optim/test_fixture.h"
 
-/* What a blend moves in one pass with an update is what it moves alone: the update is not in it. Ranges within a
- * tensor, over several and over the padding between them. */
+/* A blend in one pass with an update counts the same distance as a blend alone: the update does not count. Ranges
+ * within a tensor, over several and over the padding between them. */
 static void an_update_in_the_same_pass_does_not_count_as_moved(void **state) {
     (void)state;
     const taciti_optim_options options[] = {

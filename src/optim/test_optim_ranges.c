@@ -49,7 +49,7 @@ static void same_state(const fixture *a, const fixture *b) {
     assert_memory_equal(a->copy, b->copy, n * sizeof(taciti_bf16));
     assert_int_equal(taciti_optim_updates(a->optim), taciti_optim_updates(b->optim));
     for (int s = 0; s < taciti_optim_state_count(a->optim); s++)
-        same_floats(taciti_optim_state(a->optim, s), taciti_optim_state(b->optim, s), n);
+        same_floats(state_of(a->optim, s), state_of(b->optim, s), n);
 }
 
 static void start(fixture *f, int kind, int threads) {
@@ -120,7 +120,7 @@ static void one_pass_is_blend_then_update_then_copy(void **state) {
         }
 }
 
-/* What arrived may be overwritten by what leaves. */
+/* Floats that arrived may be overwritten by floats that leave. */
 static void arrived_may_be_leaving(void **state) {
     (void)state;
     fixture a, b;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/layers.h"
 
+#include <string.h>
+
 #include "tensor/choice.h"
 
 void taciti_plan_choose_layout(taciti_scene *scene, taciti_method *method) {
@@ -20,7 +22,7 @@ taciti_plan_layers taciti_plan_layers_of(const taciti_scene *s) {
     for (size_t t = 0; t < layout->tensor_count; t++) {
         const taciti_tensor *tensor = &layout->tensors[t];
         const double share = (double)tensor->n / (double)layout->parameters;
-        const bool other = taciti_tensor_class_of(tensor->name) == TACITI_TENSOR_OTHER;
+        const bool other = strcmp(taciti_tensor_class_of(tensor->name), "other") == 0;
         if (other && l.other_tensors == 0) l.other = tensor->name;
         l.coded_tensors += !tensor->plain;
         l.coded_share += tensor->plain ? 0 : share;

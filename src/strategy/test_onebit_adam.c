@@ -113,8 +113,10 @@ static void train(taciti_comm *comm, void *context) {
                                        .gradients = g};
     if (t->compression.sums.codec != NULL) find_owners(t, &c);
     make_steps(t, &c);
-    memcpy(t->m[rank], taciti_optim_state(optim, 0), sizeof t->m[rank]);
-    memcpy(t->v[rank], taciti_optim_state(optim, 1), sizeof t->v[rank]);
+    taciti_state listed = {.count = 0};
+    taciti_optim_list_state(optim, TACITI_STATE_SHARED, &listed);
+    memcpy(t->m[rank], listed.entries[0].data, sizeof t->m[rank]);
+    memcpy(t->v[rank], listed.entries[1].data, sizeof t->v[rank]);
     taciti_optim_destroy(optim);
     taciti_pool_destroy(pool);
     taciti_free(g);

@@ -11,40 +11,31 @@ enum { WORD_BYTES = 256, REASON_BYTES = 128 };
 
 /* ---- classes ----------------------------------------------------------------------------------------------------- */
 
-/* What a name of the class contains, in capitals or not. The first that fits counts, so
- * norms come first: attention and MLP have norms of their own. */
+/* A name belongs to the first class whose pattern it contains, in capitals or not. Norms come first because attention
+ * and MLP have norms of their own. */
 static const struct {
-    taciti_tensor_class class_;
-    const char *pattern;
+    const char *class_, *pattern;
 } MODULES[] = {
-    {TACITI_TENSOR_NORM, "(^|\\.)(ln_?[0-9a-z]*|bn[0-9]*)(\\.|$)|norm"},
-    {TACITI_TENSOR_POSITION, "wpe|posi?t?i?o?n?(al)?_?emb|position"},
-    {TACITI_TENSOR_HEAD, "lm_head|(^|\\.)(head|output|classifier|decoder|fc)\\.(weight|bias)$"},
-    {TACITI_TENSOR_EMBEDDING, "wte|emb|(^|\\.)(shared|encoder)\\.weight$"},
-    {TACITI_TENSOR_ATTENTION, "att|[qkv]_proj|(^|\\.)(o|out)_proj"},
-    {TACITI_TENSOR_MLP,
-     "mlp|ffn|feed_?forward|c_fc|fc[0-9]|linear[0-9]|intermediate|experts|output\\.dense|(gate|up|down)_proj"},
+    {"norm", "(^|\\.)(ln_?[0-9a-z]*|bn[0-9]*)(\\.|$)|norm"},
+    {"position", "wpe|posi?t?i?o?n?(al)?_?emb|position"},
+    {"head", "lm_head|(^|\\.)(head|output|classifier|decoder|fc)\\.(weight|bias)$"},
+    {"embedding", "wte|emb|(^|\\.)(shared|encoder)\\.weight$"},
+    {"attention", "att|[qkv]_proj|(^|\\.)(o|out)_proj"},
+    {"mlp", "mlp|ffn|feed_?forward|c_fc|fc[0-9]|linear[0-9]|intermediate|experts|output\\.dense|(gate|up|down)_proj"},
+    {"other", ""},
 };
+enum { CLASSES = sizeof MODULES / sizeof *MODULES };
 
-static const char *const NAMES[TACITI_TENSOR_CLASSES] = {
-    [TACITI_TENSOR_ATTENTION] = "attention", [TACITI_TENSOR_MLP] = "mlp",   [TACITI_TENSOR_EMBEDDING] = "embedding",
-    [TACITI_TENSOR_POSITION] = "position",   [TACITI_TENSOR_NORM] = "norm", [TACITI_TENSOR_HEAD] = "head",
-    [TACITI_TENSOR_OTHER] = "other"};
-
-const char *taciti_tensor_class_name(taciti_tensor_class class_) { return NAMES[class_]; }
-
-static bool finds(const char *pattern, const char *name) {
-    regex_t compiled;
-    if (regcomp(&compiled, pattern, REG_EXTENDED | REG_NOSUB | REG_ICASE) != 0) return false;
-    const bool found = regexec(&compiled, name, 0, NULL, 0) == 0;
-    regfree(&compiled);
-    return found;
-}
-
-taciti_tensor_class taciti_tensor_class_of(const char *name) {
-    for (size_t i = 0; i < sizeof MODULES / sizeof *MODULES; i++)
-        if (finds(MODULES[i].pattern, name)) return MODULES[i].class_;
-    return TACITI_TENSOR_OTHER;
+const char *taciti_tensor_class_of(const char *name) {
+    bool found = false;
+    int i = 0;
+    for (regex_t compiled; i < CLASSES - 1; i++) {
+        if (regcomp(&compiled, MODULES[i].pattern, REG_EXTENDED | REG_NOSUB | REG_ICASE) != 0) continue;
+        found = regexec(&compiled, name, 0, NULL, 0) == 0;
+        regfree(&compiled);
+        if (found) break;
+    }
+    return MODULES[i].class_;
 }
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
@@ -64,24 +55,24 @@ static const char *next_word(const char *list, char word[WORD_BYTES]) {
     return list + n + (list[n] == ',');
 }
 
-/* What a word does. */
+/* A word sets chosen[] of the tensors that it names to `value`. */
 typedef struct choice {
     const char *origin;
-    bool value; /* that the chosen tensors get */
+    bool value;
     bool *chosen;
 } choice;
 
 static tacit_status choose_class(const taciti_layout *layout, const char *word, const choice *c) {
     const bool all = strcmp(word, "all") == 0;
     bool known = all;
-    for (int i = 0; i < TACITI_TENSOR_CLASSES; i++) known = known || strcmp(word, NAMES[i]) == 0;
+    for (int i = 0; i < CLASSES; i++) known = known || strcmp(word, MODULES[i].class_) == 0;
     if (!known)
         return taciti_fail(TACIT_E_CONFIG,
                            "%s: \"%s\" is no class of tensors: all, attention, mlp, embedding, position, norm, head, "
                            "other, or a regular expression between slashes, such as /c_proj/",
                            c->origin, word);
     for (size_t t = 0; t < layout->tensor_count; t++)
-        if (all || strcmp(word, NAMES[taciti_tensor_class_of(layout->tensors[t].name)]) == 0) c->chosen[t] = c->value;
+        if (all || strcmp(word, taciti_tensor_class_of(layout->tensors[t].name)) == 0) c->chosen[t] = c->value;
     return TACIT_OK;
 }
 

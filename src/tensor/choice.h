@@ -10,27 +10,17 @@
  * A list of words, separated by commas, that are applied in their order; a word after a minus takes tensors out. A
  * list that begins with a minus begins with all.
  *
- * The class of a tensor follows from its name alone, as GPT-2, LLaMA, BERT and torch.nn name their modules. What
- * belongs to no class is `other`.
+ * The class of a tensor follows from its name alone, as GPT-2, LLaMA, BERT and torch.nn name their modules: attention,
+ * mlp, embedding (of tokens), position (embedding of positions), norm, head (the output; a tied one is the embedding),
+ * and other.
  */
 #ifndef TACITI_TENSOR_CHOICE_H
 #define TACITI_TENSOR_CHOICE_H
 
 #include "tensor/layout.h"
 
-typedef enum taciti_tensor_class {
-    TACITI_TENSOR_ATTENTION,
-    TACITI_TENSOR_MLP,
-    TACITI_TENSOR_EMBEDDING, /* of tokens */
-    TACITI_TENSOR_POSITION,  /* embedding of positions */
-    TACITI_TENSOR_NORM,
-    TACITI_TENSOR_HEAD, /* the output; one that is tied is the embedding */
-    TACITI_TENSOR_OTHER,
-    TACITI_TENSOR_CLASSES
-} taciti_tensor_class;
-
-const char *taciti_tensor_class_name(taciti_tensor_class class_);
-taciti_tensor_class taciti_tensor_class_of(const char *name);
+/* Returns the name of the class of the tensor called `name`. */
+const char *taciti_tensor_class_of(const char *name);
 
 /* Sets chosen[tensor_count]. Returns E_CONFIG for a word that is no class, a regular expression that is none, and one
  * that finds no tensor of this layout; a class may have none. origin: of the list, with which messages begin. Not

@@ -47,8 +47,8 @@ typedef struct bucket_rule {
     bool units; /* no bucket belongs to two units */
 } bucket_rule;
 
-/* Whether a bucket with tensor `first` may go on with tensor `next`. */
-static bool continues(const taciti_layout *layout, size_t first, size_t next, bucket_rule rule) {
+/* Whether tensor `next` may be in a bucket with tensor `first`. */
+static bool may_share_bucket(const taciti_layout *layout, size_t first, size_t next, bucket_rule rule) {
     const taciti_tensor *t = layout->tensors;
     return t[next].plain == t[first].plain && (!rule.units || t[next].unit == t[first].unit);
 }
@@ -60,34 +60,28 @@ static size_t bucket_end(const taciti_layout *layout, size_t begin, size_t first
     const taciti_tensor *t = layout->tensors;
     const size_t max = rule.max;
     size_t i = first, end = begin;
-    while (i + 1 < layout->tensor_count && t[i + 1].offset - begin <= max && continues(layout, first, i, rule))
+    while (i + 1 < layout->tensor_count && t[i + 1].offset - begin <= max && may_share_bucket(layout, first, i, rule))
         end = t[++i].offset;
-    if (layout->n - begin <= max && i + 1 == layout->tensor_count && continues(layout, first, i, rule)) end = layout->n;
+    if (layout->n - begin <= max && i + 1 == layout->tensor_count && may_share_bucket(layout, first, i, rule))
+        end = layout->n;
     const bool cut = end == begin; /* inside of `first` */
     *last = cut || end == layout->n ? i : i - 1;
     return cut ? begin + max : end;
 }
 
-/* Fills up to `capacity` buckets; returns how many there are. */
-static size_t cut_buckets(const taciti_layout *layout, bucket_rule rule, taciti_bucket *buckets, size_t capacity) {
-    size_t count = 0, first = 0;
-    for (size_t at = 0, end = 0, last = 0; at < layout->n; at = end, count++) {
-        while (first + 1 < layout->tensor_count && layout->tensors[first + 1].offset <= at) first++;
-        end = bucket_end(layout, at, first, rule, &last);
-        if (count < capacity)
-            buckets[count] = (taciti_bucket){
-                .offset = at, .n = end - at, .first = first, .last = last, .plain = layout->tensors[first].plain};
-    }
-    return count;
-}
-
-static tacit_status seal(taciti_layout *layout, size_t bucket_bytes, bool units) {
+static tacit_status cut_layout(taciti_layout *layout, size_t bucket_bytes, bool units) {
     const size_t floats = bucket_bytes / sizeof(float) + (bucket_bytes < sizeof(float));
     const bucket_rule rule = {taciti_round_up(floats, FLOATS_PER_LINE), units};
-    const size_t count = cut_buckets(layout, rule, NULL, 0);
-    taciti_bucket *buckets = taciti_calloc(count, sizeof *buckets);
+    /* A bucket ends behind a tensor or has rule.max floats. */
+    taciti_bucket *buckets = taciti_calloc(layout->tensor_count + layout->n / rule.max, sizeof *buckets);
     if (buckets == NULL) return TACIT_E_MEMORY;
-    (void)cut_buckets(layout, rule, buckets, count);
+    size_t count = 0, first = 0;
+    for (size_t at = 0, end = 0, last = 0; at < layout->n; at = end) {
+        while (first + 1 < layout->tensor_count && layout->tensors[first + 1].offset <= at) first++;
+        end = bucket_end(layout, at, first, rule, &last);
+        buckets[count++] = (taciti_bucket){
+            .offset = at, .n = end - at, .first = first, .last = last, .plain = layout->tensors[first].plain};
+    }
     taciti_free(layout->buckets);
     layout->buckets = buckets;
     layout->bucket_count = count;
@@ -95,11 +89,11 @@ static tacit_status seal(taciti_layout *layout, size_t bucket_bytes, bool units)
 }
 
 tacit_status taciti_layout_seal(taciti_layout *layout, size_t bucket_bytes) {
-    return seal(layout, bucket_bytes, false);
+    return cut_layout(layout, bucket_bytes, false);
 }
 
 tacit_status taciti_layout_seal_units(taciti_layout *layout, size_t bucket_bytes) {
-    return seal(layout, bucket_bytes, true);
+    return cut_layout(layout, bucket_bytes, true);
 }
 
 taciti_range taciti_layout_unit(const taciti_layout *layout, size_t unit) {
@@ -150,28 +144,12 @@ void taciti_readiness_mark(taciti_readiness *readiness, size_t tensor, void (*fu
     }
 }
 
-static size_t padded_end(const taciti_layout *layout, size_t tensor) {
-    return tensor + 1 < layout->tensor_count ? layout->tensors[tensor + 1].offset : layout->n;
-}
-
-/* The tensor of a bucket that has element `at` of the flat array, or the padding there. */
-static size_t tensor_at(const taciti_layout *layout, const taciti_bucket *bucket, size_t at) {
-    size_t first = bucket->first, last = bucket->last;
-    while (first < last) {
-        const size_t middle = first + (last - first) / 2;
-        if (padded_end(layout, middle) > at)
-            last = middle;
-        else
-            first = middle + 1;
-    }
-    return first;
-}
-
 void taciti_layout_clear_gaps(const taciti_layout *layout, size_t bucket, taciti_range range, float *x) {
     const taciti_bucket *b = &layout->buckets[bucket];
     const size_t begin = b->offset + range.at, end = begin + range.n;
-    for (size_t t = tensor_at(layout, b, begin); t <= b->last && layout->tensors[t].offset < end; t++) {
-        const size_t tensor_end = layout->tensors[t].offset + layout->tensors[t].n, gap_end = padded_end(layout, t);
+    for (size_t t = b->first; t <= b->last && layout->tensors[t].offset < end; t++) {
+        const size_t tensor_end = layout->tensors[t].offset + layout->tensors[t].n;
+        const size_t gap_end = t + 1 < layout->tensor_count ? layout->tensors[t + 1].offset : layout->n;
         const size_t from = tensor_end > begin ? tensor_end : begin, to = gap_end < end ? gap_end : end;
         if (from < to) memset(x + (from - begin), 0, (to - from) * sizeof *x);
     }

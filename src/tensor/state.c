@@ -10,13 +10,7 @@ void taciti_state_add(taciti_state *state, taciti_state_entry entry) {
 
 void taciti_state_add_array(taciti_state *state, const char *name, taciti_state_owner owner,
                             taciti_state_regroup regroup, const taciti_layout *layout, float *flat) {
-    taciti_state_add(state, (taciti_state_entry){.name = name,
-                                                 .kind = TACITI_STATE_ARRAY,
-                                                 .owner = owner,
-                                                 .regroup = regroup,
-                                                 .data = flat,
-                                                 .layout = layout,
-                                                 .n = layout->n});
+    taciti_state_add_ranges(state, name, owner, regroup, layout, flat, NULL, 0);
 }
 
 void taciti_state_add_ranges(taciti_state *state, const char *name, taciti_state_owner owner,

@@ -39,8 +39,9 @@ typedef enum taciti_state_regroup {
                           * former ranks. Whole arrays, numbers and counts (rounded) */
 } taciti_state_regroup;
 
-/* How the floats of a flat array are reached that are stored in another form. What write() was given, read() need not
- * give back; but what read() gave is stored as it was. One call at a time. */
+/* How the floats of a flat array are reached that are stored in another form. read() need not
+ * return the floats that write() was given, but the floats that read() returns are stored unchanged. One call at a
+ * time. */
 typedef struct taciti_state_access {
     void *object;                                                           /* borrows */
     int which;                                                              /* the object's name for the array */

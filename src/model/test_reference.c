@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "model/reference.h"
+#include "model/test_reference.h"
 
 #include <math.h>
 #include <stdio.h>
