@@ -152,7 +152,7 @@ static tacit_job *open_own(const scene *s) {
     return job;
 }
 
-/* What ends a step is refused where the optimizer is the other's, and in the other half of the step. */
+/* A step ends with the functions that its optimizer needs, each in its own half of the step. */
 static void test_order_with_an_own_optimizer(void **state) {
     tacit_job *job = open_own(*state);
     tacit_step step = {.number = -1};
