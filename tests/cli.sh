@@ -111,7 +111,20 @@ printf '0.5,0.25,0.5\n0.5,0.5,0\n0,0.25,0.5\n' > w.csv
 expect 0 "directed: push-sum" "$tacit" info topologies -n 3 --file w.csv
 expect 4 "w.csv, line 1: 3 numbers between commas, expected 4" "$tacit" info topologies file -n 4 --file w.csv
 expect 0 "" "$tacit" info topologies base-k -n 11 --per-host 4 --svg base-k.svg
-python3 -c 'import xml.dom.minidom as x; x.parse("base-k.svg")' || complain "base-k.svg is not XML"
+for name in complete one-peer-ring ring exp exp-directed exp-static aer base-k random; do
+    for shape in "1 1" "2 1" "5 2" "7 3" "16 16"; do
+        read -r n per <<< "$shape"
+        "$tacit" info topologies $name -n "$n" --per-host "$per" --svg "$name-$n.svg" > out 2>&1 || complain "$name of $n ranks: $(brief "$(cat out)")"
+    done
+done
+python3 - << 'END' || complain "a drawing of a topology is not XML, or has no number where one belongs"
+import glob, re, xml.dom.minidom
+drawings = glob.glob("*.svg")
+assert len(drawings) == 9 * 5 + 1, drawings
+for name in drawings:
+    xml.dom.minidom.parse(name)
+    assert not re.search(r"null|nan|inf[^o]", open(name).read()), name
+END
 grep -q $'\033' <("$tacit" docotr 2>&1) && complain "colour without a terminal"
 
 # every verb explains itself within 79 columns, and its manual page is clean roff
@@ -125,6 +138,25 @@ while read -r verb; do
         [[ -s warnings ]] && complain "the manual page of $verb: $(head -2 warnings)"
     fi
 done < <("$tacit" --help | sed -n '/^verbs:/,/^$/p' | sed '1d;$d' | cut -c3-20 | sed 's/ *$//')
+
+# completion and manual pages know every verb, flag and key that the help and the tables name
+"$tacit" completion bash > completion.bash
+"$tacit" info options --json > options.json
+rm -rf pages; "$tacit" man --all pages > out 2>&1 || complain "man --all: $(brief "$(cat out)")"
+python3 - "$tacit" << 'END' || complain "completion or manual pages lack something"
+import glob, json, re, subprocess, sys
+show = lambda *words: subprocess.check_output([sys.argv[1], *words], text=True)
+verbs = [l[2:20].strip() for l in re.search(r"verbs:\n(.*?)\n\n", show("--help"), re.S).group(1).split("\n")]
+script, pages = open("completion.bash").read(), {p: open(p).read().replace("\\-", "-") for p in glob.glob("pages/*")}
+assert len(verbs) >= 15 and len(pages) == len(verbs) + 1, (verbs, list(pages))
+missing = [o["key"] for o in json.load(open("options.json")) if not o["key"].startswith("compute.") and "--" + o["key"] not in script]
+for verb in verbs:
+    page = pages["pages/tacit-%s.1" % verb.replace(" ", "-")]
+    flags = re.findall(r"^  (?:-., )?(--[a-z-]+)[ \n]", show(*verb.split(), "--help").split("configuration (")[0], re.M)
+    missing += [(verb, f) for f in flags if f != "--help" and (f not in page or f not in script)]
+    missing += [verb] if verb.split()[0] not in script else []
+assert not missing, missing
+END
 
 # the help of train shows what the chosen run reads, on a few screens
 short() { # short FLAG ... : at most 150 lines and 60 keys
@@ -161,7 +193,12 @@ expect 3 '--data.merges has become data.vocab: merges.txt is read beside vocab.j
 expect 0 '`tacit info controllers --all`' "$tacit" info controllers
 grep -q -- '--all' <("$tacit" info controllers --all) && complain "info controllers --all names itself"
 
-# info and doctor answer in JSON, too
+# info, doctor and what reads a run answer in JSON, too
+is_json "$tacit" eval moving --data.validation moved.txt --json
+is_json "$tacit" sample moving --tokens 5 --json
+is_json "$tacit" export moving -o exported --json
+is_json "$tacit" import exported -o imported --json
+is_json "$tacit" data prepare moved.txt -o shards --json
 is_json "$tacit" info topologies -n 16 --per-host 4 --json
 python3 - << 'END' || complain "the figures of 16 ranks on 4 hosts are not those of the theory"
 import json
@@ -244,11 +281,6 @@ expect 2 "--factor 0.5: elements per element sent, 1 to" "$tacit" bench codecs -
 expect 2 "--n 100: give a whole number from 1024" "$tacit" bench codecs -n 100
 expect 7 " GiB of memory, but only" "$tacit" bench codecs -n 4000000000
 expect 0 "kernels: scalar" env TACIT_ISA=scalar "$tacit" bench codecs -n 40000 --rounds 1
-expect 2 "--union is for --codec sketch" "$tacit" bench codecs -n 40000 --union 0.3
-expect 2 "--factor has no effect with --codec sketch" "$tacit" bench codecs --codec sketch --factor 3
-expect 2 "--union" "$tacit" bench codecs --codec sketch --union 1.5
-expect 0 "homomorphic sketch of 40000 floats" "$tacit" bench codecs --codec sketch -n 40000 --union 0.36 --rounds 1
-is_json "$tacit" bench codecs --codec sketch -n 40000 --union 0.2 --rounds 1 --json
 is_json "$tacit" bench codecs -n 40000 --rounds 2 --isa all --factor 10 --json
 python3 - <<'EOF' || complain "the JSON of bench codecs lacks figures"
 import json, subprocess
@@ -270,7 +302,7 @@ EOF
 # bench kernels: every array kernel beside its probe; the figures are finite and above 0
 expect 0 "kernels: scalar" env TACIT_ISA=scalar "$tacit" bench kernels --floats 0.01 --rounds 1 --threads 1
 expect 2 "--floats 0: give a number above 0" "$tacit" bench kernels --floats 0
-expect 2 "--rounds 102: give a number above 0 and up to 101" "$tacit" bench kernels --rounds 102
+expect 2 "--rounds 102: give a whole number from 1 to 101" "$tacit" bench kernels --rounds 102
 expect 7 "four fifths" "$tacit" bench kernels --floats 1000000
 is_json "$tacit" bench kernels --floats 0.01 --rounds 2 --threads 3 --json
 python3 - <<'EOF' || complain "the JSON of bench kernels lacks figures"

@@ -57,7 +57,7 @@ static void add_blob(table *t, size_t index, const tacit_blob *blob) {
 
 /* ---- save -------------------------------------------------------------------------------------------------------- */
 
-static json_t *describe(const tacit_job *job) {
+static json_t *describe_job(const tacit_job *job) {
     json_t *config = json_loads(job->config, 0, NULL);
     return config == NULL ? NULL
                           : json_pack("{s:I,s:I,s:i,s:s,s:o}", "step", (json_int_t)job->step, "skipped",
@@ -69,7 +69,7 @@ static tacit_status save_mean(tacit_job *job, const char *folder, int keep, cons
     table t = {.state.count = 0};
     taciti_driver_list_state(job->driver, true, &t.state);
     for (size_t i = 0; i < count; i++) add_blob(&t, i, &blobs[i]);
-    json_t *meta = describe(job);
+    json_t *meta = describe_job(job);
     tacit_status status = taciti_comm_agree(job->comm->comm, meta == NULL ? TACIT_E_MEMORY : TACIT_OK);
     if (status == TACIT_OK) status = taciti_ckpt_save_state(job->comm->comm, folder, job->step, keep, meta, &t.state);
     json_decref(meta);
@@ -136,8 +136,8 @@ static tacit_status restore_table(taciti_resume *resume, tacit_blob *blobs, size
     return taciti_resume_restore(resume, &t.state, &out->beginning);
 }
 
-static tacit_status restore(tacit_job *job, const char *path, const json_t *meta, tacit_blob *blobs, size_t count,
-                            saved *out) {
+static tacit_status restore_job(tacit_job *job, const char *path, const json_t *meta, tacit_blob *blobs, size_t count,
+                                saved *out) {
     static const char ADVICE[] = "give its parameters to a new job";
     const int rank = taciti_comm_rank(job->comm->comm), ranks = taciti_comm_size(job->comm->comm);
     taciti_resume resume = {.ckpt = {.path = path, .meta = meta, .rank = rank, .ranks = ranks},
@@ -158,7 +158,7 @@ static tacit_status restore_and_start(tacit_job *job, const char *path, const ch
     saved from = {.step = 0};
     json_t *meta = json_loads(meta_json, 0, NULL);
     tacit_status status = meta == NULL ? taciti_fail(TACIT_E_DATA, "%s: its description is not JSON", path)
-                                       : restore(job, path, meta, blobs, count, &from);
+                                       : restore_job(job, path, meta, blobs, count, &from);
     json_decref(meta);
     TACITI_TRY(taciti_comm_agree(job->comm->comm, status));
     TACITI_TRY(taciti_driver_start(job->driver, from.step, from.beginning.restored));

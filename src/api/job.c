@@ -118,8 +118,8 @@ static tacit_status build_alone(tacit_job *job, const tacit_settings *settings, 
     return taciti_trace_create(0, &job->trace);
 }
 
-/* What all ranks must have alike. The configuration is compared without section comm, which is the communicator's. */
-static tacit_status agree(const tacit_job *job, const tacit_settings *settings) {
+/* Compares what must be equal on all ranks. Section comm is left out, as it belongs to the communicator. */
+static tacit_status agree_on_job(const tacit_job *job, const tacit_settings *settings) {
     taciti_comm *comm = job->comm->comm;
     TACITI_TRY(taciti_comm_agree_text(comm, "libtacit", tacit_version()));
     TACITI_TRY(taciti_comm_agree_text(comm, "own optimizer", job->own_optimizer ? "yes" : "no"));
@@ -133,11 +133,11 @@ static void give_up(void *caller, tacit_status status) {
     taciti_comm_give_up(((tacit_job *)caller)->comm->comm);
 }
 
-static tacit_status build(tacit_job *job, const tacit_settings *settings, const tacit_layout *layout,
-                          const tacit_job_options *options) {
+static tacit_status build_job(tacit_job *job, const tacit_settings *settings, const tacit_layout *layout,
+                              const tacit_job_options *options) {
     taciti_comm *comm = job->comm->comm;
     TACITI_TRY(taciti_comm_agree(comm, build_alone(job, settings, layout, options)));
-    TACITI_TRY(agree(job, settings));
+    TACITI_TRY(agree_on_job(job, settings));
     const taciti_driver_setup setup = {.strategy = job->strategy,
                                        .context = {.comm = comm,
                                                    .layout = &job->layout,
@@ -155,7 +155,7 @@ static tacit_status build(tacit_job *job, const tacit_settings *settings, const 
 }
 
 /* Messages that are under way after a failure may still use the buffers. */
-static void release(tacit_job *job) {
+static void release_job(tacit_job *job) {
     const taciti_comm *comm = job->comm->comm;
     if (taciti_comm_health(comm) != TACIT_OK && taciti_comm_engine(comm)->keeps_buffers) return;
     taciti_driver_destroy(job->driver);
@@ -181,10 +181,10 @@ tacit_status tacit_job_open(tacit_comm *comm, const tacit_settings *settings, co
     if (job == NULL) return TACIT_E_MEMORY;
     job->comm = comm;
     taciti_api_log_together(comm);
-    const tacit_status status = build(job, settings, layout, options == NULL ? &NONE : options);
+    const tacit_status status = build_job(job, settings, layout, options == NULL ? &NONE : options);
     taciti_api_log_alone();
     if (status != TACIT_OK) {
-        release(job);
+        release_job(job);
         return taciti_api_report(comm, status);
     }
     comm->jobs++;
@@ -233,6 +233,6 @@ tacit_status tacit_job_close(tacit_job *job) {
     tacit_comm *comm = job->comm;
     taciti_handle_close(&job->handle);
     comm->jobs--;
-    release(job);
+    release_job(job);
     return taciti_api_report(comm, taciti_comm_health(comm->comm));
 }

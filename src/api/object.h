@@ -86,7 +86,6 @@ struct tacit_job {
     int64_t total_steps;   /* of the schedule */
     int64_t step, skipped; /* finished */
     double wait_s;
-    double lr;      /* of the current step */
     size_t missing; /* tensors that are not ready in the current step */
     bool *ready;    /* per tensor; owned */
 };

@@ -4,20 +4,6 @@
 #include "api/object.h"
 #include "base/log.h"
 
-static void begin(tacit_job *job) {
-    if (job->phase != TACITI_JOB_BETWEEN) return;
-    memset(job->ready, 0, job->layout.tensor_count * sizeof *job->ready);
-    job->missing = job->layout.tensor_count;
-    job->phase = TACITI_JOB_COMPUTING;
-    taciti_driver_begin(job->driver, job->step);
-}
-
-static tacit_status mark(tacit_job *job, size_t tensor) {
-    job->ready[tensor] = true;
-    job->missing--;
-    return taciti_driver_ready(job->driver, tensor);
-}
-
 static tacit_status check_tensor(const tacit_job *job, size_t tensor) {
     if (tensor >= job->layout.tensor_count)
         return taciti_fail(TACIT_E_USAGE, "tacit_job_ready: tensor %zu of a layout of %zu", tensor,
@@ -30,17 +16,27 @@ static tacit_status check_tensor(const tacit_job *job, size_t tensor) {
 }
 
 tacit_status tacit_job_ready(tacit_job *job, size_t tensor) {
+    const bool all = tensor == TACIT_ALL_TENSORS;
     TACITI_TRY(taciti_job_check_either(job, TACITI_JOB_BETWEEN, TACITI_JOB_COMPUTING, "tacit_job_ready"));
-    if (tensor != TACIT_ALL_TENSORS) TACITI_TRY(check_tensor(job, tensor));
-    begin(job);
+    if (!all) TACITI_TRY(check_tensor(job, tensor));
+    if (job->phase == TACITI_JOB_BETWEEN) {
+        memset(job->ready, 0, job->layout.tensor_count * sizeof *job->ready);
+        job->missing = job->layout.tensor_count;
+        job->phase = TACITI_JOB_COMPUTING;
+        taciti_driver_begin(job->driver, job->step);
+    }
+    const size_t end = all ? job->layout.tensor_count : tensor + 1;
     tacit_status status = TACIT_OK;
-    if (tensor != TACIT_ALL_TENSORS) return taciti_api_report(job->comm, mark(job, tensor));
-    for (size_t t = 0; t < job->layout.tensor_count && status == TACIT_OK; t++)
-        if (!job->ready[t]) status = mark(job, t);
+    for (size_t t = all ? 0 : tensor; t < end && status == TACIT_OK; t++) {
+        if (job->ready[t]) continue;
+        job->ready[t] = true;
+        job->missing--;
+        status = taciti_driver_ready(job->driver, t);
+    }
     return taciti_api_report(job->comm, status);
 }
 
-/* Before the step ends. */
+/* Returns E_USAGE unless the step can end by this function. */
 static tacit_status check_complete(const tacit_job *job, bool own_optimizer, const char *function) {
     TACITI_TRY(taciti_job_check(job, TACITI_JOB_COMPUTING, function));
     if (job->own_optimizer != own_optimizer)
@@ -55,43 +51,40 @@ static tacit_status check_complete(const tacit_job *job, bool own_optimizer, con
                        job->missing, job->layout.tensor_count, first, job->layout.tensors[first].name);
 }
 
-static void fill(const tacit_job *job, const taciti_driver_record *record, tacit_step *out) {
-    if (out == NULL) return;
-    *out = (tacit_step){.number = job->step,
-                        .skipped = record->report.skipped,
-                        .norm = record->report.grad_norm,
-                        .lr = job->lr,
-                        .wait_s = (double)record->report.wait_ns * 1e-9};
-}
-
-static void count(tacit_job *job, const taciti_driver_record *record) {
+static void count_step(tacit_job *job, const taciti_driver_record *record) {
     job->step++;
     job->skipped += record->report.skipped ? 1 : 0;
     job->wait_s += (double)record->report.wait_ns * 1e-9;
     job->phase = TACITI_JOB_BETWEEN;
 }
 
-tacit_status tacit_job_finish(tacit_job *job, tacit_step *step) {
+/* Ends a step with the update, or, with an optimizer of the caller's, up to it. */
+static tacit_status end_step(tacit_job *job, bool own_optimizer, const char *function, tacit_step *out) {
     taciti_driver_record record;
-    TACITI_TRY(check_complete(job, false, "tacit_job_finish"));
-    job->lr = taciti_optim_lr(&job->optim, job->step, job->total_steps);
-    const tacit_status status = taciti_driver_finish(job->driver, job->lr, &record);
+    TACITI_TRY(check_complete(job, own_optimizer, function));
+    const double lr = taciti_optim_lr(&job->optim, job->step, job->total_steps);
+    const tacit_status status =
+        own_optimizer ? taciti_driver_settle(job->driver, lr, &record) : taciti_driver_finish(job->driver, lr, &record);
     if (status != TACIT_OK) return taciti_api_report(job->comm, status);
-    count(job, &record);
-    fill(job, &record, step);
+    const tacit_step step = {.number = job->step + 1,
+                             .skipped = record.report.skipped,
+                             .norm = record.report.grad_norm,
+                             .lr = lr,
+                             .wait_s = (double)record.report.wait_ns * 1e-9};
+    if (own_optimizer)
+        job->phase = TACITI_JOB_SETTLED;
+    else
+        count_step(job, &record);
+    if (out != NULL) *out = step;
     return TACIT_OK;
 }
 
+tacit_status tacit_job_finish(tacit_job *job, tacit_step *step) {
+    return end_step(job, false, "tacit_job_finish", step);
+}
+
 tacit_status tacit_job_settle(tacit_job *job, tacit_step *step) {
-    taciti_driver_record record;
-    TACITI_TRY(check_complete(job, true, "tacit_job_settle"));
-    job->lr = taciti_optim_lr(&job->optim, job->step, job->total_steps);
-    const tacit_status status = taciti_driver_settle(job->driver, job->lr, &record);
-    if (status != TACIT_OK) return taciti_api_report(job->comm, status);
-    job->phase = TACITI_JOB_SETTLED;
-    fill(job, &record, step);
-    if (step != NULL) step->number++;
-    return TACIT_OK;
+    return end_step(job, true, "tacit_job_settle", step);
 }
 
 tacit_status tacit_job_stepped(tacit_job *job) {
@@ -99,7 +92,7 @@ tacit_status tacit_job_stepped(tacit_job *job) {
     TACITI_TRY(taciti_job_check(job, TACITI_JOB_SETTLED, "tacit_job_stepped"));
     const tacit_status status = taciti_driver_stepped(job->driver, &record);
     if (status != TACIT_OK) return taciti_api_report(job->comm, status);
-    count(job, &record);
+    count_step(job, &record);
     return TACIT_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The C interface on one rank: what is refused, with which text, and that a wrong call changes nothing. What ranks do
- * together is in tests/mpi/library.c.
+ * The C interface on one rank: what is refused, with which text, and that a wrong call changes nothing. The tests of
+ * several ranks are in tests/mpi/library.c.
  */
 #define _XOPEN_SOURCE 700
 #include <math.h>
@@ -64,9 +64,29 @@ static void test_settings(void **state) {
     refused(tacit_settings_set(settings, "strategy=gosip"), TACIT_E_CONFIG, "gossip");
     refused(tacit_settings_set(settings, "model.layers=2"), TACIT_E_CONFIG, "model.layers");
     refused(tacit_settings_set(settings, "train.steps=2"), TACIT_E_CONFIG, "train.steps");
+    refused(tacit_settings_set(settings, "=1"), TACIT_E_CONFIG, "section.key=value");
     refused(tacit_settings_file(settings, "/nonexistent.yaml"), TACIT_E_CONFIG, "/nonexistent.yaml");
+    refused(tacit_settings_file(settings, NULL), TACIT_E_USAGE, "path is NULL");
     assert_int_equal(tacit_settings_set(settings, "strategy=localsgd"), TACIT_OK);
     assert_int_equal(tacit_settings_set(settings, "localsgd.every=4"), TACIT_OK);
+}
+
+/* A mistake is named with its line and column, and the lines above it count. */
+static void test_a_settings_file(void **state) {
+    static const char TEXT[] = "strategy: dp\noptim:\n  warmup: 0\n  lr: 0.25\n  clipp: 1\n  lr: 0.5\n";
+    const scene *s = *state;
+    tacit_job *job = NULL;
+    tacit_step step;
+    const test_path folder = folder_create(), file = path_in(folder.text, "settings.yaml");
+    file_put(file.text, TEXT, sizeof TEXT - 1);
+    refused(tacit_settings_file(s->settings, file.text), TACIT_E_CONFIG, "settings.yaml:5:3");
+    assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout, NULL, &job), TACIT_OK);
+    assert_int_equal(tacit_job_start(job), TACIT_OK);
+    assert_int_equal(tacit_job_ready(job, TACIT_ALL_TENSORS), TACIT_OK);
+    assert_int_equal(tacit_job_finish(job, &step), TACIT_OK);
+    assert_float_equal(step.lr, 0.25, 0);
+    assert_int_equal(tacit_job_close(job), TACIT_OK);
+    folder_remove(&folder);
 }
 
 static void test_layouts(void **state) {
@@ -81,8 +101,18 @@ static void test_layouts(void **state) {
     refused(tacit_layout_create(&(tacit_tensor){"a", {SIZE_MAX / 2, 4}, false}, 1, &out), TACIT_E_CONFIG, "range");
     refused(tacit_layout_create((const tacit_tensor[]){{"a", {1}, false}, {"a", {2}, false}}, 2, &out), TACIT_E_CONFIG,
             "twice");
+    char name[TACIT_NAME_BYTES + 1] = "";
+    memset(name, 'n', TACIT_NAME_BYTES);
+    refused(tacit_layout_create(&(tacit_tensor){name, {1}, false}, 1, &out), TACIT_E_CONFIG, "nnn");
+    refused(tacit_layout_create(&(tacit_tensor){"", {1}, false}, 1, &out), TACIT_E_CONFIG, "no name");
+    refused(tacit_layout_create(TENSORS, 2, NULL), TACIT_E_USAGE, "out is NULL");
     assert_null(out);
+    name[TACIT_NAME_BYTES - 1] = '\0';
+    assert_int_equal(tacit_layout_create(&(tacit_tensor){name, {41, 3, 1, 7}, false}, 1, &out), TACIT_OK);
+    assert_int_equal(tacit_layout_floats(out), 864); /* 861, in lines of 16 floats */
+    tacit_layout_destroy(out);
     assert_int_equal(tacit_layout_floats(layout), 16 + 32);
+    assert_int_equal(tacit_layout_floats(NULL), 0);
     refused(tacit_layout_offset(layout, 2, &offset), TACIT_E_USAGE, "tensor 2 of a layout of 2");
     assert_int_equal(offset, 7);
     assert_int_equal(tacit_layout_offset(layout, 1, &offset), TACIT_OK);
@@ -115,6 +145,38 @@ static void test_order_of_calls(void **state) {
     assert_int_equal(tacit_job_revert(job), TACIT_OK);
 }
 
+static tacit_job *open_own(const scene *s) {
+    tacit_job *job = NULL;
+    const tacit_job_options options = {.own_optimizer = true};
+    assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout, &options, &job), TACIT_OK);
+    return job;
+}
+
+/* A step ends with the functions that its optimizer needs, each in its own half of the step. */
+static void test_order_with_an_own_optimizer(void **state) {
+    tacit_job *job = open_own(*state);
+    tacit_step step = {.number = -1};
+    tacit_counters counters;
+    assert_int_equal(tacit_job_start(job), TACIT_OK);
+    assert_int_equal(tacit_job_ready(job, 0), TACIT_OK);
+    refused(tacit_job_finish(job, &step), TACIT_E_USAGE, "with own_optimizer");
+    refused(tacit_job_settle(job, &step), TACIT_E_USAGE, "1 of 2 tensors are not ready, the first is 1 (in)");
+    assert_int_equal(step.number, -1);
+    assert_int_equal(tacit_job_ready(job, 1), TACIT_OK);
+    refused(tacit_job_stepped(job), TACIT_E_USAGE, "inside of a step");
+    assert_int_equal(tacit_job_settle(job, &step), TACIT_OK);
+    assert_int_equal(step.number, 1);
+    refused(tacit_job_settle(job, &step), TACIT_E_USAGE, "between settle and stepped");
+    refused(tacit_job_ready(job, 0), TACIT_E_USAGE, "between settle and stepped");
+    refused(tacit_job_save(job, "unused", 1, NULL, 0), TACIT_E_USAGE, "between settle and stepped");
+    assert_int_equal(tacit_job_counters(job, &counters), TACIT_OK);
+    assert_int_equal(counters.steps, 0); /* the step has not ended */
+    assert_int_equal(tacit_job_stepped(job), TACIT_OK);
+    assert_int_equal(tacit_job_counters(job, &counters), TACIT_OK);
+    assert_int_equal(counters.steps, 1);
+    assert_int_equal(tacit_job_close(job), TACIT_OK);
+}
+
 static void test_closed_handles(void **state) {
     scene *s = *state;
     tacit_job *job = NULL;
@@ -142,6 +204,12 @@ static void test_job_options(void **state) {
     refused(tacit_job_open(s->comm, s->settings, s->layout, &crooked, &job), TACIT_E_USAGE, "parameters");
     refused(tacit_job_open(s->comm, s->settings, s->layout, &(tacit_job_options){.threads = -1}, &job), TACIT_E_USAGE,
             "threads -1");
+    refused(tacit_job_open(s->comm, s->settings, s->layout, &(tacit_job_options){.steps = -1}, &job), TACIT_E_USAGE,
+            "steps -1");
+    refused(tacit_job_open(s->comm, s->settings, s->layout, &(tacit_job_options){.gradients = mine[0] + 1}, &job),
+            TACIT_E_USAGE, "gradients");
+    refused(tacit_job_open(s->comm, s->settings, s->layout, NULL, NULL), TACIT_E_USAGE, "out is NULL");
+    assert_null(job);
     for (size_t i = 0; i < 64; i++) mine[0][i] = mine[1][i] = 1;
     const tacit_job_options own = {.parameters = mine[0], .gradients = mine[1]};
     assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout, &own, &job), TACIT_OK);
@@ -169,6 +237,15 @@ static void test_compression(void **state) {
     refused(tacit_job_open(s->comm, s->settings, s->layout, NULL, &job), TACIT_E_CONFIG, "does not compress");
 }
 
+static void test_shard_refuses_an_own_optimizer(void **state) {
+    const scene *s = *state;
+    const tacit_job_options own = {.own_optimizer = true};
+    tacit_job *job = NULL;
+    assert_int_equal(tacit_settings_set(s->settings, "strategy=shard"), TACIT_OK);
+    refused(tacit_job_open(s->comm, s->settings, s->layout, &own, &job), TACIT_E_CONFIG, "strategy shard");
+    assert_null(job);
+}
+
 static void test_a_skipped_step(void **state) {
     tacit_job *job = ((scene *)*state)->job;
     tacit_step step;
@@ -182,6 +259,9 @@ static void test_a_skipped_step(void **state) {
     assert_int_equal(tacit_job_counters(job, &counters), TACIT_OK);
     assert_int_equal(counters.steps, 1);
     assert_int_equal(counters.skipped, 1);
+    refused(tacit_job_counters(job, NULL), TACIT_E_USAGE, "out is NULL");
+    refused(tacit_job_counters(NULL, &counters), TACIT_E_USAGE, "tacit_job is NULL");
+    refused(tacit_on_failure(NULL, NULL, NULL), TACIT_E_USAGE, "tacit_comm is NULL");
 }
 
 static void test_blobs(void **state) {
@@ -197,6 +277,12 @@ static void test_blobs(void **state) {
     refused(tacit_job_save(job, "unused", 1, (tacit_blob[]){blob, blob}, 2), TACIT_E_USAGE, "twice");
     blob.size = 0;
     refused(tacit_job_save(job, "unused", 1, &blob, 1), TACIT_E_USAGE, "0 bytes");
+    blob.size = ((size_t)1 << 30) + 1;
+    refused(tacit_job_save(job, "unused", 1, &blob, 1), TACIT_E_USAGE, "1 GiB");
+    blob = (tacit_blob){.name = "forty-letters-and-so-one-more-than-legal", .bytes = &byte, .size = 1};
+    refused(tacit_job_save(job, "unused", 1, &blob, 1), TACIT_E_USAGE, "1 to 39 letters");
+    refused(tacit_job_save(job, "unused", 1, NULL, 1), TACIT_E_USAGE, "blobs is NULL");
+    refused(tacit_job_save(job, "unused", 1, &blob, 33), TACIT_E_USAGE, "32 is the maximum");
     refused(tacit_job_load(job, "unused", NULL, 0, &found), TACIT_E_USAGE, "between two steps");
 }
 
@@ -223,12 +309,6 @@ static void save_with(const scene *s, const char *const *settings, const char *f
     assert_int_equal(tacit_job_close(job), TACIT_OK);
 }
 
-typedef struct switching {
-    const char *from[3], *to[3];
-    tacit_status status;
-    const char *text; /* of a refusal */
-} switching;
-
 static int g_remarks;
 
 static void count_remark(void *context, tacit_log_level level, const char *line) {
@@ -246,6 +326,100 @@ static void refuse_load(tacit_job *job, const char *folder, tacit_status status,
     assert_int_equal(g_remarks, 0);
     assert_false(found);
 }
+
+/* Bits of a run of five steps. Gradients depend on the parameters; every tensor comes by itself, the last one first. */
+static void train_with(const scene *s, const char *const *settings, float out[48]) {
+    tacit_job *job = open_with(s, settings);
+    float *x = tacit_job_parameters(job), *g = tacit_job_gradients(job);
+    for (size_t i = 0; i < 48; i++) x[i] = i < 3 || (i >= 16 && i < 36) ? (float)i / 7 - 2 : 0;
+    assert_int_equal(tacit_job_start(job), TACIT_OK);
+    for (int step = 0; step < 5; step++) {
+        for (size_t i = 0; i < 48; i++) g[i] = 0.3f * x[i] + (x[i] > 0 ? 0.01f * (float)step : 0);
+        for (size_t t = 2; t-- > 0;) assert_int_equal(tacit_job_ready(job, t), TACIT_OK);
+        assert_int_equal(tacit_job_finish(job, NULL), TACIT_OK);
+    }
+    memcpy(out, x, 48 * sizeof *out);
+    assert_int_equal(tacit_job_close(job), TACIT_OK);
+}
+
+/* On one rank every stage of shard is dp, and nothing is sent that a codec could change. */
+static void test_strategies_that_are_dp_on_one_rank(void **state) {
+    static const char *const DP[] = {"optim.clip=0.5", NULL};
+    static const char *const OTHERS[][4] = {
+        {"optim.clip=0.5", "strategy=shard", "shard.stage=1", NULL},
+        {"optim.clip=0.5", "strategy=shard", "shard.stage=2", NULL},
+        {"optim.clip=0.5", "strategy=shard", "shard.stage=3", NULL},
+        {"optim.clip=0.5", "strategy=localsgd", "localsgd.every=2", NULL},
+        {"optim.clip=0.5", "compress.codec=int4", NULL, NULL},
+        {"optim.clip=0.5", "compress.codec=topk", "compress.factor=7", NULL},
+    };
+    float dp[48], other[48];
+    train_with(*state, DP, dp);
+    for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++) {
+        train_with(*state, OTHERS[i], other);
+        if (memcmp(dp, other, sizeof dp) != 0) fail_msg("%s: other bits than dp", OTHERS[i][1]);
+    }
+}
+
+/* A save that fails leaves the job as it was; a later one succeeds. */
+static void test_a_save_that_fails(void **state) {
+    static const char *const NONE[] = {NULL};
+    const test_path folder = folder_create(), file = path_in(folder.text, "file");
+    tacit_job *job = open_with(*state, NONE);
+    bool found = false;
+    file_put(file.text, "x", 1);
+    assert_int_equal(tacit_job_start(job), TACIT_OK);
+    refused(tacit_job_save(job, file.text, 1, NULL, 0), TACIT_E_IO, file.text);
+    assert_int_equal(tacit_job_save(job, folder.text, 1, NULL, 0), TACIT_OK);
+    assert_int_equal(tacit_job_ready(job, TACIT_ALL_TENSORS), TACIT_OK);
+    assert_int_equal(tacit_job_close(job), TACIT_OK);
+    job = open_with(*state, NONE);
+    assert_int_equal(tacit_job_load(job, folder.text, NULL, 0, &found), TACIT_OK);
+    assert_true(found);
+    assert_int_equal(tacit_job_close(job), TACIT_OK);
+    folder_remove(&folder);
+}
+
+/* Blobs that the checkpoint lacks stay as they are; another size and another layout are refused. */
+static void test_loads(void **state) {
+    static const char *const NONE[] = {NULL};
+    static const tacit_tensor WIDER[] = {{"out", {3}, false}, {"in", {5, 5}, true}};
+    const scene *s = *state;
+    const test_path folder = folder_create();
+    char word[4] = "abc", other[4] = "xyz";
+    tacit_blob blobs[] = {{.name = "word", .bytes = word, .size = 4}, {.name = "other", .bytes = other, .size = 4}};
+    bool found = true;
+    tacit_job *job = open_with(s, NONE);
+    assert_int_equal(tacit_job_load(job, folder.text, blobs, 2, &found), TACIT_OK);
+    assert_false(found);
+    assert_int_equal(tacit_job_start(job), TACIT_OK);
+    assert_int_equal(tacit_job_save(job, folder.text, 1, blobs, 1), TACIT_OK);
+    assert_int_equal(tacit_job_close(job), TACIT_OK);
+    memset(word, 0, sizeof word);
+    job = open_with(s, NONE);
+    blobs[0].size = 3;
+    refused(tacit_job_load(job, folder.text, blobs, 2, &found), TACIT_E_DATA, "blob word has 4 bytes there");
+    blobs[0].size = 4;
+    refused(tacit_job_load(job, folder.text, blobs, 2, NULL), TACIT_E_USAGE, "found is NULL");
+    assert_int_equal(tacit_job_load(job, folder.text, blobs, 2, &found), TACIT_OK);
+    assert_true(found && blobs[0].loaded && !blobs[1].loaded);
+    assert_string_equal(word, "abc");
+    assert_string_equal(other, "xyz");
+    assert_int_equal(tacit_job_close(job), TACIT_OK);
+    tacit_layout *wider = NULL;
+    assert_int_equal(tacit_layout_create(WIDER, 2, &wider), TACIT_OK);
+    assert_int_equal(tacit_job_open(s->comm, s->settings, wider, NULL, &job), TACIT_OK);
+    refuse_load(job, folder.text, TACIT_E_DATA, "in");
+    assert_int_equal(tacit_job_close(job), TACIT_OK);
+    tacit_layout_destroy(wider);
+    folder_remove(&folder);
+}
+
+typedef struct switching {
+    const char *from[3], *to[3];
+    tacit_status status;
+    const char *text; /* of a refusal */
+} switching;
 
 /* The comparison is the program's: what needs state that is not there is refused with both values; the rest goes on. */
 static void test_other_settings(void **state) {
@@ -369,13 +543,19 @@ static void test_what_a_job_does_not_read(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_settings),
+        TEST(test_a_settings_file),
         TEST(test_layouts),
         TEST(test_order_of_calls),
+        TEST(test_order_with_an_own_optimizer),
         TEST(test_closed_handles),
         TEST(test_job_options),
         TEST(test_compression),
+        TEST(test_shard_refuses_an_own_optimizer),
         TEST(test_a_skipped_step),
         TEST(test_blobs),
+        TEST(test_strategies_that_are_dp_on_one_rank),
+        TEST(test_a_save_that_fails),
+        TEST(test_loads),
         TEST(test_other_settings),
         TEST(test_the_former_name_of_momentum),
         TEST(test_log),

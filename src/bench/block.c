@@ -85,8 +85,9 @@ void taciti_bench_worker_destroy(taciti_bench_worker *worker) {
     taciti_pool_destroy(worker->pool);
 }
 
-/* The accelerator of this variant, one at a time. That of the block before serves again only where both want gradients,
- * which are then written already; else its pages go first: the memory of a rank is that of its hungriest setting. */
+/* The accelerator of this variant, one at a time. The accelerator of the block before serves again only where both want
+ * gradients, which are then written already; else its pages go first: the memory of a rank is that of its hungriest
+ * setting. */
 static tacit_status choose_accelerator(taciti_bench_worker *worker, const taciti_bench_variant *variant) {
     const bool wanted = variant->strategy->ready != NULL;
     if (worker->emulated != NULL && wanted && worker->gradients_wanted && variant->accelerator == worker->emulates)
@@ -126,7 +127,8 @@ taciti_strategy_context taciti_bench_variant_context(const taciti_bench_variant 
     return context;
 }
 
-/* The network of a block. What earlier blocks have learned must not favour later ones. */
+/* The network of a block. A model is initialised for every block, since what earlier blocks have learned must not
+ * favour later ones. */
 static tacit_status open_network(taciti_bench_worker *worker, const taciti_bench_variant *variant,
                                  taciti_network *out) {
     worker->variant = variant;

@@ -112,8 +112,8 @@ static tacit_status describe_indices(const taciti_trial *trial, taciti_codec_fig
     return TACIT_OK;
 }
 
-/* What the first encode, of the gradient itself, has kept. */
-static tacit_status describe(const taciti_trial *trial, taciti_codec_figure *figure) {
+/* Fills in the figures of the first encode, which is that of the gradient itself. */
+static tacit_status describe_first_encode(const taciti_trial *trial, taciti_codec_figure *figure) {
     const double all = taciti_kernels_get()->sum_squares(trial->gradient, trial->n);
     const double lost = taciti_kernels_get()->sum_squares(taciti_trial_error(trial), trial->n);
     figure->energy_kept = 1 - lost / all;
@@ -123,12 +123,12 @@ static tacit_status describe(const taciti_trial *trial, taciti_codec_figure *fig
     return describe_indices(trial, figure);
 }
 
-static tacit_status measure(taciti_pool *pool, taciti_trial *trial, int rounds, taciti_codec_figure *figure) {
+static tacit_status measure_figure(taciti_pool *pool, taciti_trial *trial, int rounds, taciti_codec_figure *figure) {
     samples s;
     const int64_t begin_ns = taciti_now_ns();
     int done = 0;
     TACITI_TRY(taciti_trial_run(trial, TACITI_TRIAL_FEEDBACK));
-    TACITI_TRY(describe(trial, figure));
+    TACITI_TRY(describe_first_encode(trial, figure));
     TACITI_TRY(run_round(pool, trial, -1, &s));
     while (done < rounds) {
         if (done >= ROUNDS_MIN && (double)(taciti_now_ns() - begin_ns) / 1e9 > FIGURE_S) break;
@@ -166,7 +166,7 @@ static tacit_status measure_codec(run *r, const taciti_codec *codec, const char 
     TACITI_TRY(taciti_trial_create(codec, options, o->setting, r->gradient.base, o->n,
                                    whole ? 0 : piece_of(r, codec, options), &trial));
     *figure = (taciti_codec_figure){.codec = codec, .isa = isa, .piece_n = trial.piece_n, .whole = whole};
-    const tacit_status status = measure(r->pool, &trial, o->rounds, figure);
+    const tacit_status status = measure_figure(r->pool, &trial, o->rounds, figure);
     taciti_trial_destroy(&trial);
     if (status == TACIT_OK) r->out->count++;
     if (o->progress != NULL) o->progress(o->context, codec->name, isa, r->out->count, r->total);
@@ -178,14 +178,14 @@ static bool is_wanted(const taciti_codec_bench_options *o, const char *isa) {
 }
 
 /* The one that is named, or all that results recommend. */
-static bool measures(const taciti_codec_bench_options *o, const taciti_codec *codec) {
+static bool is_measured(const taciti_codec_bench_options *o, const taciti_codec *codec) {
     return o->codec == NULL ? !codec->reference : o->codec == codec;
 }
 
 static tacit_status measure_all(run *r) {
     const taciti_codec_bench_options *o = r->options;
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
-        if (!measures(o, *codec)) continue;
+        if (!is_measured(o, *codec)) continue;
         for (size_t i = 0; taciti_kernels_isa(i) != NULL; i++) {
             if (!is_wanted(o, taciti_kernels_isa(i)) || r->out->count + 2 > TACITI_CODEC_BENCH_FIGURES) continue;
             (void)taciti_kernels_switch(taciti_kernels_isa(i));
@@ -198,12 +198,13 @@ static tacit_status measure_all(run *r) {
 
 static size_t count_figures(const taciti_codec_bench_options *o) {
     size_t codecs = 0, sets = 0;
-    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) codecs += measures(o, *codec);
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
+        codecs += is_measured(o, *codec);
     for (size_t i = 0; taciti_kernels_isa(i) != NULL; i++) sets += is_wanted(o, taciti_kernels_isa(i));
     return 2 * codecs * sets;
 }
 
-static tacit_status prepare(run *r) {
+static tacit_status prepare_run(run *r) {
     r->out->figures = taciti_calloc(TACITI_CODEC_BENCH_FIGURES, sizeof *r->out->figures);
     if (r->out->figures == NULL) return TACIT_E_MEMORY;
     TACITI_TRY(taciti_pool_create(1, 0, &r->pool));
@@ -216,7 +217,7 @@ static tacit_status prepare(run *r) {
 tacit_status taciti_codec_bench_run(const taciti_codec_bench_options *options, taciti_codec_bench *out) {
     taciti_codec_bench bench = {0};
     run r = {.options = options, .out = &bench};
-    tacit_status status = prepare(&r);
+    tacit_status status = prepare_run(&r);
     if (status == TACIT_OK) status = measure_all(&r);
     (void)taciti_kernels_switch(NULL);
     taciti_pages_destroy(&r.gradient);
@@ -237,7 +238,7 @@ double taciti_codec_bench_memory_bytes(const taciti_codec_bench_options *o) {
     double max = 0;
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
         const void *options = o->options_of(o->context, *codec);
-        if (!measures(o, *codec)) continue;
+        if (!is_measured(o, *codec)) continue;
         const double bytes = taciti_trial_codec_bytes(*codec, options, o->n);
         max = bytes > max ? bytes : max;
     }

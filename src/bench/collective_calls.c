@@ -224,7 +224,7 @@ static void find_receiver(taciti_collective_task *task) {
         if (!taciti_comm_same_host(task->comm, 0, r)) task->receiver = r;
 }
 
-static tacit_status allocate(taciti_collective_task *task, size_t max_bytes) {
+static tacit_status allocate_task(taciti_collective_task *task, size_t max_bytes) {
     const size_t bytes = taciti_round_up(max_bytes, TACITI_ALIGN_BYTES); /* the exchange moves whole lines */
     TACITI_TRY(taciti_group_world(task->comm, &task->world));
     const size_t scratch_bytes = taciti_group_scratch_n(&task->world, bytes / sizeof(float)) * sizeof(float);
@@ -242,7 +242,7 @@ tacit_status taciti_collective_open(taciti_comm *comm, taciti_operation what, co
                                     const char *topology, size_t max_bytes, taciti_collective_task *out) {
     *out = (taciti_collective_task){.comm = comm, .what = what, .options = *options, .topology = topology};
     find_receiver(out);
-    return taciti_comm_agree(comm, allocate(out, max_bytes));
+    return taciti_comm_agree(comm, allocate_task(out, max_bytes));
 }
 
 static void forget_size(taciti_collective_task *task) {

@@ -7,7 +7,7 @@
 
 enum {
     PHASES = 4,    /* contributions are 0 .. PHASES - 1 */
-    SUMMANDS = 64, /* of many ranks at most so many contribute to one element */
+    SUMMANDS = 64, /* maximum of ranks that contribute to one element */
     REPEATS = 64,  /* of the shortest period: fewer, longer copies and comparisons */
 };
 

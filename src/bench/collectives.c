@@ -89,7 +89,7 @@ static tacit_status choose_callers(struct bench *bench) {
  */
 
 /* Seconds of the slowest rank, and whether all are content; the same on every rank. */
-static tacit_status agree(struct bench *bench, const taciti_caller *caller, bool checked, double *seconds) {
+static tacit_status agree_on_sample(struct bench *bench, const taciti_caller *caller, bool checked, double *seconds) {
     double values[2] = {*seconds, checked && !taciti_collective_is_right(&bench->task, caller) ? 1 : 0};
     TACITI_TRY(taciti_comm_allreduce_f64(bench->comm, values, 2, TACITI_OP_MAX));
     *seconds = values[0];
@@ -104,18 +104,18 @@ static tacit_status check_call(struct bench *bench, const taciti_caller *caller,
     taciti_collective_fill(&bench->task, caller);
     TACITI_TRY(taciti_comm_barrier(bench->comm));
     TACITI_TRY(caller->sample(&bench->task, caller, 1, seconds));
-    return agree(bench, caller, true, seconds);
+    return agree_on_sample(bench, caller, true, seconds);
 }
 
 /* Seconds of one of `calls` calls. The result of one before them is checked; a single call is its own check. */
-static tacit_status sample(struct bench *bench, const taciti_caller *caller, int calls, double *seconds) {
+static tacit_status take_sample(struct bench *bench, const taciti_caller *caller, int calls, double *seconds) {
     TACITI_TRY(check_call(bench, caller, seconds));
     if (calls == 1) return TACIT_OK;
     taciti_collective_clear(&bench->task);
     TACITI_TRY(taciti_comm_barrier(bench->comm));
     TACITI_TRY(caller->sample(&bench->task, caller, calls, seconds));
     *seconds /= calls;
-    return agree(bench, caller, false, seconds);
+    return agree_on_sample(bench, caller, false, seconds);
 }
 
 /* The first calls open connections. Chooses how many calls make a sample, the same on every rank. */
@@ -166,7 +166,7 @@ static tacit_status measure_rounds(struct bench *bench, taciti_collective_figure
     for (int round = 0; round < bench->options->rounds; round++)
         for (int k = 0; k < count; k++) {
             tell_progress(bench, round);
-            TACITI_TRY(sample(bench, &bench->callers[k], figures[k].calls, &figures[k].samples[round]));
+            TACITI_TRY(take_sample(bench, &bench->callers[k], figures[k].calls, &figures[k].samples[round]));
         }
     return TACIT_OK;
 }
@@ -176,7 +176,7 @@ static double bits_of(const struct bench *bench, const taciti_caller *caller, si
     return taciti_collective_bus_bits(bench->result, bench->options->what, bytes);
 }
 
-static tacit_status summarise(struct bench *bench, size_t bytes, taciti_collective_figure *figures) {
+static tacit_status summarise_size(struct bench *bench, size_t bytes, taciti_collective_figure *figures) {
     const size_t rounds = (size_t)bench->options->rounds;
     double *sorted = taciti_calloc(rounds, sizeof *sorted), min = (double)INFINITY;
     if (sorted == NULL) return TACIT_E_MEMORY;
@@ -195,13 +195,13 @@ static tacit_status measure_size(struct bench *bench, int size) {
     const size_t bytes = bench->options->bytes[size];
     TACITI_TRY(taciti_collective_resize(&bench->task, bytes));
     TACITI_TRY(measure_rounds(bench, bench->result->figures[size]));
-    return taciti_comm_agree(bench->comm, summarise(bench, bytes, bench->result->figures[size]));
+    return taciti_comm_agree(bench->comm, summarise_size(bench, bytes, bench->result->figures[size]));
 }
 
 /* ---- all ------------------------------------------------------------------------------------------------------------
  */
 
-static tacit_status measure(struct bench *bench) {
+static tacit_status measure_sizes(struct bench *bench) {
     const taciti_collective_options *o = bench->options;
     size_t max = 0;
     for (int i = 0; i < o->size_count; i++) max = o->bytes[i] > max ? o->bytes[i] : max;
@@ -219,7 +219,7 @@ tacit_status taciti_collective_bench_run(taciti_comm *comm, const taciti_collect
     *out = (taciti_collective_bench){
         .size_count = options->size_count, .rounds = options->rounds, .ranks = taciti_comm_size(comm)};
     for (int r = 0; r < out->ranks; r++) out->hosts += taciti_comm_peer(comm, r)->local_rank == 0;
-    const tacit_status status = measure(&bench);
+    const tacit_status status = measure_sizes(&bench);
     taciti_collective_close(&bench.task);
     return status;
 }

@@ -75,8 +75,8 @@ static size_t records_bytes(const run *r) {
     return blocks * (rounds * sizeof(taciti_step_record) + sizeof(taciti_block_record));
 }
 
-/* What a block of this variant holds. Of an emulated accelerator's arrays only gradients that are exchanged and
- * parameters that are gathered are touched; what else travels is the strategy's own. */
+/* Computes the bytes that a block of this variant holds. An emulated accelerator touches only gradients that
+ * are exchanged and parameters that are gathered; the strategy owns whatever else travels. */
 static tacit_status variant_bytes(const run *r, const taciti_bench_variant *variant, int threads, size_t *period,
                                   size_t *out) {
     const taciti_settings *s = &variant->setting->job;
@@ -149,7 +149,7 @@ static tacit_status create_records(run *r) {
 }
 
 /* Ranks that measure different things would wait for each other for ever. */
-static tacit_status agree(run *r) {
+static tacit_status agree_on_comparison(run *r) {
     char text[256];
     const taciti_cluster_options *o = r->options;
     TACITI_TRY(taciti_agree_on_build(r->comm));
@@ -172,7 +172,7 @@ static tacit_status agree(run *r) {
 
 static double seconds_since(int64_t begin_ns) { return (double)(taciti_now_ns() - begin_ns) * 1e-9; }
 
-static void tell(const run *r, size_t done, size_t setting, double step_s) {
+static void tell_progress(const run *r, size_t done, size_t setting, double step_s) {
     if (r->options->progress == NULL || taciti_comm_rank(r->comm) != 0) return;
     const size_t total = r->variant_count * r->shape.blocks;
     const double elapsed_s = seconds_since(r->blocks_begin_ns);
@@ -199,7 +199,7 @@ static tacit_status run_block(run *r, size_t setting, size_t block, taciti_step_
     TACITI_TRY(taciti_comm_allgather(r->comm, &mine, sizeof mine, &records->blocks[block * shape->ranks]));
     const size_t done = atomic_load_explicit(&r->blocks_done, memory_order_relaxed) + 1;
     atomic_store_explicit(&r->blocks_done, done, memory_order_release);
-    tell(r, done, setting, mine.wall_s / (double)shape->rounds);
+    tell_progress(r, done, setting, mine.wall_s / (double)shape->rounds);
     return TACIT_OK;
 }
 
@@ -417,13 +417,13 @@ static int choose_threads(const run *r) {
     return share > 1 ? share : 1;
 }
 
-static tacit_status prepare(run *r) {
+static tacit_status prepare_run(run *r) {
     taciti_cluster_bench *facts = &r->facts;
     r->shape.ranks = (size_t)taciti_comm_size(r->comm);
     r->shape.hosts = taciti_comm_hosts(r->comm);
     TACITI_TRY(find_machine(r));
     TACITI_TRY(taciti_comm_agree(r->comm, create_variants(r)));
-    TACITI_TRY(agree(r));
+    TACITI_TRY(agree_on_comparison(r));
     facts->threads = choose_threads(r);
     TACITI_TRY(check_memory(r, facts->threads, facts));
     const tacit_status status = taciti_bench_worker_create(r->comm, &r->variants[0], r->options->batch,
@@ -431,18 +431,18 @@ static tacit_status prepare(run *r) {
     return taciti_comm_agree(r->comm, status);
 }
 
-static void show(const run *r, const run *now) {
+static void show_run(const run *r, const run *now) {
     if (r->options->running != NULL && taciti_comm_rank(r->comm) == 0) r->options->running(r->options->context, now);
 }
 
-static tacit_status measure(run *r) {
+static tacit_status measure_run(run *r) {
     TACITI_TRY(find_period(r));
     TACITI_TRY(choose_length(r));
     TACITI_TRY(taciti_comm_agree(r->comm, create_records(r)));
     r->facts.resident_bytes = taciti_peak_resident_bytes();
-    show(r, r);
+    show_run(r, r);
     const tacit_status status = run_blocks(r);
-    show(r, NULL);
+    show_run(r, NULL);
     TACITI_TRY(status);
     double peak = (double)taciti_peak_resident_bytes();
     TACITI_TRY(taciti_comm_allreduce_f64(r->comm, &peak, 1, TACITI_OP_MAX));
@@ -468,8 +468,8 @@ tacit_status taciti_cluster_bench_run(taciti_comm *comm, const taciti_cluster_op
                .comm = comm,
                .length = *asked,
                .shape = {.blocks = asked->blocks, .rounds = asked->rounds, .warm_up = asked->warm_up}};
-    tacit_status status = prepare(r);
-    if (status == TACIT_OK) status = measure(r);
+    tacit_status status = prepare_run(r);
+    if (status == TACIT_OK) status = measure_run(r);
     if (status == TACIT_OK) status = taciti_cluster_run_figures(r, out);
     close_run(r);
     return status;

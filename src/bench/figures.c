@@ -117,7 +117,8 @@ static double block_mean(const taciti_cluster_shape *shape, const taciti_cluster
     return sum / (double)count;
 }
 
-/* What the machine did meanwhile; a block in the middle belongs to neither half. */
+/* Returns how much later blocks differ from early ones: the drift of the machine. A block in the middle belongs to
+ * neither half. */
 static double drift_of(const double *blocks, size_t count) {
     const size_t half = count / 2;
     double early = 0, late = 0;

@@ -50,7 +50,7 @@ typedef struct taciti_cluster_shape {
     const taciti_hosts *hosts; /* borrowed */
 } taciti_cluster_shape;
 
-/* Of period 1. Returns owned. */
+/* Creates records of period 1. Returns owned. */
 tacit_status taciti_cluster_records_create(const taciti_cluster_shape *shape, taciti_cluster_records *out);
 void taciti_cluster_records_destroy(taciti_cluster_records *records);
 

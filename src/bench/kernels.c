@@ -23,102 +23,108 @@ typedef struct work {
     taciti_pool *pools[2];
 } work;
 
-static float *array(const work *w, int a) { return w->f[a].base; }
-static taciti_bf16 *halves(const work *w) { return w->h.base; }
+static float *floats_of(const work *w, int a) { return w->f[a].base; }
+static taciti_bf16 *halves_of(const work *w) { return w->h.base; }
 
 typedef void bench_part(const work *w, size_t at, size_t n);
 
-static void part_add(const work *w, size_t at, size_t n) { w->kernels->add(array(w, 0) + at, array(w, 3) + at, n); }
-static void part_add_scaled(const work *w, size_t at, size_t n) {
-    w->kernels->add_scaled(array(w, 0) + at, array(w, 3) + at, 0.5f, n);
+static void part_add(const work *w, size_t at, size_t n) {
+    w->kernels->add(floats_of(w, 0) + at, floats_of(w, 3) + at, n);
 }
-static void part_scale(const work *w, size_t at, size_t n) { w->kernels->scale(array(w, 0) + at, -1.0f, n); }
+static void part_add_scaled(const work *w, size_t at, size_t n) {
+    w->kernels->add_scaled(floats_of(w, 0) + at, floats_of(w, 3) + at, 0.5f, n);
+}
+static void part_scale(const work *w, size_t at, size_t n) { w->kernels->scale(floats_of(w, 0) + at, -1.0f, n); }
 static void part_scaled_copy(const work *w, size_t at, size_t n) {
-    w->kernels->scaled_copy(array(w, 0) + at, array(w, 3) + at, -1.0f, n);
+    w->kernels->scaled_copy(floats_of(w, 0) + at, floats_of(w, 3) + at, -1.0f, n);
 }
 static void part_encode(const work *w, size_t at, size_t n) {
-    w->kernels->bf16_encode(halves(w) + at, array(w, 3) + at, n);
+    w->kernels->bf16_encode(halves_of(w) + at, floats_of(w, 3) + at, n);
 }
 static void part_split(const work *w, size_t at, size_t n) {
-    w->kernels->bf16_encode_error(halves(w) + at, array(w, 0) + at, array(w, 3) + at, n);
+    w->kernels->bf16_encode_error(halves_of(w) + at, floats_of(w, 0) + at, floats_of(w, 3) + at, n);
 }
 static void part_decode(const work *w, size_t at, size_t n) {
-    w->kernels->bf16_decode(array(w, 0) + at, halves(w) + at, n);
+    w->kernels->bf16_decode(floats_of(w, 0) + at, halves_of(w) + at, n);
 }
 static void part_bf16_add(const work *w, size_t at, size_t n) {
-    w->kernels->bf16_add(array(w, 0) + at, halves(w) + at, n);
+    w->kernels->bf16_add(floats_of(w, 0) + at, halves_of(w) + at, n);
 }
 static void part_sum_squares(const work *w, size_t at, size_t n) {
-    const volatile double sink = w->kernels->sum_squares(array(w, 3) + at, n);
+    const volatile double sink = w->kernels->sum_squares(floats_of(w, 3) + at, n);
     (void)sink;
 }
 static void part_all_finite(const work *w, size_t at, size_t n) {
-    const volatile int sink = w->kernels->all_finite(array(w, 3) + at, n);
+    const volatile int sink = w->kernels->all_finite(floats_of(w, 3) + at, n);
     (void)sink;
 }
 static const taciti_adamw_step ADAMW = {1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 2.0f, 4.0f, 0.5f, 0, NULL};
 static void part_adamw(const work *w, size_t at, size_t n) {
-    w->kernels->adamw(&ADAMW, array(w, 0) + at, array(w, 3) + at, array(w, 1) + at, array(w, 2) + at, NULL, n);
+    w->kernels->adamw(&ADAMW, floats_of(w, 0) + at, floats_of(w, 3) + at, floats_of(w, 1) + at, floats_of(w, 2) + at,
+                      NULL, n);
 }
 static void part_adamw_copy(const work *w, size_t at, size_t n) {
-    w->kernels->adamw(&ADAMW, array(w, 0) + at, array(w, 3) + at, array(w, 1) + at, array(w, 2) + at, halves(w) + at,
-                      n);
+    w->kernels->adamw(&ADAMW, floats_of(w, 0) + at, floats_of(w, 3) + at, floats_of(w, 1) + at, floats_of(w, 2) + at,
+                      halves_of(w) + at, n);
 }
-static void accumulate(const work *w, size_t at, size_t n, int window_ends) {
+static void accumulate_part(const work *w, size_t at, size_t n, int window_ends) {
     const taciti_accum_step step = {.adamw = ADAMW, .share = 0.25f, .window_ends = window_ends};
-    const taciti_accum_state state = {array(w, 1) + at, array(w, 2) + at, array(w, 4) + at};
-    w->kernels->accum_adamw(&step, array(w, 0) + at, array(w, 3) + at, &state, NULL, n);
+    const taciti_accum_state state = {floats_of(w, 1) + at, floats_of(w, 2) + at, floats_of(w, 4) + at};
+    w->kernels->accum_adamw(&step, floats_of(w, 0) + at, floats_of(w, 3) + at, &state, NULL, n);
 }
-static void part_accum(const work *w, size_t at, size_t n) { accumulate(w, at, n, 0); }
-static void part_accum_end(const work *w, size_t at, size_t n) { accumulate(w, at, n, 1); }
+static void part_accum(const work *w, size_t at, size_t n) { accumulate_part(w, at, n, 0); }
+static void part_accum_end(const work *w, size_t at, size_t n) { accumulate_part(w, at, n, 1); }
 
-/* What arrived in one array and what leaves in it or in another. */
+/* Returns a blend of what arrived in one array, with what leaves in that array or in another. */
 static taciti_blend blend_of(const float *arrived, float *leaving) {
     return (taciti_blend){.arrived = arrived, .keep = 0.5f, .share = 0.5f, .leaving = leaving, .leaving_scale = 1};
 }
 static void part_blend(const work *w, size_t at, size_t n) {
-    taciti_blend blend = blend_of(array(w, 3) + at, NULL);
-    w->kernels->blend(&blend, array(w, 0) + at, NULL, n);
+    taciti_blend blend = blend_of(floats_of(w, 3) + at, NULL);
+    w->kernels->blend(&blend, floats_of(w, 0) + at, NULL, n);
 }
 static void part_adamw_blend(const work *w, size_t at, size_t n) {
-    taciti_blend blend = blend_of(array(w, 4) + at, array(w, 4) + at);
+    taciti_blend blend = blend_of(floats_of(w, 4) + at, floats_of(w, 4) + at);
     taciti_adamw_step step = ADAMW;
     step.blend = &blend;
-    w->kernels->adamw(&step, array(w, 0) + at, array(w, 3) + at, array(w, 1) + at, array(w, 2) + at, NULL, n);
+    w->kernels->adamw(&step, floats_of(w, 0) + at, floats_of(w, 3) + at, floats_of(w, 1) + at, floats_of(w, 2) + at,
+                      NULL, n);
 }
 static void part_sgd_blend(const work *w, size_t at, size_t n) {
-    taciti_blend blend = blend_of(array(w, 4) + at, array(w, 2) + at);
+    taciti_blend blend = blend_of(floats_of(w, 4) + at, floats_of(w, 2) + at);
     const taciti_sgd_step step = {
         .lr = 1e-4f, .momentum = 0.9f, .weight_decay = 0.1f, .grad_scale = 0.5f, .blend = &blend};
-    w->kernels->sgd(&step, array(w, 0) + at, array(w, 3) + at, array(w, 1) + at, NULL, n);
+    w->kernels->sgd(&step, floats_of(w, 0) + at, floats_of(w, 3) + at, floats_of(w, 1) + at, NULL, n);
 }
 static const taciti_sgd_step SGD = {1e-4f, 0.9f, 0.1f, 0.5f, 0, NULL};
 static void part_sgd(const work *w, size_t at, size_t n) {
-    w->kernels->sgd(&SGD, array(w, 0) + at, array(w, 3) + at, array(w, 1) + at, NULL, n);
+    w->kernels->sgd(&SGD, floats_of(w, 0) + at, floats_of(w, 3) + at, floats_of(w, 1) + at, NULL, n);
 }
 
 /* Rows of a network; statistics go to the arrays that stay free. */
 static void part_layernorm(const work *w, size_t at, size_t n) {
-    w->kernels->layernorm(array(w, 0) + at, NULL, array(w, 1) + at / ROW, array(w, 2) + at / ROW, array(w, 3) + at,
-                          array(w, 3), array(w, 3), n / ROW, ROW);
+    w->kernels->layernorm(floats_of(w, 0) + at, NULL, floats_of(w, 1) + at / ROW, floats_of(w, 2) + at / ROW,
+                          floats_of(w, 3) + at, floats_of(w, 3), floats_of(w, 3), n / ROW, ROW);
 }
 static void part_layernorm_backward(const work *w, size_t at, size_t n) {
     float sums[2 * ROW] = {0}, mean[ROW] = {0}, rstd[ROW] = {0};
     for (size_t row = 0; row < n / ROW; row += ROW) {
         const size_t rows = n / ROW - row < ROW ? n / ROW - row : ROW, from = at + row * ROW;
-        w->kernels->layernorm_backward(array(w, 0) + from, sums, sums + ROW, array(w, 1) + from, array(w, 3) + from,
-                                       mean, rstd, array(w, 3), rows, ROW);
+        w->kernels->layernorm_backward(floats_of(w, 0) + from, sums, sums + ROW, floats_of(w, 1) + from,
+                                       floats_of(w, 3) + from, mean, rstd, floats_of(w, 3), rows, ROW);
     }
 }
 static void part_residual(const work *w, size_t at, size_t n) {
-    w->kernels->residual(array(w, 0) + at, array(w, 3) + at, array(w, 1) + at, array(w, 3), n / ROW, ROW, 0, 0, 0);
+    w->kernels->residual(floats_of(w, 0) + at, floats_of(w, 3) + at, floats_of(w, 1) + at, floats_of(w, 3), n / ROW,
+                         ROW, 0, 0, 0);
 }
 static void part_gelu(const work *w, size_t at, size_t n) {
-    w->kernels->gelu(array(w, 0) + at, NULL, array(w, 1) + at, array(w, 3), n / ROW, ROW);
+    w->kernels->gelu(floats_of(w, 0) + at, NULL, floats_of(w, 1) + at, floats_of(w, 3), n / ROW, ROW);
 }
 static void part_gelu_backward(const work *w, size_t at, size_t n) {
     float sums[ROW] = {0};
-    w->kernels->gelu_backward(array(w, 0) + at, NULL, sums, array(w, 1) + at, array(w, 3) + at, n / ROW, ROW);
+    w->kernels->gelu_backward(floats_of(w, 0) + at, NULL, sums, floats_of(w, 1) + at, floats_of(w, 3) + at, n / ROW,
+                              ROW);
 }
 
 /* Rows about as long as GPT-2's vocabulary, which the second-level cache holds between the passes over it. */
@@ -127,7 +133,7 @@ static void part_cross_entropy(const work *w, size_t at, size_t n) {
     for (size_t j = 0; j < n; j += LOGITS) {
         const size_t columns = n - j < LOGITS ? n - j : LOGITS;
         const volatile double sink =
-            w->kernels->cross_entropy(array(w, 0) + at + j, NULL, &target, 1, columns, columns, 1.0f, 1);
+            w->kernels->cross_entropy(floats_of(w, 0) + at + j, NULL, &target, 1, columns, columns, 1.0f, 1);
         (void)sink;
     }
 }
@@ -206,7 +212,7 @@ static double kernel_seconds(const work *w, taciti_pool *pool, bench_part *part)
 }
 
 /* One untimed turn, then `rounds` of probe and kernel, the first of the two changing from round to round. */
-static taciti_kernel_rate measure(const work *w, const struct kernel_case *c, taciti_pool *pool, int rounds) {
+static taciti_kernel_rate measure_kernel(const work *w, const struct kernel_case *c, taciti_pool *pool, int rounds) {
     double kernel[TACITI_BENCH_MAX_ROUNDS], probe[TACITI_BENCH_MAX_ROUNDS], ratio[TACITI_BENCH_MAX_ROUNDS];
     taciti_probe_stream streams[STREAMS];
     const size_t count = streams_of(w, c->use, streams);
@@ -259,19 +265,19 @@ static void fill_part(void *context, int thread, int threads) {
     taciti_pool_part(w->n, GRAIN, thread, threads, &begin, &end);
     for (size_t i = begin; i < end; i++) {
         const float x = (float)((int32_t)taciti_rng_u32(1, (uint32_t)i) | 1) * 0x1p-38f;
-        for (int a = 0; a < FLOATS; a++) array(w, a)[i] = x;
-        array(w, 2)[i] = x * x;
+        for (int a = 0; a < FLOATS; a++) floats_of(w, a)[i] = x;
+        floats_of(w, 2)[i] = x * x;
     }
-    w->kernels->bf16_encode(halves(w) + begin, array(w, 3) + begin, end - begin);
+    w->kernels->bf16_encode(halves_of(w) + begin, floats_of(w, 3) + begin, end - begin);
 }
 
-static void release(work *w) {
+static void release_work(work *w) {
     for (int a = 0; a < FLOATS; a++) taciti_pages_destroy(&w->f[a]);
     taciti_pages_destroy(&w->h);
     for (int p = 0; p < 2; p++) taciti_pool_destroy(w->pools[p]);
 }
 
-static tacit_status prepare(work *w, int threads) {
+static tacit_status prepare_work(work *w, int threads) {
     for (int a = 0; a < FLOATS; a++) TACITI_TRY(taciti_pages_create(w->n * sizeof(float), "a bench array", &w->f[a]));
     TACITI_TRY(taciti_pages_create(w->n * sizeof(taciti_bf16), "a bench array", &w->h));
     TACITI_TRY(taciti_pool_create(1, 0, &w->pools[0]));
@@ -284,9 +290,9 @@ tacit_status taciti_kernel_bench_run(size_t floats, int rounds, int threads, tac
     if (rounds < 1 || rounds > TACITI_BENCH_MAX_ROUNDS)
         return taciti_fail(TACIT_E_USAGE, "%d rounds where 1 to %d are possible", rounds, TACITI_BENCH_MAX_ROUNDS);
     work w = {.n = taciti_round_up(floats + (floats == 0), GRAIN), .kernels = taciti_kernels_get()};
-    const tacit_status status = prepare(&w, threads);
+    const tacit_status status = prepare_work(&w, threads);
     if (status != TACIT_OK) {
-        release(&w);
+        release_work(&w);
         return status;
     }
     taciti_kernel_bench bench = {.floats = w.n, .rounds = rounds, .threads = threads, .kernel_count = CASE_COUNT};
@@ -295,10 +301,10 @@ tacit_status taciti_kernel_bench_run(size_t floats, int rounds, int threads, tac
         const size_t count = streams_of(&w, CASES[c].use, streams);
         bench.kernels[c].name = CASES[c].name;
         bench.kernels[c].bytes_per_element = (double)taciti_probe_pass_bytes(streams, count) / (double)w.n;
-        for (int p = 0; p < 2; p++) bench.kernels[c].rate[p] = measure(&w, &CASES[c], w.pools[p], rounds);
+        for (int p = 0; p < 2; p++) bench.kernels[c].rate[p] = measure_kernel(&w, &CASES[c], w.pools[p], rounds);
     }
     measure_peaks(&w, rounds, bench.peaks);
-    release(&w);
+    release_work(&w);
     *out = bench;
     return TACIT_OK;
 }

@@ -15,7 +15,7 @@
 enum { WARM_UP_ROUNDS = 2, SPIN_US = 100, BUCKET_BYTES = 4 << 20 };
 static const double PROBE_SECONDS = 0.1;
 
-/* What one round measures; TIMES of them are kept for every round. */
+/* Figures of one round; TIMES of them are kept for every round. */
 enum { STEP, FORWARD, BACKWARD, UPDATE, FLOPS, PEAK, RATIO, BUSY, OPS, TIMES = OPS + TACITI_MODEL_OPS };
 
 struct bench {
@@ -37,7 +37,7 @@ static double process_cpu_s(void) {
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static double probe(struct bench *bench) {
+static double probe_peak(struct bench *bench) {
     double peak = 0;
     if (bench->options->model.dtype == TACITI_DTYPE_BF16) peak = taciti_probe_bf16_flops(bench->pool, PROBE_SECONDS);
     bench->result.peak_is_bf16 = peak > 0;
@@ -45,7 +45,7 @@ static double probe(struct bench *bench) {
 }
 
 /* One training step; its duration and its update's in seconds. */
-static tacit_status step(struct bench *bench, double *total_s, double *update_s, double *loss) {
+static tacit_status run_step(struct bench *bench, double *total_s, double *update_s, double *loss) {
     const taciti_step_bench_options *o = bench->options;
     const double tokens = (double)o->batch * (double)o->time;
     const taciti_model_batch batch = {.tokens = bench->window,
@@ -71,8 +71,8 @@ static tacit_status measure_round(struct bench *bench, int round) {
     int64_t op_ns[TACITI_MODEL_OPS], span_ns[TACITI_SPAN_KINDS];
     double loss, total_s, update_s;
     const size_t at = round < 0 ? 0 : (size_t)round;
-    const double peak = probe(bench), cpu_s = process_cpu_s();
-    TACITI_TRY(step(bench, &total_s, &update_s, &loss));
+    const double peak = probe_peak(bench), cpu_s = process_cpu_s();
+    TACITI_TRY(run_step(bench, &total_s, &update_s, &loss));
     bench->samples[BUSY][at] = (process_cpu_s() - cpu_s) / (total_s * bench->options->threads);
     taciti_model_take_op_ns(bench->model, op_ns);
     taciti_trace_take_totals(&bench->trace, span_ns);
@@ -89,7 +89,7 @@ static tacit_status measure_round(struct bench *bench, int round) {
     return TACIT_OK;
 }
 
-static tacit_status measure(struct bench *bench) {
+static tacit_status measure_rounds(struct bench *bench) {
     for (int round = -WARM_UP_ROUNDS; round < bench->options->rounds; round++) TACITI_TRY(measure_round(bench, round));
     taciti_statistics statistics[TIMES];
     for (int i = 0; i < TIMES; i++) statistics[i] = taciti_statistics_of(bench->samples[i], bench->options->rounds);
@@ -134,7 +134,7 @@ static tacit_status create_samples(struct bench *bench) {
     return TACIT_OK;
 }
 
-static tacit_status create(struct bench *bench) {
+static tacit_status create_bench(struct bench *bench) {
     const taciti_step_bench_options *o = bench->options;
     TACITI_TRY(taciti_model_layout(&o->model, BUCKET_BYTES, &bench->layout));
     TACITI_TRY(taciti_pool_create(o->threads, SPIN_US, &bench->pool));
@@ -149,7 +149,7 @@ static tacit_status create(struct bench *bench) {
     return TACIT_OK;
 }
 
-static void destroy(struct bench *bench) {
+static void destroy_bench(struct bench *bench) {
     for (int i = 0; i < TIMES; i++) taciti_free(bench->samples[i]);
     taciti_free(bench->window);
     taciti_trace_destroy(&bench->trace);
@@ -161,9 +161,9 @@ static void destroy(struct bench *bench) {
 
 tacit_status taciti_step_bench_run(const taciti_step_bench_options *options, taciti_step_bench *out) {
     struct bench bench = {.options = options};
-    tacit_status status = create(&bench);
-    if (status == TACIT_OK) status = measure(&bench);
-    destroy(&bench);
+    tacit_status status = create_bench(&bench);
+    if (status == TACIT_OK) status = measure_rounds(&bench);
+    destroy_bench(&bench);
     if (status == TACIT_OK) *out = bench.result;
     return status;
 }

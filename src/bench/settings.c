@@ -34,7 +34,7 @@ tacit_status taciti_bench_setting_same_compute(const taciti_bench_setting *a, co
 
 /* ---- changes ---------------------------------------------------------------------------------------------------- */
 
-/* What all settings of one comparison share. */
+/* Refuses the keys that all settings of one comparison share. */
 static tacit_status refuse_shared(const char *key) {
     static const char *const shared[] = {"comm.", "model.", "compute.emulate"};
     for (size_t i = 0; i < sizeof shared / sizeof *shared; i++)

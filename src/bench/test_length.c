@@ -48,7 +48,7 @@ static void what_is_chosen_lasts_about_a_minute(void **state) {
     assert_int_equal(kept.warm_up, 3);
 }
 
-/* What fits is as asked for; what is shortened fits, in whole periods; what cannot fit is said so. */
+/* A length that fits is as asked for; a shortened one fits, in whole periods; one that cannot fit is said so. */
 static void a_budget_is_kept_or_refused(void **state) {
     (void)state;
     for (size_t p = 0; p < PERIOD_COUNT; p++)

@@ -170,7 +170,7 @@ static void settings_have_an_end(void **state) {
     refused(1, line, TACIT_E_USAGE, "at most 16 settings");
 }
 
-/* What --help lists is what the parser takes. */
+/* The parser takes the keys that --help lists. */
 static void listed_keys_are_accepted_keys(void **state) {
     (void)state;
     assert_int_equal(read(1, ""), TACIT_OK);

@@ -50,7 +50,7 @@ static void show_line(void *context, taciti_log_level level, const char *line) {
     char rank[32] = "", out[LINE_BYTES];
     if (g_console.rank > 0) (void)snprintf(rank, sizeof rank, "rank %d: ", g_console.rank);
     const char *colour = level_colour(level);
-    /* A live line of progress may stand there; it is drawn anew with the next step. */
+    /* A live line of progress may stand there; the next step draws it again. */
     const int length = snprintf(out, sizeof out, "%stacit: %s%s%s%s%s\n", g_console.terminal ? "\r\033[K" : "", rank,
                                 colour, level_prefix(level), *colour == '\0' ? "" : "\033[0m", line);
     if (length < 0) return;

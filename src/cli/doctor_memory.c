@@ -12,7 +12,7 @@
 
 #define GIB 0x1p30
 
-/* What the control group grants, 0 for no limit below the machine's memory. */
+/* Returns the bytes that the control group grants, 0 for no limit below the machine's memory. */
 static double group_limit_bytes(double total_bytes) {
     double limit = 0;
     if (!taciti_system_number("/sys/fs/cgroup/memory.max", &limit) &&

@@ -61,7 +61,7 @@ static bool wants_help(int argc, char **argv) {
     return false;
 }
 
-static int help(int argc, char **argv) {
+static int show_help(int argc, char **argv) {
     const taciti_verb *verb = NULL;
     const int words = argc == 0 ? 0 : find_verb(argc, argv, &verb);
     if (argc == 0) {
@@ -75,13 +75,13 @@ static int help(int argc, char **argv) {
 }
 
 /* argc and argv without the program's name. */
-static int dispatch(int argc, char **argv) {
+static int run_verb(int argc, char **argv) {
     if (argc == 0) {
         taciti_overview(taciti_verbs(), stderr);
         return tacit_status_exit_code(TACIT_E_USAGE);
     }
     if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0 || strcmp(argv[0], "help") == 0)
-        return help(argc - 1, argv + 1);
+        return show_help(argc - 1, argv + 1);
     if (strcmp(argv[0], "--version") == 0 || strcmp(argv[0], "-V") == 0) {
         printf("tacit %s\n", tacit_version());
         return 0;
@@ -109,13 +109,13 @@ static int dispatch_together(int argc, char **argv) {
     const taciti_launcher launcher = taciti_launcher_detect();
     taciti_cli_log_init(launcher.rank, false);
     if (launcher.size > 1) taciti_log_set_mode(launcher.rank == 0 ? TACITI_LOG_KEEP : TACITI_LOG_HOLD);
-    const int code = dispatch(argc, argv);
+    const int code = run_verb(argc, argv);
     if (code != 0 && taciti_log_held() != 0) taciti_comm_refuse(status_of(code));
     taciti_log_set_mode(TACITI_LOG_DIRECT);
     return code;
 }
 
-static int flush(int code) {
+static int flush_output(int code) {
     if (fflush(stdout) == 0 && ferror(stdout) == 0) return code;
     const tacit_status status = taciti_fail(TACIT_E_IO, "cannot write to the standard output");
     return code != 0 ? code : tacit_status_exit_code(status);
@@ -123,7 +123,7 @@ static int flush(int code) {
 
 int main(int argc, char **argv) {
     taciti_guard_install(_exit);
-    const int code = flush(dispatch_together(argc > 0 ? argc - 1 : 0, argv + 1));
+    const int code = flush_output(dispatch_together(argc > 0 ? argc - 1 : 0, argv + 1));
     taciti_supervise_finish();
     return code;
 }

@@ -29,7 +29,7 @@ void taciti_option_range(const taciti_option *option, char *out, size_t size);
 /* "peak learning rate (0..1; default 6e-4)" */
 void taciti_option_explain(const taciti_place *place, char *out, size_t size);
 
-/* What stands before the first semicolon, and the default: "peak learning rate (6e-4)". */
+/* Writes the help up to its first semicolon, and the default: "peak learning rate (6e-4)". */
 void taciti_option_shorten(const taciti_place *place, char *out, size_t size);
 
 /* Key, type, default, range, choices, ...: an element of `info options --json`. Returns owned. */

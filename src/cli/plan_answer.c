@@ -16,8 +16,8 @@
 enum { WORDS = 200, ROWS_MAX = 10 };
 static const double TIE = 0.01; /* as of the verdicts */
 
-static void say(char out[WORDS], const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(char out[WORDS], const char *format, ...) {
+static void say_line(char out[WORDS], const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say_line(char out[WORDS], const char *format, ...) {
     const size_t length = strlen(out);
     va_list arguments;
     va_start(arguments, format);
@@ -33,90 +33,91 @@ static bool is_localsgd(const taciti_candidate *c) {
 
 static void say_family(const taciti_candidate *c, char out[WORDS]) {
     const taciti_method *m = &c->method;
-    if (m->order == TACITI_ORDER_DENSE) say(out, "all-reduce");
+    if (m->order == TACITI_ORDER_DENSE) say_line(out, "all-reduce");
     if (m->order == TACITI_ORDER_PARTS)
-        say(out, "%s, stage %d%s", c->strategy, taciti_parts_stage(&m->parts),
-            m->parts.replicas    ? " inside hosts"
-            : m->parts.secondary ? " with a copy inside hosts"
-                                 : "");
-    if (m->topology != NULL) say(out, "%s, %s graph", c->strategy, c->topology);
-    if (is_localsgd(c)) say(out, "%s, a mean every %d steps", c->strategy, m->every);
+        say_line(out, "%s, stage %d%s", c->strategy, taciti_parts_stage(&m->parts),
+                 m->parts.replicas    ? " inside hosts"
+                 : m->parts.secondary ? " with a copy inside hosts"
+                                      : "");
+    if (m->topology != NULL) say_line(out, "%s, %s graph", c->strategy, c->topology);
+    if (is_localsgd(c)) say_line(out, "%s, a mean every %d steps", c->strategy, m->every);
 }
 
 static void say_codec(const taciti_plan_compression *c, char out[WORDS]) {
     const char *const automatic = c->automatic ? "auto: " : "";
-    say(out, "%s%s%s", automatic, c->encoding.codec->name, c->adapts && *automatic == '\0' ? " where it pays" : "");
-    if (taciti_plan_factor(c) > 1) say(out, ", 1 of %g elements", taciti_plan_factor(c));
+    say_line(out, "%s%s%s", automatic, c->encoding.codec->name,
+             c->adapts && *automatic == '\0' ? " where it pays" : "");
+    if (taciti_plan_factor(c) > 1) say_line(out, ", 1 of %g elements", taciti_plan_factor(c));
 }
 
 /* "all-reduce, bf16, 2 ranks of a host send", "gossip, complete graph, bf16". */
-static void describe(const taciti_candidate *c, char out[WORDS]) {
+static void describe_row(const taciti_candidate *c, char out[WORDS]) {
     const taciti_method *m = &c->method;
     *out = '\0';
     if (c->theirs) {
-        say(out, "%s", m->label);
+        say_line(out, "%s", m->label);
         return;
     }
     say_family(c, out);
-    say(out, ", ");
+    say_line(out, ", ");
     if (m->compression.encoding.codec != NULL)
         say_codec(&m->compression, out);
     else
-        say(out, "%s", m->wire->name);
+        say_line(out, "%s", m->wire->name);
     if (m->lanes > 0)
-        say(out, ", %d rank%s of a host send%s", m->lanes, m->lanes > 1 ? "s" : "", m->lanes > 1 ? "" : "s");
+        say_line(out, ", %d rank%s of a host send%s", m->lanes, m->lanes > 1 ? "s" : "", m->lanes > 1 ? "" : "s");
     if (m->order != TACITI_ORDER_PARTS || m->parts.replicas) return;
-    say(out, ", gathers ");
+    say_line(out, ", gathers ");
     if (m->gather.encoding.codec != NULL)
         say_codec(&m->gather, out);
     else
-        say(out, "%s", m->parts.gather->name);
+        say_line(out, "%s", m->parts.gather->name);
 }
 
-/* What the same number of steps is worth. */
+/* Says in what the steps of this method differ from those of dense training. */
 static void say_cost(const taciti_plan_report *r, const taciti_candidate *c, char out[WORDS]) {
     const taciti_method *m = &c->method;
     const bool differ = m->topology != NULL || is_localsgd(c),
                coded = m->compression.encoding.codec != NULL || m->gather.encoding.codec != NULL;
     *out = '\0';
-    if (!c->prediction.fits) say(out, ", does not fit into memory");
-    if (differ) say(out, ", replicas differ");
-    if (m->order == TACITI_ORDER_AWC) say(out, ", updates arrive a step late");
-    if (!taciti_candidate_mixes(r->candidates, c)) say(out, ", mixes too slowly");
+    if (!c->prediction.fits) say_line(out, ", does not fit into memory");
+    if (differ) say_line(out, ", replicas differ");
+    if (m->order == TACITI_ORDER_AWC) say_line(out, ", updates arrive a step late");
+    if (!taciti_candidate_mixes(r->candidates, c)) say_line(out, ", mixes too slowly");
     if (taciti_plan_is_lossy(&m->compression) || taciti_plan_is_lossy(&m->gather))
-        say(out, "%s",
-            c->caution == TACITI_CAUTION_STRONG ? ", known to cost accuracy"
-            : c->caution == TACITI_CAUTION_SOME ? ", needs error feedback"
-                                                : ", lossy");
-    if (!coded && taciti_codec_narrow_name(m->wire) != NULL) say(out, ", rounded");
-    if (!c->priced) say(out, ", speed of the codec unknown");
-    if (*out == '\0') say(out, ", -");
+        say_line(out, "%s",
+                 c->caution == TACITI_CAUTION_STRONG ? ", known to cost accuracy"
+                 : c->caution == TACITI_CAUTION_SOME ? ", needs error feedback"
+                                                     : ", lossy");
+    if (!coded && taciti_codec_narrow_name(m->wire) != NULL) say_line(out, ", rounded");
+    if (!c->priced) say_line(out, ", speed of the codec unknown");
+    if (*out == '\0') say_line(out, ", -");
 }
 
 /* Also takes back what is configured and the method does not have: settings hold until a flag replaces them. */
 static void say_compression_flags(const taciti_settings *settings, const taciti_candidate *c, char out[WORDS]) {
     const taciti_plan_compression *sums = &c->method.compression;
     if (sums->encoding.codec != NULL)
-        say(out, " --compress.codec %s", sums->encoding.codec->name);
+        say_line(out, " --compress.codec %s", sums->encoding.codec->name);
     else if (taciti_settings_compression(settings).sums.codec != NULL)
-        say(out, " --compress.codec none");
+        say_line(out, " --compress.codec none");
     if (sums->encoding.codec != NULL && taciti_plan_factor(sums) > 1)
-        say(out, " --compress.factor %g", taciti_plan_factor(sums));
-    if (!c->configured && strcmp(settings->adapt.policy.text, "fixed") != 0) say(out, " --adapt.policy fixed");
-    if (strcmp(settings->compress.gather.text, "auto") != 0) say(out, " --compress.gather auto");
+        say_line(out, " --compress.factor %g", taciti_plan_factor(sums));
+    if (!c->configured && strcmp(settings->adapt.policy.text, "fixed") != 0) say_line(out, " --adapt.policy fixed");
+    if (strcmp(settings->compress.gather.text, "auto") != 0) say_line(out, " --compress.gather auto");
 }
 
-/* What to type for a method that a verdict recommends: all-reduce or gossip, and no codec that adapts. */
+/* Says what to type for a method that a verdict recommends: all-reduce or gossip, and no codec that adapts. */
 static void say_flags(const taciti_plan_report *r, const taciti_candidate *c, char out[WORDS]) {
     const taciti_method *m = &c->method;
-    say(out, "--strategy %s", c->strategy);
+    say_line(out, "--strategy %s", c->strategy);
     if (m->topology != NULL)
-        say(out, " --%s.topology %s --%s.order %s", c->strategy, c->topology, c->strategy,
-            m->order == TACITI_ORDER_AWC ? "awc" : "atc");
+        say_line(out, " --%s.topology %s --%s.order %s", c->strategy, c->topology, c->strategy,
+                 m->order == TACITI_ORDER_AWC ? "awc" : "atc");
     if (m->compression.encoding.codec == NULL && m->wire != taciti_exchange_wire(&r->settings->exchange))
-        say(out, " --exchange.wire %s", m->wire->name);
+        say_line(out, " --exchange.wire %s", m->wire->name);
     say_compression_flags(r->settings, c, out);
-    if (m->lanes > 0) say(out, " --exchange.lanes %d", m->lanes);
+    if (m->lanes > 0) say_line(out, " --exchange.lanes %d", m->lanes);
 }
 
 /* ---- the best of each family ------------------------------------------------------------------------------------- */
@@ -139,7 +140,7 @@ static int by_step(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* What is configured, and of what fits the best of each family and the fastest of all. */
+/* Chooses the configured methods and, of those that fit, the best of each family and the fastest of all. */
 static rows choose_rows(const taciti_candidates *candidates) {
     rows r = {.count = 0};
     for (size_t i = 0; i < candidates->count; i++)
@@ -159,7 +160,7 @@ static void print_row(const taciti_plan_report *r, const taciti_candidate *c, in
     const taciti_prediction *p = &c->prediction;
     const taciti_verdict *v = &c->verdict;
     char name[WORDS], cost[WORDS];
-    describe(c, name);
+    describe_row(c, name);
     say_cost(r, c, cost);
     printf("%c %-*s %9.2f  %5.2fx (%.2f-%.2f) %9.2f %9.0f  %s\n", c->configured ? '*' : ' ', width, name,
            MS * p->step_s, v->speedup, v->low, v->high, MB * p->nic_bytes, MB * p->memory_bytes, cost + strlen(", "));
@@ -179,7 +180,7 @@ static void print_rows(const taciti_plan_report *r) {
     int width = 0;
     for (size_t i = 0; i < best.count; i++) {
         char name[WORDS];
-        describe(best.list[i], name);
+        describe_row(best.list[i], name);
         width = (int)strlen(name) > width ? (int)strlen(name) : width;
     }
     printf("  %-*s %9s  %18s %9s %9s  %s\n", width, "the best of each kind", "step ms", "speed-up", "MB sent",
@@ -266,26 +267,26 @@ static bool print_compression(const taciti_plan_report *r) {
 static void say_doubt(const taciti_plan_report *r, const taciti_candidate *c, char out[WORDS]) {
     *out = '\0';
     if (is_localsgd(c))
-        say(out, "ranks go %d steps alone, and what that costs the loss is not predicted", c->method.every);
+        say_line(out, "ranks go %d steps alone, and what that costs the loss is not predicted", c->method.every);
     else if (!taciti_candidate_mixes(r->candidates, c))
-        say(out, "it takes more than %d mixes until a disagreement has fallen to 1/e", TACITI_PLAN_MIXES);
+        say_line(out, "it takes more than %d mixes until a disagreement has fallen to 1/e", TACITI_PLAN_MIXES);
     else if (c->method.order == TACITI_ORDER_PARTS)
-        say(out, "it is there to save memory, and no verdict is about it");
+        say_line(out, "it is there to save memory, and no verdict is about it");
 }
 
-/* What is ahead of all that is recommended. */
+/* Prints the method that is ahead of all that are recommended. */
 static void print_ahead(const taciti_plan_report *r, double recommended_s) {
     const taciti_candidate *c = taciti_candidates_fastest(r->candidates, TACITI_FASTEST_FITS);
     char name[WORDS], doubt[WORDS];
     if (c == NULL || !(c->prediction.step_s < (1 - TIE) * recommended_s)) return;
-    describe(c, name);
+    describe_row(c, name);
     say_doubt(r, c, doubt);
     if (*doubt != '\0') printf("%s is faster (%.2fx), but not recommended: %s\n", name, c->verdict.speedup, doubt);
 }
 
 static void print_keep(const taciti_plan_report *r, const taciti_candidate *dense) {
     char name[WORDS], flags[WORDS] = "";
-    describe(dense, name);
+    describe_row(dense, name);
     say_flags(r, dense, flags);
     printf("keep %s%s%s\n", name, dense->theirs ? "" : ": ", dense->theirs ? "" : flags);
 }

@@ -14,7 +14,7 @@ static const double RATE_MIN = 0.1, RATE_DECADES = 3; /* Gbit/s, where that has 
 
 /* ---- which methods ----------------------------------------------------------------------------------------------- */
 
-/* What was measured holds for one rate and one number of hosts: it makes no line. */
+/* Measured times make no line, since they hold for one rate and one number of hosts. */
 static void add_line(taciti_plan_curves *curves, const taciti_candidate *candidate) {
     if (candidate == NULL || curves->line_count == TACITI_CURVE_LINES) return;
     if (candidate->method.library == TACITI_LIBRARY_MEASURED) return;
@@ -44,8 +44,8 @@ static const taciti_candidate *next_gossip(const taciti_candidates *candidates, 
     return best;
 }
 
-/* What the verdicts compare, dense f32, the fastest of the table, the fastest localsgd, and other gossip for what room
- * is left. */
+/* Chooses dense f32, the methods that the verdicts compare, the fastest of the table, the fastest localsgd, and other
+ * gossip while there is room. */
 static void choose_lines(const taciti_candidates *candidates, taciti_plan_curves *curves) {
     const taciti_candidate *gossip = taciti_candidates_gossip(candidates);
     add_line(curves, &candidates->list[0]);

@@ -68,7 +68,7 @@ static json_t *compression_json(const taciti_plan_report *r, const taciti_candid
                      compression->adapts, "speed_known", known, "caution_level", cautions[c->caution], "caution", text);
 }
 
-/* What ranks own parts of, and how they gather it. */
+/* Describes what ranks own parts of, and how they gather it. */
 static json_t *parts_json(const taciti_plan_report *r, const taciti_method *m) {
     const taciti_plan_compression *g = &m->gather;
     if (m->order != TACITI_ORDER_PARTS) return json_null();

@@ -38,15 +38,15 @@ static void print_head(const taciti_plan_report *r) {
 
 /* ---- table ------------------------------------------------------------------------------------------------------- */
 
-static bool compresses(const taciti_candidate *c) {
+static bool is_compressed(const taciti_candidate *c) {
     return c->method.compression.encoding.codec != NULL || c->method.gather.encoding.codec != NULL;
 }
 
-/* What the same number of steps is worth; the legend explains the letters. */
+/* Writes the letters for what steps are worth; the legend explains them. */
 static void cost_letters(const taciti_plan_report *r, const taciti_candidate *c, char out[16]) {
     const bool gossip = c->method.topology != NULL;
     const bool dense = c->method.order == TACITI_ORDER_DENSE || c->method.order == TACITI_ORDER_PARTS;
-    const char *compressed = !compresses(c) ? "" : c->caution == TACITI_CAUTION_STRONG ? " C" : " c";
+    const char *compressed = !is_compressed(c) ? "" : c->caution == TACITI_CAUTION_STRONG ? " C" : " c";
     (void)snprintf(out, 16, "%s%s%s%s%s%s%s",
                    gossip  ? " r"
                    : dense ? ""
@@ -99,7 +99,7 @@ static void print_table(const taciti_plan_report *r) {
     for (size_t i = 0; i < r->candidates->refused_count; i++) printf("  %s\n", r->candidates->refused[i].reason);
 }
 
-/* Of the methods that average all replicas now and then. */
+/* Returns the steps between two averages of localsgd. */
 static int steps_alone(const taciti_candidates *candidates) {
     int every = 0;
     for (size_t i = 0; i < candidates->count; i++)
@@ -168,20 +168,20 @@ static void print_unknown_speed(const taciti_plan_report *r, const taciti_candid
     }
 }
 
-/* What is known of the compression that is configured or recommended. */
+/* Prints what is known of the compression that is configured or recommended. */
 static void print_cautions(const taciti_plan_report *r) {
     const taciti_candidate *best = taciti_candidates_compressed(r->candidates);
     char text[TACITI_CAUTION_BYTES];
     for (size_t i = 0; i < r->candidates->count; i++) {
         const taciti_candidate *c = &r->candidates->list[i];
-        if (!compresses(c) || (!c->configured && c != best)) continue;
+        if (!is_compressed(c) || (!c->configured && c != best)) continue;
         if (taciti_method_caution(&c->method, text, sizeof text) != TACITI_CAUTION_NONE)
             printf("caution     %s: %s\n", c->method.label, text);
         print_unknown_speed(r, c);
     }
 }
 
-/* What a host has no room for. */
+/* Prints how many methods do not fit in the memory of a host. */
 static void print_misfits(const taciti_plan_report *r) {
     const taciti_cluster *c = r->scene->cluster;
     const double each = c->memory_gib * 0x1p30 / taciti_cluster_max_ranks_per_host(c);
@@ -202,7 +202,7 @@ static void print_misfits(const taciti_plan_report *r) {
            MB * smallest->prediction.memory_bytes);
 }
 
-/* What of the network compressed methods compress. Classes follow from names: who names differently should know. */
+/* Prints the share of the network that is compressed, and the tensors whose names tell no class. */
 static void print_layers(const taciti_plan_report *r) {
     const taciti_plan_layers l = taciti_plan_layers_of(r->scene);
     const char *layers = r->settings->compress.layers.text;

@@ -23,11 +23,11 @@ typedef struct taciti_plan_report {
 
 void taciti_plan_print(const taciti_plan_report *report);
 
-/* What pays, and the best of each family in words: what taciti_plan_print() begins with unless all is asked for. */
+/* Prints in words what pays and the best of each family; taciti_plan_print() begins with it unless all is asked for. */
 void taciti_plan_print_answer(const taciti_plan_report *report);
 
-/* The verdict. That of a busy machine is withheld: it pays if it does with and without jitter, and its range holds
- * both. */
+/* Returns the verdict and its text. A busy machine gets none: a method pays if it does with and without jitter, and
+ * the range holds both. */
 enum { TACITI_ANSWER_BYTES = 3 * TACITI_VERDICT_BYTES };
 taciti_verdict taciti_plan_answer(const taciti_plan_report *report, char text[TACITI_ANSWER_BYTES]);
 

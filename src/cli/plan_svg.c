@@ -63,7 +63,7 @@ static double round_to_tick(double value, double span, bool up) {
     return best;
 }
 
-static void widen(const taciti_plan_curves *curves, const taciti_plan_curve *curve, double *min, double *max) {
+static void widen_axis(const taciti_plan_curves *curves, const taciti_plan_curve *curve, double *min, double *max) {
     for (size_t l = 0; l < curves->line_count; l++)
         for (size_t p = 0; p < curve->count; p++) {
             const double y = MS * curve->step_s[l][p];
@@ -75,7 +75,7 @@ static void widen(const taciti_plan_curves *curves, const taciti_plan_curve *cur
 
 static axes axes_of(const taciti_plan_curves *curves, const taciti_plan_curve *curve, double left) {
     double min = 0, max = 0;
-    widen(curves, curve, &min, &max);
+    widen_axis(curves, curve, &min, &max);
     if (min == 0) max = MIN_SPAN;
     if (min == 0) min = 1;
     if (min > 0 && max / min < MIN_SPAN) { /* 2 % must not look like much: the curves are in the middle */

@@ -23,7 +23,7 @@ static tacit_status read_one(const reader *r, const char *label, const char *cha
     return taciti_bench_setting_check(setting, r->ranks);
 }
 
-/* What no setting reads; the console drops the lines of all ranks but 0. */
+/* Warns of options that no setting reads; the console drops the lines of all ranks but 0. */
 static tacit_status warn_unread(const taciti_bench_settings *settings) {
     const taciti_settings *jobs[TACITI_SETTINGS_MAX];
     for (size_t i = 0; i < settings->count; i++) jobs[i] = &settings->list[i].job;

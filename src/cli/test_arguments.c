@@ -189,7 +189,7 @@ static void a_verb_without_words_names_the_first(void **state) {
     assert_string_equal(g_line, "sample takes no words, but \"one\" was given");
 }
 
-/* What --help, completion and manual pages list. */
+/* --help, completion and manual pages list these keys. */
 static void verbs_accept_whole_sections_and_single_keys(void **state) {
     (void)state;
     taciti_place lr, trace;

@@ -13,7 +13,7 @@
 #include "cli/topology_sheet.h"
 
 enum { PANELS_MAX = 8, PANEL_COLUMNS = 4, NUMBERED_MAX = 40, PANEL = 296, RADIUS = 92, HEAD = 78, FOOT = 44 };
-static const double ALONE = 1.6; /* a panel that is the only one is so much larger */
+static const double ALONE = 1.6; /* scale of a panel that is the only one */
 
 static const char INSIDE[] = "#2a7f62", ACROSS[] = "#d1600a", BAND[] = "#e4e8ee", INK[] = "#1f2933",
                   FAINT[] = "#66717f";
@@ -110,7 +110,7 @@ static bool is_blocked(const scene *s, point a, point b) {
 }
 
 /* Where a line between two ranks bends: straight ones in their middle, others nearer to the centre. */
-static point bend(const scene *s, point a, point b) {
+static point bend_edge(const scene *s, point a, point b) {
     const double share = is_blocked(s, a, b) ? 0.62 : 1;
     return (point){share * (a.x + b.x) / 2, share * (a.y + b.y) / 2};
 }
@@ -122,7 +122,7 @@ static void draw_curve(const scene *s, point a, point bent, point b, double widt
 }
 
 static void draw_line(const scene *s, int a, int b, double width, const char *colour) {
-    draw_curve(s, s->at[a], bend(s, s->at[a], s->at[b]), s->at[b], width, colour);
+    draw_curve(s, s->at[a], bend_edge(s, s->at[a], s->at[b]), s->at[b], width, colour);
 }
 
 /* The members that a host has on its band, as a broad line along it: they are next to each other. */
@@ -166,7 +166,7 @@ static void draw_group(const scene *s, const int *members, size_t count) {
 
 /* A line that ends at the rim of its second rank, with a head. */
 static void draw_arrow(const scene *s, point a, point b, double width, const char *colour) {
-    const point bent = bend(s, a, b);
+    const point bent = bend_edge(s, a, b);
     const double x = b.x - bent.x, y = b.y - bent.y, length = hypot(x, y), size = s->dot * 0.6;
     const point u = {x / length, y / length};
     const point tip = {b.x - u.x * (s->dot + 2), b.y - u.y * (s->dot + 2)};

@@ -232,8 +232,8 @@ static tacit_status show_one(const question *q, const char *name, bool json, con
     return status;
 }
 
-/* One topology of a table. What the flags do not fit is left out, and the reason kept; a file was named, and must be
- * right. */
+/* Makes one topology of a table. A topology that the flags do not fit is left out, and its reason kept; a file was
+ * named, so it must be right. */
 static tacit_status try_sheet(const question *q, const char *name, taciti_topology_sheet *out, char *reason) {
     if (strcmp(name, "file") == 0) return make_sheet(q, name, out);
     taciti_log_capture(reason);

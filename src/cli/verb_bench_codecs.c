@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "bench/codecs.h"
 #include "bench/machine_block.h"
-#include "cli/bench_sketch.h"
 #include "cli/verbs.h"
 #include "kernel/kernel.h"
 #include "settings/settings.h"
@@ -19,7 +18,6 @@ const taciti_flag taciti_bench_codecs_flags[] = {
     {"--n", "-n", "COUNT", "floats of the array (default 44500000)"},
     {"--codec", "-c", "NAME", "one codec, with all instruction sets (default: all codecs, with the widest set)"},
     {"--factor", "-f", "FACTOR", "elements per element sent, for codecs that select (default 100)"},
-    {"--union", "-u", "SHARE", "for --codec sketch: elements that are not zero in the sum of all ranks (default 0.36)"},
     {"--isa", "-i", "SET", "scalar, avx2, avx512, or all"},
     {"--rounds", "-r", "COUNT", "rounds of probe and passes per figure (default 7; slow figures: 3)"},
     {NULL, NULL, NULL, NULL},
@@ -139,7 +137,6 @@ static tacit_status find_codec(const char *name, const taciti_codec **out) {
     if (name == NULL || *out != NULL) return TACIT_OK;
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
         taciti_nearest_offer(&nearest, name, (*codec)->name);
-    taciti_nearest_offer(&nearest, name, "sketch");
     return taciti_fail(TACIT_E_USAGE, "--codec: there is no codec %s%s; `tacit info codecs` lists all",
                        taciti_quote(name, quoted), nearest.hint);
 }
@@ -208,26 +205,10 @@ static tacit_status check_memory(const taciti_codec_bench_options *options) {
                        options->n, needed / 0x1p30, there / 0x1p30);
 }
 
-static bool is_sketch(const taciti_arguments *arguments) {
-    const char *name = taciti_arguments_get(arguments, "--codec");
-    return name != NULL && strcmp(name, "sketch") == 0;
-}
-
-static tacit_status bench_sketch(const taciti_arguments *arguments) {
-    const char *isa;
-    if (taciti_arguments_get(arguments, "--factor") != NULL)
-        return taciti_fail(TACIT_E_USAGE, "--factor has no effect with --codec sketch: give --union SHARE");
-    TACITI_TRY(find_isa(arguments, NULL, &isa));
-    return taciti_cli_bench_sketch(arguments, taciti_arguments_get(arguments, "--isa") == NULL ? NULL : isa);
-}
-
-static tacit_status bench(const taciti_arguments *arguments, taciti_settings *settings) {
+static tacit_status bench_codecs(const taciti_arguments *arguments, taciti_settings *settings) {
     taciti_machine machine;
     taciti_codec_bench_options options;
     taciti_codec_bench figures;
-    if (is_sketch(arguments)) return bench_sketch(arguments);
-    if (taciti_arguments_get(arguments, "--union") != NULL)
-        return taciti_fail(TACIT_E_USAGE, "--union is for --codec sketch");
     TACITI_TRY(read_options(arguments, settings, &options));
     TACITI_TRY(check_memory(&options));
     taciti_machine_read(&machine);
@@ -249,7 +230,7 @@ int taciti_verb_bench_codecs(const taciti_verb *verbs, int argc, char **argv) {
     if (status == TACIT_OK)
         status =
             taciti_arguments_parse(taciti_verb_find(verbs, "bench codecs"), &settings.config, argc, argv, &arguments);
-    if (status == TACIT_OK) status = bench(&arguments, &settings);
+    if (status == TACIT_OK) status = bench_codecs(&arguments, &settings);
     taciti_settings_destroy(&settings);
     return tacit_status_exit_code(status);
 }

@@ -128,7 +128,7 @@ static tacit_status take_flags(const taciti_arguments *arguments, setup *out) {
 }
 
 /* Defaults, environment, flags. One array is one bucket unless somebody asks for less. */
-static tacit_status configure(const taciti_verb *verb, int argc, char **argv, setup *out) {
+static tacit_status read_setup(const taciti_verb *verb, int argc, char **argv, setup *out) {
     taciti_arguments arguments;
     memset(out, 0, sizeof *out);
     out->sections[0] = (taciti_section){&taciti_exchange_option_table, &out->bench.exchange, NULL};
@@ -232,7 +232,7 @@ static json_t *bench_json(const taciti_machine *machine, const taciti_comm *comm
 
 /* ---- run ------------------------------------------------------------------------------------------------------- */
 
-static tacit_status measure(taciti_comm *comm, const setup *s) {
+static tacit_status measure_and_print(taciti_comm *comm, const setup *s) {
     taciti_machine machine;
     taciti_machine_read(&machine); /* before: the load is then that of others */
     taciti_collective_bench *bench = taciti_calloc(1, sizeof *bench);
@@ -261,14 +261,14 @@ static tacit_status measure_over(const setup *s) {
         status = taciti_fail(TACIT_E_USAGE, "a single process has nobody to talk to; start several: "
                                             "mpirun -n 4 tacit bench collectives");
     else
-        status = measure(comm, s);
+        status = measure_and_print(comm, s);
     taciti_comm_close(comm);
     return status;
 }
 
 int taciti_verb_bench_collectives(const taciti_verb *verbs, int argc, char **argv) {
     setup s;
-    tacit_status status = configure(taciti_verb_find(verbs, "bench collectives"), argc, argv, &s);
+    tacit_status status = read_setup(taciti_verb_find(verbs, "bench collectives"), argc, argv, &s);
     if (status == TACIT_OK) status = measure_over(&s);
     return tacit_status_exit_code(status);
 }

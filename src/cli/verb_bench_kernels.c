@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "bench/attention.h"
 #include "bench/kernels.h"
 #include "bench/machine_block.h"
 #include "cli/verbs.h"
@@ -50,29 +49,13 @@ static void print_kernels(const taciti_kernel_bench *bench) {
     }
 }
 
-static void print_attention(const taciti_attention_figure *figures) {
-    printf("\n%-26s | %-32s | %s\n", "attention, 1 thread", "forward", "backward");
-    printf("%-26s | %7s %24s | %7s %24s\n", "", "GFLOP/s", "of the peak (range)", "GFLOP/s", "of the peak (range)");
-    for (int i = 0; i < TACITI_BENCH_ATTENTIONS; i++) {
-        const taciti_attention_figure *figure = &figures[i];
-        printf("%4zu positions, heads of %-3zu", figure->time, figure->head_size);
-        for (int d = 0; d < 2; d++)
-            printf(" | %7.1f %10.2f (%.2f-%.2f)", figure->flops[d].median / 1e9, figure->share[d].median,
-                   figure->share[d].min, figure->share[d].max);
-        printf("\n");
-    }
-}
-
-static void print_text(const taciti_machine *machine, const taciti_kernel_bench *bench,
-                       const taciti_attention_figure *attention) {
+static void print_text(const taciti_machine *machine, const taciti_kernel_bench *bench) {
     taciti_machine_print(machine);
     print_peaks(bench);
     print_kernels(bench);
-    print_attention(attention);
     printf("\nArrays of %zu floats, %d rounds. The probe moves the same bytes in the same mix of reads and writes and\n"
            "computes nothing; both take turns, and the ratio is the median of the rounds' ratios (smallest-largest).\n"
-           "Memory is timed in processor time of the slowest thread, arithmetic by the wall clock. Attention counts\n"
-           "the causal half of its products.\n",
+           "Memory is timed in processor time of the slowest thread, arithmetic by the wall clock.\n",
            bench->floats, bench->rounds);
 }
 
@@ -104,24 +87,10 @@ static json_t *peaks_json(const taciti_kernel_bench *bench) {
     return list;
 }
 
-static json_t *attention_json(const taciti_attention_figure *figures) {
-    json_t *list = json_array();
-    for (int i = 0; i < TACITI_BENCH_ATTENTIONS; i++)
-        for (int d = 0; d < 2; d++)
-            (void)json_array_append_new(
-                list, json_pack("{s:s, s:I, s:I, s:o, s:o}", "direction", d == 0 ? "forward" : "backward", "time",
-                                (json_int_t)figures[i].time, "head_size", (json_int_t)figures[i].head_size, "flops",
-                                taciti_statistics_json(&figures[i].flops[d]), "share_of_peak",
-                                taciti_statistics_json(&figures[i].share[d])));
-    return list;
-}
-
-static tacit_status print_json(const taciti_machine *machine, const taciti_kernel_bench *bench,
-                               const taciti_attention_figure *attention) {
-    return taciti_cli_print_json(json_pack("{s:o, s:I, s:i, s:o, s:o, s:o}", "machine", taciti_machine_json(machine),
-                                           "floats", (json_int_t)bench->floats, "rounds", bench->rounds, "peaks",
-                                           peaks_json(bench), "kernels", kernels_json(bench), "attention",
-                                           attention_json(attention)));
+static json_t *bench_json(const taciti_machine *machine, const taciti_kernel_bench *bench) {
+    return json_pack("{s:o, s:I, s:i, s:o, s:o}", "machine", taciti_machine_json(machine), "floats",
+                     (json_int_t)bench->floats, "rounds", bench->rounds, "peaks", peaks_json(bench), "kernels",
+                     kernels_json(bench));
 }
 
 /* Pages are only claimed when they are written: too many would end the process, not fail. */
@@ -132,27 +101,27 @@ static tacit_status check_memory(const taciti_machine *machine, double floats) {
                        needed / 0x1p30);
 }
 
-int taciti_verb_bench_kernels(const taciti_verb *verbs, int argc, char **argv) {
-    taciti_arguments arguments;
+static tacit_status bench_kernels(const taciti_arguments *arguments) {
     taciti_machine machine;
     taciti_kernel_bench bench;
-    taciti_attention_figure attention[TACITI_BENCH_ATTENTIONS];
-    double mebi = 0, rounds = 0, threads = 0;
+    double mebi = 0;
+    int64_t rounds = 0, threads = 0;
     taciti_machine_read(&machine);
+    TACITI_TRY(taciti_arguments_no_words(arguments));
+    TACITI_TRY(taciti_arguments_number(arguments, "--floats", 64, 1 << 20, &mebi));
+    TACITI_TRY(check_memory(&machine, mebi * 0x1p20));
+    TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 11, 1, TACITI_BENCH_MAX_ROUNDS, &rounds));
+    TACITI_TRY(taciti_arguments_count(arguments, "--threads", machine.cores, 1, 1024, &threads));
+    TACITI_TRY(taciti_kernel_bench_run((size_t)(mebi * 0x1p20), (int)rounds, (int)threads, &bench));
+    if (taciti_arguments_get(arguments, "--json") != NULL) return taciti_cli_print_json(bench_json(&machine, &bench));
+    print_text(&machine, &bench);
+    return TACIT_OK;
+}
+
+int taciti_verb_bench_kernels(const taciti_verb *verbs, int argc, char **argv) {
+    taciti_arguments arguments;
     tacit_status status =
         taciti_arguments_parse(taciti_verb_find(verbs, "bench kernels"), NULL, argc, argv, &arguments);
-    if (status == TACIT_OK) status = taciti_arguments_no_words(&arguments);
-    if (status == TACIT_OK) status = taciti_arguments_number(&arguments, "--floats", 64, 1 << 20, &mebi);
-    if (status == TACIT_OK) status = check_memory(&machine, mebi * 0x1p20);
-    if (status == TACIT_OK)
-        status = taciti_arguments_number(&arguments, "--rounds", 11, TACITI_BENCH_MAX_ROUNDS, &rounds);
-    if (status == TACIT_OK) status = taciti_arguments_number(&arguments, "--threads", machine.cores, 1024, &threads);
-    if (status == TACIT_OK)
-        status = taciti_kernel_bench_run((size_t)(mebi * 0x1p20), (int)(rounds + 0.5), (int)(threads + 0.5), &bench);
-    if (status == TACIT_OK) status = taciti_attention_bench_run((int)(rounds + 0.5), attention);
-    if (status == TACIT_OK && taciti_arguments_get(&arguments, "--json") != NULL)
-        status = print_json(&machine, &bench, attention);
-    else if (status == TACIT_OK)
-        print_text(&machine, &bench, attention);
+    if (status == TACIT_OK) status = bench_kernels(&arguments);
     return tacit_status_exit_code(status);
 }

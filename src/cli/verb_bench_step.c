@@ -93,7 +93,7 @@ static tacit_status tokens_of(const taciti_arguments *arguments, const taciti_mo
     return taciti_arguments_count(arguments, "--seq", context < SHORT ? context : SHORT, 1, context, time);
 }
 
-/* What real computing needs to know and emulated compute would not listen to. */
+/* Refuses the flags of real computing, which emulated compute would not read. */
 static tacit_status refuse_real_flags(const taciti_arguments *arguments) {
     static const char *const flags[] = {"--batch", "--seq", "--threads", "--dtype", "--dropout"};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
@@ -236,7 +236,7 @@ static tacit_status run_alone(const taciti_arguments *arguments, const taciti_be
 
 /* ---- a cluster --------------------------------------------------------------------------------------------------- */
 
-/* What is on the screen of who waits, and what an interruption needs to answer. */
+/* State of the progress line, and what the answer to an interruption needs. */
 typedef struct watch {
     bool live;     /* standard error is a terminal: one line, rewritten */
     double last_s; /* when the last line was written elsewhere */
@@ -363,7 +363,7 @@ static bool wants_cluster(const taciti_arguments *arguments, const taciti_launch
 }
 
 /* All that can be known of a command before a rank starts. */
-static tacit_status rehearse(const taciti_arguments *arguments, taciti_bench_settings *settings, bool cluster) {
+static tacit_status rehearse_run(const taciti_arguments *arguments, taciti_bench_settings *settings, bool cluster) {
     taciti_step_bench_options alone;
     taciti_cluster_options options;
     char text[512];
@@ -386,7 +386,7 @@ int taciti_verb_bench_step(const taciti_verb *verbs, int argc, char **argv) {
     if (status == TACIT_OK) status = apply_model_flags(&arguments, &settings);
     const bool cluster = wants_cluster(&arguments, &launcher, argc, argv);
     if (status == TACIT_OK && taciti_arguments_get(&arguments, "--dry-run") != NULL)
-        status = rehearse(&arguments, &settings, cluster);
+        status = rehearse_run(&arguments, &settings, cluster);
     else if (status == TACIT_OK)
         status = cluster ? run_cluster(&arguments, &settings) : run_alone(&arguments, &settings.list[0]);
     taciti_bench_settings_destroy(&settings);

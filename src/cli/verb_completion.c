@@ -13,7 +13,7 @@
 static void print_words_of_verbs(const taciti_verb *verbs) {
     printf("    local verbs=\"help --help --version");
     for (const taciti_verb *verb = verbs; verb->name != NULL; verb++) {
-        /* Of "data prepare" the first word, once. */
+        /* A verb of two words, such as "data prepare", offers its first word once. */
         const size_t length = strcspn(verb->name, " ");
         bool seen = false;
         for (const taciti_verb *other = verbs; other < verb; other++)

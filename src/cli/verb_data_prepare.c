@@ -101,7 +101,7 @@ static tacit_status print_json(const taciti_prepare_options *o, const taciti_pre
         (json_int_t)r->validation_tokens, "validation_shards", (json_int_t)r->validation_shards));
 }
 
-static tacit_status prepare(const taciti_arguments *arguments) {
+static tacit_status prepare_data(const taciti_arguments *arguments) {
     taciti_prepare_options options = {0};
     taciti_tokenizer *tokenizer = NULL;
     TACITI_TRY(parse_options(arguments, &options));
@@ -127,5 +127,5 @@ int taciti_verb_data_prepare(const taciti_verb *verbs, int argc, char **argv) {
     tacit_status status = taciti_arguments_parse(taciti_verb_find(verbs, "data prepare"), NULL, argc, argv, &arguments);
     if (status != TACIT_OK) return tacit_status_exit_code(status);
     if (taciti_launcher_detect().rank != 0) return 0; /* one process writes the shards */
-    return tacit_status_exit_code(prepare(&arguments));
+    return tacit_status_exit_code(prepare_data(&arguments));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parameters of a run, for other programs. What import reads is a source as well, so this also converts between the
- * foreign formats.
+ * The parameters of a run, for other programs. The sources of import are legal here as well, so this also converts
+ * between the foreign formats.
  */
 #include <inttypes.h>
 #include <jansson.h>
@@ -77,8 +77,8 @@ static tacit_status open_source(const char *from, int64_t step, taciti_run_info 
     return taciti_run_open(path, out);
 }
 
-static tacit_status convert(const taciti_run_info *source, const char *to, const taciti_weights_write_options *how,
-                            taciti_flat_model *model) {
+static tacit_status convert_weights(const taciti_run_info *source, const char *to,
+                                    const taciti_weights_write_options *how, taciti_flat_model *model) {
     TACITI_TRY(taciti_flat_model_create(&source->model, model));
     TACITI_TRY(taciti_run_weights(source, &model->layout, model->flat));
     TACITI_TRY(taciti_weights_write(to, how, &source->model, &model->layout, model->flat));
@@ -86,8 +86,8 @@ static tacit_status convert(const taciti_run_info *source, const char *to, const
     return taciti_flat_model_copy_tokenizer(source->meta, to); /* where their libraries look for it */
 }
 
-static tacit_status report(const taciti_run_info *source, const char *to, const taciti_weights_write_options *how,
-                           size_t parameters, bool json) {
+static tacit_status report_export(const taciti_run_info *source, const char *to,
+                                  const taciti_weights_write_options *how, size_t parameters, bool json) {
     const char *format = how->format == TACITI_WEIGHTS_HF ? "hf" : "llmc";
     const char *dtype = how->dtype == TACITI_DTYPE_BF16 ? "bf16" : "f32";
     if (json)
@@ -105,15 +105,15 @@ static tacit_status check_output(const char *from, const char *to) {
     return taciti_fail(TACIT_E_CONFIG, "%s is the folder that is exported: give another, such as -o %s/hf", to, to);
 }
 
-static tacit_status export(const char *from, const char *to, const export_options *options, bool json) {
+static tacit_status export_run(const char *from, const char *to, const export_options *options, bool json) {
     const taciti_weights_write_options how = {
         .format = choose_format(options, to), .dtype = options->dtype, .shard_bytes = (uint64_t)options->shard_bytes};
     taciti_run_info source;
     taciti_flat_model model = {.flat = NULL};
     TACITI_TRY(check_output(from, to));
     TACITI_TRY(open_source(from, options->step, &source));
-    tacit_status status = convert(&source, to, &how, &model);
-    if (status == TACIT_OK) status = report(&source, to, &how, model.layout.parameters, json);
+    tacit_status status = convert_weights(&source, to, &how, &model);
+    if (status == TACIT_OK) status = report_export(&source, to, &how, model.layout.parameters, json);
     taciti_flat_model_destroy(&model);
     taciti_run_close(&source);
     return status;
@@ -129,6 +129,6 @@ int taciti_verb_export(const taciti_verb *verbs, int argc, char **argv) {
     if (arguments.positional_count != 1 || to == NULL || to[0] == '\0')
         status = taciti_fail(TACIT_E_USAGE, "name what to read and where to put it: tacit export run/ -o gpt2/");
     else
-        status = export(arguments.positional[0], to, &options, taciti_arguments_get(&arguments, "--json") != NULL);
+        status = export_run(arguments.positional[0], to, &options, taciti_arguments_get(&arguments, "--json") != NULL);
     return tacit_status_exit_code(status);
 }

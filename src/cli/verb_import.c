@@ -22,7 +22,7 @@ const taciti_flag taciti_import_flags[] = {
 };
 
 /* The description that training writes as well; nothing has been trained yet. Returns owned; taciti_free(). */
-static char *describe(const taciti_run_info *source, const char *from) {
+static char *describe_run(const taciti_run_info *source, const char *from) {
     json_t *model = taciti_run_describe_model(&source->model);
     json_t *meta = model == NULL
                        ? NULL
@@ -31,10 +31,10 @@ static char *describe(const taciti_run_info *source, const char *from) {
     return taciti_json_dump(meta, JSON_COMPACT);
 }
 
-static tacit_status save(const taciti_run_info *source, const char *from, const char *folder,
-                         const taciti_flat_model *model) {
+static tacit_status save_run(const taciti_run_info *source, const char *from, const char *folder,
+                             const taciti_flat_model *model) {
     const taciti_ckpt_array parameters = {.prefix = "model.", .layout = &model->layout, .flat = model->flat};
-    char *meta = describe(source, from);
+    char *meta = describe_run(source, from);
     if (meta == NULL) return taciti_fail(TACIT_E_DATA, "%s: the path is not UTF-8", from);
     const taciti_ckpt_state state = {.arrays = &parameters, .array_count = 1, .meta_json = meta};
     const tacit_status status = taciti_ckpt_save(NULL, folder, 0, 1, &state);
@@ -51,8 +51,8 @@ static tacit_status refuse_checkpoints(const char *folder) {
     return TACIT_OK;
 }
 
-static tacit_status convert(const taciti_run_info *source, const char *from, const char *run,
-                            taciti_flat_model *model) {
+static tacit_status convert_weights(const taciti_run_info *source, const char *from, const char *run,
+                                    taciti_flat_model *model) {
     char folder[TACITI_RUN_PATH_BYTES];
     TACITI_TRY(taciti_path_join(folder, sizeof folder, run, "ckpt"));
     TACITI_TRY(refuse_checkpoints(folder));
@@ -60,11 +60,11 @@ static tacit_status convert(const taciti_run_info *source, const char *from, con
     TACITI_TRY(taciti_run_weights(source, &model->layout, model->flat));
     TACITI_TRY(taciti_file_make_folder(run));
     TACITI_TRY(taciti_flat_model_copy_tokenizer(source->meta, run)); /* a run folder is complete by itself */
-    return save(source, from, folder, model);
+    return save_run(source, from, folder, model);
 }
 
-static tacit_status report(const taciti_run_info *source, const char *from, const char *run, size_t parameters,
-                           bool json) {
+static tacit_status report_import(const taciti_run_info *source, const char *from, const char *run, size_t parameters,
+                                  bool json) {
     if (!json) {
         printf("%s: %zu parameters (%lld layers, %lld channels, vocabulary %lld) are now in %s\n", from, parameters,
                (long long)source->model.layers, (long long)source->model.channels, (long long)source->model.vocabulary,
@@ -77,15 +77,15 @@ static tacit_status report(const taciti_run_info *source, const char *from, cons
                                                            "parameters", (json_int_t)parameters, "model", model));
 }
 
-static tacit_status import(const char *from, const char *run, bool json) {
+static tacit_status import_run(const char *from, const char *run, bool json) {
     taciti_run_info source;
     taciti_flat_model model = {.flat = NULL};
     TACITI_TRY(taciti_run_open(from, &source));
     tacit_status status = TACIT_OK;
     if (source.step >= 0)
         status = taciti_fail(TACIT_E_USAGE, "%s: is a run of tacit already; --train.init takes it as it is", from);
-    if (status == TACIT_OK) status = convert(&source, from, run, &model);
-    if (status == TACIT_OK) status = report(&source, from, run, model.layout.parameters, json);
+    if (status == TACIT_OK) status = convert_weights(&source, from, run, &model);
+    if (status == TACIT_OK) status = report_import(&source, from, run, model.layout.parameters, json);
     taciti_flat_model_destroy(&model);
     taciti_run_close(&source);
     return status;
@@ -99,6 +99,6 @@ int taciti_verb_import(const taciti_verb *verbs, int argc, char **argv) {
     if (arguments.positional_count != 1 || run == NULL || run[0] == '\0')
         status = taciti_fail(TACIT_E_USAGE, "name what to read and where to put it: tacit import gpt2/ -o run/");
     else
-        status = import(arguments.positional[0], run, taciti_arguments_get(&arguments, "--json") != NULL);
+        status = import_run(arguments.positional[0], run, taciti_arguments_get(&arguments, "--json") != NULL);
     return tacit_status_exit_code(status);
 }

@@ -242,7 +242,7 @@ static tacit_status show_topics(bool json, bool all) {
     return json ? taciti_cli_print_json(root) : TACIT_OK;
 }
 
-static tacit_status show(const taciti_arguments *arguments) {
+static tacit_status show_topic(const taciti_arguments *arguments) {
     const bool json = taciti_arguments_get(arguments, "--json") != NULL;
     const bool all = taciti_arguments_get(arguments, "--all") != NULL;
     const char *flag = taciti_topologies_flag(arguments);
@@ -264,6 +264,6 @@ static tacit_status show(const taciti_arguments *arguments) {
 int taciti_verb_info(const taciti_verb *verbs, int argc, char **argv) {
     taciti_arguments arguments;
     tacit_status status = taciti_arguments_parse(taciti_verb_find(verbs, "info"), NULL, argc, argv, &arguments);
-    if (status == TACIT_OK) status = show(&arguments);
+    if (status == TACIT_OK) status = show_topic(&arguments);
     return tacit_status_exit_code(status);
 }

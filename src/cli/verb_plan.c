@@ -17,7 +17,7 @@
 #include "plan/reuse.h"
 #include "train/train.h"
 
-enum { RANKS_MAX = 4096 }; /* a plan of so many takes some seconds */
+enum { RANKS_MAX = 4096 }; /* a plan of 4096 ranks takes some seconds */
 
 static const double SGP_MAX_S = 1e6;
 
@@ -70,7 +70,7 @@ static void find_profile(const char *model_path, taciti_text *emulate) {
 }
 
 /* The file comes before environment and flags, but its name stands among the flags: they are read twice. */
-static tacit_status configure(const taciti_verb *verb, int argc, char **argv, question *q) {
+static tacit_status read_configuration(const taciti_verb *verb, int argc, char **argv, question *q) {
     const taciti_config *config = &q->settings.job.config;
     TACITI_TRY(taciti_train_settings_init(&q->settings));
     TACITI_TRY(taciti_arguments_parse(verb, config, argc, argv, &q->arguments));
@@ -250,7 +250,7 @@ static tacit_status load_profile(question *q) {
 
 /* ---- the answer -------------------------------------------------------------------------------------------------- */
 
-static tacit_status tell(const question *q, const taciti_plan_report *report) {
+static tacit_status tell_progress(const question *q, const taciti_plan_report *report) {
     if (q->svg != NULL) TACITI_TRY(taciti_plan_save_svg(report, q->svg));
     if (q->json) return taciti_cli_print_json(taciti_plan_json(report));
     taciti_plan_print(report);
@@ -278,7 +278,7 @@ static tacit_status predict_without_jitter(taciti_candidates *candidates, const 
     return TACIT_OK;
 }
 
-static tacit_status answer(const question *q, taciti_candidates *candidates, taciti_reuse *reuse) {
+static tacit_status print_answer(const question *q, taciti_candidates *candidates, taciti_reuse *reuse) {
     const taciti_train_settings *s = &q->settings;
     const taciti_scene scene = {
         .profile = &q->profile,
@@ -317,7 +317,7 @@ static tacit_status answer(const question *q, taciti_candidates *candidates, tac
     TACITI_TRY(taciti_candidates_predict(candidates, &scene, &options, show_progress, &start_ns));
     if (q->json || q->svg != NULL)
         TACITI_TRY(taciti_plan_curves_compute(&s->job, candidates, &scene, &options, &curves));
-    return tell(q, &report);
+    return tell_progress(q, &report);
 }
 
 /* < 0: not asked for. */
@@ -330,8 +330,8 @@ static tacit_status read_sgp(const question *q, double *out) {
                        SGP_MAX_S);
 }
 
-static tacit_status plan(const taciti_verb *verb, int argc, char **argv, question *q) {
-    TACITI_TRY(configure(verb, argc, argv, q));
+static tacit_status plan_model(const taciti_verb *verb, int argc, char **argv, question *q) {
+    TACITI_TRY(read_configuration(verb, argc, argv, q));
     TACITI_TRY(taciti_cluster_load(q->cluster_path, &q->cluster));
     TACITI_TRY(check_cluster(q));
     TACITI_TRY(place_ranks(q));
@@ -345,7 +345,7 @@ static tacit_status plan(const taciti_verb *verb, int argc, char **argv, questio
     TACITI_TRY(taciti_candidates_create(&q->settings.job, &q->hosts, NULL, &candidates));
     taciti_candidates_add_others(&candidates, &q->cluster, &q->hosts, sgp_s);
     taciti_reuse reuse = {0};
-    const tacit_status status = answer(q, &candidates, &reuse);
+    const tacit_status status = print_answer(q, &candidates, &reuse);
     taciti_reuse_destroy(&reuse);
     taciti_candidates_destroy(&candidates);
     return status;
@@ -354,7 +354,7 @@ static tacit_status plan(const taciti_verb *verb, int argc, char **argv, questio
 int taciti_verb_plan(const taciti_verb *verbs, int argc, char **argv) {
     question q;
     memset(&q, 0, sizeof q);
-    const tacit_status status = plan(taciti_verb_find(verbs, "plan"), argc, argv, &q);
+    const tacit_status status = plan_model(taciti_verb_find(verbs, "plan"), argc, argv, &q);
     taciti_settings_destroy(&q.settings.job);
     taciti_layout_destroy(&q.layout);
     taciti_layout_destroy(&q.coded);

@@ -53,7 +53,7 @@ static tacit_status check_output(const char *path) {
 }
 
 /* Where and when: the probe itself knows nothing of it. */
-static tacit_status sign(taciti_cluster *cluster) {
+static tacit_status sign_cluster(taciti_cluster *cluster) {
     taciti_machine machine;
     char note[512], day[32] = "";
     struct tm utc;
@@ -181,8 +181,8 @@ static void print_text(const taciti_cluster *c, const char *path) {
 /* ---- the verb ---------------------------------------------------------------------------------------------------- */
 
 /* On rank 0. */
-static tacit_status answer(taciti_cluster *cluster, const char *path, bool json) {
-    TACITI_TRY(sign(cluster));
+static tacit_status print_answer(taciti_cluster *cluster, const char *path, bool json) {
+    TACITI_TRY(sign_cluster(cluster));
     if (path != NULL) TACITI_TRY(taciti_cluster_save(cluster, path));
     if (!json) {
         print_text(cluster, path);
@@ -200,7 +200,7 @@ static tacit_status probe_ranks(taciti_comm *comm, const taciti_probe_options *o
     taciti_cluster cluster;
     TACITI_TRY(taciti_comm_agree(comm, first && path != NULL ? check_output(path) : TACIT_OK));
     TACITI_TRY(taciti_probe_run(comm, options, &cluster));
-    const tacit_status status = taciti_comm_agree(comm, first ? answer(&cluster, path, json) : TACIT_OK);
+    const tacit_status status = taciti_comm_agree(comm, first ? print_answer(&cluster, path, json) : TACIT_OK);
     taciti_cluster_destroy(&cluster);
     return status;
 }

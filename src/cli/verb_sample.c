@@ -146,7 +146,7 @@ static tacit_status print_json(const taciti_loaded_model *loaded, const char *pr
     return printed == 0 ? TACIT_OK : taciti_fail(TACIT_E_IO, "the answer could not be written");
 }
 
-static tacit_status sample(taciti_loaded_model *loaded, const sample_request *request) {
+static tacit_status sample_text(taciti_loaded_model *loaded, const sample_request *request) {
     token_row row;
     TACITI_TRY(start_row(loaded, request, &row));
     if (!request->json)
@@ -171,7 +171,7 @@ int taciti_verb_sample(const taciti_verb *verbs, int argc, char **argv) {
         status = taciti_fail(TACIT_E_USAGE, "name one run folder: tacit sample run/ --prompt \"...\"");
     if (status == TACIT_OK) status = read_request(&arguments, &request);
     if (status == TACIT_OK) status = taciti_loaded_model_open(arguments.positional[0], &options, 1, 0, &loaded);
-    if (status == TACIT_OK) status = sample(&loaded, &request);
+    if (status == TACIT_OK) status = sample_text(&loaded, &request);
     taciti_loaded_model_close(&loaded);
     taciti_config_destroy(&options.config);
     return tacit_status_exit_code(status);

@@ -39,8 +39,8 @@ static tacit_status read_file(const taciti_config *config, const char *path) {
 }
 
 /* The file comes before environment and flags, but its name stands among the flags: they are read twice. */
-static tacit_status configure(const taciti_verb *verb, int argc, char **argv, taciti_train_settings *settings,
-                              taciti_arguments *arguments) {
+static tacit_status read_configuration(const taciti_verb *verb, int argc, char **argv, taciti_train_settings *settings,
+                                       taciti_arguments *arguments) {
     TACITI_TRY(taciti_train_settings_init(settings));
     TACITI_TRY(taciti_arguments_parse(verb, &settings->job.config, argc, argv, arguments));
     if (arguments->positional_count > 1)
@@ -104,7 +104,7 @@ int taciti_verb_train(const taciti_verb *verbs, int argc, char **argv) {
     taciti_train_settings settings;
     taciti_arguments arguments;
     taciti_stop_block();
-    tacit_status status = configure(taciti_verb_find(verbs, "train"), argc, argv, &settings, &arguments);
+    tacit_status status = read_configuration(taciti_verb_find(verbs, "train"), argc, argv, &settings, &arguments);
     if (status == TACIT_OK) status = check_flags(&arguments);
     if (status == TACIT_OK && taciti_arguments_get(&arguments, "--print-config") != NULL)
         status = print_config(&settings.job.config, &arguments);

@@ -162,7 +162,7 @@ static const taciti_verb VERBS[] = {
          "Prints what the machine can do at most (multiply-adds in f32 and bf16, memory) and then, for each kernel, "
          "its rate on one thread and on all of them beside that of a probe with the same mix of reads and writes that "
          "computes nothing. Probe and kernel take turns, so that both meet the same state of the machine: trust the "
-         "ratio, not the rate. Needs 18 bytes of memory per float.\n\n"
+         "ratio, not the rate. Needs 22 bytes of memory per float.\n\n"
          "TACIT_ISA=scalar|avx2|avx512 chooses the kernels; the probes always use the widest instructions.",
      .example = "tacit bench kernels\n"
                 "tacit bench kernels --floats 128 --rounds 21 --json\n"
@@ -170,7 +170,7 @@ static const taciti_verb VERBS[] = {
      .flags = taciti_bench_kernels_flags,
      .run = taciti_verb_bench_kernels},
     {.name = "bench codecs",
-     .synopsis = "[--codec NAME] [--factor FACTOR | --union SHARE] [-n COUNT] [--isa SET] [--json]",
+     .synopsis = "[--codec NAME] [--factor FACTOR] [-n COUNT] [--isa SET] [--json]",
      .summary = "measure codecs on one core beside its rate of reading memory",
      .description =
          "Encodes numbers like those of a gradient with error feedback, as the exchange does, decodes them and adds "
@@ -182,7 +182,6 @@ static const taciti_verb VERBS[] = {
          "codecs` lists them.",
      .example = "tacit bench codecs\n"
                 "tacit bench codecs -n 44500000 --codec topk --factor 100\n"
-                "tacit bench codecs --codec sketch --union 0.36\n"
                 "tacit bench codecs --isa all --json > codecs.json",
      .flags = taciti_bench_codecs_flags,
      .keys = "codecs.",

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks of the C interface on several ranks. Usage: library checks FOLDER | library frozen
+ * Checks of the C interface on several ranks. Usage: library checks FOLDER | library levels | library frozen
  *
  *   checks  own SGD between settle and stepped gives the bits of finish with optim.name sgd, in every strategy; a job
- *           over the interface gives the bits of the driver used directly; every stage of shard gives the bits of dp;
- *           two jobs at once on two communicators, and a job that goes on from a checkpoint, give the bits of one
- *           after the other and of one that never stopped; codecs and controllers keep replicas equal and what lies
- *           between tensors 0; a checkpoint is taken by another strategy; a refusal is logged once
- *   frozen  the last rank stops: the others are called and get E_PEER from every function, and end by themselves
+ *           over the interface gives the bits of the driver used directly, with codecs and every stage of shard, too;
+ * every stage of shard gives the bits of dp; two jobs at once on two communicators, and a job that goes on from a
+ * checkpoint, give the bits of one after the other and of one that never stopped; codecs and controllers keep replicas
+ * equal and what lies between tensors 0; a checkpoint is taken by another strategy; a refusal is logged once levels MPI
+ * that has not begun, has ended, or allows no thread to send is refused, each with its status frozen  the last rank
+ * stops: the others are called and get E_PEER from every function, and end by themselves
  */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
@@ -133,6 +134,22 @@ static const char *const EVERY[] = {"strategy=gossip", "gossip.topology=ring", "
 static const char *const LOCAL[] = {"strategy=localsgd", "localsgd.every=3", SGD, NULL};
 static const char *const DILOCO[] = {
     "strategy=localsgd", "localsgd.every=3", "localsgd.outer_lr=0.7", "localsgd.outer_momentum=0.9", SGD, NULL};
+#define CODEC(name) "compress.codec=" name, "compress.warmup=0"
+#define TOPK CODEC("topk"), "compress.factor=7"
+static const char *const INT4[] = {"strategy=dp", CODEC("int4"), NULL};
+static const char *const SELECTED[] = {"strategy=dp", TOPK, NULL};
+static const char *const POWERSGD[] = {"strategy=dp", CODEC("powersgd"), "powersgd.rank=2", NULL};
+static const char *const AUTO[] = {"strategy=dp", "compress.codec=auto", NULL};
+static const char *const KNEE[] = {"strategy=dp", TOPK, "adapt.policy=knee", NULL};
+static const char *const GRAVAC[] = {"strategy=dp", TOPK, "adapt.policy=gravac", NULL};
+static const char *const ACCORDION[] = {"strategy=dp", TOPK, "adapt.policy=accordion", NULL};
+static const char *const PARTS1[] = {"strategy=shard", "shard.stage=1", CODEC("int4"), "compress.gather=int4", NULL};
+static const char *const PARTS2[] = {"strategy=shard", "shard.stage=2", TOPK, NULL};
+static const char *const PARTS3[] = {"strategy=shard", CODEC("int4"), NULL};
+static const char *const PARTS_AUTO[] = {"strategy=shard", "compress.codec=auto", NULL};
+static const char *const MOMENTS[] = {"strategy=gossip", "gossip.topology=ring", "optim.name=adamw", NULL};
+static const char *const PERIODS[] = {"strategy=localsgd", "localsgd.every=3", TOPK, NULL};
+
 static const char *const *const LISTS[] = {DP, AWC, ATC, EVERY, LOCAL, DILOCO};
 enum { LIST_COUNT = sizeof LISTS / sizeof *LISTS };
 
@@ -181,6 +198,7 @@ static void drive(tacit_comm *comm, const char *const *list, float *x) {
     *c = (taciti_strategy_context){.comm = comm->comm, .layout = &g_layout->layout, .pool = pool, .trace = &trace};
     c->optim_options = &s->optim;
     c->exchange_options = &s->exchange;
+    c->compression = taciti_settings_compression(s);
     c->options = taciti_settings_options(s, setup.strategy->options);
     OK(taciti_driver_create(&setup, &driver));
     OK(taciti_driver_start(driver, 0, false));
@@ -198,10 +216,11 @@ static void drive(tacit_comm *comm, const char *const *list, float *x) {
 
 static void check_the_driver(tacit_comm *comm) {
     static const char *const ADAMW[] = {"strategy=gossip", "optim.name=adamw", NULL};
+    static const char *const *const lists[] = {DP,      ADAMW,  LOCAL,  INT4,   SELECTED, POWERSGD,
+                                               PERIODS, PARTS1, PARTS2, PARTS3, GRAVAC,   ACCORDION};
     static float ours[MAX_FLOATS];
     static _Alignas(64) float direct[MAX_FLOATS];
-    const char *const *const lists[] = {DP, ADAMW, LOCAL};
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         tacit_job *job = open_job(comm, lists[i], NULL, false);
         initialise(job);
         memcpy(direct, tacit_job_parameters(job), g_floats * sizeof *direct);
@@ -209,7 +228,7 @@ static void check_the_driver(tacit_comm *comm) {
         OK(taciti_comm_broadcast(comm->comm, 0, direct, g_floats * sizeof *direct));
         drive(comm, lists[i], direct);
         train(comm, lists[i], NULL, false, ours);
-        same(ours, direct, "the driver");
+        same(ours, direct, lists[i][1]);
     }
 }
 
@@ -274,7 +293,10 @@ static void check_checkpoints(tacit_comm *comm, const char *const *list, const c
     CHECK(!found);
     initialise(job);
     OK(tacit_job_start(job));
-    for (int64_t s = 0; s < 4; s++) make_step(job, false, s);
+    for (int64_t s = 0; s < 4; s++) {
+        make_step(job, false, s);
+        if (s == 1) CHECK(tacit_job_save(job, "/dev/null/folder", 2, blobs, 2) == TACIT_E_IO);
+    }
     OK(tacit_job_save(job, folder, 2, blobs, 2));
     make_step(job, false, 4); /* a save changes nothing */
     OK(tacit_job_close(job));
@@ -317,22 +339,6 @@ static void check_shard(tacit_comm *comm) {
         same(dense, parts, STAGES[i]);
     }
 }
-
-#define CODEC(name) "compress.codec=" name, "compress.warmup=0"
-#define TOPK CODEC("topk"), "compress.factor=7"
-static const char *const INT4[] = {"strategy=dp", CODEC("int4"), NULL};
-static const char *const SELECTED[] = {"strategy=dp", TOPK, NULL};
-static const char *const POWERSGD[] = {"strategy=dp", CODEC("powersgd"), "powersgd.rank=2", NULL};
-static const char *const AUTO[] = {"strategy=dp", "compress.codec=auto", NULL};
-static const char *const KNEE[] = {"strategy=dp", TOPK, "adapt.policy=knee", NULL};
-static const char *const GRAVAC[] = {"strategy=dp", TOPK, "adapt.policy=gravac", NULL};
-static const char *const ACCORDION[] = {"strategy=dp", TOPK, "adapt.policy=accordion", NULL};
-static const char *const PARTS1[] = {"strategy=shard", "shard.stage=1", CODEC("int4"), "compress.gather=int4", NULL};
-static const char *const PARTS2[] = {"strategy=shard", "shard.stage=2", TOPK, NULL};
-static const char *const PARTS3[] = {"strategy=shard", CODEC("int4"), NULL};
-static const char *const PARTS_AUTO[] = {"strategy=shard", "compress.codec=auto", NULL};
-static const char *const MOMENTS[] = {"strategy=gossip", "gossip.topology=ring", "optim.name=adamw", NULL};
-static const char *const PERIODS[] = {"strategy=localsgd", "localsgd.every=3", TOPK, NULL};
 
 /* What a codec sends all ranks decode to the same bits, and it writes to tensors alone. */
 static void check_codecs(tacit_comm *comm) {
@@ -396,6 +402,27 @@ static void refuses_load(tacit_comm *comm, const char *folder) {
     OK(tacit_job_close(job));
 }
 
+/* On three ranks and more, the graph with a hub weighs columns alone: it needs push-sum. */
+static void refuses_push_sum(tacit_comm *comm, const char *folder) {
+    const char *list[] = {"strategy=gossip", "gossip.topology=file", NULL, NULL};
+    const int ranks = tacit_size(comm);
+    char setting[4200];
+    (void)snprintf(setting, sizeof setting, "gossip.file=%.4000s.hub.csv", folder);
+    list[2] = setting;
+    if (g_rank == 0) {
+        FILE *file = fopen(setting + strlen("gossip.file="), "w");
+        CHECK(file != NULL);
+        for (int to = 0; to < ranks; to++)
+            for (int from = 0; from < ranks; from++) {
+                const double own = 0.5, told = from == 0 ? 0.5 / (ranks - 1) : to == 0 ? 0.5 : 0;
+                (void)fprintf(file, "%.17g%s", to == from ? own : told, from + 1 < ranks ? "," : "\n");
+            }
+        CHECK(fclose(file) == 0);
+    }
+    OK(taciti_comm_barrier(comm->comm));
+    refuses_job(comm, list, NULL, true, "needs push-sum");
+}
+
 static void check_refusals(tacit_comm *comm, const char *folder) {
     OK(tacit_log_to(count_errors, NULL, TACIT_LOG_ERROR));
     refuses_job(comm, PARTS3, NULL, true, "strategy shard updates parts");
@@ -403,6 +430,7 @@ static void check_refusals(tacit_comm *comm, const char *folder) {
     if (tacit_size(comm) > 1)
         refuses_job(comm, DP, g_rank == 1 ? "optim.lr=0.2" : NULL, false, "optim.lr differs: rank 0 has \"0.1");
     refuses_load(comm, folder);
+    if (tacit_size(comm) > 2) refuses_push_sum(comm, folder);
     OK(tacit_log_to(NULL, NULL, TACIT_LOG_ERROR));
 }
 
@@ -467,10 +495,37 @@ static void stop_last_rank(tacit_comm *comm) {
     taciti_sleep_ns(2 * TACITI_NS_PER_S); /* the launcher ends the others with the first: they shall have their say */
 }
 
+/* MPI that has not begun, has ended, or allows too little. */
+static void check_no_mpi(const tacit_settings *settings) {
+    tacit_comm *comm = NULL;
+    CHECK(tacit_open_mpi(MPI_COMM_WORLD, settings, &comm) == TACIT_E_USAGE && comm == NULL);
+}
+
+static int check_levels(void) {
+    int level = 0;
+    tacit_comm *comm = NULL;
+    tacit_settings *settings = settings_of(NULL, "comm.thread=true");
+    check_no_mpi(settings);
+    CHECK(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level) == MPI_SUCCESS && level == MPI_THREAD_FUNNELED);
+    CHECK(tacit_open_mpi(MPI_COMM_WORLD, settings, &comm) == TACIT_E_UNSUPPORTED && comm == NULL);
+    CHECK(strstr(tacit_error_text(), "MPI_THREAD_MULTIPLE") != NULL);
+    OK(tacit_settings_set(settings, "comm.thread=false"));
+    CHECK(tacit_open_mpi(MPI_COMM_NULL, settings, &comm) == TACIT_E_USAGE && comm == NULL);
+    OK(tacit_open_mpi(MPI_COMM_WORLD, settings, &comm));
+    OK(tacit_close(comm));
+    CHECK(MPI_Finalize() == MPI_SUCCESS);
+    comm = NULL;
+    check_no_mpi(settings);
+    CHECK(tacit_open(settings, &comm) == TACIT_E_USAGE && comm == NULL);
+    tacit_settings_destroy(settings);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     int level = 0;
     tacit_comm *comm = NULL;
     if (argc < 2) return 2;
+    if (strcmp(argv[1], "levels") == 0) return check_levels();
     CHECK(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level) == MPI_SUCCESS && level == MPI_THREAD_MULTIPLE);
     tacit_settings *settings = settings_of(NULL, NULL);
     OK(tacit_open_mpi(MPI_COMM_WORLD, settings, &comm));

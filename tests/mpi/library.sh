@@ -10,6 +10,7 @@ for ranks in 1 2 3 5; do
     timeout 120 "$MPIRUN" -n "$ranks" "$1" checks "$work/$ranks" || { echo "FAILED: checks on $ranks ranks"; exit 1; }
 done
 TEST_THREAD=0 timeout 60 "$MPIRUN" -n 3 "$1" checks || { echo "FAILED: checks without a thread"; exit 1; }
+timeout 60 "$MPIRUN" -n 2 "$1" levels || { echo "FAILED: levels of threads"; exit 1; }
 
 # The launcher ends the stopped rank when the others have ended.
 export OMPI_MCA_odls_base_sigkill_timeout=1 TEST_TIMEOUT=2
