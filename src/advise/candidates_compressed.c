@@ -61,7 +61,7 @@ static bool sends_payloads(const taciti_codec *codec, double factor) {
 static bool compresses_sums(const taciti_settings *settings) {
     const taciti_compression_setup setup = taciti_settings_compression(settings);
     const taciti_plan_compression own = compression_of(&setup, true);
-    return sends_payloads(own.encoding.codec, taciti_plan_factor(&own));
+    return own.encoding.codec != NULL && sends_payloads(own.encoding.codec, taciti_plan_factor(&own));
 }
 
 /* Returns the setup of order PARTS. */
