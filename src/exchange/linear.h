@@ -34,12 +34,11 @@ typedef struct taciti_linear_reduce {
     const taciti_layout *layout; /* borrows */
     taciti_encoding encoding;
     int rank, ranks;
-    taciti_allreduce dense;        /* by the wire, in `workspace` */
+    taciti_allreduce *reduce;      /* of the payloads of a round, by the wire; borrows */
     taciti_linear_bucket *buckets; /* one per bucket; owned */
     taciti_codec_matrix *matrices; /* of all buckets; owned */
     float *payload[2];             /* of this round and of the one before; borrow, like the next */
     void *scratch;
-    void *workspace;    /* owned */
     taciti_pages pages; /* payloads, scratch, states */
 } taciti_linear_reduce;
 

@@ -123,7 +123,7 @@ typedef struct taciti_route_verbs {
 typedef struct taciti_route {
     const taciti_route_verbs *verbs;
     taciti_route_setup setup;
-    taciti_allreduce reduce; /* of the payloads; linear: a dense one, which is not run */
+    taciti_allreduce reduce; /* of the payloads; linear: the dense one of every round */
     void *own;               /* of the route; owned */
 } taciti_route;
 

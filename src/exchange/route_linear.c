@@ -102,21 +102,19 @@ static size_t describe_buckets(taciti_linear_reduce *linear) {
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 /* What can be known without allocating the large arrays. */
-static tacit_status describe_linear(const taciti_route_setup *setup, taciti_linear_reduce *out) {
-    const taciti_encoding dense = {.codec = setup->wire};
+static tacit_status describe_linear(const taciti_route *route, taciti_allreduce *reduce, taciti_linear_reduce *out) {
+    const taciti_route_setup *setup = &route->setup;
     const taciti_layout *layout = setup->layout;
     size_t tensors = 0;
-    *out = (taciti_linear_reduce){
-        .layout = layout, .encoding = setup->encoding, .rank = setup->rank, .ranks = setup->hosts->ranks};
+    *out = (taciti_linear_reduce){.layout = layout,
+                                  .encoding = setup->encoding,
+                                  .rank = setup->rank,
+                                  .ranks = setup->hosts->ranks,
+                                  .reduce = reduce};
     for (size_t b = 0; b < layout->bucket_count; b++) tensors += taciti_linear_matrices(layout, b, NULL);
     out->buckets = taciti_calloc(layout->bucket_count, sizeof *out->buckets);
     out->matrices = taciti_calloc(tensors, sizeof *out->matrices);
-    if (out->buckets == NULL || out->matrices == NULL) return TACIT_E_MEMORY;
-    return taciti_route_describe_way(setup, &dense, false, &out->dense);
-}
-
-static size_t workspace_bytes(const taciti_linear_reduce *linear) {
-    return taciti_allreduce_workspace_bytes(&linear->dense) + 1;
+    return out->buckets == NULL || out->matrices == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }
 
 static tacit_status allocate(taciti_linear_reduce *linear) {
@@ -130,25 +128,21 @@ static tacit_status allocate(taciti_linear_reduce *linear) {
     for (int version = 0; version < 2; version++)
         for (size_t b = 0; b < linear->layout->bucket_count; at += linear->buckets[b++].state_bytes)
             linear->buckets[b].state[version] = at;
-    linear->workspace = taciti_calloc(workspace_bytes(linear), 1);
-    return linear->workspace == NULL ? TACIT_E_MEMORY : TACIT_OK;
+    return TACIT_OK;
 }
 
 static tacit_status open(taciti_route *route, taciti_comm *comm, void *workspace) {
-    (void)workspace;
+    TACITI_TRY(taciti_allreduce_open(&route->reduce, comm, workspace));
     taciti_linear_reduce *out = route->own = taciti_calloc(1, sizeof *out);
     if (out == NULL) return TACIT_E_MEMORY;
-    TACITI_TRY(describe_linear(&route->setup, out));
+    TACITI_TRY(describe_linear(route, &route->reduce, out));
     out->comm = comm;
-    TACITI_TRY(allocate(out));
-    return taciti_allreduce_open(&out->dense, comm, out->workspace);
+    return allocate(out);
 }
 
 static void release(taciti_linear_reduce *linear) {
-    taciti_allreduce_destroy(&linear->dense);
     taciti_free(linear->buckets);
     taciti_free(linear->matrices);
-    taciti_free(linear->workspace);
     taciti_pages_destroy(&linear->pages);
 }
 
@@ -160,10 +154,8 @@ static void close(taciti_route *route) {
 static size_t memory_bytes(const taciti_route *route) {
     taciti_linear_reduce linear;
     size_t bytes = 0;
-    if (describe_linear(&route->setup, &linear) == TACIT_OK) {
-        bytes = describe_buckets(&linear) + scratch_bytes(&linear) + workspace_bytes(&linear);
-        bytes += 2 * payload_bytes(&linear);
-    }
+    if (describe_linear(route, NULL, &linear) == TACIT_OK)
+        bytes = describe_buckets(&linear) + scratch_bytes(&linear) + 2 * payload_bytes(&linear);
     release(&linear);
     return bytes;
 }
@@ -181,7 +173,7 @@ static tacit_status round_of(taciti_linear_reduce *linear, const taciti_codec_ca
     if (bytes != m * sizeof(float))
         return taciti_fail(TACIT_E_INTERNAL, "codec %s wrote %zu bytes in round %d where it announced %zu", codec->name,
                            bytes, call->round, m * sizeof(float));
-    return taciti_allreduce_run(&linear->dense, out, m, NULL, NULL);
+    return taciti_allreduce_run(linear->reduce, out, m, NULL, NULL);
 }
 
 static tacit_status decode(taciti_linear_reduce *linear, const taciti_codec_call *call, const float *payload, float *x,
@@ -262,7 +254,7 @@ static uint64_t over_rounds(const taciti_linear_reduce *linear, size_t bucket, t
         call.state = linear->buckets[bucket].state[linear->buckets[bucket].now];
     for (; call.round < codec->rounds; call.round++) {
         const size_t m = codec->payload_n(&call, linear->layout->buckets[bucket].n);
-        if (m > 0) bytes += formula(&linear->dense, m, host);
+        if (m > 0) bytes += formula(linear->reduce, m, host);
     }
     return bytes;
 }
@@ -375,7 +367,7 @@ const taciti_route_verbs taciti_route_linear = {
     .probed = true,
     .check = check,
     .describe = describe,
-    .workspace_bytes = taciti_route_no_memory_bytes,
+    .workspace_bytes = taciti_route_reduce_workspace_bytes,
     .memory_bytes = memory_bytes,
     .open = open,
     .close = close,

@@ -324,9 +324,10 @@ taciti_sketched taciti_sketched_of(const taciti_sketch_options *options, size_t 
 
 static taciti_contribution contribution_of(const taciti_encoding *e, const taciti_allreduce *reduce,
                                            const taciti_cut *cut, double floats) {
+    static const taciti_sketch_options NONE = {.ratio = 0};
     const size_t blocks = taciti_sketch_block_count(reduce, cut), n = (size_t)(floats / (double)blocks + 0.5);
-    const taciti_sketched one =
-        taciti_sketched_of(e->options, n > 0 ? n : 1, reduce->arrangement.hosts, taciti_encoding_factor(e));
+    const taciti_sketched one = taciti_sketched_of(e->options != NULL ? e->options : &NONE, n > 0 ? n : 1,
+                                                   reduce->arrangement.hosts, taciti_encoding_factor(e));
     const int messages = one.pending_bytes > 0 ? 4 : 2;
     return (taciti_contribution){(double)blocks * (one.contribution_bytes + one.pending_bytes + one.reply_bytes),
                                  (size_t)messages * blocks, messages};

@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "base/memory.h"
+#include "codec/sketch.h"
 #include "model/emulated.h"
 #include "model/synthetic.h"
 #include "plan/compressed.h"
@@ -204,6 +205,24 @@ static void the_load_lies_on_the_link(void **state) {
     close_stage(&s);
 }
 
+/* A sketch without options is priced as one with the defaults, which are zeros. */
+static void a_sketch_needs_no_options(void **state) {
+    static const taciti_sketch_options DEFAULTS = {.ratio = 0};
+    stage s;
+    taciti_price sums[2];
+    (void)state;
+    open_stage(&s, 5, 7, 16401, 10);
+    s.method.compression.encoding.codec = taciti_codec_find("sketch");
+    for (int i = 0; i < 2; i++) {
+        s.method.compression.encoding.options = i == 0 ? NULL : &DEFAULTS;
+        assert_int_equal(taciti_plan_price(&s.scene, &s.method, &s.method.compression, TACITI_PHASE_ALL_REDUCE,
+                                           s.layout.n, &sums[i]),
+                         TACIT_OK);
+    }
+    assert_true(sums[0].length.wire_bytes > 0 && sums[0].length.wire_bytes == sums[1].length.wire_bytes);
+    close_stage(&s);
+}
+
 /* ---- seconds of codecs ------------------------------------------------------------------------------------------- */
 
 static double codec_s(stage *s, double factor) {
@@ -253,6 +272,7 @@ int main(void) {
         cmocka_unit_test(short_tensors_are_uneven_and_long_arrays_less),
         cmocka_unit_test(the_busiest_link_is_that_of_the_owner_of_most),
         cmocka_unit_test(the_load_lies_on_the_link),
+        cmocka_unit_test(a_sketch_needs_no_options),
         cmocka_unit_test(seconds_are_lines_in_the_share_that_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

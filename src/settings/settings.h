@@ -92,8 +92,9 @@ typedef enum taciti_reader {
 bool taciti_settings_reads(const taciti_settings *settings, taciti_reader reader, const taciti_place *place);
 
 /* Returns E_CONFIG, with what to type, for settings that cannot be used together, or not by this reader. hosts NULL:
- * checks only what does not depend on ranks. This is the one place where a configuration is refused: everybody calls it
- * before the ranks exchange anything. Not collective. */
+ * checks only what does not depend on ranks. Everybody calls it before the ranks exchange anything; create() of a
+ * strategy refuses only what settings do not say: an optimizer without moments of its own, tensors without units, and
+ * encodings that a caller has made himself (taciti_exchange_check()). Not collective. */
 tacit_status taciti_settings_check(const taciti_settings *settings, const taciti_hosts *hosts, taciti_reader reader);
 
 /* Logs a warning for every option that was given in one of these settings (of the same sections) and that the reader
