@@ -34,12 +34,11 @@
 /* ---- start ------------------------------------------------------------------------------------------------------- */
 
 /* Places in taciti_gossip.numbers. */
-enum { NUMBER, MASS, MIXES };
+enum { NUMBER, MASS };
 
 static void note_numbers(taciti_gossip *g) {
     g->numbers[NUMBER] = (double)g->number;
     g->numbers[MASS] = taciti_gossip_mass(g);
-    g->numbers[MIXES] = 1; /* per step */
 }
 
 #define MAX_COUNT 0x1p53 /* a double counts exactly up to here */

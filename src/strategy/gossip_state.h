@@ -33,7 +33,7 @@ typedef struct taciti_gossip_plan {
     double mass_before, mass_after;
 } taciti_gossip_plan;
 
-enum { TACITI_GOSSIP_NUMBERS = 8 }; /* in a checkpoint; three are used, the others are 0 */
+enum { TACITI_GOSSIP_NUMBERS = 8 }; /* in a checkpoint; two are used, the others are 0 */
 
 typedef struct taciti_gossip {
     taciti_strategy_context context;

@@ -68,6 +68,7 @@ typedef struct localsgd {
     int64_t step;          /* that comes next */
     int64_t done;          /* steps since the last average */
     double saved_done;     /* the same for a checkpoint, which keeps numbers */
+    double coded_bytes;    /* per step, what the last average sent through a codec */
     taciti_bucket bucket;  /* that the threads of the pool work on */
 } localsgd;
 
@@ -246,7 +247,7 @@ static tacit_status step_together(localsgd *l, bool update, taciti_step_report *
         arrive_bucket(l, b, &report->moved);
     }
     TACITI_TRY(taciti_compression_settle(l->compression, true, l->lr, sqrt(squares), report));
-    if (compresses) report->bytes /= (double)l->options.every;
+    if (compresses) report->bytes = l->coded_bytes = report->bytes / (double)l->options.every;
     return TACIT_OK;
 }
 
@@ -275,10 +276,11 @@ static tacit_status localsgd_describe(const taciti_strategy_context *c, const vo
 
 /* update: the inner step, which has begun, is still to be made. */
 static tacit_status end_step(localsgd *l, bool update, taciti_step_report *report) {
-    const bool together = ++l->done >= l->options.every;
+    const bool together = ++l->done >= l->options.every, coded = l->context.compression.sums.codec != NULL;
     taciti_compression_at(l->compression, l->step++);
     if (together) l->done = 0;
-    if (l->context.compression.sums.codec == NULL) report->bytes = (double)per_step(l, taciti_exchange_bytes_per_step);
+    if (!coded) report->bytes = (double)per_step(l, taciti_exchange_bytes_per_step);
+    if (coded && !together) report->bytes = l->coded_bytes; /* an average counts what it sends */
     if (together && !l->alone) return step_together(l, update, report);
     if (update) step_inner(l, &(taciti_bucket){.n = l->context.layout->n});
     if (together) taciti_optim_run(l->context.optim, copy_to_anchor, l);

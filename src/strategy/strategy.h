@@ -50,7 +50,8 @@ typedef struct taciti_step_report {
     double factor, gain, kept; /* of a compressed sum: the factor that was used (1: dense), |sent|^2 / |gradient +
                                   residual|^2, and the share of the elements that were sent; 0 if there was none */
     double bytes;              /* payload per step that a rank sends: of a compressed sum what was counted, mean over
-                                  ranks, else as in taciti_strategy_figures; 0: nothing, or unknown */
+                                  ranks and over the period of the last one, else as in taciti_strategy_figures; 0: nothing, or
+                                  unknown */
     double pending;            /* elements of that sum whose sketch did not decode, over all ranks: they were fetched */
 } taciti_step_report;
 
