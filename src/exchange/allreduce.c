@@ -347,7 +347,7 @@ double taciti_allreduce_expected_bytes(const taciti_allreduce *reduce, size_t n,
     return halves_bytes(reduce, n, settings);
 }
 
-/* What the lane of host `here` sends to that of host `there`. */
+/* Returns the bytes that the lane of host `here` sends to that of host `there`. */
 static uint64_t pair_bytes(const taciti_allreduce *reduce, const taciti_cut *cut, size_t piece, int lane, int here,
                            int there) {
     const taciti_arrangement *p = &reduce->arrangement;
@@ -356,7 +356,8 @@ static uint64_t pair_bytes(const taciti_allreduce *reduce, const taciti_cut *cut
            taciti_encoding_bound(&reduce->encoding, taciti_cut_chunk(p, cut, piece, lane, here).n);
 }
 
-/* Of every pair of a rank here and a rank there that talk to each other: same lane, or any two in the flat arrangement.
+/* Adds up every pair of a rank here and a rank there that talk to each other: same lane, or any two in the flat
+ * arrangement.
  */
 static uint64_t piece_nic_bytes(const taciti_allreduce *reduce, const taciti_cut *cut, size_t piece, int host) {
     const taciti_arrangement *p = &reduce->arrangement;

@@ -60,7 +60,7 @@ static inline int taciti_arrangement_local_size(const taciti_arrangement *p, int
 static inline int taciti_arrangement_rank(const taciti_arrangement *p, int host, int number) {
     return p->order[p->first[host] + number];
 }
-/* This rank's index in `order`. */
+/* The index of this rank in `order`. */
 static inline int taciti_arrangement_position(const taciti_arrangement *p) { return p->first[p->host] + p->number; }
 static inline bool taciti_arrangement_is_lane(const taciti_arrangement *p) { return p->number < p->lanes; }
 
@@ -72,7 +72,8 @@ typedef struct taciti_cut {
 /* The part of `count` parts of an array that has this index; parts differ by at most 16 floats. */
 taciti_range taciti_cut_part(taciti_range whole, int index, int count);
 
-/* What lane `lane` of `host` owns of n floats with taciti_placement.contiguous, and that lane's share. */
+/* Returns the range that lane `lane` of `host` owns of n floats with taciti_placement.contiguous, and that lane's
+ * share. */
 taciti_range taciti_arrangement_range(const taciti_arrangement *arrangement, size_t n, int lane, int host);
 taciti_range taciti_arrangement_share(const taciti_arrangement *arrangement, size_t n, int lane);
 

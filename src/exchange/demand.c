@@ -12,7 +12,8 @@
 #include "base/memory.h"
 #include "exchange/small.h"
 
-/* What every host's link carries, for each of some lengths, and marks for one pass over members; one block. */
+/* The bytes that every host's link carries, for each of some lengths, and marks for one pass over members; one block.
+ */
 typedef struct loads {
     int hosts;
     double *out, *in; /* [lengths][hosts] */
@@ -221,7 +222,7 @@ static void find_crowds(const taciti_hosts *hosts, const taciti_round *round, co
     }
 }
 
-/* What a round is asked for. */
+/* The request for a round. */
 typedef struct order {
     const taciti_hosts *hosts;
     const taciti_round *round;
@@ -299,7 +300,7 @@ static void demands_of_groups(const order *o, const loads *l, const arranged *gr
     }
 }
 
-/* What either end of an edge asks of the links, together with its other edges. */
+/* The demand that either end of an edge makes on the links, together with its other edges. */
 static void meet_edge(const taciti_demand *edge, taciti_demand *rank) {
     rank->host_bytes = greater(rank->host_bytes, edge->host_bytes);
     rank->flow_bytes = greater(rank->flow_bytes, edge->flow_bytes);

@@ -119,7 +119,7 @@ uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange);
  * card without headers and heartbeats. */
 uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange);
 
-/* What auto has chosen. */
+/* Returns the way that auto has chosen. */
 taciti_way taciti_exchange_way(const taciti_exchange *exchange);
 
 /* Returns E_CONFIG for a compression that no exchange can have, whatever its ranks and its layout. */

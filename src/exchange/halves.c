@@ -196,7 +196,7 @@ static tacit_status decode(const taciti_halves *halves, const taciti_piece *t, i
     return taciti_payload_refused(status, halves->shape.encoding, t->task, halves->ranks[member], payload.bytes);
 }
 
-/* This rank's payload for its own range, which is decoded like everybody's. */
+/* Makes the payload of this rank for its own range, which is decoded like everybody's. */
 static tacit_status encode_own(taciti_halves *halves, const taciti_piece *t, taciti_payload *out) {
     *out = (taciti_payload){.data = own_payload(halves, t)};
     TACITI_TRY(encode(halves, t, halves->shape.me, TACITI_PAYLOAD_CONTRIBUTION, out));

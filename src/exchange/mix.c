@@ -17,7 +17,7 @@
 
 enum { IDLE = -1 };
 
-/* What this rank does in one round. */
+/* The part of this rank in one round. */
 typedef struct step {
     int group, edges; /* index of its all-reduce, of its neighbours; IDLE: none */
     taciti_mix_weights weights;
@@ -228,7 +228,7 @@ static tacit_status open_buffers(taciti_mix *mix, taciti_comm *comm) {
     return taciti_bucket_jobs_create(comm, mix->layout, move, mix, &mix->jobs);
 }
 
-/* What describe() made. */
+/* Destroys what describe() has made. */
 static void forget(taciti_mix *mix) {
     for (size_t c = 0; c < mix->reduction_count; c++) taciti_allreduce_destroy(&mix->reductions[c].reduce);
     for (size_t i = 0; i < mix->neighbours_count; i++) taciti_neighbours_destroy(&mix->neighbours[i]);

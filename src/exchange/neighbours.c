@@ -17,7 +17,7 @@ static size_t min(size_t a, size_t b) { return a < b ? a : b; }
 static bool encodes(const taciti_neighbours *nb) { return taciti_encoding_encodes(nb->encoding); }
 
 /* ---- who they are ------------------------------------------------------------------------------------------------ */
-/* What counting needs to know of a round. */
+/* The state of counting the edges of a round. */
 typedef struct survey {
     taciti_neighbours *neighbours;
     const taciti_hosts *hosts;

@@ -36,7 +36,7 @@ static inline bool taciti_phase_sums(taciti_phase phase) {
 typedef enum taciti_payload_kind { TACITI_PAYLOAD_CONTRIBUTION, TACITI_PAYLOAD_RESULT } taciti_payload_kind;
 enum { TACITI_PAYLOAD_KINDS = 2 };
 
-/* What an exchange does with a bucket in a step. The first four members come from the strategy (taciti_exchange_at());
+/* The work of an exchange on a bucket in a step. The first four members come from the strategy (taciti_exchange_at());
  * the exchange sets the others. */
 typedef struct taciti_bucket_task {
     taciti_codec_setting setting[TACITI_PAYLOAD_KINDS]; /* {0}: the codec's default */

@@ -13,8 +13,8 @@ enum { DEPTH_NETWORK = 8, DEPTH_HOST = 3, DEPTH_MIN = 2, GRAIN = 16, SENDS_PER_M
  * (pipeline.h), give every rank a part of every layer, and so many more of them are under way. */
 enum { UNEVEN_PARTS = 4 };
 
-/* Of a codec that compresses much: what it encodes in several passes stays in the cache, and a long array is several
- * messages, so that one travels while the next is encoded. */
+/* The limit for a codec that compresses much: what it encodes in several passes stays in the cache, and a long array is
+ * several messages, so that one travels while the next is encoded. */
 #define MAX_SEGMENT_N ((size_t)1 << 18)
 
 /* Arriving payloads of all sources and slots together; many ranks have small chunks anyway. */

@@ -20,7 +20,7 @@ void taciti_route_close(taciti_route *route) {
 
 /* ---- what is kept ------------------------------------------------------------------------------------------------ */
 
-/* Who encodes what, for stores. */
+/* Returns who encodes which range, for stores. */
 static const taciti_allreduce *encoders_of(const taciti_route *route) {
     return route->verbs->whole ? NULL : &route->reduce;
 }

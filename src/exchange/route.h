@@ -49,7 +49,7 @@ typedef struct taciti_codec_rates {
 /* Returns the rates of a codec at a factor; zeros: unknown. */
 typedef taciti_codec_rates taciti_rates_at(const void *context, const taciti_codec *codec, double factor);
 
-/* What a sum of n floats takes on average. */
+/* The mean cost of a sum of n floats. */
 typedef struct taciti_price {
     taciti_length length; /* of an array whose dense all-reduce would send and add as much */
     double codec_s;       /* encoding and decoding on the communication thread of a lane; 0: unknown */

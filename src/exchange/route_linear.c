@@ -101,7 +101,7 @@ static size_t describe_buckets(taciti_linear_reduce *linear) {
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
-/* What can be known without allocating the large arrays. */
+/* Describes the buckets without allocating the large arrays. */
 static tacit_status describe_linear(const taciti_route *route, taciti_allreduce *reduce, taciti_linear_reduce *out) {
     const taciti_route_setup *setup = &route->setup;
     const taciti_layout *layout = setup->layout;
@@ -291,7 +291,7 @@ static tacit_status run(taciti_route *route, float *x, size_t n, const taciti_bu
 
 /* ---- price ------------------------------------------------------------------------------------------------------- */
 
-/* What is sent for an array, in bytes: all rounds together, and of them on a host's link. */
+/* The bytes that are sent for an array: all rounds together, and of them on a host's link. */
 typedef struct sent {
     double payload, link;
 } sent;

@@ -22,7 +22,7 @@ uint64_t taciti_route_reduce_nic_bytes(const taciti_route *route, size_t bucket,
 double taciti_route_reduce_expected_bytes(const taciti_route *route, size_t bucket,
                                           const taciti_codec_setting *settings);
 
-/* What each member sends, on average, of an array that one owner adds up in all pieces of the cut. */
+/* The mean of what each member sends of an array that one owner adds up in all pieces of the cut. */
 typedef struct taciti_contribution {
     double bytes;
     size_t messages;

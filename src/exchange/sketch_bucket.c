@@ -81,7 +81,7 @@ static slot *at_lag(const bucket *b, size_t cycle, size_t lag) {
     return cycle >= lag && cycle - lag < b->blocks ? &b->s->slots[(cycle - lag) % TACITI_SKETCH_SLOTS] : NULL;
 }
 
-/* What member m sends in this cycle, in its order. */
+/* The messages that member m sends in this cycle, in its order. */
 static tacit_status expect_from(bucket *b, size_t cycle, int m) {
     taciti_sketch_reduce *s = b->s;
     slot *first = at_lag(b, cycle, 0), *told = at_lag(b, cycle, LAG), *index = at_lag(b, cycle, 2 * LAG),

@@ -48,7 +48,7 @@ typedef struct taciti_sketch_learnt {
     double factor;                          /* at which they were selected */
 } taciti_sketch_learnt;
 
-/* What a member has for an owner in a block. */
+/* The contribution of a member to an owner in a block. */
 typedef struct taciti_sketch_share {
     size_t at, n; /* in `selected` */
     taciti_sketch_form form;

@@ -164,7 +164,7 @@ static taciti_codec_setting setting_of(const taciti_compression *c, size_t bucke
                                    (taciti_codec_setting){factor, own || factor <= 1 ? 0 : threshold->value});
 }
 
-/* What would be sent at the factor that the controller tries. */
+/* Returns the setting that would be sent at the factor that the controller tries. */
 static taciti_codec_setting trial_of(const taciti_compression *c, size_t bucket) {
     static const taciti_threshold NONE = {0};
     const double factor = c->decision.trial;

@@ -62,7 +62,7 @@ typedef struct taciti_adapt_options {
 } taciti_adapt_options;
 extern const taciti_option_table taciti_adapt_option_table; /* section "adapt" */
 
-/* What a strategy compresses with: the codecs, which alone are set here, and the options that complete their encodings.
+/* The compression of a strategy: the codecs, which alone are set here, and the options that complete their encodings.
  * {0}: nothing is compressed. With the phase ALL_GATHER it is about the gathers, otherwise about the sums. */
 typedef struct taciti_compression_setup {
     taciti_encoding sums, gathers; /* of gradients, or differences; of parameters that strategy shard gathers */

@@ -139,7 +139,7 @@ static taciti_tally unpack(const double *fields) {
     return tally;
 }
 
-/* This rank's. */
+/* Fills in the message of this rank. */
 static void fill_mine(taciti_compression *c, const taciti_step_report *report) {
     const double per_ns = 1e-9;
     taciti_costs *costs = costs_of(c);
@@ -259,7 +259,7 @@ static void add_period(taciti_compression *c, taciti_tally *model) {
     memset(c->period_sum, 0, c->layout->n * sizeof *c->period_sum);
 }
 
-/* Of all ranks. Collective. */
+/* Adds up the histograms of all ranks. Collective. */
 static tacit_status gather_histogram(taciti_compression *c) {
     const uint64_t *mine = taciti_exchange_histogram(c->exchange);
     if (!c->decision.histogram) return TACIT_OK;
@@ -366,7 +366,8 @@ static taciti_threshold threshold_for(const taciti_compression *c, const level *
     return best->seen.n >= 1 ? correct(best, next) : best->is.threshold;
 }
 
-/* Of results, which are never tried. A dense step sends all residuals: what follows begins anew. */
+/* Corrects the threshold of results, which are never tried. A dense step sends all residuals: what follows begins anew.
+ */
 static void correct_results(taciti_compression *c, const taciti_tally *t, double factor, double next) {
     taciti_threshold *threshold = &c->thresholds[TACITI_PAYLOAD_RESULT];
     const level sent = {{factor, *threshold}, seen(&t->sent), t->sent.threshold};

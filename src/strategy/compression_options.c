@@ -135,7 +135,7 @@ taciti_compression_setup taciti_compression_gather_setup(const taciti_compressio
     return out;
 }
 
-/* Who gathers knows what the others lack, so gathers have neither feedback nor momentum. */
+/* The owner of a part knows what the others lack, so gathers have neither feedback nor momentum. */
 taciti_encoding taciti_compression_encoding(const taciti_compression_setup *setup) {
     const taciti_compress_options *o = setup->options;
     const bool has_results = setup->phase == TACITI_PHASE_ALL_REDUCE || setup->phase == TACITI_PHASE_REDUCE_TO_LANES;
@@ -160,7 +160,7 @@ taciti_encoding taciti_compression_encoding(const taciti_compression_setup *setu
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
-/* What the user has typed: "auto" stands for a codec. */
+/* Returns the word that the user has typed: "auto" stands for a codec. */
 static const char *name_of(const taciti_compression_setup *setup) {
     const char *typed = setup->options == NULL ? ""
                         : gathers(setup)       ? setup->options->gather.text

@@ -130,7 +130,7 @@ static tacit_status gossip_describe(const taciti_strategy_context *context, cons
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
-/* What a step does, decided before it touches anything. */
+/* The work of a step, decided before it touches anything. */
 typedef struct decision {
     bool mixing;            /* this step mixes */
     bool update;            /* the gradient is finite */

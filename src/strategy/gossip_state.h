@@ -58,7 +58,7 @@ typedef struct taciti_gossip {
 /* ---- gossip_setup.c ---------------------------------------------------------------------------------------------- */
 tacit_status taciti_gossip_create(const taciti_strategy_context *context, void **out);
 void taciti_gossip_destroy(void *self);
-/* What is known before create(). */
+/* Predicts the figures that are known before create(). */
 tacit_status taciti_gossip_predict(const taciti_strategy_context *context, taciti_strategy_figures *out);
 /* Returns E_CONFIG, with what to type, for options that exclude each other or have no effect together and, if hosts is
  * not NULL, for a topology that cannot be used on these ranks. */

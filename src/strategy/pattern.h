@@ -24,7 +24,7 @@ typedef struct taciti_strategy_memory {
     size_t parameters, gradients, copy16, moments;
 } taciti_strategy_memory;
 
-/* What ranks hold in parts. Every rank updates its own part of the parameters. */
+/* The arrays that ranks hold in parts. Every rank updates its own part of the parameters. */
 typedef struct taciti_parts {
     int passes;     /* that gather parameters: 1 the forward pass, 2 the backward pass as well */
     bool gradients; /* the sum of one unit at most is under way while another unit's gradients are written */
@@ -47,7 +47,7 @@ typedef struct taciti_parts {
     void (*flags)(const struct taciti_parts *parts, char *out, size_t size);
 } taciti_parts;
 
-/* What is held in parts, as ZeRO counts it: 1 moments, 2 also gradients, 3 also parameters. */
+/* Returns the stage, as ZeRO counts it: 1 moments, 2 also gradients, 3 also parameters. */
 static inline int taciti_parts_stage(const taciti_parts *parts) {
     return parts->passes == 2 ? 3 : parts->gradients ? 2 : 1;
 }

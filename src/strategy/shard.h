@@ -105,7 +105,7 @@ typedef struct taciti_shard {
     bool recorded;
 } taciti_shard;
 
-/* What ranks compute with is not what they update. */
+/* Whether ranks update other arrays than those with which they compute. */
 static inline bool taciti_shard_has_masters(const taciti_strategy_context *context) {
     return ((const taciti_shard_options *)context->options)->gather != TACITI_SHARD_F32 ||
            context->compression.gathers.codec != NULL;

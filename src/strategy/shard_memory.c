@@ -7,7 +7,7 @@
 
 /* ---- in a step --------------------------------------------------------------------------------------------------- */
 
-/* Whose memory it is. */
+/* The rank whose memory it is. */
 typedef struct owner {
     const taciti_layout *layout;
     taciti_shard_part own, kept; /* kept: of parameters, from gather to gather; as `own`, or a share */
@@ -78,7 +78,7 @@ static moment head_moment(const taciti_layout *layout) {
     return m;
 }
 
-/* What each of a step's moments takes; the largest counts. */
+/* The floats of each of a step's moments; the largest counts. */
 typedef struct holdings {
     const owner *of;
     bool parameters, gradients; /* in parts */

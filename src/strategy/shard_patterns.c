@@ -7,7 +7,7 @@
 
 #include "strategy/shard.h"
 
-/* What auto compresses gathers with: changes allow fewer bits than values. Replicas gather inside hosts. */
+/* Returns the codec of gathers with auto: changes allow fewer bits than values. Replicas gather inside hosts. */
 static const taciti_codec *automatic_gather(const taciti_shard_options *o) {
     return o->over == TACITI_SHARD_OVER_HOST ? NULL : taciti_codec_find(o->stage < 3 ? "mixed4" : "mixed8");
 }
@@ -43,7 +43,7 @@ static taciti_pattern pattern_of(const taciti_shard_options *o) {
     return p;
 }
 
-/* What check_places() of shard_options.c allows. */
+/* Whether check_places() of shard_options.c allows the options. */
 static bool is_possible(const taciti_shard_options *o) {
     const bool replicas = o->over == TACITI_SHARD_OVER_HOST;
     return !(replicas && (o->gather != TACITI_SHARD_F32 || o->secondary)) && !(o->secondary && o->stage < 3);

@@ -5,7 +5,7 @@
 #include "exchange/route.h"
 #include "strategy/shard.h"
 
-/* What ranks send. */
+/* The bytes and encodings of what ranks send. */
 typedef struct senders {
     const taciti_strategy_context *context;
     const taciti_shard_options *options;

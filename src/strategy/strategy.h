@@ -65,7 +65,7 @@ typedef struct taciti_traffic_class {
     uint64_t bytes;    /* that this rank sends per step; the maximum if payloads vary in size */
 } taciti_traffic_class;
 
-/* What a strategy allocates and sends. The bytes of sums whose payloads vary in size are the maximum. */
+/* The memory and traffic of a strategy. The bytes of sums whose payloads vary in size are the maximum. */
 typedef struct taciti_strategy_figures {
     size_t own_bytes; /* that create() allocates */
     size_t period;    /* steps after which the exchange repeats, from step 0 on */
