@@ -10,7 +10,7 @@
  * State, decision and factors of buckets are plain bytes without pointers, equal on all ranks. The caller owns them and
  * saves all three in checkpoints; a run that resumes goes on with decide() (but for `measures`). If the codec, its
  * options, the number of ranks, the buckets, the controller's options or TACITI_ADAPT_VERSION differ from those of the
- * checkpoint, it begins anew with start().
+ * checkpoint, the controller begins again with start().
  *
  * A controller touches no arrays, sends nothing, allocates nothing and never fails. A new one is one C file and one
  * line in adapt/registry.c.
@@ -29,7 +29,7 @@
 /* Raise it with every change of a controller's state or of taciti_decision. */
 enum { TACITI_ADAPT_VERSION = 2 };
 
-/* Of one step, the slowest rank's each but the first and the last. 0: unknown. */
+/* Seconds of one step: those of the slowest rank, but for the first and the last member. 0: unknown. */
 typedef struct taciti_adapt_seconds {
     double step;       /* the whole step: the mean of all ranks, which differ only by when each of them looks */
     double compute;    /* forward and backward */
@@ -66,7 +66,7 @@ typedef struct taciti_adapt_facts {
     taciti_adapt_seconds seconds;
 } taciti_adapt_facts;
 
-/* What is known before the first step. */
+/* The facts that are known before the first step. */
 typedef struct taciti_adapt_start {
     double factor; /* compress.factor */
     bool selects;  /* of the codec: a factor means something; otherwise a factor only says dense (1) or codec (above) */
@@ -97,7 +97,7 @@ typedef struct taciti_controller {
     size_t options_size;
     bool per_bucket; /* writes factors of buckets */
     bool switches;   /* only chooses between dense and the codec: suits codecs without a factor */
-    bool measures;   /* its state is times alone: a run that resumes begins anew, on whatever links it has now */
+    bool measures;   /* its state is times alone: a resumed run begins again, on whatever links it has now */
 
     /* Returns E_CONFIG, with what to type, for an illegal combination of options. NULL: all are legal. */
     tacit_status (*check)(const void *options);

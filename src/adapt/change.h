@@ -10,7 +10,7 @@
  * 44000 each way with K = 0.64 of a mean of 50 samples, if nothing changes. It assumes normal noise, and no single
  * sample may add more than a third of h, which makes alarms rarer. With D = shift / s - K the delay after a change is
  * B / D - 1 / (2 D^2): 4.6 samples for twice the time under noise of 30 %. Where the noise is small it is three
- * samples, the least there can be. What is smaller than MIN takes longer, or the mean follows it.
+ * samples, the least there can be. A change smaller than MIN takes longer, or the mean follows it.
  *
  * A sample may be the mean of several steps: its noise is smaller by their root, and two may be enough. {0} knows
  * nothing. Plain bytes.
@@ -27,7 +27,7 @@ typedef struct taciti_noise {
     double variance, weight; /* weight: samples that it holds, 50 at most */
 } taciti_noise;
 
-/* d: deviation of the mean of so many steps. */
+/* d: deviation of the mean over `steps` steps. */
 void taciti_noise_observe(taciti_noise *noise, double d, int64_t steps);
 
 /* Standard deviation of one step; 0.15 as long as nothing is known. */
@@ -41,11 +41,11 @@ typedef struct taciti_change {
     int64_t seen[2];         /* samples in shift */
 } taciti_change;
 
-/* Takes a sample in, the mean of so many steps. Returns the factor by which x has changed, 1: not at all. Anything but
- * x > 0 and finite is left out. */
+/* Takes a sample in, the mean over `steps` steps. Returns the factor by which x has changed, 1: not at all. Anything
+ * but x > 0 and finite is left out. */
 double taciti_change_observe(taciti_change *change, double x, int64_t steps);
 
-/* Begins anew at another mean; the noise stays. */
+/* Begins again at another mean and keeps the noise. */
 void taciti_change_move(taciti_change *change);
 
 #endif

@@ -17,10 +17,10 @@
  * all T instead. The prediction is a weighted geometric mean of the two, and half of their distance is its doubt.
  *
  * - Noise: T is a mean of logarithms over up to 50 steps; the variance of one is measured, that of the mean is smaller
- * by their number. A prediction counts as so many samples as have its doubt. A kind is left only for an advantage
- * beyond the standard error.
+ * by their number. A prediction counts as the number of samples that would have its doubt. A kind is left only for an
+ * advantage beyond the standard error.
  * - A change of the link is one if two or more steps say so: CUSUM of log(T / its mean), over steps of all kinds, with
- *   the error rates of adapt/change.h. What may be one is not folded into a mean.
+ *   the error rates of adapt/change.h. A sample that may be one is not folded into a mean.
  * - Kinds that select elements join late, because they lose most while gradients change fast: after selects_at, and
  *   only where the shortest of the others is in use and leaves something to gain.
  * - A trial of another kind pays if an advantage is within its standard error (the optimism of Auer et al.,
@@ -30,7 +30,7 @@
  * Bars and what comes out: test_payoff_links.c.
  *
  * The time of an exchange holds waits for other ranks, so what it saves is at most what a step saves. Times belong to a
- * process: a run that resumes measures anew.
+ * process: a run that resumes measures again.
  */
 #include <math.h>
 #include <stdio.h>
@@ -85,8 +85,8 @@ static size_t state_bytes(const void *options, size_t buckets) {
     return sizeof(state) + KINDS * buckets * sizeof(level);
 }
 
-static void start(const void *options, const taciti_adapt_start *begin, void *memory, taciti_decision *decision,
-                  double *factors) {
+static void start_payoff(const void *options, const taciti_adapt_start *begin, void *memory, taciti_decision *decision,
+                         double *factors) {
     (void)options;
     (void)factors;
     state *s = memory;
@@ -149,8 +149,8 @@ static void observe_buckets(state *s, const taciti_adapt_facts *facts, const dou
     }
 }
 
-/* By how much the link has slowed since, as this transfer and those before it say; 1: not at all. What it takes is
- * compared with what its kind took, so steps of several kinds are samples of the same. */
+/* By how much the link has slowed since, as this transfer and those before it say; 1: not at all. A transfer is
+ * compared with the mean of its kind, so steps of several kinds are samples of the same. */
 static double observe_link(state *s, double transfer) {
     const level *l = &s->kinds[s->shown].transfer;
     if (!(l->seconds > 0)) return 1;
@@ -159,9 +159,9 @@ static double observe_link(state *s, double transfer) {
     return ratio == 1 ? 1 : exp(scale * (log(ratio) + mean));
 }
 
-/* Takes a step in; the first one after a change of the decision fills caches and residuals and does not count. What may
- * be a change of the link is not folded in, unless nothing is known of the kind. Returns by how much the link has
- * slowed. */
+/* Takes a step in; the first one after a change of the decision fills caches and residuals and does not count. A sample
+ * that may show a change of the link is not folded in, unless nothing is known of the kind. Returns by how much the
+ * link has slowed. */
 static double observe_step(state *s, const taciti_adapt_facts *facts, const double *factors) {
     const taciti_adapt_seconds *t = &facts->seconds;
     if (s->run++ == 0 || !(t->busy > 0)) return 1;
@@ -196,7 +196,7 @@ typedef struct move {
     double rate, now, ratio; /* seconds per byte before and now; of the transfer of the kind that shows it */
 } move;
 
-/* Predicts a transfer that took so many seconds for so many bytes. */
+/* Predicts the transfer of these bytes that took these seconds before the change. */
 static level move_transfer(const move *m, double seconds, double bytes, double noise) {
     const double all = m->ratio * seconds, fixed = seconds - m->rate * bytes;
     const double by_rate = m->now <= 0 ? all : fixed > 0 ? fixed + m->now * bytes : seconds * m->now / m->rate;
@@ -396,8 +396,8 @@ static void continue_trial(state *s, taciti_decision *decision, const taciti_ada
     if (ends) choose_kind(s, decision, facts, best_of(s), factors);
 }
 
-static void decide(const void *options, const taciti_adapt_facts *facts, void *memory, taciti_decision *decision,
-                   double *factors) {
+static void decide_kind(const void *options, const taciti_adapt_facts *facts, void *memory, taciti_decision *decision,
+                        double *factors) {
     (void)options;
     state *s = memory;
     decision->changed = false;
@@ -425,6 +425,6 @@ const taciti_controller taciti_controller_payoff = {
     .switches = true,
     .measures = true,
     .state_bytes = state_bytes,
-    .start = start,
-    .decide = decide,
+    .start = start_payoff,
+    .decide = decide_kind,
 };

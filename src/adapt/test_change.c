@@ -23,7 +23,7 @@ static double normal(uint64_t seed, uint64_t i) {
     return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
 }
 
-/* Mean of so many log-normal samples around 1. */
+/* Returns the mean of `steps` log-normal samples around 1. */
 static double sample(uint64_t seed, uint64_t i, double spread, int64_t steps) {
     double sum = 0;
     for (int64_t j = 0; j < steps; j++) sum += exp(spread * normal(seed, i * 64 + (uint64_t)j));

@@ -127,7 +127,7 @@ static void a_link_that_changes_is_noticed(void **state) {
     end(&r);
 }
 
-/* What takes four times as long is tried for at most a hundredth of the time. */
+/* A kind that takes four times as long is tried for at most a hundredth of the time. */
 static void trials_become_rare(void **state) {
     (void)state;
     run r;
@@ -165,7 +165,7 @@ static const taciti_codec_rung RUNGS[] = {{.factor = 2}, {.factor = 4}, {.factor
 enum { KINDS = 4, BUCKETS = 2 };
 static const double FACTORS[KINDS] = {1, 2, 4, 8};
 
-/* What an exchange takes at each factor, of two buckets, and what training waits for it. */
+/* Seconds of the exchange of two buckets at each factor, and those that training waits for it. */
 typedef struct cluster {
     double busy[KINDS][BUCKETS], exposed[KINDS];
 } cluster;

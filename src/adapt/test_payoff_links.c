@@ -148,7 +148,7 @@ static double coding_of(const links *l, const plan *p, int traffic) {
     return sum;
 }
 
-/* Returns the seconds of so many steps. */
+/* Returns the seconds of these steps. */
 static double go(run *r, const links *l, double slower, int64_t steps) {
     static const size_t bucket_bytes[BUCKETS] = {7000, 2800, 200};
     double seconds = 0, busy[TRAFFICS][BUCKETS], sums[TRAFFICS];
@@ -177,7 +177,7 @@ static double go(run *r, const links *l, double slower, int64_t steps) {
     return seconds;
 }
 
-/* Of 30 seeds. */
+/* One figure of each seed, ascending. */
 typedef struct figures {
     double of[SEEDS];
     int count;

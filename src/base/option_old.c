@@ -44,6 +44,7 @@ static const taciti_old_key OLD_KEYS[] = {
     {"int4.", NULL, "128|true", "blocks always have 128 elements, in groups of 32 that are rotated"},
     {"int8.", NULL, "128|false", "blocks always have 128 elements, which are not rotated"},
     {"knee.probe", NULL, "500", "it is always 500 steps"},
+    {"knee.start", NULL, "4", "it is always 4"},
     {"knee.tolerance", NULL, "0.01", "it is always 0.01"},
     {"knee.window", NULL, "10", "it is always 10 steps"},
     {"localsgd.outer_nesterov", NULL, "true", "the outer momentum always has Nesterov's form"},

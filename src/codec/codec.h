@@ -42,7 +42,7 @@ typedef struct taciti_codec_setting {
     double threshold; /* > 0: sends the elements with |v| >= threshold instead; for codecs with `thresholds` */
 } taciti_codec_setting;
 
-/* What encodes have seen; every call adds to it. The same bits on every instruction set. */
+/* Counts of what encodes have seen; every call adds to them. The same bits on every instruction set. */
 typedef struct taciti_codec_tally {
     double squares_in, squares_out; /* |v|^2 and |decoded payload|^2, in double */
     uint64_t n, selected;           /* elements; those that were sent */
@@ -56,7 +56,7 @@ typedef struct taciti_codec_matrix {
     size_t at, rows, columns; /* at: first element in the array */
 } taciti_codec_matrix;
 
-/* What one encode or decode is told besides the array. {0} suits a codec without options, setting, key and state. The
+/* Arguments of one encode or decode besides the array. {0} suits a codec without options, setting, key and state. The
  * decoder gets the options, key, round and `before` of the encoder, but neither setting nor state: a payload says
  * itself what else its decoder must know. With class LINEAR the decoder gets all of it, because setting and state are
  * the same on all ranks. */

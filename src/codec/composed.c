@@ -21,7 +21,7 @@
 #include "codec/estimate.h"
 #include "kernel/kernel.h"
 
-/* What an index coder may write behind its bytes. */
+/* Bytes that an index coder may write behind its own. */
 enum { NO_CODER = 255, WORD = 4, CODER_SLACK = 8, LINE_BYTES = 64 };
 
 typedef struct header {
@@ -129,7 +129,7 @@ static void select_elements(const encoding *e, const float *x, taciti_selection 
         taciti_select_estimated(e->selector, e->call, x, e->n, e->scratch.work, found);
 }
 
-static void tally(const encoding *e, const taciti_selection *found, size_t kept, double squares_out) {
+static void fill_tally(const encoding *e, const taciti_selection *found, size_t kept, double squares_out) {
     taciti_codec_tally *tally = e->call->tally;
     tally->squares_in += found->squares;
     tally->squares_out += squares_out;
@@ -152,7 +152,7 @@ static size_t encode_all(const encoding *e, const taciti_selection *found, const
     const header head = {.kept = (uint32_t)e->n, .format = (uint8_t)e->format->id, .coder = NO_CODER};
     memcpy(out, &head, sizeof head);
     const double squares = encode_values(e, x, e->n, (char *)out + sizeof head, error);
-    if (e->call->tally != NULL) tally(e, found, e->n, squares);
+    if (e->call->tally != NULL) fill_tally(e, found, e->n, squares);
     return sizeof head + taciti_values_bytes(e->format, e->n);
 }
 
@@ -190,7 +190,7 @@ static size_t encode_found(const encoding *e, const taciti_selection *found, con
     float *value_error = error != NULL && !e->format->lossless ? e->scratch.work : NULL;
     const double squares = encode_values(e, found->values, found->count, (char *)out + at, value_error);
     if (value_error != NULL) taciti_kernels_get()->scatter(error, found->indices, value_error, found->count);
-    if (e->call->tally != NULL) tally(e, found, found->count, squares);
+    if (e->call->tally != NULL) fill_tally(e, found, found->count, squares);
     return at + value_bytes;
 }
 
@@ -224,7 +224,8 @@ void taciti_composed_select(const taciti_codec *codec, const taciti_codec_call *
         memset(selected, 0, n * sizeof *selected);
         kernels->scatter(selected, found.indices, found.values, found.count);
     }
-    if (call->tally != NULL) tally(&e, &found, found.count, kernels->sum_squares(all ? x : found.values, found.count));
+    if (call->tally != NULL)
+        fill_tally(&e, &found, found.count, kernels->sum_squares(all ? x : found.values, found.count));
 }
 
 /* ---- decode ------------------------------------------------------------------------------------------------------ */
@@ -235,11 +236,11 @@ typedef struct parsed {
     const char *indices, *values;
 } parsed;
 
-static tacit_status malformed(const encoding *e, size_t bytes, const char *what) {
+static tacit_status fail_malformed(const encoding *e, size_t bytes, const char *what) {
     return taciti_fail(TACIT_E_DATA, "%s payload of %zu bytes for %zu floats: %s", e->codec->name, bytes, e->n, what);
 }
 
-static bool zeros(const char *at, size_t bytes) {
+static bool write_zeros(const char *at, size_t bytes) {
     for (size_t i = 0; i < bytes; i++)
         if (at[i] != 0) return false;
     return true;
@@ -248,30 +249,31 @@ static bool zeros(const char *at, size_t bytes) {
 static tacit_status read_indices(const encoding *e, const parsed *p, size_t bytes) {
     const size_t kept = p->head.kept;
     const taciti_index_coder *coder = taciti_index_coder_at(p->head.coder);
-    if (coder == NULL) return malformed(e, bytes, "it has no index coder that is known");
-    if (!zeros(p->indices + p->head.index_bytes, to_word(p->head.index_bytes) - p->head.index_bytes))
-        return malformed(e, bytes, "the bytes behind the indices are not 0");
+    if (coder == NULL) return fail_malformed(e, bytes, "it has no index coder that is known");
+    if (!write_zeros(p->indices + p->head.index_bytes, to_word(p->head.index_bytes) - p->head.index_bytes))
+        return fail_malformed(e, bytes, "the bytes behind the indices are not 0");
     return coder->decode(p->indices, p->head.index_bytes, e->scratch.indices, kept, e->n);
 }
 
 /* Checks all of the payload, and leaves the indices in the scratch memory unless all elements are kept. */
-static tacit_status parse(const encoding *e, const void *payload, size_t bytes, parsed *p) {
-    if (bytes < sizeof p->head) return malformed(e, bytes, "it is too short");
+static tacit_status parse_payload(const encoding *e, const void *payload, size_t bytes, parsed *p) {
+    if (bytes < sizeof p->head) return fail_malformed(e, bytes, "it is too short");
     memcpy(&p->head, payload, sizeof p->head);
     p->format = taciti_value_format_at(p->head.format);
     p->indices = (const char *)payload + sizeof p->head;
-    if (p->format == NULL || p->head.zero != 0) return malformed(e, bytes, "its value format is unknown");
-    if (p->head.kept > e->n) return malformed(e, bytes, "it keeps more than there is");
+    if (p->format == NULL || p->head.zero != 0) return fail_malformed(e, bytes, "its value format is unknown");
+    if (p->head.kept > e->n) return fail_malformed(e, bytes, "it keeps more than there is");
     const size_t index_bytes = to_word(p->head.index_bytes), room = bytes - sizeof p->head;
-    if (index_bytes > room) return malformed(e, bytes, "its indices do not fit");
+    if (index_bytes > room) return fail_malformed(e, bytes, "its indices do not fit");
     const bool all = p->head.kept == e->n, none = all || p->head.kept == 0 || e->selector->known != NULL;
-    if (none && (p->head.coder != NO_CODER || index_bytes > 0)) return malformed(e, bytes, "it must not have indices");
+    if (none && (p->head.coder != NO_CODER || index_bytes > 0))
+        return fail_malformed(e, bytes, "it must not have indices");
     if (!none) TACITI_TRY(read_indices(e, p, bytes));
     if (!all && e->selector->known != NULL && p->head.kept > 0)
         e->selector->known(e->call, e->n, p->head.kept, e->scratch.work, e->scratch.indices);
     p->values = p->indices + index_bytes;
     if (room - index_bytes != taciti_values_bytes(p->format, p->head.kept))
-        return malformed(e, bytes, "its values do not have that size");
+        return fail_malformed(e, bytes, "its values do not have that size");
     return TACIT_OK;
 }
 
@@ -279,7 +281,7 @@ tacit_status taciti_composed_decode(const taciti_codec *codec, const taciti_code
                                     size_t bytes, float *x, size_t n) {
     const encoding e = encoding_of(codec, call, n);
     parsed p;
-    TACITI_TRY(parse(&e, payload, bytes, &p));
+    TACITI_TRY(parse_payload(&e, payload, bytes, &p));
     if (p.head.kept == n) {
         p.format->decode(p.format, p.values, x, n);
         return TACIT_OK;
@@ -294,7 +296,7 @@ tacit_status taciti_composed_decode_add(const taciti_codec *codec, const taciti_
                                         size_t bytes, float *x, size_t n) {
     const encoding e = encoding_of(codec, call, n);
     parsed p;
-    TACITI_TRY(parse(&e, payload, bytes, &p));
+    TACITI_TRY(parse_payload(&e, payload, bytes, &p));
     if (p.head.kept == n) {
         p.format->decode_add(p.format, p.values, x, n);
         return TACIT_OK;

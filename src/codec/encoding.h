@@ -22,7 +22,7 @@ typedef enum taciti_residual_form {
     TACITI_RESIDUAL_INT8
 } taciti_residual_form;
 
-/* What a rank keeps of its encodings for the next step (exchange/residual.h). {0}: nothing. */
+/* The form in which a rank keeps its encoding errors for the next step (exchange/residual.h). {0}: nothing. */
 typedef struct taciti_feedback {
     bool errors;                 /* errors are added to what is encoded next */
     double decay;                /* factor of a contribution's residual; 1: nothing is forgotten */
@@ -43,7 +43,7 @@ typedef struct taciti_encoding {
     taciti_way way; /* of payloads between their owners */
 } taciti_encoding;
 
-/* What a codec may be wanted for. */
+/* Purposes for which a codec may be wanted. */
 typedef enum taciti_codec_use {
     TACITI_USE_SUMS,       /* owners of ranges add payloads up */
     TACITI_USE_FEEDBACK,   /* its errors are added to what it encodes next, and do not grow without limit */
@@ -89,7 +89,7 @@ static inline bool taciti_encoding_is_uneven(const taciti_encoding *encoding) { 
 /* Elements per element sent of contributions, as expected; 1: all elements are sent. */
 double taciti_encoding_factor(const taciti_encoding *encoding);
 
-/* The setting of a result of so many contributions: it has no more elements than they have together. */
+/* Returns the setting of the result of these contributions, which has no more elements than they have together. */
 taciti_codec_setting taciti_encoding_result_setting(const taciti_encoding *encoding, int contributions);
 
 /* Mean bytes of a payload of n floats, between that many ranks. Matrices count as ones of 1024 columns. */

@@ -19,8 +19,8 @@
  * Properties of fp16 (test_fp16.c): error at most half an ulp for every x below 65520
  * (fp16_rounds_to_nearest_even_everywhere), that is 2^-11 |x| or 2^-25; encode(decode(y)) == y for every y that is not
  * a signalling NaN (every_half_decodes_to_its_value); Inf and NaN stay what they are; the same bytes on every
- * instruction set. Range: 6.1e-5 to 65504 with full precision, down to 6.0e-8 as denormals, below 3.0e-8 nothing. What
- * is 65520 or more in magnitude becomes Inf, as the standard asks: ranks then skip the step together, which a saturated
+ * instruction set. Range: 6.1e-5 to 65504 with full precision, down to 6.0e-8 as denormals, below 3.0e-8 nothing.
+ * A magnitude of 65520 or more becomes Inf, as the standard asks: ranks then skip the step together, which a saturated
  * value would hide from them. Where gradients leave this range, bf16 is the format to use.
  *
  * Properties of the others (test_values.c, test_codec.c): |x - C(x)|^2 <= (1 - d) |x|^2 with d = mean|x|^2 / mean(x^2)
@@ -40,13 +40,13 @@
 #error "payloads are little endian; this machine needs a byte swap in encode and decode"
 #endif
 
-static size_t bound(const taciti_codec *codec, const void *options, size_t n) {
+static size_t bound_payload(const taciti_codec *codec, const void *options, size_t n) {
     (void)options;
     return taciti_values_bytes(codec->method, n);
 }
 
-static tacit_status encode(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
-                           void *out, float *error, size_t *bytes) {
+static tacit_status encode_numbers(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
+                                   void *out, float *error, size_t *bytes) {
     const taciti_value_format *format = codec->method;
     taciti_squares squares = {0, 0};
     *bytes = taciti_values_bytes(format, n);
@@ -55,17 +55,17 @@ static tacit_status encode(const taciti_codec *codec, const taciti_codec_call *c
     return TACIT_OK;
 }
 
-static tacit_status check(const taciti_codec *codec, size_t bytes, size_t n) {
+static tacit_status check_size(const taciti_codec *codec, size_t bytes, size_t n) {
     const size_t want = taciti_values_bytes(codec->method, n);
     if (bytes == want) return TACIT_OK;
     return taciti_fail(TACIT_E_DATA, "%s payload of %zu bytes where %zu floats need %zu", codec->name, bytes, n, want);
 }
 
-static tacit_status decode(const taciti_codec *codec, const taciti_codec_call *call, const void *payload, size_t bytes,
-                           float *x, size_t n) {
+static tacit_status decode_numbers(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
+                                   size_t bytes, float *x, size_t n) {
     const taciti_value_format *format = codec->method;
     (void)call;
-    TACITI_TRY(check(codec, bytes, n));
+    TACITI_TRY(check_size(codec, bytes, n));
     format->decode(format, payload, x, n);
     return TACIT_OK;
 }
@@ -74,7 +74,7 @@ static tacit_status decode_add(const taciti_codec *codec, const taciti_codec_cal
                                size_t bytes, float *x, size_t n) {
     const taciti_value_format *format = codec->method;
     (void)call;
-    TACITI_TRY(check(codec, bytes, n));
+    TACITI_TRY(check_size(codec, bytes, n));
     format->decode_add(format, payload, x, n);
     return TACIT_OK;
 }
@@ -82,7 +82,7 @@ static tacit_status decode_add(const taciti_codec *codec, const taciti_codec_cal
 /* All fields of a codec but its texts, and the properties of those whose numbers stand alone. */
 #define NUMBERS_IN(format)                                                                                             \
     .aggregation = TACITI_CODEC_SUM, .rounds = 1, .fixed_size = true, .keyless = true, .method = &(format),            \
-    .bound = bound, .encode = encode, .decode = decode, .decode_add = decode_add
+    .bound = bound_payload, .encode = encode_numbers, .decode = decode_numbers, .decode_add = decode_add
 
 extern const taciti_codec taciti_codec_f32;
 const taciti_codec taciti_codec_f32 = {

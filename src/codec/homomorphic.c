@@ -205,27 +205,27 @@ typedef struct workspace {
     uint32_t *residue;         /* [1]: what may be left in a counter, see residue_max() */
 } workspace;
 
-static size_t padded(size_t bytes) { return taciti_round_up(bytes, TACITI_ALIGN_BYTES); }
+static size_t pad_count(size_t bytes) { return taciti_round_up(bytes, TACITI_ALIGN_BYTES); }
 
 static workspace parts_of(const taciti_sketch *s, const void *base) {
     const size_t lines = lines_of(s);
     char *p = (char *)(uintptr_t)base;
     workspace w;
     w.lines = (void *)p;
-    w.pending = (void *)(p += padded(lines * sizeof *w.lines));
-    w.counts = (void *)(p += padded(lines * sizeof *w.pending));
-    w.left = (void *)(p += padded(counters_of(s)));
-    w.residue = (void *)(p + padded(s->zones * sizeof *w.left));
+    w.pending = (void *)(p += pad_count(lines * sizeof *w.lines));
+    w.counts = (void *)(p += pad_count(lines * sizeof *w.pending));
+    w.left = (void *)(p += pad_count(counters_of(s)));
+    w.residue = (void *)(p + pad_count(s->zones * sizeof *w.left));
     return w;
 }
 
 size_t taciti_sketch_workspace_bytes(const taciti_sketch *s) {
     const size_t lines = lines_of(s);
-    return padded(lines * sizeof(taciti_sketch_line)) + padded(lines * sizeof(uint16_t)) + padded(counters_of(s)) +
-           padded(s->zones * sizeof(size_t)) + padded(sizeof(uint32_t));
+    return pad_count(lines * sizeof(taciti_sketch_line)) + pad_count(lines * sizeof(uint16_t)) +
+           pad_count(counters_of(s)) + pad_count(s->zones * sizeof(size_t)) + pad_count(sizeof(uint32_t));
 }
 
-/* What the threads of a pool share: zones go to threads by turns. */
+/* State that the threads of a pool share: zones go to threads by turns. */
 typedef struct decoding {
     const taciti_sketch *s;
     workspace w;
@@ -240,7 +240,7 @@ static void run_zones(void *context, int thread, int threads) {
     for (size_t z = (size_t)thread; z < d->s->zones; z += (size_t)threads) d->zone(d, z);
 }
 
-static void run(taciti_pool *pool, decoding *d) {
+static void run_decoding(taciti_pool *pool, decoding *d) {
     if (pool == NULL)
         run_zones(d, 0, 1);
     else
@@ -266,7 +266,7 @@ tacit_status taciti_sketch_map(const taciti_sketch *s, const uint64_t *index, vo
     TACITI_TRY(taciti_sketch_check(s));
     TACITI_TRY(check_index(index, s->n));
     d.w = parts_of(s, base);
-    run(pool, &d);
+    run_decoding(pool, &d);
     return TACIT_OK;
 }
 
@@ -304,7 +304,7 @@ static uint32_t bits_of_float(float x) {
     return bits;
 }
 
-/* What may be left in a counter that holds no pending element: nothing, or of floats the rounding errors. */
+/* The largest rest of a counter that holds no pending element: nothing, or the rounding errors of floats. */
 static uint32_t residue_max(const taciti_sketch *s, const void *counters) {
     uint32_t bits;
     float max;
@@ -329,7 +329,7 @@ tacit_status taciti_sketch_peel(const taciti_sketch *s, void *counters, void *ba
     d.w = parts_of(s, base);
     *d.w.residue = residue_max(s, counters);
     memset(x, 0, s->n * sizeof *x);
-    run(pool, &d);
+    run_decoding(pool, &d);
     TACITI_TRY(check_residue(s, &d.w, counters));
     *pending = pending_of(s, &d.w);
     return TACIT_OK;

@@ -13,7 +13,7 @@
  * Peeling recovers all elements while |U| is below 0.8185 of the counters (the threshold of 3-uniform hypergraphs).
  *
  * Deviations from LHC: a unit that hashes as one has 16 elements, not 1024; its three rows are different, and drawn
- * anew for every seed; there are no signs, since nothing is ever estimated; large arrays are cut into zones of about
+ * again for every seed; there are no signs, since nothing is ever estimated; large arrays are cut into zones of about
  * 8192 rows, which fit a cache and are peeled by several threads; rows follow from the measured union.
  *
  * Rings: f32 decodes up to rounding, about 1e-6 of the largest sum. uint32 and uint16 wrap around, so they decode the
@@ -33,12 +33,13 @@
 #include "base/pool.h"
 #include "kernel/kernel.h"
 
-/* What all ranks must agree on. taciti_sketch_init() fills it; fields may be changed before the first use. */
+/* The parameters that all ranks must agree on. taciti_sketch_init() fills it; fields may be changed before the first
+ * use. */
 typedef struct taciti_sketch {
     size_t n;      /* floats of the array, < 2^32 */
     size_t rows;   /* of 16 counters */
     size_t zones;  /* that are peeled alone */
-    uint64_t seed; /* taken anew for every step, so that a failure does not repeat */
+    uint64_t seed; /* another one in every step, so that a failure does not repeat */
     int ranks;     /* whose sketches are added */
     taciti_sketch_numbers numbers;
 } taciti_sketch;
@@ -49,8 +50,8 @@ static inline size_t taciti_sketch_index_words(size_t n) { return n / 64 + (n % 
 void taciti_sketch_index(const float *x, size_t n, uint64_t *words); /* NaN and Inf count, -0 does not */
 void taciti_sketch_merge(uint64_t *words, const uint64_t *other, size_t n);
 size_t taciti_sketch_union(const uint64_t *words, size_t n); /* number of bits */
-/* What a sketch must be sized by: 16 times the largest number of elements with equal i % 16, since each of the 16 lanes
- * is peeled alone. At least the union, and little more if nonzeros are spread evenly. */
+/* The number that a sketch must be sized by: 16 times the largest number of elements with equal i % 16, since each of
+ * the 16 lanes is peeled alone. At least the union, and little more if nonzeros are spread evenly. */
 size_t taciti_sketch_measure(const uint64_t *words, size_t n);
 
 /* ---- shape ------------------------------------------------------------------------------------------------------- */
@@ -105,7 +106,7 @@ tacit_status taciti_sketch_insert(const taciti_sketch *sketch, const uint64_t *p
 
 /* ---- packed values: what an index that all ranks know makes possible, without a sketch --------------------------- */
 
-/* Bytes that packing may write for so many elements. The first count * number_bytes travel. */
+/* Bytes that packing may write for `count` elements. The first count * number_bytes travel. */
 size_t taciti_sketch_pack_bytes(const taciti_sketch *sketch, size_t count);
 /* values = the elements of x in the index, in the ring: packed values of all ranks add up by the same sum. E_NUMERICS
  * if a number does not fit the ring. */

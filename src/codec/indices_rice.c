@@ -26,7 +26,7 @@ enum { PARAMETER_MAX = 31, SHORT_CODE = 56 };
 /* ---- the parameter ----------------------------------------------------------------------------------------------- */
 
 /* Zeros of all codes with parameters b, b + 1 and b + 2. The gaps add up to less than 2^32. */
-static void quotients(const uint32_t *indices, size_t k, unsigned b, uint32_t *sums) {
+static void count_quotients(const uint32_t *indices, size_t k, unsigned b, uint32_t *sums) {
     uint32_t s0 = indices[0] >> b, s1 = indices[0] >> b >> 1, s2 = indices[0] >> b >> 1 >> 1;
     for (size_t i = 1; i < k; i++) {
         const uint32_t quotient = (indices[i] - indices[i - 1] - 1) >> b;
@@ -60,7 +60,7 @@ static unsigned best_parameter(const uint32_t *indices, size_t k, size_t n, uint
     for (;;) {
         const unsigned low = b == 0 ? 0 : b == PARAMETER_MAX ? PARAMETER_MAX - 2 : b - 1;
         unsigned best = low;
-        quotients(indices, k, low, sums);
+        count_quotients(indices, k, low, sums);
         *bits = UINT64_MAX;
         for (unsigned c = 0; c < 3; c++) {
             const uint64_t needed = (uint64_t)k * (low + c + 1) + sums[c];
@@ -75,13 +75,13 @@ static unsigned best_parameter(const uint32_t *indices, size_t k, size_t n, uint
 
 static size_t bytes_of(uint64_t bits) { return 1 + (size_t)(bits / 8) + (bits % 8 != 0); }
 
-static size_t bound(size_t k, size_t n) {
+static size_t bound_bytes(size_t k, size_t n) {
     uint64_t bits = 0;
     if (k > 0) (void)worst_case(k, n, &bits);
     return bytes_of(bits);
 }
 
-static size_t bytes(const uint32_t *indices, size_t k, size_t n) {
+static size_t count_bytes(const uint32_t *indices, size_t k, size_t n) {
     uint64_t bits = 0;
     if (k > 0) (void)best_parameter(indices, k, n, &bits);
     return bytes_of(bits);
@@ -104,7 +104,7 @@ static inline void put(writer *w, uint64_t bits, unsigned count) {
     w->count %= 8;
 }
 
-static void encode(const uint32_t *indices, size_t k, size_t n, void *out) {
+static void encode_indices(const uint32_t *indices, size_t k, size_t n, void *out) {
     uint64_t bits = 0;
     const unsigned b = k > 0 ? best_parameter(indices, k, n, &bits) : 0;
     const uint32_t mask = (UINT32_C(1) << b) - 1;
@@ -179,7 +179,7 @@ static bool is_at_end(const reader *r) {
     return r->at == r->end && r->count < 8 && (r->bits & ((UINT64_C(1) << r->count) - 1)) == 0;
 }
 
-static tacit_status decode(const void *in, size_t size, uint32_t *indices, size_t k, size_t n) {
+static tacit_status decode_indices(const void *in, size_t size, uint32_t *indices, size_t k, size_t n) {
     const unsigned char *begin = in;
     if (size == 0 || begin[0] > PARAMETER_MAX || k > n || (uint64_t)k * (begin[0] + 1u) > 8 * (uint64_t)(size - 1))
         return taciti_fail(TACIT_E_DATA, "rice indices in %zu bytes, which cannot hold %zu of %zu", size, k, n);
@@ -199,8 +199,8 @@ const taciti_index_coder taciti_index_coder_rice = {
     .help = "gaps as Golomb-Rice codes with the best parameter of the message",
     .source = "Rice and Plaunt, IEEE Trans. Communications 19(6), 1971",
     .id = 2,
-    .bytes = bytes,
-    .bound = bound,
-    .encode = encode,
-    .decode = decode,
+    .bytes = count_bytes,
+    .bound = bound_bytes,
+    .encode = encode_indices,
+    .decode = decode_indices,
 };

@@ -43,7 +43,7 @@ static uint32_t half_of(uint32_t bits) {
 
 /* ---- the magnitude of a rank ------------------------------------------------------------------------------------- */
 /* All ranks counted so far lie in [low, high). */
-static uint32_t bisect(const float *v, size_t n, size_t rank, uint32_t low, uint32_t high) {
+static uint32_t bisect_threshold(const float *v, size_t n, size_t rank, uint32_t low, uint32_t high) {
     const taciti_kernels *kernels = taciti_kernels_get();
     while (high - low > 1) {
         const uint32_t middle = low + (high - low) / 2;
@@ -75,12 +75,12 @@ uint32_t taciti_magnitude_of_rank(const float *v, size_t n, size_t rank, float *
         n = kernels->select_band(work, v, n, low, high);
         v = work;
     }
-    return bisect(v, n, rank, low, high);
+    return bisect_threshold(v, n, rank, low, high);
 }
 
 /* ---- by threshold ------------------------------------------------------------------------------------------------ */
 /* One pass; magnitudes from `half` on count in out->near. */
-static void pass(const float *x, size_t n, uint32_t bits, uint32_t half, taciti_selection *out) {
+static void pass_array(const float *x, size_t n, uint32_t bits, uint32_t half, taciti_selection *out) {
     if (bits > TACITI_MAGNITUDE_INF) bits = TACITI_MAGNITUDE_INF;
     if (bits == 0) bits = 1;
     taciti_select select = {.threshold = bits,
@@ -97,7 +97,7 @@ static void pass(const float *x, size_t n, uint32_t bits, uint32_t half, taciti_
 }
 
 void taciti_select_by_threshold(const float *x, size_t n, uint32_t bits, taciti_selection *out) {
-    pass(x, n, bits, half_of(bits), out);
+    pass_array(x, n, bits, half_of(bits), out);
 }
 
 /* ---- the k largest ----------------------------------------------------------------------------------------------- */
@@ -106,7 +106,7 @@ typedef struct hint {
     uint32_t high; /* probably fewer than k reach this */
 } hint;
 
-static size_t sample(const float *x, size_t n, float *out) {
+static size_t sample_magnitudes(const float *x, size_t n, float *out) {
     const size_t wanted = n / SAMPLED_OF < SAMPLE_MAX ? n / SAMPLED_OF : SAMPLE_MAX, stride = n / wanted;
     size_t count = 0;
     for (size_t group = 0; (group + 1) * stride * LINE <= n; group++, count += LINE)
@@ -117,7 +117,7 @@ static size_t sample(const float *x, size_t n, float *out) {
 /* The magnitudes of the ranks that k would have in the sample if the sample were 5 standard deviations off, both ways.
  * The band between the two is what is searched exactly. */
 static hint hint_of(const float *x, size_t n, size_t k, float *work) {
-    const size_t count = sample(x, n, work);
+    const size_t count = sample_magnitudes(x, n, work);
     const double share = (double)k / (double)n, expected = (double)count * share;
     const double spread = 5 * sqrt(expected * (1 - share)) + 5;
     const size_t low = (size_t)(expected + spread) + 1, high = expected > spread ? (size_t)(expected - spread) : 0;
@@ -131,7 +131,7 @@ static hint hint_of(const float *x, size_t n, size_t k, float *work) {
 }
 
 /* `high`: where to begin, any value is right. */
-static void reduce(taciti_selection *out, size_t k, uint32_t high, float *work) {
+static void reduce_candidates(taciti_selection *out, size_t k, uint32_t high, float *work) {
     const taciti_kernels *kernels = taciti_kernels_get();
     const size_t above = kernels->count_above(out->values, out->count, high);
     const uint32_t low = above >= k ? high : 0;
@@ -147,7 +147,7 @@ static void reduce(taciti_selection *out, size_t k, uint32_t high, float *work) 
 }
 
 void taciti_selection_reduce(taciti_selection *out, size_t k, float *work) {
-    if (out->count > k) reduce(out, k, ABOVE_ALL, work);
+    if (out->count > k) reduce_candidates(out, k, ABOVE_ALL, work);
 }
 
 /* All elements that are not 0 are fewer than k. */
@@ -169,13 +169,13 @@ void taciti_select_largest(const float *x, size_t n, size_t k, float *work, taci
         return;
     }
     const hint h = n > DIRECT ? hint_of(x, n, k, work) : (hint){1, ABOVE_ALL};
-    pass(x, n, h.low, half_of(h.high < TACITI_MAGNITUDE_INF ? h.low + (h.high - h.low) / 2 : h.low), out);
+    pass_array(x, n, h.low, half_of(h.high < TACITI_MAGNITUDE_INF ? h.low + (h.high - h.low) / 2 : h.low), out);
     if (out->count < k && h.low > 1) {
         const uint32_t bits = taciti_magnitude_of_rank(x, n, k, work);
-        pass(x, n, bits, half_of(bits), out);
+        pass_array(x, n, bits, half_of(bits), out);
     }
     if (out->count > k)
-        reduce(out, k, h.high, work);
+        reduce_candidates(out, k, h.high, work);
     else
         smallest_threshold(out, work);
     if (n <= DIRECT && out->measure)
@@ -192,10 +192,10 @@ static uint32_t hint_below(double threshold) {
 void taciti_select_largest_of_chunk(const float *x, size_t n, size_t k, float *work, taciti_selection *out,
                                     uint32_t *below) {
     const uint32_t first = *below;
-    pass(x, n, first, first, out);
-    if (out->count < k && first > 1) pass(x, n, 1, 1, out);
+    pass_array(x, n, first, first, out);
+    if (out->count < k && first > 1) pass_array(x, n, 1, 1, out);
     if (out->count > k)
-        reduce(out, k, ABOVE_ALL, work);
+        reduce_candidates(out, k, ABOVE_ALL, work);
     else
         smallest_threshold(out, work);
     *below = hint_below(out->threshold);

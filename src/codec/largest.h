@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Selection by magnitude, for selectors: by a threshold, or exactly the k largest elements. Magnitudes are compared by
- * their bits (kernel.h). Of equal magnitudes those of lower indices come first. Zeros are never selected, and what is
+ * their bits (kernel.h). Lower indices come first among equal magnitudes. Zeros are never selected, and what is
  * not finite always is, even if that makes more than k elements.
  *
  * The k largest are found in one pass over x: a sample gives a threshold that probably lets a few more than k through,

@@ -49,7 +49,7 @@ static taciti_codec_call call_of(const taciti_codec_rung *rung, const taciti_cod
 }
 
 /* Scales of few floats take more bytes than fewer bits save. */
-static size_t bound(const taciti_codec *codec, const void *options, size_t n) {
+static size_t bound_payload(const taciti_codec *codec, const void *options, size_t n) {
     size_t max = 0;
     (void)options;
     for (const taciti_codec_rung *rung = codec->rungs; rung->factor > 0; rung++) {
@@ -76,8 +76,8 @@ static double expected_bytes(const taciti_codec *codec, const taciti_codec_call 
     return HEAD + taciti_codec_expected_bytes(rung->codec, &inner, n);
 }
 
-static tacit_status encode(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
-                           void *out, float *error, size_t *bytes) {
+static tacit_status encode_form(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
+                                void *out, float *error, size_t *bytes) {
     const taciti_codec_rung *rung = taciti_codec_rung_at(codec, call->setting.factor);
     const taciti_codec_call inner = call_of(rung, call);
     const uint32_t index = (uint32_t)(rung - codec->rungs);
@@ -87,8 +87,8 @@ static tacit_status encode(const taciti_codec *codec, const taciti_codec_call *c
     return TACIT_OK;
 }
 
-static tacit_status parse(const taciti_codec *codec, const void *payload, size_t bytes,
-                          const taciti_codec_rung **rung) {
+static tacit_status parse_form(const taciti_codec *codec, const void *payload, size_t bytes,
+                               const taciti_codec_rung **rung) {
     uint32_t index, count = 0;
     while (codec->rungs[count].factor > 0) count++;
     if (bytes < HEAD) return taciti_fail(TACIT_E_DATA, "%s payload of %zu bytes", codec->name, bytes);
@@ -98,10 +98,10 @@ static tacit_status parse(const taciti_codec *codec, const void *payload, size_t
     return TACIT_OK;
 }
 
-static tacit_status decode(const taciti_codec *codec, const taciti_codec_call *call, const void *payload, size_t bytes,
-                           float *x, size_t n) {
+static tacit_status decode_form(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
+                                size_t bytes, float *x, size_t n) {
     const taciti_codec_rung *rung = codec->rungs;
-    TACITI_TRY(parse(codec, payload, bytes, &rung));
+    TACITI_TRY(parse_form(codec, payload, bytes, &rung));
     const taciti_codec_call inner = call_of(rung, call);
     return rung->codec->decode(rung->codec, &inner, (const char *)payload + HEAD, bytes - HEAD, x, n);
 }
@@ -109,15 +109,15 @@ static tacit_status decode(const taciti_codec *codec, const taciti_codec_call *c
 static tacit_status decode_add(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
                                size_t bytes, float *x, size_t n) {
     const taciti_codec_rung *rung = codec->rungs;
-    TACITI_TRY(parse(codec, payload, bytes, &rung));
+    TACITI_TRY(parse_form(codec, payload, bytes, &rung));
     const taciti_codec_call inner = call_of(rung, call);
     return rung->codec->decode_add(rung->codec, &inner, (const char *)payload + HEAD, bytes - HEAD, x, n);
 }
 
 #define MIXED(choice)                                                                                                  \
     .source = "ours; bits per layer and step as in L-GreCo (2210.17357)", .rounds = 1, .rungs = (choice),              \
-    .keyless = true, .bound = bound, .expected_bytes = expected_bytes, .scratch_bytes = scratch_bytes,                 \
-    .encode = encode, .decode = decode, .decode_add = decode_add
+    .keyless = true, .bound = bound_payload, .expected_bytes = expected_bytes, .scratch_bytes = scratch_bytes,         \
+    .encode = encode_form, .decode = decode_form, .decode_add = decode_add
 
 extern const taciti_codec taciti_codec_mixed, taciti_codec_mixed4, taciti_codec_mixed8;
 const taciti_codec taciti_codec_mixed = {

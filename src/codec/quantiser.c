@@ -43,7 +43,7 @@ static void unpack_trits(const uint8_t *in, size_t n, uint8_t *codes) {
 }
 
 /* Eight codes make `bits` bytes; the first code is in the lowest bits. */
-static void pack(unsigned n_codes, const uint8_t *codes, size_t n, uint8_t *out) {
+static void pack_codes(unsigned n_codes, const uint8_t *codes, size_t n, uint8_t *out) {
     const unsigned bits = bits_of(n_codes);
     if (n_codes == 3) {
         pack_trits(codes, n, out);
@@ -58,7 +58,7 @@ static void pack(unsigned n_codes, const uint8_t *codes, size_t n, uint8_t *out)
     }
 }
 
-static void unpack(unsigned n_codes, const uint8_t *in, size_t n, uint8_t *codes) {
+static void unpack_codes(unsigned n_codes, const uint8_t *in, size_t n, uint8_t *codes) {
     const unsigned bits = bits_of(n_codes);
     if (n_codes == 3) {
         unpack_trits(in, n, codes);
@@ -93,7 +93,7 @@ size_t taciti_quantiser_bound(const taciti_codec *codec, const void *options, si
     return layout_of(codec->method, options, n).bytes;
 }
 
-static size_t min(size_t a, size_t b) { return a < b ? a : b; }
+static size_t min_of(size_t a, size_t b) { return a < b ? a : b; }
 
 /* ---- encode ------------------------------------------------------------------------------------------------------ */
 typedef struct encoding {
@@ -128,7 +128,7 @@ static void encode_part(const encoding *e, const float *parameters, const taciti
         memset(codes, 0, part->n);
     else
         e->quantiser->quantise(e->call, parameters, part, codes);
-    pack(e->l.shape.codes, codes, part->n, e->codes + packed_bytes(e->l.shape.codes, part->first));
+    pack_codes(e->l.shape.codes, codes, part->n, e->codes + packed_bytes(e->l.shape.codes, part->first));
     if (e->error == NULL && e->call->tally == NULL) return;
     restore_or_nan(e->quantiser, e->call->options, parameters, codes, part->n, y);
     if (e->call->tally != NULL) add_to_tally(e->call->tally, part->x, y, part->n);
@@ -144,7 +144,7 @@ static void encode_block(const encoding *e, const taciti_quantiser_part *block, 
         fill_nan(values, e->l.shape.parameters);
     memcpy(parameters, values, e->l.shape.parameters * sizeof *parameters);
     for (size_t at = 0; at < block->n; at += PIECE) {
-        const taciti_quantiser_part part = {block->x + at, min(block->n - at, PIECE), block->first + at};
+        const taciti_quantiser_part part = {block->x + at, min_of(block->n - at, PIECE), block->first + at};
         encode_part(e, values, &part);
     }
 }
@@ -156,7 +156,7 @@ tacit_status taciti_quantiser_encode(const taciti_codec *codec, const taciti_cod
     float *parameters = out;
     for (size_t b = 0; b < l.blocks; b++) {
         const size_t first = b * l.shape.block;
-        const taciti_quantiser_part block = {x + first, min(n - first, l.shape.block), first};
+        const taciti_quantiser_part block = {x + first, min_of(n - first, l.shape.block), first};
         encode_block(&e, &block, parameters + b * l.shape.parameters);
     }
     taciti_codec_count_all(call->tally, 0, 0, n); /* squares were added block by block */
@@ -188,15 +188,15 @@ static bool legal_codes(unsigned n_codes, const uint8_t *in, size_t n) {
     if (n_codes == 3) return legal_trits(in, packed_bytes(3, n));
     if (n_codes == 1u << bits_of(n_codes)) return true;
     for (size_t at = 0; at < n; at += PIECE) {
-        const size_t m = min(n - at, PIECE);
-        unpack(n_codes, in + packed_bytes(n_codes, at), m, codes);
+        const size_t m = min_of(n - at, PIECE);
+        unpack_codes(n_codes, in + packed_bytes(n_codes, at), m, codes);
         for (size_t i = 0; i < m; i++) largest = codes[i] > largest ? codes[i] : largest;
     }
     return largest < n_codes;
 }
 
-static tacit_status check(const taciti_codec *codec, const void *options, const layout *l, const void *payload,
-                          size_t bytes, size_t n) {
+static tacit_status check_size(const taciti_codec *codec, const void *options, const layout *l, const void *payload,
+                               size_t bytes, size_t n) {
     const float *parameters = payload;
     if (bytes != l->bytes)
         return taciti_fail(TACIT_E_DATA, "%s payload of %zu bytes where %zu floats need %zu", codec->name, bytes, n,
@@ -222,7 +222,7 @@ typedef struct decoding {
 static void decode_part(const decoding *d, const float *parameters, size_t first, float *x, size_t n) {
     uint8_t codes[PIECE];
     float y[PIECE];
-    unpack(d->l.shape.codes, d->codes + packed_bytes(d->l.shape.codes, first), n, codes);
+    unpack_codes(d->l.shape.codes, d->codes + packed_bytes(d->l.shape.codes, first), n, codes);
     restore_or_nan(d->quantiser, d->options, parameters, codes, n, d->add ? y : x);
     if (d->add) taciti_kernels_get()->add(x, y, n);
 }
@@ -230,12 +230,12 @@ static void decode_part(const decoding *d, const float *parameters, size_t first
 static tacit_status decode_into(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
                                 size_t bytes, float *x, size_t n, bool add) {
     const layout l = layout_of(codec->method, call->options, n);
-    TACITI_TRY(check(codec, call->options, &l, payload, bytes, n));
+    TACITI_TRY(check_size(codec, call->options, &l, payload, bytes, n));
     const decoding d = {codec->method, call->options, l, payload, (const uint8_t *)payload + l.parameter_bytes, add};
     for (size_t b = 0; b < l.blocks; b++) {
-        const size_t begin = b * l.shape.block, end = min(n, begin + l.shape.block);
+        const size_t begin = b * l.shape.block, end = min_of(n, begin + l.shape.block);
         for (size_t at = begin; at < end; at += PIECE)
-            decode_part(&d, d.parameters + b * l.shape.parameters, at, x + at, min(end - at, PIECE));
+            decode_part(&d, d.parameters + b * l.shape.parameters, at, x + at, min_of(end - at, PIECE));
     }
     return TACIT_OK;
 }

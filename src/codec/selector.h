@@ -26,8 +26,8 @@ typedef struct taciti_composed_options {
                   .help = "how the selected values are stored")
 const char *taciti_composed_index_name(size_t index);
 
-/* What a selector found. The caller provides `indices` and `values`, each with room for n elements and 16 more, sets
- * `error` and `measure`, and zeros the rest. */
+/* The findings of a selector. The caller provides `indices` and `values`, each with room for n elements and 16 more,
+ * sets `error` and `measure`, and zeros the rest. */
 typedef struct taciti_selection {
     uint32_t *indices; /* ascending */
     float *values;     /* x[indices[i]], bit for bit */
@@ -41,7 +41,7 @@ typedef struct taciti_selection {
 
 typedef struct taciti_estimate {
     uint32_t bits;    /* of the threshold's magnitude (kernel.h) */
-    double max_ratio; /* if more than so many times k elements reach it, the k largest of those are sent; 0: never */
+    double max_ratio; /* if more than max_ratio times k elements reach it, the k largest of those are sent; 0: never */
 } taciti_estimate;
 
 /* taciti_codec.method of a composed codec. largest.h has what selectors by magnitude need. */
@@ -83,7 +83,7 @@ double taciti_composed_expected_bytes(const taciti_codec *codec, const taciti_co
     .encode = taciti_composed_encode, .decode = taciti_composed_decode, .decode_add = taciti_composed_decode_add
 
 /* selected[n] = the elements of x that the codec's selector chooses, 0 elsewhere; error[n], unless NULL, = x -
- * selected. What an encode with values in f32 and its decode would give, without a payload; call as of encode. */
+ * selected. The result is that of an encode with values in f32 and its decode, without a payload; call as of encode. */
 void taciti_composed_select(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
                             float *selected, float *error);
 

@@ -40,7 +40,7 @@ static const taciti_option_table TAGC_TABLE = {.section = "tagc",
 
 static const taciti_selector SELECTOR = {.select = taciti_select_topk};
 
-/* What both codecs share; they differ in defaults and names. */
+/* Both codecs share this; they differ in defaults and names. */
 #define SKETCHES                                                                                                       \
     TACITI_COMPOSED(SELECTOR), .options_size = sizeof(taciti_sketch_options), .selects = true, .thresholds = true,     \
                                .sketches = true, .keyless = true

@@ -8,7 +8,8 @@
 
 #include "codec/codec.h"
 
-/* Of one array, a bucket or the whole model: on one rank; or over ranks, as the table says. 0: unknown, or none. */
+/* Counts about one array, a bucket or the whole model: on one rank, or over ranks as the table says. 0: unknown, or
+ * none. */
 typedef struct taciti_tally {
     taciti_codec_tally sent;  /* at the factor that was used; x is gradient + residual */
     taciti_codec_tally trial; /* of the same x, by the selection that is tried; n = 0: not measured */
@@ -23,7 +24,7 @@ typedef struct taciti_tally {
     int64_t run_ns;               /* the exchange, waits included */
 } taciti_tally;
 
-/* What ranks tell each other of it: X(what becomes of it over ranks, type, member). */
+/* The members that ranks tell each other: X(how they combine over ranks, type, member). */
 #define TACITI_TALLY_FIELDS(X)                                                                                         \
     X(SUM, double, sent.squares_in)                                                                                    \
     X(SUM, double, sent.squares_out)                                                                                   \

@@ -62,7 +62,7 @@ static void fill(float *x, size_t n, input kind, uint64_t key) {
 static float g_x[MAX], g_y[MAX], g_z[MAX + 1], g_sum[MAX];
 static _Alignas(64) unsigned char g_payload[16 * MAX + 4096], g_again[16 * MAX + 4096];
 
-/* What calls are made with: the codec's default options, a state that no encode has touched yet. */
+/* Arguments of the calls: the codec's default options, a state that no encode has touched yet. */
 static _Alignas(64) unsigned char g_options[4096], g_scratch[32 * MAX + 4096], g_state[4 * MAX + 64],
     g_next[4 * MAX + 64];
 static unsigned char *g_guard; /* behind the scratch memory */
@@ -119,7 +119,7 @@ static size_t encode_guarded(const taciti_codec *codec, const float *x, size_t n
     return encode_again(codec, x, n, out, error);
 }
 
-/* The codecs of the registry, then those of tests alone. Those of class LINEAR are tested by rounds
+/* The codecs of the registry, then those of tests alone. Codecs of class LINEAR are tested by rounds
  * (exchange/test_linear.c). */
 static const taciti_codec *codec_at(size_t index) {
     size_t others = 0;
@@ -242,7 +242,8 @@ static void lossless_codecs_keep_every_finite_bit(void **state) {
     }
 }
 
-/* What all ranks look at to skip a step must survive the wire: with a number format itself, with others its block. */
+/* The values by which all ranks skip a step must survive the wire: with a number format itself, with others its block.
+ */
 static void non_finite_input_stays_non_finite(void **state) {
     (void)state;
     FOR_ALL(codec, n, kind) {
@@ -326,7 +327,7 @@ static void identity_payload_is_the_array(void **state) {
     assert_true(seen > 0);
 }
 
-/* What `exchange.wire` needs of a codec: class SUM, fixed size, one round. */
+/* `exchange.wire` needs a codec of class SUM, fixed size, one round. */
 static void dense_names_are_those_of_the_dense_codecs(void **state) {
     (void)state;
     size_t dense = 0;

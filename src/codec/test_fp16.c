@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * binary16: the kernels of every instruction set against definitions written anew here, and the codec's golden bytes.
- * What every codec must do is in test_codec.c.
+ * binary16: the kernels of every instruction set against definitions written independently here, and the codec's golden
+ * bytes. The duties of every codec are in test_codec.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>

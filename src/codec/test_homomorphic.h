@@ -150,7 +150,7 @@ static inline bool is_zero(const void *p, size_t bytes) {
     return true;
 }
 
-/* What is not pending is right; what is pending is 0. */
+/* Elements that are not pending are right; pending ones are 0. */
 static inline void assert_right(const trial *t) {
     taciti_sketch_pending(&t->s, t->workspace, t->pending);
     size_t pending = 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Quantisers: the packing and the checks that they share, then the numbers and the laws of each. What every codec must
- * do is in test_codec.c. Random methods have fixed keys, so a bound of 5 standard deviations holds always or never.
+ * Quantisers: the packing and the checks that they share, then the numbers and the laws of each. The duties of
+ * every codec are in test_codec.c. Random methods have fixed keys, so a bound of 5 standard deviations holds always or
+ * never.
  */
 #include "codec/test_quantisers.h"
 

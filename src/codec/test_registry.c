@@ -177,7 +177,7 @@ static void tallies_are_those_of_the_payloads(void **state) {
     for_all(every_encode_adds_what_it_sends);
 }
 
-/* What the next step's threshold follows from. */
+/* The next step's threshold follows from these counts. */
 static void counts_about_its_threshold(const taciti_codec *codec, const void *options) {
     const size_t n = LENGTHS[2];
     const double threshold = 5e-4;

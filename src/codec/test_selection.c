@@ -102,8 +102,8 @@ static void is_top_k(size_t n, size_t k) {
     }
 }
 
-/* T11: of 3 and 2, half each, the first step sends the 3s; the 2s, then 4, go before the next 3s. What was sent in T
- * steps and the residual are T times the gradient, in whole numbers. */
+/* T11: of 3 and 2, half each, the first step sends the 3s; the 2s, then 4, go before the next 3s. The sum of what
+ * was sent in T steps and the residual is T times the gradient, in whole numbers. */
 static void error_feedback_sends_what_waited(void **state) {
     enum { N = 82, STEPS = 7 };
     static float g[N], with[N], sent[N];

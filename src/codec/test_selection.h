@@ -109,7 +109,7 @@ static inline void code(subject *s, const float *x, size_t n, double factor, dou
     assert_int_equal(s->codec->decode(s->codec, &decoder, g_payload, s->bytes, g_y, n), TACIT_OK);
 }
 
-/* What arrived is x, bit for bit, and what did not is in the error; `kept` elements arrived. */
+/* Elements that arrived are x, bit for bit, and the others are in the error; `kept` elements arrived. */
 static inline size_t sent_and_residual_are_the_input(const float *x, size_t n) {
     size_t kept = 0;
     for (size_t i = 0; i < n; i++) {

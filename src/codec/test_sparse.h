@@ -12,7 +12,7 @@ typedef struct test_sparse_options {
     double threshold; /* sparse.threshold: used when a call sets none */
 } test_sparse_options;
 
-/* What a step leaves: encodes that were taken. */
+/* A step leaves the encodes that were taken. */
 typedef struct test_sparse_state {
     uint64_t taken;
 } test_sparse_state;

@@ -43,7 +43,7 @@ static void gradient_like_data_are_a_function_of_the_seed_with_heavy_tails(void 
     assert_true(other > 1.2 * variance || variance > 1.2 * other); /* layers differ */
 }
 
-/* What an exchange relies on: what was encoded is what is decoded and what is kept as error, also in the second pass,
+/* An exchange relies on this: the decoded array and the error add up to what was encoded, also in the second pass,
  * which encodes the error of the first one, too. */
 static void decoded_and_error_are_what_was_encoded(const taciti_codec *codec, size_t piece_n) {
     void *options = NULL;

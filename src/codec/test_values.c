@@ -91,7 +91,7 @@ static void around(const taciti_value_format *f, const float *x, size_t n) {
     f->decode(f, g_payload, g_y, n);
 }
 
-/* Those of the list, then the rotated one. */
+/* The formats of the list, then the rotated one. */
 enum { ROTATED = 8 };
 static const taciti_value_format *format_of(int id) {
     return id == ROTATED ? &taciti_values_rotated : taciti_value_format_at(id);

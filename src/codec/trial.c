@@ -12,11 +12,11 @@ enum { SLOTS = 8, COLUMNS = 1024, EIGHTHS_NARROW = 7 };
 /* ---- data -------------------------------------------------------------------------------------------------------- */
 
 /* Uniform in (0, 1]. */
-static float unit(uint32_t bits) { return (float)((bits >> 8) + 1) * 0x1p-24f; }
+static float unit_of(uint32_t bits) { return (float)((bits >> 8) + 1) * 0x1p-24f; }
 
 /* 10^-4 to 10^-2, of a whole layer. */
 static float scale_of(uint64_t seed, size_t layer) {
-    return powf(10.0f, -2.0f - 2.0f * unit(taciti_rng_u32(taciti_rng_key(seed, 'l'), (uint32_t)layer)));
+    return powf(10.0f, -2.0f - 2.0f * unit_of(taciti_rng_u32(taciti_rng_key(seed, 'l'), (uint32_t)layer)));
 }
 
 /* Seven elements of eight from a distribution four times as narrow as that of the others. */
@@ -27,7 +27,7 @@ void taciti_gradient_like(uint64_t seed, float *x, size_t n) {
         const float wide = scale_of(seed, at / TACITI_TRIAL_LAYER), narrow = wide / 4;
         for (size_t i = at; i < end; i++) {
             const uint32_t bits = taciti_rng_u32(taciti_rng_key(key, i >> 32), (uint32_t)i);
-            const float magnitude = -logf(unit(bits)) * ((bits & 7) < EIGHTHS_NARROW ? narrow : wide) + 1e-9f * wide;
+            const float magnitude = -logf(unit_of(bits)) * ((bits & 7) < EIGHTHS_NARROW ? narrow : wide) + 1e-9f * wide;
             x[i] = (bits & 8) != 0 ? magnitude : -magnitude;
         }
     }
@@ -51,7 +51,7 @@ tacit_status taciti_codec_defaults(const taciti_codec *codec, void **out) {
 
 static size_t pieces_of(const taciti_trial *t) { return t->n / t->piece_n; }
 
-static float *array(const taciti_trial *t, int index) { return t->arrays[index].base; }
+static float *make_array(const taciti_trial *t, int index) { return t->arrays[index].base; }
 
 double taciti_trial_moved_bytes(const taciti_trial *t, taciti_trial_pass pass) {
     static const double FLOATS[TACITI_TRIAL_PASSES] = {3, 1, 1, 2}; /* read and written */
@@ -67,11 +67,11 @@ double taciti_trial_codec_bytes(const taciti_codec *codec, const void *options, 
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static tacit_status reserve(size_t bytes, taciti_pages *out) {
+static tacit_status reserve_bytes(size_t bytes, taciti_pages *out) {
     return bytes == 0 ? TACIT_OK : taciti_pages_create(bytes, "a trial of a codec", out);
 }
 
-/* Of a linear codec, whose state belongs to its matrices, as at the start of training. */
+/* Makes the state of a linear codec, which belongs to its matrices, as at the start of training. */
 static size_t state_bytes(const taciti_trial *t) {
     const taciti_codec *c = t->codec;
     const taciti_codec_call shape = {.options = t->options,
@@ -83,7 +83,7 @@ static size_t state_bytes(const taciti_trial *t) {
     return c->state_bytes == NULL ? 0 : c->state_bytes(t->options, t->piece_n);
 }
 
-static tacit_status allocate(taciti_trial *t) {
+static tacit_status allocate_buffers(taciti_trial *t) {
     const taciti_codec *c = t->codec;
     const size_t slots = pieces_of(t) < SLOTS ? pieces_of(t) : SLOTS;
     const size_t state = state_bytes(t);
@@ -91,10 +91,10 @@ static tacit_status allocate(taciti_trial *t) {
     t->state_stride = taciti_round_up(state, TACITI_ALIGN_BYTES);
     t->before_at =
         taciti_round_up(c->scratch_bytes == NULL ? 0 : c->scratch_bytes(c, t->options, t->piece_n), TACITI_ALIGN_BYTES);
-    for (int a = 0; a < 3; a++) TACITI_TRY(reserve(t->n * sizeof(float), &t->arrays[a]));
-    TACITI_TRY(reserve(slots * t->stride, &t->payloads));
-    TACITI_TRY(reserve(t->before_at + (c->rounds > 1 ? t->stride : 0), &t->scratch));
-    TACITI_TRY(reserve(2 * pieces_of(t) * t->state_stride, &t->states));
+    for (int a = 0; a < 3; a++) TACITI_TRY(reserve_bytes(t->n * sizeof(float), &t->arrays[a]));
+    TACITI_TRY(reserve_bytes(slots * t->stride, &t->payloads));
+    TACITI_TRY(reserve_bytes(t->before_at + (c->rounds > 1 ? t->stride : 0), &t->scratch));
+    TACITI_TRY(reserve_bytes(2 * pieces_of(t) * t->state_stride, &t->states));
     t->bytes = taciti_calloc(slots, sizeof *t->bytes);
     return t->bytes == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }
@@ -109,7 +109,7 @@ tacit_status taciti_trial_create(const taciti_codec *codec, const void *options,
                           .piece_n = piece,
                           .gradient = gradient,
                           .matrix = {.rows = piece / COLUMNS, .columns = COLUMNS}};
-    const tacit_status status = allocate(out);
+    const tacit_status status = allocate_buffers(out);
     if (status != TACIT_OK) taciti_trial_destroy(out);
     return status;
 }
@@ -152,7 +152,7 @@ static taciti_codec_call call_of(const taciti_trial *t, size_t piece) {
 }
 
 /* The rounds before the last one only tell `before`: with one rank, its payload is the sum. */
-static tacit_status encode(taciti_trial *t, size_t piece, const float *x, float *error) {
+static tacit_status encode_piece(taciti_trial *t, size_t piece, const float *x, float *error) {
     taciti_codec_call call = call_of(t, piece);
     size_t *bytes = &t->bytes[piece % SLOTS];
     const int last = t->codec->rounds - 1;
@@ -169,7 +169,7 @@ static tacit_status encode(taciti_trial *t, size_t piece, const float *x, float 
     return TACIT_OK;
 }
 
-static tacit_status decode(const taciti_trial *t, size_t piece, float *x, bool add) {
+static tacit_status decode_piece(const taciti_trial *t, size_t piece, float *x, bool add) {
     taciti_codec_call call = call_of(t, piece);
     call.round = t->codec->rounds - 1;
     call.before = before_of(t);
@@ -180,14 +180,14 @@ static tacit_status decode(const taciti_trial *t, size_t piece, float *x, bool a
 /* The error of the pass before becomes v, in place; the other array receives the error of this one. */
 static tacit_status run_piece(taciti_trial *t, taciti_trial_pass pass, size_t piece) {
     const size_t at = piece * t->piece_n;
-    float *v = array(t, t->now) + at;
+    float *v = make_array(t, t->now) + at;
     switch (pass) {
     case TACITI_TRIAL_FEEDBACK:
         taciti_kernels_get()->add(v, t->gradient + at, t->piece_n);
-        return encode(t, piece, v, array(t, 1 - t->now) + at);
-    case TACITI_TRIAL_ENCODE: return encode(t, piece, t->gradient + at, NULL);
+        return encode_piece(t, piece, v, make_array(t, 1 - t->now) + at);
+    case TACITI_TRIAL_ENCODE: return encode_piece(t, piece, t->gradient + at, NULL);
     case TACITI_TRIAL_DECODE:
-    case TACITI_TRIAL_ADD: return decode(t, piece, array(t, 2) + at, pass == TACITI_TRIAL_ADD);
+    case TACITI_TRIAL_ADD: return decode_piece(t, piece, make_array(t, 2) + at, pass == TACITI_TRIAL_ADD);
     case TACITI_TRIAL_PASSES: break;
     }
     return TACIT_OK;

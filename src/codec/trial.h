@@ -15,7 +15,7 @@
 enum { TACITI_TRIAL_LAYER = 1 << 17 };
 void taciti_gradient_like(uint64_t seed, float *x, size_t n);
 
-/* What a pass over all pieces does. DECODE and ADD need a pass of an encode before them. */
+/* The work of a pass over all pieces. DECODE and ADD need a pass of an encode before them. */
 typedef enum taciti_trial_pass {
     TACITI_TRIAL_FEEDBACK, /* v = gradient + error of the pass before; encode(v), with the error */
     TACITI_TRIAL_ENCODE,   /* encode(gradient) */
@@ -51,7 +51,7 @@ void taciti_trial_destroy(taciti_trial *trial); /* {0} is fine */
 /* Makes one pass. Any thread. */
 tacit_status taciti_trial_run(taciti_trial *trial, taciti_trial_pass pass);
 
-/* What the last FEEDBACK pass lost: [n]. */
+/* Returns the errors [n] of the last FEEDBACK pass. */
 static inline const float *taciti_trial_error(const taciti_trial *trial) {
     return (const float *)trial->arrays[trial->now].base;
 }

@@ -90,12 +90,12 @@ static void cast_add(const taciti_value_format *format, const void *payload, flo
 }
 
 /* ---- the quantisers ---------------------------------------------------------------------------------------------- */
-static void quantise(const taciti_value_format *format, const float *x, size_t n, void *out, float *error,
-                     taciti_squares *squares) {
+static void quantise_blocks(const taciti_value_format *format, const float *x, size_t n, void *out, float *error,
+                            taciti_squares *squares) {
     taciti_kernels_get()->quantise(&format->quantising, out, error, x, n, squares);
 }
 
-static void dequantise(const taciti_value_format *format, const void *payload, float *x, size_t n) {
+static void dequantise_blocks(const taciti_value_format *format, const void *payload, float *x, size_t n) {
     taciti_kernels_get()->dequantise(&format->quantising, x, payload, n);
 }
 
@@ -145,8 +145,8 @@ const taciti_value_format taciti_values_int8 = {
     .id = TACITI_VALUES_INT8,
     .bits = 8,
     .quantising = {.form = TACITI_QUANTISE_INT8, .block = 128},
-    .encode = quantise,
-    .decode = dequantise,
+    .encode = quantise_blocks,
+    .decode = dequantise_blocks,
     .decode_add = dequantise_add,
 };
 
@@ -157,8 +157,8 @@ const taciti_value_format taciti_values_int4 = {
     .id = TACITI_VALUES_INT4,
     .bits = 4,
     .quantising = {.form = TACITI_QUANTISE_INT4, .block = 128},
-    .encode = quantise,
-    .decode = dequantise,
+    .encode = quantise_blocks,
+    .decode = dequantise_blocks,
     .decode_add = dequantise_add,
 };
 
@@ -169,8 +169,8 @@ const taciti_value_format taciti_values_rotated = {
     .id = TACITI_VALUES_INT4,
     .bits = 4,
     .quantising = {.form = TACITI_QUANTISE_INT4, .hadamard = 1, .block = 128},
-    .encode = quantise,
-    .decode = dequantise,
+    .encode = quantise_blocks,
+    .decode = dequantise_blocks,
     .decode_add = dequantise_add,
 };
 
@@ -181,8 +181,8 @@ const taciti_value_format taciti_values_signmag2 = {
     .id = TACITI_VALUES_SIGNMAG2,
     .bits = 2,
     .quantising = {.form = TACITI_QUANTISE_SIGNMAG2, .block = 4096},
-    .encode = quantise,
-    .decode = dequantise,
+    .encode = quantise_blocks,
+    .decode = dequantise_blocks,
     .decode_add = dequantise_add,
 };
 
@@ -193,8 +193,8 @@ const taciti_value_format taciti_values_signmean = {
     .id = TACITI_VALUES_SIGNMEAN,
     .bits = 1,
     .quantising = {.form = TACITI_QUANTISE_SIGNMEAN, .block = 4096},
-    .encode = quantise,
-    .decode = dequantise,
+    .encode = quantise_blocks,
+    .decode = dequantise_blocks,
     .decode_add = dequantise_add,
 };
 
@@ -205,8 +205,8 @@ const taciti_value_format taciti_values_e3m0 = {
     .id = TACITI_VALUES_E3M0,
     .bits = 4,
     .quantising = {.form = TACITI_QUANTISE_E3M0, .block = 128},
-    .encode = quantise,
-    .decode = dequantise,
+    .encode = quantise_blocks,
+    .decode = dequantise_blocks,
     .decode_add = dequantise_add,
 };
 

@@ -48,8 +48,8 @@ struct taciti_value_format {
 /* Bytes of n numbers. Grows with n. Any thread. */
 size_t taciti_values_bytes(const taciti_value_format *format, size_t n);
 
-/* Those of the list, in its order, and int4 of groups of 32 numbers that are rotated before they are rounded, which
- * spreads outliers: codecs of all elements use it. */
+/* The formats of the list, in its order, and int4 of groups of 32 numbers that are rotated before they are rounded,
+ * which spreads outliers: codecs of all elements use it. */
 extern const taciti_value_format taciti_values_f32, taciti_values_bf16, taciti_values_fp16, taciti_values_int8,
     taciti_values_int4, taciti_values_signmag2, taciti_values_signmean, taciti_values_e3m0, taciti_values_rotated;
 

@@ -53,7 +53,7 @@ typedef struct accordion_state {
     bucket_state bucket[];
 } accordion_state;
 
-static tacit_status check(const void *options) {
+static tacit_status check_options(const void *options) {
     const accordion_options *o = options;
     if (o->low > o->high)
         return taciti_fail(TACIT_E_CONFIG,
@@ -71,10 +71,10 @@ static size_t state_bytes(const void *options, size_t buckets) {
     return sizeof(accordion_state) + buckets * sizeof(bucket_state);
 }
 
-static int64_t period(const void *options) { return ((const accordion_options *)options)->epoch; }
+static int64_t read_period(const void *options) { return ((const accordion_options *)options)->epoch; }
 
-static void start(const void *options, const taciti_adapt_start *begin, void *state, taciti_decision *decision,
-                  double *factors) {
+static void start_accordion(const void *options, const taciti_adapt_start *begin, void *state,
+                            taciti_decision *decision, double *factors) {
     const accordion_options *o = options;
     accordion_state *s = state;
     s->lr_high = 0;
@@ -162,8 +162,8 @@ static void end_epoch(const accordion_options *o, const taciti_adapt_facts *fact
     }
 }
 
-static void decide(const void *options, const taciti_adapt_facts *facts, void *state, taciti_decision *decision,
-                   double *factors) {
+static void decide_factors(const void *options, const taciti_adapt_facts *facts, void *state, taciti_decision *decision,
+                           double *factors) {
     const accordion_options *o = options;
     accordion_state *s = state;
     decision->changed = false;
@@ -181,9 +181,9 @@ const taciti_controller taciti_controller_accordion = {
     .options = &OPTION_TABLE,
     .options_size = sizeof(accordion_options),
     .per_bucket = true,
-    .period = period,
-    .check = check,
+    .period = read_period,
+    .check = check_options,
     .state_bytes = state_bytes,
-    .start = start,
-    .decide = decide,
+    .start = start_accordion,
+    .decide = decide_factors,
 };

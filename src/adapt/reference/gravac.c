@@ -19,11 +19,11 @@
  * `gravac.form faithful` is that. The default, `corrected`, mends what the paper leaves open:
  *   - the floor is promoted before the candidate moves, to a factor that was scored, and never above the ceiling
  *   - saturation ends the search with the smallest factor within omega of the best, be it dense or below the floor
- *   - moving averages have no bias to their first sample, start anew with a new candidate, and average throughputs
+ *   - moving averages have no bias to their first sample, start again with a new candidate, and average throughputs
  * Deviations of both (docs/adaptive.md has the reasons): gains are sums over ranks and one step old; the caller
  * measures the second level from e, by the selection that would be sent, and not from the first level; in dense steps
  * the two levels are measured in turn, or, if the caller measures nothing there, in every tenth of them, which sends
- * the floor; a candidate stays between floor and ceiling; a scale of 1 starts anew with 2.
+ * the floor; a candidate stays between floor and ceiling; a scale of 1 starts again with 2.
  */
 #include <math.h>
 #include <string.h>
@@ -78,7 +78,7 @@ typedef struct gravac_state {
 
 /* ---- averages ---------------------------------------------------------------------------------------------------- */
 
-static void sample(const gravac_options *o, taciti_ewma *e, int ranks, double x) {
+static void add_sample(const gravac_options *o, taciti_ewma *e, int ranks, double x) {
     const double weight = fmin(ranks / 100.0, 1);
     if (o->form == FAITHFUL) {
         taciti_ewma_recursive(e, weight, x);
@@ -87,30 +87,30 @@ static void sample(const gravac_options *o, taciti_ewma *e, int ranks, double x)
     }
 }
 
-static double gain(const level *l) { /* -1: not known */
+static double gain_of(const level *l) { /* -1: not known */
     if (!(l->sent.weight > 0)) return -1;
     return l->all.value > 0 ? l->sent.value / l->all.value : 1;
 }
 
-static void observe(const gravac_options *o, level *l, int ranks, const taciti_codec_tally *tally) {
+static void observe_step(const gravac_options *o, level *l, int ranks, const taciti_codec_tally *tally) {
     if (tally->n == 0) return;
-    sample(o, &l->sent, ranks, tally->squares_out);
-    sample(o, &l->all, ranks, tally->squares_in);
+    add_sample(o, &l->sent, ranks, tally->squares_out);
+    add_sample(o, &l->all, ranks, tally->squares_in);
 }
 
 static void observe_factor(const gravac_options *o, gravac_state *s, double factor, int ranks,
                            const taciti_codec_tally *tally) {
-    if (factor == s->floor) observe(o, &s->low, ranks, tally);
-    if (factor == s->candidate) observe(o, &s->high, ranks, tally);
+    if (factor == s->floor) observe_step(o, &s->low, ranks, tally);
+    if (factor == s->candidate) observe_step(o, &s->high, ranks, tally);
 }
 
 /* ---- throughput -------------------------------------------------------------------------------------------------- */
 
-static void record(const gravac_options *o, gravac_state *s, const taciti_adapt_facts *facts) {
+static void record_throughput(const gravac_options *o, gravac_state *s, const taciti_adapt_facts *facts) {
     const double factor = facts->factor;
     const double d = factor == 1              ? 1
-                     : factor == s->candidate ? gain(&s->high)
-                     : factor == s->floor     ? gain(&s->low)
+                     : factor == s->candidate ? gain_of(&s->high)
+                     : factor == s->floor     ? gain_of(&s->low)
                                               : -1;
     if (d < 0 || !(facts->seconds.step > 0)) return;
     int at = 0;
@@ -121,7 +121,7 @@ static void record(const gravac_options *o, gravac_state *s, const taciti_adapt_
     if (o->form == FAITHFUL) {
         s->throughput[at] = (taciti_ewma){throughput, 1};
     } else {
-        sample(o, &s->throughput[at], facts->ranks, throughput);
+        add_sample(o, &s->throughput[at], facts->ranks, throughput);
     }
 }
 
@@ -134,7 +134,7 @@ static int best_entry(const gravac_state *s, int but) {
 }
 
 /* The factor at which the search ends, 1 being dense; 0: not yet. */
-static double saturation(const gravac_options *o, const gravac_state *s) {
+static double saturation_of(const gravac_options *o, const gravac_state *s) {
     const int first = best_entry(s, -1), second = best_entry(s, first);
     if (second < 0) return 0;
     const double best = s->throughput[first].value, next = s->throughput[second].value;
@@ -149,11 +149,11 @@ static double saturation(const gravac_options *o, const gravac_state *s) {
 /* ---- every window ------------------------------------------------------------------------------------------------ */
 
 static bool same_gain(const gravac_options *o, const gravac_state *s) {
-    const double low = gain(&s->low), high = gain(&s->high);
+    const double low = gain_of(&s->low), high = gain_of(&s->high);
     return low >= 0 && high >= 0 && fabs(low - high) <= o->omega * low;
 }
 
-static double grown(const gravac_options *o, double scale) {
+static double grow_candidate(const gravac_options *o, double scale) {
     return o->policy == GEOMETRIC ? 2 * scale : scale * scale;
 }
 
@@ -166,18 +166,18 @@ static void set_candidate(const gravac_options *o, gravac_state *s, double scale
 }
 
 static void check_faithful(const gravac_options *o, gravac_state *s) {
-    /* A scale of 1 (the candidate is the floor, or the ceiling was reached) would never grow: it starts anew. */
-    set_candidate(o, s, s->scale > 1 ? grown(o, s->scale) : 2);
+    /* A scale of 1 (the candidate is the floor, or the ceiling was reached) would never grow: it starts again. */
+    set_candidate(o, s, s->scale > 1 ? grow_candidate(o, s->scale) : 2);
     if (same_gain(o, s)) {
         s->floor = s->candidate;
         set_candidate(o, s, s->scale);
     }
-    const double ideal = saturation(o, s);
+    const double ideal = saturation_of(o, s);
     if (ideal > 0) set_candidate(o, s, ideal / s->floor);
 }
 
 /* For good; the floor follows a factor below it. */
-static void settle(const gravac_options *o, gravac_state *s, double ideal) {
+static void settle_search(const gravac_options *o, gravac_state *s, double ideal) {
     s->settled = true;
     if (ideal < s->floor) {
         s->floor = ideal;
@@ -193,18 +193,18 @@ static void check_corrected(const gravac_options *o, gravac_state *s) {
         s->low = s->high;
     }
     if (s->settled) return;
-    const double ideal = saturation(o, s);
+    const double ideal = saturation_of(o, s);
     if (ideal > 0) {
-        settle(o, s, ideal);
+        settle_search(o, s, ideal);
     } else if (s->candidate < o->ceiling) {
-        set_candidate(o, s, grown(o, scored));
+        set_candidate(o, s, grow_candidate(o, scored));
     }
 }
 
 /* ---- decisions --------------------------------------------------------------------------------------------------- */
 
-static void choose(const gravac_options *o, const gravac_state *s, int64_t step, taciti_decision *decision) {
-    const double low = gain(&s->low), high = gain(&s->high);
+static void choose_factor(const gravac_options *o, const gravac_state *s, int64_t step, taciti_decision *decision) {
+    const double low = gain_of(&s->low), high = gain_of(&s->high);
     const double before = decision->factor;
     const char *about = s->settled ? "search ended" : "search";
     if (s->candidate == 1) {
@@ -236,7 +236,7 @@ static void choose(const gravac_options *o, const gravac_state *s, int64_t step,
     decision->changed = decision->factor != before;
 }
 
-static tacit_status check(const void *options) {
+static tacit_status check_options(const void *options) {
     const gravac_options *o = options;
     if (o->floor > o->ceiling)
         return taciti_fail(TACIT_E_CONFIG,
@@ -254,8 +254,8 @@ static size_t state_bytes(const void *options, size_t buckets) {
     return sizeof(gravac_state);
 }
 
-static void start(const void *options, const taciti_adapt_start *begin, void *state, taciti_decision *decision,
-                  double *factors) {
+static void start_gravac(const void *options, const taciti_adapt_start *begin, void *state, taciti_decision *decision,
+                         double *factors) {
     const gravac_options *o = options;
     gravac_state *s = state;
     (void)begin;
@@ -266,15 +266,15 @@ static void start(const void *options, const taciti_adapt_start *begin, void *st
     taciti_decision_explain(decision, "search: floor %gx first, candidate %gx is measured", s->floor, s->candidate);
 }
 
-static void decide(const void *options, const taciti_adapt_facts *facts, void *state, taciti_decision *decision,
-                   double *factors) {
+static void decide_factor(const void *options, const taciti_adapt_facts *facts, void *state, taciti_decision *decision,
+                          double *factors) {
     const gravac_options *o = options;
     gravac_state *s = state;
     (void)factors;
     if (facts->factor > 1) observe_factor(o, s, facts->factor, facts->ranks, &facts->model.sent);
     if (decision->trial > 0) observe_factor(o, s, decision->trial, facts->ranks, &facts->model.trial);
     s->blind = facts->factor == 1 && facts->model.trial.n == 0 ? (s->blind + 1) % (BLIND_MAX + 1) : 0;
-    record(o, s, facts);
+    record_throughput(o, s, facts);
     const double floor = s->floor, candidate = s->candidate;
     if ((facts->step + 1) % o->window == 0) {
         if (o->form == FAITHFUL) {
@@ -283,7 +283,7 @@ static void decide(const void *options, const taciti_adapt_facts *facts, void *s
             check_corrected(o, s);
         }
     }
-    choose(o, s, facts->step, decision);
+    choose_factor(o, s, facts->step, decision);
     if (s->floor != floor || s->candidate != candidate) decision->changed = true;
 }
 
@@ -294,8 +294,8 @@ const taciti_controller taciti_controller_gravac = {
     .source = "Tyagi, Swany, arXiv 2305.12201",
     .options = &OPTION_TABLE,
     .options_size = sizeof(gravac_options),
-    .check = check,
+    .check = check_options,
     .state_bytes = state_bytes,
-    .start = start,
-    .decide = decide,
+    .start = start_gravac,
+    .decide = decide_factor,
 };

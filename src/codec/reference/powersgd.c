@@ -22,7 +22,7 @@
  *
  * Properties (exchange/test_linear.c): a matrix of rank <= r arrives exactly up to rounding; with a constant matrix and
  * without error feedback the factors converge to the r largest singular directions; results + errors = sum of inputs up
- * to rounding; the same bits on all ranks; class LINEAR; deterministic. What belongs to no matrix travels as it is.
+ * to rounding; the same bits on all ranks; class LINEAR; deterministic. Elements of no matrix travel as they are.
  *
  * Payload, round 0      floats                  round 1                    floats
  *   P per matrix        rank x rows               Q per matrix             rank x columns
@@ -56,7 +56,7 @@ static size_t rank_of(const void *options) {
     return options == NULL ? 4 : (size_t)((const powersgd_options *)options)->rank;
 }
 
-static bool alternates(const void *options) {
+static bool does_alternate(const void *options) {
     return options != NULL && ((const powersgd_options *)options)->alternate;
 }
 
@@ -67,7 +67,7 @@ typedef struct part {
     size_t rows, columns; /* 0: not a matrix that is compressed */
 } part;
 
-static bool pays(const taciti_codec_matrix *m, size_t rank) {
+static bool does_pay(const taciti_codec_matrix *m, size_t rank) {
     return (m->rows + m->columns) * rank * 2 < m->rows * m->columns;
 }
 
@@ -75,7 +75,7 @@ static bool pays(const taciti_codec_matrix *m, size_t rank) {
 static bool next_part(const taciti_codec_call *call, size_t n, size_t *next, part *p) {
     const size_t at = p->at + p->n, rank = rank_of(call->options);
     const size_t count = call->matrices == NULL ? 0 : call->n_matrices;
-    while (*next < count && !pays(&call->matrices[*next], rank)) (*next)++;
+    while (*next < count && !does_pay(&call->matrices[*next], rank)) (*next)++;
     const taciti_codec_matrix *m = *next < count ? &call->matrices[*next] : NULL;
     *p = (part){.at = at, .n = (m != NULL ? m->at : n) - at};
     if (m != NULL && m->at == at) {
@@ -92,11 +92,11 @@ typedef struct head {
 } head;
 _Static_assert(sizeof(head) == TACITI_ALIGN_BYTES, "factors begin on lines");
 
-static size_t longer(const part *p) { return p->rows > p->columns ? p->rows : p->columns; }
+static size_t longer_side(const part *p) { return p->rows > p->columns ? p->rows : p->columns; }
 
 /* Floats of a factor in the state. */
 static size_t stored_n(const taciti_codec_call *call, const part *p) {
-    return rank_of(call->options) * (alternates(call->options) ? longer(p) : p->columns);
+    return rank_of(call->options) * (does_alternate(call->options) ? longer_side(p) : p->columns);
 }
 
 static size_t state_bytes(const taciti_codec_call *call, size_t n) {
@@ -108,39 +108,39 @@ static size_t state_bytes(const taciti_codec_call *call, size_t n) {
 
 /* Whether Q is made in this round, rather than P. */
 static bool makes_right(const taciti_codec_call *call) {
-    if (!alternates(call->options)) return call->round == 1;
+    if (!does_alternate(call->options)) return call->round == 1;
     return call->state != NULL && ((const head *)call->state)->turn == 1;
 }
 
 static size_t payload_n(const taciti_codec_call *call, size_t n) {
-    const bool last = call->round == 1, unknown = alternates(call->options) && call->state == NULL;
+    const bool last = call->round == 1, unknown = does_alternate(call->options) && call->state == NULL;
     size_t count = 0, next = 0;
-    if (!last && alternates(call->options)) return 0;
+    if (!last && does_alternate(call->options)) return 0;
     for (part p = {0}; next_part(call, n, &next, &p);) {
         if (p.rows == 0)
             count += last ? p.n : 0;
         else
-            count += rank_of(call->options) * (unknown ? longer(&p) : makes_right(call) ? p.columns : p.rows);
+            count += rank_of(call->options) * (unknown ? longer_side(&p) : makes_right(call) ? p.columns : p.rows);
     }
     return count;
 }
 
 /* A factor that pays is shorter than its matrix. */
-static size_t bound(const taciti_codec *codec, const void *options, size_t n) {
+static size_t bound_payload(const taciti_codec *codec, const void *options, size_t n) {
     (void)codec;
     (void)options;
     return n * sizeof(float);
 }
 
 static size_t scratch_bytes(const taciti_codec *codec, const void *options, size_t n) {
-    return bound(codec, options, n);
+    return bound_payload(codec, options, n);
 }
 
 /* ---- arithmetic: a factor is stored column by column ---------------------------------------------------------------
  */
 /* Gram-Schmidt, twice, because once loses orthogonality where columns are nearly parallel. A column without a direction
  * of its own becomes 0; one that is not finite becomes NaN. */
-static void orthonormalise(float *factor, size_t n, size_t rank) {
+static void orthonormalise_columns(float *factor, size_t n, size_t rank) {
     const taciti_kernels *kernels = taciti_kernels_get();
     for (size_t k = 0; k < rank; k++) {
         float *column = factor + k * n;
@@ -180,7 +180,8 @@ static void add_product(float *m, const float *left, const float *right, float s
             kernels->add_scaled(m + i * p->columns, right + k * p->columns, sign * left[k * p->rows + i], p->columns);
 }
 
-/* Draws columns of zeros anew; they are those of the first step, and of directions that have vanished. */
+/* Replaces columns of zeros by random ones; such columns are those of the first step, and of directions that have
+ * vanished. */
 static void draw_missing(float *factor, size_t n, size_t rank, uint64_t key) {
     for (size_t k = 0; k < rank; k++) {
         if (taciti_kernels_get()->dot(factor + k * n, factor + k * n, n) > 0) continue;
@@ -218,7 +219,7 @@ static bool walk_on(const taciti_codec_call *call, size_t n, walk *w) {
  * length in floats per column depends on which it is. */
 static float *known_factor(const taciti_codec_call *call, const walk *w) {
     const size_t rank = rank_of(call->options);
-    const bool alternate = alternates(call->options), right = makes_right(call);
+    const bool alternate = does_alternate(call->options), right = makes_right(call);
     const size_t n = right ? w->p.rows : w->p.columns;
     const float *from = right && !alternate ? w->before : w->state;
     float *factor = call->scratch;
@@ -227,7 +228,7 @@ static float *known_factor(const taciti_codec_call *call, const walk *w) {
     else
         memcpy(factor, from, rank * n * sizeof *factor);
     if (alternate || !right) draw_missing(factor, n, rank, taciti_rng_key(call->key, w->p.at));
-    if (alternate || right) orthonormalise(factor, n, rank);
+    if (alternate || right) orthonormalise_columns(factor, n, rank);
     return factor;
 }
 
@@ -257,8 +258,8 @@ static size_t encode_matrix(const taciti_codec_call *call, const walk *w, const 
     return rank * (right ? w->p.columns : w->p.rows);
 }
 
-static tacit_status encode(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
-                           void *out, float *error, size_t *bytes) {
+static tacit_status encode_factor(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
+                                  void *out, float *error, size_t *bytes) {
     (void)codec;
     const bool last = call->round == 1;
     float *to = out;
@@ -306,8 +307,8 @@ static size_t decode_matrix(const taciti_codec_call *call, const walk *w, const 
     return rank * n;
 }
 
-static tacit_status receive(const taciti_codec_call *call, const void *payload, size_t bytes, bool add, float *x,
-                            size_t n) {
+static tacit_status receive_sum(const taciti_codec_call *call, const void *payload, size_t bytes, bool add, float *x,
+                                size_t n) {
     const float *from = payload;
     const size_t want = payload_n(call, n) * sizeof(float);
     walk w = walk_of(call);
@@ -315,7 +316,7 @@ static tacit_status receive(const taciti_codec_call *call, const void *payload, 
         return taciti_fail(TACIT_E_DATA, "powersgd payload of %zu bytes where %zu floats need %zu", bytes, n, want);
     if (call->n_matrices > 0) TACITI_TRY(check_call(call, n));
     if (call->next != NULL) memset(call->next, 0, state_bytes(call, n));
-    if (call->next != NULL) ((head *)call->next)->turn = alternates(call->options) && !makes_right(call);
+    if (call->next != NULL) ((head *)call->next)->turn = does_alternate(call->options) && !makes_right(call);
     while (walk_on(call, n, &w)) {
         float *to = x + w.p.at;
         if (!add && (w.p.rows > 0 || call->round == 0)) memset(to, 0, w.p.n * sizeof *x);
@@ -331,22 +332,22 @@ static tacit_status receive(const taciti_codec_call *call, const void *payload, 
     return TACIT_OK;
 }
 
-static tacit_status decode(const taciti_codec *codec, const taciti_codec_call *call, const void *payload, size_t bytes,
-                           float *x, size_t n) {
+static tacit_status decode_factor(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
+                                  size_t bytes, float *x, size_t n) {
     (void)codec;
-    return receive(call, payload, bytes, false, x, n);
+    return receive_sum(call, payload, bytes, false, x, n);
 }
 
 static tacit_status decode_add(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
                                size_t bytes, float *x, size_t n) {
     (void)codec;
-    return receive(call, payload, bytes, true, x, n);
+    return receive_sum(call, payload, bytes, true, x, n);
 }
 
-/* Of both rounds; `alternate` sends each factor in every other step. */
+/* Counts both rounds; `alternate` sends each factor in every other step. */
 static double expected_bytes(const taciti_codec *codec, const taciti_codec_call *call, size_t n) {
     (void)codec;
-    const double times = alternates(call->options) ? 0.5 : 1;
+    const double times = does_alternate(call->options) ? 0.5 : 1;
     double floats = 0;
     size_t next = 0;
     for (part p = {0}; next_part(call, n, &next, &p);)
@@ -366,12 +367,12 @@ const taciti_codec taciti_codec_powersgd = {
     .rounds = 2,
     .fixed_size = true,
     .shared_key = true,
-    .bound = bound,
+    .bound = bound_payload,
     .expected_bytes = expected_bytes,
     .scratch_bytes = scratch_bytes,
     .payload_n = payload_n,
     .linear_state_bytes = state_bytes,
-    .encode = encode,
-    .decode = decode,
+    .encode = encode_factor,
+    .decode = decode_factor,
     .decode_add = decode_add,
 };

@@ -48,7 +48,7 @@ static const taciti_option_table TABLE = {.section = "sidco",
                                           .options = OPTIONS,
                                           .count = sizeof OPTIONS / sizeof *OPTIONS};
 
-/* What the last steps sent. */
+/* Numbers of elements that the last steps sent. */
 typedef struct sidco_state {
     uint32_t stages, steps; /* stages 0: before the first step */
     double achieved;        /* sum over steps of elements sent / k */
@@ -80,7 +80,7 @@ size_t taciti_sidco_adapted(size_t stages, double achieved, double share) {
 /* ---- fits -------------------------------------------------------------------------------------------------------- */
 
 /* Threshold of v[n], whose `counted` magnitudes that are not zero all exceed `above`. */
-static double fit(int law, const float *v, size_t n, size_t counted, double above, double share) {
+static double fit_stage(int law, const float *v, size_t n, size_t counted, double above, double share) {
     const taciti_block_sums sums = taciti_block_sums_of(v, n);
     const double count = (double)counted, mean = sums.magnitudes / count;
     const double variance = sums.squares / count - mean * mean;
@@ -98,12 +98,12 @@ static double fit(int law, const float *v, size_t n, size_t counted, double abov
 /* A stage that would leave nothing, or moves nowhere, is the last. */
 static double fit_stages(int law, const float *x, size_t n, size_t counted, const double *shares, size_t stages,
                          float *work) {
-    double threshold = fit(law, x, n, counted, 0, shares[0]);
+    double threshold = fit_stage(law, x, n, counted, 0, shares[0]);
     const float *from = x;
     for (size_t i = 1; i < stages; i++, from = work) {
         n = taciti_kernels_get()->select_band(work, from, n, taciti_estimate_bits(threshold), TACITI_MAGNITUDE_INF);
         if (n < MIN_SAMPLE) break;
-        const double next = fit(law, work, n, n, threshold, shares[i]);
+        const double next = fit_stage(law, work, n, n, threshold, shares[i]);
         if (!(next > threshold)) break;
         threshold = next;
     }
@@ -115,7 +115,8 @@ static size_t stages_of(const sidco_state *state, double share) {
     return state->stages > 0 ? state->stages : taciti_sidco_shares(share, FIRST, RATIO, 0, shares);
 }
 
-static taciti_estimate estimate(const taciti_codec_call *call, const float *x, size_t n, size_t k, float *work) {
+static taciti_estimate estimate_threshold(const taciti_codec_call *call, const float *x, size_t n, size_t k,
+                                          float *work) {
     const sidco_options *o = call->options;
     double shares[TACITI_SIDCO_STAGES];
     const size_t counted = taciti_kernels_get()->count_above(x, n, 1);
@@ -131,7 +132,7 @@ static taciti_estimate estimate(const taciti_codec_call *call, const float *x, s
 }
 
 /* ---- codec ------------------------------------------------------------------------------------------------------- */
-static const taciti_selector ESTIMATED = {.estimate = estimate};
+static const taciti_selector ESTIMATED = {.estimate = estimate_threshold};
 
 static void select_sidco(const taciti_codec_call *call, const float *x, size_t n, void *scratch,
                          taciti_selection *out) {

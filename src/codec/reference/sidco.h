@@ -9,7 +9,7 @@
 
 enum { TACITI_SIDCO_STAGES = 64 };
 
-/* Writes the shares of so many stages, the first of `first`, the others equal. stages 0: as many as it takes if each
+/* Writes the shares of `stages` stages, the first of `first`, the others equal. stages 0: as many as it takes if each
  * but the last has `ratio`. Returns their number; 1 if one stage reaches the share. */
 size_t taciti_sidco_shares(double share, double first, double ratio, size_t stages, double out[TACITI_SIDCO_STAGES]);
 

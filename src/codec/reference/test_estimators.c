@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Codecs that estimate a threshold: how many elements they send of distributions that are known, which ones, and the
- * steps of their searches. What every codec must do is in test_codec.c.
+ * steps of their searches. The duties of every codec are in test_codec.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -12,8 +12,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "adapt/test_cluster.h"
-#include "adapt/timing.h"
+#include "adapt/reference/test_cluster.h"
+#include "adapt/reference/timing.h"
 
 static const size_t BUCKET_BYTES[CLUSTER_BUCKETS] = {1, 1, 1, 1, 1, 1, 1, 1};
 
@@ -134,8 +134,8 @@ static void test_from_zero(void **state) {
     assert_true(t.latency > .15); /* the same for ten times the bytes */
 }
 
-/* Two factors that lie close together do not tell how encoding depends on the factor. What a factor sends is told by
- * the last compressed level; the index of an entry takes log2 F + 1 / ln 2 bits, its entropy where F is large. */
+/* Two factors that lie close together do not tell how encoding depends on the factor. The last compressed level tells
+ * the bytes of a factor; the index of an entry takes log2 F + 1 / ln 2 bits, its entropy where F is large. */
 static void test_close_levels(void **state) {
     (void)state;
     static const double FACTORS[] = {1, 10, 10.5, 1}, ENCODE[] = {0, .02, .019, 0};

@@ -4,8 +4,8 @@
  * training whose stale elements cost progress as on a quadratic (adapt/staleness.h). It knows nothing of the models
  * that controllers fit: buckets wait for each other, times have noise.
  */
-#ifndef TACITI_ADAPT_TEST_CLUSTER_H
-#define TACITI_ADAPT_TEST_CLUSTER_H
+#ifndef TACITI_ADAPT_REFERENCE_TEST_CLUSTER_H
+#define TACITI_ADAPT_REFERENCE_TEST_CLUSTER_H
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
  *
  * Within a bin [lo, hi), with u = (x - lo) / (hi - lo), the density is 1 + tilt (2u - 1).
  */
-#include "adapt/curve.h"
+#include "adapt/reference/curve.h"
 
 #include <math.h>
 #include <string.h>

@@ -14,8 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "adapt/staleness.h"
-#include "adapt/test_cluster.h"
+#include "adapt/reference/staleness.h"
+#include "adapt/reference/test_cluster.h"
 
 enum { PROGRESS = 1500, STEPS_MAX = 20000 };
 
@@ -413,7 +413,7 @@ static void test_exploring(void **state) {
     driven_destroy(&d);
 }
 
-/* What was measured at a factor is evidence for twice that factor, and for no more. */
+/* A measurement at a factor is evidence for twice that factor, and for no more. */
 static void test_evidence_reaches_twice_as_far(void **state) {
     (void)state;
     cluster c = make(.1, .03); /* more compression always pays */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "adapt/staleness.h"
+#include "adapt/reference/staleness.h"
 
 #include <math.h>
 

@@ -8,8 +8,8 @@
  * m = b % 8. Counts suffice: within a bin the density is taken as linear, with the slope of its neighbours. The error
  * is below 0.8 % for Laplace, Gauss and mixtures of scales, for 100 and more elements kept. Any thread.
  */
-#ifndef TACITI_ADAPT_CURVE_H
-#define TACITI_ADAPT_CURVE_H
+#ifndef TACITI_ADAPT_REFERENCE_CURVE_H
+#define TACITI_ADAPT_REFERENCE_CURVE_H
 
 #include "adapt/adapt.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "adapt/timing.h"
+#include "adapt/reference/timing.h"
 
 #include <math.h>
 
@@ -7,7 +7,7 @@ enum { FIRST_SAMPLES = 3, SAMPLES_OF_MEAN = 19 }; /* the latter: of a moving ave
 #define RATE .1
 #define LARGEST_MOVE 1.5 /* of a sample against the average: one hiccup moves it by 5 % */
 
-static void fold(taciti_timing_mean *m, double x) {
+static void fold_sample(taciti_timing_mean *m, double x) {
     const int64_t before = m->samples++;
     if (before == 0) {
         m->value = m->min = x;
@@ -93,7 +93,7 @@ static void observe_rest(taciti_timing *t, const taciti_adapt_facts *facts, doub
     taciti_timing_mean *base = &t->base[compressed];
     const double rest = fmax(facts->seconds.step - exposed, 0);
     const bool settled = base->samples >= FIRST_SAMPLES && base->value > 0; /* then one hiccup moves it by 1 % */
-    fold(base, settled ? fmin(fmax(rest, .9 * base->value), 1.1 * base->value) : rest);
+    fold_sample(base, settled ? fmin(fmax(rest, .9 * base->value), 1.1 * base->value) : rest);
     if (!compressed) t->dense = t->now;
     if (exposed > 1.2 * t->share * busy) {
         t->hidden += (t->hidden > 0 ? RATE : 1) * (busy - exposed - t->hidden);
@@ -102,7 +102,7 @@ static void observe_rest(taciti_timing *t, const taciti_adapt_facts *facts, doub
     }
 }
 
-static double predict(const taciti_timing *t, double factor) {
+static double predict_step(const taciti_timing *t, double factor) {
     const bool compressed = factor > 1;
     const double encode = compressed ? t->encode_all + t->encode_sent / factor : 0;
     const double busy = t->latency + t->seconds_per_byte * taciti_timing_bytes(t, factor) + encode;
@@ -110,17 +110,18 @@ static double predict(const taciti_timing *t, double factor) {
 }
 
 /* Against the prediction, so that steps at several factors are samples of the same. */
-static void compare(taciti_timing *t, const taciti_adapt_facts *facts) {
+static void compare_levels(taciti_timing *t, const taciti_adapt_facts *facts) {
     taciti_timing_mean *m = &t->measured[facts->factor > 1];
-    const double ratio = fmin(fmax(facts->seconds.step / fmax(predict(t, facts->factor), 1e-9), .5), 2);
+    const double ratio = fmin(fmax(facts->seconds.step / fmax(predict_step(t, facts->factor), 1e-9), .5), 2);
     if (m->samples > 0) taciti_noise_observe(&t->noise, log(ratio / m->value), facts->steps);
     const double near = fmax(.1, taciti_noise_deviation(&t->noise));
-    fold(m, m->samples < FIRST_SAMPLES ? ratio : fmin(fmax(ratio, m->value * (1 - near)), m->value * (1 + near)));
+    fold_sample(m,
+                m->samples < FIRST_SAMPLES ? ratio : fmin(fmax(ratio, m->value * (1 - near)), m->value * (1 + near)));
 }
 
 static void observe_level(taciti_timing *t, const taciti_adapt_facts *facts, double transfer) {
-    fold(&t->now.transfer, transfer);
-    fold(&t->now.encode, facts->seconds.encode);
+    fold_sample(&t->now.transfer, transfer);
+    fold_sample(&t->now.encode, facts->seconds.encode);
     t->now.steps++;
     t->now.bytes = facts->bytes;
 }
@@ -143,7 +144,7 @@ double taciti_timing_observe(taciti_timing *t, const taciti_adapt_facts *facts) 
     observe_rest(t, facts, busy, seconds->exposed);
     fit_line(t);
     fit_encode(t);
-    if (change == 1) compare(t, facts);
+    if (change == 1) compare_levels(t, facts);
     return change;
 }
 
@@ -160,7 +161,7 @@ double taciti_timing_bytes(const taciti_timing *t, double factor) {
 
 double taciti_timing_seconds(const taciti_timing *t, double factor) {
     const taciti_timing_mean *measured = &t->measured[factor > 1];
-    return predict(t, factor) * (measured->samples >= FIRST_SAMPLES ? measured->value : 1);
+    return predict_step(t, factor) * (measured->samples >= FIRST_SAMPLES ? measured->value : 1);
 }
 
 double taciti_timing_error(const taciti_timing *t) {

@@ -16,7 +16,7 @@
  * knee.safe is the limit.
  *
  * So the limit falls at once with a rising learning rate, and rises with a falling one. A high factor at the start does
- * lasting harm (docs/adaptive.md): until the learning rate has reached its maximum the limit is knee.start, and then,
+ * lasting harm (docs/adaptive.md): until the learning rate has reached its maximum the limit is 4, and then,
  * for as long again, it rises exponentially to knee.safe, whatever was measured. With Adam it rises to knee.safe from
  * 1, during twice the warm-up of the learning rate and 200 steps or more.
  *
@@ -28,16 +28,16 @@
  *
  * It leaves dense only for a gain of five times the tolerance that is also above the noise, twice the standard error of
  * the times that were measured; and each time that measured steps then send it back it asks for as much more, up to
- * half. Of dense steps that follow each other it wants to see only so many that gathering their facts takes less than
+ * half. It looks at no more of consecutive dense steps than that gathering their facts takes less than
  * STATISTICS_SHARE of the time.
  */
 #include <math.h>
 #include <stdio.h>
 
 #include "adapt/adapt.h"
-#include "adapt/curve.h"
-#include "adapt/staleness.h"
-#include "adapt/timing.h"
+#include "adapt/reference/curve.h"
+#include "adapt/reference/staleness.h"
+#include "adapt/reference/timing.h"
 #include "base/log.h"
 
 enum { GRID = 80 };                        /* factors 2^(j/4) */
@@ -49,17 +49,16 @@ enum { WINDOW = 10, PROBE = 500 }; /* steps between decisions; between single st
 #define TOLERANCE .01              /* relative difference of time that counts as none */
 #define AFFORDABLE 1.5             /* times the seconds of a step: a dense one that may be as fast is a probe */
 #define STATISTICS_SHARE .002
+#define START 4.0        /* largest factor until the learning rate has reached its maximum */
 #define LARGEST_DOUBT .5 /* gain that is always worth a try */
 
 typedef struct knee_options {
-    double max, start, safe, penalty;
+    double max, safe, penalty;
 } knee_options;
 
 #define AT(field) offsetof(knee_options, field)
 static const taciti_option OPTIONS[] = {
     TACITI_OPTION("max", REAL, AT(max), "1000", .min = 1, .max = 1e6, .help = "largest factor"),
-    TACITI_OPTION("start", REAL, AT(start), "4", .min = 1, .max = 1e6,
-                  .help = "largest factor until the learning rate has reached its maximum"),
     TACITI_OPTION("safe", REAL, AT(safe), "10", .min = 1, .max = 1e6,
                   .help = "factor that needs no evidence at the maximum learning rate"),
     TACITI_OPTION("penalty", REAL, AT(penalty), "0.03", .max = 10,
@@ -97,7 +96,7 @@ static bool warms_up(const knee_state *s, const taciti_adapt_facts *facts) { ret
 /* The factor that needs no evidence at the maximum learning rate. With Adam it rises as a fixed factor does by default,
  * which does not know how long the warm-up will be and takes what has passed of it. */
 static double safe_factor(const knee_options *o, const knee_state *s, const taciti_adapt_facts *facts) {
-    const double steps = (double)s->steps, warm = (double)s->warm, start = fmin(o->start, o->safe);
+    const double steps = (double)s->steps, warm = (double)s->warm, start = fmin(START, o->safe);
     if (facts->adaptive) {
         const double rising = pow(o->safe, fmin(1, steps / fmax(TACITI_ADAPT_MIN_RISE, 2 * warm)));
         return warms_up(s, facts) ? fmin(start, rising) : rising;
@@ -120,7 +119,7 @@ static int grid_index(double factor) {
 
 /* How much longer energy waits at a factor than in the steps seen: in proportion to factor - 1, as for random-k, or to
  * the energy kept back over the energy sent, as the gain curve has it; the larger one. */
-static double stretch(const knee_state *s, double factor) {
+static double stretch_of(const knee_state *s, double factor) {
     const double seen = taciti_staleness_factor(&s->staleness);
     if (factor <= 1 || seen <= 1) return 0;
     const double linear = (factor - 1) / (seen - 1), there = s->gain[grid_index(factor)],
@@ -129,39 +128,39 @@ static double stretch(const knee_state *s, double factor) {
     return fmax(linear, (1 / there - 1) / (1 / here - 1));
 }
 
-static double penalty(const knee_state *s, const taciti_adapt_facts *facts, double factor) {
-    return s->only > 0 ? 0 : taciti_staleness_penalty(&s->staleness, stretch(s, factor), facts->lr);
+static double penalty_at(const knee_state *s, const taciti_adapt_facts *facts, double factor) {
+    return s->only > 0 ? 0 : taciti_staleness_penalty(&s->staleness, stretch_of(s, factor), facts->lr);
 }
 
 static bool is_allowed(const knee_options *o, const knee_state *s, const taciti_adapt_facts *facts, double factor) {
     if (factor == 1 || s->only > 0) return true;
-    if (factor > o->max * 1.0001 || penalty(s, facts, factor) > o->penalty) return false;
+    if (factor > o->max * 1.0001 || penalty_at(s, facts, factor) > o->penalty) return false;
     if (warms_up(s, facts) || facts->adaptive) return factor <= safe_factor(o, s, facts) * 1.0001;
     const double safe = 1 + (safe_factor(o, s, facts) - 1) / relative_rate(s, facts);
     const bool measured = s->steps >= 2 * s->warm && taciti_staleness_steps(&s->staleness) >= STEPS_OF_EVIDENCE;
     return factor <= safe * 1.0001 || (measured && factor <= 2.0001 * s->target);
 }
 
-static double cost(const knee_state *s, const taciti_adapt_facts *facts, double factor) {
-    return taciti_timing_seconds(&s->timing, factor) * (1 + penalty(s, facts, factor));
+static double cost_of(const knee_state *s, const taciti_adapt_facts *facts, double factor) {
+    return taciti_timing_seconds(&s->timing, factor) * (1 + penalty_at(s, facts, factor));
 }
 
 /* The gain for which dense is left. */
-static double doubt(const knee_state *s) {
+static double doubt_of(const knee_state *s) {
     const double noise = 2 * taciti_timing_error(&s->timing);
     return fmin(fmax(SLACK_OF_DENSE * TOLERANCE, noise) * (double)(1 + s->failed), LARGEST_DOUBT);
 }
 
 static double best_factor(const knee_options *o, const knee_state *s, const taciti_adapt_facts *facts) {
     const int count = s->only > 0 ? 2 : GRID;
-    const double dense = s->target == 1 ? 1 / (1 - doubt(s)) : 1 + SLACK_OF_DENSE * TOLERANCE;
+    const double dense = s->target == 1 ? 1 / (1 - doubt_of(s)) : 1 + SLACK_OF_DENSE * TOLERANCE;
     double min_cost = HUGE_VAL;
     for (int j = 0; j < count; j++)
-        if (is_allowed(o, s, facts, grid_factor(s, j))) min_cost = fmin(min_cost, cost(s, facts, grid_factor(s, j)));
+        if (is_allowed(o, s, facts, grid_factor(s, j))) min_cost = fmin(min_cost, cost_of(s, facts, grid_factor(s, j)));
     for (int j = 0; j < count; j++) {
         const double factor = grid_factor(s, j);
         const double slack = factor == 1 ? dense : 1 + TOLERANCE;
-        if (is_allowed(o, s, facts, factor) && cost(s, facts, factor) <= slack * min_cost) return factor;
+        if (is_allowed(o, s, facts, factor) && cost_of(s, facts, factor) <= slack * min_cost) return factor;
     }
     return 1;
 }
@@ -175,8 +174,8 @@ static double max_allowed(const knee_options *o, const knee_state *s, const taci
 
 /* ---- deciding ---------------------------------------------------------------------------------------------------- */
 
-static void explain(const knee_options *o, const knee_state *s, const taciti_adapt_facts *facts, const char *why,
-                    taciti_decision *decision) {
+static void explain_choice(const knee_options *o, const knee_state *s, const taciti_adapt_facts *facts, const char *why,
+                           taciti_decision *decision) {
     const taciti_timing *t = &s->timing;
     const double next = s->target == 1 ? grid_factor(s, 8) : 2 * s->target;
     char rate[32] = "of any rate"; /* more bytes took no longer */
@@ -186,11 +185,11 @@ static void explain(const knee_options *o, const knee_state *s, const taciti_ada
                             "limit %.4gx, penalty %.2g %%",
                             why, taciti_timing_seconds(t, s->target), s->target, taciti_timing_seconds(t, 1), next,
                             taciti_timing_seconds(t, next), rate, 1e3 * t->latency, max_allowed(o, s, facts),
-                            100 * penalty(s, facts, s->target));
+                            100 * penalty_at(s, facts, s->target));
 }
 
 /* Whether leaving dense was right shows afterwards. */
-static void enter(knee_state *s, double factor, bool allowed) {
+static void enter_factor(knee_state *s, double factor, bool allowed) {
     const bool is_dense = factor == 1, was_dense = s->target == 1;
     if (was_dense && !is_dense) s->left = s->steps;
     if (is_dense && !was_dense && allowed) s->failed = s->steps - s->left < STEPS_OF_SUCCESS ? s->failed + 1 : 0;
@@ -198,9 +197,10 @@ static void enter(knee_state *s, double factor, bool allowed) {
     s->pause = 1;
 }
 
-static void choose(const knee_options *o, knee_state *s, const taciti_adapt_facts *facts, taciti_decision *decision) {
+static void choose_factor(const knee_options *o, knee_state *s, const taciti_adapt_facts *facts,
+                          taciti_decision *decision) {
     const double best = best_factor(o, s, facts), now = s->target;
-    const double gained = 1 - cost(s, facts, best) / cost(s, facts, now);
+    const double gained = 1 - cost_of(s, facts, best) / cost_of(s, facts, now);
     const bool allowed = is_allowed(o, s, facts, now);
     const char *why = NULL;
     if (!allowed) {
@@ -210,7 +210,7 @@ static void choose(const knee_options *o, knee_state *s, const taciti_adapt_fact
     } else if (best * 1.4 < now) {
         why = "as fast with less compression";
     } else if (s->decided == 0) {
-        explain(o, s, facts, "no factor is faster by more than the noise", decision);
+        explain_choice(o, s, facts, "no factor is faster by more than the noise", decision);
     } else if (s->changed != 1) {
         taciti_decision_explain(decision, "transfers take %.3g times as long: the link changed; %.4gx stays",
                                 s->changed, now);
@@ -218,12 +218,12 @@ static void choose(const knee_options *o, knee_state *s, const taciti_adapt_fact
     s->decided = s->steps;
     s->changed = 1;
     if (why == NULL) return;
-    enter(s, best, allowed);
-    explain(o, s, facts, why, decision);
+    enter_factor(s, best, allowed);
+    explain_choice(o, s, facts, why, decision);
 }
 
 /* Dense: the fastest factor, as far as it is known. */
-static double fastest(const knee_options *o, const knee_state *s, const taciti_adapt_facts *facts) {
+static double fastest_factor(const knee_options *o, const knee_state *s, const taciti_adapt_facts *facts) {
     double factor = 2;
     for (int j = 3; j < GRID && is_allowed(o, s, facts, grid_factor(s, j)); j++)
         if (taciti_timing_seconds(&s->timing, grid_factor(s, j)) < .99 * taciti_timing_seconds(&s->timing, factor))
@@ -232,7 +232,7 @@ static double fastest(const knee_options *o, const knee_state *s, const taciti_a
 }
 
 /* Compressed: dense, if that may be as fast; else what tells latency from rate. */
-static double another(const knee_state *s) {
+static double another_factor(const knee_state *s) {
     const double now = taciti_timing_seconds(&s->timing, s->target);
     if (s->only > 0 || taciti_timing_seconds(&s->timing, 1) < AFFORDABLE * now) return 1;
     return fmax(s->target / 4, 2) < s->target ? fmax(s->target / 4, 2) : 2 * s->target;
@@ -246,9 +246,9 @@ static double probe_factor(const knee_options *o, const knee_state *s, const tac
     const bool long_ago = since >= s->pause * PROBE;
     if (s->target > 1) {
         const bool is_new = s->timing.other.steps == 0 && s->timing.now.steps >= 2;
-        return long_ago || is_new ? another(s) : 0;
+        return long_ago || is_new ? another_factor(s) : 0;
     }
-    const double factor = s->only > 0 ? s->only : fastest(o, s, facts);
+    const double factor = s->only > 0 ? s->only : fastest_factor(o, s, facts);
     const double ratio = taciti_timing_seconds(&s->timing, factor) / taciti_timing_seconds(&s->timing, 1);
     const bool promises = ratio < 1 - SLACK_OF_DENSE * TOLERANCE;
     return (long_ago && ratio < 1.3) || (promises && is_allowed(o, s, facts, factor)) ? factor : 0;
@@ -267,17 +267,13 @@ static void take_in(knee_state *s, const taciti_adapt_facts *facts) {
     for (int j = 0; j < GRID; j++) s->gain[j] = taciti_curve_gain(&curve, exp2(j / 4.0));
 }
 
-static tacit_status check(const void *options) {
+static tacit_status check_options(const void *options) {
     const knee_options *o = options;
     if (!(o->max > 1))
         return taciti_fail(
             TACIT_E_CONFIG,
             "knee.max 1 compresses nothing: leave adapt.policy and compress.codec out, or give a factor above 1");
-    const char *above = o->start > o->safe ? "safe" : o->start > o->max ? "max" : NULL;
-    if (above == NULL) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG,
-                       "knee.start %g is above knee.%s %g, and factors rise from the one to the other: --knee.start %g",
-                       o->start, above, o->start > o->safe ? o->safe : o->max, o->start > o->safe ? o->safe : o->max);
+    return TACIT_OK;
 }
 
 static size_t state_bytes(const void *options, size_t buckets) {
@@ -286,8 +282,8 @@ static size_t state_bytes(const void *options, size_t buckets) {
     return sizeof(knee_state);
 }
 
-static void start(const void *options, const taciti_adapt_start *begin, void *state, taciti_decision *decision,
-                  double *factors) {
+static void start_knee(const void *options, const taciti_adapt_start *begin, void *state, taciti_decision *decision,
+                       double *factors) {
     (void)options;
     (void)factors;
     *(knee_state *)state =
@@ -297,11 +293,12 @@ static void start(const void *options, const taciti_adapt_start *begin, void *st
 }
 
 /* Dense first, shortly where most of a step is waiting; then one compressed level. */
-static void explore(const knee_options *o, const taciti_adapt_facts *facts, knee_state *s, taciti_decision *decision) {
+static void explore_link(const knee_options *o, const taciti_adapt_facts *facts, knee_state *s,
+                         taciti_decision *decision) {
     const bool waits = facts->seconds.exposed > .75 * facts->seconds.step;
     if (s->explored == 0 && s->timing.base[0].samples > 0 && (waits || s->steps >= DENSE_STEPS)) {
         s->explored = s->steps + FIRST_STEPS;
-        s->target = s->only > 0 ? s->only : fmin(fmin(4, o->start), fmin(o->safe, o->max));
+        s->target = s->only > 0 ? s->only : fmin(START, fmin(o->safe, o->max));
         taciti_decision_explain(decision, "%d steps at %.4gx measure the codec", FIRST_STEPS, s->target);
     }
     decision->factor = s->target;
@@ -309,7 +306,7 @@ static void explore(const knee_options *o, const taciti_adapt_facts *facts, knee
 }
 
 /* The step that is wanted next. */
-static int64_t look(const knee_state *s, const taciti_adapt_facts *facts) {
+static int64_t next_look(const knee_state *s, const taciti_adapt_facts *facts) {
     const double step = taciti_timing_seconds(&s->timing, 1), each = s->timing.statistics;
     if (s->steps < 2 * STEPS_OF_EVIDENCE) return 0; /* how much noise there is */
     const double apart = step > 0 ? ceil(each / (STATISTICS_SHARE * step)) : 1;
@@ -320,8 +317,8 @@ static bool is_due(const knee_options *o, const knee_state *s, const taciti_adap
     return s->decided == 0 || s->changed != 1 || s->steps - s->decided >= WINDOW || !is_allowed(o, s, facts, s->target);
 }
 
-static void decide(const void *options, const taciti_adapt_facts *facts, void *state, taciti_decision *decision,
-                   double *factors) {
+static void decide_factor(const void *options, const taciti_adapt_facts *facts, void *state, taciti_decision *decision,
+                          double *factors) {
     const knee_options *o = options;
     knee_state *s = state;
     (void)factors;
@@ -330,11 +327,11 @@ static void decide(const void *options, const taciti_adapt_facts *facts, void *s
     decision->look = 0;
     decision->histogram = false;
     if (s->explored == 0 || s->steps < s->explored || !taciti_timing_known(&s->timing)) {
-        explore(o, facts, s, decision);
+        explore_link(o, facts, s, decision);
         return;
     }
     if (s->decided == 0) s->target = 1; /* exploring was no choice */
-    if (is_due(o, s, facts)) choose(o, s, facts, decision);
+    if (is_due(o, s, facts)) choose_factor(o, s, facts, decision);
     decision->factor = s->target;
     const double probe = s->probing ? 0 : probe_factor(o, s, facts);
     s->probing = probe > 0;
@@ -345,17 +342,18 @@ static void decide(const void *options, const taciti_adapt_facts *facts, void *s
         taciti_decision_explain(decision, "one step at %.4gx measures the link, then %.4gx again", probe, s->target);
     }
     decision->histogram = decision->factor > 1 && (s->steps + 1) % WINDOW == 0; /* dense: nobody reads the gains */
-    if (decision->factor == 1 && s->target == 1) decision->look = look(s, facts);
+    if (decision->factor == 1 && s->target == 1) decision->look = next_look(s, facts);
 }
 
 const taciti_controller taciti_controller_knee = {
     .name = "knee",
     .help = "the smallest factor beyond which training gets no faster; dense where that is as fast",
     .source = "-",
+    .reference = true,
     .options = &OPTION_TABLE,
     .options_size = sizeof(knee_options),
-    .check = check,
+    .check = check_options,
     .state_bytes = state_bytes,
-    .start = start,
-    .decide = decide,
+    .start = start_knee,
+    .decide = decide_factor,
 };

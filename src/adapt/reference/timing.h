@@ -14,8 +14,8 @@
  * over compressed steps. So where a factor was used, its time is the measured one, and the noise of that ratio says how
  * well dense and compressed steps can be told apart. {0} knows nothing. Plain bytes.
  */
-#ifndef TACITI_ADAPT_TIMING_H
-#define TACITI_ADAPT_TIMING_H
+#ifndef TACITI_ADAPT_REFERENCE_TIMING_H
+#define TACITI_ADAPT_REFERENCE_TIMING_H
 
 #include "adapt/adapt.h"
 #include "adapt/change.h"
@@ -30,7 +30,7 @@ typedef struct taciti_timing_level {
     double factor;                       /* 0: none */
     double bytes;                        /* of an exchange */
     taciti_timing_mean transfer, encode; /* seconds of an exchange without encode and decode; of those two */
-    int64_t steps;                       /* that the averages hold; 0: they are to be measured anew */
+    int64_t steps;                       /* that the averages hold; 0: they must be measured again */
     taciti_change change;                /* of the transfer */
 } taciti_timing_level;
 

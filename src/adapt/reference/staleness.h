@@ -19,8 +19,8 @@
  * It is exact for SGD. For AdamW, whose elements each have a scale of their own, it is a sign of the cliff and not its
  * size (docs/adaptive.md has a GPT's figures).
  */
-#ifndef TACITI_ADAPT_STALENESS_H
-#define TACITI_ADAPT_STALENESS_H
+#ifndef TACITI_ADAPT_REFERENCE_STALENESS_H
+#define TACITI_ADAPT_REFERENCE_STALENESS_H
 
 #include "adapt/adapt.h"
 

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "adapt/curve.h"
+#include "adapt/reference/curve.h"
 #include "base/rng.h"
 
 enum { N = 1 << 20, LAPLACE = 0, MIXTURE, GAUSS, LAWS };
