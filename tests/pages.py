@@ -82,8 +82,8 @@ def check_lists(info):
 def metrics():
     """Keys of a step's line."""
     text = read("src/report/metrics.c")
-    lines = text[text.index("static void put_times"):text.index("static tacit_status put_scalars")]
-    return set(re.findall(r'taciti_json_\w+\(json, "(\w+)"', lines))
+    lines = text[text.index("static size_t put_figures"):]
+    return set(re.findall(r'taciti_json_\w+\(&?json, "(\w+)"', lines.split('"event"')[0])) | set(re.findall(r'^ +\{(?:m->\w+ >= 0 \? )?"(\w+)"(?:,| :) (?:NULL|")', lines, re.M))
 
 
 # ---- keys and their values ------------------------------------------------------------------------------------------
