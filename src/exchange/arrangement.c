@@ -7,6 +7,8 @@
 
 enum { GRAIN = 16, SEARCHED = 64 };
 
+static size_t min(size_t a, size_t b) { return a < b ? a : b; }
+
 static int member(taciti_members members, int i) { return members.ranks == NULL ? i : members.ranks[i]; }
 
 /* Finds the first member on the host of each, and returns how many hosts there are. seen[hosts] is the workspace of a
@@ -111,7 +113,7 @@ taciti_range taciti_cut_part(taciti_range whole, int index, int count) {
 
 taciti_range taciti_cut_piece(const taciti_cut *cut, size_t piece) {
     const size_t at = piece * cut->piece_n, left = cut->n - at;
-    return (taciti_range){.at = at, .n = left < cut->piece_n ? left : cut->piece_n};
+    return (taciti_range){.at = at, .n = min(left, cut->piece_n)};
 }
 
 taciti_range taciti_cut_share(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int lane) {
@@ -132,9 +134,9 @@ taciti_range taciti_arrangement_share(const taciti_arrangement *arrangement, siz
 static taciti_range chunk_of_range(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int lane,
                                    int host) {
     const taciti_range all = taciti_arrangement_range(arrangement, cut->n, lane, host);
-    const size_t chunk_n = cut->piece_n / (size_t)(arrangement->hosts * arrangement->lanes), at = piece * chunk_n;
-    if (at >= all.n) return (taciti_range){.at = all.at + all.n};
-    return (taciti_range){.at = all.at + at, .n = all.n - at < chunk_n ? all.n - at : chunk_n};
+    const size_t chunk_n = cut->piece_n / (size_t)(arrangement->hosts * arrangement->lanes);
+    const size_t at = min(piece * chunk_n, all.n);
+    return (taciti_range){.at = all.at + at, .n = min(all.n - at, chunk_n)};
 }
 
 taciti_range taciti_cut_chunk(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int lane,

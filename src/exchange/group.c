@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
+#include "exchange/outbox.h"
 #include "kernel/kernel.h"
 
 /* Sends under way: the next message's announcement travels while the one before it moves. */
@@ -32,7 +33,7 @@ typedef bool member_test(const taciti_comm *comm, int me, int other);
 static tacit_status collect(const taciti_comm *comm, member_test *is_member, taciti_group *out) {
     const int size = taciti_comm_size(comm), me = taciti_comm_rank(comm);
     taciti_group group = {.ranks = taciti_calloc((size_t)size, sizeof *group.ranks),
-                          .requests = taciti_calloc((size_t)size * 2, sizeof *group.requests)};
+                          .requests = taciti_calloc((size_t)size + SENDS, sizeof *group.requests)};
     if (group.ranks == NULL || group.requests == NULL) {
         taciti_group_destroy(&group);
         return TACIT_E_MEMORY;
@@ -74,16 +75,10 @@ typedef struct piece {
 /* What the messages with one member are; either direction may be empty, and is then not sent. */
 typedef piece piece_of(const taciti_group *group, const void *context, int member);
 
-static tacit_status await_sends(taciti_comm *comm, const taciti_group *group, piece_of *find, const void *context,
-                                int phase) {
-    const int to = (group->me + phase) % group->size;
-    if (find(group, context, to).out_bytes == 0) return TACIT_OK;
-    return taciti_comm_await(comm, &group->requests[group->size + to]);
-}
-
 /* All phases. */
 static tacit_status exchange(taciti_comm *comm, const taciti_group *group, piece_of *find, const void *context) {
     const int size = group->size;
+    taciti_outbox sends = {.comm = comm, .requests = group->requests + size, .window = SENDS};
     for (int k = 1; k < size; k++) {
         const int from = (group->me - k + size) % size;
         const piece p = find(group, context, from);
@@ -93,11 +88,9 @@ static tacit_status exchange(taciti_comm *comm, const taciti_group *group, piece
     for (int k = 1; k < size; k++) {
         const int to = (group->me + k) % size;
         const piece p = find(group, context, to);
-        if (k > SENDS) TACITI_TRY(await_sends(comm, group, find, context, k - SENDS));
-        if (p.out_bytes > 0)
-            TACITI_TRY(taciti_comm_isend(comm, group->ranks[to], p.out, p.out_bytes, &group->requests[size + to]));
+        if (p.out_bytes > 0) TACITI_TRY(taciti_outbox_send(&sends, group->ranks[to], p.out, p.out_bytes));
     }
-    for (int k = size > SENDS ? size - SENDS : 1; k < size; k++) TACITI_TRY(await_sends(comm, group, find, context, k));
+    TACITI_TRY(taciti_outbox_await(&sends, sends.posted));
     for (int k = 1; k < size; k++) {
         const int from = (group->me - k + size) % size;
         if (find(group, context, from).in_bytes > 0) TACITI_TRY(taciti_comm_await(comm, &group->requests[from]));

@@ -15,7 +15,7 @@ typedef struct taciti_group {
     int *ranks; /* [size], ascending; owned */
     int size;
     int me;                          /* my number */
-    taciti_engine_request *requests; /* [2 size], of the collective that is running; owned */
+    taciti_engine_request *requests; /* [size] receives, then sends of the collective that is running; owned */
 } taciti_group;
 
 /* Create the group of all ranks, of the ranks of my host, or of the ranks with my number within their hosts (hosts with

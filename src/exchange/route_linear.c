@@ -117,14 +117,19 @@ static tacit_status describe_linear(const taciti_route *route, taciti_allreduce 
     return out->buckets == NULL || out->matrices == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }
 
-static tacit_status allocate(taciti_linear_reduce *linear) {
+/* Bytes of two payloads, scratch and all states. */
+static size_t describe_pages(taciti_linear_reduce *linear) {
     const size_t states = describe_buckets(linear);
-    const size_t payload = payload_bytes(linear), scratch = scratch_bytes(linear);
-    TACITI_TRY(taciti_pages_create(2 * payload + scratch + states + 1, "the linear exchange", &linear->pages));
+    return 2 * payload_bytes(linear) + scratch_bytes(linear) + states;
+}
+
+static tacit_status allocate(taciti_linear_reduce *linear) {
+    TACITI_TRY(taciti_pages_create(describe_pages(linear) + 1, "the linear exchange", &linear->pages));
+    const size_t payload = payload_bytes(linear);
     char *at = linear->pages.base;
     for (int i = 0; i < 2; i++, at += payload) linear->payload[i] = (float *)(void *)at;
     linear->scratch = at;
-    at += scratch;
+    at += scratch_bytes(linear);
     for (int version = 0; version < 2; version++)
         for (size_t b = 0; b < linear->layout->bucket_count; at += linear->buckets[b++].state_bytes)
             linear->buckets[b].state[version] = at;
@@ -154,8 +159,7 @@ static void close(taciti_route *route) {
 static size_t memory_bytes(const taciti_route *route) {
     taciti_linear_reduce linear;
     size_t bytes = 0;
-    if (describe_linear(route, NULL, &linear) == TACIT_OK)
-        bytes = describe_buckets(&linear) + scratch_bytes(&linear) + 2 * payload_bytes(&linear);
+    if (describe_linear(route, NULL, &linear) == TACIT_OK) bytes = describe_pages(&linear);
     release(&linear);
     return bytes;
 }

@@ -155,6 +155,35 @@ static void a_rank_sends_its_host_what_the_lanes_leave(void **state) {
     assert_true(flat.wire_hops == 2 && flat.local_hops == 0);
 }
 
+/* Edges between hosts of 2, 1, 1 and 3 ranks; rank 6 has none. Bytes: 3 arrays leave host 0, 2 reach host 3. A rank
+ * waits for the busier end of its edges. */
+static void edges_load_the_links_of_both_ends(void **state) {
+    (void)state;
+    enum { RANKS = 7 };
+    int host_of[] = {0, 0, 1, 2, 3, 3, 3};
+    static const int HOSTS[] = {3, 2, 2, 2, 3, 1, 1};
+    static const double FLOWS[] = {2, 2, 2, 2, 2, 0, 0}, LOCAL[] = {1, 1, 1, 1, 1, 1, 0};
+    static const double LINKS[] = {3, 3, 3, 2, 3, 0, 0};
+    const taciti_hosts hosts = {.ranks = RANKS, .count = 4, .host_of = host_of};
+    double w[RANKS * RANKS] = {0};
+    for (int r = 0; r < RANKS; r++) w[r * RANKS + r] = 0.5;
+    static const int EDGES[][2] = {{0, 1}, {0, 2}, {0, 4}, {3, 4}, {1, 2}, {4, 5}}; /* from, to */
+    for (size_t e = 0; e < sizeof EDGES / sizeof *EDGES; e++) w[EDGES[e][1] * RANKS + EDGES[e][0]] = 0.25;
+    test_topology *made = taciti_calloc(1, sizeof *made);
+    test_topology_start(made, "hand", RANKS, true);
+    test_topology_add_matrix(made, w);
+    for (int r = 0; r < RANKS; r++) {
+        const taciti_demand d = demand_of(&hosts, &made->topology, 0, r, 1000);
+        const bool across = LINKS[r] > 0;
+        if (d.hosts != HOSTS[r] || d.wire_hops != across || d.local_hops != (r < 2 || r == 4 || r == 5) ||
+            d.lanes != 0 || d.host_bytes != 1000 * LINKS[r] || d.flow_bytes != 1000 * FLOWS[r] ||
+            d.local_bytes != 1000 * LOCAL[r])
+            fail_msg("rank %d: %d hosts, link %g, flow %g, local %g, hops %d and %d", r, d.hosts, d.host_bytes,
+                     d.flow_bytes, d.local_bytes, d.wire_hops, d.local_hops);
+    }
+    taciti_free(made);
+}
+
 /* Hosts of 1, 5, 2, 3, ... ranks. */
 static taciti_hosts uneven_hosts(int host_of[TEST_MAX_RANKS], int ranks) {
     static const int sizes[] = {1, 5, 2, 3};
@@ -309,6 +338,7 @@ int main(void) {
         cmocka_unit_test(sixteen_ranks_on_four_hosts),
         cmocka_unit_test(demand_of_a_rank_is_that_of_its_links),
         cmocka_unit_test(a_rank_sends_its_host_what_the_lanes_leave),
+        cmocka_unit_test(edges_load_the_links_of_both_ends),
         cmocka_unit_test(a_pass_over_a_round_is_group_by_group),
         cmocka_unit_test(formulas_are_what_counters_count),
     };

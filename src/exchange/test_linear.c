@@ -72,6 +72,25 @@ static void a_step_that_is_dropped_leaves_no_trace(void **state) {
     try_all(drop_and_repeat);
 }
 
+static void stay_alone(taciti_comm *comm, void *context) {
+    bench b;
+    set_up(comm, context, &b);
+    fill(&b, 0, b.x);
+    for (size_t i = 0; i < b.layout.n; i++) b.error[i] = 1;
+    exchange(&b, 0, b.x);
+    for (size_t i = 0; i < b.layout.n; i++) CHECK(b.error[i] == 0);
+    fill(&b, 0, b.error);
+    CHECK(memcmp(b.x, b.error, b.layout.n * sizeof *b.x) == 0);
+    tear_down(&b);
+}
+
+static void one_rank_keeps_its_array(void **state) {
+    (void)state;
+    const taciti_comm_options options = test_comm_options(true);
+    trial t = TRIALS[0];
+    test_world_run(1, &options, stay_alone, &t);
+}
+
 /* One step for all buckets, or one for the even and one for the odd buckets. */
 static void take_turns(taciti_comm *comm, void *context) {
     bench all, turns;
@@ -273,6 +292,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_and_errors_add_up_to_the_inputs),
         cmocka_unit_test(a_step_that_is_dropped_leaves_no_trace),
+        cmocka_unit_test(one_rank_keeps_its_array),
         cmocka_unit_test(a_bucket_that_is_idle_keeps_its_state),
         cmocka_unit_test(bytes_are_those_of_the_formula),
         cmocka_unit_test(what_is_not_finite_reaches_all_ranks),

@@ -202,7 +202,6 @@ static void follow(taciti_shard *s, size_t unit) {
         s->position = at + 1;
         return;
     }
-    s->position = s->order_count;
 }
 
 /* The next unit of the step begins its way while this one is used. */

@@ -203,8 +203,25 @@ static void gathers_have_options_of_their_own(void **state) {
     }
 }
 
+/* log(n / count) of 200 elements above half the threshold is 0.69 of that of one, and of none it counts as of one: the
+ * magnitudes are exponential, or a power of 1.88 of that. So a step from 10 to 100 moves the threshold by 2^(1 /
+ * power); and none where one in ten is wanted corrects it down by log(0.5 x 10 / 10000) over the slope log2(200). */
+static void a_change_of_the_factor_moves_the_threshold(void **state) {
+    (void)state;
+    const double n = 10000, near = 200;
+    for (int kept = 0; kept <= 1; kept++) {
+        const taciti_threshold_seen seen = {.n = n, .kept = kept, .near = near};
+        taciti_threshold t = {.value = 1};
+        taciti_threshold_correct(&t, &seen, 10, 100);
+        const double power = log2(log(n) / log(n / near)), slope = log2(near);
+        const double correction = log((kept > 0 ? 1 : 0.5) * 10 / n) / slope, change = log(2) / power;
+        assert_true(fabs(log(t.value) - (correction + change)) < 1e-12);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_change_of_the_factor_moves_the_threshold),
         cmocka_unit_test(it_converges_and_follows_a_jump_of_the_scale),
         cmocka_unit_test(it_follows_a_change_of_the_factor_at_once),
         cmocka_unit_test(it_is_steady_with_error_feedback),

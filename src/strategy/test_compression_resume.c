@@ -250,6 +250,37 @@ static void positions_are_forgotten(void **state) {
     for (int estimates = 0; estimates < 2; estimates++) run_ranks(3, forget, &estimates);
 }
 
+/* Who stores residuals of what. */
+typedef struct placing {
+    taciti_way way;
+    int64_t of[3];
+} placing;
+
+static void note_placement(taciti_comm *comm, void *context) {
+    placing *p = context;
+    bench b;
+    const taciti_compress_options options = {.factor = 10, .start = 1, .collective = (int)p->way};
+    const taciti_compression_setup setup = {.sums.codec = taciti_codec_find("topk"), .options = &options};
+    open_bench(comm, &setup, 1 << 20, &b); /* one bucket of several pieces */
+    CHECK(b.c->saved_placement == b.c->placement);
+    p->of[taciti_comm_rank(comm)] = b.c->placement;
+    close_bench(&b);
+}
+
+/* Each rank has a place of its own, and another way or other ranges give it another one. */
+static void placements_differ(void **state) {
+    (void)state;
+    placing all[] = {{.way = TACITI_WAY_SCATTER}, {.way = TACITI_WAY_GATHER}, {.way = TACITI_WAY_SCATTER}};
+    for (int i = 0; i < 3; i++) {
+        g_exchange.contiguous = i == 2;
+        run_ranks(3, note_placement, &all[i]);
+        g_exchange.contiguous = false;
+        assert_true(all[i].of[0] != all[i].of[1] && all[i].of[1] != all[i].of[2] && all[i].of[0] != all[i].of[2]);
+    }
+    for (int r = 0; r < 3; r++)
+        assert_true(all[0].of[r] != all[1].of[r] && all[0].of[r] != all[2].of[r] && all[1].of[r] != all[2].of[r]);
+}
+
 /* ---- what sends more than it saves ------------------------------------------------------------------------------- */
 
 typedef struct price {
@@ -297,6 +328,7 @@ int main(void) {
         cmocka_unit_test(residuals_of_other_ranks_arrive),
         cmocka_unit_test(residuals_are_added_up_and_estimates_are_not),
         cmocka_unit_test(positions_are_forgotten),
+        cmocka_unit_test(placements_differ),
         cmocka_unit_test(more_bytes_have_a_warning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

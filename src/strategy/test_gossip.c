@@ -14,6 +14,7 @@
 
 #include "base/memory.h"
 #include "exchange/test_wire.h"
+#include "strategy/gossip.h"
 #include "strategy/test_replicas.h"
 #include "topo/topo.h"
 
@@ -380,8 +381,37 @@ static void a_bad_gradient_is_skipped_by_its_rank_alone(void **state) {
     }
 }
 
+/* The planner prices every topology in both orders; only awc has a delay, and the configured one has its options. */
+static void patterns_have_the_options_that_apply(void **state) {
+    (void)state;
+    const taciti_gossip_options options = {.topology = {"file"},
+                                           .file = {"m"},
+                                           .order = TACITI_GOSSIP_ATC,
+                                           .degree = 3,
+                                           .per_host = 2,
+                                           .every = 5,
+                                           .delay = 1};
+    taciti_pattern patterns[TACITI_PATTERNS_MAX];
+    size_t count = 0, configured = 0, kinds = 0;
+    assert_int_equal(taciti_gossip_patterns(&options, patterns, &count), TACIT_OK);
+    while (taciti_topo_kinds()[kinds].name != NULL) kinds++;
+    assert_int_equal(count, 2 * kinds);
+    for (size_t i = 0; i < count; i++) {
+        const taciti_pattern *p = &patterns[i];
+        const bool file = strcmp(p->topology.name, "file") == 0;
+        assert_int_equal(p->order, i % 2 == 0 ? TACITI_ORDER_AWC : TACITI_ORDER_ATC);
+        assert_int_equal(p->delay, i % 2 == 0 ? 1 : 0);
+        assert_true(p->every == 5 && p->topology.per_host == 2 && p->topology.degree == (file ? 3 : 0));
+        assert_true(file ? strcmp(p->topology.file, "m") == 0 : p->topology.file == NULL);
+        assert_int_equal(p->configured, file && p->order == TACITI_ORDER_ATC);
+        configured += p->configured;
+    }
+    assert_int_equal(configured, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(patterns_have_the_options_that_apply),
         cmocka_unit_test(two_workers_of_dadam),
         cmocka_unit_test(four_workers_of_dadam_on_a_hypercube),
         cmocka_unit_test(two_workers_of_accumadam),

@@ -248,6 +248,7 @@ static void whole_arrays_are_those_of_the_formulas(void **state) {
                 const size_t part = 2 * whole / (size_t)ranks;
                 assert_in_range(t.predicted.moments, part - scatter, part + scatter);
                 if (stage < 3) assert_int_equal(t.predicted.parameters, whole);
+                if (stage < 3) assert_int_equal(t.predicted.copy16, whole / 2);
                 if (stage < 2 || passes > 1) assert_int_equal(t.predicted.gradients, whole);
                 if (stage == 3 && ranks > 1) assert_true(t.predicted.parameters < whole);
                 if (stage > 1 && passes == 1 && ranks > 1) assert_true(t.predicted.gradients < whole);

@@ -16,7 +16,7 @@ static double bin_edge(int bin) { return bin < 8 ? ldexp(bin / 8.0, -126) : ldex
 static double cut(double tilt, double part) {
     const double b = 1 - tilt, c = 1 - part;
     const double root = sqrt(fmax(b * b + 4 * tilt * c, 0));
-    return b + root > 0 ? fmin(2 * c / (b + root), 1) : 1;
+    return b + root > 0 ? fmin(2 * c / (b + root), 1) : 0; /* 0: the double root of u^2 */
 }
 
 /* Integral of x^2 over the density from u to 1. */

@@ -121,7 +121,7 @@ static int grid_index(double factor) {
  * the energy kept back over the energy sent, as the gain curve has it; the larger one. */
 static double stretch_of(const knee_state *s, double factor) {
     const double seen = taciti_staleness_factor(&s->staleness);
-    if (factor <= 1 || seen <= 1) return 0;
+    if (seen <= 1) return 0;
     const double linear = (factor - 1) / (seen - 1), there = s->gain[grid_index(factor)],
                  here = s->gain[grid_index(seen)];
     if (!(there > 0) || !(here > 0) || here >= 1 || factor <= seen) return linear;

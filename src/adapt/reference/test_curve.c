@@ -134,6 +134,17 @@ static void test_edges(void **state) {
     assert_true(taciti_curve_gain(&g_curve, 500) > .999);
 }
 
+/* Densities that rise by the steepest tilt: all of a bin is above its lower edge. */
+static void test_a_whole_bin(void **state) {
+    (void)state;
+    memset(g_counts, 0, sizeof g_counts);
+    for (int j = 0; j < 3; j++) g_counts[1000 + j] = pow(100, j);
+    taciti_curve_build(g_counts, &g_curve);
+    assert_true(g_curve.tilt[1001] == 1);
+    const double gain = taciti_curve_gain(&g_curve, 10101. / 10100); /* the upper two bins */
+    assert_true(fabs(gain * g_curve.squares / g_curve.energy[1001] - 1) < 1e-12);
+}
+
 static void test_monotone(void **state) {
     (void)state;
     sample(MIXTURE);
@@ -161,6 +172,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_exact_selection),
                                        cmocka_unit_test(test_closed_forms),
                                        cmocka_unit_test(test_a_tenth_of_the_lines_suffices),
-                                       cmocka_unit_test(test_edges), cmocka_unit_test(test_monotone)};
+                                       cmocka_unit_test(test_edges),
+                                       cmocka_unit_test(test_a_whole_bin),
+                                       cmocka_unit_test(test_monotone)};
     return cmocka_run_group_tests(tests, allocate, release);
 }

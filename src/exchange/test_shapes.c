@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The schedule and the memory of exchanges, against values worked out by hand for hosts of unequal size.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "codec/trial.h"
+#include "comm/test_engine.h"
+#include "exchange/allreduce.h"
+#include "exchange/linear.h"
+#include "exchange/neighbours.h"
+#include "exchange/route.h"
+#include "exchange/store.h"
+#include "exchange/test_layout.h"
+
+enum { SEGMENT_BYTES = 4096, SEGMENT_N = 1024, SMALL_BYTES = 16 << 10 };
+
+static const taciti_hosts ONE = {.ranks = 5, .count = 1, .host_of = (int[]){0, 0, 0, 0, 0}};
+static const taciti_hosts TWO = {.ranks = 5, .count = 2, .host_of = (int[]){0, 0, 1, 1, 1}};
+
+static taciti_allreduce describe(const taciti_hosts *hosts, int rank, const char *codec, taciti_placement placement) {
+    const taciti_encoding encoding = {.codec = taciti_codec_find(codec)};
+    taciti_allreduce reduce;
+    assert_int_equal(
+        taciti_allreduce_describe(hosts, (taciti_members){0}, rank, &encoding, placement, SEGMENT_BYTES, &reduce),
+        TACIT_OK);
+    return reduce;
+}
+
+/* ---- all-reduces ------------------------------------------------------------------------------------------------- */
+static void is_schedule(const taciti_allreduce *reduce, size_t wire_depth, size_t local_depth, size_t segment_n) {
+    assert_int_equal(reduce->wire_depth, wire_depth);
+    assert_int_equal(reduce->local_depth, local_depth);
+    assert_int_equal(reduce->segment_n, segment_n);
+    assert_int_equal(reduce->wire_shape.slots, wire_depth + 1);
+    assert_int_equal(reduce->wire_shape.range_n, segment_n);
+}
+
+/* Of eight pieces under way between hosts each of two lanes has four; a slot has the pieces under way and the next. */
+static void two_hosts_have_lanes(void **state) {
+    (void)state;
+    for (int rank = 0; rank < 5; rank++) {
+        const int lane = rank != 4, local = rank < 2 ? 2 : 3;
+        taciti_allreduce r = describe(&TWO, rank, "f32", (taciti_placement){0});
+        is_schedule(&r, 4, 1, SEGMENT_N);
+        assert_int_equal(r.wire_shape.count, lane ? 2 : 1);
+        assert_int_equal(r.wire_shape.me, rank == 2 || rank == 3);
+        assert_int_equal(r.wire_shape.window, 2 * 2);
+        assert_int_equal(r.local_shape.count, local);
+        assert_int_equal(r.local_shape.me, rank < 2 ? rank : rank - 2);
+        assert_int_equal(r.local_shape.range_n, 2 * SEGMENT_N);
+        assert_int_equal(r.local_shape.slots, 2);
+        assert_int_equal(r.local_shape.lag, 2 * 4 + 1);
+        assert_int_equal(r.local_shape.window, 4 * local);
+        /* arriving floats of every member and slot, and of short arrays those of all and two more, and a payload */
+        const size_t wire = lane ? 5 * 2 * 4096 : 0, inside = 2 * (size_t)local * 8192,
+                     small = (5 + 2 + 1) * SMALL_BYTES;
+        assert_int_equal(taciti_allreduce_workspace_bytes(&r), wire + inside + small);
+        taciti_allreduce_destroy(&r);
+        /* encoded: the payloads that arrive, leave and come back, and the own one of the sum */
+        r = describe(&TWO, rank, "bf16", (taciti_placement){0});
+        const size_t coded = lane ? 3 * 5 * 2 * 2048 + 5 * 2048 : 0;
+        assert_int_equal(taciti_allreduce_workspace_bytes(&r), coded + inside + small - SMALL_BYTES / 2);
+        taciti_allreduce_destroy(&r);
+    }
+}
+
+static void a_contiguous_placement_runs_every_host_by_itself(void **state) {
+    (void)state;
+    taciti_allreduce r = describe(&TWO, 3, "f32", (taciti_placement){.contiguous = true});
+    is_schedule(&r, 4, 1, SEGMENT_N);
+    assert_int_equal(r.runs, 2);
+    assert_int_equal(r.local_shape.range_n, SEGMENT_N);
+    assert_int_equal(r.local_shape.slots, 2 * 2);
+    assert_int_equal(r.local_shape.lag, (2 * 4 + 1) * 2);
+    assert_int_equal(r.local_shape.window, 4 * 3 * 2);
+    taciti_allreduce_destroy(&r);
+    r = describe(&ONE, 3, "f32", (taciti_placement){.contiguous = true});
+    assert_int_equal(r.runs, 1); /* flat: there is nothing to add inside hosts */
+    taciti_allreduce_destroy(&r);
+}
+
+/* Whole shares go to all, in messages that are multiples of 16 floats for each host. */
+static void a_gather_keeps_one_payload_per_member(void **state) {
+    (void)state;
+    const taciti_hosts three = {.ranks = 3, .count = 3, .host_of = (int[]){0, 1, 2}};
+    taciti_allreduce r = describe(&three, 1, "bf16", (taciti_placement){.gather = true});
+    is_schedule(&r, 8, 0, SEGMENT_N / 48 * 48);
+    assert_true(r.wire_shape.whole);
+    const size_t stride = taciti_round_up(SEGMENT_N / 48 * 48 * 2, 64);
+    assert_int_equal(taciti_halves_memory_bytes(&r.wire_shape), 9 * (3 + 1) * stride);
+    taciti_allreduce_destroy(&r);
+}
+
+static void one_host_is_flat_or_has_no_wire(void **state) {
+    (void)state;
+    taciti_allreduce r = describe(&ONE, 3, "f32", (taciti_placement){0});
+    is_schedule(&r, 3, 0, SEGMENT_N);
+    assert_true(r.wire_shape.count == 5 && r.wire_shape.me == 3 && r.local_shape.count == 1);
+    assert_int_equal(r.wire_shape.window, (2 * 3 + 2) * 5);
+    taciti_allreduce_destroy(&r);
+    r = describe(&ONE, 3, "f32", (taciti_placement){.scheme = TACITI_SCHEME_HOSTS});
+    is_schedule(&r, 0, 1, SEGMENT_N);
+    assert_true(r.wire_shape.count == 1 && r.local_shape.count == 5 && r.local_shape.me == 3);
+    taciti_allreduce_destroy(&r);
+}
+
+/* What encodings leave: a state and cells for each piece under way and the one that is given back. */
+static void errors_have_cells_for_what_is_under_way(void **state) {
+    (void)state;
+    taciti_allreduce r = describe(&TWO, 2, "bf16", (taciti_placement){0});
+    const taciti_residual errors = taciti_allreduce_errors(&r, 5);
+    assert_true(errors.pieces == 2 * (1 + 4) + 1 && errors.members == 2 && errors.cell_n == SEGMENT_N);
+    assert_true(errors.back == 5);
+    assert_int_equal(taciti_residual_back_bytes(&errors), 11 * (2 + 1) * SEGMENT_N * sizeof(float));
+    const taciti_residual lasting = taciti_allreduce_residual(&r, 100003, (taciti_feedback){.errors = true});
+    assert_true(lasting.pieces == 25 && lasting.results && lasting.lasting); /* 4 ranges of 1024: 24.4 */
+    taciti_allreduce_destroy(&r);
+    r = describe(&TWO, 4, "bf16", (taciti_placement){0});
+    assert_int_equal(taciti_allreduce_errors(&r, 5).pieces, 0); /* no lane */
+    taciti_allreduce_destroy(&r);
+}
+
+/* ---- what is stored ---------------------------------------------------------------------------------------------- */
+/* Two versions: of contributions what a lane encodes, its half; of results what it owns, a quarter. Narrow forms need
+ * a range of floats besides. */
+static void stores_take_what_a_rank_encodes(void **state) {
+    (void)state;
+    static const size_t LENGTHS[] = {12800, 10};
+    taciti_layout layout;
+    test_layout(LENGTHS, 2, 1 << 20, &layout);
+    assert_true(layout.bucket_count == 1 && layout.n == 12816);
+    taciti_allreduce r = describe(&TWO, 0, "bf16", (taciti_placement){0});
+    taciti_feedback feedback = {.errors = true};
+    size_t encoded = 0, owned = 0;
+    taciti_range range;
+    for (size_t i = 0; taciti_allreduce_encoded(&r, layout.n, i, &range); i++) encoded += range.n;
+    for (size_t i = 0; taciti_allreduce_owned(&r, layout.n, i, &range); i++) owned += range.n;
+    assert_true(encoded > 12816 / 2 - 160 && encoded < 12816 / 2 + 160 && owned > 12816 / 4 - 160);
+    assert_int_equal(taciti_store_predict_bytes(&r, &layout, feedback), 2 * (encoded + owned) * sizeof(float));
+    feedback.stored = TACITI_RESIDUAL_BF16;
+    assert_int_equal(taciti_store_predict_bytes(&r, &layout, feedback),
+                     2 * (encoded + owned) * 2 + SEGMENT_N * sizeof(float));
+    assert_int_equal(taciti_store_predict_bytes(NULL, &layout, feedback), 2 * 12816 * 2 + 12816 * sizeof(float));
+    assert_int_equal(taciti_store_predict_bytes(&r, &layout, (taciti_feedback){.errors = false}), 0);
+    taciti_allreduce_destroy(&r);
+    taciti_layout_destroy(&layout);
+}
+
+/* Narrow errors are read and written in spans of 4096 floats, whatever the place where a reader begins. */
+static void narrow_errors_are_read_as_they_were_written(void **state) {
+    (void)state;
+    enum { LENGTH = 10000, AT = 5, COUNT = 9001, MARK = -7 };
+    static const size_t LENGTHS[] = {LENGTH};
+    static float x[LENGTH], y[LENGTH + 8192];
+    taciti_layout layout;
+    taciti_store store;
+    taciti_state_access access;
+    test_layout(LENGTHS, 1, 24000, &layout); /* two buckets */
+    assert_int_equal(
+        taciti_store_create(NULL, &layout, (taciti_feedback){.errors = true, .stored = TACITI_RESIDUAL_BF16}, &store),
+        TACIT_OK);
+    assert_true(taciti_store_narrow(&store, TACITI_RESIDUAL_CONTRIBUTION, &access));
+    for (int i = 0; i < LENGTH; i++) x[i] = (float)(i % 251 + 1);
+    for (size_t i = 0; i < sizeof y / sizeof *y; i++) y[i] = MARK;
+    access.write(access.object, access.which, AT, x, COUNT);
+    access.read(access.object, access.which, AT, y, COUNT);
+    assert_memory_equal(x, y, COUNT * sizeof *x);
+    for (size_t i = COUNT; i < sizeof y / sizeof *y; i++) assert_true(y[i] == MARK);
+    access.read(access.object, access.which, 0, y, AT);
+    for (int i = 0; i < AT; i++) assert_true(y[i] == 0);
+    access.read(access.object, access.which, AT + COUNT, y, LENGTH - AT - COUNT);
+    for (int i = 0; i < LENGTH - AT - COUNT; i++) assert_true(y[i] == 0);
+    taciti_store_destroy(&store);
+    taciti_layout_destroy(&layout);
+}
+
+/* ---- neighbours -------------------------------------------------------------------------------------------------- */
+/* Three ranks send to rank 1, which sends to one. */
+static void neighbours_keep_a_slot_for_each_arrival(void **state) {
+    (void)state;
+    const taciti_edge edges[] = {{0, 1, .25}, {2, 1, .25}, {4, 1, .125}, {1, 3, .375}};
+    const taciti_round round = {.edges = edges, .edge_count = 4, .self = (double[]){.75, .375, .75, 1, .875}};
+    const taciti_encoding f32 = {.codec = taciti_codec_find("f32")}, bf16 = {.codec = taciti_codec_find("bf16")};
+    taciti_neighbours nb;
+    assert_int_equal(taciti_neighbours_describe(&TWO, &round, 1, &f32, SEGMENT_BYTES, &nb), TACIT_OK);
+    assert_true(nb.in_count == 3 && nb.out_count == 1 && nb.self == .375 && nb.given == .375);
+    assert_true(nb.in[0].rank == 0 && nb.in[1].rank == 2 && nb.in[2].weight == .125 && nb.out[0].rank == 3);
+    assert_true(nb.slots == 9 && nb.segment_n == SEGMENT_N);
+    assert_int_equal(taciti_neighbours_workspace_bytes(&nb), 9 * 3 * 4096);
+    taciti_neighbours_destroy(&nb);
+    assert_int_equal(taciti_neighbours_describe(&TWO, &round, 1, &bf16, SEGMENT_BYTES, &nb), TACIT_OK);
+    assert_int_equal(taciti_neighbours_workspace_bytes(&nb), 9 * 3 * 2048 + 9 * 2048 + 4096);
+    taciti_neighbours_destroy(&nb);
+}
+
+/* ---- without memory ---------------------------------------------------------------------------------------------- */
+static void a_size_that_overflows_is_no_memory(void **state) {
+    (void)state;
+    taciti_allreduce r = describe(&TWO, 0, "f32", (taciti_placement){0});
+    taciti_halves halves;
+    taciti_halves_shape shape = r.wire_shape;
+    shape.window = SIZE_MAX / 4;
+    assert_int_equal(taciti_halves_create(NULL, &shape, (int[]){0, 2}, NULL, &halves), TACIT_E_MEMORY);
+    shape = r.wire_shape;
+    shape.lag = SIZE_MAX / 4;
+    assert_int_equal(taciti_halves_create(NULL, &shape, (int[]){0, 2}, NULL, &halves), TACIT_E_MEMORY);
+    taciti_allreduce_destroy(&r);
+    taciti_neighbours nb = {.slots = SIZE_MAX / 4};
+    assert_int_equal(taciti_neighbours_open(&nb, NULL, NULL), TACIT_E_MEMORY);
+    taciti_neighbours_destroy(&nb);
+    nb = (taciti_neighbours){.slots = 1, .in_count = SIZE_MAX / 4};
+    assert_int_equal(taciti_neighbours_open(&nb, NULL, NULL), TACIT_E_MEMORY);
+    taciti_neighbours_destroy(&nb);
+}
+
+/* ---- linear ------------------------------------------------------------------------------------------------------ */
+/* Of a matrix of 41 x 100 and a bias: rank 2 takes floats of both factors, twice, and a state of the smaller one. */
+static void a_linear_route_keeps_two_payloads(void **state) {
+    (void)state;
+    taciti_layout layout;
+    taciti_route route;
+    void *options = NULL;
+    const size_t matrix[] = {41, 100}, bias = 10;
+    const taciti_codec *codec = taciti_codec_find("powersgd");
+    assert_int_equal(taciti_codec_defaults(codec, &options), TACIT_OK);
+    assert_int_equal(taciti_layout_create(2, &layout), TACIT_OK);
+    assert_int_equal(taciti_layout_append(&layout, "a", 2, matrix, true), TACIT_OK);
+    assert_int_equal(taciti_layout_append(&layout, "b", 1, &bias, true), TACIT_OK);
+    assert_int_equal(taciti_layout_seal(&layout, 1 << 20), TACIT_OK);
+    const taciti_route_setup setup = {.hosts = &TWO,
+                                      .segment_bytes = SEGMENT_BYTES,
+                                      .layout = &layout,
+                                      .wire = taciti_codec_find("f32"),
+                                      .encoding = {.codec = codec, .options = options}};
+    assert_int_equal(taciti_route_describe(&setup, &route), TACIT_OK);
+    taciti_codec_matrix found[2];
+    const size_t n = layout.buckets[0].n;
+    taciti_codec_call call = {
+        .options = options, .ranks = 5, .matrices = found, .n_matrices = taciti_linear_matrices(&layout, 0, found)};
+    size_t payload = codec->bound(codec, options, n);
+    for (; call.round < codec->rounds; call.round++)
+        if (codec->payload_n(&call, n) * sizeof(float) > payload) payload = codec->payload_n(&call, n) * sizeof(float);
+    call.round = 0;
+    const size_t state_bytes = taciti_round_up(codec->linear_state_bytes(&call, n), 64),
+                 scratch =
+                     taciti_round_up(codec->scratch_bytes == NULL ? 0 : codec->scratch_bytes(codec, options, n), 64);
+    assert_true(call.n_matrices == 1 && state_bytes > 0);
+    assert_int_equal(route.verbs->memory_bytes(&route), 2 * taciti_round_up(payload, 64) + scratch + 2 * state_bytes);
+    taciti_route_close(&route);
+    taciti_layout_destroy(&layout);
+    taciti_free(options);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_hosts_have_lanes),
+        cmocka_unit_test(a_contiguous_placement_runs_every_host_by_itself),
+        cmocka_unit_test(a_gather_keeps_one_payload_per_member),
+        cmocka_unit_test(one_host_is_flat_or_has_no_wire),
+        cmocka_unit_test(errors_have_cells_for_what_is_under_way),
+        cmocka_unit_test(stores_take_what_a_rank_encodes),
+        cmocka_unit_test(narrow_errors_are_read_as_they_were_written),
+        cmocka_unit_test(neighbours_keep_a_slot_for_each_arrival),
+        cmocka_unit_test(a_size_that_overflows_is_no_memory),
+        cmocka_unit_test(a_linear_route_keeps_two_payloads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
