@@ -31,7 +31,7 @@ static size_t floats_of(const owner *o, taciti_shard_part part) {
 
 static size_t own_floats(const owner *o) { return floats_of(o, o->own); }
 
-/* Of what a rank holds besides a part that it always has, it has that share. */
+/* Returns the floats that a rank holds: its part, and those of the other `floats` that are not in it. */
 static size_t with_part(const owner *o, taciti_shard_part part, size_t floats) {
     const size_t n = floats_of(o, part) + floats - (part.index < 0 ? 0 : floats / (size_t)part.count);
     return n < o->layout->n ? n : o->layout->n;
@@ -86,7 +86,7 @@ typedef struct holdings {
     size_t parameter_floats, gradient_floats;
 } holdings;
 
-static void consider(holdings *h, moment m) {
+static void consider_moment(holdings *h, moment m) {
     const size_t all = h->of->layout->n;
     const size_t p = h->parameters ? with_part(h->of, h->of->kept, m.parameters) : all;
     const size_t g = h->gradients ? with_part(h->of, h->of->own, m.gradients) : all;
@@ -100,9 +100,9 @@ static void find_memory(const owner *of, int64_t stage, size_t passes, const tac
                         taciti_strategy_memory *out) {
     const taciti_layout *layout = of->layout;
     holdings h = {.of = of, .parameters = stage >= 3, .gradients = stage >= 2 && passes == 1};
-    consider(&h, (moment){taciti_shard_room(layout), 0}); /* the forward pass */
-    consider(&h, head_moment(layout));
-    for (size_t u = 0; u < layout->unit_count; u++) consider(&h, backward_moment(layout, u));
+    consider_moment(&h, (moment){taciti_shard_room(layout), 0}); /* the forward pass */
+    consider_moment(&h, head_moment(layout));
+    for (size_t u = 0; u < layout->unit_count; u++) consider_moment(&h, backward_moment(layout, u));
     const size_t copy = h.parameters && h.units.parameters < layout->n ? h.units.parameters : layout->n;
     *out = (taciti_strategy_memory){
         .parameters = sizeof(float) * h.parameter_floats,
