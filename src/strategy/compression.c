@@ -15,7 +15,7 @@
 
 static tacit_status allocate_arrays(taciti_compression *c) {
     const size_t buckets = c->layout->bucket_count;
-    c->statistics_n = taciti_statistics_size(buckets);
+    c->statistics_n = taciti_compression_statistics_bytes(buckets) / sizeof *c->mine;
     c->state_bytes = c->controller->state_bytes(c->setup.controller_options, buckets);
     c->mine = taciti_calloc(c->statistics_n, sizeof *c->mine);
     c->all = taciti_calloc(c->statistics_n * (size_t)taciti_comm_size(c->comm), sizeof *c->all);

@@ -68,14 +68,12 @@ int64_t taciti_compression_safe_step(const taciti_compression *c) {
     return c->setup.options->warmup >= 0 ? c->setup.options->warmup : twice > min ? twice : min;
 }
 
-/* Steps in which the factor rises. Controllers have rules of their own, and number formats need no rise. */
-static int64_t warmup_of(const taciti_compression *c) {
-    const bool own_rules = c->setup.options->warmup < 0 && c->state_bytes > 0;
-    return own_rules || taciti_encoding_factor(&c->encoding) == 1 ? 0 : taciti_compression_safe_step(c);
-}
-
+/* Returns the factor of this step during the warm-up. Controllers have rules of their own, and number formats need no
+ * rise. */
 static double risen_factor(const taciti_compression *c, double factor) {
-    const int64_t warmup = warmup_of(c);
+    const bool own_rules = c->setup.options->warmup < 0 && c->state_bytes > 0;
+    const bool rises = !own_rules && taciti_encoding_factor(&c->encoding) != 1;
+    const int64_t warmup = rises ? taciti_compression_safe_step(c) : 0;
     const double start = fmin(c->setup.options->start, factor);
     return c->step >= warmup ? factor : start * power_of(factor / start, c->step, warmup);
 }
@@ -109,9 +107,9 @@ static const taciti_reduction OF_TALLY[] = {TACITI_TALLY_FIELDS(REDUCTION)};
 #undef REDUCTION
 enum { COSTS_N = sizeof OF_COSTS / sizeof *OF_COSTS, TALLY_N = sizeof OF_TALLY / sizeof *OF_TALLY };
 
-size_t taciti_statistics_size(size_t buckets) { return COSTS_N + TACITI_PAYLOAD_KINDS * buckets * TALLY_N; }
-
-size_t taciti_compression_statistics_bytes(size_t buckets) { return taciti_statistics_size(buckets) * sizeof(double); }
+size_t taciti_compression_statistics_bytes(size_t buckets) {
+    return (COSTS_N + TACITI_PAYLOAD_KINDS * buckets * TALLY_N) * sizeof(double);
+}
 
 /* Where this rank's message has the fields of a tally. */
 static double *fields_of(const taciti_compression *c, int kind, size_t bucket) {
@@ -272,18 +270,13 @@ static double momentum_of(const taciti_optim_options *optim) {
     return optim->name == TACITI_OPTIM_SGD ? optim->momentum : optim->beta1;
 }
 
-/* Floats of the buckets that may be compressed. */
-static double compressible_floats(const taciti_compression *c) {
-    double n = 0;
-    for (size_t b = 0; b < c->layout->bucket_count; b++)
-        if (!c->layout->buckets[b].plain) n += (double)c->layout->buckets[b].n;
-    return n;
-}
-
 /* How many contributions were encoded of every element; several ranks may encode parts of one. */
 static int lanes_of(const taciti_compression *c, const taciti_tally *contributions) {
+    double n = 0; /* floats of the buckets that may be compressed */
+    for (size_t b = 0; b < c->layout->bucket_count; b++)
+        if (!c->layout->buckets[b].plain) n += (double)c->layout->buckets[b].n;
     const bool dense = taciti_compression_factor(c, c->layout->bucket_count) <= 1;
-    return dense ? 0 : (int)lround((double)contributions->sent.n / fmax(1, compressible_floats(c)));
+    return dense ? 0 : (int)lround((double)contributions->sent.n / fmax(1, n));
 }
 
 /* Rank 0 decides: logarithms differ between processors in the last bit. */
@@ -345,13 +338,6 @@ static taciti_threshold_seen counts_of(const taciti_codec_tally *tally) {
     return (taciti_threshold_seen){(double)tally->n, (double)tally->selected, (double)tally->near};
 }
 
-static taciti_threshold correct_level(const level *l, double next) {
-    taciti_threshold out = l->is.threshold;
-    if (out.value == 0) out.value = l->measured;
-    if (out.value > 0) taciti_threshold_correct(&out, &l->seen, l->is.factor, next);
-    return out;
-}
-
 /* The threshold for the factor `next` of the step that comes: that of the same factor, else that of the nearest one
  * that was seen. */
 static taciti_threshold threshold_for(const taciti_compression *c, const level *levels, size_t count, double next) {
@@ -364,7 +350,11 @@ static taciti_threshold threshold_for(const taciti_compression *c, const level *
         if (best == NULL || fabs(log(l->is.factor / next)) < fabs(log(best->is.factor / next))) best = l;
     }
     if (best == NULL) return (taciti_threshold){0};
-    return best->seen.n >= 1 ? correct_level(best, next) : best->is.threshold;
+    taciti_threshold out = best->is.threshold;
+    if (best->seen.n < 1) return out;
+    if (out.value == 0) out.value = best->measured;
+    if (out.value > 0) taciti_threshold_correct(&out, &best->seen, best->is.factor, next);
+    return out;
 }
 
 /* Corrects the threshold of results, which are never tried. A dense step sends all residuals, so

@@ -89,7 +89,4 @@ bool taciti_compression_is_shown(const taciti_compression *c);
  * ranks. Collective. */
 tacit_status taciti_compression_learn(taciti_compression *c, double lr, double norm, taciti_step_report *report);
 
-/* Returns the doubles of the statistics of that many buckets. */
-size_t taciti_statistics_size(size_t buckets);
-
 #endif

@@ -36,17 +36,11 @@
 /* Places in taciti_gossip.numbers. */
 enum { NUMBER, MASS };
 
-static void note_numbers(taciti_gossip *g) {
-    g->numbers[NUMBER] = (double)g->number;
-    g->numbers[MASS] = taciti_gossip_mass(g);
-}
-
 #define MAX_COUNT 0x1p53 /* a double counts exactly up to here */
-static bool is_within(double x, double min, double max) { return x >= min && x <= max; }
 
 static tacit_status check_numbers(const taciti_gossip *g) {
     const double *v = g->numbers, first = (double)-g->options.delay;
-    if (is_within(v[NUMBER], first, MAX_COUNT) && v[MASS] > 0 && isfinite(v[MASS])) return TACIT_OK;
+    if (v[NUMBER] >= first && v[NUMBER] <= MAX_COUNT && v[MASS] > 0 && isfinite(v[MASS])) return TACIT_OK;
     return taciti_fail(TACIT_E_DATA,
                        "numbers of strategy gossip in the checkpoint: mix %g (from %g on) and weight %g (above 0) were "
                        "read; expected is what stands in brackets",
@@ -100,7 +94,8 @@ static void list_array(const taciti_gossip *g, const char *name, float *flat, ta
 
 static void gossip_state(void *self, taciti_state *out) {
     taciti_gossip *g = self;
-    note_numbers(g);
+    g->numbers[NUMBER] = (double)g->number;
+    g->numbers[MASS] = taciti_gossip_mass(g);
     taciti_average_list_model(g->average, out);
     taciti_optim_list_state(g->context.optim, TACITI_STATE_OWN, out);
     list_array(g, "strategy.handed", g->own, out);
@@ -141,10 +136,6 @@ typedef struct decision {
 /* Norm of the gradient of this rank's own share of the batch; the same for any size of buckets. */
 static double norm_of(const taciti_gossip *g, const float *flat) {
     return g->topology.ranks * sqrt(taciti_optim_sum_squares(g->context.optim, flat, 0, g->context.layout->n));
-}
-
-static double clip_scale(const taciti_gossip *g, double norm) {
-    return g->topology.ranks * taciti_optim_clip_scale(g->context.optim_options, norm);
 }
 
 /* Blends, updates and hands on one bucket. */
@@ -215,7 +206,7 @@ static tacit_status decide_work(taciti_gossip *g, double lr, decision *out, taci
         if (out->update) report->grad_norm = norm_of(g, g->tracker);
     }
     out->lr = lr / (g->options.order == TACITI_GOSSIP_AWC ? taciti_gossip_mass(g) : mass);
-    out->scale = clip_scale(g, report->grad_norm);
+    out->scale = g->topology.ranks * taciti_optim_clip_scale(g->context.optim_options, report->grad_norm);
     return TACIT_OK;
 }
 

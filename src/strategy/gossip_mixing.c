@@ -93,13 +93,6 @@ tacit_status taciti_gossip_begin(taciti_gossip_channel *channel, size_t bucket, 
     return taciti_mix_begin(channel->mix, channel->buffer, bucket, number);
 }
 
-static tacit_status wait_for_bucket(taciti_gossip *g, taciti_gossip_channel *channel, size_t bucket) {
-    const int64_t begin_ns = taciti_now_ns();
-    TACITI_TRY(taciti_mix_wait(channel->mix, bucket));
-    g->wait_ns += taciti_trace_add(g->context.trace, TACITI_SPAN_WAIT, (int)bucket, begin_ns) - begin_ns;
-    return TACIT_OK;
-}
-
 tacit_status taciti_gossip_launch(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, double scale,
                                   int64_t number) {
     for (size_t b = 0; b < g->context.layout->bucket_count; b++) {
@@ -121,7 +114,10 @@ tacit_status taciti_gossip_collect(taciti_gossip *g, taciti_gossip_channel *chan
         taciti_gossip_copy(g, channel->buffer, is_late(g, flat) ? g->own : flat, plan->mass_before, bucket);
         TACITI_TRY(taciti_gossip_begin(channel, bucket, plan->number));
     }
-    return wait_for_bucket(g, channel, bucket);
+    const int64_t begin_ns = taciti_now_ns();
+    TACITI_TRY(taciti_mix_wait(channel->mix, bucket));
+    g->wait_ns += taciti_trace_add(g->context.trace, TACITI_SPAN_WAIT, (int)bucket, begin_ns) - begin_ns;
+    return TACIT_OK;
 }
 
 /* to <- keep to + share from */

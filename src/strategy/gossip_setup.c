@@ -168,11 +168,6 @@ static tacit_status make_arrays(taciti_gossip *g) {
     return make_array(g, o->tracker, "gradient of the step before", &g->gradient_pages, &g->gradient);
 }
 
-/* Steps after which the same rounds come again. */
-static size_t period_of(const taciti_gossip_options *o, const taciti_topology *topology) {
-    return topology->period * (size_t)o->every;
-}
-
 tacit_status taciti_gossip_predict(const taciti_strategy_context *context, taciti_strategy_figures *out) {
     const taciti_gossip_options *o = context->options;
     taciti_topology topology;
@@ -184,7 +179,7 @@ tacit_status taciti_gossip_predict(const taciti_strategy_context *context, tacit
     *out =
         (taciti_strategy_figures){.own_bytes = channels * mix_bytes + arrays * context->layout->n * sizeof(float) +
                                                taciti_average_predict_bytes(context),
-                                  .period = period_of(o, &topology),
+                                  .period = topology.period * (size_t)o->every,
                                   .lag = o->order == TACITI_GOSSIP_AWC ? (size_t)(o->every * (1 + o->delay)) - 1 : 0};
     taciti_topology_destroy(&topology);
     return TACIT_OK;

@@ -103,13 +103,6 @@ static tacit_status allocate_outer(localsgd *l) {
     return l->options.outer_momentum > 0 ? taciti_pages_create(bytes, "outer momentum", &l->momentum) : TACIT_OK;
 }
 
-static tacit_status build_parts(localsgd *l) {
-    const taciti_strategy_context *c = &l->context;
-    TACITI_TRY(taciti_comm_agree(c->comm, allocate_outer(l)));
-    TACITI_TRY(taciti_compression_create(c, &l->compression));
-    return taciti_average_create(c, &l->average);
-}
-
 static bool is_plain(const taciti_localsgd_options *o) { return o->outer_lr == 1 && o->outer_momentum == 0; }
 
 /* Without outer steps every average would be lost. */
@@ -128,7 +121,9 @@ static tacit_status localsgd_create(const taciti_strategy_context *context, void
                     .options = *options,
                     .kernels = taciti_kernels_get(),
                     .alone = taciti_comm_size(context->comm) == 1 && is_plain(options)};
-    const tacit_status status = build_parts(l);
+    tacit_status status = taciti_comm_agree(context->comm, allocate_outer(l));
+    if (status == TACIT_OK) status = taciti_compression_create(context, &l->compression);
+    if (status == TACIT_OK) status = taciti_average_create(context, &l->average);
     if (status == TACIT_OK)
         *out = l;
     else

@@ -157,16 +157,11 @@ size_t taciti_shard_room(const taciti_layout *layout) {
     return pair + small;
 }
 
-static size_t taken_floats(const taciti_shard *s) {
-    size_t n = 0;
+static bool has_room(const taciti_shard *s, const taciti_shard_unit *unit) {
+    size_t n = unit->floats.n;
     for (size_t u = 0; u < s->context.layout->unit_count; u++)
         if (s->units[u].state != TACITI_UNIT_ABSENT) n += s->units[u].floats.n;
-    return n;
-}
-
-static bool has_room(const taciti_shard *s, const taciti_shard_unit *unit) {
-    return !taciti_shard_drops_parameters(s) ||
-           taken_floats(s) + unit->floats.n <= taciti_shard_room(s->context.layout);
+    return !taciti_shard_drops_parameters(s) || n <= taciti_shard_room(s->context.layout);
 }
 
 /* Units that were gathered ahead and then not needed, as evaluations do not go on with a backward pass. */
