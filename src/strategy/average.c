@@ -35,14 +35,14 @@ void taciti_average_destroy(taciti_average *average) {
     taciti_free(average);
 }
 
-static taciti_exchange_options exact(const taciti_exchange_options *options) {
+static taciti_exchange_options exact_options(const taciti_exchange_options *options) {
     taciti_exchange_options out = *options;
     out.wire = (taciti_text){"f32"};
     return out;
 }
 
 tacit_status taciti_average_create(const taciti_strategy_context *context, taciti_average **out) {
-    const taciti_exchange_options options = exact(context->exchange_options);
+    const taciti_exchange_options options = exact_options(context->exchange_options);
     taciti_average *average = taciti_calloc(1, sizeof *average);
     double *squares = taciti_calloc(context->layout->n / BLOCK_FLOATS + 1, sizeof *squares);
     taciti_exchange *exchange = NULL;
@@ -64,14 +64,14 @@ tacit_status taciti_average_create(const taciti_strategy_context *context, tacit
 }
 
 size_t taciti_average_predict_bytes(const taciti_strategy_context *context) {
-    const taciti_exchange_options f32 = exact(context->exchange_options);
+    const taciti_exchange_options f32 = exact_options(context->exchange_options);
     return taciti_exchange_predict_bytes(context->comm, context->layout, &f32, NULL);
 }
 
 void taciti_average_weigh(taciti_average *average, double weight) { average->weight = (float)weight; }
 
 /* gradients = x; parameters = weight x, or reference - x. */
-static void leave(void *context, int thread, int threads) {
+static void set_aside(void *context, int thread, int threads) {
     const taciti_average *a = context;
     float *p = a->context.parameters;
     size_t begin = 0, end = 0;
@@ -99,7 +99,7 @@ static double square_distance(const taciti_kernels *kernels, const float *x, con
 }
 
 /* parameters, a sum over all ranks, become the mean; copy16 and the squares of this rank's distance from it. */
-static void arrive(void *context, int thread, int threads) {
+static void take_mean(void *context, int thread, int threads) {
     const taciti_average *a = context;
     const taciti_strategy_context *c = &a->context;
     const float share = 1 / (float)taciti_comm_size(c->comm);
@@ -119,10 +119,10 @@ tacit_status taciti_average_run(taciti_average *average, const float *reference,
     const taciti_strategy_context *c = &average->context;
     /* The mean over one rank is what it has; a detour over a reference would round it. */
     average->reference = taciti_comm_size(c->comm) > 1 ? reference : NULL;
-    taciti_pool_run(c->pool, leave, average);
+    taciti_pool_run(c->pool, set_aside, average);
     average->aside = true;
     TACITI_TRY(taciti_exchange_run(average->exchange, c->parameters));
-    taciti_pool_run(c->pool, arrive, average);
+    taciti_pool_run(c->pool, take_mean, average);
     double squares = 0;
     for (size_t block = 0; block * BLOCK_FLOATS < c->layout->n; block++) squares += average->block_squares[block];
     TACITI_TRY(taciti_comm_allreduce_f64(c->comm, &squares, 1, TACITI_OP_SUM));

@@ -13,9 +13,9 @@
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
-static tacit_status allocate(taciti_compression *c) {
+static tacit_status allocate_arrays(taciti_compression *c) {
     const size_t buckets = c->layout->bucket_count;
-    c->statistics_n = taciti_statistics_size(buckets);
+    c->statistics_n = taciti_compression_statistics_bytes(buckets) / sizeof *c->mine;
     c->state_bytes = c->controller->state_bytes(c->setup.controller_options, buckets);
     c->mine = taciti_calloc(c->statistics_n, sizeof *c->mine);
     c->all = taciti_calloc(c->statistics_n * (size_t)taciti_comm_size(c->comm), sizeof *c->all);
@@ -60,8 +60,8 @@ static void start_controller(taciti_compression *c, int64_t step) {
 
 #define MORE 1.01 /* headers alone are nothing to mend */
 
-/* Indices, or the factors of small matrices, can take more bytes than the elements. Of an all-reduce that is not made
- * in parts. */
+/* Warns where indices, or the factors of small matrices, take more bytes than the elements. Phases of strategies that
+ * own parts are not looked at. */
 static void warn_of_more_bytes(const taciti_compression *c) {
     const taciti_encoding *e = &c->encoding;
     const taciti_codec *codec = e->codec;
@@ -85,9 +85,9 @@ static void warn_of_more_bytes(const taciti_compression *c) {
                    dense * 1e-6, other);
 }
 
-static tacit_status build(taciti_compression *c, const taciti_exchange_options *options) {
+static tacit_status build_exchange(taciti_compression *c, const taciti_exchange_options *options) {
     if (c->encoding.codec == NULL) return taciti_exchange_create(c->comm, c->layout, options, NULL, &c->exchange);
-    TACITI_TRY(taciti_comm_agree(c->comm, allocate(c)));
+    TACITI_TRY(taciti_comm_agree(c->comm, allocate_arrays(c)));
     TACITI_TRY(taciti_exchange_create(c->comm, c->layout, options, &c->encoding, &c->exchange));
     warn_of_more_bytes(c);
     c->placement = c->saved_placement = placement_of(c);
@@ -116,7 +116,7 @@ tacit_status taciti_compression_create(const taciti_strategy_context *context, t
                               .gradients = context->gradients};
     c->encoding = taciti_compression_encoding(&c->setup);
     c->controller = taciti_compression_controller(&c->setup);
-    const tacit_status status = build(c, context->exchange_options);
+    const tacit_status status = build_exchange(c, context->exchange_options);
     if (status == TACIT_OK)
         *out = c;
     else
@@ -215,21 +215,21 @@ enum { THRESHOLD_N = sizeof(taciti_threshold) / sizeof(double), TRIED_N = 2 * si
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 
-static bool gathers(const taciti_compression *c) { return c->setup.phase == TACITI_PHASE_ALL_GATHER; }
+static bool is_of_gathers(const taciti_compression *c) { return c->setup.phase == TACITI_PHASE_ALL_GATHER; }
 
-static bool estimates(const taciti_compression *c) { return c->encoding.feedback.estimates; }
+static bool has_estimates(const taciti_compression *c) { return c->encoding.feedback.estimates; }
 
 static void add_residuals(taciti_compression *c, taciti_state *out) {
     static const char *const NAMES[2][3] = {
         {"strategy.residual", "strategy.residual_result", "strategy.residual_memory"},
         {"strategy.estimate", "strategy.estimate_result", "strategy.estimate_memory"}};
-    const taciti_state_regroup rule = estimates(c) ? TACITI_STATE_RESET : TACITI_STATE_SUM;
+    const taciti_state_regroup rule = has_estimates(c) ? TACITI_STATE_RESET : TACITI_STATE_SUM;
     for (int i = 0; i <= TACITI_RESIDUAL_MEMORY; i++) {
         float *residual = taciti_exchange_residual(c->exchange, (taciti_residual_array)i);
         taciti_state_access access = {.read = NULL};
         if (residual == NULL && !taciti_exchange_narrow_residual(c->exchange, (taciti_residual_array)i, &access))
             continue;
-        taciti_state_add(out, (taciti_state_entry){.name = NAMES[estimates(c)][i],
+        taciti_state_add(out, (taciti_state_entry){.name = NAMES[has_estimates(c)][i],
                                                    .kind = TACITI_STATE_ARRAY,
                                                    .owner = TACITI_STATE_OWN,
                                                    .regroup = rule,
@@ -252,27 +252,28 @@ static void add_bytes(taciti_state *out, const char *name, taciti_state_owner ow
                                                .optional = true});
 }
 
-/* The controller is part of the names, so another one begins anew. Times are measured anew by every process. */
+/* The names contain that of the controller, so another one starts from its first state. Controllers that measure times
+ * are left out: every process measures for itself. */
 static void add_controller(taciti_compression *c, taciti_state *out) {
     static const char *const WHAT[] = {"state", "decision", "factors", "taken", "identity"};
     void *const data[] = {c->state, &c->decision, c->factors, &c->taken, c->saved_identity};
     const size_t bytes[] = {c->state_bytes, sizeof c->decision, c->layout->bucket_count * sizeof *c->factors,
                             sizeof c->taken, sizeof c->saved_identity};
     for (int i = 0; i < 5 && c->state_bytes > 0 && !c->controller->measures; i++) {
-        (void)snprintf(c->names[i], sizeof c->names[i], "strategy.%s%s_%s", gathers(c) ? "gather_" : "",
+        (void)snprintf(c->names[i], sizeof c->names[i], "strategy.%s%s_%s", is_of_gathers(c) ? "gather_" : "",
                        c->controller->name, WHAT[i]);
         add_bytes(out, c->names[i], TACITI_STATE_SHARED, data[i], bytes[i]);
     }
 }
 
 static void add_thresholds(taciti_compression *c, taciti_state *out) {
-    taciti_state_add(out,
-                     (taciti_state_entry){.name = gathers(c) ? "strategy.gather_thresholds" : "strategy.thresholds",
-                                          .kind = TACITI_STATE_NUMBERS,
-                                          .data = &c->thresholds[0].value,
-                                          .n = TACITI_PAYLOAD_KINDS * THRESHOLD_N,
-                                          .optional = true});
-    if (gathers(c)) return; /* only what is summed is tried */
+    taciti_state_add(
+        out, (taciti_state_entry){.name = is_of_gathers(c) ? "strategy.gather_thresholds" : "strategy.thresholds",
+                                  .kind = TACITI_STATE_NUMBERS,
+                                  .data = &c->thresholds[0].value,
+                                  .n = TACITI_PAYLOAD_KINDS * THRESHOLD_N,
+                                  .optional = true});
+    if (is_of_gathers(c)) return; /* only what is summed is tried */
     taciti_state_add(out, (taciti_state_entry){.name = "strategy.tried",
                                                .kind = TACITI_STATE_NUMBERS,
                                                .data = &c->tried[0].factor,
@@ -284,7 +285,7 @@ void taciti_compression_state(taciti_compression *c, taciti_state *out) {
     if (c->encoding.codec == NULL) return;
     add_thresholds(c, out);
     add_controller(c, out);
-    if (gathers(c)) return; /* nothing else is remembered */
+    if (is_of_gathers(c)) return; /* nothing else is remembered */
     size_t bytes = 0;
     void *codec = taciti_exchange_codec_state(c->exchange, &bytes);
     add_residuals(c, out);
@@ -304,7 +305,7 @@ void taciti_compression_state(taciti_compression *c, taciti_state *out) {
                                                    .optional = true});
 }
 
-static uint64_t digest(const void *bytes, size_t n) {
+static uint64_t digest_bytes(const void *bytes, size_t n) {
     const unsigned char *byte = bytes;
     uint64_t key = n;
     for (size_t i = 0; i < n; i++) key = taciti_rng_key(key, byte[i]);
@@ -320,24 +321,24 @@ static uint64_t digest_options(const taciti_option_table *table, const void *val
     for (size_t i = 0; taciti_config_at(&config, i, &place); i++) {
         char text[TACITI_VALUE_BYTES];
         (void)taciti_place_text(&place, text);
-        key = taciti_rng_key(key, digest(text, strlen(text)));
+        key = taciti_rng_key(key, digest_bytes(text, strlen(text)));
     }
     return key;
 }
 
-static void identify(const taciti_compression *c, uint64_t out[TACITI_IDENTITY_PARTS]) {
+static void identify_controller(const taciti_compression *c, uint64_t out[TACITI_IDENTITY_PARTS]) {
     const taciti_codec *codec = c->encoding.codec;
     const void *options = c->setup.controller_options;
     const double factor = taciti_compression_keeps_factor(&c->setup) ? taciti_compression_asked_factor(&c->setup) : 0;
     out[0] = TACITI_ADAPT_VERSION;
-    out[1] = digest(codec->name, strlen(codec->name));
+    out[1] = digest_bytes(codec->name, strlen(codec->name));
     out[2] = digest_options(codec->options, c->encoding.options);
     out[3] = (uint64_t)taciti_comm_size(c->comm);
     out[4] = c->layout->bucket_count;
-    out[5] = taciti_rng_key(digest_options(c->controller->options, options), digest(&factor, sizeof factor));
+    out[5] = taciti_rng_key(digest_options(c->controller->options, options), digest_bytes(&factor, sizeof factor));
 }
 
-/* Starts the controller anew, with a line on rank 0, unless the checkpoint's had the same identity: gains of another
+/* Resets the controller, with a line on rank 0, unless the checkpoint's had the same identity: gains of another
  * run mean nothing, and neither do thresholds of factors that it chose. */
 static void recognise_controller(taciti_compression *c, int64_t step) {
     static const char *const OTHERS[] = {"no state of it that this version reads",
@@ -348,14 +349,14 @@ static void recognise_controller(taciti_compression *c, int64_t step) {
                                          "other options of it"};
     uint64_t identity[TACITI_IDENTITY_PARTS];
     size_t part = 0;
-    identify(c, identity);
+    identify_controller(c, identity);
     while (part < TACITI_IDENTITY_PARTS && identity[part] == c->saved_identity[part]) part++;
     memcpy(c->saved_identity, identity, sizeof identity);
     const bool measures = c->controller->measures;
     if (c->state_bytes == 0 || (part == TACITI_IDENTITY_PARTS && !measures) || step == 0) return;
     if (taciti_comm_rank(c->comm) == 0)
         taciti_log(measures ? TACITI_LOG_INFO : TACITI_LOG_WARN, "resume: adapt.policy %s begins anew%s: %s%s",
-                   c->controller->name, gathers(c) ? " for gathers" : "",
+                   c->controller->name, is_of_gathers(c) ? " for gathers" : "",
                    measures ? "it measures how fast these links are now" : "the checkpoint has ",
                    measures ? "" : OTHERS[part]);
     memset(c->state, 0, c->state_bytes);
@@ -366,15 +367,15 @@ static void recognise_controller(taciti_compression *c, int64_t step) {
     start_controller(c, step);
 }
 
-/* What was stored for other positions cannot be used in place. */
+/* Sets state that belongs to positions to zero: it was stored for other ranks or buckets. */
 static void forget_positions(taciti_compression *c) {
     size_t bytes = 0;
-    if (estimates(c) && taciti_comm_rank(c->comm) == 0)
+    if (has_estimates(c) && taciti_comm_rank(c->comm) == 0)
         taciti_log(TACITI_LOG_WARN, "resume: the estimates of compress.what change begin anew, at zero: the checkpoint "
                                     "has none of this number of ranks and these buckets");
     void *codec = taciti_exchange_codec_state(c->exchange, &bytes);
     if (codec != NULL) memset(codec, 0, bytes);
-    for (int i = 0; estimates(c) && i <= TACITI_RESIDUAL_MEMORY; i++) {
+    for (int i = 0; has_estimates(c) && i <= TACITI_RESIDUAL_MEMORY; i++) {
         float *estimate = taciti_exchange_residual(c->exchange, (taciti_residual_array)i);
         if (estimate != NULL) memset(estimate, 0, c->layout->n * sizeof *estimate);
     }

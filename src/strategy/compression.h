@@ -155,7 +155,8 @@ typedef struct taciti_threshold {
     double error; /* log(kept / target) of the last step */
 } taciti_threshold;
 
-/* What a step showed of n elements: so many have had at least the threshold's magnitude, and half of it. */
+/* Counts of a step: of n elements, `kept` had at least the magnitude of the threshold and `near` at least half of it.
+ */
 typedef struct taciti_threshold_seen {
     double n, kept, near;
 } taciti_threshold_seen;

@@ -68,14 +68,12 @@ int64_t taciti_compression_safe_step(const taciti_compression *c) {
     return c->setup.options->warmup >= 0 ? c->setup.options->warmup : twice > min ? twice : min;
 }
 
-/* Steps in which the factor rises. Controllers have rules of their own, and number formats need no rise. */
-static int64_t warmup_of(const taciti_compression *c) {
+/* Returns the factor of this step during the warm-up. Controllers have rules of their own, and number formats need no
+ * rise. */
+static double risen_factor(const taciti_compression *c, double factor) {
     const bool own_rules = c->setup.options->warmup < 0 && c->state_bytes > 0;
-    return own_rules || taciti_encoding_factor(&c->encoding) == 1 ? 0 : taciti_compression_safe_step(c);
-}
-
-static double risen(const taciti_compression *c, double factor) {
-    const int64_t warmup = warmup_of(c);
+    const bool rises = !own_rules && taciti_encoding_factor(&c->encoding) != 1;
+    const int64_t warmup = rises ? taciti_compression_safe_step(c) : 0;
     const double start = fmin(c->setup.options->start, factor);
     return c->step >= warmup ? factor : start * power_of(factor / start, c->step, warmup);
 }
@@ -90,12 +88,12 @@ double taciti_compression_factor(const taciti_compression *c, size_t bucket) {
     if (taciti_comm_size(c->comm) == 1 || waits) return 1; /* nothing is sent; dense before the moments are frozen */
     const bool own = bucket < c->layout->bucket_count && c->factors[bucket] > 0;
     const double factor = fmax(1, own ? c->factors[bucket] : c->decision.factor);
-    return risen(c, factor);
+    return risen_factor(c, factor);
 }
 
 double taciti_compression_back_factor(const taciti_compression *c, double factor) {
     const double back = c->setup.phase == TACITI_PHASE_ALL_GATHER ? 0 : c->setup.options->back;
-    return back > 0 ? risen(c, back) : factor;
+    return back > 0 ? risen_factor(c, back) : factor;
 }
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
@@ -109,9 +107,9 @@ static const taciti_reduction OF_TALLY[] = {TACITI_TALLY_FIELDS(REDUCTION)};
 #undef REDUCTION
 enum { COSTS_N = sizeof OF_COSTS / sizeof *OF_COSTS, TALLY_N = sizeof OF_TALLY / sizeof *OF_TALLY };
 
-size_t taciti_statistics_size(size_t buckets) { return COSTS_N + TACITI_PAYLOAD_KINDS * buckets * TALLY_N; }
-
-size_t taciti_compression_statistics_bytes(size_t buckets) { return taciti_statistics_size(buckets) * sizeof(double); }
+size_t taciti_compression_statistics_bytes(size_t buckets) {
+    return (COSTS_N + TACITI_PAYLOAD_KINDS * buckets * TALLY_N) * sizeof(double);
+}
 
 /* Where this rank's message has the fields of a tally. */
 static double *fields_of(const taciti_compression *c, int kind, size_t bucket) {
@@ -124,13 +122,13 @@ static taciti_tally *tally_of(const taciti_compression *c, int kind, size_t buck
 
 static taciti_costs *costs_of(const taciti_compression *c) { return (taciti_costs *)(void *)c->mine; }
 
-static void pack(const taciti_tally *tally, double *out) {
+static void pack_tally(const taciti_tally *tally, double *out) {
 #define PACK(how, type, member) *out++ = (double)tally->member;
     TACITI_TALLY_FIELDS(PACK)
 #undef PACK
 }
 
-static taciti_tally unpack(const double *fields) {
+static taciti_tally unpack_tally(const double *fields) {
     taciti_tally tally = {.bytes = 0};
 #define UNPACK(how, type, member) tally.member = (type)*fields++;
     TACITI_TALLY_FIELDS(UNPACK)
@@ -148,7 +146,7 @@ static void fill_mine(taciti_compression *c, const taciti_step_report *report) {
         const taciti_tally *tallies = taciti_exchange_tally_of(c->exchange, b);
         for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++) {
             const taciti_tally *one = &tallies[kind];
-            pack(one, fields_of(c, kind, b));
+            pack_tally(one, fields_of(c, kind, b));
             costs->busy_s += (double)one->run_ns * per_ns;
             costs->bytes += (double)one->bytes;
             costs->encode_s += (double)(one->encode_ns + one->decode_ns) * per_ns;
@@ -185,7 +183,7 @@ static int64_t mix_costs(taciti_compression *c, double factor) {
 }
 
 /* mine, and the tallies, = the sums, maxima and minima over ranks, in rank order: the same bits everywhere. */
-static void reduce(taciti_compression *c) {
+static void reduce_statistics(taciti_compression *c) {
     const int ranks = taciti_comm_size(c->comm);
     memcpy(c->mine, c->all, c->statistics_n * sizeof *c->mine);
     for (int r = 1; r < ranks; r++) {
@@ -199,7 +197,8 @@ static void reduce(taciti_compression *c) {
     }
     costs_of(c)->step_s /= ranks;
     for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++)
-        for (size_t b = 0; b < c->layout->bucket_count; b++) *tally_of(c, kind, b) = unpack(fields_of(c, kind, b));
+        for (size_t b = 0; b < c->layout->bucket_count; b++)
+            *tally_of(c, kind, b) = unpack_tally(fields_of(c, kind, b));
 }
 
 /* The mean of logarithms, weighted by elements; 0: there is none. */
@@ -221,12 +220,12 @@ static taciti_tally sum_of(const taciti_compression *c, int kind) {
     log_mean sent = {0}, tried = {0};
     for (size_t b = 0; b < c->layout->bucket_count; b++) {
         const taciti_tally *t = tally_of(c, kind, b);
-        pack(t, one);
+        pack_tally(t, one);
         for (size_t i = 0; i < TALLY_N; i++) sum[i] += OF_TALLY[i] == SUM ? one[i] : 0;
         add_log(&sent, t->sent.threshold, (double)t->sent.n);
         add_log(&tried, t->trial.threshold, (double)t->sent.n);
     }
-    taciti_tally all = unpack(sum);
+    taciti_tally all = unpack_tally(sum);
     all.sent.threshold = value_of(&sent);
     all.trial.threshold = value_of(&tried);
     return all;
@@ -271,18 +270,13 @@ static double momentum_of(const taciti_optim_options *optim) {
     return optim->name == TACITI_OPTIM_SGD ? optim->momentum : optim->beta1;
 }
 
-/* Floats of the buckets that may be compressed. */
-static double compressible(const taciti_compression *c) {
-    double n = 0;
-    for (size_t b = 0; b < c->layout->bucket_count; b++)
-        if (!c->layout->buckets[b].plain) n += (double)c->layout->buckets[b].n;
-    return n;
-}
-
 /* How many contributions were encoded of every element; several ranks may encode parts of one. */
 static int lanes_of(const taciti_compression *c, const taciti_tally *contributions) {
+    double n = 0; /* floats of the buckets that may be compressed */
+    for (size_t b = 0; b < c->layout->bucket_count; b++)
+        if (!c->layout->buckets[b].plain) n += (double)c->layout->buckets[b].n;
     const bool dense = taciti_compression_factor(c, c->layout->bucket_count) <= 1;
-    return dense ? 0 : (int)lround((double)contributions->sent.n / fmax(1, compressible(c)));
+    return dense ? 0 : (int)lround((double)contributions->sent.n / fmax(1, n));
 }
 
 /* Rank 0 decides: logarithms differ between processors in the last bit. */
@@ -293,8 +287,8 @@ static tacit_status share_decision(taciti_compression *c) {
     return taciti_comm_broadcast(c->comm, 0, c->factors, c->layout->bucket_count * sizeof *c->factors);
 }
 
-static tacit_status decide(taciti_compression *c, double lr, const taciti_tally *contributions, double norm,
-                           int64_t steps) {
+static tacit_status decide_step(taciti_compression *c, double lr, const taciti_tally *contributions, double norm,
+                                int64_t steps) {
     const taciti_costs *costs = costs_of(c);
     const int lanes = lanes_of(c, contributions);
     taciti_tally model = *contributions;
@@ -340,15 +334,8 @@ typedef struct level {
     double measured; /* the threshold of an exact selection */
 } level;
 
-static taciti_threshold_seen seen(const taciti_codec_tally *tally) {
+static taciti_threshold_seen counts_of(const taciti_codec_tally *tally) {
     return (taciti_threshold_seen){(double)tally->n, (double)tally->selected, (double)tally->near};
-}
-
-static taciti_threshold correct(const level *l, double next) {
-    taciti_threshold out = l->is.threshold;
-    if (out.value == 0) out.value = l->measured;
-    if (out.value > 0) taciti_threshold_correct(&out, &l->seen, l->is.factor, next);
-    return out;
 }
 
 /* The threshold for the factor `next` of the step that comes: that of the same factor, else that of the nearest one
@@ -363,23 +350,29 @@ static taciti_threshold threshold_for(const taciti_compression *c, const level *
         if (best == NULL || fabs(log(l->is.factor / next)) < fabs(log(best->is.factor / next))) best = l;
     }
     if (best == NULL) return (taciti_threshold){0};
-    return best->seen.n >= 1 ? correct(best, next) : best->is.threshold;
+    taciti_threshold out = best->is.threshold;
+    if (best->seen.n < 1) return out;
+    if (out.value == 0) out.value = best->measured;
+    if (out.value > 0) taciti_threshold_correct(&out, &best->seen, best->is.factor, next);
+    return out;
 }
 
-/* Corrects the threshold of results, which are never tried. A dense step sends all residuals: what follows begins anew.
+/* Corrects the threshold of results, which are never tried. A dense step sends all residuals, so
+ * the step after it has no threshold.
  */
 static void correct_results(taciti_compression *c, const taciti_tally *t, double factor, double next) {
     taciti_threshold *threshold = &c->thresholds[TACITI_PAYLOAD_RESULT];
-    const level sent = {{factor, *threshold}, seen(&t->sent), t->sent.threshold};
+    const level sent = {{factor, *threshold}, counts_of(&t->sent), t->sent.threshold};
     *threshold = threshold_for(c, &sent, 1, next);
 }
 
-/* Of contributions: for what is sent next, and for what is tried. Two factors that are tried in turns keep theirs. */
+/* Corrects the thresholds of contributions: the one that is sent with next, and the one that is tried. Two factors that
+ * are tried in turns keep their thresholds. */
 static void correct_contributions(taciti_compression *c, const taciti_tally *t, double factor, double next) {
     enum { LEVELS = 3 };
     taciti_threshold *threshold = &c->thresholds[TACITI_PAYLOAD_CONTRIBUTION];
-    const level levels[LEVELS] = {{{factor, *threshold}, seen(&t->sent), t->sent.threshold},
-                                  {c->tried[0], seen(&t->trial), t->trial.threshold},
+    const level levels[LEVELS] = {{{factor, *threshold}, counts_of(&t->sent), t->sent.threshold},
+                                  {c->tried[0], counts_of(&t->trial), t->trial.threshold},
                                   {c->tried[1], {.n = 0}, 0}};
     const double trial = c->decision.trial, before = c->tried[0].factor;
     *threshold = threshold_for(c, levels, LEVELS, next);
@@ -387,7 +380,7 @@ static void correct_contributions(taciti_compression *c, const taciti_tally *t, 
     c->tried[0] = (taciti_tried){trial, threshold_for(c, levels, LEVELS, trial)};
 }
 
-/* What is measured in compressed steps is needed for the thresholds of the next. */
+/* Compressed steps are always shown, since the next thresholds follow from them. */
 bool taciti_compression_is_shown(const taciti_compression *c) {
     if (taciti_compression_factor(c, c->layout->bucket_count) > 1) return true;
     if (taciti_comm_size(c->comm) == 1) return false;
@@ -412,7 +405,7 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, double n
     const int64_t begin_ns = taciti_now_ns(), steps = mix_costs(c, factor);
     TACITI_TRY(taciti_comm_allgather(c->comm, c->mine, c->statistics_n * sizeof *c->mine, c->all));
     TACITI_TRY(gather_histogram(c));
-    reduce(c);
+    reduce_statistics(c);
     count_dense(c, norm);
     taciti_tally sums[TACITI_PAYLOAD_KINDS];
     for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++) {
@@ -424,7 +417,7 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, double n
     if (sent->squares_in > 0) report->gain = sent->squares_out / sent->squares_in;
     if (sent->n > 0) report->kept = (double)sent->selected / (double)sent->n;
     report->pending = (double)contributions->pending;
-    TACITI_TRY(decide(c, lr, contributions, norm, steps));
+    TACITI_TRY(decide_step(c, lr, contributions, norm, steps));
     c->step++;
     c->taken++;
     const double next = taciti_compression_factor(c, all), next_back = taciti_compression_back_factor(c, next);

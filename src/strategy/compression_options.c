@@ -92,15 +92,15 @@ enum { SEED = 1 }; /* of codecs that draw random numbers */
 
 /* ---- what options mean ------------------------------------------------------------------------------------------- */
 
-static bool gathers(const taciti_compression_setup *setup) { return setup->phase == TACITI_PHASE_ALL_GATHER; }
+static bool is_gather(const taciti_compression_setup *setup) { return setup->phase == TACITI_PHASE_ALL_GATHER; }
 
 static const taciti_encoding *encoding_of(const taciti_compression_setup *setup) {
-    return gathers(setup) ? &setup->gathers : &setup->sums;
+    return is_gather(setup) ? &setup->gathers : &setup->sums;
 }
 
 const taciti_controller *taciti_compression_controller(const taciti_compression_setup *setup) {
     const taciti_controller *controller = setup->controller;
-    const bool applies = controller != NULL && (controller->switches || !gathers(setup));
+    const bool applies = controller != NULL && (controller->switches || !is_gather(setup));
     return applies ? controller : taciti_controller_find("fixed");
 }
 
@@ -110,7 +110,7 @@ bool taciti_compression_is_fixed(const taciti_compression_setup *setup) {
 
 double taciti_compression_asked_factor(const taciti_compression_setup *setup) {
     const taciti_compress_options *o = setup->options;
-    return gathers(setup) && o->back > 0 ? o->back : o->factor;
+    return is_gather(setup) && o->back > 0 ? o->back : o->factor;
 }
 
 /* A controller that switches between dense and a codec leaves the factor of a codec that selects as it is. */
@@ -126,7 +126,7 @@ bool taciti_compression_by_threshold(const taciti_compression_setup *setup) {
 bool taciti_compression_is_lossy(const taciti_compression_setup *setup) { return !encoding_of(setup)->codec->lossless; }
 
 taciti_compress_what taciti_compression_what(const taciti_compression_setup *setup) {
-    return gathers(setup) ? TACITI_SENDS_GRADIENT : (taciti_compress_what)setup->options->what;
+    return is_gather(setup) ? TACITI_SENDS_GRADIENT : (taciti_compress_what)setup->options->what;
 }
 
 taciti_compression_setup taciti_compression_gather_setup(const taciti_compression_setup *setup) {
@@ -142,7 +142,7 @@ taciti_encoding taciti_compression_encoding(const taciti_compression_setup *setu
     taciti_encoding e = *encoding_of(setup);
     if (e.codec == NULL) return (taciti_encoding){.codec = NULL};
     const bool estimates = taciti_compression_what(setup) == TACITI_SENDS_CHANGE;
-    const bool errors = !gathers(setup) && o->feedback > 0 && !estimates && taciti_compression_is_lossy(setup);
+    const bool errors = !is_gather(setup) && o->feedback > 0 && !estimates && taciti_compression_is_lossy(setup);
     const taciti_codec_setting asked = {.factor = taciti_compression_asked_factor(setup)},
                                back = {.factor = has_results ? o->back : 0};
     e.seed = SEED;
@@ -150,9 +150,9 @@ taciti_encoding taciti_compression_encoding(const taciti_compression_setup *setu
     e.back = taciti_codec_setting_of(e.codec, back);
     e.feedback = (taciti_feedback){.errors = errors,
                                    .decay = errors ? o->feedback : 1,
-                                   .momentum = gathers(setup) ? 0 : o->momentum,
+                                   .momentum = is_gather(setup) ? 0 : o->momentum,
                                    .estimates = estimates,
-                                   .half = gathers(setup) || setup->phase == TACITI_PHASE_REDUCE_SCATTER,
+                                   .half = is_gather(setup) || setup->phase == TACITI_PHASE_REDUCE_SCATTER,
                                    .stored = errors ? (taciti_residual_form)o->residual : TACITI_RESIDUAL_F32};
     e.way = setup->phase == TACITI_PHASE_ALL_REDUCE ? (taciti_way)o->collective : TACITI_WAY_SCATTER;
     return e;
@@ -163,7 +163,7 @@ taciti_encoding taciti_compression_encoding(const taciti_compression_setup *setu
 /* Returns the word that the user has typed: "auto" stands for a codec. */
 static const char *name_of(const taciti_compression_setup *setup) {
     const char *typed = setup->options == NULL ? ""
-                        : gathers(setup)       ? setup->options->gather.text
+                        : is_gather(setup)     ? setup->options->gather.text
                                                : setup->options->codec.text;
     return typed[0] != '\0' ? typed : encoding_of(setup)->codec->name;
 }
@@ -250,6 +250,6 @@ tacit_status taciti_compression_check(const taciti_compression_setup *setup) {
     const taciti_encoding encoding = taciti_compression_encoding(setup);
     TACITI_TRY(check_policy(setup));
     if (encoding.codec == NULL) return TACIT_OK;
-    if (!gathers(setup)) TACITI_TRY(check_options(setup));
+    if (!is_gather(setup)) TACITI_TRY(check_options(setup));
     return taciti_exchange_check(&encoding);
 }

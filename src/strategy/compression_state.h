@@ -7,7 +7,7 @@
 
 #include "strategy/strategy.h"
 
-/* What one rank tells the others of a step besides its tallies, all doubles, each with what becomes of it over ranks.
+/* Costs of a step that one rank tells the others besides its tallies: doubles, each with its reduction over ranks.
  */
 #define TACITI_COSTS_FIELDS(X)                                                                                         \
     X(SUM, step_s)                                                                                                     \
@@ -30,7 +30,8 @@ typedef struct taciti_tried {
     taciti_threshold threshold;
 } taciti_tried;
 
-/* What the controller's state belongs to: if one of them is another in a checkpoint, the controller begins anew. */
+/* Number of facts that the controller's state belongs to. If one of them differs in a checkpoint, the controller is
+ * reset. */
 enum { TACITI_IDENTITY_PARTS = 6 };
 
 struct taciti_compression {
@@ -57,7 +58,7 @@ struct taciti_compression {
     char *state;                              /* the controller's */
     size_t state_bytes;
     float *period_sum; /* of gradients, if the controller asks for one */
-    int64_t placement; /* tells arrangements apart: residuals lie where this rank encodes. Of this rank alone */
+    int64_t placement; /* this rank's; tells arrangements apart, as residuals lie where a rank encodes */
     int64_t saved_placement;
 
     /* Statistics of a step, by rank in `all`: taciti_costs, then the fields of a taciti_tally per kind and bucket. */
@@ -87,8 +88,5 @@ bool taciti_compression_is_shown(const taciti_compression *c);
 /* Adds up what all ranks have seen, corrects the thresholds and decides the next step. norm: of the sum, equal on all
  * ranks. Collective. */
 tacit_status taciti_compression_learn(taciti_compression *c, double lr, double norm, taciti_step_report *report);
-
-/* Returns the doubles of the statistics of that many buckets. */
-size_t taciti_statistics_size(size_t buckets);
 
 #endif

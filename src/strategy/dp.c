@@ -56,7 +56,7 @@ static tacit_status dp_start(void *self, int64_t step, bool restored) {
     return taciti_compression_start(((dp *)self)->compression, step, restored);
 }
 
-static tacit_status begin(dp *d, size_t bucket) {
+static tacit_status begin_bucket(dp *d, size_t bucket) {
     if (d->begun[bucket]) return TACIT_OK;
     d->begun[bucket] = true;
     return taciti_compression_begin(d->compression, d->context.gradients, bucket);
@@ -64,7 +64,7 @@ static tacit_status begin(dp *d, size_t bucket) {
 
 static tacit_status dp_ready(void *self, size_t bucket) {
     dp *d = self;
-    return d->context.exchange_options->overlap ? begin(d, bucket) : TACIT_OK;
+    return d->context.exchange_options->overlap ? begin_bucket(d, bucket) : TACIT_OK;
 }
 
 static uint64_t sent_bytes(const dp *d) {
@@ -73,11 +73,11 @@ static uint64_t sent_bytes(const dp *d) {
 
 /* Waits for every bucket and adds up the squares of those that have arrived while the rest is still under way. *scale:
  * what the sums are multiplied by. */
-static tacit_status collect(dp *d, double lr, taciti_step_report *report, double *scale) {
+static tacit_status collect_sums(dp *d, double lr, taciti_step_report *report, double *scale) {
     const taciti_layout *layout = d->context.layout;
     double squares = 0;
     *report = (taciti_step_report){.wait_ns = 0};
-    for (size_t b = 0; b < layout->bucket_count; b++) TACITI_TRY(begin(d, b));
+    for (size_t b = 0; b < layout->bucket_count; b++) TACITI_TRY(begin_bucket(d, b));
     for (size_t b = 0; b < layout->bucket_count; b++) {
         const int64_t begin_ns = taciti_now_ns();
         TACITI_TRY(taciti_exchange_wait(taciti_compression_exchange(d->compression), b));
@@ -97,7 +97,7 @@ static tacit_status dp_finish(void *self, double lr, taciti_step_report *out) {
     dp *d = self;
     const taciti_strategy_context *c = &d->context;
     double scale = 1;
-    TACITI_TRY(collect(d, lr, out, &scale));
+    TACITI_TRY(collect_sums(d, lr, out, &scale));
     if (out->skipped) return TACIT_OK;
     const int64_t begin_ns = taciti_now_ns();
     if (taciti_compression_sends_momentum(d->compression))
@@ -111,7 +111,7 @@ static tacit_status dp_finish(void *self, double lr, taciti_step_report *out) {
 static tacit_status dp_settle(void *self, double lr, taciti_step_report *out) {
     dp *d = self;
     double scale = 1;
-    TACITI_TRY(collect(d, lr, out, &scale));
+    TACITI_TRY(collect_sums(d, lr, out, &scale));
     taciti_optim_scale(d->context.optim, d->context.gradients, scale);
     return TACIT_OK;
 }

@@ -36,24 +36,18 @@
 /* Places in taciti_gossip.numbers. */
 enum { NUMBER, MASS };
 
-static void note_numbers(taciti_gossip *g) {
-    g->numbers[NUMBER] = (double)g->number;
-    g->numbers[MASS] = taciti_gossip_mass(g);
-}
-
 #define MAX_COUNT 0x1p53 /* a double counts exactly up to here */
-static bool within(double x, double min, double max) { return x >= min && x <= max; }
 
 static tacit_status check_numbers(const taciti_gossip *g) {
     const double *v = g->numbers, first = (double)-g->options.delay;
-    if (within(v[NUMBER], first, MAX_COUNT) && v[MASS] > 0 && isfinite(v[MASS])) return TACIT_OK;
+    if (v[NUMBER] >= first && v[NUMBER] <= MAX_COUNT && v[MASS] > 0 && isfinite(v[MASS])) return TACIT_OK;
     return taciti_fail(TACIT_E_DATA,
                        "numbers of strategy gossip in the checkpoint: mix %g (from %g on) and weight %g (above 0) were "
                        "read; expected is what stands in brackets",
                        v[NUMBER], first, v[MASS]);
 }
 
-static tacit_status restore(taciti_gossip *g) {
+static tacit_status restore_numbers(taciti_gossip *g) {
     TACITI_TRY(taciti_comm_agree(g->context.comm, check_numbers(g)));
     g->number = (int64_t)g->numbers[NUMBER];
     return taciti_gossip_restore_masses(g, g->numbers[MASS]);
@@ -68,8 +62,8 @@ static void begin_anew(taciti_gossip *g) {
     if (g->gradient != NULL) memset(g->gradient, 0, bytes);
 }
 
-/* What is under way between two steps is a function of what a checkpoint holds. */
-static tacit_status launch(taciti_gossip *g) {
+/* Starts the transfers that are under way between two steps, from nothing but what a checkpoint holds. */
+static tacit_status launch_transfers(taciti_gossip *g) {
     const double mass = taciti_gossip_mass(g);
     float *x = g->context.parameters;
     if (!g->context.exchange_options->overlap) return TACIT_OK;
@@ -88,10 +82,10 @@ static tacit_status gossip_start(void *self, int64_t step, bool restored) {
     taciti_gossip *g = self;
     g->step = step;
     if (restored)
-        TACITI_TRY(restore(g));
+        TACITI_TRY(restore_numbers(g));
     else
         begin_anew(g);
-    return launch(g);
+    return launch_transfers(g);
 }
 
 static void list_array(const taciti_gossip *g, const char *name, float *flat, taciti_state *out) {
@@ -100,7 +94,8 @@ static void list_array(const taciti_gossip *g, const char *name, float *flat, ta
 
 static void gossip_state(void *self, taciti_state *out) {
     taciti_gossip *g = self;
-    note_numbers(g);
+    g->numbers[NUMBER] = (double)g->number;
+    g->numbers[MASS] = taciti_gossip_mass(g);
     taciti_average_list_model(g->average, out);
     taciti_optim_list_state(g->context.optim, TACITI_STATE_OWN, out);
     list_array(g, "strategy.handed", g->own, out);
@@ -143,12 +138,8 @@ static double norm_of(const taciti_gossip *g, const float *flat) {
     return g->topology.ranks * sqrt(taciti_optim_sum_squares(g->context.optim, flat, 0, g->context.layout->n));
 }
 
-static double clipped(const taciti_gossip *g, double norm) {
-    return g->topology.ranks * taciti_optim_clip_scale(g->context.optim_options, norm);
-}
-
 /* Blends, updates and hands on one bucket. */
-static void pass(taciti_gossip *g, const decision *d, size_t bucket, taciti_blend *blend) {
+static void update_bucket(taciti_gossip *g, const decision *d, size_t bucket, taciti_blend *blend) {
     const taciti_strategy_context *c = &g->context;
     const taciti_bucket *b = &c->layout->buckets[bucket];
     const int64_t begin_ns = taciti_now_ns();
@@ -172,7 +163,7 @@ static tacit_status mix_and_update(taciti_gossip *g, const decision *d, size_t b
     }
     blend.leaving = hand_on ? taciti_gossip_channel_of(g, next)->buffer : NULL;
     blend.leaving_scale = (float)taciti_gossip_mass(g);
-    pass(g, d, bucket, &blend);
+    update_bucket(g, d, bucket, &blend);
     *moved += blend.moved;
     if (d->mixing && g->own != NULL && g->options.delay == 0) taciti_gossip_copy(g, g->own, x, 1, bucket);
     return hand_on ? taciti_gossip_begin(taciti_gossip_channel_of(g, next), bucket, next) : TACIT_OK;
@@ -191,7 +182,7 @@ static tacit_status adapt_then_combine(taciti_gossip *g, const decision *d, doub
     const bool hand_on = d->mixing && g->context.exchange_options->overlap;
     for (size_t b = 0; b < g->context.layout->bucket_count; b++) {
         taciti_blend blend = {.leaving = hand_on ? channel->buffer : NULL, .leaving_scale = (float)g->plan.mass_before};
-        pass(g, d, b, &blend);
+        update_bucket(g, d, b, &blend);
         if (hand_on) TACITI_TRY(taciti_gossip_begin(channel, b, g->number));
     }
     if (d->mixing) TACITI_TRY(taciti_gossip_mix(g, channel, g->context.parameters, g->context.copy16, moved));
@@ -202,7 +193,7 @@ static tacit_status adapt_then_combine(taciti_gossip *g, const decision *d, doub
 
 static bool is_mixing(const taciti_gossip *g) { return (g->step + 1) % g->options.every == 0; }
 
-static tacit_status decide(taciti_gossip *g, double lr, decision *out, taciti_step_report *report) {
+static tacit_status decide_work(taciti_gossip *g, double lr, decision *out, taciti_step_report *report) {
     const double own_norm = norm_of(g, g->context.gradients), mass = taciti_gossip_mass(g);
     *out = (decision){.mixing = is_mixing(g), .direction = g->context.gradients};
     g->wait_ns = 0;
@@ -215,7 +206,7 @@ static tacit_status decide(taciti_gossip *g, double lr, decision *out, taciti_st
         if (out->update) report->grad_norm = norm_of(g, g->tracker);
     }
     out->lr = lr / (g->options.order == TACITI_GOSSIP_AWC ? taciti_gossip_mass(g) : mass);
-    out->scale = clipped(g, report->grad_norm);
+    out->scale = g->topology.ranks * taciti_optim_clip_scale(g->context.optim_options, report->grad_norm);
     return TACIT_OK;
 }
 
@@ -229,7 +220,7 @@ static void end_step(taciti_gossip *g, taciti_step_report *report) {
 static tacit_status gossip_finish(void *self, double lr, taciti_step_report *out) {
     taciti_gossip *g = self;
     decision d;
-    TACITI_TRY(decide(g, lr, &d, out));
+    TACITI_TRY(decide_work(g, lr, &d, out));
     if (d.update) taciti_optim_begin(g->context.optim, d.lr, d.scale);
     if (g->options.order == TACITI_GOSSIP_AWC)
         TACITI_TRY(adapt_while_communicating(g, &d, &out->moved));
@@ -244,7 +235,7 @@ static tacit_status gossip_settle(void *self, double lr, taciti_step_report *out
     taciti_gossip *g = self;
     const taciti_strategy_context *c = &g->context;
     decision d;
-    TACITI_TRY(decide(g, lr, &d, out));
+    TACITI_TRY(decide_work(g, lr, &d, out));
     for (size_t b = 0; g->tracker != NULL && d.update && b < c->layout->bucket_count; b++)
         taciti_gossip_copy(g, c->gradients, g->tracker, 1, b);
     if (d.update) taciti_optim_scale(c->optim, c->gradients, d.scale);

@@ -93,13 +93,6 @@ tacit_status taciti_gossip_begin(taciti_gossip_channel *channel, size_t bucket, 
     return taciti_mix_begin(channel->mix, channel->buffer, bucket, number);
 }
 
-static tacit_status wait_for_bucket(taciti_gossip *g, taciti_gossip_channel *channel, size_t bucket) {
-    const int64_t begin_ns = taciti_now_ns();
-    TACITI_TRY(taciti_mix_wait(channel->mix, bucket));
-    g->wait_ns += taciti_trace_add(g->context.trace, TACITI_SPAN_WAIT, (int)bucket, begin_ns) - begin_ns;
-    return TACIT_OK;
-}
-
 tacit_status taciti_gossip_launch(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, double scale,
                                   int64_t number) {
     for (size_t b = 0; b < g->context.layout->bucket_count; b++) {
@@ -121,11 +114,14 @@ tacit_status taciti_gossip_collect(taciti_gossip *g, taciti_gossip_channel *chan
         taciti_gossip_copy(g, channel->buffer, is_late(g, flat) ? g->own : flat, plan->mass_before, bucket);
         TACITI_TRY(taciti_gossip_begin(channel, bucket, plan->number));
     }
-    return wait_for_bucket(g, channel, bucket);
+    const int64_t begin_ns = taciti_now_ns();
+    TACITI_TRY(taciti_mix_wait(channel->mix, bucket));
+    g->wait_ns += taciti_trace_add(g->context.trace, TACITI_SPAN_WAIT, (int)bucket, begin_ns) - begin_ns;
+    return TACIT_OK;
 }
 
 /* to <- keep to + share from */
-static void combine(taciti_gossip *g, float *to, double keep, const float *from, double share, size_t bucket) {
+static void blend_bucket(taciti_gossip *g, float *to, double keep, const float *from, double share, size_t bucket) {
     const taciti_bucket *b = &g->context.layout->buckets[bucket];
     taciti_blend blend = {.arrived = from, .keep = (float)keep, .share = (float)share};
     taciti_optim_blend_range(g->context.optim, to, NULL, b->offset, b->n, &blend);
@@ -135,11 +131,12 @@ static bool changes_nothing(const taciti_gossip_plan *p) {
     return !(p->keep < 1 || p->keep > 1) && !(fabsf(p->share) > 0);
 }
 
-static taciti_blend lagging(taciti_gossip *g, float *buffer, float *flat, const taciti_gossip_plan *p, size_t bucket) {
+static taciti_blend late_blend(taciti_gossip *g, float *buffer, float *flat, const taciti_gossip_plan *p,
+                               size_t bucket) {
     taciti_blend blend = {.arrived = NULL, .keep = 1};
     if (!changes_nothing(p)) {
         const double ratio = p->mass_before / p->mass_after;
-        combine(g, buffer, (double)p->share / p->mass_after, g->own, ((double)p->keep - 1) * ratio, bucket);
+        blend_bucket(g, buffer, (double)p->share / p->mass_after, g->own, ((double)p->keep - 1) * ratio, bucket);
         blend = (taciti_blend){.arrived = buffer, .keep = (float)ratio, .share = 1};
     }
     if (g->options.delay > 0) taciti_gossip_copy(g, g->own, flat, 1, bucket);
@@ -148,7 +145,7 @@ static taciti_blend lagging(taciti_gossip *g, float *buffer, float *flat, const 
 
 taciti_blend taciti_gossip_arrive(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t bucket) {
     const taciti_gossip_plan *p = &g->plan;
-    if (is_late(g, flat)) return lagging(g, channel->buffer, flat, p, bucket);
+    if (is_late(g, flat)) return late_blend(g, channel->buffer, flat, p, bucket);
     if (changes_nothing(p)) return (taciti_blend){.arrived = NULL, .keep = 1};
     return (taciti_blend){.arrived = channel->buffer,
                           .keep = (float)((double)p->keep * p->mass_before / p->mass_after),

@@ -154,7 +154,7 @@ static bool wants_channel(const taciti_gossip_options *o, int channel) {
     return channel == 0 || (channel == 1 && o->delay > 0) || (channel == 2 && o->tracker);
 }
 
-static bool lags(const taciti_gossip_options *o) {
+static bool keeps_own(const taciti_gossip_options *o) {
     return o->order == TACITI_GOSSIP_AWC && (o->every > 1 || o->delay > 0);
 }
 
@@ -163,14 +163,9 @@ static tacit_status make_arrays(taciti_gossip *g) {
     for (int c = 0; c < TACITI_GOSSIP_CHANNELS; c++)
         TACITI_TRY(make_array(g, wants_channel(o, c), "parameters on their way", &g->channels[c].pages,
                               &g->channels[c].buffer));
-    TACITI_TRY(make_array(g, lags(o), "parameters handed over", &g->own_pages, &g->own));
+    TACITI_TRY(make_array(g, keeps_own(o), "parameters handed over", &g->own_pages, &g->own));
     TACITI_TRY(make_array(g, o->tracker, "gradient tracker", &g->tracker_pages, &g->tracker));
     return make_array(g, o->tracker, "gradient of the step before", &g->gradient_pages, &g->gradient);
-}
-
-/* Steps after which the same rounds come again. */
-static size_t period_of(const taciti_gossip_options *o, const taciti_topology *topology) {
-    return topology->period * (size_t)o->every;
 }
 
 tacit_status taciti_gossip_predict(const taciti_strategy_context *context, taciti_strategy_figures *out) {
@@ -180,11 +175,11 @@ tacit_status taciti_gossip_predict(const taciti_strategy_context *context, tacit
     const size_t mix_bytes =
         taciti_mix_predict_bytes(context->comm, context->layout, &topology, context->exchange_options);
     const size_t tracks = o->tracker ? 1U : 0U, channels = 1U + (o->delay > 0 ? 1U : 0U) + tracks;
-    const size_t arrays = channels + (lags(o) ? 1U : 0U) + 2U * tracks;
+    const size_t arrays = channels + (keeps_own(o) ? 1U : 0U) + 2U * tracks;
     *out =
         (taciti_strategy_figures){.own_bytes = channels * mix_bytes + arrays * context->layout->n * sizeof(float) +
                                                taciti_average_predict_bytes(context),
-                                  .period = period_of(o, &topology),
+                                  .period = topology.period * (size_t)o->every,
                                   .lag = o->order == TACITI_GOSSIP_AWC ? (size_t)(o->every * (1 + o->delay)) - 1 : 0};
     taciti_topology_destroy(&topology);
     return TACIT_OK;
@@ -196,7 +191,7 @@ static tacit_status set_up(taciti_gossip *g) {
     return make_arrays(g);
 }
 
-static tacit_status connect(taciti_gossip *g) {
+static tacit_status connect_channels(taciti_gossip *g) {
     const taciti_strategy_context *c = &g->context;
     TACITI_TRY(agree_on_topology(g));
     for (int i = 0; i < TACITI_GOSSIP_CHANNELS; i++)
@@ -214,7 +209,7 @@ tacit_status taciti_gossip_create(const taciti_strategy_context *context, void *
         status = set_up(g);
     }
     status = taciti_comm_agree(context->comm, status);
-    if (status == TACIT_OK) status = connect(g);
+    if (status == TACIT_OK) status = connect_channels(g);
     if (status == TACIT_OK)
         *out = g;
     else

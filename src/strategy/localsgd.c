@@ -95,19 +95,12 @@ static size_t largest_bucket(const taciti_layout *layout) {
     return max;
 }
 
-static tacit_status allocate(localsgd *l) {
+static tacit_status allocate_outer(localsgd *l) {
     const size_t bytes = l->context.layout->n * sizeof(float);
     l->block_squares = taciti_calloc(largest_bucket(l->context.layout) / BLOCK_FLOATS + 1, sizeof *l->block_squares);
     if (l->block_squares == NULL) return TACIT_E_MEMORY;
     TACITI_TRY(taciti_pages_create(bytes, "outer parameters", &l->anchor));
     return l->options.outer_momentum > 0 ? taciti_pages_create(bytes, "outer momentum", &l->momentum) : TACIT_OK;
-}
-
-static tacit_status build(localsgd *l) {
-    const taciti_strategy_context *c = &l->context;
-    TACITI_TRY(taciti_comm_agree(c->comm, allocate(l)));
-    TACITI_TRY(taciti_compression_create(c, &l->compression));
-    return taciti_average_create(c, &l->average);
 }
 
 static bool is_plain(const taciti_localsgd_options *o) { return o->outer_lr == 1 && o->outer_momentum == 0; }
@@ -128,7 +121,9 @@ static tacit_status localsgd_create(const taciti_strategy_context *context, void
                     .options = *options,
                     .kernels = taciti_kernels_get(),
                     .alone = taciti_comm_size(context->comm) == 1 && is_plain(options)};
-    const tacit_status status = build(l);
+    tacit_status status = taciti_comm_agree(context->comm, allocate_outer(l));
+    if (status == TACIT_OK) status = taciti_compression_create(context, &l->compression);
+    if (status == TACIT_OK) status = taciti_average_create(context, &l->average);
     if (status == TACIT_OK)
         *out = l;
     else
@@ -166,7 +161,7 @@ static tacit_status localsgd_start(void *self, int64_t step, bool restored) {
 /* ---- the outer step ---------------------------------------------------------------------------------------------- */
 
 /* gradients, which the inner step has used, = anchor - parameters. */
-static void depart(void *context, int thread, int threads) {
+static void write_differences(void *context, int thread, int threads) {
     const localsgd *l = context;
     const taciti_strategy_context *c = &l->context;
     size_t begin = 0, end = 0;
@@ -193,7 +188,7 @@ static void step_block(const localsgd *l, size_t at, size_t n, double *square_mo
     *square_moved = follow.moved;
 }
 
-static void arrive(void *context, int thread, int threads) {
+static void step_blocks(void *context, int thread, int threads) {
     const localsgd *l = context;
     size_t begin = 0, end = 0;
     taciti_pool_part(l->bucket.n, BLOCK_FLOATS, thread, threads, &begin, &end);
@@ -205,13 +200,13 @@ static void arrive(void *context, int thread, int threads) {
 
 static void depart_bucket(localsgd *l, size_t bucket) {
     l->bucket = l->context.layout->buckets[bucket];
-    taciti_optim_run(l->context.optim, depart, l);
+    taciti_optim_run(l->context.optim, write_differences, l);
 }
 
 static void arrive_bucket(localsgd *l, size_t bucket, double *square_moved) {
     const int64_t begin_ns = taciti_now_ns();
     l->bucket = l->context.layout->buckets[bucket];
-    taciti_optim_run(l->context.optim, arrive, l);
+    taciti_optim_run(l->context.optim, step_blocks, l);
     for (size_t block = 0; block * BLOCK_FLOATS < l->bucket.n; block++) *square_moved += l->block_squares[block];
     (void)taciti_trace_add(l->context.trace, TACITI_SPAN_UPDATE, (int)bucket, begin_ns);
 }

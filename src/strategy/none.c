@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * none: every rank trains its own replica on its own samples and sends nothing. Evaluations, checkpoints and the end
- * see the mean of the replicas. What a strategy gains by communication is what it gains over this one.
+ * see the mean of the replicas. The gain of a strategy by communication is its gain over this one.
  *
  *   every step:  x_i <- x_i - step(own gradient)
  *   at the end:  x = 1/N sum x_i

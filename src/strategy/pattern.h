@@ -39,7 +39,7 @@ typedef struct taciti_parts {
     /* How ranks are arranged for its sums and gathers. */
     taciti_placement (*placement)(const taciti_hosts *hosts, taciti_placement requested);
 
-    /* What the largest part takes, that of the first rank, as taciti_strategy.memory. */
+    /* Predicts the memory of the largest part, that of the first rank, as taciti_unit_verbs.memory does. */
     void (*memory)(const struct taciti_parts *parts, const taciti_layout *layout, const taciti_optim_options *optim,
                    const taciti_arrangement *arrangement, taciti_strategy_memory *out);
 

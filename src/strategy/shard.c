@@ -53,9 +53,9 @@ static tacit_status check_layout(const taciti_layout *layout) {
     return TACIT_OK;
 }
 
-/* Pages of an array: all, or those with floats of this rank. */
-static tacit_status hold(const taciti_shard *s, const taciti_pages *pages, size_t float_bytes, bool parts,
-                         const char *what) {
+/* Commits the pages of an array: all, or those with floats of this rank. */
+static tacit_status hold_pages(const taciti_shard *s, const taciti_pages *pages, size_t float_bytes, bool parts,
+                               const char *what) {
     if (pages == NULL) return TACIT_OK;
     if (!parts) return taciti_pages_commit(pages, 0, pages->bytes, what);
     for (size_t b = 0; b < s->context.layout->bucket_count; b++)
@@ -66,18 +66,18 @@ static tacit_status hold(const taciti_shard *s, const taciti_pages *pages, size_
 static tacit_status hold_all(taciti_shard *s) {
     const taciti_strategy_context *c = &s->context;
     const bool parameters = taciti_shard_drops_parameters(s);
-    TACITI_TRY(hold(s, c->parameter_pages, sizeof(float), parameters, "parameters"));
-    TACITI_TRY(hold(s, c->gradient_pages, sizeof(float), taciti_shard_drops_gradients(s), GRADIENTS));
-    if (!parameters) TACITI_TRY(hold(s, c->copy16_pages, sizeof(taciti_bf16), false, "bf16 parameters"));
+    TACITI_TRY(hold_pages(s, c->parameter_pages, sizeof(float), parameters, "parameters"));
+    TACITI_TRY(hold_pages(s, c->gradient_pages, sizeof(float), taciti_shard_drops_gradients(s), GRADIENTS));
+    if (!parameters) TACITI_TRY(hold_pages(s, c->copy16_pages, sizeof(taciti_bf16), false, "bf16 parameters"));
     for (size_t b = 0; b < c->layout->bucket_count; b++) TACITI_TRY(taciti_optim_hold(c->optim, s->own[b]));
     if (taciti_shard_sends_changes(c))
         TACITI_TRY(taciti_pages_create(c->layout->n * sizeof(float), CHANGES, &s->changes));
     if (!taciti_shard_has_masters(c)) return TACIT_OK;
     TACITI_TRY(taciti_pages_reserve(c->layout->n * sizeof(float), MASTERS, &s->masters));
-    return hold(s, &s->masters, sizeof(float), true, MASTERS);
+    return hold_pages(s, &s->masters, sizeof(float), true, MASTERS);
 }
 
-static tacit_status describe(taciti_shard *s) {
+static tacit_status describe_units(taciti_shard *s) {
     const taciti_layout *layout = s->context.layout;
     for (size_t u = 0; u < layout->unit_count; u++) {
         s->units[u].floats = taciti_layout_unit(layout, u);
@@ -112,7 +112,7 @@ static tacit_status create_alone(const taciti_strategy_context *c, taciti_shard 
     s->saved = (uint8_t *)(s->units + c->layout->unit_count + 1);
     s->saved[c->layout->unit_count] = true; /* a checkpoint of a run without changes says nothing else */
     TACITI_TRY(check_layout(c->layout));
-    return describe(s);
+    return describe_units(s);
 }
 
 static tacit_status create_exchanges(taciti_shard *s) {
@@ -177,7 +177,7 @@ static tacit_status shard_start(void *self, int64_t step, bool restored) {
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
 
 /* The unit's gradients are summed; only this rank's part is of use now. */
-static tacit_status drain(taciti_shard *s, taciti_shard_unit *unit) {
+static tacit_status drain_unit(taciti_shard *s, taciti_shard_unit *unit) {
     for (size_t b = unit->first; b < unit->first + unit->count; b++) {
         if (s->drained[b]) continue;
         const int64_t begin_ns = taciti_now_ns();
@@ -203,7 +203,7 @@ static tacit_status drain_older(taciti_shard *s) {
         if (s->units[u].writable && is_begun(s, &s->units[u])) newest = &s->units[u];
     for (size_t u = 0; u < s->context.layout->unit_count; u++)
         if (s->units[u].writable && &s->units[u] != newest && is_begun(s, &s->units[u]))
-            TACITI_TRY(drain(s, &s->units[u]));
+            TACITI_TRY(drain_unit(s, &s->units[u]));
     return TACIT_OK;
 }
 
@@ -218,7 +218,7 @@ static tacit_status shard_write(void *self, size_t unit) {
     return TACIT_OK;
 }
 
-static tacit_status begin(taciti_shard *s, size_t bucket) {
+static tacit_status begin_sum(taciti_shard *s, size_t bucket) {
     if (s->begun[bucket]) return TACIT_OK;
     TACITI_TRY(shard_write(s, s->context.layout->tensors[s->context.layout->buckets[bucket].first].unit));
     s->begun[bucket] = true;
@@ -227,7 +227,7 @@ static tacit_status begin(taciti_shard *s, size_t bucket) {
 
 static tacit_status shard_ready(void *self, size_t bucket) {
     taciti_shard *s = self;
-    return s->context.exchange_options->overlap ? begin(s, bucket) : TACIT_OK;
+    return s->context.exchange_options->overlap ? begin_sum(s, bucket) : TACIT_OK;
 }
 
 /* ---- the end of a step ------------------------------------------------------------------------------------------- */
@@ -242,15 +242,15 @@ static tacit_status sum_squares(taciti_shard *s, double *out) {
     return TACIT_OK;
 }
 
-static tacit_status collect(taciti_shard *s) {
+static tacit_status drain_all(taciti_shard *s) {
     const taciti_layout *layout = s->context.layout;
-    for (size_t b = 0; b < layout->bucket_count; b++) TACITI_TRY(begin(s, b));
-    for (size_t u = 0; u < layout->unit_count; u++) TACITI_TRY(drain(s, &s->units[u]));
+    for (size_t b = 0; b < layout->bucket_count; b++) TACITI_TRY(begin_sum(s, b));
+    for (size_t u = 0; u < layout->unit_count; u++) TACITI_TRY(drain_unit(s, &s->units[u]));
     memset(s->begun, 0, 2 * layout->bucket_count * sizeof *s->begun);
     return TACIT_OK;
 }
 
-static void update(taciti_shard *s, double lr, double scale) {
+static void update_own(taciti_shard *s, double lr, double scale) {
     const taciti_strategy_context *c = &s->context;
     const int64_t begin_ns = taciti_now_ns();
     float *masters = taciti_shard_masters(s);
@@ -260,7 +260,7 @@ static void update(taciti_shard *s, double lr, double scale) {
     (void)taciti_trace_add(c->trace, TACITI_SPAN_UPDATE, -1, begin_ns);
 }
 
-/* What the first step needed is what every step needs. */
+/* The units that the first step has needed are those of every step. */
 static void end_record(taciti_shard *s) {
     s->recorded = s->recorded || s->order_count > 0;
     for (size_t u = 0; u < s->context.layout->unit_count; u++) {
@@ -270,7 +270,7 @@ static void end_record(taciti_shard *s) {
 }
 
 /* The bytes of a step are those of its sums and of the gathers since the last update. */
-static tacit_status settle(taciti_shard *s, double lr, taciti_step_report *out) {
+static tacit_status settle_step(taciti_shard *s, double lr, taciti_step_report *out) {
     const bool sums = s->context.compression.sums.codec != NULL, gathers = s->coded != NULL;
     TACITI_TRY(taciti_compression_settle(s->reduce, !out->skipped, lr, out->grad_norm, out));
     if (out->skipped) return TACIT_OK;
@@ -291,19 +291,19 @@ static tacit_status shard_finish(void *self, double lr, taciti_step_report *out)
     double squares = 0;
     *out = (taciti_step_report){.wait_ns = 0};
     s->gather_event[0] = '\0';
-    TACITI_TRY(collect(s));
+    TACITI_TRY(drain_all(s));
     TACITI_TRY(sum_squares(s, &squares));
     out->grad_norm = sqrt(squares);
     out->skipped = !isfinite(squares);
     out->wait_ns = s->wait_ns;
     s->wait_ns = 0;
-    TACITI_TRY(settle(s, lr, out));
+    TACITI_TRY(settle_step(s, lr, out));
     s->step++;
     if (out->skipped) {
         s->position = 0;
     } else {
         s->whole = false;
-        update(s, lr, taciti_optim_clip_scale(options, out->grad_norm));
+        update_own(s, lr, taciti_optim_clip_scale(options, out->grad_norm));
     }
     end_record(s);
     if (s->context.compression.sums.codec == NULL && out->bytes == 0)
@@ -318,7 +318,7 @@ static float *model_array(const taciti_shard *s) {
     return s->started || taciti_shard_sends_changes(&s->context) ? taciti_shard_masters(s) : s->context.parameters;
 }
 
-/* What the next changes are changes of. */
+/* Lists the parameters that the next changes refer to, and which units have them. */
 static void add_parameters(taciti_shard *s, taciti_state *out) {
     const size_t units = s->context.layout->unit_count;
     for (size_t u = 0; u < units && s->started; u++) s->saved[u] = s->units[u].state == TACITI_UNIT_PRESENT;
@@ -351,7 +351,7 @@ static void shard_state(void *self, taciti_state *out) {
     if (taciti_shard_sends_changes(&s->context)) add_parameters(s, out);
 }
 
-/* Of the sums, of the gathers, or of both. */
+/* Writes the decisions about the sums, the gathers, or both. */
 static bool shard_event(const void *self, char *out, size_t size) {
     const taciti_shard *s = self;
     const bool sums = taciti_compression_event(s->reduce, out, size);

@@ -3,8 +3,8 @@
  * The parts of strategy shard, private to this folder.
  *
  * Every bucket of the layout belongs to one unit, and every rank owns one range of each bucket: shard.over all ranks,
- * or the ranks of a host, and then its replicas on the other hosts own it, too. What travels follows the arrangement of
- * the exchange (exchange/arrangement.h): where hosts have several ranks each, data crosses a host's link once.
+ * or the ranks of a host, and then its replicas on the other hosts own it, too. Sums and gathers follow the arrangement
+ * of the exchange (exchange/arrangement.h): where hosts have several ranks each, data crosses a host's link once.
  *
  * A unit's parameters are complete on this rank while it is PRESENT. Between steps what counts are the parameters in a
  * rank's own ranges: the MASTERS. They are an array of their own where ranks compute with something less exact.
@@ -123,7 +123,7 @@ static inline bool taciti_shard_is_over_host(const taciti_strategy_context *cont
     return ((const taciti_shard_options *)context->options)->over == TACITI_SHARD_OVER_HOST;
 }
 
-/* shard_places.c. Of a bucket; offsets in the flat array. */
+/* shard_places.c. Returns the range of a bucket that is this part; offsets count in the flat array. */
 taciti_range taciti_shard_range(const taciti_bucket *bucket, taciti_shard_part part);
 
 /* One range per rank and bucket; every rank that can be a lane is one, so that all own something. */
@@ -136,7 +136,7 @@ taciti_phase taciti_shard_reduce_phase(const taciti_shard_options *options); /* 
 
 /* Which ranks talk to which, as this rank sees it. The caller destroys it. */
 tacit_status taciti_shard_arrange(const taciti_strategy_context *context, taciti_arrangement *out);
-/* What lane `number` of a host has that no other rank has; what it has for its host. */
+/* Return the part that lane `number` of a host has and no other rank has; and the part that it has for its host. */
 taciti_shard_part taciti_shard_part_of(const taciti_arrangement *arrangement, int host, int number);
 taciti_shard_part taciti_shard_share_of(const taciti_arrangement *arrangement, int number);
 taciti_shard_place taciti_shard_place_of(const taciti_arrangement *arrangement, const taciti_shard_options *options);

@@ -29,9 +29,7 @@ static size_t floats_of(const owner *o, taciti_shard_part part) {
     return n;
 }
 
-static size_t own_floats(const owner *o) { return floats_of(o, o->own); }
-
-/* Of what a rank holds besides a part that it always has, it has that share. */
+/* Returns the floats that a rank holds: its part, and those of the other `floats` that are not in it. */
 static size_t with_part(const owner *o, taciti_shard_part part, size_t floats) {
     const size_t n = floats_of(o, part) + floats - (part.index < 0 ? 0 : floats / (size_t)part.count);
     return n < o->layout->n ? n : o->layout->n;
@@ -86,7 +84,7 @@ typedef struct holdings {
     size_t parameter_floats, gradient_floats;
 } holdings;
 
-static void consider(holdings *h, moment m) {
+static void consider_moment(holdings *h, moment m) {
     const size_t all = h->of->layout->n;
     const size_t p = h->parameters ? with_part(h->of, h->of->kept, m.parameters) : all;
     const size_t g = h->gradients ? with_part(h->of, h->of->own, m.gradients) : all;
@@ -100,15 +98,15 @@ static void find_memory(const owner *of, int64_t stage, size_t passes, const tac
                         taciti_strategy_memory *out) {
     const taciti_layout *layout = of->layout;
     holdings h = {.of = of, .parameters = stage >= 3, .gradients = stage >= 2 && passes == 1};
-    consider(&h, (moment){taciti_shard_room(layout), 0}); /* the forward pass */
-    consider(&h, head_moment(layout));
-    for (size_t u = 0; u < layout->unit_count; u++) consider(&h, backward_moment(layout, u));
+    consider_moment(&h, (moment){taciti_shard_room(layout), 0}); /* the forward pass */
+    consider_moment(&h, head_moment(layout));
+    for (size_t u = 0; u < layout->unit_count; u++) consider_moment(&h, backward_moment(layout, u));
     const size_t copy = h.parameters && h.units.parameters < layout->n ? h.units.parameters : layout->n;
     *out = (taciti_strategy_memory){
         .parameters = sizeof(float) * h.parameter_floats,
         .gradients = sizeof(float) * h.gradient_floats,
         .copy16 = sizeof(taciti_bf16) * copy,
-        .moments = own_floats(of) * taciti_optim_bytes_per_float(optim),
+        .moments = floats_of(of, of->own) * taciti_optim_bytes_per_float(optim),
     };
 }
 
@@ -129,7 +127,7 @@ void taciti_shard_memory_of_parts(const taciti_parts *parts, const taciti_layout
     const owner first = {layout, parts->replicas ? share : part, parts->replicas || parts->secondary ? share : part};
     find_memory(&first, taciti_parts_stage(parts), 1, optim, out);
     if (parts->coded || taciti_codec_narrow_name(parts->gather) != NULL)
-        out->parameters += own_floats(&first) * sizeof(float);
+        out->parameters += floats_of(&first, first.own) * sizeof(float);
     if (parts->coded && parts->passes == 1) out->parameters += layout->n * sizeof(float); /* changes */
 }
 
@@ -145,7 +143,7 @@ tacit_status taciti_shard_predict_bytes(const taciti_strategy_context *context, 
     half.exchange_options = &reduce;
     half.compression.phase = taciti_shard_reduce_phase(o);
     *out = taciti_compression_predict_bytes(&half);
-    if (taciti_shard_has_masters(context)) *out += own_floats(&me) * sizeof(float);
+    if (taciti_shard_has_masters(context)) *out += floats_of(&me, me.own) * sizeof(float);
     if (taciti_shard_sends_changes(context)) *out += context->layout->n * sizeof(float);
     if (context->compression.gathers.codec != NULL) {
         half.exchange_options = &gather;

@@ -35,7 +35,7 @@ typedef struct sender {
     bool away;
 } sender;
 
-static bool counts(const sender *from, int host) {
+static bool counts_host(const sender *from, int host) {
     const taciti_arrangement *p = from->of->arrangement;
     if (host == from->host || from->number >= p->lanes) return false;
     return !from->away || p->host_of[p->first[host] + from->number] != p->host_of[p->first[from->host] + from->number];
@@ -48,15 +48,15 @@ static uint64_t part_bytes(const sender *from, const taciti_bucket *bucket, int 
     return taciti_route_of(encoding->codec)->range_bytes(encoding, range.n);
 }
 
-/* Its own part to the other hosts of the arrangement; in the flat one each rank is a host. */
+/* Bytes of its own part to the other hosts of the arrangement; in the flat one each rank is a host. */
 static uint64_t own_bytes(const sender *from, const taciti_bucket *bucket, const taciti_encoding how[2]) {
     uint64_t bytes = 0;
     for (int h = 0; h < from->of->arrangement->hosts; h++)
-        if (counts(from, h)) bytes += part_bytes(from, bucket, from->host, how);
+        if (counts_host(from, h)) bytes += part_bytes(from, bucket, from->host, how);
     return bytes;
 }
 
-/* Its share to the ranks of its host. */
+/* Bytes of its share to the ranks of its host. */
 static uint64_t share_bytes(const sender *from, const taciti_bucket *bucket) {
     const taciti_arrangement *p = from->of->arrangement;
     const int others = taciti_arrangement_local_size(p, from->host) - 1;
@@ -64,7 +64,7 @@ static uint64_t share_bytes(const sender *from, const taciti_bucket *bucket) {
     return (uint64_t)others * taciti_shard_range(bucket, taciti_shard_share_of(p, from->number)).n * sizeof(float);
 }
 
-/* To every lane of its host that lane's share. */
+/* Bytes of every lane's share to the lanes of its host. */
 static uint64_t lanes_bytes(const sender *from, const taciti_bucket *bucket) {
     const taciti_arrangement *p = from->of->arrangement;
     uint64_t bytes = 0;
@@ -74,7 +74,8 @@ static uint64_t lanes_bytes(const sender *from, const taciti_bucket *bucket) {
     return bytes;
 }
 
-/* Then to every host its part of the own share, and with shard.over host the sum of the own part. */
+/* Bytes of a reduction: first every lane gets its share, then every host its part of the own share, and with
+ * shard.over host the sum of the own part. */
 static uint64_t reduce_bytes_of(const sender *from) {
     const taciti_strategy_context *c = from->of->context;
     uint64_t bytes = 0;
@@ -82,7 +83,7 @@ static uint64_t reduce_bytes_of(const sender *from) {
         const taciti_bucket *bucket = &c->layout->buckets[b];
         bytes += lanes_bytes(from, bucket);
         for (int h = 0; h < from->of->arrangement->hosts; h++)
-            if (counts(from, h)) bytes += part_bytes(from, bucket, h, from->of->reduce);
+            if (counts_host(from, h)) bytes += part_bytes(from, bucket, h, from->of->reduce);
         if (taciti_shard_is_over_host(c)) bytes += own_bytes(from, bucket, from->of->reduce);
     }
     return bytes;

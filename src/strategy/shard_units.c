@@ -30,7 +30,7 @@ void taciti_shard_drop(const taciti_pages *pages, const taciti_shard *s, const t
     taciti_pages_drop(pages, at * sizeof(float), (unit->floats.at + unit->floats.n - at) * sizeof(float));
 }
 
-static tacit_status commit(const taciti_shard *s, const taciti_shard_unit *unit) {
+static tacit_status commit_unit(const taciti_shard *s, const taciti_shard_unit *unit) {
     const taciti_range r = unit->floats;
     if (!taciti_shard_drops_parameters(s)) return TACIT_OK;
     TACITI_TRY(taciti_pages_commit(s->context.parameter_pages, r.at * sizeof(float), r.n * sizeof(float), PARAMETERS));
@@ -38,7 +38,7 @@ static tacit_status commit(const taciti_shard *s, const taciti_shard_unit *unit)
     return taciti_pages_commit(s->context.copy16_pages, r.at * sizeof(taciti_bf16), r.n * sizeof(taciti_bf16), COPY);
 }
 
-static void drop(taciti_shard *s, taciti_shard_unit *unit) {
+static void drop_unit(taciti_shard *s, taciti_shard_unit *unit) {
     const taciti_range r = unit->floats;
     unit->state = TACITI_UNIT_ABSENT;
     taciti_shard_drop(s->context.parameter_pages, s, unit, unit->shared ? s->place.share : s->place.own);
@@ -54,8 +54,8 @@ static taciti_unit_gather kind_of(const taciti_shard *s, const taciti_shard_unit
     return s->options.stage < 3 ? TACITI_GATHERS_CHANGES : TACITI_GATHERS_VALUES;
 }
 
-/* What this rank sends of a bucket, in the array that is gathered. A share is there already. */
-static float *prepare(const taciti_shard *s, const taciti_shard_unit *unit, size_t bucket) {
+/* Copies what this rank sends of a bucket into the array that is gathered, and returns it. A share is there already. */
+static float *prepare_bucket(const taciti_shard *s, const taciti_shard_unit *unit, size_t bucket) {
     if (unit->gather == TACITI_GATHERS_SHARE) return s->context.parameters;
     const taciti_range own = s->own[bucket];
     const float *masters = taciti_shard_masters(s) + own.at;
@@ -66,14 +66,14 @@ static float *prepare(const taciti_shard *s, const taciti_shard_unit *unit, size
     return flat;
 }
 
-static tacit_status begin(taciti_shard *s, taciti_shard_unit *unit) {
-    TACITI_TRY(commit(s, unit));
+static tacit_status begin_gather(taciti_shard *s, taciti_shard_unit *unit) {
+    TACITI_TRY(commit_unit(s, unit));
     unit->gather = kind_of(s, unit);
     const bool share = unit->gather == TACITI_GATHERS_SHARE;
     unit->through_coded =
         s->coded != NULL && !s->whole && !share; /* also what is whole because nothing is compressed yet */
     for (size_t b = unit->first; b < unit->first + unit->count; b++) {
-        float *flat = prepare(s, unit, b);
+        float *flat = prepare_bucket(s, unit, b);
         if (unit->through_coded)
             TACITI_TRY(taciti_compression_begin(s->coded, flat, b));
         else
@@ -122,7 +122,7 @@ tacit_status taciti_shard_settle_gathers(taciti_shard *s) {
 
 /* As soon as all ranks have everything, the gathers are settled: a checkpoint that is saved then, after an evaluation,
  * needs no account of what they have seen. Stage 3 gathers twice, and settles at the end of the step. */
-static tacit_status await(taciti_shard *s, taciti_shard_unit *unit) {
+static tacit_status await_gather(taciti_shard *s, taciti_shard_unit *unit) {
     const int64_t begin_ns = taciti_now_ns();
     taciti_exchange *exchange = unit->through_coded ? taciti_compression_exchange(s->coded) : s->gather;
     for (size_t b = unit->first; b < unit->first + unit->count; b++) TACITI_TRY(taciti_exchange_wait(exchange, b));
@@ -136,7 +136,7 @@ static tacit_status await(taciti_shard *s, taciti_shard_unit *unit) {
 
 /* ---- room -------------------------------------------------------------------------------------------------------- */
 
-/* A unit below one of so many parts of the largest is small. */
+/* A unit is small if it has less than a SMALL-th of the floats of the largest. */
 enum { SMALL = 16 };
 
 size_t taciti_shard_room(const taciti_layout *layout) {
@@ -157,30 +157,26 @@ size_t taciti_shard_room(const taciti_layout *layout) {
     return pair + small;
 }
 
-static size_t taken(const taciti_shard *s) {
-    size_t n = 0;
+static bool has_room(const taciti_shard *s, const taciti_shard_unit *unit) {
+    size_t n = unit->floats.n;
     for (size_t u = 0; u < s->context.layout->unit_count; u++)
         if (s->units[u].state != TACITI_UNIT_ABSENT) n += s->units[u].floats.n;
-    return n;
-}
-
-static bool has_room(const taciti_shard *s, const taciti_shard_unit *unit) {
-    return !taciti_shard_drops_parameters(s) || taken(s) + unit->floats.n <= taciti_shard_room(s->context.layout);
+    return !taciti_shard_drops_parameters(s) || n <= taciti_shard_room(s->context.layout);
 }
 
 /* Units that were gathered ahead and then not needed, as evaluations do not go on with a backward pass. */
 static tacit_status make_room(taciti_shard *s, const taciti_shard_unit *unit) {
     for (size_t u = 0; u < s->context.layout->unit_count && !has_room(s, unit); u++) {
         if (s->units[u].state == TACITI_UNIT_ABSENT || s->units[u].users > 0) continue;
-        if (s->units[u].state == TACITI_UNIT_GATHERING) TACITI_TRY(await(s, &s->units[u]));
-        drop(s, &s->units[u]);
+        if (s->units[u].state == TACITI_UNIT_GATHERING) TACITI_TRY(await_gather(s, &s->units[u]));
+        drop_unit(s, &s->units[u]);
     }
     return TACIT_OK;
 }
 
 /* ---- the order --------------------------------------------------------------------------------------------------- */
 
-static tacit_status append(taciti_shard *s, size_t unit) {
+static tacit_status append_unit(taciti_shard *s, size_t unit) {
     if (s->order_count == s->order_capacity) {
         const size_t capacity = 2 * s->order_capacity + 64;
         size_t *more = taciti_calloc(capacity, sizeof *more);
@@ -195,7 +191,7 @@ static tacit_status append(taciti_shard *s, size_t unit) {
 }
 
 /* Sets the position behind this unit: the next time it comes, else the first. */
-static void follow(taciti_shard *s, size_t unit) {
+static void follow_order(taciti_shard *s, size_t unit) {
     for (size_t i = 0; i < s->order_count; i++) {
         const size_t at = (s->position + i) % s->order_count;
         if (s->order[at] != unit) continue;
@@ -205,10 +201,10 @@ static void follow(taciti_shard *s, size_t unit) {
 }
 
 /* The next unit of the step begins its way while this one is used. */
-static tacit_status prefetch(taciti_shard *s) {
+static tacit_status prefetch_next(taciti_shard *s) {
     if (!s->recorded || s->position >= s->order_count) return TACIT_OK;
     taciti_shard_unit *next = &s->units[s->order[s->position]];
-    return next->state == TACITI_UNIT_ABSENT && has_room(s, next) ? begin(s, next) : TACIT_OK;
+    return next->state == TACITI_UNIT_ABSENT && has_room(s, next) ? begin_gather(s, next) : TACIT_OK;
 }
 
 /* ---- what the network calls ------------------------------------------------------------------------------------- */
@@ -218,18 +214,18 @@ tacit_status taciti_shard_need(void *self, size_t unit) {
     taciti_shard_unit *u = &s->units[unit];
     if (!s->started) {
         u->users++;
-        return commit(s, u);
+        return commit_unit(s, u);
     }
     if (u->users++ > 0) return TACIT_OK;
-    if (!s->recorded) TACITI_TRY(append(s, unit));
-    if (s->recorded) follow(s, unit);
+    if (!s->recorded) TACITI_TRY(append_unit(s, unit));
+    if (s->recorded) follow_order(s, unit);
     if (s->position == 1) s->wait_ns = 0; /* what an evaluation waited for is not the step's */
     if (u->state == TACITI_UNIT_ABSENT) {
         TACITI_TRY(make_room(s, u));
-        TACITI_TRY(begin(s, u));
+        TACITI_TRY(begin_gather(s, u));
     }
-    TACITI_TRY(prefetch(s));
-    return u->state == TACITI_UNIT_GATHERING ? await(s, u) : TACIT_OK;
+    TACITI_TRY(prefetch_next(s));
+    return u->state == TACITI_UNIT_GATHERING ? await_gather(s, u) : TACIT_OK;
 }
 
 /* Errors of a gather that begins here come back from the need that waits for it. */
@@ -237,34 +233,34 @@ void taciti_shard_release(void *self, size_t unit) {
     taciti_shard *s = self;
     taciti_shard_unit *u = &s->units[unit];
     if (u->users == 0 || --u->users > 0 || !taciti_shard_drops_parameters(s)) return;
-    drop(s, u);
-    if (s->started) (void)prefetch(s);
+    drop_unit(s, u);
+    if (s->started) (void)prefetch_next(s);
 }
 
 tacit_status taciti_shard_forget(taciti_shard *s) {
     for (size_t u = 0; u < s->context.layout->unit_count; u++) {
         taciti_shard_unit *unit = &s->units[u];
-        if (unit->state == TACITI_UNIT_GATHERING) TACITI_TRY(await(s, unit));
+        if (unit->state == TACITI_UNIT_GATHERING) TACITI_TRY(await_gather(s, unit));
         const bool holds = unit->state == TACITI_UNIT_PRESENT || unit->shared;
         unit->shared = false;
-        if (holds && taciti_shard_drops_parameters(s)) drop(s, unit);
+        if (holds && taciti_shard_drops_parameters(s)) drop_unit(s, unit);
         unit->state = TACITI_UNIT_ABSENT;
         unit->users = 0;
     }
     return TACIT_OK;
 }
 
-/* What a checkpoint has brought back is there: another gather of changes would change it. */
+/* Units that a checkpoint has brought back are PRESENT: another gather of changes would change them. */
 static tacit_status gather_all(taciti_shard *s) {
     const size_t units = s->context.layout->unit_count;
     for (size_t u = units; u-- > 0;)
-        if (s->units[u].state == TACITI_UNIT_ABSENT) TACITI_TRY(begin(s, &s->units[u]));
+        if (s->units[u].state == TACITI_UNIT_ABSENT) TACITI_TRY(begin_gather(s, &s->units[u]));
     for (size_t u = units; u-- > 0;)
-        if (s->units[u].state == TACITI_UNIT_GATHERING) TACITI_TRY(await(s, &s->units[u]));
+        if (s->units[u].state == TACITI_UNIT_GATHERING) TACITI_TRY(await_gather(s, &s->units[u]));
     return TACIT_OK;
 }
 
 tacit_status taciti_shard_ahead(taciti_shard *s) {
     s->position = 0;
-    return s->context.by_units ? prefetch(s) : gather_all(s);
+    return s->context.by_units ? prefetch_next(s) : gather_all(s);
 }

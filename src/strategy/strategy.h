@@ -73,7 +73,7 @@ typedef struct taciti_strategy_figures {
     size_t traffic_count;
     taciti_traffic_class traffic[TACITI_TRAFFIC_CLASSES]; /* by kind and reach; none: sums alone */
 
-    /* Of a strategy that was created: means per step over a period, without headers and heartbeats; else 0. */
+    /* Means per step over a period, without headers and heartbeats; 0 before the strategy is created. */
     uint64_t sent_bytes; /* payload of this rank */
     uint64_t nic_bytes;  /* payload of all ranks of this rank's host to other hosts: the traffic of its network card */
 } taciti_strategy_figures;
@@ -91,7 +91,7 @@ typedef struct taciti_unit_verbs {
     tacit_status (*write)(void *self, size_t unit);
 
     /* Predicts the bytes of the flat arrays that this rank holds when it holds the most, if the network has arrays of
-     * reserved pages and its steps have so many passes. Reads what describe reads. */
+     * reserved pages and its steps have this number of passes. Reads what describe reads. */
     void (*memory)(const taciti_strategy_context *context, size_t passes, taciti_strategy_memory *out);
 } taciti_unit_verbs;
 
@@ -168,7 +168,8 @@ typedef struct taciti_strategy {
      * every save. Entries may also be written to, between create() and start(). Between two steps. Not collective. */
     void (*state)(void *self, taciti_state *out);
 
-    /* What the last step has decided about compression, as in taciti_compression_event(). NULL: nothing ever. */
+    /* Writes the decision of the last step about compression, as taciti_compression_event() does. NULL: nothing ever.
+     */
     bool (*event)(const void *self, char *out, size_t size);
 } taciti_strategy;
 

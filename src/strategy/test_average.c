@@ -20,7 +20,7 @@ enum { RANK_COUNTS = sizeof RANKS / sizeof *RANKS };
 
 enum { INTEGERS, REALS, ALIKE, ONE_NAN, ONE_INF, ZEROS };
 
-/* What is averaged, and what every rank ended with. */
+/* The arrays that are averaged, and the results of every rank. */
 typedef struct trial {
     int kind;
     size_t n;       /* floats of the one tensor */

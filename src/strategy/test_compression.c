@@ -40,7 +40,7 @@ static int descending(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* What an exact selection has as its threshold. */
+/* Returns the threshold of an exact selection. */
 static double exact(double factor) {
     static double sorted[N];
     for (size_t i = 0; i < N; i++) sorted[i] = fabs(g_x[i]);

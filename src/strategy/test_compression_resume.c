@@ -14,7 +14,7 @@
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 
-/* What `to` lists becomes what `from` lists, as a checkpoint of the same ranks does it. */
+/* Copies the state that `from` lists to that of `to`, as a checkpoint of the same ranks does. */
 static void restore(const bench *from, bench *to) {
     taciti_state a = {.count = 0}, b = {.count = 0};
     taciti_compression_state(from->c, &a);
@@ -218,7 +218,7 @@ static void residuals_are_added_up_and_estimates_are_not(void **state) {
     for (int estimates = 0; estimates < 2; estimates++) run_ranks(3, look_at_rules, &estimates);
 }
 
-/* What a codec remembers of positions, and estimates, belong to the ranks and places that made them. */
+/* Estimates and a codec's memory of positions belong to the ranks and places that made them. */
 static void forget(taciti_comm *comm, void *context) {
     const int estimates = *(const int *)context;
     taciti_compress_options options = {

@@ -404,7 +404,7 @@ static void a_clipped_step_has_the_length_of_the_bound(void **state) {
 }
 
 /* Complete graph, from equal replicas: y0 = g0, x1 = x0 - lr clip(y0); y1 = mean of y0 + g1 - g0 and g1 - g0 = x1 - x0;
- * x2 = mean of x1 - lr clip(y1). What is clipped is the estimate, by its own norm. */
+ * x2 = mean of x1 - lr clip(y1). The estimate is clipped, by its own norm. */
 static void the_tracker_is_clipped_by_its_own_norm(void **state) {
     (void)state;
     const double c[] = {1, -3, 2, .75}, clips[] = {0, .6};

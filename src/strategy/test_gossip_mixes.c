@@ -79,7 +79,7 @@ static void the_tracker_finds_the_common_minimum(void **state) {
             }
 }
 
-/* What local moments get wrong (test_gossip.c) they get right with the tracker's estimate. */
+/* Local moments are biased (test_gossip.c); moments of the tracker's estimate are not. */
 static void adam_with_the_tracker_is_not_biased(void **state) {
     (void)state;
     const double c[] = {1, -3};

@@ -22,7 +22,7 @@ enum { RANK_COUNTS = sizeof RANKS / sizeof *RANKS };
 /* Dyadic: small integers, of which sums are exact. Reals: rounded everywhere. Alike: reals, the same on every rank. */
 enum { DYADIC, REALS, ALIKE };
 
-/* What a run is asked to do and what every rank ended with. */
+/* The settings of a run and the results of every rank. */
 typedef struct trial {
     const char *strategy;
     int data, steps, threads;
@@ -31,7 +31,7 @@ typedef struct trial {
     taciti_optim_options optim;
     int bad_rank, bad_step; /* its gradient of bad_step is not finite, or, when bad is 0, all zeros */
     float bad;
-    int stop_after;   /* everything is saved, destroyed, made anew and restored after so many steps; 0: never */
+    int stop_after;   /* everything is saved, destroyed, created again and restored after this step; 0: never */
     bool forget;      /* ... but for what the strategy had to say: as on another number of ranks */
     double then_lr;   /* localsgd.outer_lr from then on; 0: the same */
     bool emulated;    /* the optimizer leaves all elements alone */
@@ -159,8 +159,8 @@ static inline size_t bytes_of(const taciti_state_entry *entry) {
     return entry->n * (entry->kind == TACITI_STATE_ARRAY ? sizeof(float) : sizeof(double));
 }
 
-/* Saves what a checkpoint holds of this rank, makes everything anew and restores it. forget: only what does not belong
- * to the strategy. */
+/* Saves what a checkpoint holds of this rank, creates everything again and restores it. forget: only what does not
+ * belong to the strategy. */
 static inline void stop_and_go_on(worker *w, int step) {
     void *saved[TACITI_STATE_MAX_ENTRIES];
     const taciti_state before = state_of(w);

@@ -17,7 +17,7 @@
 #include "strategy/test_localsgd.h"
 
 /* A period moves every replica by lr N = 0.125, less than the threshold: the average takes part in it some periods
- * later. What is missing in the end are residuals, below the threshold in each contribution and in the sum. */
+ * later. The residuals are missing in the end, below the threshold in each contribution and in the sum. */
 static void error_feedback_loses_nothing(void **state) {
     (void)state;
     static const test_sparse_options THRESHOLD = {.threshold = 0.3};
@@ -41,7 +41,7 @@ typedef struct witness {
     _Atomic uint64_t told[STEPS]; /* by the first rank */
     _Atomic int decisions, others;
     _Atomic int64_t means[STEPS]; /* steps whose mean was told; 0: the step was not shown */
-    int64_t apart;                /* > 0: most steps are dense, and one in so many is to be shown */
+    int64_t apart;                /* > 0: most steps are dense, and one in `apart` is to be shown */
 } witness;
 
 enum { COMPRESSED = 4 }; /* the one step that is not */

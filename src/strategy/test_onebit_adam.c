@@ -40,7 +40,7 @@ static double gradient(int rank, int step, size_t i) {
     return taciti_rng_unit(key, i) - 0.5 + 0.3 * sin((double)i);
 }
 
-/* Of the mean over ranks. */
+/* Returns the rank's part of the mean over ranks. */
 static float contribution(int ranks, int rank, int step, size_t i) {
     return is_gap(i) ? 0 : (float)(gradient(rank, step, i) / ranks);
 }

@@ -146,7 +146,7 @@ static double normal(int rank, int step, size_t i) {
     return sum;
 }
 
-/* Of the rank's own share of the batch. */
+/* Returns the gradient of the rank's own share of the batch. */
 static double gradient(const test_replicas *t, int rank, int step, size_t i, double x) {
     const uint64_t key = taciti_rng_key(taciti_rng_key(3, (uint64_t)rank), (uint64_t)step);
     switch (t->problem) {
@@ -186,7 +186,7 @@ static void close_rank(rank_state *s) {
     taciti_layout_destroy(&s->layout);
 }
 
-/* What is refused before anything is held is refused by create(), too. */
+/* create() also refuses what check() refuses before memory is held. */
 static tacit_status open_rank(const test_replicas *t, taciti_comm *comm, const taciti_gossip_options *gossip,
                               rank_state *s) {
     const size_t sizes[TEST_TENSORS] = {t->floats, 17, t->floats / 2 + 1};
@@ -309,7 +309,7 @@ static void check_bytes(const test_replicas *t, taciti_comm *comm, const rank_st
     CHECK(away / steps == s->figures.nic_bytes);
 }
 
-/* What a checkpoint would hold of a rank besides its parameters. */
+/* Keeps the state that a checkpoint would hold of a rank besides its parameters. */
 static void keep_state(test_replicas *t, int rank, const rank_state *s) {
     const taciti_state state = state_of(s);
     const taciti_state_entry *numbers = taciti_state_find(&state, "numbers");

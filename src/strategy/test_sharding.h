@@ -20,11 +20,11 @@ enum { MAX_RANKS = 7, STEPS = 4, MAX_STEPS = 24, BAD_STEP = 2, TENSORS = 7, UNIT
 typedef struct trial {
     int ranks, stage, gather;
     size_t passes;
-    bool blocking, no_thread, whole;           /* whole: ordinary arrays, and a network that does not ask for units */
-    bool evaluates;                            /* a forward pass alone between the steps */
-    bool strays;                               /* between the steps units are asked for in an order of their own */
-    int stops_after;                           /* so many steps: a checkpoint, and all is made anew from it; 0: never */
-    bool scattered;                            /* the checkpoint is of other ranks: what they do not own is not in it */
+    bool blocking, no_thread, whole; /* whole: ordinary arrays, and a network that does not ask for units */
+    bool evaluates;                  /* a forward pass alone between the steps */
+    bool strays;                     /* between the steps units are asked for in an order of their own */
+    int stops_after;                 /* the step after which all is created again from a checkpoint; 0: never */
+    bool scattered;                  /* the checkpoint is of other ranks: what they do not own is not in it */
     enum { NUMBERS, MEANS, QUANTA } gradients; /* 1 / ranks; -7, 0 or 7, and 0 on all but the first rank of a host */
     int wire, bad_rank;                        /* -1: none */
     float bad;
@@ -307,7 +307,7 @@ static inline void move_entry(const taciti_state_entry *e, char *buffer, bool ba
     }
 }
 
-/* All that a checkpoint holds of this rank goes to memory, and all else is made anew. */
+/* Copies all that a checkpoint holds of this rank to memory, and creates everything again. */
 static inline void stop_and_go_on(seat *s, bool scattered) {
     char *saved[TACITI_STATE_MAX_ENTRIES], names[TACITI_STATE_MAX_ENTRIES][TACITI_STATE_NAME_BYTES];
     const int done = s->step + 1;

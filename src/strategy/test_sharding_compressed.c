@@ -143,8 +143,8 @@ static void no_schedule_changes_the_bits(void **state) {
         }
 }
 
-/* Two hosts of two ranks, three of two: only what travels between hosts is compressed, and all replicas agree. What is
- * gathered once for both passes is what is gathered twice. */
+/* Two hosts of two ranks, three of two: only what travels between hosts is compressed, and all replicas agree.
+ * Parameters that are gathered once for both passes equal those that are gathered twice. */
 static void by_hosts_no_schedule_changes_the_bits(void **state) {
     (void)state;
     static const pair PAIRS[] = {{"topk", NULL}, {"int4", "int8"}, {"sketch", NULL}};
@@ -196,7 +196,7 @@ static void stage_three_computes_with_what_it_sends(void **state) {
     }
 }
 
-/* What a gather loses is part of the next one: once the owners stand still, all ranks arrive where they are. */
+/* The next gather sends what a gather loses: once the owners stand still, all ranks arrive where they are. */
 static void what_is_not_sent_arrives_later(void **state) {
     (void)state;
     for (int ranks = 2; ranks <= 7; ranks += 5)

@@ -19,7 +19,7 @@
 
 enum { MAX_RANKS = 5, STEPS = 4, BAD_STEP = 2 };
 
-/* What a run is asked to do and what every rank ended with. */
+/* The settings of a run and the results of every rank. */
 typedef struct trial {
     taciti_exchange_options exchange;
     taciti_optim_options optim;
