@@ -7,20 +7,20 @@
 
 enum { GRAIN = 16, SEARCHED = 64 };
 
-static int member(taciti_members members, int i) { return members.ranks == NULL ? i : members.ranks[i]; }
+static int member_at(taciti_members members, int i) { return members.ranks == NULL ? i : members.ranks[i]; }
 
 /* Finds the first member on the host of each, and returns how many hosts there are. seen[hosts] is the workspace of a
  * large group; NULL: the group is searched. */
 static int find_firsts(const taciti_hosts *hosts, taciti_members members, int size, int *seen, int *first_of) {
     int host_count = 0;
     for (int i = 0; i < size; i++) {
-        const int host = hosts->host_of[member(members, i)];
+        const int host = hosts->host_of[member_at(members, i)];
         int first = 0;
         if (seen != NULL) {
             if (seen[host] == 0) seen[host] = i + 1;
             first = seen[host] - 1;
         } else
-            while (hosts->host_of[member(members, first)] != host) first++;
+            while (hosts->host_of[member_at(members, first)] != host) first++;
         first_of[i] = first;
         host_count += first == i;
     }
@@ -31,7 +31,7 @@ static int find_firsts(const taciti_hosts *hosts, taciti_members members, int si
 static void fill_flat(const taciti_hosts *hosts, taciti_members members, taciti_arrangement *arrangement) {
     for (int i = 0; i < arrangement->size; i++) {
         arrangement->first[i] = i;
-        arrangement->order[i] = member(members, i);
+        arrangement->order[i] = member_at(members, i);
         arrangement->host_of[i] = hosts->host_of[arrangement->order[i]];
     }
     arrangement->first[arrangement->size] = arrangement->hosts = arrangement->size;
@@ -46,7 +46,7 @@ static void fill_hosts(const taciti_hosts *hosts, taciti_members members, const 
     arrangement->lanes = arrangement->size;
     for (int i = 0; i < arrangement->size; i++) count[first_of[i]]++;
     for (int i = 0; i < arrangement->size; i++) {
-        const int rank = member(members, i), first = first_of[i];
+        const int rank = member_at(members, i), first = first_of[i];
         if (first == i) {
             if (count[i] < arrangement->lanes) arrangement->lanes = count[i];
             arrangement->first[arrangement->hosts++] = next[i] = end;

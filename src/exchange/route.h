@@ -77,8 +77,8 @@ typedef struct taciti_route_verbs {
      * same. */
     tacit_status (*describe)(struct taciti_route *route);
 
-    /* Of a described route: bytes of `workspace`, which routes share that do not run at the same time; and of what open
-     * allocates besides, on this rank. */
+    /* Return, for a described route, the bytes of `workspace`, which routes share that do not run at the same time; and
+     * of what open allocates besides, on this rank. */
     size_t (*workspace_bytes)(const struct taciti_route *route);
     size_t (*memory_bytes)(const struct taciti_route *route);
 
