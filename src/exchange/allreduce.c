@@ -161,10 +161,6 @@ static bool piece_at(size_t cycle, size_t lag, taciti_piece *t) {
 }
 
 /* ---- what encodings leave ---------------------------------------------------------------------------------------- */
-static bool is_encoded(const taciti_allreduce *reduce) {
-    return reduce->wire_shape.count > 1 && taciti_encoding_encodes(&reduce->encoding);
-}
-
 static taciti_residual sizes_of(const taciti_allreduce *reduce, size_t pieces, size_t range_n) {
     return (taciti_residual){
         .pieces = pieces,
@@ -185,7 +181,7 @@ taciti_residual taciti_allreduce_residual(const taciti_allreduce *reduce, size_t
 
 /* Pieces under way, so that none overwrites what another has not given back. */
 taciti_residual taciti_allreduce_errors(const taciti_allreduce *reduce, float back) {
-    if (!is_encoded(reduce)) return (taciti_residual){0};
+    if (reduce->wire_shape.count == 1 || !taciti_encoding_encodes(&reduce->encoding)) return (taciti_residual){0};
     taciti_residual residual = sizes_of(reduce, 2 * (reduce->local_depth + reduce->wire_depth) + 1, reduce->segment_n);
     residual.cell_n = reduce->segment_n;
     residual.back = back;
@@ -325,7 +321,9 @@ bool taciti_allreduce_encoded(const taciti_allreduce *reduce, size_t n, size_t i
 }
 
 /* settings NULL: exact or the maximum. */
-static double halves_bytes(const taciti_allreduce *reduce, size_t n, const taciti_codec_setting *settings) {
+double taciti_allreduce_expected_bytes(const taciti_allreduce *reduce, size_t n, const taciti_codec_setting *settings) {
+    if (reduce->arrangement.size == 1 || n == 0) return 0;
+    if (takes_small(reduce, n)) return (double)taciti_small_bytes(&reduce->arrangement, n);
     const taciti_cut cut = taciti_allreduce_cut(reduce, n);
     double bytes = 0;
     for (size_t i = 0; i < cut.pieces; i++)
@@ -336,15 +334,7 @@ static double halves_bytes(const taciti_allreduce *reduce, size_t n, const tacit
 }
 
 uint64_t taciti_allreduce_bytes(const taciti_allreduce *reduce, size_t n) {
-    if (reduce->arrangement.size == 1 || n == 0) return 0;
-    if (takes_small(reduce, n)) return taciti_small_bytes(&reduce->arrangement, n);
-    return (uint64_t)halves_bytes(reduce, n, NULL);
-}
-
-double taciti_allreduce_expected_bytes(const taciti_allreduce *reduce, size_t n, const taciti_codec_setting *settings) {
-    if (reduce->arrangement.size == 1 || n == 0) return 0;
-    if (takes_small(reduce, n)) return (double)taciti_small_bytes(&reduce->arrangement, n);
-    return halves_bytes(reduce, n, settings);
+    return (uint64_t)taciti_allreduce_expected_bytes(reduce, n, NULL);
 }
 
 /* Returns the bytes that the lane of host `here` sends to that of host `there`. */

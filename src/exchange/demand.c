@@ -40,12 +40,6 @@ static loads loads_of(const loads *l, size_t length) {
     return one;
 }
 
-static void carry_edge(const loads *l, int from, int to, double bytes) {
-    if (from == to) return;
-    l->out[from] += bytes;
-    l->in[to] += bytes;
-}
-
 static double max_of(double a, double b) { return a > b ? a : b; }
 
 static double busy_bytes(const loads *l, int host) { return max_of(l->out[host], l->in[host]); }
@@ -189,12 +183,8 @@ static int hosts_of_members(const taciti_hosts *hosts, taciti_members members) {
     return seen;
 }
 
-static bool share_one_of_hosts(const taciti_hosts *hosts, taciti_members members) {
-    return hosts->count > 1 && hosts_of_members(hosts, members) == 1;
-}
-
 const taciti_codec *taciti_mix_codec(const taciti_hosts *hosts, taciti_members members, const taciti_codec *wire) {
-    return share_one_of_hosts(hosts, members) ? taciti_codec_find("f32") : wire;
+    return hosts->count > 1 && hosts_of_members(hosts, members) == 1 ? taciti_codec_find("f32") : wire;
 }
 
 /* Groups that share links share their flows as well. */
@@ -279,9 +269,12 @@ static void carry_round(const order *o, const loads *l, const arranged *groups) 
     }
     for (size_t i = 0; i < o->count; i++) {
         const loads one = loads_of(l, i);
-        for (size_t e = 0; e < o->round->edge_count; e++)
-            carry_edge(&one, o->hosts->host_of[o->round->edges[e].from], o->hosts->host_of[o->round->edges[e].to],
-                       (double)o->lengths[i].wire_bytes);
+        for (size_t e = 0; e < o->round->edge_count; e++) {
+            const int from = o->hosts->host_of[o->round->edges[e].from], to = o->hosts->host_of[o->round->edges[e].to];
+            if (from == to) continue;
+            one.out[from] += (double)o->lengths[i].wire_bytes;
+            one.in[to] += (double)o->lengths[i].wire_bytes;
+        }
     }
 }
 

@@ -49,8 +49,6 @@ struct taciti_exchange {
     taciti_bucket_task task; /* what is begun */
 };
 
-static bool is_compressed(const taciti_exchange *exchange) { return exchange->tallies != NULL; }
-
 /* ---- buckets ----------------------------------------------------------------------------------------------------- */
 
 static tacit_status run_route(taciti_exchange *exchange, float *x, size_t n, const taciti_bucket_task *task,
@@ -88,7 +86,7 @@ static tacit_status move_coded(taciti_exchange *exchange, float *x, size_t n, ta
 
 static tacit_status move_bucket(void *owner, float *x, size_t n, const taciti_bucket_task *task) {
     taciti_exchange *exchange = owner;
-    if (is_compressed(exchange)) return move_coded(exchange, x, n, *task);
+    if (exchange->tallies != NULL) return move_coded(exchange, x, n, *task);
     return exchange->dense.verbs->run(&exchange->dense, x, n, task, NULL);
 }
 
@@ -141,8 +139,8 @@ static tacit_status describe_routes(const taciti_comm *comm, const taciti_layout
 }
 
 static size_t workspace_bytes(const taciti_route *dense, const taciti_route *coded) {
-    const size_t plain = dense->verbs->workspace_bytes(dense);
-    const size_t bytes = coded->verbs != NULL ? coded->verbs->workspace_bytes(coded) : 0;
+    const size_t plain = taciti_allreduce_workspace_bytes(&dense->reduce);
+    const size_t bytes = coded->verbs != NULL ? taciti_allreduce_workspace_bytes(&coded->reduce) : 0;
     return bytes > plain ? bytes : plain;
 }
 
@@ -205,7 +203,8 @@ size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_layou
     size_t bytes = 0;
     if (describe_routes(comm, layout, options, encoding, &dense, &coded) == TACIT_OK) {
         bytes = workspace_bytes(&dense, &coded);
-        if (encoding != NULL) bytes += taciti_route_store_bytes(&coded) + coded.verbs->memory_bytes(&coded);
+        if (encoding != NULL) bytes += taciti_route_store_bytes(&coded);
+        if (encoding != NULL && coded.verbs->memory_bytes != NULL) bytes += coded.verbs->memory_bytes(&coded);
     }
     taciti_route_close(&dense);
     taciti_route_close(&coded);
@@ -258,7 +257,7 @@ tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket) {
 
 tacit_status taciti_exchange_run(taciti_exchange *exchange, float *flat) {
     const size_t buckets = exchange->layout->bucket_count;
-    if (is_compressed(exchange)) {
+    if (exchange->tallies != NULL) {
         for (size_t b = 0; b < buckets; b++) TACITI_TRY(taciti_exchange_begin(exchange, flat, b));
         for (size_t b = 0; b < buckets; b++) TACITI_TRY(taciti_exchange_wait(exchange, b));
         return TACIT_OK;
@@ -326,7 +325,7 @@ static const taciti_route *route_of(const taciti_exchange *exchange, size_t buck
 double taciti_exchange_expected_bytes(const taciti_exchange *exchange, const taciti_codec_setting *settings) {
     const taciti_route *route = settings == NULL ? &exchange->dense : exchange->main;
     double bytes = 0;
-    for (size_t b = 0; b < exchange->layout->bucket_count; b++)
+    for (size_t b = 0; b < exchange->layout->bucket_count && route->verbs->expected_bytes != NULL; b++)
         if (!exchange->layout->buckets[b].plain) bytes += route->verbs->expected_bytes(route, b, settings);
     return bytes;
 }

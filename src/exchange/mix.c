@@ -89,13 +89,6 @@ static tacit_status find_reduction(taciti_mix *mix, const taciti_round *round, t
     return TACIT_OK;
 }
 
-static tacit_status add_neighbours(taciti_mix *mix, const taciti_round *round, int *out) {
-    taciti_neighbours *nb = &mix->neighbours[mix->neighbours_count];
-    TACITI_TRY(taciti_neighbours_describe(mix->hosts, round, mix->rank, &mix->encoding, mix->segment_bytes, nb));
-    *out = (int)mix->neighbours_count++;
-    return TACIT_OK;
-}
-
 static bool has_nobody(const taciti_neighbours *nb) { return nb->in_count == 0 && nb->out_count == 0 && nb->self == 1; }
 
 static tacit_status plan_round(taciti_mix *mix, size_t r) {
@@ -109,23 +102,17 @@ static tacit_status plan_round(taciti_mix *mix, size_t r) {
         s->weights = (taciti_mix_weights){.keep = 0, .share = 1 / (float)members.count};
         return find_reduction(mix, round, members, &s->group);
     }
-    int all = IDLE;
-    TACITI_TRY(add_neighbours(mix, round, &all));
-    s->segment_n = mix->neighbours[all].segment_n;
-    if (has_nobody(&mix->neighbours[all])) return TACIT_OK;
+    taciti_neighbours *nb = &mix->neighbours[mix->neighbours_count];
+    TACITI_TRY(taciti_neighbours_describe(mix->hosts, round, mix->rank, &mix->encoding, mix->segment_bytes, nb));
+    s->segment_n = nb->segment_n;
+    const int all = (int)mix->neighbours_count++;
+    if (has_nobody(nb)) return TACIT_OK;
     s->edges = all;
     s->weights = (taciti_mix_weights){.keep = 0, .share = 1};
     return TACIT_OK;
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
-static uint64_t allreduce_bytes(const taciti_mix *mix, const taciti_allreduce *reduce) {
-    uint64_t bytes = 0;
-    for (size_t b = 0; b < mix->layout->bucket_count; b++)
-        bytes += taciti_allreduce_bytes(reduce, mix->layout->buckets[b].n);
-    return bytes;
-}
-
 /* Returns the bytes of all buckets to one neighbour, which travel segment by segment. */
 static uint64_t edge_bytes(const taciti_mix *mix, size_t segment_n) {
     uint64_t bytes = 0;
@@ -160,7 +147,8 @@ static bool leaves_my_host(const taciti_mix *mix, const taciti_edge *edge) {
 static tacit_status count_bytes(taciti_mix *mix, size_t r) {
     const taciti_round *round = round_of(mix, r);
     step *s = &mix->steps[r];
-    if (s->group != IDLE) s->bytes = allreduce_bytes(mix, &mix->reductions[s->group].reduce);
+    for (size_t b = 0; b < mix->layout->bucket_count && s->group != IDLE; b++)
+        s->bytes += taciti_allreduce_bytes(&mix->reductions[s->group].reduce, mix->layout->buckets[b].n);
     if (s->edges != IDLE) s->bytes = edge_bytes(mix, s->segment_n) * mix->neighbours[s->edges].out_count;
     for (size_t g = 0; g < round->groups; g++) TACITI_TRY(add_group_nic_bytes(mix, round, g, &s->nic_bytes));
     for (size_t e = 0; e < round->edge_count; e++)
@@ -212,7 +200,13 @@ static tacit_status describe_mix(taciti_mix *mix, const taciti_comm *comm, const
     return TACIT_OK;
 }
 
-static tacit_status move_bucket(void *owner, float *x, size_t n, const taciti_bucket_task *task);
+static tacit_status move_bucket(void *owner, float *x, size_t n, const taciti_bucket_task *task) {
+    taciti_mix *mix = owner;
+    const step *s = &mix->steps[round_number(mix, task->step)];
+    if (s->edges != IDLE) return taciti_neighbours_run(&mix->neighbours[s->edges], x, n, task);
+    reduction *c = &mix->reductions[s->group];
+    return taciti_allreduce_run(&c->reduce, x, n, task, &c->errors);
+}
 
 static tacit_status open_buffers(taciti_mix *mix, taciti_comm *comm) {
     mix->comm = comm;
@@ -275,14 +269,6 @@ size_t taciti_mix_predict_bytes(const taciti_comm *comm, const taciti_layout *la
 }
 
 /* ---- mixing ------------------------------------------------------------------------------------------------------ */
-static tacit_status move_bucket(void *owner, float *x, size_t n, const taciti_bucket_task *task) {
-    taciti_mix *mix = owner;
-    const step *s = &mix->steps[round_number(mix, task->step)];
-    if (s->edges != IDLE) return taciti_neighbours_run(&mix->neighbours[s->edges], x, n, task);
-    reduction *c = &mix->reductions[s->group];
-    return taciti_allreduce_run(&c->reduce, x, n, task, &c->errors);
-}
-
 tacit_status taciti_mix_begin(taciti_mix *mix, float *flat, size_t bucket, int64_t number) {
     const step *s = &mix->steps[round_number(mix, number)];
     if (s->group == IDLE && s->edges == IDLE) return taciti_bucket_skip(&mix->jobs, bucket);

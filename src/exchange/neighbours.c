@@ -12,8 +12,6 @@
 
 enum { SENDS_PER_NEIGHBOUR = 2 };
 
-static size_t min_of(size_t a, size_t b) { return a < b ? a : b; }
-
 static bool is_encoded(const taciti_neighbours *nb) { return taciti_encoding_encodes(nb->encoding); }
 
 /* ---- who they are ------------------------------------------------------------------------------------------------ */
@@ -138,9 +136,10 @@ typedef struct segment {
     const taciti_bucket_task *task;
 } segment;
 
-static segment segment_at(const taciti_neighbours *nb, float *x, size_t n, size_t index) {
-    const size_t at = index * nb->segment_n;
-    return (segment){.slot = index % nb->slots, .at = at, .x = x + at, .n = min_of(n - at, nb->segment_n)};
+static segment segment_at(const taciti_neighbours *nb, float *x, size_t n, size_t index,
+                          const taciti_bucket_task *task) {
+    const size_t at = index * nb->segment_n, left = n - at;
+    return (segment){index % nb->slots, at, x + at, left < nb->segment_n ? left : nb->segment_n, task};
 }
 
 static char *arriving_at(const taciti_neighbours *nb, const segment *s, size_t k) {
@@ -222,13 +221,11 @@ tacit_status taciti_neighbours_run(taciti_neighbours *nb, float *x, size_t n, co
     const size_t segments = n / nb->segment_n + (n % nb->segment_n != 0), depth = nb->slots - 1;
     for (size_t cycle = 0; cycle < segments + depth; cycle++) {
         if (cycle < segments) {
-            segment s = segment_at(nb, x, n, cycle);
-            s.task = task;
+            const segment s = segment_at(nb, x, n, cycle, task);
             TACITI_TRY(start_segment(nb, &s));
         }
         if (cycle >= depth && cycle - depth < segments) {
-            segment s = segment_at(nb, x, n, cycle - depth);
-            s.task = task;
+            const segment s = segment_at(nb, x, n, cycle - depth, task);
             TACITI_TRY(finish_segment(nb, &s));
         }
     }

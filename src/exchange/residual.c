@@ -11,8 +11,6 @@ static size_t count_cells(const taciti_residual *r, int kind) {
 
 static bool in_cells(const taciti_residual *r) { return r->back != 0; }
 
-static size_t min_of(size_t a, size_t b) { return a < b ? a : b; }
-
 /* ---- forms ------------------------------------------------------------------------------------------------------- */
 size_t taciti_residual_form_bytes(taciti_residual_form form, size_t n) {
     if (form == TACITI_RESIDUAL_INT8) return taciti_line8_bytes(n);
@@ -227,7 +225,7 @@ void taciti_residual_begin(taciti_residual *r, bool flush, float *x, size_t n) {
     const size_t step = is_narrow(r) ? r->scratch_n : n;
     for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++)
         for (size_t at = 0; at < n; at += step)
-            add_residual(r, (taciti_payload_kind)kind, at, x + at, min_of(step, n - at));
+            add_residual(r, (taciti_payload_kind)kind, at, x + at, step < n - at ? step : n - at);
     r->flushed = true;
 }
 
@@ -251,20 +249,15 @@ static void clear_version(taciti_versions *v, int version) {
     v->held[version] = false;
 }
 
-/* The other version becomes a copy of the committed one. */
-static void copy_committed(taciti_versions *v) {
-    if (!v->held[v->now])
-        clear_version(v, !v->now);
-    else
-        overwrite_bytes(v->at[!v->now], v->at[v->now], v->bytes);
-    v->held[!v->now] = v->held[v->now];
-}
-
 void taciti_residual_commit(taciti_residual *r, const bool swap[TACITI_RESIDUAL_ARRAYS]) {
     for (int a = 0; a < TACITI_RESIDUAL_ARRAYS; a++) {
         taciti_versions *v = &r->arrays[a];
         if (r->flushed && a != TACITI_RESIDUAL_STATE) clear_version(v, v->now);
-        if (swap[a] && !v->written) copy_committed(v);
+        if (swap[a] && !v->written) { /* the other version becomes a copy of the committed one */
+            if (v->held[v->now]) overwrite_bytes(v->at[!v->now], v->at[v->now], v->bytes);
+            if (!v->held[v->now]) clear_version(v, !v->now);
+            v->held[!v->now] = v->held[v->now];
+        }
         if (swap[a]) v->now = !v->now;
         v->written = false;
     }

@@ -17,12 +17,6 @@ static tacit_status check_encoding(const taciti_encoding *e) {
                        e->codec->name);
 }
 
-/* Ranges are owned as those of the dense sum are. */
-static tacit_status describe_route(taciti_route *route) {
-    const taciti_encoding wire = {.codec = route->setup.wire};
-    return taciti_route_describe_way(&route->setup, &wire, false, &route->reduce);
-}
-
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */
 /* The whole rows of the tensor within [begin, end) of the flat array. */
 static taciti_codec_matrix rows_within(const taciti_tensor *tensor, size_t begin, size_t end) {
@@ -366,8 +360,7 @@ const taciti_route_verbs taciti_route_linear = {
     .whole = true,
     .probed = true,
     .check = check_encoding,
-    .describe = describe_route,
-    .workspace_bytes = taciti_route_reduce_workspace_bytes,
+    .describe = taciti_route_describe_wire, /* ranges are owned as those of the dense sum are */
     .memory_bytes = memory_bytes,
     .open = open_route,
     .close = close_route,

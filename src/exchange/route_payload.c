@@ -34,6 +34,11 @@ tacit_status taciti_route_describe_way(const taciti_route_setup *setup, const ta
                                      setup->segment_bytes, out);
 }
 
+tacit_status taciti_route_describe_wire(taciti_route *route) {
+    const taciti_encoding wire = {.codec = route->setup.wire};
+    return taciti_route_describe_way(&route->setup, &wire, false, &route->reduce);
+}
+
 static tacit_status check_encoding(const taciti_encoding *e) {
     TACITI_TRY(taciti_encoding_check(e));
     if (!e->codec->votes || e->way != TACITI_WAY_GATHER) return TACIT_OK;
@@ -85,21 +90,12 @@ static tacit_status describe_route(taciti_route *route) {
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-size_t taciti_route_reduce_workspace_bytes(const taciti_route *route) {
-    return taciti_allreduce_workspace_bytes(&route->reduce);
-}
-
-size_t taciti_route_no_memory_bytes(const taciti_route *route) {
-    (void)route;
-    return 0;
-}
-
 tacit_status taciti_route_reduce_open(taciti_route *route, taciti_comm *comm, void *workspace) {
     return taciti_allreduce_open(&route->reduce, comm, workspace);
 }
 
-static tacit_status run_bucket(taciti_route *route, float *x, size_t n, const taciti_bucket_task *task,
-                               taciti_residual *residual) {
+tacit_status taciti_route_reduce_run(taciti_route *route, float *x, size_t n, const taciti_bucket_task *task,
+                                     taciti_residual *residual) {
     return taciti_allreduce_run(&route->reduce, x, n, task, residual);
 }
 
@@ -256,10 +252,8 @@ const taciti_route_verbs taciti_route_payload = {
     .probed = true,
     .check = check_encoding,
     .describe = describe_route,
-    .workspace_bytes = taciti_route_reduce_workspace_bytes,
-    .memory_bytes = taciti_route_no_memory_bytes,
     .open = taciti_route_reduce_open,
-    .run = run_bucket,
+    .run = taciti_route_reduce_run,
     .observe = taciti_route_reduce_observe,
     .bytes = taciti_route_reduce_bytes,
     .nic_bytes = taciti_route_reduce_nic_bytes,

@@ -286,13 +286,6 @@ static uint64_t nic_bytes_of(const taciti_route *route, size_t bucket, taciti_co
     return bytes;
 }
 
-static double expected_bytes(const taciti_route *route, size_t bucket, const taciti_codec_setting *settings) {
-    (void)route;
-    (void)bucket;
-    (void)settings;
-    return 0;
-}
-
 /* A sketch may be followed by all values, and the owner answers with an index, block by block. */
 static uint64_t range_bytes(const taciti_encoding *encoding, size_t n) {
     enum { MIN_BLOCK = 2048 };
@@ -347,7 +340,6 @@ const taciti_route_verbs taciti_route_sketch = {
     .phases = true,
     .check = check_encoding,
     .describe = describe_route,
-    .workspace_bytes = taciti_route_reduce_workspace_bytes,
     .memory_bytes = memory_bytes,
     .open = open_route,
     .close = close_route,
@@ -358,7 +350,6 @@ const taciti_route_verbs taciti_route_sketch = {
     .restored = restore_state,
     .bytes = bytes_of,
     .nic_bytes = nic_bytes_of,
-    .expected_bytes = expected_bytes,
     .range_bytes = range_bytes,
     .price = price_sum,
 };

@@ -22,13 +22,6 @@ static size_t index_bytes(size_t n) { return taciti_sketch_index_words(n) * size
 /* Index and head; counters begin behind them. */
 static size_t front_bytes(size_t n) { return taciti_round_up(index_bytes(n) + sizeof(head), TACITI_ALIGN_BYTES); }
 
-static float largest_of(const float *x, size_t n) {
-    const uint32_t bits = taciti_kernels_get()->sketch_largest(TACITI_RING_F32, x, NULL, n);
-    float max;
-    memcpy(&max, &bits, sizeof max);
-    return max;
-}
-
 /* ---- forms ------------------------------------------------------------------------------------------------------- */
 
 /* Numbers may be twice as large in the next step before they do not fit the ring. Where no legal maximum is known, none
@@ -84,7 +77,8 @@ tacit_status taciti_sketch_contribute(const taciti_sketch_form *form, const floa
     const size_t n = sketch->n;
     head h = NO_HEAD;
     taciti_sketch_index(x, n, message);
-    h.max = largest_of(x, n);
+    const uint32_t max_bits = taciti_kernels_get()->sketch_largest(TACITI_RING_F32, x, NULL, n);
+    memcpy(&h.max, &max_bits, sizeof h.max);
     if (sketch->numbers.ring != TACITI_RING_F32)
         h.refused = h.max * sketch->numbers.scale <= sketch->numbers.max ? 0U : 1U;
     char *rest = (char *)message + index_bytes(n);

@@ -68,11 +68,6 @@ static bool is_power_of_two(int size) { return (size & (size - 1)) == 0; }
 static int sends_to(int size, int at, int d) { return is_power_of_two(size) ? at ^ d : (at - d + size) % size; }
 static int hears_from(int size, int at, int d) { return is_power_of_two(size) ? at ^ d : (at + d) % size; }
 
-/* Where the block of a position lies at `me`: mine first, then those in the order in which they come. */
-static size_t place_of(int size, int me, int at) {
-    return (size_t)(is_power_of_two(size) ? at ^ me : (at - me + size) % size);
-}
-
 static tacit_status gather_blocks(taciti_small *small, size_t n) {
     const int size = small->arrangement->size, me = taciti_arrangement_position(small->arrangement);
     for (int d = 1; d < size; d *= 2) {
@@ -88,8 +83,10 @@ static tacit_status gather_blocks(taciti_small *small, size_t n) {
     return TACIT_OK;
 }
 
+/* Returns the block of a position: mine lies first, then those in the order in which they come. */
 static float *block_at(const taciti_small *small, int at, size_t n) {
-    return small->blocks + place_of(small->arrangement->size, taciti_arrangement_position(small->arrangement), at) * n;
+    const int size = small->arrangement->size, me = taciti_arrangement_position(small->arrangement);
+    return small->blocks + (size_t)(is_power_of_two(size) ? at ^ me : (at - me + size) % size) * n;
 }
 
 /* One array that a wire would carry. */
