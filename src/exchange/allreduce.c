@@ -33,8 +33,8 @@ static taciti_range own_share(const taciti_arrangement *arrangement, const tacit
     return taciti_cut_share(arrangement, cut, piece, arrangement->number);
 }
 
-static size_t max(size_t a, size_t b) { return a > b ? a : b; }
-static size_t min(size_t a, size_t b) { return a < b ? a : b; }
+static size_t max_of(size_t a, size_t b) { return a > b ? a : b; }
+static size_t min_of(size_t a, size_t b) { return a < b ? a : b; }
 
 /* Segment and depths from what all ranks know alike: the options and who shares a host with whom. */
 static void choose_pipeline(taciti_allreduce *reduce, size_t segment_bytes) {
@@ -44,7 +44,7 @@ static void choose_pipeline(taciti_allreduce *reduce, size_t segment_bytes) {
     reduce->segment_n = wire.segment_n;
     if (reduce->gather) { /* so that pieces, which are whole chunks, do not become longer */
         const size_t unit = (size_t)p->hosts * GRAIN;
-        reduce->segment_n = max(reduce->segment_n / unit, 1) * unit;
+        reduce->segment_n = max_of(reduce->segment_n / unit, 1) * unit;
     }
     reduce->wire_depth = p->hosts == 1 ? 0 : wire.depth;
     reduce->wire_sends = wire.sends;
@@ -63,17 +63,17 @@ tacit_status taciti_allreduce_describe(const taciti_hosts *hosts, taciti_members
     out->runs = out->contiguous && p->hosts < p->size ? (size_t)p->hosts : 1;
     choose_pipeline(out, segment_bytes);
     const int local_size = taciti_arrangement_local_size(p, p->host);
-    out->wire_shape = (taciti_halves_shape){.encoding = &out->encoding,
-                                            .arrangement = p,
-                                            .range = out->gather ? own_share : chunk_of,
-                                            .whole = out->gather,
-                                            .between = true,
-                                            .count = taciti_arrangement_is_lane(p) ? p->hosts : 1,
-                                            .me = taciti_arrangement_is_lane(p) ? p->host : 0,
-                                            .range_n = out->segment_n,
-                                            .slots = out->wire_depth + 1,
-                                            .window = max(out->wire_sends, p->one_host ? 2 * out->wire_depth + 2 : 0) *
-                                                      (size_t)p->hosts};
+    out->wire_shape = (taciti_halves_shape){
+        .encoding = &out->encoding,
+        .arrangement = p,
+        .range = out->gather ? own_share : chunk_of,
+        .whole = out->gather,
+        .between = true,
+        .count = taciti_arrangement_is_lane(p) ? p->hosts : 1,
+        .me = taciti_arrangement_is_lane(p) ? p->host : 0,
+        .range_n = out->segment_n,
+        .slots = out->wire_depth + 1,
+        .window = max_of(out->wire_sends, p->one_host ? 2 * out->wire_depth + 2 : 0) * (size_t)p->hosts};
     out->local_shape =
         (taciti_halves_shape){.encoding = &out->plain,
                               .arrangement = p,
@@ -139,7 +139,7 @@ static size_t divide_up(size_t a, size_t b) { return a / b + (a % b != 0); }
  * would be one piece is cut into some, so that every owner has a part of each of its stretches. */
 static size_t min_pieces(const taciti_allreduce *reduce, size_t n, size_t ranges) {
     if (reduce->gather || !taciti_encoding_is_uneven(&reduce->encoding)) return 1;
-    return max(min(n / (ranges * MIN_UNEVEN_CHUNK), UNEVEN_PIECES), 1);
+    return max_of(min_of(n / (ranges * MIN_UNEVEN_CHUNK), UNEVEN_PIECES), 1);
 }
 
 /* Pieces of equal length, so that none is left over at the end. */
@@ -147,7 +147,7 @@ taciti_cut taciti_allreduce_cut(const taciti_allreduce *reduce, size_t n) {
     const size_t lanes = (size_t)reduce->arrangement.lanes, ranges = (size_t)reduce->arrangement.hosts * lanes;
     const size_t unit = ranges * GRAIN;
     const size_t pieces =
-        max(divide_up(n, reduce->segment_n * (reduce->gather ? lanes : ranges)), min_pieces(reduce, n, ranges));
+        max_of(divide_up(n, reduce->segment_n * (reduce->gather ? lanes : ranges)), min_pieces(reduce, n, ranges));
     taciti_cut cut = {
         .n = n, .piece_n = divide_up(divide_up(n, pieces), unit) * unit, .contiguous = reduce->contiguous};
     cut.pieces = divide_up(n, cut.piece_n); /* contiguous: enough for the longest range, as both are rounded up */
@@ -161,10 +161,6 @@ static bool piece_at(size_t cycle, size_t lag, taciti_piece *t) {
 }
 
 /* ---- what encodings leave ---------------------------------------------------------------------------------------- */
-static bool encodes(const taciti_allreduce *reduce) {
-    return reduce->wire_shape.count > 1 && taciti_encoding_encodes(&reduce->encoding);
-}
-
 static taciti_residual sizes_of(const taciti_allreduce *reduce, size_t pieces, size_t range_n) {
     return (taciti_residual){
         .pieces = pieces,
@@ -185,7 +181,7 @@ taciti_residual taciti_allreduce_residual(const taciti_allreduce *reduce, size_t
 
 /* Pieces under way, so that none overwrites what another has not given back. */
 taciti_residual taciti_allreduce_errors(const taciti_allreduce *reduce, float back) {
-    if (!encodes(reduce)) return (taciti_residual){0};
+    if (reduce->wire_shape.count == 1 || !taciti_encoding_encodes(&reduce->encoding)) return (taciti_residual){0};
     taciti_residual residual = sizes_of(reduce, 2 * (reduce->local_depth + reduce->wire_depth) + 1, reduce->segment_n);
     residual.cell_n = reduce->segment_n;
     residual.back = back;
@@ -325,7 +321,9 @@ bool taciti_allreduce_encoded(const taciti_allreduce *reduce, size_t n, size_t i
 }
 
 /* settings NULL: exact or the maximum. */
-static double halves_bytes(const taciti_allreduce *reduce, size_t n, const taciti_codec_setting *settings) {
+double taciti_allreduce_expected_bytes(const taciti_allreduce *reduce, size_t n, const taciti_codec_setting *settings) {
+    if (reduce->arrangement.size == 1 || n == 0) return 0;
+    if (takes_small(reduce, n)) return (double)taciti_small_bytes(&reduce->arrangement, n);
     const taciti_cut cut = taciti_allreduce_cut(reduce, n);
     double bytes = 0;
     for (size_t i = 0; i < cut.pieces; i++)
@@ -336,15 +334,7 @@ static double halves_bytes(const taciti_allreduce *reduce, size_t n, const tacit
 }
 
 uint64_t taciti_allreduce_bytes(const taciti_allreduce *reduce, size_t n) {
-    if (reduce->arrangement.size == 1 || n == 0) return 0;
-    if (takes_small(reduce, n)) return taciti_small_bytes(&reduce->arrangement, n);
-    return (uint64_t)halves_bytes(reduce, n, NULL);
-}
-
-double taciti_allreduce_expected_bytes(const taciti_allreduce *reduce, size_t n, const taciti_codec_setting *settings) {
-    if (reduce->arrangement.size == 1 || n == 0) return 0;
-    if (takes_small(reduce, n)) return (double)taciti_small_bytes(&reduce->arrangement, n);
-    return halves_bytes(reduce, n, settings);
+    return (uint64_t)taciti_allreduce_expected_bytes(reduce, n, NULL);
 }
 
 /* Returns the bytes that the lane of host `here` sends to that of host `there`. */

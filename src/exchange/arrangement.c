@@ -7,22 +7,22 @@
 
 enum { GRAIN = 16, SEARCHED = 64 };
 
-static size_t min(size_t a, size_t b) { return a < b ? a : b; }
+static size_t min_of(size_t a, size_t b) { return a < b ? a : b; }
 
-static int member(taciti_members members, int i) { return members.ranks == NULL ? i : members.ranks[i]; }
+static int member_at(taciti_members members, int i) { return members.ranks == NULL ? i : members.ranks[i]; }
 
 /* Finds the first member on the host of each, and returns how many hosts there are. seen[hosts] is the workspace of a
  * large group; NULL: the group is searched. */
 static int find_firsts(const taciti_hosts *hosts, taciti_members members, int size, int *seen, int *first_of) {
     int host_count = 0;
     for (int i = 0; i < size; i++) {
-        const int host = hosts->host_of[member(members, i)];
+        const int host = hosts->host_of[member_at(members, i)];
         int first = 0;
         if (seen != NULL) {
             if (seen[host] == 0) seen[host] = i + 1;
             first = seen[host] - 1;
         } else
-            while (hosts->host_of[member(members, first)] != host) first++;
+            while (hosts->host_of[member_at(members, first)] != host) first++;
         first_of[i] = first;
         host_count += first == i;
     }
@@ -33,7 +33,7 @@ static int find_firsts(const taciti_hosts *hosts, taciti_members members, int si
 static void fill_flat(const taciti_hosts *hosts, taciti_members members, taciti_arrangement *arrangement) {
     for (int i = 0; i < arrangement->size; i++) {
         arrangement->first[i] = i;
-        arrangement->order[i] = member(members, i);
+        arrangement->order[i] = member_at(members, i);
         arrangement->host_of[i] = hosts->host_of[arrangement->order[i]];
     }
     arrangement->first[arrangement->size] = arrangement->hosts = arrangement->size;
@@ -48,7 +48,7 @@ static void fill_hosts(const taciti_hosts *hosts, taciti_members members, const 
     arrangement->lanes = arrangement->size;
     for (int i = 0; i < arrangement->size; i++) count[first_of[i]]++;
     for (int i = 0; i < arrangement->size; i++) {
-        const int rank = member(members, i), first = first_of[i];
+        const int rank = member_at(members, i), first = first_of[i];
         if (first == i) {
             if (count[i] < arrangement->lanes) arrangement->lanes = count[i];
             arrangement->first[arrangement->hosts++] = next[i] = end;
@@ -113,7 +113,7 @@ taciti_range taciti_cut_part(taciti_range whole, int index, int count) {
 
 taciti_range taciti_cut_piece(const taciti_cut *cut, size_t piece) {
     const size_t at = piece * cut->piece_n, left = cut->n - at;
-    return (taciti_range){.at = at, .n = min(left, cut->piece_n)};
+    return (taciti_range){.at = at, .n = min_of(left, cut->piece_n)};
 }
 
 taciti_range taciti_cut_share(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int lane) {
@@ -135,8 +135,8 @@ static taciti_range chunk_of_range(const taciti_arrangement *arrangement, const 
                                    int host) {
     const taciti_range all = taciti_arrangement_range(arrangement, cut->n, lane, host);
     const size_t chunk_n = cut->piece_n / (size_t)(arrangement->hosts * arrangement->lanes);
-    const size_t at = min(piece * chunk_n, all.n);
-    return (taciti_range){.at = all.at + at, .n = min(all.n - at, chunk_n)};
+    const size_t at = min_of(piece * chunk_n, all.n);
+    return (taciti_range){.at = all.at + at, .n = min_of(all.n - at, chunk_n)};
 }
 
 taciti_range taciti_cut_chunk(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int lane,

@@ -32,7 +32,7 @@ static tacit_status loads_create(const taciti_hosts *hosts, size_t lengths, load
     return TACIT_OK;
 }
 
-/* Those of one length. */
+/* Returns the loads of one length. */
 static loads loads_of(const loads *l, size_t length) {
     loads one = *l;
     one.out += length * (size_t)l->hosts;
@@ -40,15 +40,9 @@ static loads loads_of(const loads *l, size_t length) {
     return one;
 }
 
-static void carry(const loads *l, int from, int to, double bytes) {
-    if (from == to) return;
-    l->out[from] += bytes;
-    l->in[to] += bytes;
-}
+static double max_of(double a, double b) { return a > b ? a : b; }
 
-static double greater(double a, double b) { return a > b ? a : b; }
-
-static double busy(const loads *l, int host) { return greater(l->out[host], l->in[host]); }
+static double busy_bytes(const loads *l, int host) { return max_of(l->out[host], l->in[host]); }
 
 /* ---- all-reduces ------------------------------------------------------------------------------------------------- */
 
@@ -93,7 +87,7 @@ static double max_local_bytes(const taciti_arrangement *p, taciti_length len, co
     double bytes = 0;
     for (int h = 0; h < p->hosts; h++)
         for (int number = 0; number < taciti_arrangement_local_size(p, h); number++)
-            bytes = greater(bytes, local_bytes_at(p, h, number, len, l));
+            bytes = max_of(bytes, local_bytes_at(p, h, number, len, l));
     return bytes;
 }
 
@@ -107,11 +101,12 @@ static double flow_bytes(const taciti_arrangement *p, taciti_length len, const l
     return 2 * chunk_of(p, len) * max;
 }
 
-/* Of an all-reduce, with what the links carry altogether. Between marks. */
+/* Returns the demand of an all-reduce on links that carry all of `l`. Call it between marks. */
 static taciti_demand demand_of(const taciti_arrangement *p, int hosts, taciti_length len, const loads *l) {
     taciti_demand d = {.hosts = hosts, .lanes = p->lanes};
     if (p->size == 1 || len.f32_bytes == 0) return d;
-    for (int at = 0; at < p->size && !p->one_host; at++) d.host_bytes = greater(d.host_bytes, busy(l, p->host_of[at]));
+    for (int at = 0; at < p->size && !p->one_host; at++)
+        d.host_bytes = max_of(d.host_bytes, busy_bytes(l, p->host_of[at]));
     d.flow_bytes = flow_bytes(p, len, l);
     d.local_bytes = max_local_bytes(p, len, l);
     if (takes_small(p, len))
@@ -188,12 +183,8 @@ static int hosts_of_members(const taciti_hosts *hosts, taciti_members members) {
     return seen;
 }
 
-static bool share_one_of_hosts(const taciti_hosts *hosts, taciti_members members) {
-    return hosts->count > 1 && hosts_of_members(hosts, members) == 1;
-}
-
 const taciti_codec *taciti_mix_codec(const taciti_hosts *hosts, taciti_members members, const taciti_codec *wire) {
-    return share_one_of_hosts(hosts, members) ? taciti_codec_find("f32") : wire;
+    return hosts->count > 1 && hosts_of_members(hosts, members) == 1 ? taciti_codec_find("f32") : wire;
 }
 
 /* Groups that share links share their flows as well. */
@@ -278,9 +269,12 @@ static void carry_round(const order *o, const loads *l, const arranged *groups) 
     }
     for (size_t i = 0; i < o->count; i++) {
         const loads one = loads_of(l, i);
-        for (size_t e = 0; e < o->round->edge_count; e++)
-            carry(&one, o->hosts->host_of[o->round->edges[e].from], o->hosts->host_of[o->round->edges[e].to],
-                  (double)o->lengths[i].wire_bytes);
+        for (size_t e = 0; e < o->round->edge_count; e++) {
+            const int from = o->hosts->host_of[o->round->edges[e].from], to = o->hosts->host_of[o->round->edges[e].to];
+            if (from == to) continue;
+            one.out[from] += (double)o->lengths[i].wire_bytes;
+            one.in[to] += (double)o->lengths[i].wire_bytes;
+        }
     }
 }
 
@@ -302,14 +296,15 @@ static void demands_of_groups(const order *o, const loads *l, const arranged *gr
 
 /* The demand that either end of an edge makes on the links, together with its other edges. */
 static void meet_edge(const taciti_demand *edge, taciti_demand *rank) {
-    rank->host_bytes = greater(rank->host_bytes, edge->host_bytes);
-    rank->flow_bytes = greater(rank->flow_bytes, edge->flow_bytes);
-    rank->local_bytes = greater(rank->local_bytes, edge->local_bytes);
+    rank->host_bytes = max_of(rank->host_bytes, edge->host_bytes);
+    rank->flow_bytes = max_of(rank->flow_bytes, edge->flow_bytes);
+    rank->local_bytes = max_of(rank->local_bytes, edge->local_bytes);
     rank->wire_hops |= edge->wire_hops;
     rank->local_hops |= edge->local_hops;
 }
 
-/* What a rank sends to its host, sends to other hosts, and receives from them; and another host that it talks to. */
+/* Bytes that a rank sends within its host, sends to other hosts, and receives from them; `beside`: another host that it
+ * talks to. */
 typedef struct rank_load {
     double local, out, in;
     int beside;
@@ -332,9 +327,9 @@ static void demands_of_edges(const order *o, taciti_length len, const loads *l, 
     for (size_t e = 0; e < o->round->edge_count && len.f32_bytes > 0; e++) {
         const taciti_edge *edge = &o->round->edges[e];
         const int from = hosts->host_of[edge->from], to = hosts->host_of[edge->to];
-        const taciti_demand demand = {.host_bytes = from == to ? 0 : greater(busy(l, from), busy(l, to)),
-                                      .flow_bytes = from == to ? 0 : greater(ranks[edge->from].out, ranks[edge->to].in),
-                                      .local_bytes = greater(ranks[edge->from].local, ranks[edge->to].local),
+        const taciti_demand demand = {.host_bytes = from == to ? 0 : max_of(busy_bytes(l, from), busy_bytes(l, to)),
+                                      .flow_bytes = from == to ? 0 : max_of(ranks[edge->from].out, ranks[edge->to].in),
+                                      .local_bytes = max_of(ranks[edge->from].local, ranks[edge->to].local),
                                       .wire_hops = from != to,
                                       .local_hops = from == to};
         meet_edge(&demand, &out[edge->from]);
@@ -412,7 +407,7 @@ static double nic_bytes_of_rounds(const taciti_hosts *hosts, const taciti_topolo
         carry_round(&o, &l, groups);
         leave_groups(&o, groups);
     }
-    for (int h = 0; h < hosts->count && status == TACIT_OK; h++) max = greater(max, busy(&l, h));
+    for (int h = 0; h < hosts->count && status == TACIT_OK; h++) max = max_of(max, busy_bytes(&l, h));
     taciti_free(l.out);
     return max;
 }

@@ -49,8 +49,6 @@ struct taciti_exchange {
     taciti_bucket_task task; /* what is begun */
 };
 
-static bool compresses(const taciti_exchange *exchange) { return exchange->tallies != NULL; }
-
 /* ---- buckets ----------------------------------------------------------------------------------------------------- */
 
 static tacit_status run_route(taciti_exchange *exchange, float *x, size_t n, const taciti_bucket_task *task,
@@ -86,9 +84,9 @@ static tacit_status move_coded(taciti_exchange *exchange, float *x, size_t n, ta
     return status;
 }
 
-static tacit_status move(void *owner, float *x, size_t n, const taciti_bucket_task *task) {
+static tacit_status move_bucket(void *owner, float *x, size_t n, const taciti_bucket_task *task) {
     taciti_exchange *exchange = owner;
-    if (compresses(exchange)) return move_coded(exchange, x, n, *task);
+    if (exchange->tallies != NULL) return move_coded(exchange, x, n, *task);
     return exchange->dense.verbs->run(&exchange->dense, x, n, task, NULL);
 }
 
@@ -129,9 +127,9 @@ static taciti_route_setup setup_of(const taciti_comm *comm, const taciti_layout 
 }
 
 /* encoding NULL: *coded stays {0}. */
-static tacit_status describe(const taciti_comm *comm, const taciti_layout *layout,
-                             const taciti_exchange_options *options, const taciti_encoding *encoding,
-                             taciti_route *dense, taciti_route *coded) {
+static tacit_status describe_routes(const taciti_comm *comm, const taciti_layout *layout,
+                                    const taciti_exchange_options *options, const taciti_encoding *encoding,
+                                    taciti_route *dense, taciti_route *coded) {
     const taciti_route_setup plain = setup_of(comm, layout, options, NULL);
     const taciti_route_setup setup = setup_of(comm, layout, options, encoding);
     TACITI_TRY(taciti_route_describe(&plain, dense));
@@ -141,8 +139,8 @@ static tacit_status describe(const taciti_comm *comm, const taciti_layout *layou
 }
 
 static size_t workspace_bytes(const taciti_route *dense, const taciti_route *coded) {
-    const size_t plain = dense->verbs->workspace_bytes(dense);
-    const size_t bytes = coded->verbs != NULL ? coded->verbs->workspace_bytes(coded) : 0;
+    const size_t plain = taciti_allreduce_workspace_bytes(&dense->reduce);
+    const size_t bytes = coded->verbs != NULL ? taciti_allreduce_workspace_bytes(&coded->reduce) : 0;
     return bytes > plain ? bytes : plain;
 }
 
@@ -161,13 +159,13 @@ static tacit_status open_compression(taciti_exchange *exchange) {
 static tacit_status set_up(taciti_exchange *exchange, const taciti_exchange_options *options,
                            const taciti_encoding *encoding) {
     taciti_route *dense = &exchange->dense, *coded = &exchange->coded;
-    TACITI_TRY(describe(exchange->comm, exchange->layout, options, encoding, dense, coded));
+    TACITI_TRY(describe_routes(exchange->comm, exchange->layout, options, encoding, dense, coded));
     TACITI_TRY((encoding != NULL ? taciti_pages_create_small : taciti_pages_create)(
         workspace_bytes(dense, coded), "the buffers of the exchange", &exchange->workspace));
     exchange->main = dense;
     TACITI_TRY(dense->verbs->open(dense, exchange->comm, exchange->workspace.base));
     if (encoding != NULL) TACITI_TRY(open_compression(exchange));
-    return taciti_bucket_jobs_create(exchange->comm, exchange->layout, move, exchange, &exchange->jobs);
+    return taciti_bucket_jobs_create(exchange->comm, exchange->layout, move_bucket, exchange, &exchange->jobs);
 }
 
 tacit_status taciti_exchange_create(taciti_comm *comm, const taciti_layout *layout,
@@ -203,9 +201,10 @@ size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_layou
                                      const taciti_exchange_options *options, const taciti_encoding *encoding) {
     taciti_route dense = {.verbs = NULL}, coded = {.verbs = NULL};
     size_t bytes = 0;
-    if (describe(comm, layout, options, encoding, &dense, &coded) == TACIT_OK) {
+    if (describe_routes(comm, layout, options, encoding, &dense, &coded) == TACIT_OK) {
         bytes = workspace_bytes(&dense, &coded);
-        if (encoding != NULL) bytes += taciti_route_store_bytes(&coded) + coded.verbs->memory_bytes(&coded);
+        if (encoding != NULL) bytes += taciti_route_store_bytes(&coded);
+        if (encoding != NULL && coded.verbs->memory_bytes != NULL) bytes += coded.verbs->memory_bytes(&coded);
     }
     taciti_route_close(&dense);
     taciti_route_close(&coded);
@@ -258,7 +257,7 @@ tacit_status taciti_exchange_wait(taciti_exchange *exchange, size_t bucket) {
 
 tacit_status taciti_exchange_run(taciti_exchange *exchange, float *flat) {
     const size_t buckets = exchange->layout->bucket_count;
-    if (compresses(exchange)) {
+    if (exchange->tallies != NULL) {
         for (size_t b = 0; b < buckets; b++) TACITI_TRY(taciti_exchange_begin(exchange, flat, b));
         for (size_t b = 0; b < buckets; b++) TACITI_TRY(taciti_exchange_wait(exchange, b));
         return TACIT_OK;
@@ -326,7 +325,7 @@ static const taciti_route *route_of(const taciti_exchange *exchange, size_t buck
 double taciti_exchange_expected_bytes(const taciti_exchange *exchange, const taciti_codec_setting *settings) {
     const taciti_route *route = settings == NULL ? &exchange->dense : exchange->main;
     double bytes = 0;
-    for (size_t b = 0; b < exchange->layout->bucket_count; b++)
+    for (size_t b = 0; b < exchange->layout->bucket_count && route->verbs->expected_bytes != NULL; b++)
         if (!exchange->layout->buckets[b].plain) bytes += route->verbs->expected_bytes(route, b, settings);
     return bytes;
 }

@@ -17,7 +17,7 @@
 /* Sends under way: the next message's announcement travels while the one before it moves. */
 enum { SENDS = 2, GRAIN = 16 };
 
-static bool everybody(const taciti_comm *comm, int me, int other) {
+static bool is_any_rank(const taciti_comm *comm, int me, int other) {
     (void)comm;
     (void)me;
     (void)other;
@@ -30,7 +30,7 @@ static bool same_number(const taciti_comm *comm, int me, int other) {
 
 typedef bool member_test(const taciti_comm *comm, int me, int other);
 
-static tacit_status collect(const taciti_comm *comm, member_test *is_member, taciti_group *out) {
+static tacit_status collect_members(const taciti_comm *comm, member_test *is_member, taciti_group *out) {
     const int size = taciti_comm_size(comm), me = taciti_comm_rank(comm);
     taciti_group group = {.ranks = taciti_calloc((size_t)size, sizeof *group.ranks),
                           .requests = taciti_calloc((size_t)size + SENDS, sizeof *group.requests)};
@@ -47,13 +47,17 @@ static tacit_status collect(const taciti_comm *comm, member_test *is_member, tac
     return TACIT_OK;
 }
 
-tacit_status taciti_group_world(const taciti_comm *comm, taciti_group *out) { return collect(comm, everybody, out); }
-
-tacit_status taciti_group_host(const taciti_comm *comm, taciti_group *out) {
-    return collect(comm, taciti_comm_same_host, out);
+tacit_status taciti_group_world(const taciti_comm *comm, taciti_group *out) {
+    return collect_members(comm, is_any_rank, out);
 }
 
-tacit_status taciti_group_cross(const taciti_comm *comm, taciti_group *out) { return collect(comm, same_number, out); }
+tacit_status taciti_group_host(const taciti_comm *comm, taciti_group *out) {
+    return collect_members(comm, taciti_comm_same_host, out);
+}
+
+tacit_status taciti_group_cross(const taciti_comm *comm, taciti_group *out) {
+    return collect_members(comm, same_number, out);
+}
 
 void taciti_group_destroy(taciti_group *group) {
     taciti_free(group->ranks);
@@ -72,11 +76,11 @@ typedef struct piece {
     size_t out_bytes, in_bytes;
 } piece;
 
-/* What the messages with one member are; either direction may be empty, and is then not sent. */
+/* Returns the messages to and from one member; a direction without bytes is not sent. */
 typedef piece piece_of(const taciti_group *group, const void *context, int member);
 
 /* All phases. */
-static tacit_status exchange(taciti_comm *comm, const taciti_group *group, piece_of *find, const void *context) {
+static tacit_status exchange_pieces(taciti_comm *comm, const taciti_group *group, piece_of *find, const void *context) {
     const int size = group->size;
     taciti_outbox sends = {.comm = comm, .requests = group->requests + size, .window = SENDS};
     for (int k = 1; k < size; k++) {
@@ -105,7 +109,7 @@ typedef struct floats {
     size_t mine;      /* where it begins */
 } floats;
 
-static floats view(const taciti_group *group, float *x, size_t n, float *scratch) {
+static floats view_floats(const taciti_group *group, float *x, size_t n, float *scratch) {
     floats f = {.x = x, .scratch = scratch, .n = n};
     size_t end = 0;
     taciti_group_chunk(group, n, group->me, &f.mine, &end);
@@ -114,7 +118,7 @@ static floats view(const taciti_group *group, float *x, size_t n, float *scratch
 }
 
 /* Where a member's contribution to my chunk lies in scratch; mine_n floats for each member but me. */
-static float *contribution(const taciti_group *group, const floats *f, int member) {
+static float *contribution_of(const taciti_group *group, const floats *f, int member) {
     return f->scratch + (size_t)(member < group->me ? member : member - 1) * f->mine_n;
 }
 
@@ -129,20 +133,21 @@ static piece scatter_piece(const taciti_group *group, const void *context, int m
     taciti_group_chunk(group, f->n, member, &begin, &end);
     return (piece){.out = (const char *)(f->x + begin),
                    .out_bytes = (end - begin) * sizeof(float),
-                   .in = (char *)contribution(group, f, member),
+                   .in = (char *)contribution_of(group, f, member),
                    .in_bytes = f->mine_n * sizeof(float)};
 }
 
 /* In the order of the group: own += sum of the members before me, then the members after me. */
 tacit_status taciti_group_reduce_scatter(taciti_comm *comm, const taciti_group *group, float *x, size_t n,
                                          float *scratch) {
-    const floats f = view(group, x, n, scratch);
-    TACITI_TRY(exchange(comm, group, scatter_piece, &f));
+    const floats f = view_floats(group, x, n, scratch);
+    TACITI_TRY(exchange_pieces(comm, group, scatter_piece, &f));
     if (f.mine_n == 0) return TACIT_OK;
     const taciti_kernels *kernels = taciti_kernels_get();
-    for (int i = 1; i < group->me; i++) kernels->add(contribution(group, &f, 0), contribution(group, &f, i), f.mine_n);
+    for (int i = 1; i < group->me; i++)
+        kernels->add(contribution_of(group, &f, 0), contribution_of(group, &f, i), f.mine_n);
     for (int i = 0; i < group->size; i++)
-        if (i == 0 ? group->me > 0 : i > group->me) kernels->add(x + f.mine, contribution(group, &f, i), f.mine_n);
+        if (i == 0 ? group->me > 0 : i > group->me) kernels->add(x + f.mine, contribution_of(group, &f, i), f.mine_n);
     return TACIT_OK;
 }
 
@@ -157,12 +162,12 @@ static piece gather_piece(const taciti_group *group, const void *context, int me
 }
 
 tacit_status taciti_group_all_gather(taciti_comm *comm, const taciti_group *group, float *x, size_t n) {
-    const floats f = view(group, x, n, NULL);
-    return exchange(comm, group, gather_piece, &f);
+    const floats f = view_floats(group, x, n, NULL);
+    return exchange_pieces(comm, group, gather_piece, &f);
 }
 
 /* ---- all-to-all -------------------------------------------------------------------------------------------------- */
-static piece cell(const taciti_group *group, const void *context, int member) {
+static piece cell_of(const taciti_group *group, const void *context, int member) {
     (void)group;
     piece p = *(const piece *)context;
     p.out += (size_t)member * p.out_bytes;
@@ -174,7 +179,7 @@ tacit_status taciti_group_all_to_all(taciti_comm *comm, const taciti_group *grou
                                      size_t bytes) {
     const piece p = {.out = in, .in = out, .out_bytes = bytes, .in_bytes = bytes};
     const size_t mine = (size_t)group->me * bytes;
-    TACITI_TRY(exchange(comm, group, cell, &p));
+    TACITI_TRY(exchange_pieces(comm, group, cell_of, &p));
     if (bytes > 0) memcpy((char *)out + mine, (const char *)in + mine, bytes);
     return TACIT_OK;
 }

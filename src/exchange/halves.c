@@ -83,7 +83,7 @@ static size_t cell_of(const taciti_halves *halves, const taciti_piece *t, int me
     return slot_of(halves, t) * (size_t)halves->shape.count + (size_t)member;
 }
 
-static char *buffer(const taciti_halves *halves, char *block, const taciti_piece *t, int member) {
+static char *buffer_of(const taciti_halves *halves, char *block, const taciti_piece *t, int member) {
     return block + cell_of(halves, t, member) * halves->stride_bytes;
 }
 
@@ -91,8 +91,8 @@ static size_t *scattered_at(const taciti_halves *halves, size_t piece) {
     return &halves->scattered[piece % (halves->shape.slots + halves->shape.lag)];
 }
 
-static int behind(const taciti_halves *halves, int k) { return (halves->shape.me + k) % halves->shape.count; }
-static int before(const taciti_halves *halves, int k) {
+static int member_behind(const taciti_halves *halves, int k) { return (halves->shape.me + k) % halves->shape.count; }
+static int member_before(const taciti_halves *halves, int k) {
     return (halves->shape.me - k + halves->shape.count) % halves->shape.count;
 }
 
@@ -101,7 +101,7 @@ static bool is_coded(const taciti_halves *halves) { return halves->leaving != NU
 
 static char *own_payload(const taciti_halves *halves, const taciti_piece *t) {
     if (halves->shape.whole) return halves->leaving + slot_of(halves, t) * halves->stride_bytes;
-    return buffer(halves, halves->leaving, t, halves->shape.me);
+    return buffer_of(halves, halves->leaving, t, halves->shape.me);
 }
 
 /* Where the task counts payloads of that kind, or NULL. */
@@ -110,14 +110,15 @@ static taciti_tally *tally_of(const taciti_halves *halves, const taciti_piece *t
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
-static tacit_status send(taciti_halves *halves, const taciti_piece *t, int member, taciti_payload_kind kind,
-                         taciti_payload payload) {
+static tacit_status send_payload(taciti_halves *halves, const taciti_piece *t, int member, taciti_payload_kind kind,
+                                 taciti_payload payload) {
     taciti_tally *tally = tally_of(halves, t, kind);
     if (tally != NULL) tally->bytes += payload.bytes;
     return taciti_outbox_send(&halves->sends, halves->ranks[member], payload.data, payload.bytes);
 }
 
-static tacit_status receive(taciti_halves *halves, int member, void *into, size_t n, taciti_engine_request *out) {
+static tacit_status receive_payload(taciti_halves *halves, int member, void *into, size_t n,
+                                    taciti_engine_request *out) {
     return taciti_payload_receive(halves->comm, halves->shape.encoding, halves->ranks[member], into, n, out);
 }
 
@@ -139,8 +140,8 @@ static taciti_codec_call call_of(const taciti_halves *halves, const taciti_piece
 }
 
 /* Encodes what this rank has of a member's range: its contribution, or the result if the range is its own. */
-static tacit_status encode(const taciti_halves *halves, const taciti_piece *t, int member, taciti_payload_kind kind,
-                           taciti_payload *out) {
+static tacit_status encode_range(const taciti_halves *halves, const taciti_piece *t, int member,
+                                 taciti_payload_kind kind, taciti_payload *out) {
     const taciti_codec *codec = halves->shape.encoding->codec;
     const taciti_range r = range_of(halves, t, member);
     const taciti_residual_place place = {kind, t->piece, kind == TACITI_PAYLOAD_RESULT ? 0 : (size_t)member, r.at, r.n};
@@ -181,8 +182,8 @@ tacit_status taciti_halves_observe(taciti_halves *halves, const taciti_piece *t)
 }
 
 /* Decodes a member's payload for the range r into x, or adds it to x; gaps are 0 afterwards. */
-static tacit_status decode(const taciti_halves *halves, const taciti_piece *t, int member, taciti_payload_kind kind,
-                           taciti_range r, taciti_payload payload, bool add) {
+static tacit_status decode_range(const taciti_halves *halves, const taciti_piece *t, int member,
+                                 taciti_payload_kind kind, taciti_range r, taciti_payload payload, bool add) {
     const taciti_codec *codec = halves->shape.encoding->codec;
     const taciti_codec_call call = call_of(halves, t, member, kind, r);
     taciti_tally *tally = tally_of(halves, t, kind);
@@ -199,7 +200,7 @@ static tacit_status decode(const taciti_halves *halves, const taciti_piece *t, i
 /* Makes the payload of this rank for its own range, which is decoded like everybody's. */
 static tacit_status encode_own(taciti_halves *halves, const taciti_piece *t, taciti_payload *out) {
     *out = (taciti_payload){.data = own_payload(halves, t)};
-    TACITI_TRY(encode(halves, t, halves->shape.me, TACITI_PAYLOAD_CONTRIBUTION, out));
+    TACITI_TRY(encode_range(halves, t, halves->shape.me, TACITI_PAYLOAD_CONTRIBUTION, out));
     halves->own[slot_of(halves, t)] = out->bytes;
     return TACIT_OK;
 }
@@ -209,7 +210,7 @@ static tacit_status await_payload(taciti_halves *halves, const taciti_piece *t, 
     if (member == halves->shape.me) return TACIT_OK;
     taciti_engine_request *request = &halves->scatter_in[cell_of(halves, t, member)];
     TACITI_TRY(taciti_comm_await(halves->comm, request));
-    *out = (taciti_payload){buffer(halves, halves->arriving, t, member), request->bytes};
+    *out = (taciti_payload){buffer_of(halves, halves->arriving, t, member), request->bytes};
     return TACIT_OK;
 }
 
@@ -219,7 +220,7 @@ static tacit_status add_payloads(taciti_halves *halves, const taciti_piece *t, t
     if (!halves->shape.whole) TACITI_TRY(encode_own(halves, t, &payload));
     for (int m = 0; m < halves->shape.count; m++) {
         TACITI_TRY(await_payload(halves, t, m, &payload));
-        TACITI_TRY(decode(halves, t, m, TACITI_PAYLOAD_CONTRIBUTION, mine, payload, m > 0));
+        TACITI_TRY(decode_range(halves, t, m, TACITI_PAYLOAD_CONTRIBUTION, mine, payload, m > 0));
     }
     if (t->residual == NULL || !t->residual->feedback.estimates) return TACIT_OK;
     taciti_residual_accumulate(t->residual, halves->shape.whole ? TACITI_RESIDUAL_MEMORY : TACITI_RESIDUAL_RESULT,
@@ -231,7 +232,7 @@ static tacit_status add_payloads(taciti_halves *halves, const taciti_piece *t, t
  * (sum of the members before me) is that order; what member 0 sent becomes that sum. */
 static tacit_status add_in_order(taciti_halves *halves, const taciti_piece *t, taciti_range mine) {
     const int me = halves->shape.me;
-    float *own = t->x + mine.at, *prefix = (float *)(void *)buffer(halves, halves->arriving, t, 0);
+    float *own = t->x + mine.at, *prefix = (float *)(void *)buffer_of(halves, halves->arriving, t, 0);
     int64_t begin_ns = taciti_now_ns(), spent_ns = 0;
     for (int m = 0; m < halves->shape.count; m++) {
         if (m == me) {
@@ -241,7 +242,7 @@ static tacit_status add_in_order(taciti_halves *halves, const taciti_piece *t, t
         spent_ns += taciti_now_ns() - begin_ns;
         TACITI_TRY(taciti_comm_await(halves->comm, &halves->scatter_in[cell_of(halves, t, m)]));
         begin_ns = taciti_now_ns();
-        const float *arrived = (const float *)(void *)buffer(halves, halves->arriving, t, m);
+        const float *arrived = (const float *)(void *)buffer_of(halves, halves->arriving, t, m);
         if (m > 0) taciti_kernels_get()->add(m > me ? own : prefix, arrived, mine.n);
     }
     taciti_payload_time(halves->comm, TACITI_SPAN_DECODE, spent_ns + taciti_now_ns() - begin_ns);
@@ -254,24 +255,24 @@ tacit_status taciti_scatter_begin(taciti_halves *halves, const taciti_piece *t) 
     if (s->count == 1) return TACIT_OK;
     const taciti_range mine = range_of(halves, t, s->me);
     for (int k = 1; k < s->count && mine.n > 0; k++) {
-        const int from = before(halves, k);
-        TACITI_TRY(receive(halves, from, buffer(halves, halves->arriving, t, from), mine.n,
-                           &halves->scatter_in[cell_of(halves, t, from)]));
+        const int from = member_before(halves, k);
+        TACITI_TRY(receive_payload(halves, from, buffer_of(halves, halves->arriving, t, from), mine.n,
+                                   &halves->scatter_in[cell_of(halves, t, from)]));
     }
     if (is_coded(halves) && t->piece >= s->slots) /* payloads of the piece that had this slot before */
         TACITI_TRY(taciti_outbox_await(&halves->sends, *scattered_at(halves, t->piece - s->slots)));
     taciti_payload payload;
     if (s->whole && mine.n > 0) TACITI_TRY(encode_own(halves, t, &payload));
     for (int k = 1; k < s->count; k++) {
-        const int to = behind(halves, k);
+        const int to = member_behind(halves, k);
         const taciti_range r = range_of(halves, t, to);
         if (r.n == 0) continue;
         if (!is_coded(halves)) payload = (taciti_payload){t->x + r.at, r.n * sizeof(float)};
         if (is_coded(halves) && !s->whole) {
-            payload = (taciti_payload){.data = buffer(halves, halves->leaving, t, to)};
-            TACITI_TRY(encode(halves, t, to, TACITI_PAYLOAD_CONTRIBUTION, &payload));
+            payload = (taciti_payload){.data = buffer_of(halves, halves->leaving, t, to)};
+            TACITI_TRY(encode_range(halves, t, to, TACITI_PAYLOAD_CONTRIBUTION, &payload));
         }
-        TACITI_TRY(send(halves, t, to, TACITI_PAYLOAD_CONTRIBUTION, payload));
+        TACITI_TRY(send_payload(halves, t, to, TACITI_PAYLOAD_CONTRIBUTION, payload));
     }
     *scattered_at(halves, t->piece) = halves->sends.posted;
     return TACIT_OK;
@@ -288,7 +289,7 @@ tacit_status taciti_scatter_end(taciti_halves *halves, const taciti_piece *t) {
 /* Decodes the result of a range, as every member does. */
 static tacit_status take_result(const taciti_halves *halves, const taciti_piece *t, int member, taciti_range r,
                                 taciti_payload payload) {
-    TACITI_TRY(decode(halves, t, member, TACITI_PAYLOAD_RESULT, r, payload, false));
+    TACITI_TRY(decode_range(halves, t, member, TACITI_PAYLOAD_RESULT, r, payload, false));
     if (t->residual != NULL && t->residual->feedback.estimates)
         taciti_residual_accumulate(t->residual, TACITI_RESIDUAL_MEMORY, r.at, t->x + r.at, r.n);
     return TACIT_OK;
@@ -301,10 +302,10 @@ static tacit_status send_result(taciti_halves *halves, const taciti_piece *t, ta
     if (is_coded(halves)) {
         payload.data = halves->sum + slot_of(halves, t) * halves->stride_bytes;
         TACITI_TRY(taciti_outbox_await(&halves->sends, halves->gathered[slot_of(halves, t)]));
-        TACITI_TRY(encode(halves, t, me, TACITI_PAYLOAD_RESULT, &payload));
+        TACITI_TRY(encode_range(halves, t, me, TACITI_PAYLOAD_RESULT, &payload));
     }
     for (int k = 1; k < halves->shape.count; k++)
-        TACITI_TRY(send(halves, t, behind(halves, k), TACITI_PAYLOAD_RESULT, payload));
+        TACITI_TRY(send_payload(halves, t, member_behind(halves, k), TACITI_PAYLOAD_RESULT, payload));
     return is_coded(halves) ? take_result(halves, t, me, mine, payload) : TACIT_OK;
 }
 
@@ -314,10 +315,10 @@ tacit_status taciti_gather_begin(taciti_halves *halves, const taciti_piece *t) {
     /* Their results overwrite what was sent to them, so it must have left. */
     TACITI_TRY(taciti_outbox_await(&halves->sends, *scattered_at(halves, t->piece)));
     for (int k = 1; k < s->count; k++) {
-        const int from = before(halves, k);
+        const int from = member_before(halves, k);
         const taciti_range r = range_of(halves, t, from);
-        void *into = is_coded(halves) ? (void *)buffer(halves, halves->sums, t, from) : (void *)(t->x + r.at);
-        if (r.n > 0) TACITI_TRY(receive(halves, from, into, r.n, &halves->gather_in[cell_of(halves, t, from)]));
+        void *into = is_coded(halves) ? (void *)buffer_of(halves, halves->sums, t, from) : (void *)(t->x + r.at);
+        if (r.n > 0) TACITI_TRY(receive_payload(halves, from, into, r.n, &halves->gather_in[cell_of(halves, t, from)]));
     }
     const taciti_range mine = range_of(halves, t, s->me);
     if (mine.n > 0) TACITI_TRY(send_result(halves, t, mine));
@@ -327,12 +328,12 @@ tacit_status taciti_gather_begin(taciti_halves *halves, const taciti_piece *t) {
 
 tacit_status taciti_gather_end(taciti_halves *halves, const taciti_piece *t) {
     for (int k = 1; k < halves->shape.count && !halves->shape.whole; k++) {
-        const int from = before(halves, k);
+        const int from = member_before(halves, k);
         const taciti_range r = range_of(halves, t, from);
         taciti_engine_request *request = &halves->gather_in[cell_of(halves, t, from)];
         if (r.n == 0) continue;
         TACITI_TRY(taciti_comm_await(halves->comm, request));
-        const taciti_payload payload = {buffer(halves, halves->sums, t, from), request->bytes};
+        const taciti_payload payload = {buffer_of(halves, halves->sums, t, from), request->bytes};
         if (is_coded(halves)) TACITI_TRY(take_result(halves, t, from, r, payload));
     }
     return TACIT_OK;

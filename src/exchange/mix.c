@@ -89,13 +89,6 @@ static tacit_status find_reduction(taciti_mix *mix, const taciti_round *round, t
     return TACIT_OK;
 }
 
-static tacit_status add_neighbours(taciti_mix *mix, const taciti_round *round, int *out) {
-    taciti_neighbours *nb = &mix->neighbours[mix->neighbours_count];
-    TACITI_TRY(taciti_neighbours_describe(mix->hosts, round, mix->rank, &mix->encoding, mix->segment_bytes, nb));
-    *out = (int)mix->neighbours_count++;
-    return TACIT_OK;
-}
-
 static bool has_nobody(const taciti_neighbours *nb) { return nb->in_count == 0 && nb->out_count == 0 && nb->self == 1; }
 
 static tacit_status plan_round(taciti_mix *mix, size_t r) {
@@ -109,24 +102,18 @@ static tacit_status plan_round(taciti_mix *mix, size_t r) {
         s->weights = (taciti_mix_weights){.keep = 0, .share = 1 / (float)members.count};
         return find_reduction(mix, round, members, &s->group);
     }
-    int all = IDLE;
-    TACITI_TRY(add_neighbours(mix, round, &all));
-    s->segment_n = mix->neighbours[all].segment_n;
-    if (has_nobody(&mix->neighbours[all])) return TACIT_OK;
+    taciti_neighbours *nb = &mix->neighbours[mix->neighbours_count];
+    TACITI_TRY(taciti_neighbours_describe(mix->hosts, round, mix->rank, &mix->encoding, mix->segment_bytes, nb));
+    s->segment_n = nb->segment_n;
+    const int all = (int)mix->neighbours_count++;
+    if (has_nobody(nb)) return TACIT_OK;
     s->edges = all;
     s->weights = (taciti_mix_weights){.keep = 0, .share = 1};
     return TACIT_OK;
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
-static uint64_t allreduce_bytes(const taciti_mix *mix, const taciti_allreduce *reduce) {
-    uint64_t bytes = 0;
-    for (size_t b = 0; b < mix->layout->bucket_count; b++)
-        bytes += taciti_allreduce_bytes(reduce, mix->layout->buckets[b].n);
-    return bytes;
-}
-
-/* Of all buckets to one neighbour, segment by segment. */
+/* Returns the bytes of all buckets to one neighbour, which travel segment by segment. */
 static uint64_t edge_bytes(const taciti_mix *mix, size_t segment_n) {
     uint64_t bytes = 0;
     for (size_t b = 0; b < mix->layout->bucket_count; b++) {
@@ -137,7 +124,7 @@ static uint64_t edge_bytes(const taciti_mix *mix, size_t segment_n) {
     return bytes;
 }
 
-/* What one group's members on my host send to other hosts; a group that I need not be in. */
+/* Adds the bytes that one group's members on my host send to other hosts; I need not be in that group. */
 static tacit_status add_group_nic_bytes(taciti_mix *mix, const taciti_round *round, size_t group, uint64_t *bytes) {
     const taciti_members members = taciti_members_of(round, group);
     const int host = mix->hosts->host_of[mix->rank];
@@ -160,7 +147,8 @@ static bool leaves_my_host(const taciti_mix *mix, const taciti_edge *edge) {
 static tacit_status count_bytes(taciti_mix *mix, size_t r) {
     const taciti_round *round = round_of(mix, r);
     step *s = &mix->steps[r];
-    if (s->group != IDLE) s->bytes = allreduce_bytes(mix, &mix->reductions[s->group].reduce);
+    for (size_t b = 0; b < mix->layout->bucket_count && s->group != IDLE; b++)
+        s->bytes += taciti_allreduce_bytes(&mix->reductions[s->group].reduce, mix->layout->buckets[b].n);
     if (s->edges != IDLE) s->bytes = edge_bytes(mix, s->segment_n) * mix->neighbours[s->edges].out_count;
     for (size_t g = 0; g < round->groups; g++) TACITI_TRY(add_group_nic_bytes(mix, round, g, &s->nic_bytes));
     for (size_t e = 0; e < round->edge_count; e++)
@@ -192,9 +180,9 @@ static tacit_status allocate_plan(taciti_mix *mix) {
 }
 
 /* Everything but buffers. Not collective. */
-static tacit_status describe(taciti_mix *mix, const taciti_comm *comm, const taciti_layout *layout,
-                             const taciti_topology *topology, const taciti_exchange_options *options,
-                             const taciti_encoding *encoding) {
+static tacit_status describe_mix(taciti_mix *mix, const taciti_comm *comm, const taciti_layout *layout,
+                                 const taciti_topology *topology, const taciti_exchange_options *options,
+                                 const taciti_encoding *encoding) {
     if (topology->ranks != taciti_comm_size(comm))
         return taciti_fail(TACIT_E_CONFIG, "topology %s is for %d ranks, but there are %d; make it for %d",
                            topology->name, topology->ranks, taciti_comm_size(comm), taciti_comm_size(comm));
@@ -212,7 +200,13 @@ static tacit_status describe(taciti_mix *mix, const taciti_comm *comm, const tac
     return TACIT_OK;
 }
 
-static tacit_status move(void *owner, float *x, size_t n, const taciti_bucket_task *task);
+static tacit_status move_bucket(void *owner, float *x, size_t n, const taciti_bucket_task *task) {
+    taciti_mix *mix = owner;
+    const step *s = &mix->steps[round_number(mix, task->step)];
+    if (s->edges != IDLE) return taciti_neighbours_run(&mix->neighbours[s->edges], x, n, task);
+    reduction *c = &mix->reductions[s->group];
+    return taciti_allreduce_run(&c->reduce, x, n, task, &c->errors);
+}
 
 static tacit_status open_buffers(taciti_mix *mix, taciti_comm *comm) {
     mix->comm = comm;
@@ -225,11 +219,11 @@ static tacit_status open_buffers(taciti_mix *mix, taciti_comm *comm) {
     for (size_t i = 0; i < mix->neighbours_count; i++)
         TACITI_TRY(taciti_neighbours_open(&mix->neighbours[i], comm, mix->workspace.base));
     for (size_t r = 0; r < mix->topology->period; r++) TACITI_TRY(count_bytes(mix, r));
-    return taciti_bucket_jobs_create(comm, mix->layout, move, mix, &mix->jobs);
+    return taciti_bucket_jobs_create(comm, mix->layout, move_bucket, mix, &mix->jobs);
 }
 
 /* Destroys what describe() has made. */
-static void forget(taciti_mix *mix) {
+static void forget_plan(taciti_mix *mix) {
     for (size_t c = 0; c < mix->reduction_count; c++) taciti_allreduce_destroy(&mix->reductions[c].reduce);
     for (size_t i = 0; i < mix->neighbours_count; i++) taciti_neighbours_destroy(&mix->neighbours[i]);
     taciti_free(mix->steps);
@@ -247,7 +241,7 @@ tacit_status taciti_mix_create_encoded(taciti_comm *comm, const taciti_layout *l
                                        const taciti_exchange_options *options, const taciti_encoding *encoding,
                                        taciti_mix **out) {
     taciti_mix *mix = taciti_calloc(1, sizeof *mix);
-    tacit_status status = mix == NULL ? TACIT_E_MEMORY : describe(mix, comm, layout, topology, options, encoding);
+    tacit_status status = mix == NULL ? TACIT_E_MEMORY : describe_mix(mix, comm, layout, topology, options, encoding);
     if (status == TACIT_OK) status = open_buffers(mix, comm);
     status = taciti_comm_agree(comm, status);
     if (status == TACIT_OK)
@@ -260,7 +254,7 @@ tacit_status taciti_mix_create_encoded(taciti_comm *comm, const taciti_layout *l
 void taciti_mix_destroy(taciti_mix *mix) {
     if (mix == NULL) return;
     taciti_bucket_jobs_destroy(&mix->jobs);
-    forget(mix);
+    forget_plan(mix);
     taciti_pages_destroy(&mix->workspace);
     taciti_free(mix);
 }
@@ -269,20 +263,12 @@ size_t taciti_mix_predict_bytes(const taciti_comm *comm, const taciti_layout *la
                                 const taciti_exchange_options *options) {
     taciti_mix mix = {0};
     const taciti_encoding encoding = {.codec = taciti_exchange_wire(options)};
-    const tacit_status status = describe(&mix, comm, layout, topology, options, &encoding);
-    forget(&mix);
+    const tacit_status status = describe_mix(&mix, comm, layout, topology, options, &encoding);
+    forget_plan(&mix);
     return status == TACIT_OK ? mix.staging_bytes + mix.error_bytes : 0;
 }
 
 /* ---- mixing ------------------------------------------------------------------------------------------------------ */
-static tacit_status move(void *owner, float *x, size_t n, const taciti_bucket_task *task) {
-    taciti_mix *mix = owner;
-    const step *s = &mix->steps[round_number(mix, task->step)];
-    if (s->edges != IDLE) return taciti_neighbours_run(&mix->neighbours[s->edges], x, n, task);
-    reduction *c = &mix->reductions[s->group];
-    return taciti_allreduce_run(&c->reduce, x, n, task, &c->errors);
-}
-
 tacit_status taciti_mix_begin(taciti_mix *mix, float *flat, size_t bucket, int64_t number) {
     const step *s = &mix->steps[round_number(mix, number)];
     if (s->group == IDLE && s->edges == IDLE) return taciti_bucket_skip(&mix->jobs, bucket);

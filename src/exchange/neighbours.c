@@ -12,9 +12,7 @@
 
 enum { SENDS_PER_NEIGHBOUR = 2 };
 
-static size_t min(size_t a, size_t b) { return a < b ? a : b; }
-
-static bool encodes(const taciti_neighbours *nb) { return taciti_encoding_encodes(nb->encoding); }
+static bool is_encoded(const taciti_neighbours *nb) { return taciti_encoding_encodes(nb->encoding); }
 
 /* ---- who they are ------------------------------------------------------------------------------------------------ */
 /* The state of counting the edges of a round. */
@@ -59,7 +57,7 @@ static void rotate_to_me(taciti_neighbour *list, size_t count, int rank) {
     }
 }
 
-static tacit_status collect(survey *s, const taciti_round *round) {
+static tacit_status collect_neighbours(survey *s, const taciti_round *round) {
     taciti_neighbours *nb = s->neighbours;
     count_edges(s, round);
     nb->in = taciti_calloc(nb->in_count + nb->out_count, sizeof *nb->in);
@@ -84,7 +82,7 @@ tacit_status taciti_neighbours_describe(const taciti_hosts *hosts, const taciti_
     taciti_neighbours nb = {.encoding = encoding, .rank = rank};
     survey s = {.neighbours = &nb, .hosts = hosts, .rank = rank, .one_host = true};
     s.in_degree = taciti_calloc((size_t)hosts->ranks, sizeof *s.in_degree);
-    tacit_status status = s.in_degree == NULL ? TACIT_E_MEMORY : collect(&s, round);
+    tacit_status status = s.in_degree == NULL ? TACIT_E_MEMORY : collect_neighbours(&s, round);
     taciti_free(s.in_degree);
     if (status != TACIT_OK) return status;
     choose_pipeline(&nb, &s, segment_bytes);
@@ -103,7 +101,7 @@ static size_t state_bytes_of(const taciti_neighbours *nb) {
 
 size_t taciti_neighbours_workspace_bytes(const taciti_neighbours *nb) {
     const size_t arriving = nb->slots * nb->in_count * nb->stride_bytes;
-    if (!encodes(nb)) return arriving;
+    if (!is_encoded(nb)) return arriving;
     return arriving + nb->slots * nb->stride_bytes + segment_bytes_of(nb) + 2 * state_bytes_of(nb) +
            taciti_encoding_scratch_bytes(nb->encoding, nb->segment_n);
 }
@@ -116,7 +114,7 @@ tacit_status taciti_neighbours_open(taciti_neighbours *nb, taciti_comm *comm, vo
     if (nb->heard == NULL || nb->sent == NULL) return TACIT_E_MEMORY;
     nb->sends = (taciti_outbox){.comm = comm, .requests = nb->heard + cells, .window = window};
     nb->arriving = memory;
-    if (!encodes(nb)) return TACIT_OK;
+    if (!is_encoded(nb)) return TACIT_OK;
     nb->leaving = nb->arriving + cells * nb->stride_bytes;
     nb->decoded = (float *)(void *)(nb->leaving + nb->slots * nb->stride_bytes);
     nb->state = (char *)nb->decoded + segment_bytes_of(nb);
@@ -138,12 +136,13 @@ typedef struct segment {
     const taciti_bucket_task *task;
 } segment;
 
-static segment segment_at(const taciti_neighbours *nb, float *x, size_t n, size_t index) {
-    const size_t at = index * nb->segment_n;
-    return (segment){.slot = index % nb->slots, .at = at, .x = x + at, .n = min(n - at, nb->segment_n)};
+static segment segment_at(const taciti_neighbours *nb, float *x, size_t n, size_t index,
+                          const taciti_bucket_task *task) {
+    const size_t at = index * nb->segment_n, left = n - at;
+    return (segment){index % nb->slots, at, x + at, left < nb->segment_n ? left : nb->segment_n, task};
 }
 
-static char *arriving(const taciti_neighbours *nb, const segment *s, size_t k) {
+static char *arriving_at(const taciti_neighbours *nb, const segment *s, size_t k) {
     return nb->arriving + (s->slot * nb->in_count + k) * nb->stride_bytes;
 }
 
@@ -153,8 +152,8 @@ static taciti_codec_call call_of(const taciti_neighbours *nb, const segment *s, 
     return call;
 }
 
-/* What leaves of my segment; error: receives the encoding error; may be NULL. */
-static tacit_status encode(taciti_neighbours *nb, const segment *s, float *error, taciti_payload *out) {
+/* Encodes my segment. error[n], if not NULL, receives the encoding error. */
+static tacit_status encode_segment(taciti_neighbours *nb, const segment *s, float *error, taciti_payload *out) {
     const size_t state_bytes = state_bytes_of(nb);
     taciti_codec_call call = call_of(nb, s, nb->rank);
     if (state_bytes > 0) {
@@ -167,10 +166,10 @@ static tacit_status encode(taciti_neighbours *nb, const segment *s, float *error
 
 static tacit_status start_segment(taciti_neighbours *nb, const segment *s) {
     for (size_t k = 0; k < nb->in_count; k++)
-        TACITI_TRY(taciti_payload_receive(nb->comm, nb->encoding, nb->in[k].rank, arriving(nb, s, k), s->n,
+        TACITI_TRY(taciti_payload_receive(nb->comm, nb->encoding, nb->in[k].rank, arriving_at(nb, s, k), s->n,
                                           &nb->heard[s->slot * nb->in_count + k]));
     taciti_payload payload = {.data = s->x, .bytes = s->n * sizeof(float)};
-    if (encodes(nb) && nb->out_count > 0) TACITI_TRY(encode(nb, s, NULL, &payload));
+    if (is_encoded(nb) && nb->out_count > 0) TACITI_TRY(encode_segment(nb, s, NULL, &payload));
     for (size_t k = 0; k < nb->out_count; k++)
         TACITI_TRY(taciti_outbox_send(&nb->sends, nb->out[k].rank, payload.data, payload.bytes));
     nb->sent[s->slot] = nb->sends.posted;
@@ -181,9 +180,9 @@ static tacit_status start_segment(taciti_neighbours *nb, const segment *s) {
  * has left, is cheaper than to keep the error of every segment under way. */
 static tacit_status keep_own(taciti_neighbours *nb, const segment *s) {
     const taciti_kernels *kernels = taciti_kernels_get();
-    const bool rounded = encodes(nb) && nb->out_count > 0;
+    const bool rounded = is_encoded(nb) && nb->out_count > 0;
     taciti_payload again;
-    if (rounded) TACITI_TRY(encode(nb, s, nb->decoded, &again));
+    if (rounded) TACITI_TRY(encode_segment(nb, s, nb->decoded, &again));
     kernels->scale(s->x, (float)nb->self, s->n);
     if (rounded) kernels->add_scaled(s->x, nb->decoded, (float)nb->given, s->n);
     return TACIT_OK;
@@ -191,11 +190,11 @@ static tacit_status keep_own(taciti_neighbours *nb, const segment *s) {
 
 /* x += weight * what has arrived from neighbour k. */
 static tacit_status add_arrived(taciti_neighbours *nb, const segment *s, size_t k, size_t bytes) {
-    const float *values = (const float *)(const void *)arriving(nb, s, k);
-    if (encodes(nb)) {
+    const float *values = (const float *)(const void *)arriving_at(nb, s, k);
+    if (is_encoded(nb)) {
         const taciti_codec_call call = call_of(nb, s, nb->in[k].rank);
         TACITI_TRY(taciti_payload_refused(
-            nb->encoding->codec->decode(nb->encoding->codec, &call, arriving(nb, s, k), bytes, nb->decoded, s->n),
+            nb->encoding->codec->decode(nb->encoding->codec, &call, arriving_at(nb, s, k), bytes, nb->decoded, s->n),
             nb->encoding, s->task, nb->in[k].rank, bytes));
         values = nb->decoded;
     }
@@ -222,13 +221,11 @@ tacit_status taciti_neighbours_run(taciti_neighbours *nb, float *x, size_t n, co
     const size_t segments = n / nb->segment_n + (n % nb->segment_n != 0), depth = nb->slots - 1;
     for (size_t cycle = 0; cycle < segments + depth; cycle++) {
         if (cycle < segments) {
-            segment s = segment_at(nb, x, n, cycle);
-            s.task = task;
+            const segment s = segment_at(nb, x, n, cycle, task);
             TACITI_TRY(start_segment(nb, &s));
         }
         if (cycle >= depth && cycle - depth < segments) {
-            segment s = segment_at(nb, x, n, cycle - depth);
-            s.task = task;
+            const segment s = segment_at(nb, x, n, cycle - depth, task);
             TACITI_TRY(finish_segment(nb, &s));
         }
     }

@@ -10,7 +10,7 @@ enum { DEPTH_NETWORK = 8, DEPTH_HOST = 3, DEPTH_MIN = 2, GRAIN = 16, SENDS_PER_M
 
 /* Payloads of a codec that takes a threshold of the model are long where the model's large elements are. Messages of a
  * quarter of the usual length leave room for four times the expected payload before they ask the receiver first
- * (pipeline.h), give every rank a part of every layer, and so many more of them are under way. */
+ * (pipeline.h) and give every rank a part of every layer, and up to four times as many of them are under way. */
 enum { UNEVEN_PARTS = 4 };
 
 /* The limit for a codec that compresses much: what it encodes in several passes stays in the cache, and a long array is

@@ -5,13 +5,11 @@
 
 #include "kernel/kernel.h"
 
-static size_t cells(const taciti_residual *r, int kind) {
+static size_t count_cells(const taciti_residual *r, int kind) {
     return r->pieces * (kind == TACITI_PAYLOAD_RESULT ? 1 : r->members);
 }
 
 static bool in_cells(const taciti_residual *r) { return r->back != 0; }
-
-static size_t min(size_t a, size_t b) { return a < b ? a : b; }
 
 /* ---- forms ------------------------------------------------------------------------------------------------------- */
 size_t taciti_residual_form_bytes(taciti_residual_form form, size_t n) {
@@ -40,7 +38,7 @@ void taciti_residual_narrow(taciti_residual_form form, void *stored, size_t at, 
 }
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
-static bool has(const taciti_residual *r, taciti_residual_array which) {
+static bool has_array(const taciti_residual *r, taciti_residual_array which) {
     const taciti_feedback *f = &r->feedback;
     if (which == TACITI_RESIDUAL_MEMORY) return f->estimates || f->momentum > 0;
     return (f->estimates || f->errors) && (which == TACITI_RESIDUAL_CONTRIBUTION || r->results);
@@ -48,12 +46,16 @@ static bool has(const taciti_residual *r, taciti_residual_array which) {
 
 size_t taciti_residual_bytes(const taciti_residual *r, taciti_residual_array which, size_t n) {
     if (which == TACITI_RESIDUAL_STATE)
-        return r->lasting ? (cells(r, TACITI_PAYLOAD_CONTRIBUTION) + cells(r, TACITI_PAYLOAD_RESULT)) * r->state_bytes
+        return r->lasting ? (count_cells(r, TACITI_PAYLOAD_CONTRIBUTION) + count_cells(r, TACITI_PAYLOAD_RESULT)) *
+                                r->state_bytes
                           : 0;
-    return has(r, which) ? taciti_round_up(taciti_residual_form_bytes(r->feedback.stored, n), TACITI_ALIGN_BYTES) : 0;
+    return has_array(r, which) ? taciti_round_up(taciti_residual_form_bytes(r->feedback.stored, n), TACITI_ALIGN_BYTES)
+                               : 0;
 }
 
-static size_t cell_bytes(const taciti_residual *r, int kind) { return cells(r, kind) * r->cell_n * sizeof(float); }
+static size_t cell_bytes(const taciti_residual *r, int kind) {
+    return count_cells(r, kind) * r->cell_n * sizeof(float);
+}
 
 size_t taciti_residual_back_bytes(const taciti_residual *r) {
     return cell_bytes(r, TACITI_PAYLOAD_CONTRIBUTION) + cell_bytes(r, TACITI_PAYLOAD_RESULT) + 2 * r->state_bytes;
@@ -92,14 +94,14 @@ static bool is_committed(const taciti_residual *r, taciti_residual_array which) 
 }
 
 /* The committed floats there, or NULL if they are zeros. */
-static const float *committed(const taciti_residual *r, taciti_residual_array which, size_t at) {
+static const float *committed_floats(const taciti_residual *r, taciti_residual_array which, size_t at) {
     return is_committed(r, which) ? floats_at(&r->arrays[which], r->arrays[which].now, at) : NULL;
 }
 
 /* The same for n errors, whatever their form; of a narrow one they are in the scratch memory. */
 static const float *committed_errors(const taciti_residual *r, taciti_residual_array which, size_t at, size_t n) {
     const taciti_versions *v = &r->arrays[which];
-    if (!is_narrow(r)) return committed(r, which, at);
+    if (!is_narrow(r)) return committed_floats(r, which, at);
     if (!is_committed(r, which)) return NULL;
     taciti_residual_widen(r->feedback.stored, v->at[v->now], at, scratch_at(r, at), n);
     return scratch_at(r, at);
@@ -113,14 +115,14 @@ static taciti_versions *write_to(taciti_residual *r, taciti_residual_array which
 }
 
 /* The floats there that the step under way writes. */
-static float *coming(taciti_residual *r, taciti_residual_array which, size_t at) {
+static float *coming_floats(taciti_residual *r, taciti_residual_array which, size_t at) {
     const taciti_versions *v = write_to(r, which);
     return floats_at(v, !v->now, at);
 }
 
 /* Where the error of an encoding is written. */
 static float *error_at(taciti_residual *r, taciti_payload_kind kind, size_t at) {
-    return is_narrow(r) ? scratch_at(r, at) : coming(r, (taciti_residual_array)kind, at);
+    return is_narrow(r) ? scratch_at(r, at) : coming_floats(r, (taciti_residual_array)kind, at);
 }
 
 /* ---- encoding ---------------------------------------------------------------------------------------------------- */
@@ -130,7 +132,7 @@ static void set_state(taciti_residual *r, const taciti_residual_place *p, taciti
     if (r->state_bytes == 0) return;
     if (r->lasting) {
         cell = cell_of(r, p->kind, p->piece, p->member);
-        if (p->kind == TACITI_PAYLOAD_RESULT) cell += cells(r, TACITI_PAYLOAD_CONTRIBUTION);
+        if (p->kind == TACITI_PAYLOAD_RESULT) cell += count_cells(r, TACITI_PAYLOAD_CONTRIBUTION);
         v->written = v->held[!v->now] = true;
     } else
         memset(v->at[0], 0, r->state_bytes);
@@ -140,9 +142,9 @@ static void set_state(taciti_residual *r, const taciti_residual_place *p, taciti
 
 /* x becomes momentum * u + x, which is also stored. */
 static void add_momentum(taciti_residual *r, size_t at, float *x, size_t n) {
-    const float *u = committed(r, TACITI_RESIDUAL_MEMORY, at);
+    const float *u = committed_floats(r, TACITI_RESIDUAL_MEMORY, at);
     if (u != NULL) taciti_kernels_get()->add_scaled(x, u, (float)r->feedback.momentum, n);
-    memcpy(coming(r, TACITI_RESIDUAL_MEMORY, at), x, n * sizeof *x);
+    memcpy(coming_floats(r, TACITI_RESIDUAL_MEMORY, at), x, n * sizeof *x);
 }
 
 static void add_residual(const taciti_residual *r, taciti_payload_kind kind, size_t at, float *x, size_t n) {
@@ -168,7 +170,8 @@ float *taciti_residual_enter(taciti_residual *r, const taciti_residual_place *p,
     if (in_cells(r)) return taciti_residual_error(r, p->kind, p->piece, p->member);
     if (f->estimates) {
         const bool result = p->kind == TACITI_PAYLOAD_RESULT;
-        const float *estimate = committed(r, result ? TACITI_RESIDUAL_MEMORY : TACITI_RESIDUAL_CONTRIBUTION, p->at);
+        const float *estimate =
+            committed_floats(r, result ? TACITI_RESIDUAL_MEMORY : TACITI_RESIDUAL_CONTRIBUTION, p->at);
         if (estimate != NULL) taciti_kernels_get()->add_scaled(x, estimate, -1, p->n);
         return NULL;
     }
@@ -178,7 +181,7 @@ float *taciti_residual_enter(taciti_residual *r, const taciti_residual_place *p,
     return error_at(r, p->kind, p->at);
 }
 
-/* What a codec leaves in gaps is no part of a tensor. */
+/* Clears gaps: whatever a codec leaves in them is no part of a tensor. */
 static void clear_gaps(const taciti_residual *r, size_t at, float *x, size_t n) {
     if (r->layout != NULL) taciti_layout_clear_gaps(r->layout, r->bucket, (taciti_range){at, n}, x);
 }
@@ -189,14 +192,14 @@ tacit_status taciti_residual_leave(taciti_residual *r, const taciti_residual_pla
     taciti_residual_keep(r, p->kind, p->at, p->n);
     if (in_cells(r) || p->kind == TACITI_PAYLOAD_RESULT) return TACIT_OK;
     if (f->estimates) {
-        float *estimate = coming(r, TACITI_RESIDUAL_CONTRIBUTION, p->at);
-        const float *before = committed(r, TACITI_RESIDUAL_CONTRIBUTION, p->at);
+        float *estimate = coming_floats(r, TACITI_RESIDUAL_CONTRIBUTION, p->at);
+        const float *before = committed_floats(r, TACITI_RESIDUAL_CONTRIBUTION, p->at);
         TACITI_TRY(codec->decode(codec, call, payload.data, payload.bytes, estimate, p->n));
         clear_gaps(r, p->at, estimate, p->n);
         if (before != NULL) taciti_kernels_get()->add(estimate, before, p->n);
     } else if (f->errors && f->momentum > 0)
-        taciti_kernels_get()->keep_equal(coming(r, TACITI_RESIDUAL_MEMORY, p->at),
-                                         coming(r, TACITI_RESIDUAL_CONTRIBUTION, p->at), x, p->n);
+        taciti_kernels_get()->keep_equal(coming_floats(r, TACITI_RESIDUAL_MEMORY, p->at),
+                                         coming_floats(r, TACITI_RESIDUAL_CONTRIBUTION, p->at), x, p->n);
     return TACIT_OK;
 }
 
@@ -208,21 +211,21 @@ void taciti_residual_keep(taciti_residual *r, taciti_payload_kind kind, size_t a
 }
 
 void taciti_residual_accumulate(taciti_residual *r, taciti_residual_array which, size_t at, float *x, size_t n) {
-    const float *before = committed(r, which, at);
+    const float *before = committed_floats(r, which, at);
     if (before != NULL) taciti_kernels_get()->add(x, before, n);
-    memcpy(coming(r, which, at), x, n * sizeof *x);
+    memcpy(coming_floats(r, which, at), x, n * sizeof *x);
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 void taciti_residual_begin(taciti_residual *r, bool flush, float *x, size_t n) {
     r->flushed = false;
     if (!flush || !r->feedback.errors) return;
-    const float *u = committed(r, TACITI_RESIDUAL_MEMORY, 0);
+    const float *u = committed_floats(r, TACITI_RESIDUAL_MEMORY, 0);
     if (u != NULL) taciti_kernels_get()->add_scaled(x, u, (float)r->feedback.momentum, n);
     const size_t step = is_narrow(r) ? r->scratch_n : n;
     for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++)
         for (size_t at = 0; at < n; at += step)
-            add_residual(r, (taciti_payload_kind)kind, at, x + at, min(step, n - at));
+            add_residual(r, (taciti_payload_kind)kind, at, x + at, step < n - at ? step : n - at);
     r->flushed = true;
 }
 
@@ -232,7 +235,7 @@ void taciti_residual_drop(taciti_residual *r) {
 }
 
 /* Writes only where something changes: pages that nothing was written to stay without memory. from NULL: zeros. */
-static void overwrite(char *to, const char *from, size_t bytes) {
+static void overwrite_bytes(char *to, const char *from, size_t bytes) {
     static const char zeros[4096];
     for (size_t i = 0; i < bytes; i += sizeof zeros) {
         const size_t part = bytes - i < sizeof zeros ? bytes - i : sizeof zeros;
@@ -241,25 +244,20 @@ static void overwrite(char *to, const char *from, size_t bytes) {
     }
 }
 
-static void clear(taciti_versions *v, int version) {
-    if (v->held[version]) overwrite(v->at[version], NULL, v->bytes);
+static void clear_version(taciti_versions *v, int version) {
+    if (v->held[version]) overwrite_bytes(v->at[version], NULL, v->bytes);
     v->held[version] = false;
-}
-
-/* The other version becomes a copy of the committed one. */
-static void carry(taciti_versions *v) {
-    if (!v->held[v->now])
-        clear(v, !v->now);
-    else
-        overwrite(v->at[!v->now], v->at[v->now], v->bytes);
-    v->held[!v->now] = v->held[v->now];
 }
 
 void taciti_residual_commit(taciti_residual *r, const bool swap[TACITI_RESIDUAL_ARRAYS]) {
     for (int a = 0; a < TACITI_RESIDUAL_ARRAYS; a++) {
         taciti_versions *v = &r->arrays[a];
-        if (r->flushed && a != TACITI_RESIDUAL_STATE) clear(v, v->now);
-        if (swap[a] && !v->written) carry(v);
+        if (r->flushed && a != TACITI_RESIDUAL_STATE) clear_version(v, v->now);
+        if (swap[a] && !v->written) { /* the other version becomes a copy of the committed one */
+            if (v->held[v->now]) overwrite_bytes(v->at[!v->now], v->at[v->now], v->bytes);
+            if (!v->held[v->now]) clear_version(v, !v->now);
+            v->held[!v->now] = v->held[v->now];
+        }
         if (swap[a]) v->now = !v->now;
         v->written = false;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a rank stores about its encodings of a bucket from step to step: the codec's state and one of
+ * The memory of a rank's encodings of a bucket from step to step: the codec's state and one of
  *
  * - errors: error feedback. v = x + decay * residual is encoded; what v loses is the next residual. With momentum
  *   (Y. Lin et al., "Deep Gradient Compression", ICLR 2018, arXiv 1712.01887, section 3.2 and 3.3):
@@ -19,7 +19,7 @@
  *
  * Errors are stored as floats, or in fewer bits: as bf16, or in lines of 16 with one scale (kernel line8_*). Both
  * versions are narrow. An encoding works on floats: enter widens a range into `scratch`, where the error is also
- * written, and leave narrows it. What that rounds off is lost; a dropped step changes no stored bit all the same.
+ * written, and leave narrows it. That rounding is lost; a dropped step changes no stored bit all the same.
  */
 #ifndef TACITI_EXCHANGE_RESIDUAL_H
 #define TACITI_EXCHANGE_RESIDUAL_H
@@ -43,7 +43,7 @@ typedef struct taciti_versions {
     bool written; /* the step under way has written the other version */
 } taciti_versions;
 
-/* Of one bucket. The owner of the object sets the sizes, down to `back`. {0} stores nothing. */
+/* The residuals of one bucket. The owner of the object sets the sizes, down to `back`. {0} stores nothing. */
 typedef struct taciti_residual {
     size_t pieces, members; /* pieces of the bucket, members that exchange payloads */
     size_t state_bytes;     /* of the codec's state per payload, rounded up; 0: the codec has none */
@@ -81,7 +81,8 @@ void taciti_residual_narrow(taciti_residual_form form, void *stored, size_t at, 
 /* Bytes of one version of an array for a bucket of n floats. */
 size_t taciti_residual_bytes(const taciti_residual *residual, taciti_residual_array which, size_t n);
 
-/* Of all errors and states for taciti_residual.back; open divides that memory, zeroed and 64-byte aligned; borrowed. */
+/* Return the bytes of all errors and states for taciti_residual.back; and divide that memory, which is zeroed, 64-byte
+ * aligned and borrowed. */
 size_t taciti_residual_back_bytes(const taciti_residual *residual);
 void taciti_residual_back_open(taciti_residual *residual, void *memory);
 

@@ -77,13 +77,12 @@ typedef struct taciti_route_verbs {
      * same. */
     tacit_status (*describe)(struct taciti_route *route);
 
-    /* Of a described route: bytes of `workspace`, which routes share that do not run at the same time; and of what open
-     * allocates besides, on this rank. */
-    size_t (*workspace_bytes)(const struct taciti_route *route);
+    /* Returns the bytes that open allocates on this rank for a described route. NULL: none. */
     size_t (*memory_bytes)(const struct taciti_route *route);
 
-    /* Makes a described route ready to run. Borrows comm and workspace. Not collective. After an error, only close may
-     * be called. */
+    /* Makes a described route ready to run. Borrows comm and workspace, which has taciti_allreduce_workspace_bytes() of
+     * route->reduce; routes that do not run at the same time may share it. Not collective. After an error, only close
+     * may be called. */
     tacit_status (*open)(struct taciti_route *route, taciti_comm *comm, void *workspace);
     void (*close)(struct taciti_route *route); /* whether described or opened */
 
@@ -107,8 +106,8 @@ typedef struct taciti_route_verbs {
     uint64_t (*bytes)(const struct taciti_route *route, size_t bucket, taciti_codec_setting setting);
     uint64_t (*nic_bytes)(const struct taciti_route *route, size_t bucket, taciti_codec_setting setting, int host);
 
-    /* Mean bytes that this rank sends for a bucket at these settings[TACITI_PAYLOAD_KINDS]; NULL: of a dense sum. 0:
-     * they follow from the data. */
+    /* Mean bytes that this rank sends for a bucket at these settings[TACITI_PAYLOAD_KINDS]; NULL: of a dense sum.
+     * Slot NULL: they follow from the data. */
     double (*expected_bytes)(const struct taciti_route *route, size_t bucket, const taciti_codec_setting *settings);
 
     /* Maximum bytes that travel between an owner and a member for the reduce-scatter of a range of n floats, or their

@@ -4,24 +4,13 @@
  */
 #include "exchange/route_payload.h"
 
-static tacit_status accept(const taciti_encoding *encoding) {
+static tacit_status accept_encoding(const taciti_encoding *encoding) {
     (void)encoding;
     return TACIT_OK;
 }
 
-static tacit_status describe(taciti_route *route) {
-    const taciti_encoding wire = {.codec = route->setup.wire};
-    return taciti_route_describe_way(&route->setup, &wire, false, &route->reduce);
-}
-
-static tacit_status run(taciti_route *route, float *x, size_t n, const taciti_bucket_task *task,
-                        taciti_residual *residual) {
-    (void)residual; /* it is flushed: x contains it */
-    return taciti_allreduce_run(&route->reduce, x, n, task, NULL);
-}
-
-static tacit_status price(const taciti_route_setup *setup, taciti_phase phase, size_t n, taciti_rates_at *rates,
-                          const void *context, taciti_price *out) {
+static tacit_status price_sum(const taciti_route_setup *setup, taciti_phase phase, size_t n, taciti_rates_at *rates,
+                              const void *context, taciti_price *out) {
     (void)phase;
     (void)rates;
     (void)context;
@@ -34,14 +23,12 @@ static tacit_status price(const taciti_route_setup *setup, taciti_phase phase, s
 const taciti_route_verbs taciti_route_dense = {
     .phases = true,
     .probed = true,
-    .check = accept,
-    .describe = describe,
-    .workspace_bytes = taciti_route_reduce_workspace_bytes,
-    .memory_bytes = taciti_route_no_memory_bytes,
+    .check = accept_encoding,
+    .describe = taciti_route_describe_wire,
     .open = taciti_route_reduce_open,
-    .run = run,
+    .run = taciti_route_reduce_run,
     .bytes = taciti_route_reduce_bytes,
     .nic_bytes = taciti_route_reduce_nic_bytes,
     .expected_bytes = taciti_route_reduce_expected_bytes,
-    .price = price,
+    .price = price_sum,
 };

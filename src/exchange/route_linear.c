@@ -10,17 +10,11 @@
 #include "base/log.h"
 #include "exchange/route_payload.h"
 
-static tacit_status check(const taciti_encoding *e) {
+static tacit_status check_encoding(const taciti_encoding *e) {
     if (!e->feedback.estimates && !(e->feedback.momentum > 0)) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "codec %s sends combinations of elements: it allows neither estimates nor momentum correction",
                        e->codec->name);
-}
-
-/* Ranges are owned as those of the dense sum are. */
-static tacit_status describe(taciti_route *route) {
-    const taciti_encoding wire = {.codec = route->setup.wire};
-    return taciti_route_describe_way(&route->setup, &wire, false, &route->reduce);
 }
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */
@@ -123,7 +117,7 @@ static size_t describe_pages(taciti_linear_reduce *linear) {
     return 2 * payload_bytes(linear) + scratch_bytes(linear) + states;
 }
 
-static tacit_status allocate(taciti_linear_reduce *linear) {
+static tacit_status allocate_memory(taciti_linear_reduce *linear) {
     TACITI_TRY(taciti_pages_create(describe_pages(linear) + 1, "the linear exchange", &linear->pages));
     const size_t payload = payload_bytes(linear);
     char *at = linear->pages.base;
@@ -136,23 +130,23 @@ static tacit_status allocate(taciti_linear_reduce *linear) {
     return TACIT_OK;
 }
 
-static tacit_status open(taciti_route *route, taciti_comm *comm, void *workspace) {
+static tacit_status open_route(taciti_route *route, taciti_comm *comm, void *workspace) {
     TACITI_TRY(taciti_allreduce_open(&route->reduce, comm, workspace));
     taciti_linear_reduce *out = route->own = taciti_calloc(1, sizeof *out);
     if (out == NULL) return TACIT_E_MEMORY;
     TACITI_TRY(describe_linear(route, &route->reduce, out));
     out->comm = comm;
-    return allocate(out);
+    return allocate_memory(out);
 }
 
-static void release(taciti_linear_reduce *linear) {
+static void release_memory(taciti_linear_reduce *linear) {
     taciti_free(linear->buckets);
     taciti_free(linear->matrices);
     taciti_pages_destroy(&linear->pages);
 }
 
-static void close(taciti_route *route) {
-    if (route->own != NULL) release(route->own);
+static void close_route(taciti_route *route) {
+    if (route->own != NULL) release_memory(route->own);
     taciti_free(route->own);
 }
 
@@ -160,7 +154,7 @@ static size_t memory_bytes(const taciti_route *route) {
     taciti_linear_reduce linear;
     size_t bytes = 0;
     if (describe_linear(route, NULL, &linear) == TACIT_OK) bytes = describe_pages(&linear);
-    release(&linear);
+    release_memory(&linear);
     return bytes;
 }
 
@@ -180,8 +174,8 @@ static tacit_status round_of(taciti_linear_reduce *linear, const taciti_codec_ca
     return taciti_allreduce_run(linear->reduce, out, m, NULL, NULL);
 }
 
-static tacit_status decode(taciti_linear_reduce *linear, const taciti_codec_call *call, const float *payload, float *x,
-                           size_t n) {
+static tacit_status decode_sum(taciti_linear_reduce *linear, const taciti_codec_call *call, const float *payload,
+                               float *x, size_t n) {
     const taciti_codec *codec = linear->encoding.codec;
     const int64_t begin_ns = taciti_now_ns();
     const tacit_status status = codec->decode(codec, call, payload, codec->payload_n(call, n) * sizeof(float), x, n);
@@ -216,11 +210,11 @@ tacit_status taciti_linear_run(taciti_linear_reduce *linear, float *x, size_t n,
     }
     call.tally = tally;
     TACITI_TRY(round_of(linear, &call, x, n, payload, error));
-    return decode(linear, &call, payload, x, n);
+    return decode_sum(linear, &call, payload, x, n);
 }
 
 /* All buckets keep the same version, so that their states lie beside each other. */
-static void settle(taciti_route *route, bool taken) {
+static void settle_step(taciti_route *route, bool taken) {
     const taciti_linear_reduce *linear = route->own;
     const size_t buckets = linear->layout->bucket_count;
     bool any = false;
@@ -234,7 +228,7 @@ static void settle(taciti_route *route, bool taken) {
     }
 }
 
-static void *state(const taciti_route *route, size_t *bytes) {
+static void *state_of(const taciti_route *route, size_t *bytes) {
     const taciti_linear_reduce *linear = route->own;
     *bytes = 0;
     for (size_t b = 0; b < linear->layout->bucket_count; b++) *bytes += linear->buckets[b].state_bytes;
@@ -278,8 +272,8 @@ static double expected_bytes(const taciti_route *route, size_t bucket, const tac
 /* ---- slot run ---------------------------------------------------------------------------------------------------- */
 
 /* Every rank's whole bucket is one encoding. */
-static tacit_status run(taciti_route *route, float *x, size_t n, const taciti_bucket_task *task,
-                        taciti_residual *residual) {
+static tacit_status run_bucket(taciti_route *route, float *x, size_t n, const taciti_bucket_task *task,
+                               taciti_residual *residual) {
     const taciti_residual_place all = {.kind = TACITI_PAYLOAD_CONTRIBUTION, .n = n};
     taciti_tally *tally = &task->tallies[TACITI_PAYLOAD_CONTRIBUTION];
     taciti_codec_call unused = {.options = NULL};
@@ -349,8 +343,8 @@ static tacit_status find_sent(const taciti_route_setup *setup, size_t n, sent *o
     return TACIT_OK;
 }
 
-static tacit_status price(const taciti_route_setup *setup, taciti_phase phase, size_t n, taciti_rates_at *rates,
-                          const void *context, taciti_price *out) {
+static tacit_status price_sum(const taciti_route_setup *setup, taciti_phase phase, size_t n, taciti_rates_at *rates,
+                              const void *context, taciti_price *out) {
     const taciti_codec *codec = setup->encoding.codec;
     const taciti_codec_rates r = rates(context, codec, taciti_encoding_factor(&setup->encoding));
     sent bytes;
@@ -369,17 +363,16 @@ static tacit_status price(const taciti_route_setup *setup, taciti_phase phase, s
 const taciti_route_verbs taciti_route_linear = {
     .whole = true,
     .probed = true,
-    .check = check,
-    .describe = describe,
-    .workspace_bytes = taciti_route_reduce_workspace_bytes,
+    .check = check_encoding,
+    .describe = taciti_route_describe_wire, /* ranges are owned as those of the dense sum are */
     .memory_bytes = memory_bytes,
-    .open = open,
-    .close = close,
-    .run = run,
-    .settle = settle,
-    .state = state,
+    .open = open_route,
+    .close = close_route,
+    .run = run_bucket,
+    .settle = settle_step,
+    .state = state_of,
     .bytes = bytes_of,
     .nic_bytes = nic_bytes_of,
     .expected_bytes = expected_bytes,
-    .price = price,
+    .price = price_sum,
 };

@@ -34,7 +34,12 @@ tacit_status taciti_route_describe_way(const taciti_route_setup *setup, const ta
                                      setup->segment_bytes, out);
 }
 
-static tacit_status check(const taciti_encoding *e) {
+tacit_status taciti_route_describe_wire(taciti_route *route) {
+    const taciti_encoding wire = {.codec = route->setup.wire};
+    return taciti_route_describe_way(&route->setup, &wire, false, &route->reduce);
+}
+
+static tacit_status check_encoding(const taciti_encoding *e) {
     TACITI_TRY(taciti_encoding_check(e));
     if (!e->codec->votes || e->way != TACITI_WAY_GATHER) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
@@ -75,7 +80,7 @@ static tacit_status choose_gather(const taciti_route_setup *setup, bool *out) {
     return TACIT_OK;
 }
 
-static tacit_status describe(taciti_route *route) {
+static tacit_status describe_route(taciti_route *route) {
     bool gather;
     TACITI_TRY(choose_gather(&route->setup, &gather));
     TACITI_TRY(taciti_route_describe_way(&route->setup, &route->setup.encoding, gather, &route->reduce));
@@ -85,21 +90,12 @@ static tacit_status describe(taciti_route *route) {
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-size_t taciti_route_reduce_workspace_bytes(const taciti_route *route) {
-    return taciti_allreduce_workspace_bytes(&route->reduce);
-}
-
-size_t taciti_route_no_memory_bytes(const taciti_route *route) {
-    (void)route;
-    return 0;
-}
-
 tacit_status taciti_route_reduce_open(taciti_route *route, taciti_comm *comm, void *workspace) {
     return taciti_allreduce_open(&route->reduce, comm, workspace);
 }
 
-static tacit_status run(taciti_route *route, float *x, size_t n, const taciti_bucket_task *task,
-                        taciti_residual *residual) {
+tacit_status taciti_route_reduce_run(taciti_route *route, float *x, size_t n, const taciti_bucket_task *task,
+                                     taciti_residual *residual) {
     return taciti_allreduce_run(&route->reduce, x, n, task, residual);
 }
 
@@ -158,7 +154,7 @@ static sum sum_of(const taciti_encoding *e, const taciti_allreduce *reduce, size
                  .back_rates = rates(context, e->codec, e->codec->selects ? back.factor : 1)};
 }
 
-static double payload(const taciti_encoding *e, taciti_codec_setting setting, double floats, size_t pieces) {
+static double payload_bytes(const taciti_encoding *e, taciti_codec_setting setting, double floats, size_t pieces) {
     const size_t n = (size_t)(floats / (double)pieces + 0.5);
     return (double)pieces * taciti_encoding_expected_bytes(e, setting, n > 0 ? n : 1, 1);
 }
@@ -166,18 +162,18 @@ static double payload(const taciti_encoding *e, taciti_codec_setting setting, do
 static taciti_contribution contribution_of(const taciti_encoding *e, const taciti_allreduce *reduce,
                                            const taciti_cut *cut, double n) {
     (void)reduce;
-    return (taciti_contribution){payload(e, e->expected, n, cut->pieces), cut->pieces, 1};
+    return (taciti_contribution){payload_bytes(e, e->expected, n, cut->pieces), cut->pieces, 1};
 }
 
 /* The pipeline is filled for each of these: only the messages behind its first ones overlap. */
-static size_t fillings(const sum *s) {
+static size_t count_fillings(const sum *s) {
     const size_t under_way = s->reduce->wire_depth + 1;
     return (s->cut.pieces + under_way - 1) / under_way;
 }
 
-static taciti_price scatter(const sum *s, taciti_contribution forth) {
+static taciti_price price_scatter(const sum *s, taciti_contribution forth) {
     const double share = s->n / s->lanes, chunk = share / s->hosts;
-    const double sent = forth.bytes + payload(s->encoding, s->back, chunk, s->cut.pieces);
+    const double sent = forth.bytes + payload_bytes(s->encoding, s->back, chunk, s->cut.pieces);
     const taciti_codec_rates *f = &s->forth_rates, *b = &s->back_rates;
     return (taciti_price){
         .length = {.wire_bytes = (size_t)(s->lanes * s->hosts * sent / 2 + 0.5), .f32_bytes = (size_t)(4 * s->n)},
@@ -185,20 +181,20 @@ static taciti_price scatter(const sum *s, taciti_contribution forth) {
             share * (f->encode_s + b->decode_s) + chunk * (f->decode_s + (s->hosts - 1) * f->add_s + b->encode_s),
         .busiest = 1,
         .by_owners = true,
-        .fillings = fillings(s),
+        .fillings = count_fillings(s),
         .messages = (forth.messages + s->cut.pieces) * (size_t)(s->hosts - 1),
         .wire_hops = forth.hops + 1};
 }
 
-static taciti_price gather(const sum *s) {
+static taciti_price price_gather(const sum *s) {
     const double share = s->n / s->lanes;
-    const double sent = payload(s->encoding, s->encoding->expected, share, s->cut.pieces);
+    const double sent = payload_bytes(s->encoding, s->encoding->expected, share, s->cut.pieces);
     const taciti_codec_rates *f = &s->forth_rates;
     return (taciti_price){
         .length = {.wire_bytes = (size_t)(s->lanes * s->hosts * sent / 2 + 0.5), .f32_bytes = (size_t)(4 * s->n)},
         .codec_s = share * (f->encode_s + f->decode_s + (s->hosts - 1) * f->add_s),
         .busiest = 1,
-        .fillings = fillings(s),
+        .fillings = count_fillings(s),
         .messages = s->cut.pieces * (size_t)(s->hosts - 1),
         .wire_hops = 1};
 }
@@ -214,7 +210,7 @@ static taciti_price one_phase(const sum *s, taciti_phase phase, taciti_contribut
                                              : share * r.encode_s + own * (r.decode_s + (s->hosts - 1) * r.add_s),
                           .busiest = 1,
                           .by_owners = !gathers,
-                          .fillings = fillings(s),
+                          .fillings = count_fillings(s),
                           .messages = one.messages * (size_t)(s->hosts - 1),
                           .wire_hops = one.hops};
 }
@@ -225,12 +221,12 @@ taciti_price taciti_route_price_by_owners(const taciti_route_setup *setup, const
     const sum s = sum_of(&setup->encoding, reduce, n, rates, context);
     const taciti_contribution forth = contribution(s.encoding, reduce, &s.cut, s.n / s.lanes / s.hosts);
     const bool alone = phase == TACITI_PHASE_REDUCE_SCATTER || phase == TACITI_PHASE_ALL_GATHER;
-    return alone ? one_phase(&s, phase, forth) : scatter(&s, forth);
+    return alone ? one_phase(&s, phase, forth) : price_scatter(&s, forth);
 }
 
 /* As exchanges choose, for this array alone. */
-static tacit_status price(const taciti_route_setup *setup, taciti_phase phase, size_t n, taciti_rates_at *rates,
-                          const void *context, taciti_price *out) {
+static tacit_status price_sum(const taciti_route_setup *setup, taciti_phase phase, size_t n, taciti_rates_at *rates,
+                              const void *context, taciti_price *out) {
     const taciti_encoding *e = &setup->encoding;
     const bool whole = phase == TACITI_PHASE_ALL_REDUCE, chooses = whole && has_choice(e);
     const bool gathers = whole && e->way == TACITI_WAY_GATHER && !e->codec->votes;
@@ -243,7 +239,7 @@ static tacit_status price(const taciti_route_setup *setup, taciti_phase phase, s
     if (!gathers && !chooses) return TACIT_OK;
     TACITI_TRY(taciti_route_describe_way(setup, e, true, &reduce));
     const sum all = sum_of(e, &reduce, n, rates, context);
-    const taciti_price other = gather(&all);
+    const taciti_price other = price_gather(&all);
     taciti_allreduce_destroy(&reduce);
     if (gathers || taciti_way_gathers(all.hosts, (double)out->length.wire_bytes, (double)other.length.wire_bytes))
         *out = other;
@@ -254,16 +250,14 @@ const taciti_route_verbs taciti_route_payload = {
     .phases = true,
     .results = true,
     .probed = true,
-    .check = check,
-    .describe = describe,
-    .workspace_bytes = taciti_route_reduce_workspace_bytes,
-    .memory_bytes = taciti_route_no_memory_bytes,
+    .check = check_encoding,
+    .describe = describe_route,
     .open = taciti_route_reduce_open,
-    .run = run,
+    .run = taciti_route_reduce_run,
     .observe = taciti_route_reduce_observe,
     .bytes = taciti_route_reduce_bytes,
     .nic_bytes = taciti_route_reduce_nic_bytes,
     .expected_bytes = taciti_route_reduce_expected_bytes,
     .range_bytes = range_bytes,
-    .price = price,
+    .price = price_sum,
 };

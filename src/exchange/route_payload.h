@@ -12,9 +12,10 @@ tacit_status taciti_route_describe_way(const taciti_route_setup *setup, const ta
                                        taciti_allreduce *out);
 
 /* Slots. */
-size_t taciti_route_reduce_workspace_bytes(const taciti_route *route);
-size_t taciti_route_no_memory_bytes(const taciti_route *route);
+tacit_status taciti_route_describe_wire(taciti_route *route); /* the all-reduce of floats in exchange.wire */
 tacit_status taciti_route_reduce_open(taciti_route *route, taciti_comm *comm, void *workspace);
+tacit_status taciti_route_reduce_run(taciti_route *route, float *x, size_t n, const taciti_bucket_task *task,
+                                     taciti_residual *residual);
 tacit_status taciti_route_reduce_observe(taciti_route *route, float *x, size_t n, const taciti_bucket_task *task);
 uint64_t taciti_route_reduce_bytes(const taciti_route *route, size_t bucket, taciti_codec_setting setting);
 uint64_t taciti_route_reduce_nic_bytes(const taciti_route *route, size_t bucket, taciti_codec_setting setting,

@@ -24,7 +24,7 @@
 
 enum { SLOTS = TACITI_SKETCH_SLOTS };
 
-static tacit_status check(const taciti_encoding *e) {
+static tacit_status check_encoding(const taciti_encoding *e) {
     if (e->way == TACITI_WAY_GATHER)
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.collective gather: sketches of codec %s are for the owners of sums; leave it out, "
@@ -37,7 +37,7 @@ static tacit_status check(const taciti_encoding *e) {
                        e->codec->name);
 }
 
-static tacit_status describe(taciti_route *route) {
+static tacit_status describe_route(taciti_route *route) {
     TACITI_TRY(taciti_route_describe_way(&route->setup, &route->setup.encoding, false, &route->reduce));
     route->reduce.halves_only = route->reduce.ranges_at_once = true;
     return TACIT_OK;
@@ -74,12 +74,12 @@ static extent extent_of(const taciti_allreduce *reduce, const taciti_layout *lay
     return max;
 }
 
-static size_t padded(size_t bytes) { return taciti_round_up(bytes, TACITI_ALIGN_BYTES); }
+static size_t padded_bytes(size_t bytes) { return taciti_round_up(bytes, TACITI_ALIGN_BYTES); }
 
 /* Takes the next bytes of the memory; without memory only counts. */
-static void *take(char *memory, size_t *at, size_t bytes) {
+static void *take_part(char *memory, size_t *at, size_t bytes) {
     void *part = memory == NULL ? NULL : memory + *at;
-    *at += padded(bytes);
+    *at += padded_bytes(bytes);
     return part;
 }
 
@@ -88,21 +88,21 @@ static size_t share_out(taciti_sketch_reduce *s, const taciti_encoding *encoding
     const size_t members = (size_t)s->count, n = e.range_n;
     size_t at = 0;
     s->range_n = n;
-    s->message_bytes = padded(taciti_sketch_message_bound(n));
-    s->index_bytes = padded(taciti_sketch_index_words(n) * sizeof(uint64_t));
+    s->message_bytes = padded_bytes(taciti_sketch_message_bound(n));
+    s->index_bytes = padded_bytes(taciti_sketch_index_words(n) * sizeof(uint64_t));
     s->parts = s->message_bytes / TACITI_SKETCH_PART_BYTES + 1;
     s->decoder_bytes =
-        padded(n * sizeof(float)) + s->message_bytes + padded(taciti_sketch_workspace_bound(n, s->count));
-    s->x = take(memory, &at, n * sizeof(float));
-    s->error = take(memory, &at, n * sizeof(float));
-    s->scratch = take(memory, &at, taciti_encoding_scratch_bytes(encoding, n));
-    s->payload = take(memory, &at, taciti_encoding_bound(encoding, n));
-    s->decoders = take(memory, &at, e.slots * s->decoder_bytes);
+        padded_bytes(n * sizeof(float)) + s->message_bytes + padded_bytes(taciti_sketch_workspace_bound(n, s->count));
+    s->x = take_part(memory, &at, n * sizeof(float));
+    s->error = take_part(memory, &at, n * sizeof(float));
+    s->scratch = take_part(memory, &at, taciti_encoding_scratch_bytes(encoding, n));
+    s->payload = take_part(memory, &at, taciti_encoding_bound(encoding, n));
+    s->decoders = take_part(memory, &at, e.slots * s->decoder_bytes);
     for (size_t i = 0; i < e.slots; i++) {
-        taciti_sketch_slot slot = {.selected = take(memory, &at, e.all_n * sizeof(float)),
-                                   .leaving = take(memory, &at, members * s->message_bytes),
-                                   .arriving = take(memory, &at, members * s->message_bytes),
-                                   .pending = take(memory, &at, members * s->index_bytes)};
+        taciti_sketch_slot slot = {.selected = take_part(memory, &at, e.all_n * sizeof(float)),
+                                   .leaving = take_part(memory, &at, members * s->message_bytes),
+                                   .arriving = take_part(memory, &at, members * s->message_bytes),
+                                   .pending = take_part(memory, &at, members * s->index_bytes)};
         if (memory != NULL) s->slots[i] = slot;
     }
     return at;
@@ -130,7 +130,7 @@ static tacit_status allocate_requests(taciti_sketch_reduce *s) {
     return TACIT_OK;
 }
 
-static tacit_status allocate(taciti_sketch_reduce *s, const taciti_allreduce *reduce) {
+static tacit_status allocate_memory(taciti_sketch_reduce *s, const taciti_allreduce *reduce) {
     const extent e = extent_of(reduce, s->layout);
     s->ranks = taciti_calloc((size_t)s->count, sizeof *s->ranks);
     if (s->ranks == NULL) return TACIT_E_MEMORY;
@@ -142,7 +142,7 @@ static tacit_status allocate(taciti_sketch_reduce *s, const taciti_allreduce *re
     return allocate_requests(s);
 }
 
-static tacit_status open(taciti_route *route, taciti_comm *comm, void *workspace) {
+static tacit_status open_route(taciti_route *route, taciti_comm *comm, void *workspace) {
     const taciti_encoding *encoding = &route->setup.encoding;
     TACITI_TRY(taciti_allreduce_open(&route->reduce, comm, workspace));
     taciti_sketch_reduce *s = route->own = taciti_calloc(1, sizeof *s);
@@ -152,10 +152,10 @@ static tacit_status open(taciti_route *route, taciti_comm *comm, void *workspace
     if (encoding->options != NULL) s->options = *(const taciti_sketch_options *)encoding->options;
     for (int i = 0; i < 2; i++) s->learnt[i] = taciti_calloc(s->layout->bucket_count, sizeof *s->learnt[i]);
     if (s->learnt[0] == NULL || s->learnt[1] == NULL) return TACIT_E_MEMORY;
-    return s->count > 1 ? allocate(s, s->reduce) : TACIT_OK;
+    return s->count > 1 ? allocate_memory(s, s->reduce) : TACIT_OK;
 }
 
-static void close(taciti_route *route) {
+static void close_route(taciti_route *route) {
     taciti_sketch_reduce *s = route->own;
     if (s == NULL) return;
     taciti_free(s->ranks);
@@ -177,18 +177,18 @@ static size_t memory_bytes(const taciti_route *route) {
 
 /* ---- state ------------------------------------------------------------------------------------------------------- */
 
-static void settle(taciti_route *route, bool taken) {
+static void settle_step(taciti_route *route, bool taken) {
     const taciti_sketch_reduce *s = route->own;
     memcpy(s->learnt[!taken], s->learnt[taken], s->layout->bucket_count * sizeof *s->learnt[0]);
 }
 
-static void *state(const taciti_route *route, size_t *bytes) {
+static void *state_of(const taciti_route *route, size_t *bytes) {
     const taciti_sketch_reduce *s = route->own;
     *bytes = s->layout->bucket_count * sizeof *s->learnt[0];
     return s->learnt[0];
 }
 
-static void restored(taciti_route *route) { settle(route, false); }
+static void restore_state(taciti_route *route) { settle_step(route, false); }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
@@ -202,8 +202,8 @@ static tacit_status sum_hosts(taciti_sketch_bucket *b) {
     return taciti_halves_finish(&reduce->local);
 }
 
-static tacit_status run(taciti_route *route, float *x, size_t n, const taciti_bucket_task *task,
-                        taciti_residual *residual) {
+static tacit_status run_bucket(taciti_route *route, float *x, size_t n, const taciti_bucket_task *task,
+                               taciti_residual *residual) {
     taciti_sketch_reduce *s = route->own;
     taciti_bucket_task back = *task;
     if (n == 0 || s->reduce->arrangement.size == 1) return TACIT_OK;
@@ -225,8 +225,8 @@ static tacit_status run(taciti_route *route, float *x, size_t n, const taciti_bu
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
-/* Of one block, at most: a member sends its contribution and all values where the formulas of the all-reduce count a
- * payload for every piece. */
+/* Returns the maximum bytes for a block beyond those of the all-reduce: a member sends its contribution and all values
+ * where the formulas of the all-reduce count a payload for every piece. */
 static uint64_t more_than_payload(const taciti_allreduce *reduce, size_t n) {
     const uint64_t messages = taciti_sketch_message_bound(n) + n * sizeof(float),
                    payload = taciti_encoding_bound(&reduce->encoding, n);
@@ -255,7 +255,8 @@ static uint64_t bytes_of(const taciti_route *route, size_t bucket, taciti_codec_
     return bytes;
 }
 
-/* What a lane of one host sends to that of another for a block, beyond the formula of the all-reduce. */
+/* Returns the bytes that a lane of one host sends to that of another for a block, beyond the formula of the all-reduce.
+ */
 static uint64_t more_of_block(const taciti_allreduce *reduce, const taciti_cut *cut, size_t block, int lane, int here,
                               int other) {
     const taciti_sketch_pieces pieces = taciti_sketch_pieces_of(reduce, cut, block);
@@ -283,13 +284,6 @@ static uint64_t nic_bytes_of(const taciti_route *route, size_t bucket, taciti_co
                 for (size_t k = 0; k < blocks; k++) bytes += more_of_block(reduce, &cut, k, lane, here, other);
             }
     return bytes;
-}
-
-static double expected_bytes(const taciti_route *route, size_t bucket, const taciti_codec_setting *settings) {
-    (void)route;
-    (void)bucket;
-    (void)settings;
-    return 0;
 }
 
 /* A sketch may be followed by all values, and the owner answers with an index, block by block. */
@@ -333,8 +327,8 @@ static taciti_contribution contribution_of(const taciti_encoding *e, const tacit
                                  (size_t)messages * blocks, messages};
 }
 
-static tacit_status price(const taciti_route_setup *setup, taciti_phase phase, size_t n, taciti_rates_at *rates,
-                          const void *context, taciti_price *out) {
+static tacit_status price_sum(const taciti_route_setup *setup, taciti_phase phase, size_t n, taciti_rates_at *rates,
+                              const void *context, taciti_price *out) {
     taciti_allreduce reduce;
     TACITI_TRY(taciti_route_describe_way(setup, &setup->encoding, false, &reduce));
     *out = taciti_route_price_by_owners(setup, &reduce, phase, n, rates, context, contribution_of);
@@ -344,20 +338,18 @@ static tacit_status price(const taciti_route_setup *setup, taciti_phase phase, s
 
 const taciti_route_verbs taciti_route_sketch = {
     .phases = true,
-    .check = check,
-    .describe = describe,
-    .workspace_bytes = taciti_route_reduce_workspace_bytes,
+    .check = check_encoding,
+    .describe = describe_route,
     .memory_bytes = memory_bytes,
-    .open = open,
-    .close = close,
-    .run = run,
+    .open = open_route,
+    .close = close_route,
+    .run = run_bucket,
     .observe = taciti_route_reduce_observe,
-    .settle = settle,
-    .state = state,
-    .restored = restored,
+    .settle = settle_step,
+    .state = state_of,
+    .restored = restore_state,
     .bytes = bytes_of,
     .nic_bytes = nic_bytes_of,
-    .expected_bytes = expected_bytes,
     .range_bytes = range_bytes,
-    .price = price,
+    .price = price_sum,
 };

@@ -13,7 +13,7 @@ typedef struct taciti_sketched {
     double reply_bytes;
 } taciti_sketched;
 
-/* Returns the bytes for a range of n > 0 floats among so many members. Pure. */
+/* Returns the bytes for a range of n > 0 floats among `members`. Pure. */
 taciti_sketched taciti_sketched_of(const taciti_sketch_options *options, size_t n, int members, double factor);
 
 /* Share of elements that do not decode at that load, elements per counter. */

@@ -101,7 +101,7 @@ static tacit_status expect_from(bucket *b, size_t cycle, int m) {
     return TACIT_OK;
 }
 
-/* Awaits the replies to a block. What they tell is the same on all members. */
+/* Awaits the replies to a block, which are the same on all members. */
 static tacit_status take_replies(bucket *b, slot *t) {
     taciti_sketch_reduce *s = b->s;
     taciti_sketch_learnt *learnt = &s->learnt[1][b->task->bucket];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a member does for the owners of ranges: its contribution, and values of what did not decode.
+ * The work of a member for the owners of ranges: its contribution, and values of elements that did not decode.
  */
 #include <string.h>
 
@@ -18,7 +18,7 @@ static taciti_residual_place place_of(const bucket *b, size_t piece, int owner) 
 }
 
 /* x becomes what is to be encoded. */
-static void enter(bucket *b, size_t block, int owner, taciti_codec_call *call) {
+static void enter_ranges(bucket *b, size_t block, int owner, taciti_codec_call *call) {
     const taciti_kernels *k = taciti_kernels_get();
     const taciti_sketch_pieces pieces = taciti_sketch_pieces_of(b->s->reduce, b->cut, block);
     const bool observed = b->tally != NULL && b->task->histogram != NULL;
@@ -33,7 +33,7 @@ static void enter(bucket *b, size_t block, int owner, taciti_codec_call *call) {
     }
 }
 
-static tacit_status leave(bucket *b, size_t block, int owner, const taciti_codec_call *call) {
+static tacit_status leave_ranges(bucket *b, size_t block, int owner, const taciti_codec_call *call) {
     const taciti_sketch_pieces pieces = taciti_sketch_pieces_of(b->s->reduce, b->cut, block);
     for (size_t p = pieces.first; p < pieces.end && b->residual != NULL; p++) {
         const taciti_residual_place place = place_of(b, p, owner);
@@ -52,7 +52,7 @@ static tacit_status select_for(bucket *b, slot *t, int owner) {
         taciti_payload_call(&s->reduce->encoding, b->task, s->ranks[s->me], TACITI_PAYLOAD_CONTRIBUTION, share->at);
     size_t at;
     call.scratch = s->scratch;
-    enter(b, t->block, owner, &call);
+    enter_ranges(b, t->block, owner, &call);
     const bool one = taciti_sketch_is_one_range(b, t->block, owner, &at);
     if (!one) taciti_sketch_gather(b, t->block, owner, b->x, s->x);
     const float *x = one ? b->x + at : s->x;
@@ -64,7 +64,7 @@ static tacit_status select_for(bucket *b, slot *t, int owner) {
     taciti_composed_select(s->reduce->encoding.codec, &call, x, share->n, t->selected + share->at, error);
     taciti_payload_time(s->comm, TACITI_SPAN_ENCODE, taciti_now_ns() - begin_ns);
     if (error != NULL && !one) taciti_sketch_scatter(b, t->block, owner, error, b->errors);
-    return leave(b, t->block, owner, &call);
+    return leave_ranges(b, t->block, owner, &call);
 }
 
 static tacit_status send_contribution(bucket *b, const slot *t, int owner) {
@@ -98,7 +98,7 @@ tacit_status taciti_sketch_contribute_block(bucket *b, slot *t) {
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-/* What the ring rounded off joins the residual. `selected` becomes it. */
+/* Adds the rounding of the ring to the residual. `selected` becomes that rounding. */
 static tacit_status keep_rounding(bucket *b, slot *t, int owner) {
     taciti_sketch_reduce *s = b->s;
     const taciti_sketch_share *share = &t->shares[owner];

@@ -22,13 +22,6 @@ static size_t index_bytes(size_t n) { return taciti_sketch_index_words(n) * size
 /* Index and head; counters begin behind them. */
 static size_t front_bytes(size_t n) { return taciti_round_up(index_bytes(n) + sizeof(head), TACITI_ALIGN_BYTES); }
 
-static float largest(const float *x, size_t n) {
-    const uint32_t bits = taciti_kernels_get()->sketch_largest(TACITI_RING_F32, x, NULL, n);
-    float max;
-    memcpy(&max, &bits, sizeof max);
-    return max;
-}
-
 /* ---- forms ------------------------------------------------------------------------------------------------------- */
 
 /* Numbers may be twice as large in the next step before they do not fit the ring. Where no legal maximum is known, none
@@ -84,7 +77,8 @@ tacit_status taciti_sketch_contribute(const taciti_sketch_form *form, const floa
     const size_t n = sketch->n;
     head h = NO_HEAD;
     taciti_sketch_index(x, n, message);
-    h.max = largest(x, n);
+    const uint32_t max_bits = taciti_kernels_get()->sketch_largest(TACITI_RING_F32, x, NULL, n);
+    memcpy(&h.max, &max_bits, sizeof h.max);
     if (sketch->numbers.ring != TACITI_RING_F32)
         h.refused = h.max * sketch->numbers.scale <= sketch->numbers.max ? 0U : 1U;
     char *rest = (char *)message + index_bytes(n);
@@ -116,7 +110,7 @@ tacit_status taciti_sketch_take(taciti_sketch_total *sum, const void *message, b
 /* ---- decoding ---------------------------------------------------------------------------------------------------- */
 
 /* Sums of floats that cancel may leave rounding errors as large as themselves. Integers have no such excuse. */
-static tacit_status peel(taciti_sketch_total *sum, size_t *pending, bool *whole) {
+static tacit_status peel_sketch(taciti_sketch_total *sum, size_t *pending, bool *whole) {
     const taciti_sketch *sketch = &sum->form.sketch;
     char reason[TACITI_REASON_BYTES];
     const bool floats = sketch->numbers.ring == TACITI_RING_F32;
@@ -136,7 +130,7 @@ tacit_status taciti_sketch_resolve(taciti_sketch_total *sum, taciti_sketch_reply
     if (n % 64 != 0 && sum->union_[n / 64] >> (n % 64) != 0)
         return taciti_fail(TACIT_E_DATA, "the index of %zu elements has bits behind its end", n);
     const size_t measured = taciti_sketch_measure(sum->union_, n);
-    if (!sum->form.packed && !whole) TACITI_TRY(peel(sum, &pending, &whole));
+    if (!sum->form.packed && !whole) TACITI_TRY(peel_sketch(sum, &pending, &whole));
     if (sum->form.packed || whole)
         pending = taciti_sketch_union(sum->union_, n);
     else if (pending > 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the ranks that add up a range by sketches (codec/homomorphic.h) tell each other. Every member has n floats, most
+ * The messages of ranks that add up a range by sketches (codec/homomorphic.h). Every member has n floats, most
  * of them 0, for the owner of the range, who wants their sum:
  *
  *   contribution   member to owner   index, head, and counters of the sketch where they are fewer than n
@@ -49,8 +49,9 @@ typedef struct taciti_sketch_total {
 taciti_sketch_form taciti_sketch_form_of(size_t n, int members, size_t measured, double ratio, taciti_ring ring,
                                          float max, uint64_t seed);
 
-/* What the sketch of n floats is sized by, if the union of the last step took this share of them: room for trends, and
- * for chance, as each of the 16 lanes has a sixteenth of the elements, whose number scatters by its root. */
+/* Returns the elements that the sketch of n floats is sized by, if the union of the last step took this share of them:
+ * room for trends, and for chance, as each of the 16 lanes has a sixteenth of the elements, whose number scatters by
+ * its root. */
 size_t taciti_sketch_room(size_t n, double density);
 
 /* Bytes of a contribution; of any message or packed values of n floats, at most. */

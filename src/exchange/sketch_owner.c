@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the owner of ranges does: it adds contributions up in the order of the members, decodes the sum, replies, and
+ * The owner of ranges adds contributions up in the order of the members, decodes the sum, replies, and
  * adds up the values of what did not decode.
  */
 #include "exchange/sketch_bucket.h"
@@ -44,7 +44,7 @@ static tacit_status await_contribution(bucket *b, slot *t, int m) {
     return TACIT_OK;
 }
 
-static tacit_status resolve(bucket *b, slot *t) {
+static tacit_status resolve_sum(bucket *b, slot *t) {
     taciti_sketch_reduce *s = b->s;
     int64_t spent_ns = 0;
     for (int m = 0; m < s->count; m++) {
@@ -67,7 +67,7 @@ tacit_status taciti_sketch_add_up(bucket *b, slot *t) {
     taciti_sketch_share *mine = &t->shares[s->me];
     if (mine->n == 0) return TACIT_OK;
     take_decoder(b, t);
-    TACITI_TRY(resolve(b, t));
+    TACITI_TRY(resolve_sum(b, t));
     if (b->tally != NULL && !mine->form.packed) b->tally->pending += mine->reply.pending;
     for (int k = 1; k < s->count; k++)
         TACITI_TRY(taciti_sketch_send(b, taciti_sketch_behind(s, k), &mine->reply, sizeof mine->reply));

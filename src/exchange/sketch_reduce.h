@@ -4,8 +4,8 @@
  * (codec/homomorphic.h). Arrangement, owners, cut, residuals and the way back are those of the all-reduce (allreduce.h)
  * of that codec; between hosts, or between ranks in the flat arrangement, the first half is this one instead:
  *
- *   1  every member encodes what it has of each owner's ranges of the bucket, taken together as one array. What the
- *      codec does not select is the residual; what it does goes to the owner as index and sketch
+ *   1  every member encodes what it has of each owner's ranges of the bucket, taken together as one array. The
+ *      rest, which the codec does not select, is the residual; its selection goes to the owner as index and sketch
  *   2  the owner adds the sketches up in the order of the members, decodes the sum, and replies
  *   3  elements that did not decode follow as packed values, which the owner adds in the same order
  *
@@ -41,7 +41,7 @@
  * under way; parts of a bucket whose densities are told apart. */
 enum { TACITI_SKETCH_LAG = 2, TACITI_SKETCH_SLOTS = 3 * TACITI_SKETCH_LAG + 1, TACITI_SKETCH_SECTIONS = 16 };
 
-/* What the replies of a bucket's owners told; the same on all members, for any number of them. {0}: none yet. */
+/* The content of the replies of a bucket's owners; the same on all members, for any number of them. {0}: none yet. */
 typedef struct taciti_sketch_learnt {
     double density[TACITI_SKETCH_SECTIONS]; /* of the union, as measured, over n: the maximum over owners and blocks */
     double max;                             /* of the contributions */

@@ -21,9 +21,9 @@
 
 #define MAX_BYTES ((size_t)16 << 10)
 
-/* Of the estimates: a message's way, the work of handling one, and a byte's time on a link. Between hosts as measured
- * with Open MPI's TCP at 1 Gbit/s on emulated hosts of 1 to 4 ranks that share two cores, which makes handling dear: up
- * to 4 KiB the gather took half of the time of halves.h or less. Inside a host through shared memory. */
+/* Seconds of the estimates: a message's way, the work of handling one, and a byte's time on a link. Between hosts as
+ * measured with Open MPI's TCP at 1 Gbit/s on emulated hosts of 1 to 4 ranks that share two cores, which makes handling
+ * dear: up to 4 KiB the gather took half of the time of halves.h or less. Inside a host through shared memory. */
 typedef struct prices {
     double hop_s, message_s, byte_s;
 } prices;
@@ -68,12 +68,7 @@ static bool is_power_of_two(int size) { return (size & (size - 1)) == 0; }
 static int sends_to(int size, int at, int d) { return is_power_of_two(size) ? at ^ d : (at - d + size) % size; }
 static int hears_from(int size, int at, int d) { return is_power_of_two(size) ? at ^ d : (at + d) % size; }
 
-/* Where the block of a position lies at `me`: mine first, then those in the order in which they come. */
-static size_t place_of(int size, int me, int at) {
-    return (size_t)(is_power_of_two(size) ? at ^ me : (at - me + size) % size);
-}
-
-static tacit_status gather(taciti_small *small, size_t n) {
+static tacit_status gather_blocks(taciti_small *small, size_t n) {
     const int size = small->arrangement->size, me = taciti_arrangement_position(small->arrangement);
     for (int d = 1; d < size; d *= 2) {
         const size_t bytes = blocks_of(size, d) * n * sizeof(float);
@@ -88,8 +83,10 @@ static tacit_status gather(taciti_small *small, size_t n) {
     return TACIT_OK;
 }
 
+/* Returns the block of a position: mine lies first, then those in the order in which they come. */
 static float *block_at(const taciti_small *small, int at, size_t n) {
-    return small->blocks + place_of(small->arrangement->size, taciti_arrangement_position(small->arrangement), at) * n;
+    const int size = small->arrangement->size, me = taciti_arrangement_position(small->arrangement);
+    return small->blocks + (size_t)(is_power_of_two(size) ? at ^ me : (at - me + size) % size) * n;
 }
 
 /* One array that a wire would carry. */
@@ -134,7 +131,7 @@ tacit_status taciti_small_run(taciti_small *small, float *x, size_t n, const tac
     const bool keep = back != 0;
     memcpy(small->blocks, x, n * sizeof *x);
     if (keep) memset(small->error, 0, n * sizeof *small->error);
-    TACITI_TRY(gather(small, n));
+    TACITI_TRY(gather_blocks(small, n));
     TACITI_TRY(add_up(small, x, n, task, keep));
     if (keep) taciti_kernels_get()->add_scaled(x, small->error, back, n);
     return TACIT_OK;

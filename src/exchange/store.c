@@ -12,8 +12,8 @@ static taciti_residual residual_of(const taciti_allreduce *reduce, size_t n, tac
     return (taciti_residual){.pieces = 1, .members = 1, .feedback = feedback, .lasting = true};
 }
 
-/* Of one version of an array, all buckets together. Buckets are multiples of 64 bytes, so floats lie as in the flat
- * array. */
+/* Returns the bytes of one version of an array for all buckets. Buckets are multiples of 64 bytes, so floats lie as in
+ * the flat array. */
 static size_t version_bytes(const taciti_allreduce *reduce, const taciti_layout *layout, taciti_feedback feedback,
                             taciti_residual_array which) {
     size_t bytes = 0;
@@ -24,20 +24,21 @@ static size_t version_bytes(const taciti_allreduce *reduce, const taciti_layout 
     return bytes;
 }
 
-static size_t min(size_t a, size_t b) { return a < b ? a : b; }
-static size_t padded(size_t n) { return taciti_round_up(n, LINE); }
+static size_t min_of(size_t a, size_t b) { return a < b ? a : b; }
+static size_t padded_n(size_t n) { return taciti_round_up(n, LINE); }
 
 /* Floats of scratch memory: of the longest range that is one encoding. Without `reduce` that is a bucket. */
 static size_t scratch_n(const taciti_allreduce *reduce, const taciti_layout *layout, taciti_feedback feedback) {
     size_t n = 0;
     if (!feedback.errors || feedback.stored == TACITI_RESIDUAL_F32) return 0;
     for (size_t b = 0; b < layout->bucket_count; b++)
-        if (padded(layout->buckets[b].n) > n) n = padded(layout->buckets[b].n);
+        if (padded_n(layout->buckets[b].n) > n) n = padded_n(layout->buckets[b].n);
     if (reduce == NULL || reduce->ranges_at_once) return n;
-    return min(n, padded(reduce->wire_shape.range_n));
+    return min_of(n, padded_n(reduce->wire_shape.range_n));
 }
 
-/* Of both versions of an array of floats, or errors: what this rank encodes, or owns. */
+/* Returns the bytes that this rank writes to both versions of an array of floats, or errors: ranges it encodes, or
+ * owns. */
 static size_t touched_bytes(const taciti_allreduce *reduce, const taciti_layout *layout, taciti_residual_form form,
                             taciti_residual_array which) {
     size_t bytes = 0;
@@ -160,8 +161,8 @@ static span span_at(const taciti_store *store, int which, size_t at, size_t n) {
     const taciti_versions *v = &store->all[b - store->layout->buckets].arrays[which];
     span s = {.stored = v->at[v->now], .skip = (at - b->offset) % LINE};
     s.first = at - b->offset - s.skip;
-    s.n = min(min(padded(s.skip + n), CHUNK), b->n - s.first);
-    s.take = min(n, s.n - s.skip);
+    s.n = min_of(min_of(padded_n(s.skip + n), CHUNK), b->n - s.first);
+    s.take = min_of(n, s.n - s.skip);
     return s;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the formulas say against what is counted.
+ * The formulas are compared with the byte counters.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,7 +48,7 @@ static bool make(const char *name, const taciti_hosts *hosts, taciti_topology *o
     return made;
 }
 
-/* What a round asks, as one rank sees it. */
+/* Returns the demand of a round as one rank sees it. */
 static taciti_demand demand_of(const taciti_hosts *hosts, const taciti_topology *topology, size_t round, int rank,
                                size_t bytes) {
     taciti_demand all[TEST_MAX_RANKS];
@@ -75,7 +75,7 @@ static double mean_models(const char *name, const taciti_hosts *hosts) {
     return answer / (1 << 20);
 }
 
-/* How many ranks' links carry so many models of 1 MiB in a round. */
+/* Returns the number of ranks whose links carry `wanted` models of 1 MiB in a round. */
 static int ranks_with(const char *name, const taciti_hosts *hosts, size_t round, double wanted) {
     taciti_topology topology;
     int count = 0;

@@ -27,7 +27,7 @@ enum { LENGTH_COUNT = sizeof LENGTHS / sizeof *LENGTHS, MAX = 20001 };
 
 typedef float values[MAX];
 
-/* What every rank brings, drawn once: the laws below ask for it again and again. */
+/* The contributions of every rank are drawn once, because the tests below read them many times. */
 static values small_integers[8], wild_values[8];
 
 /* Small integers: exact in any order and, up to 256, in bf16. */
@@ -76,7 +76,7 @@ static void reduce_on_thread(taciti_comm *comm, taciti_allreduce *reduce, float 
     CHECK(taciti_job_wait(comm, &job) == TACIT_OK);
 }
 
-/* What is tried: a codec, a scheme, and where ranks are. */
+/* One trial: a codec and the requested placement. */
 typedef struct trial {
     const taciti_codec *codec;
     taciti_placement requested;
@@ -109,7 +109,7 @@ static void try_all(int size, const taciti_comm_options *options, test_rank *ran
     test_hosts(NULL);
 }
 
-/* What the ranks of my host sent to other hosts since `before`. */
+/* Returns the bytes that the ranks of my host have sent to other hosts since `before`. */
 static uint64_t sent_by_host(taciti_comm *comm, uint64_t before) {
     const uint64_t mine = test_bytes_to_other_hosts(comm) - before;
     uint64_t all[8] = {0}, sum = 0;
@@ -374,7 +374,7 @@ static void overlapped_equals_blocking_bit_for_bit(void **state) {
     taciti_layout_destroy(&layout);
 }
 
-/* What could not be sent is not under way. */
+/* A bucket that was refused is not under way. */
 static void refuse_buckets(taciti_comm *comm, void *context) {
     (void)context;
     taciti_layout layout;
@@ -506,7 +506,8 @@ static size_t pieces_of(taciti_comm *comm, const char *codec, size_t n) {
     return pieces;
 }
 
-/* Of payloads whose length depends on the threshold every owner gets parts of four stretches, if they are not short. */
+/* If the length of payloads depends on the threshold, every owner gets parts of four stretches, unless they are
+ * short. */
 static void look_at_pieces(taciti_comm *comm, void *context) {
     (void)context;
     const size_t chunks = (size_t)taciti_comm_size(comm) * 2048;

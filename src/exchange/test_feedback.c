@@ -427,7 +427,7 @@ static void decay_forgets(void **state) {
 }
 
 /* ---- estimates --------------------------------------------------------------------------------------------------- */
-/* What all know is the sum of the owners' or of all ranks' estimates; a constant gradient is reached after n/k rounds,
+/* All ranks know the sum of the owners' or of all ranks' estimates; a constant gradient is reached after n/k rounds,
  * and its sum, which has an encoding of its own with owners, after as many more. */
 static void estimate(taciti_comm *comm, void *context) {
     enum { FACTOR = 4, ROUNDS = 12 };

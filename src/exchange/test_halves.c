@@ -34,7 +34,7 @@ static const test_sparse_options THRESHOLD = {.threshold = 3};
 #define SPARSE                                                                                                         \
     { .codec = &test_sparse, .options = &THRESHOLD, .seed = 1 }
 
-/* What is tried: a codec, an arrangement of ranks on hosts, and a scheme. */
+/* One trial: a codec, a scheme, and the layout. */
 typedef struct trial {
     taciti_encoding encoding;
     int scheme;
@@ -433,7 +433,7 @@ static void a_step_under_way_is_not_settled(void **state) {
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
-/* Of zeros a payload holds one element, of eights all of them. */
+/* The payload of zeros holds one element, that of eights all of them. */
 static void count_bytes(taciti_comm *comm, void *context) {
     enum { ONE_ELEMENT_BYTES = 16 };
     bench b;

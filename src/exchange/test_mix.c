@@ -39,7 +39,7 @@ enum { SIZE_STEP = 3 };
 enum { SIZE_STEP = 1 };
 #endif
 
-/* What every rank brings, drawn once: the laws below ask for it again and again. */
+/* The contributions of every rank are drawn once, because the tests below read them many times. */
 enum { VALUES = 20000 };
 typedef float values[VALUES];
 static values small_integers[TEST_MAX_RANKS], wild_values[TEST_MAX_RANKS];
@@ -67,7 +67,7 @@ static float wild(int rank, size_t i) { return wild_values[rank][i]; }
 
 typedef float fill(int rank, size_t i);
 
-/* What is tried, and what every rank got: results[rank] holds one flat array per mix, one after the other. */
+/* One trial and its results: results[rank] holds one flat array per mix, one after the other. */
 typedef struct trial {
     const taciti_topology *topology;
     fill *value;

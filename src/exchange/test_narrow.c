@@ -106,7 +106,7 @@ static void try_codecs(test_rank *law) {
         }
 }
 
-/* Of different scales from tensor to tensor, and some zeros, as in gaps. */
+/* Returns a number whose scale differs from stretch to stretch; some are zero, as all in gaps are. */
 static float number(const taciti_layout *layout, int rank, int64_t step, size_t i) {
     const uint64_t key = taciti_rng_key(taciti_rng_key(7, (uint64_t)rank), (uint64_t)step);
     const float scale = i / 4096 % 2 == 0 ? 1 : 1e-3F;
@@ -134,7 +134,7 @@ static void run(const bench *b, int64_t step, bool one_by_one) {
     }
 }
 
-/* Of a reduce-scatter, what this rank owns. */
+/* After a reduce-scatter, only the ranges that this rank owns are compared. */
 static void are_equal(const bench *a, const bench *b) {
     taciti_range owned;
     for (size_t i = 0; i < a->layout.n && a->t->halves != REDUCE_SCATTER; i++) CHECK(a->x[i] == b->x[i]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What residuals do to a contribution, without ranks: momentum with and without error feedback, residuals in few bits.
+ * The effect of residuals on a contribution, without ranks: momentum with and without error feedback, narrow residuals.
  */
 #include <setjmp.h>
 #include <stdarg.h>

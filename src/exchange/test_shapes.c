@@ -42,7 +42,8 @@ static void is_schedule(const taciti_allreduce *reduce, size_t wire_depth, size_
     assert_int_equal(reduce->wire_shape.range_n, segment_n);
 }
 
-/* Of eight pieces under way between hosts each of two lanes has four; a slot has the pieces under way and the next. */
+/* Between hosts eight pieces are under way, of which each of two lanes has four; a slot has the pieces under way and
+ * the next. */
 static void two_hosts_have_lanes(void **state) {
     (void)state;
     for (int rank = 0; rank < 5; rank++) {
@@ -111,7 +112,7 @@ static void one_host_is_flat_or_has_no_wire(void **state) {
     taciti_allreduce_destroy(&r);
 }
 
-/* What encodings leave: a state and cells for each piece under way and the one that is given back. */
+/* Encodings leave a state and cells for each piece under way and the one that is given back. */
 static void errors_have_cells_for_what_is_under_way(void **state) {
     (void)state;
     taciti_allreduce r = describe(&TWO, 2, "bf16", (taciti_placement){0});
@@ -221,7 +222,8 @@ static void a_size_that_overflows_is_no_memory(void **state) {
 }
 
 /* ---- linear ------------------------------------------------------------------------------------------------------ */
-/* Of a matrix of 41 x 100 and a bias: rank 2 takes floats of both factors, twice, and a state of the smaller one. */
+/* The arrays are a matrix of 41 x 100 and a bias: rank 2 takes floats of both factors, twice, and a state of the
+ * smaller one. */
 static void a_linear_route_keeps_two_payloads(void **state) {
     (void)state;
     taciti_layout layout;
