@@ -131,16 +131,12 @@ taciti_range taciti_arrangement_share(const taciti_arrangement *arrangement, siz
     return (taciti_range){first.at, last.at + last.n - first.at};
 }
 
-static taciti_range chunk_of_range(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int lane,
-                                   int host) {
+taciti_range taciti_cut_chunk(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int lane,
+                              int host) {
+    if (!cut->contiguous)
+        return taciti_cut_part(taciti_cut_share(arrangement, cut, piece, lane), host, arrangement->hosts);
     const taciti_range all = taciti_arrangement_range(arrangement, cut->n, lane, host);
     const size_t chunk_n = cut->piece_n / (size_t)(arrangement->hosts * arrangement->lanes);
     const size_t at = min_of(piece * chunk_n, all.n);
     return (taciti_range){.at = all.at + at, .n = min_of(all.n - at, chunk_n)};
-}
-
-taciti_range taciti_cut_chunk(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int lane,
-                              int host) {
-    if (cut->contiguous) return chunk_of_range(arrangement, cut, piece, lane, host);
-    return taciti_cut_part(taciti_cut_share(arrangement, cut, piece, lane), host, arrangement->hosts);
 }

@@ -64,14 +64,6 @@ static bool same_reduction(const reduction *a, taciti_members members, taciti_pl
     return true;
 }
 
-/* How a group's arrays travel. */
-static taciti_encoding encoding_of(const taciti_mix *mix, taciti_members members) {
-    taciti_encoding encoding = mix->encoding;
-    encoding.codec = taciti_mix_codec(mix->hosts, members, encoding.codec);
-    if (encoding.codec != mix->encoding.codec) encoding.options = NULL;
-    return encoding;
-}
-
 /* The all-reduce of a group, a new one when no round before had it. */
 static tacit_status find_reduction(taciti_mix *mix, const taciti_round *round, taciti_members members, int *out) {
     const taciti_placement placement = taciti_mix_placement(mix->hosts, round, members, mix->requested);
@@ -81,15 +73,15 @@ static tacit_status find_reduction(taciti_mix *mix, const taciti_round *round, t
     }
     reduction *c = &mix->reductions[mix->reduction_count];
     *c = (reduction){.members = members, .placement = placement};
-    const taciti_encoding encoding = encoding_of(mix, members);
+    taciti_encoding encoding = mix->encoding;
+    encoding.codec = taciti_mix_codec(mix->hosts, members, encoding.codec);
+    if (encoding.codec != mix->encoding.codec) encoding.options = NULL;
     TACITI_TRY(taciti_allreduce_describe(mix->hosts, members, mix->rank, &encoding, placement, mix->segment_bytes,
                                          &c->reduce));
     c->errors = taciti_allreduce_errors(&c->reduce, (float)members.count);
     *out = (int)mix->reduction_count++;
     return TACIT_OK;
 }
-
-static bool has_nobody(const taciti_neighbours *nb) { return nb->in_count == 0 && nb->out_count == 0 && nb->self == 1; }
 
 static tacit_status plan_round(taciti_mix *mix, size_t r) {
     const taciti_round *round = round_of(mix, r);
@@ -106,7 +98,7 @@ static tacit_status plan_round(taciti_mix *mix, size_t r) {
     TACITI_TRY(taciti_neighbours_describe(mix->hosts, round, mix->rank, &mix->encoding, mix->segment_bytes, nb));
     s->segment_n = nb->segment_n;
     const int all = (int)mix->neighbours_count++;
-    if (has_nobody(nb)) return TACIT_OK;
+    if (nb->in_count == 0 && nb->out_count == 0 && nb->self == 1) return TACIT_OK;
     s->edges = all;
     s->weights = (taciti_mix_weights){.keep = 0, .share = 1};
     return TACIT_OK;

@@ -69,14 +69,6 @@ static tacit_status collect_neighbours(survey *s, const taciti_round *round) {
     return TACIT_OK;
 }
 
-/* From what all ranks know alike: sender and receiver must cut in the same way. */
-static void choose_pipeline(taciti_neighbours *nb, const survey *s, size_t segment_bytes) {
-    const taciti_pipeline pipeline = taciti_pipeline_of(nb->encoding, segment_bytes, s->one_host, 1, s->max_in);
-    nb->segment_n = pipeline.segment_n;
-    nb->slots = pipeline.depth + 1;
-    nb->stride_bytes = taciti_round_up(taciti_encoding_bound(nb->encoding, nb->segment_n), TACITI_ALIGN_BYTES);
-}
-
 tacit_status taciti_neighbours_describe(const taciti_hosts *hosts, const taciti_round *round, int rank,
                                         const taciti_encoding *encoding, size_t segment_bytes, taciti_neighbours *out) {
     taciti_neighbours nb = {.encoding = encoding, .rank = rank};
@@ -85,7 +77,11 @@ tacit_status taciti_neighbours_describe(const taciti_hosts *hosts, const taciti_
     tacit_status status = s.in_degree == NULL ? TACIT_E_MEMORY : collect_neighbours(&s, round);
     taciti_free(s.in_degree);
     if (status != TACIT_OK) return status;
-    choose_pipeline(&nb, &s, segment_bytes);
+    /* All ranks know this alike: sender and receiver must cut in the same way. */
+    const taciti_pipeline pipeline = taciti_pipeline_of(encoding, segment_bytes, s.one_host, 1, s.max_in);
+    nb.segment_n = pipeline.segment_n;
+    nb.slots = pipeline.depth + 1;
+    nb.stride_bytes = taciti_round_up(taciti_encoding_bound(encoding, nb.segment_n), TACITI_ALIGN_BYTES);
     *out = nb;
     return TACIT_OK;
 }

@@ -35,18 +35,14 @@ static bool choose_ring(taciti_sketch *sketch, taciti_ring ring, float max) {
     return known;
 }
 
-/* Packed values of the union cannot be more. */
-static bool counters_are_many(const taciti_sketch *sketch) {
-    return taciti_sketch_bytes(sketch) >= sketch->n * taciti_sketch_number_bytes(sketch->numbers.ring);
-}
-
 taciti_sketch_form taciti_sketch_form_of(size_t n, int members, size_t measured, double ratio, taciti_ring ring,
                                          float max, uint64_t seed) {
     const size_t some = measured < n ? measured : n;
     const size_t rows = ratio > 0 ? taciti_sketch_rows_at(n, ratio) : taciti_sketch_rows(some);
     taciti_sketch_form form = {.sketch = taciti_sketch_init(n, rows > MIN_ROWS ? rows : MIN_ROWS, members, seed)};
     const bool known = choose_ring(&form.sketch, ring, max);
-    form.packed = !known || counters_are_many(&form.sketch);
+    const size_t values_bytes = n * taciti_sketch_number_bytes(form.sketch.numbers.ring); /* of the union, at most */
+    form.packed = !known || taciti_sketch_bytes(&form.sketch) >= values_bytes;
     return form;
 }
 

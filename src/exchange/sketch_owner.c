@@ -37,18 +37,13 @@ static void put_decoder(bucket *b, slot *t) {
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-static tacit_status await_contribution(bucket *b, slot *t, int m) {
-    const size_t bytes = taciti_sketch_contribution_bytes(&t->shares[b->s->me].form);
-    for (size_t i = 0; i * TACITI_SKETCH_PART_BYTES < bytes; i++)
-        TACITI_TRY(taciti_comm_await(b->s->comm, &t->shares[m].contribution[i]));
-    return TACIT_OK;
-}
-
 static tacit_status resolve_sum(bucket *b, slot *t) {
     taciti_sketch_reduce *s = b->s;
+    const size_t bytes = taciti_sketch_contribution_bytes(&t->shares[s->me].form);
     int64_t spent_ns = 0;
     for (int m = 0; m < s->count; m++) {
-        if (m != s->me) TACITI_TRY(await_contribution(b, t, m));
+        for (size_t i = 0; m != s->me && i * TACITI_SKETCH_PART_BYTES < bytes; i++)
+            TACITI_TRY(taciti_comm_await(s->comm, &t->shares[m].contribution[i]));
         const int64_t begin_ns = taciti_now_ns();
         const char *one = taciti_sketch_message(s, m == s->me ? t->leaving : t->arriving, m);
         TACITI_TRY(taciti_sketch_refused(b, taciti_sketch_take(&t->sum, one, m == 0), m));

@@ -39,14 +39,11 @@ bool taciti_small_takes(const taciti_encoding *encoding) {
     return taciti_codec_suits(encoding->codec, TACITI_USE_BY_OTHERS);
 }
 
-static size_t payload_bytes(const taciti_encoding *encoding, const taciti_arrangement *arrangement) {
-    return taciti_round_up(taciti_encoding_bound(encoding, taciti_small_max_n(arrangement)), TACITI_ALIGN_BYTES);
-}
-
 size_t taciti_small_memory_bytes(const taciti_encoding *encoding, const taciti_arrangement *arrangement) {
     if (arrangement->size == 1 || !taciti_small_takes(encoding)) return 0;
-    return ((size_t)arrangement->size + 2) * taciti_small_max_n(arrangement) * sizeof(float) +
-           payload_bytes(encoding, arrangement);
+    const size_t max_n = taciti_small_max_n(arrangement);
+    return ((size_t)arrangement->size + 2) * max_n * sizeof(float) +
+           taciti_round_up(taciti_encoding_bound(encoding, max_n), TACITI_ALIGN_BYTES);
 }
 
 taciti_small taciti_small_of(taciti_comm *comm, const taciti_encoding *encoding, const taciti_arrangement *arrangement,
