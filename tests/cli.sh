@@ -110,7 +110,7 @@ expect 2 "--per-host: of how many ranks?" "$tacit" info topologies --per-host 4
 expect 3 "--ranks 0: give a whole number from 1 to 4096" "$tacit" info topologies -n 0
 expect 2 "--svg: a drawing of which one?" "$tacit" info topologies -n 4 --svg a.svg
 expect 2 '--ranks is for `tacit info topologies`' "$tacit" info codecs -n 4
-expect 2 "one topic at a time" "$tacit" info topologies aer exp -n 4
+expect 2 "one topic at a time: tacit info topologies" "$tacit" info topologies aer exp -n 4
 expect 3 'did you mean "aer"?' "$tacit" info topologies aar -n 4
 expect 3 "5 columns do not divide 16 ranks" "$tacit" info topologies torus -n 16 --degree 5
 expect 0 "not possible: torus: 5 columns do not divide 16 ranks" "$tacit" info topologies -n 16 --degree 5

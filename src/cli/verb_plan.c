@@ -201,8 +201,8 @@ static tacit_status profile_of_model(question *q) {
     TACITI_TRY(taciti_profile_of_gpt(&s->job.model, (size_t)tokens, &q->profile));
     q->profile.batch = (double)s->train.batch / q->hosts.ranks;
     if (s->train.batch < q->hosts.ranks)
-        taciti_log(TACITI_LOG_WARN, "train.batch %lld is smaller than the %d ranks: some have nothing to compute",
-                   (long long)s->train.batch, q->hosts.ranks);
+        taciti_log(TACITI_LOG_WARN, "train.batch %lld is smaller than the %d ranks: %lld have nothing to compute",
+                   (long long)s->train.batch, q->hosts.ranks, q->hosts.ranks - (long long)s->train.batch);
     return taciti_compute_apply(&s->job.compute, &q->profile);
 }
 
