@@ -76,7 +76,7 @@ expect 0 'finished' "$tacit" train nano.yaml --data.train text.txt --train.steps
 mkdir elsewhere
 expect 0 'perplexity' env -C elsewhere "$tacit" eval ../moving
 expect 0 'parameters are now in hf' "$tacit" export moving -o hf
-expect 3 'hf: exists already; remove it or choose another place' "$tacit" export moving -o hf
+expect 3 'hf/config.json: exists already; remove it or choose another place' "$tacit" export moving -o hf
 expect 0 'parameters' "$tacit" import hf -o imported
 expect 3 'imported/ckpt: holds checkpoints already; choose another folder' "$tacit" import hf -o imported
 expect 3 'moving: is a run of tacit already' "$tacit" import moving -o other
