@@ -41,6 +41,14 @@ expect 2 'unknown verb' "$tacit" "$(printf 'a\nb\033[31m')"
 expect 2 'unknown verb' "$tacit" "$(head -c 3000 /dev/zero | tr '\0' x)"
 expect 2 'unknown verb ""' "$tacit" ""
 expect 2 'unknown option "--jsno"; did you mean "--json"?' "$tacit" info --jsno
+# an unknown flag is a mistake of usage in every form, a value that is refused one of configuration
+expect 2 'unknown option "--train.stpes"; did you mean "--train.steps"?' "$tacit" train --train.stpes 4
+expect 2 'unknown option "--train.eval_windows"' "$tacit" eval nowhere --train.eval_windows 50
+expect 2 '--int8.block has gone' "$tacit" train --int8.block 4
+expect 3 'environment: unknown variable TACIT_TRAIN_STPES' env TACIT_TRAIN_STPES=4 "$tacit" train --dry-run
+expect 3 '--tokens: "-3" is not a number' "$tacit" sample nowhere --tokens -3
+expect 3 '--format: "foo" is not one of hf|llmc' "$tacit" export nowhere -o x --format foo
+expect 3 'run.dir is empty, and a run needs a folder: give --run.dir FOLDER' "$tacit" train --model.preset nano --run.dir ""
 expect 2 '--json: takes no value' "$tacit" info --json=1
 expect 2 'did you mean "options"?' "$tacit" info optoins
 expect 2 'name the shell' "$tacit" completion
@@ -67,6 +75,11 @@ seq 20000 > text.txt
 expect 0 'finished' "$tacit" train nano.yaml --data.train text.txt --train.steps 1 --train.batch 2 --train.eval_every -1 --run.dir moving
 mkdir elsewhere
 expect 0 'perplexity' env -C elsewhere "$tacit" eval ../moving
+expect 0 'parameters are now in hf' "$tacit" export moving -o hf
+expect 3 'hf/config.json: exists already; remove it or choose another place' "$tacit" export moving -o hf
+expect 0 'parameters' "$tacit" import hf -o imported
+expect 3 'imported/ckpt: holds checkpoints already; choose another folder' "$tacit" import hf -o imported
+expect 3 'moving: is a run of tacit already' "$tacit" import moving -o other
 mv text.txt moved.txt
 for from in . elsewhere; do
     expect 4 'text.txt: No such file or directory, and the run was trained with it (data.train); name a text with --data.validation FILE' \
@@ -94,10 +107,10 @@ expect 0 "(the last has 1)" "$tacit" info topologies -n 7 --per-host 3
 expect 0 "1 rank on 1 host of 1" "$tacit" info topologies -n 1
 expect 2 "of how many ranks? tacit info topologies -n 16" "$tacit" info topologies aer
 expect 2 "--per-host: of how many ranks?" "$tacit" info topologies --per-host 4
-expect 2 "--ranks 0: give a whole number from 1 to 4096" "$tacit" info topologies -n 0
+expect 3 "--ranks 0: give a whole number from 1 to 4096" "$tacit" info topologies -n 0
 expect 2 "--svg: a drawing of which one?" "$tacit" info topologies -n 4 --svg a.svg
 expect 2 '--ranks is for `tacit info topologies`' "$tacit" info codecs -n 4
-expect 2 "one topic at a time" "$tacit" info topologies aer exp -n 4
+expect 2 "one topic at a time: tacit info topologies" "$tacit" info topologies aer exp -n 4
 expect 3 'did you mean "aer"?' "$tacit" info topologies aar -n 4
 expect 3 "5 columns do not divide 16 ranks" "$tacit" info topologies torus -n 16 --degree 5
 expect 0 "not possible: torus: 5 columns do not divide 16 ranks" "$tacit" info topologies -n 16 --degree 5
@@ -189,7 +202,7 @@ printf 'strategy: gosip\n' > gosip.yaml
 expect 0 "usage:" "$tacit" train gosip.yaml --help
 for file in . none.yaml; do expect 0 "usage:" "$tacit" train $file --help; done
 expect 2 '--shard.stage: needs a value' "$tacit" train --strategy shard --shard.stage
-expect 3 '--data.merges has become data.vocab: merges.txt is read beside vocab.json' "$tacit" data prepare text.txt -o tokens --data.merges merges.txt
+expect 2 '--data.merges has become data.vocab: merges.txt is read beside vocab.json' "$tacit" data prepare text.txt -o tokens --data.merges merges.txt
 expect 0 '`tacit info controllers --all`' "$tacit" info controllers
 grep -q -- '--all' <("$tacit" info controllers --all) && complain "info controllers --all names itself"
 
@@ -275,10 +288,10 @@ ls -A | grep -q tacit-doctor && complain "the doctor left a file"
 expect 2 "tacit: rank 1: error: unknown verb" env OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 "$tacit" docotr
 
 # bench codecs: every codec with every instruction set, in pieces and as a whole
-expect 2 'there is no codec "topq"' "$tacit" bench codecs --codec topq
-expect 2 "--isa mmx is not an instruction set of this CPU" "$tacit" bench codecs --isa mmx
-expect 2 "--factor 0.5: elements per element sent, 1 to" "$tacit" bench codecs --factor 0.5
-expect 2 "--n 100: give a whole number from 1024" "$tacit" bench codecs -n 100
+expect 3 'there is no codec "topq"' "$tacit" bench codecs --codec topq
+expect 3 "--isa mmx is not an instruction set of this CPU" "$tacit" bench codecs --isa mmx
+expect 3 "--factor 0.5: elements per element sent, 1 to" "$tacit" bench codecs --factor 0.5
+expect 3 "--n 100: give a whole number from 1024" "$tacit" bench codecs -n 100
 expect 7 " GiB of memory, but only" "$tacit" bench codecs -n 4000000000
 expect 0 "kernels: scalar" env TACIT_ISA=scalar "$tacit" bench codecs -n 40000 --rounds 1
 is_json "$tacit" bench codecs -n 40000 --rounds 2 --isa all --factor 10 --json
@@ -301,8 +314,8 @@ EOF
 
 # bench kernels: every array kernel beside its probe; the figures are finite and above 0
 expect 0 "kernels: scalar" env TACIT_ISA=scalar "$tacit" bench kernels --floats 0.01 --rounds 1 --threads 1
-expect 2 "--floats 0: give a number above 0" "$tacit" bench kernels --floats 0
-expect 2 "--rounds 102: give a whole number from 1 to 101" "$tacit" bench kernels --rounds 102
+expect 3 "--floats 0: give a number above 0" "$tacit" bench kernels --floats 0
+expect 3 "--rounds 102: give a whole number from 1 to 101" "$tacit" bench kernels --rounds 102
 expect 7 "four fifths" "$tacit" bench kernels --floats 1000000
 is_json "$tacit" bench kernels --floats 0.01 --rounds 2 --threads 3 --json
 python3 - <<'EOF' || complain "the JSON of bench kernels lacks figures"
@@ -352,7 +365,7 @@ for codec in none tagc sparseloco; do
 done
 expect 0 "lr: 0.003" "$tacit" train --optim.lr 0.003 --print-config=changed
 [[ $(wc -l < out) == 2 ]] || complain "more than what differs is printed: $(brief "$(cat out)")"
-expect 2 "--print-config=all: --print-config, or --print-config=changed" "$tacit" train --print-config=all
+expect 3 "--print-config=all: --print-config, or --print-config=changed" "$tacit" train --print-config=all
 
 # options at the ends of their ranges
 expect 3 '--optim.accum: 0 is outside 1..1000000' "$tacit" train --dry-run --optim.accum 0
@@ -371,17 +384,17 @@ expect 0 '' "$tacit" train --dry-run --model.preset nano --optim.accum 1 --optim
 
 # bench collectives: one process alone has nobody to talk to; mistakes are refused before MPI starts
 expect 2 "a single process has nobody to talk to; start several: mpirun -n 4 tacit bench collectives" "$tacit" bench collectives
-expect 2 '--op broadcast: give one of all-reduce|reduce-scatter' "$tacit" bench collectives --op broadcast
-expect 2 '--bytes: 6 is not a multiple of 4' "$tacit" bench collectives --bytes 8,6
-expect 2 '--bytes: 0 is outside 4..' "$tacit" bench collectives --bytes 0
-expect 2 '--bytes: "8x"' "$tacit" bench collectives --bytes 8x
-expect 2 '--bytes: name at least one size' "$tacit" bench collectives --bytes ''
-expect 2 '--bytes: more than 32 sizes' "$tacit" bench collectives --bytes "$(seq -s, 4 4 400)"
-expect 2 '--by: tacit is named twice' "$tacit" bench collectives --by tacit,mpi-ring,tacit
-expect 2 '--by: more than 12 names' "$tacit" bench collectives --by a,b,c,d,e,f,g,h,i,j,k,l,m
-expect 2 '--rounds 0: give a whole number from 1 to 1001' "$tacit" bench collectives --rounds 0
+expect 3 '--op broadcast: give one of all-reduce|reduce-scatter' "$tacit" bench collectives --op broadcast
+expect 3 '--bytes: 6 is not a multiple of 4' "$tacit" bench collectives --bytes 8,6
+expect 3 '--bytes: 0 is outside 4..' "$tacit" bench collectives --bytes 0
+expect 3 '--bytes: "8x"' "$tacit" bench collectives --bytes 8x
+expect 3 '--bytes: name at least one size' "$tacit" bench collectives --bytes ''
+expect 3 '--bytes: more than 32 sizes' "$tacit" bench collectives --bytes "$(seq -s, 4 4 400)"
+expect 3 '--by: tacit is named twice' "$tacit" bench collectives --by tacit,mpi-ring,tacit
+expect 3 '--by: more than 12 names' "$tacit" bench collectives --by a,b,c,d,e,f,g,h,i,j,k,l,m
+expect 3 '--rounds 0: give a whole number from 1 to 1001' "$tacit" bench collectives --rounds 0
 for line in 1 gbit 0gbit -1gbit 1Gbit 1gbits xgbit; do
-    expect 2 "--line $line: give a rate such as 200mbit" "$tacit" bench collectives --line "$line"
+    expect 3 "--line $line: give a rate such as 200mbit" "$tacit" bench collectives --line "$line"
 done
 expect 3 '--wire: "f64" is not one of f32|bf16' "$tacit" bench collectives --wire f64
 expect 2 'takes no words' "$tacit" bench collectives all-reduce

@@ -13,7 +13,7 @@ tag=$(basename "$work") # in the command line of every worker of this test, and 
 
 nano=(--model.preset nano --model.dtype f32 --train.threads 1 --train.batch 8 --train.eval_every 0 --train.eval_windows 2
       --run.tensorboard false)
-launch() { FAULTS_TAG=$tag timeout -k 5 120 "$MPIRUN" -n "$1" "$tacit" train "${nano[@]}" --run.dir "$work/$2" "${@:3}"; }
+launch() { FAULTS_TAG=$tag timeout --foreground -k 10 120 "$MPIRUN" -n "$1" "$tacit" train "${nano[@]}" --run.dir "$work/$2" "${@:3}"; }
 
 # Watchers change their command line to "watch: rank N"; their environment stays. Other runs may be on this host.
 living() {
@@ -82,6 +82,18 @@ check "SIGTERM to one rank: checkpoint, clean exit" asked_to_stop term TERM
 check "SIGUSR1 to one rank: checkpoint, clean exit" asked_to_stop usr1 USR1
 check "gossip, SIGTERM to one rank: checkpoint, clean exit" asked_to_stop gossip-term TERM "${gossip[@]}"
 
+asked_quietly() { asked_to_stop quiet USR1 --run.quiet && grep -q 'stopped as asked at step [1-9]' "$work/quiet.log"; }
+check "a quiet run says where it stopped" asked_quietly
+# `timeout` signals mpirun's process group as well as mpirun; with --foreground mpirun gets one SIGTERM, and passes it on.
+timed_out() {
+  OMPI_MCA_odls_base_sigkill_timeout=3 FAULTS_TAG=$tag timeout --foreground -k 30 5 "$MPIRUN" -n 3 "$tacit" train "${nano[@]}" \
+    --run.dir "$work/timed" --train.steps 1000000 >"$work/timed.log" 2>&1
+  local status=$?
+  cat "$work/timed.log"
+  [ "$status" -eq 124 ] && grep -q 'told to stop by SIG' "$work/timed.log" && grep -q 'stopped as asked at step [1-9]' "$work/timed.log" && nobody_left
+}
+check "timeout --foreground around mpirun leaves a checkpoint" timed_out
+
 # A handler that ran on a thread inside of a matrix product would overwrite memory: a signal must never find one.
 many_signals() {
   launch 4 many --train.steps 1000000 --model.preset byte-2m --train.save_early 0 --train.save_every 0 >"$work/many.log" 2>&1 &
@@ -144,6 +156,16 @@ variables_disagree() {
     -n 1 "$tacit" train "${nano[@]}" --run.dir "$work/d" --train.steps 5
 }
 expect "variables of the environment that differ are a matter of configuration" 3 'optim\.lr differs' variables_disagree
+# What all ranks refuse is one line: how they leave is no silence that a rank has to warn of.
+refused_in_one_line() { # RANKS TEXT WORDS ...
+  timeout --foreground -k 10 60 "$MPIRUN" -q -n "$1" "$tacit" "${@:3}" >"$work/refused" 2>&1
+  cat "$work/refused"
+  [ "$(wc -l <"$work/refused")" -eq 1 ] && grep -q "tacit: error: .*$2" "$work/refused"
+}
+check "a codec that has gone: one line" refused_in_one_line 5 int4 train "${nano[@]}" --compress.codec thc
+check "a rate that is none: one line" refused_in_one_line 5 5Mbit train "${nano[@]}" --comm.rate 5Mbit
+check "a size out of range: one line" refused_in_one_line 3 4.. bench collectives --bytes 3
+check "an unknown flag: one line" refused_in_one_line 3 steps bench step --steps 3
 head -c 200000 README.md src/*/*.c >"$work/a.txt" 2>/dev/null; cat src/*/*.c | head -c 200000 >"$work/a.txt"; tr e E <"$work/a.txt" >"$work/b.txt"
 expect "different data is refused with both digests" 3 'digest [0-9a-f]+.*digest [0-9a-f]+' disagree --data.train "$work/a.txt" "$work/b.txt"
 # The same path, but each rank finds other weights there.
@@ -168,7 +190,7 @@ assert steps == list(range(1, len(steps) + 1)) and len(steps) >= 100, steps' "$w
 expect "and so does one of replicas, with a line for every step" 6 '100 steps in a row' hopeless_replicas
 expect "a wrong launcher is refused with the right command" 2 'mpirun' \
   env PMI_SIZE=4 PMI_RANK=0 PMI_FD=9999 "$tacit" train "${nano[@]}" --run.dir "$work/l" --train.steps 1
-expect "an unknown key names the nearest" 3 'optim\.lr' "$tacit" train --optim.lrr 1
+expect "an unknown key names the nearest" 2 'optim\.lr' "$tacit" train --optim.lrr 1
 printf 'optim:\n  nmae: sgd\n' >"$work/typo.yaml"
 expect "a typo in a file has line and column" 3 'typo.yaml:2:3: .*optim\.name' "$tacit" train "$work/typo.yaml"
 printf 'optim:\n  lr: fast\n' >"$work/type.yaml"

@@ -97,7 +97,7 @@ expect 2 "plan needs one MODEL.yaml"
 expect 2 "tacit probe -o cluster.json" "$gpt"
 expect 3 "--compute.rate" "$examples/shakespeare.yaml" --cluster "$ethernet"
 expect 2 "not both" "$gpt" --cluster "$ethernet" -n 4 --hosts 2
-expect 2 "whole number" "$gpt" --cluster "$ethernet" -n 0
+expect 3 "whole number" "$gpt" --cluster "$ethernet" -n 0
 expect 3 "--no-gossip.tracker" "$gpt" --cluster "$ethernet" --gossip.tracker
 expect 3 "at most 16384 of them: choose a smaller gossip.every" "$gpt" --cluster "$ethernet" --gossip.every 16385
 expect 3 "at most 16384 of them: choose a smaller localsgd.every" "$gpt" --cluster "$ethernet" --localsgd.every 1000000000
@@ -146,7 +146,7 @@ damaged 3 "collectives[0].seconds is 1e-09, but with these links 16777216 bytes 
 damaged 3 'after the key "latency_us"' 's/"latency_us": 25,/"latency_us": NaN,/'
 damaged 3 'after the key "latency_us"' 's/"latency_us": 25,/"latency_us": 1e400,/'
 expect 0 "train.batch 8 is smaller than the 32 ranks" "$gpt" --cluster "$ethernet" --train.batch 8
-expect 2 "--hosts 1600: so many hosts like those of" "$gpt" --cluster "$ethernet" --hosts 1600
+expect 3 "--hosts 1600: so many hosts like those of" "$gpt" --cluster "$ethernet" --hosts 1600
 expect 2 "describes a cluster and stands where MODEL.yaml does" "$gpt" --cluster "$examples"/clusters/*.json
 printf '{"format": "tacit-profile-1", "name": "idle", "unit": "seconds", "layers": [{"name": "l", "forward_s": 0, "backward_s": 0, "tensors": [{"name": "w", "shape": [64]}]}]}' > idle.json
 expect 3 "forward_s and backward_s are 0 in all layers" "$gpt" --cluster "$ethernet" --compute.emulate idle.json

@@ -57,17 +57,17 @@ expect 0 "to keep it: mpirun -n 2 tacit probe -o cluster.json" "$MPIRUN" -n 2 "$
 
 # refused before anything is measured; what was there stays
 echo '{"mine": 1}' >mine.json
-expect 2 "mine.json exists and does not describe a cluster; it is kept" "$tacit" probe -o mine.json
-expect 2 "mine.json exists and does not describe a cluster" "$MPIRUN" -n 2 "$tacit" probe -o mine.json
+expect 3 "mine.json exists and does not describe a cluster; it is kept" "$tacit" probe -o mine.json
+expect 3 "mine.json exists and does not describe a cluster" "$MPIRUN" -n 2 "$tacit" probe -o mine.json
 [[ $(cat mine.json) == '{"mine": 1}' ]] || complain "another file was overwritten"
 expect 0 "written: one.json" "$tacit" probe --quick --seconds 2 -o one.json
 expect 7 "none/x.json: its folder takes no file" "$tacit" probe -o none/x.json
 expect 7 "/proc/x.json: its folder takes no file" "$tacit" probe -o /proc/x.json
 mkdir folder
-expect 2 "folder is not a plain file" "$tacit" probe -o folder
-expect 2 "needs the name of a file" "$tacit" probe --output=
-expect 2 "--seconds 0: give a number above 0" "$tacit" probe --seconds 0
-expect 2 "--seconds inf: give a number above 0" "$tacit" probe --seconds inf
+expect 3 "folder is not a plain file" "$tacit" probe -o folder
+expect 3 "needs the name of a file" "$tacit" probe --output=
+expect 3 "--seconds 0: give a number above 0" "$tacit" probe --seconds 0
+expect 3 "--seconds inf: give a number above 0" "$tacit" probe --seconds inf
 expect 2 "probe takes no words" "$tacit" probe cluster.json
 expect 2 'unknown option "--no-native"; did you mean "--no-natives"?' "$tacit" probe --no-native
 [[ -z $(ls -A | grep tmp) ]] || complain "a temporary file was left"

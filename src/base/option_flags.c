@@ -21,15 +21,15 @@ static tacit_status fail_unknown_flag(const taciti_config *config, const char *k
     char text[TACITI_OLD_KEY_BYTES];
     const char *bare = strncmp(key, "no-", 3) == 0 ? key + 3 : key;
     const taciti_old_key *old = taciti_old_key_find(bare);
-    if (old != NULL) return taciti_fail(TACIT_E_CONFIG, "--%s", taciti_old_key_text(old, bare, text));
+    if (old != NULL) return taciti_fail(TACIT_E_USAGE, "--%s", taciti_old_key_text(old, bare, text));
     taciti_place place;
     if (taciti_config_find(config, bare, &place) && place.option->type == TACITI_OPTION_REAL)
-        return taciti_fail(TACIT_E_CONFIG, "--%s: %s takes a number; write --%s 0", key, bare, bare);
+        return taciti_fail(TACIT_E_USAGE, "--%s: %s takes a number; write --%s 0", key, bare, bare);
     const taciti_nearest nearest = taciti_config_nearest(config, key);
     const bool close = *nearest.name != '\0';
     char flag[TACITI_KEY_BYTES + 2], quoted[TACITI_QUOTED_BYTES];
     (void)snprintf(flag, sizeof flag, "--%s", key);
-    return taciti_fail(TACIT_E_CONFIG, "unknown option %s%s%s%s", taciti_quote(flag, quoted),
+    return taciti_fail(TACIT_E_USAGE, "unknown option %s%s%s%s", taciti_quote(flag, quoted),
                        close ? "; did you mean \"--" : "", nearest.name, close ? "\"?" : "");
 }
 

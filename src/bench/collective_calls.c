@@ -272,9 +272,10 @@ tacit_status taciti_collective_resize(taciti_collective_task *task, size_t bytes
     forget_size(task);
     task->n = bytes / sizeof(float);
     if (task->what == TACITI_OPERATION_ALL_TO_ALL && block_n(task) == 0)
-        return task->world.me != 0 ? TACIT_E_USAGE
-                                   : taciti_fail(TACIT_E_USAGE, "--bytes %zu: all-to-all of %d ranks needs %zu or more",
-                                                 bytes, task->world.size, (size_t)task->world.size * sizeof(float));
+        return task->world.me != 0
+                   ? TACIT_E_CONFIG
+                   : taciti_fail(TACIT_E_CONFIG, "--bytes %zu: all-to-all of %d ranks needs %zu or more", bytes,
+                                 task->world.size, (size_t)task->world.size * sizeof(float));
     if (task->what != TACITI_OPERATION_ALL_REDUCE && task->what != TACITI_OPERATION_MIX) return TACIT_OK;
     TACITI_TRY(taciti_comm_agree(task->comm, describe_array(task)));
     TACITI_TRY(taciti_exchange_create(task->comm, &task->layout, &task->options, NULL, &task->exchange));

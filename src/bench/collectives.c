@@ -58,8 +58,8 @@ static tacit_status refuse_caller(const struct bench *bench, int count, const ch
     size_t used = 0;
     for (int k = 0; k < count; k++)
         used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", k == 0 ? "" : ", ", bench->callers[k].name);
-    if (taciti_comm_rank(bench->comm) != 0) return TACIT_E_USAGE;
-    return taciti_fail(TACIT_E_USAGE, "--by %s: not offered for %s here; there %s %s", taciti_quote(name, quoted),
+    if (taciti_comm_rank(bench->comm) != 0) return TACIT_E_CONFIG;
+    return taciti_fail(TACIT_E_CONFIG, "--by %s: not offered for %s here; there %s %s", taciti_quote(name, quoted),
                        taciti_operation_names[bench->options->what], count == 1 ? "is" : "are", all);
 }
 

@@ -51,7 +51,7 @@ static tacit_status change_key(taciti_bench_setting *setting, char *word) {
     taciti_place place;
     char *equals = strchr(word, '=');
     if (equals == NULL || equals == word)
-        return taciti_fail(TACIT_E_USAGE, "--against: %s is not KEY=VALUE; for example --against exchange.wire=bf16",
+        return taciti_fail(TACIT_E_CONFIG, "--against: %s is not KEY=VALUE; for example --against exchange.wire=bf16",
                            taciti_quote(word, quoted));
     *equals = '\0';
     TACITI_TRY(refuse_shared(word));
@@ -76,8 +76,8 @@ tacit_status taciti_bench_setting_change(taciti_bench_setting *setting, const ch
     }
     taciti_free(copy);
     if (status == TACIT_OK && changes == 0)
-        status = taciti_fail(TACIT_E_USAGE, "--against: nothing is changed; give KEY=VALUE (strategy=dp, say, to "
-                                            "measure a setting against itself)");
+        status = taciti_fail(TACIT_E_CONFIG, "--against: nothing is changed; give KEY=VALUE (strategy=dp, say, to "
+                                             "measure a setting against itself)");
     return status;
 }
 

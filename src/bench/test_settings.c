@@ -144,10 +144,10 @@ static void mistakes_are_refused_before_anything_starts(void **state) {
     refused(4, "--against|exchange.wier=bf16", TACIT_E_CONFIG, "did you mean \"exchange.wire\"?");
     refused(4, "--against|train.steps=1", TACIT_E_CONFIG, "unknown key");
     refused(4, "--against|exchange.wire=f64", TACIT_E_CONFIG, "f32|bf16");
-    refused(4, "--against|bf16", TACIT_E_USAGE, "\"bf16\" is not KEY=VALUE");
-    refused(4, "--against|exchange.wire=bf16 overlap", TACIT_E_USAGE, "\"overlap\" is not KEY=VALUE");
-    refused(4, "--against|=bf16", TACIT_E_USAGE, "is not KEY=VALUE");
-    refused(4, "--against| ", TACIT_E_USAGE, "nothing is changed");
+    refused(4, "--against|bf16", TACIT_E_CONFIG, "\"bf16\" is not KEY=VALUE");
+    refused(4, "--against|exchange.wire=bf16 overlap", TACIT_E_CONFIG, "\"overlap\" is not KEY=VALUE");
+    refused(4, "--against|=bf16", TACIT_E_CONFIG, "is not KEY=VALUE");
+    refused(4, "--against| ", TACIT_E_CONFIG, "nothing is changed");
     refused(4, "--against|comm.rate=5", TACIT_E_CONFIG, "is the same for all settings");
     refused(4, "--against|model.layers=2", TACIT_E_CONFIG, "is the same for all settings");
     refused(4, "--against|strategy=gosip", TACIT_E_CONFIG, "did you mean \"gossip\"?");
@@ -157,7 +157,7 @@ static void mistakes_are_refused_before_anything_starts(void **state) {
     refused(1, "--compute.emulate|vgg-16|--against|compute.slow=1:2", TACIT_E_CONFIG, "there is no such rank");
     refused(4, "--compute.cv|0.1", TACIT_E_CONFIG, "compute.cv needs compute.emulate");
     refused(4, "--against|compute.slow=1:2", TACIT_E_CONFIG, "compute.slow needs compute.emulate");
-    refused(4, "--train.steps|3", TACIT_E_CONFIG, "unknown option");
+    refused(4, "--train.steps|3", TACIT_E_USAGE, "unknown option");
 }
 
 static void settings_have_an_end(void **state) {

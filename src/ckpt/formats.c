@@ -43,7 +43,7 @@ tacit_status taciti_formats_publish(const char *temporary, const char *path) {
 tacit_status taciti_formats_refuse_existing(const char *path) {
     struct stat info;
     if (lstat(path, &info) != 0) return TACIT_OK;
-    return taciti_fail(TACIT_E_IO, "%s: exists already; remove it or choose another place", path);
+    return taciti_fail(TACIT_E_CONFIG, "%s: exists already; remove it or choose another place", path);
 }
 
 tacit_status taciti_formats_refuse_pickle(const char *path) {

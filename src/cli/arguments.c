@@ -44,17 +44,17 @@ static tacit_status fail_unknown(const taciti_verb *verb, const taciti_config *c
     const taciti_old_key *old = config == NULL && strchr(key, '.') == NULL ? NULL : taciti_old_key_find(key);
     if (old != NULL) {
         char text[TACITI_OLD_KEY_BYTES];
-        return taciti_fail(TACIT_E_CONFIG, "--%s", taciti_old_key_text(old, key, text));
+        return taciti_fail(TACIT_E_USAGE, "--%s", taciti_old_key_text(old, key, text));
     }
     taciti_nearest nearest = {0};
     for (const taciti_flag *flag = verb->flags; flag->name != NULL; flag++)
         taciti_nearest_offer(&nearest, bare, flag->name + 2);
     if (*nearest.name == '\0' && config != NULL) nearest = taciti_config_nearest(config, bare);
-    /* "--optim.rl" is a mistake in a key, as in a file. */
-    const tacit_status status = config != NULL && strchr(name, '.') != NULL ? TACIT_E_CONFIG : TACIT_E_USAGE;
     if (*nearest.name == '\0')
-        return taciti_fail(status, "unknown option %s; see `tacit %s --help`", taciti_quote(name, quoted), verb->name);
-    return taciti_fail(status, "unknown option %s; did you mean \"--%s\"?", taciti_quote(name, quoted), nearest.name);
+        return taciti_fail(TACIT_E_USAGE, "unknown option %s; see `tacit %s --help`", taciti_quote(name, quoted),
+                           verb->name);
+    return taciti_fail(TACIT_E_USAGE, "unknown option %s; did you mean \"--%s\"?", taciti_quote(name, quoted),
+                       nearest.name);
 }
 
 /* Whether the word is a key of the configuration, negated or not. */
@@ -140,7 +140,7 @@ tacit_status taciti_arguments_count(const taciti_arguments *arguments, const cha
     const char *text = taciti_arguments_get(arguments, flag);
     int64_t value = fallback;
     if (text != NULL && (!taciti_integer_parse(text, &value) || value < min || value > max))
-        return taciti_fail(TACIT_E_USAGE, "%s %s: give a whole number from %lld to %lld", flag, text, (long long)min,
+        return taciti_fail(TACIT_E_CONFIG, "%s %s: give a whole number from %lld to %lld", flag, text, (long long)min,
                            (long long)max);
     *out = value;
     return TACIT_OK;
@@ -151,7 +151,7 @@ tacit_status taciti_arguments_number(const taciti_arguments *arguments, const ch
     const char *text = taciti_arguments_get(arguments, flag);
     double value = fallback;
     if (text != NULL && (!taciti_real_parse(text, &value) || value <= 0 || value > max))
-        return taciti_fail(TACIT_E_USAGE, "%s %s: give a number above 0 and up to %.0f", flag, text, max);
+        return taciti_fail(TACIT_E_CONFIG, "%s %s: give a number above 0 and up to %.0f", flag, text, max);
     *out = value;
     return TACIT_OK;
 }

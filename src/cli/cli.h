@@ -58,7 +58,7 @@ typedef struct taciti_arguments {
 
 /* Parses flags and words, in any order; "--" ends the flags, and of repeated flags the last one counts. If config is
  * not NULL, its keys are flags too, in the syntax of taciti_config_flag(). Borrows argv. Returns E_USAGE, which names
- * the nearest flag, or E_CONFIG. */
+ * the nearest flag, or E_CONFIG for a value that is refused. */
 tacit_status taciti_arguments_parse(const taciti_verb *verb, const taciti_config *config, int argc, char **argv,
                                     taciti_arguments *out);
 /* Value of a flag by name, or NULL. */
@@ -67,7 +67,7 @@ const char *taciti_arguments_get(const taciti_arguments *arguments, const char *
 const char *taciti_arguments_each(const taciti_arguments *arguments, const char *flag, size_t index);
 
 /* Parse the value of a flag: count, an integer in min..max; number, a number above 0 and up to max. Without the flag,
- * *out = fallback, which may be outside of the range. E_USAGE names flag, value and range. */
+ * *out = fallback, which may be outside of the range. E_CONFIG names flag, value and range. */
 tacit_status taciti_arguments_count(const taciti_arguments *arguments, const char *flag, int64_t fallback, int64_t min,
                                     int64_t max, int64_t *out);
 tacit_status taciti_arguments_number(const taciti_arguments *arguments, const char *flag, double fallback, double max,

@@ -51,7 +51,7 @@ static void shards_appear(void **state) {
     assert_true(is_there("text_train_000000.bin") && is_there("text_train_000001.bin"));
     assert_false(is_there("text_train_000002.bin"));
     assert_true(is_there("text_val_000000.bin"));
-    assert_int_equal(prepare(plain), 2);
+    assert_int_equal(prepare(plain), 3);
     assert_error_has("text_train_");
     const char *bpe[] = {g_text,         "--output",         g_folder, "--name", "words",
                          "--data.vocab", WORDS "vocab.json", "--json", NULL};
@@ -71,11 +71,11 @@ static void bad_words_are_refused(void **state) {
     begin("bad");
     refused((const char *[]){NULL}, 2, "name the text files");
     refused((const char *[]){g_text, NULL}, 2, "name the folder");
-    refused((const char *[]){g_text, "-o", g_folder, "--split", "1", NULL}, 2, "--split: \"1\"");
-    refused((const char *[]){g_text, "-o", g_folder, "--split", "x", NULL}, 2, "--split: \"x\"");
-    refused((const char *[]){g_text, "-o", g_folder, "--shard-tokens", "0", NULL}, 2, "--shard-tokens: \"0\"");
-    refused((const char *[]){g_text, "-o", g_folder, "--shard-tokens", "2147483648", NULL}, 2, "2147483648");
-    refused((const char *[]){g_text, "-o", g_folder, "--tokenizer", "gpt3", NULL}, 2, "\"gpt3\"");
+    refused((const char *[]){g_text, "-o", g_folder, "--split", "1", NULL}, 3, "--split: \"1\"");
+    refused((const char *[]){g_text, "-o", g_folder, "--split", "x", NULL}, 3, "--split: \"x\"");
+    refused((const char *[]){g_text, "-o", g_folder, "--shard-tokens", "0", NULL}, 3, "--shard-tokens: \"0\"");
+    refused((const char *[]){g_text, "-o", g_folder, "--shard-tokens", "2147483648", NULL}, 3, "2147483648");
+    refused((const char *[]){g_text, "-o", g_folder, "--tokenizer", "gpt3", NULL}, 3, "\"gpt3\"");
     refused((const char *[]){g_text, "-o", g_folder, "--tokenizer", "gpt2", NULL}, 2, "--data.vocab");
     refused((const char *[]){g_text, "-o", g_folder, "--data.vocab", "v", NULL}, 4, "v: cannot open");
     refused((const char *[]){g_text, "-o", g_folder, "--tokenizer", "byte", "--data.vocab", "v", NULL}, 2, "gpt2");

@@ -137,7 +137,7 @@ static tacit_status find_codec(const char *name, const taciti_codec **out) {
     if (name == NULL || *out != NULL) return TACIT_OK;
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
         taciti_nearest_offer(&nearest, name, (*codec)->name);
-    return taciti_fail(TACIT_E_USAGE, "--codec: there is no codec %s%s; `tacit info codecs` lists all",
+    return taciti_fail(TACIT_E_CONFIG, "--codec: there is no codec %s%s; `tacit info codecs` lists all",
                        taciti_quote(name, quoted), nearest.hint);
 }
 
@@ -149,8 +149,8 @@ static tacit_status find_isa(const taciti_arguments *arguments, const taciti_cod
     if (strcmp(given, "all") == 0)
         *out = NULL;
     else if (taciti_kernels_named(given) == NULL)
-        return taciti_fail(TACIT_E_USAGE, "--isa %s is not an instruction set of this CPU: scalar, avx2, avx512 or all",
-                           given);
+        return taciti_fail(TACIT_E_CONFIG,
+                           "--isa %s is not an instruction set of this CPU: scalar, avx2, avx512 or all", given);
     return TACIT_OK;
 }
 
@@ -189,7 +189,7 @@ static tacit_status read_options(const taciti_arguments *arguments, taciti_setti
     TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 7, 1, TACITI_CODEC_BENCH_MAX_ROUNDS, &rounds));
     TACITI_TRY(taciti_arguments_number(arguments, "--factor", FACTOR, FACTOR_MAX, &out->setting.factor));
     if (out->setting.factor < 1)
-        return taciti_fail(TACIT_E_USAGE, "--factor %g: elements per element sent, 1 to %g", out->setting.factor,
+        return taciti_fail(TACIT_E_CONFIG, "--factor %g: elements per element sent, 1 to %g", out->setting.factor,
                            FACTOR_MAX);
     TACITI_TRY(check_codec(arguments, settings, out->codec));
     out->n = (size_t)n;

@@ -58,23 +58,23 @@ static tacit_status take_sizes(const char *list, taciti_collective_options *out)
     const taciti_config config = {&section, 1};
     char item[TACITI_QUOTED_BYTES];
     while (next_item(&list, item, sizeof item)) {
-        if (taciti_config_set(&config, "bytes", item, "--bytes") != TACIT_OK) return TACIT_E_USAGE;
+        TACITI_TRY(taciti_config_set(&config, "bytes", item, "--bytes"));
         if (bytes % 4 != 0)
-            return taciti_fail(TACIT_E_USAGE, "--bytes: %s is not a multiple of 4, the bytes of a float", item);
+            return taciti_fail(TACIT_E_CONFIG, "--bytes: %s is not a multiple of 4, the bytes of a float", item);
         if (out->size_count == TACITI_COLLECTIVE_MAX_SIZES)
-            return taciti_fail(TACIT_E_USAGE, "--bytes: more than %d sizes", (int)TACITI_COLLECTIVE_MAX_SIZES);
+            return taciti_fail(TACIT_E_CONFIG, "--bytes: more than %d sizes", (int)TACITI_COLLECTIVE_MAX_SIZES);
         out->bytes[out->size_count++] = (size_t)bytes;
     }
-    return out->size_count > 0 ? TACIT_OK : taciti_fail(TACIT_E_USAGE, "--bytes: name at least one size");
+    return out->size_count > 0 ? TACIT_OK : taciti_fail(TACIT_E_CONFIG, "--bytes: name at least one size");
 }
 
 static tacit_status take_candidates(const char *list, taciti_collective_options *out) {
     char item[TACITI_COLLECTIVE_NAME_BYTES];
     while (list != NULL && next_item(&list, item, sizeof item)) {
         for (int k = 0; k < out->by_count; k++)
-            if (strcmp(out->by[k], item) == 0) return taciti_fail(TACIT_E_USAGE, "--by: %s is named twice", item);
+            if (strcmp(out->by[k], item) == 0) return taciti_fail(TACIT_E_CONFIG, "--by: %s is named twice", item);
         if (out->by_count == TACITI_COLLECTIVE_MAX_CALLERS)
-            return taciti_fail(TACIT_E_USAGE, "--by: more than %d names", (int)TACITI_COLLECTIVE_MAX_CALLERS);
+            return taciti_fail(TACIT_E_CONFIG, "--by: more than %d names", (int)TACITI_COLLECTIVE_MAX_CALLERS);
         memcpy(out->by[out->by_count++], item, sizeof item);
     }
     return TACIT_OK;
@@ -86,7 +86,8 @@ static tacit_status take_operation(const char *name, taciti_operation *out) {
             *out = (taciti_operation)i;
             return TACIT_OK;
         }
-    return name == NULL ? TACIT_OK : taciti_fail(TACIT_E_USAGE, "--op %s: give one of " TACITI_OPERATION_CHOICES, name);
+    return name == NULL ? TACIT_OK
+                        : taciti_fail(TACIT_E_CONFIG, "--op %s: give one of " TACITI_OPERATION_CHOICES, name);
 }
 
 /* "2.5gbit", as tc writes it: decimal units. */
@@ -105,7 +106,7 @@ static tacit_status take_line(const char *text, double *out) {
         *out *= UNITS[i].bps;
         return TACIT_OK;
     }
-    return taciti_fail(TACIT_E_USAGE, "--line %s: give a rate such as 200mbit or 2.5gbit", text);
+    return taciti_fail(TACIT_E_CONFIG, "--line %s: give a rate such as 200mbit or 2.5gbit", text);
 }
 
 static tacit_status take_flags(const taciti_arguments *arguments, setup *out) {

@@ -53,7 +53,7 @@ static tacit_status open_tokenizer(const taciti_arguments *arguments, taciti_tok
         if (vocab != NULL) return taciti_fail(TACIT_E_USAGE, "--data.vocab belongs to --tokenizer gpt2");
         return taciti_tokenizer_byte(out);
     }
-    if (strcmp(kind, "gpt2") != 0) return taciti_fail(TACIT_E_USAGE, "--tokenizer: \"%s\" is not byte or gpt2", kind);
+    if (strcmp(kind, "gpt2") != 0) return taciti_fail(TACIT_E_CONFIG, "--tokenizer: \"%s\" is not byte or gpt2", kind);
     if (vocab == NULL)
         return taciti_fail(TACIT_E_USAGE, "--tokenizer gpt2 needs its files: --data.vocab vocab.json, with merges.txt "
                                           "beside it");
@@ -71,9 +71,9 @@ static tacit_status parse_options(const taciti_arguments *arguments, taciti_prep
     if (folder == NULL || *folder == '\0')
         return taciti_fail(TACIT_E_USAGE, "name the folder of the shards: tacit data prepare TEXT... -o FOLDER");
     if (split != NULL && !(taciti_real_parse(split, &share) && share >= 0.0 && share < 1.0))
-        return taciti_fail(TACIT_E_USAGE, "--split: \"%s\" is not a number from 0 to below 1", split);
+        return taciti_fail(TACIT_E_CONFIG, "--split: \"%s\" is not a number from 0 to below 1", split);
     if (shard != NULL && !(taciti_integer_parse(shard, &tokens) && tokens >= 1 && tokens <= INT32_MAX))
-        return taciti_fail(TACIT_E_USAGE, "--shard-tokens: \"%s\" is not a whole number from 1 to %" PRId32, shard,
+        return taciti_fail(TACIT_E_CONFIG, "--shard-tokens: \"%s\" is not a whole number from 1 to %" PRId32, shard,
                            INT32_MAX);
     out->folder = folder;
     out->name = name == NULL ? "text" : name;

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "ckpt/flat_model.h"
 #include "ckpt/run.h"
 #include "ckpt/stage.h"
@@ -33,11 +34,11 @@ typedef struct export_options {
     int64_t shard_bytes, step;
 } export_options;
 
-enum { FORMAT_BY_NAME, FORMAT_HF, FORMAT_LLMC };
+enum { FORMAT_HF, FORMAT_LLMC };
 
 #define AT(field) offsetof(export_options, field)
 static const taciti_option option_list[] = {
-    TACITI_OPTION("format", ENUM, AT(format), "by-name", .choices = "by-name|hf|llmc", .help = "format"),
+    TACITI_OPTION("format", ENUM, AT(format), "hf", .choices = "hf|llmc", .help = "format"),
     TACITI_OPTION("dtype", ENUM, AT(dtype), "f32", .choices = "f32|bf16", .help = "type of the numbers"),
     TACITI_OPTION("shard_bytes", BYTES, AT(shard_bytes), "0", .max = 9e18, .unit = "bytes", .help = "size of a file"),
     TACITI_OPTION("step", INT, AT(step), "-1", .min = -1, .max = 9e18, .unit = "steps", .help = "step"),
@@ -55,18 +56,13 @@ static tacit_status read_options(const taciti_arguments *arguments, export_optio
     const taciti_section section = {&option_table, out, NULL};
     const taciti_config config = {&section, 1};
     TACITI_TRY(taciti_config_defaults(&config));
+    const char *to = taciti_arguments_get(arguments, "--output");
+    if (to != NULL && taciti_text_ends_with(to, ".bin")) out->format = FORMAT_LLMC;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const char *value = taciti_arguments_get(arguments, names[i][0]);
         if (value != NULL) TACITI_TRY(taciti_config_set(&config, names[i][1], value, names[i][0]));
     }
     return TACIT_OK;
-}
-
-static taciti_weights_format choose_format(const export_options *options, const char *to) {
-    const size_t length = strlen(to);
-    if (options->format != FORMAT_BY_NAME)
-        return options->format == FORMAT_LLMC ? TACITI_WEIGHTS_LLMC : TACITI_WEIGHTS_HF;
-    return length > 4 && strcmp(to + length - 4, ".bin") == 0 ? TACITI_WEIGHTS_LLMC : TACITI_WEIGHTS_HF;
 }
 
 static tacit_status open_source(const char *from, int64_t step, taciti_run_info *out) {
@@ -106,8 +102,10 @@ static tacit_status check_output(const char *from, const char *to) {
 }
 
 static tacit_status export_run(const char *from, const char *to, const export_options *options, bool json) {
-    const taciti_weights_write_options how = {
-        .format = choose_format(options, to), .dtype = options->dtype, .shard_bytes = (uint64_t)options->shard_bytes};
+    const taciti_weights_write_options how = {.format = options->format == FORMAT_LLMC ? TACITI_WEIGHTS_LLMC
+                                                                                       : TACITI_WEIGHTS_HF,
+                                              .dtype = options->dtype,
+                                              .shard_bytes = (uint64_t)options->shard_bytes};
     taciti_run_info source;
     taciti_flat_model model = {.flat = NULL};
     TACITI_TRY(check_output(from, to));

@@ -47,7 +47,7 @@ static tacit_status refuse_checkpoints(const char *folder) {
     size_t count = 0;
     TACITI_TRY(taciti_stage_list(folder, &steps, &count));
     taciti_free(steps);
-    if (count > 0) return taciti_fail(TACIT_E_USAGE, "%s: holds checkpoints already; choose another folder", folder);
+    if (count > 0) return taciti_fail(TACIT_E_CONFIG, "%s: holds checkpoints already; choose another folder", folder);
     return TACIT_OK;
 }
 
@@ -83,7 +83,7 @@ static tacit_status import_run(const char *from, const char *run, bool json) {
     TACITI_TRY(taciti_run_open(from, &source));
     tacit_status status = TACIT_OK;
     if (source.step >= 0)
-        status = taciti_fail(TACIT_E_USAGE, "%s: is a run of tacit already; --train.init takes it as it is", from);
+        status = taciti_fail(TACIT_E_CONFIG, "%s: is a run of tacit already; --train.init takes it as it is", from);
     if (status == TACIT_OK) status = convert_weights(&source, from, run, &model);
     if (status == TACIT_OK) status = report_import(&source, from, run, model.layout.parameters, json);
     taciti_flat_model_destroy(&model);

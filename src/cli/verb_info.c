@@ -255,7 +255,8 @@ static tacit_status show_topic(const taciti_arguments *arguments) {
         return taciti_topologies_show(arguments, arguments->positional_count == 2 ? arguments->positional[1] : NULL);
     if (arguments->positional_count == 2 && TOPICS[topic].print == print_profiles)
         return print_profile(arguments->positional[1]);
-    if (arguments->positional_count > 1) return taciti_fail(TACIT_E_USAGE, "one topic at a time");
+    if (arguments->positional_count > 1)
+        return taciti_fail(TACIT_E_USAGE, "one topic at a time: tacit info %s", TOPICS[topic].name);
     if (json) return taciti_cli_print_json(TOPICS[topic].json(all));
     TOPICS[topic].print(all);
     return TACIT_OK;

@@ -106,7 +106,7 @@ static tacit_status place_ranks(question *q) {
     if (ranks > 0 && hosts > 0) return taciti_fail(TACIT_E_USAGE, "give --ranks or --hosts, not both");
     if (ranks == 0) ranks = taciti_cluster_ranks_on(&q->cluster, hosts > 0 ? hosts : q->cluster.hosts, RANKS_MAX);
     if (ranks > RANKS_MAX && hosts > 0)
-        return taciti_fail(TACIT_E_USAGE,
+        return taciti_fail(TACIT_E_CONFIG,
                            "--hosts %lld: so many hosts like those of %s have more than %d ranks; plan fewer",
                            (long long)hosts, q->cluster_path, RANKS_MAX);
     if (ranks > RANKS_MAX)
@@ -201,8 +201,8 @@ static tacit_status profile_of_model(question *q) {
     TACITI_TRY(taciti_profile_of_gpt(&s->job.model, (size_t)tokens, &q->profile));
     q->profile.batch = (double)s->train.batch / q->hosts.ranks;
     if (s->train.batch < q->hosts.ranks)
-        taciti_log(TACITI_LOG_WARN, "train.batch %lld is smaller than the %d ranks: some have nothing to compute",
-                   (long long)s->train.batch, q->hosts.ranks);
+        taciti_log(TACITI_LOG_WARN, "train.batch %lld is smaller than the %d ranks: %lld have nothing to compute",
+                   (long long)s->train.batch, q->hosts.ranks, q->hosts.ranks - (long long)s->train.batch);
     return taciti_compute_apply(&s->job.compute, &q->profile);
 }
 
@@ -326,7 +326,7 @@ static tacit_status read_sgp(const question *q, double *out) {
     *out = -1;
     if (text == NULL) return TACIT_OK;
     if (taciti_real_parse(text, out) && *out >= 0 && *out <= SGP_MAX_S) return TACIT_OK;
-    return taciti_fail(TACIT_E_USAGE, "--sgp %s: give the seconds of a step, from 0 to %g: --sgp 0.01", text,
+    return taciti_fail(TACIT_E_CONFIG, "--sgp %s: give the seconds of a step, from 0 to %g: --sgp 0.01", text,
                        SGP_MAX_S);
 }
 

@@ -36,11 +36,11 @@ static const double SECONDS = 60, SECONDS_MAX = 86400;
 static tacit_status check_output(const char *path) {
     struct stat info;
     char name[PATH_MAX];
-    if (*path == '\0') return taciti_fail(TACIT_E_USAGE, "--output needs the name of a file: -o cluster.json");
+    if (*path == '\0') return taciti_fail(TACIT_E_CONFIG, "--output needs the name of a file: -o cluster.json");
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
-        return taciti_fail(TACIT_E_USAGE, "%s is not a plain file; name another: -o cluster.json", path);
+        return taciti_fail(TACIT_E_CONFIG, "%s is not a plain file; name another: -o cluster.json", path);
     if (stat(path, &info) == 0 && !taciti_cluster_recognise(path))
-        return taciti_fail(TACIT_E_USAGE,
+        return taciti_fail(TACIT_E_CONFIG,
                            "%s exists and does not describe a cluster; it is kept: name another file or move it away",
                            path);
     const int length = snprintf(name, sizeof name, "%s.tmp.%ld.probe", path, (long)getpid());

@@ -39,7 +39,7 @@ static tacit_status read_real(const taciti_arguments *arguments, const char *fla
     errno = 0;
     const double x = strtod(text, &end);
     if (end == text || *end != '\0' || errno != 0 || !(x >= min && x <= max))
-        return taciti_fail(TACIT_E_USAGE, "%s: \"%s\" is not a number from %g to %g", flag, text, min, max);
+        return taciti_fail(TACIT_E_CONFIG, "%s: \"%s\" is not a number from %g to %g", flag, text, min, max);
     *value = x;
     return TACIT_OK;
 }

@@ -58,7 +58,7 @@ static tacit_status check_flags(const taciti_arguments *arguments) {
     const char *form = taciti_arguments_get(arguments, "--print-config");
     const bool json = taciti_arguments_get(arguments, "--json") != NULL, whole = form == NULL || *form == '\0';
     if (!whole && strcmp(form, "changed") != 0)
-        return taciti_fail(TACIT_E_USAGE, "--print-config=%s: --print-config, or --print-config=changed", form);
+        return taciti_fail(TACIT_E_CONFIG, "--print-config=%s: --print-config, or --print-config=changed", form);
     const bool dry = taciti_arguments_get(arguments, "--dry-run") != NULL;
     if (json && !(form != NULL ? whole : dry))
         return taciti_fail(TACIT_E_USAGE, "--json goes with --dry-run, or with --print-config without =changed");

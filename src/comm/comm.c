@@ -146,11 +146,12 @@ tacit_status taciti_comm_open_among(const taciti_comm_options *options, const vo
 }
 
 void taciti_comm_refuse(tacit_status status) {
-    taciti_comm_options options;
+    taciti_comm_options options = {0};
     const taciti_section section = {&taciti_comm_option_table, &options, NULL};
     const taciti_config config = {&section, 1};
     taciti_comm *comm = NULL;
     if (taciti_config_defaults(&config) != TACIT_OK) return;
+    options.warn_s = options.timeout_s; /* ranks that refuse leave in any order: no silence is worth a warning */
     (void)open_agreed(&options, status, &comm);
 }
 

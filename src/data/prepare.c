@@ -28,12 +28,12 @@ static tacit_status check_options(const taciti_prepare_options *options) {
         return taciti_fail(TACIT_E_UNSUPPORTED, "the vocabulary has %" PRId32 " ids; shards hold at most %d", ids,
                            MAX_IDS);
     if (!(options->split >= 0.0 && options->split < 1.0))
-        return taciti_fail(TACIT_E_USAGE, "split %g: must be at least 0 and less than 1", options->split);
+        return taciti_fail(TACIT_E_CONFIG, "split %g: must be at least 0 and less than 1", options->split);
     if (options->shard_tokens == 0 || options->shard_tokens > INT32_MAX)
-        return taciti_fail(TACIT_E_USAGE, "%" PRIu64 " tokens per shard: must be 1 to %" PRId32, options->shard_tokens,
+        return taciti_fail(TACIT_E_CONFIG, "%" PRIu64 " tokens per shard: must be 1 to %" PRId32, options->shard_tokens,
                            INT32_MAX);
     if (*options->name == '\0' || strchr(options->name, '/') != NULL)
-        return taciti_fail(TACIT_E_USAGE, "\"%s\" cannot be the name of shards", options->name);
+        return taciti_fail(TACIT_E_CONFIG, "\"%s\" cannot be the name of shards", options->name);
     return TACIT_OK;
 }
 

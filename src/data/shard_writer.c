@@ -24,7 +24,7 @@ static tacit_status shard_path(const taciti_shard_writer *writer, uint64_t index
     if (temporary) (void)snprintf(end, sizeof end, ".tmp.%ld", (long)getpid());
     const int n = snprintf(name, sizeof name, "%s_%s_%06" PRIu64 ".bin%s", writer->name, writer->part, index, end);
     if (n < 0 || (size_t)n >= sizeof name)
-        return taciti_fail(TACIT_E_USAGE, "the name of the shards, \"%s\", is too long", writer->name);
+        return taciti_fail(TACIT_E_CONFIG, "the name of the shards, \"%s\", is too long", writer->name);
     return taciti_path_join(path, PATH_MAX, writer->folder, name);
 }
 
@@ -37,7 +37,7 @@ static tacit_status refuse_existing(const taciti_shard_writer *writer) {
     tacit_status status = TACIT_OK;
     for (const struct dirent *entry; status == TACIT_OK && (entry = readdir(entries)) != NULL;) {
         if (strncmp(entry->d_name, start, strlen(start)) == 0 && taciti_text_ends_with(entry->d_name, ".bin"))
-            status = taciti_fail(TACIT_E_USAGE,
+            status = taciti_fail(TACIT_E_CONFIG,
                                  "%s/%s exists: choose another folder or name, or remove the old shards first",
                                  writer->folder, entry->d_name);
     }

@@ -132,7 +132,7 @@ static void one_token_per_shard(void **state) {
     const int32_t expected[] = {0, 1, 2, 255, 4};
     assert_memory_equal(got, expected, sizeof got);
     /* A second run would mix its shards with these. */
-    assert_int_equal(taciti_data_prepare(&options, &file, 1, &result), TACIT_E_USAGE);
+    assert_int_equal(taciti_data_prepare(&options, &file, 1, &result), TACIT_E_CONFIG);
     assert_error_has("exists");
     assert_int_equal(count_entries(options.folder), 5);
     taciti_tokenizer_destroy(bytes);
@@ -148,17 +148,17 @@ static void bad_wishes_are_refused(void **state) {
     taciti_prepare_options options = good;
     taciti_prepare_result result;
     options.split = 1.0;
-    assert_int_equal(taciti_data_prepare(&options, &file, 1, &result), TACIT_E_USAGE);
+    assert_int_equal(taciti_data_prepare(&options, &file, 1, &result), TACIT_E_CONFIG);
     options.split = -0.1;
-    assert_int_equal(taciti_data_prepare(&options, &file, 1, &result), TACIT_E_USAGE);
+    assert_int_equal(taciti_data_prepare(&options, &file, 1, &result), TACIT_E_CONFIG);
     options = good;
     options.shard_tokens = 0;
-    assert_int_equal(taciti_data_prepare(&options, &file, 1, &result), TACIT_E_USAGE);
+    assert_int_equal(taciti_data_prepare(&options, &file, 1, &result), TACIT_E_CONFIG);
     options.shard_tokens = (uint64_t)INT32_MAX + 1;
-    assert_int_equal(taciti_data_prepare(&options, &file, 1, &result), TACIT_E_USAGE);
+    assert_int_equal(taciti_data_prepare(&options, &file, 1, &result), TACIT_E_CONFIG);
     options = good;
     options.name = "a/b";
-    assert_int_equal(taciti_data_prepare(&options, &file, 1, &result), TACIT_E_USAGE);
+    assert_int_equal(taciti_data_prepare(&options, &file, 1, &result), TACIT_E_CONFIG);
     assert_int_equal(taciti_data_prepare(&good, &file, 0, &result), TACIT_E_USAGE);
     assert_int_not_equal(taciti_data_prepare(&good, &missing, 1, &result), TACIT_OK);
     const char *empty = scratch_file("empty.txt", "", 0);

@@ -84,10 +84,10 @@ static tacit_status say_residuals(const taciti_resume *resume, const taciti_stat
         warn(resume, "resume: the residuals of %d ranks (compress.codec %s) are dropped%s", resume->replicas,
              codec == NULL ? "?" : codec, keeps ? "" : "; resume with that codec to send them");
     else if (some && resume->ckpt.resumption == TACITI_RESUME_REGROUPED)
-        say(resume, "resume: the residuals of %d ranks go on at %d: their sum is part of the next sum of ranks",
+        say(resume, "resume: the residuals of %d ranks go on at %d: what ranks have not sent is part of their next sum",
             resume->replicas, resume->ckpt.ranks);
     if (some_sums && !lost && !keeps_sums)
-        warn(resume, "resume: the residuals of sums are dropped: this run keeps none");
+        warn(resume, "resume: the residuals of sums are dropped (of ranks, they stay): this run encodes no sums");
     return TACIT_OK;
 }
 

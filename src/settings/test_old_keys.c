@@ -86,9 +86,10 @@ static tacit_status from_environment(const char *key) {
     return status;
 }
 
+/* An unknown flag is a mistake of usage. */
 static void refused(const taciti_old_key *old, const char *name, tacit_status status) {
     char text[TACITI_OLD_KEY_BYTES];
-    assert_int_equal(status, TACIT_E_CONFIG);
+    assert_int_equal(status, strncmp(g_line, "--", 2) == 0 ? TACIT_E_USAGE : TACIT_E_CONFIG);
     if (strstr(g_line, taciti_old_key_text(old, name, text)) == NULL)
         fail_msg("\"%s\" does not say \"%s\"", g_line, text);
     g_line[0] = '\0';
@@ -139,7 +140,7 @@ static void what_is_said_is_true(void **state) {
 /* The message names the key that was typed and not its section. */
 static void the_typed_key_is_named(void **state) {
     (void)state;
-    assert_int_equal(from_flag("int8.block", ""), TACIT_E_CONFIG);
+    assert_int_equal(from_flag("int8.block", ""), TACIT_E_USAGE);
     assert_string_equal(g_line, "--int8.block has gone: blocks always have 128 elements, which are not rotated");
     assert_int_equal(taciti_config_set(config(), "int8.block", "1", "C"), TACIT_E_CONFIG);
     assert_string_equal(g_line, "C: int8.block has gone: blocks always have 128 elements, which are not rotated");
@@ -147,7 +148,7 @@ static void the_typed_key_is_named(void **state) {
     assert_non_null(strstr(g_line, "environment: TACIT_INT8_BLOCK has gone: blocks"));
     assert_int_equal(from_file("int8.block"), TACIT_E_CONFIG);
     assert_non_null(strstr(g_line, ": int8.block has gone: blocks"));
-    assert_int_equal(from_flag("accordion.fall", ""), TACIT_E_CONFIG);
+    assert_int_equal(from_flag("accordion.fall", ""), TACIT_E_USAGE);
     assert_string_equal(g_line, "--accordion.fall has gone: it is always 0.5");
 }
 
@@ -155,7 +156,7 @@ static void the_start_of_an_old_key_is_none(void **state) {
     (void)state;
     assert_null(taciti_old_key_find("compress."));
     assert_null(taciti_old_key_find("TACIT_COMPRESS_"));
-    assert_int_equal(from_flag("compress.", ""), TACIT_E_CONFIG);
+    assert_int_equal(from_flag("compress.", ""), TACIT_E_USAGE);
     assert_null(strstr(g_line, "has become"));
 }
 
@@ -192,10 +193,10 @@ static void a_value_that_was_legal_is_refused_with_the_new_one(void **state) {
     assert_string_equal(g_line, "C: \"true\" is not a number; true is 1 here");
     assert_int_equal(taciti_config_set(config(), "compress.feedback", "no", "C"), TACIT_E_CONFIG);
     assert_string_equal(g_line, "C: \"no\" is not a number; no is 0 here");
-    assert_int_equal(from_flag("compress.feedback", "no-"), TACIT_E_CONFIG);
+    assert_int_equal(from_flag("compress.feedback", "no-"), TACIT_E_USAGE);
     assert_string_equal(g_line,
                         "--no-compress.feedback: compress.feedback takes a number; write --compress.feedback 0");
-    assert_int_equal(from_flag("compress.codec", "no-"), TACIT_E_CONFIG);
+    assert_int_equal(from_flag("compress.codec", "no-"), TACIT_E_USAGE);
     assert_non_null(strstr(g_line, "unknown option \"--no-compress.codec\""));
     assert_int_equal(taciti_config_set(config(), "shard.stage", "0", "C"), TACIT_E_CONFIG);
     assert_string_equal(g_line, "C: 0 is outside 1..3; to hold nothing in parts, --strategy dp");

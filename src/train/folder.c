@@ -24,6 +24,8 @@ enum { PATH_BYTES = 4096, MANY_OLD_RUNS = 3 };
 
 tacit_status taciti_check_run_folder(const char *folder, const char *init, bool resume) {
     struct stat info;
+    if (*folder == '\0')
+        return taciti_fail(TACIT_E_CONFIG, "run.dir is empty, and a run needs a folder: give --run.dir FOLDER");
     if (stat(folder, &info) == 0 && !S_ISDIR(info.st_mode))
         return taciti_fail(TACIT_E_CONFIG, "run.dir %s is a file, and a run needs a folder: give another --run.dir",
                            folder);

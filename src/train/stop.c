@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/signals.h"
 
 /* A launcher may deliver one Ctrl-C twice; a user who presses it again after this time means it. */
@@ -20,7 +21,11 @@ void taciti_stop_block(void) {
 static void note(int signal_number) {
     static int64_t interrupted_ns;
     const int64_t now = taciti_now_ns();
-    atomic_store_explicit(&g_signal, signal_number, memory_order_release);
+    if (atomic_exchange_explicit(&g_signal, signal_number, memory_order_acq_rel) == 0)
+        taciti_log(TACITI_LOG_INFO, "told to stop by %s: the run saves and ends",
+                   signal_number == SIGTERM  ? "SIGTERM"
+                   : signal_number == SIGINT ? "SIGINT"
+                                             : "SIGUSR1");
     if (signal_number != SIGINT) return;
     if (interrupted_ns != 0 && now - interrupted_ns > SECOND_INTERRUPT_NS) taciti_signals_die(SIGINT);
     if (interrupted_ns == 0) interrupted_ns = now;

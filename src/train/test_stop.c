@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/pool.h"
 #include "train/stop.h"
 
@@ -71,8 +72,16 @@ static void await_signal(int signal_number) {
     assert_int_equal(taciti_stop_signal(), signal_number);
 }
 
+static void count_lines(void *context, taciti_log_level level, const char *line) {
+    (void)level;
+    if (strstr(line, "told to stop by SIGUSR1: the run saves and ends") != NULL) ++*(int *)context;
+}
+
+/* And the first of them, whichever it is, is logged, once. */
 static void signals_are_noted(void **state) {
     (void)state;
+    int lines = 0;
+    taciti_log_set_sink(count_lines, &lines, TACITI_LOG_INFO);
     assert_int_equal(taciti_stop_signal(), 0);
     assert_int_equal(kill(getpid(), SIGUSR1), 0);
     await_signal(SIGUSR1);
@@ -80,6 +89,8 @@ static void signals_are_noted(void **state) {
     await_signal(SIGTERM);
     for (int i = 0; i < 20; i++) assert_int_equal(kill(getpid(), SIGUSR1), 0);
     await_signal(SIGUSR1);
+    taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO); /* waits for a line that is being written */
+    assert_int_equal(lines, 1);
 }
 
 /* A program that is started later must die of SIGTERM as any other. */

@@ -228,8 +228,8 @@ tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, 
     TACITI_TRY(taciti_trainer_agree(trainer));
     TACITI_TRY(taciti_comm_agree(comm, predict_memory(trainer, &trainer->memory)));
     if (settings->train.batch < trainer->ranks && trainer->rank == 0)
-        taciti_log(TACITI_LOG_WARN, "train.batch %lld is smaller than the %d ranks: some have nothing to compute",
-                   (long long)settings->train.batch, trainer->ranks);
+        taciti_log(TACITI_LOG_WARN, "train.batch %lld is smaller than the %d ranks: %lld have nothing to compute",
+                   (long long)settings->train.batch, trainer->ranks, trainer->ranks - (long long)settings->train.batch);
     if ((int64_t)trainer->time < settings->job.model.context && trainer->rank == 0)
         taciti_log(TACITI_LOG_WARN, "train.seq %zu is shorter than model.context %lld: later positions stay untrained",
                    trainer->time, (long long)settings->job.model.context);

@@ -132,8 +132,8 @@ tacit_status taciti_trainer_agree_on_digest(const taciti_trainer *trainer, uint6
 tacit_status taciti_trainer_claim_folder(taciti_trainer *trainer);
 tacit_status taciti_trainer_check_folder(const taciti_trainer *trainer);
 
-/* Refuses a run.dir that is a file and, unless the run is resumed, one that holds the weights to start from, which the
- * new run would move aside. */
+/* Refuses a run.dir that is empty or a file and, unless the run is resumed, one that holds the weights to start from,
+ * which the new run would move aside. */
 tacit_status taciti_check_run_folder(const char *folder, const char *init, bool resume);
 
 /* A new run in the folder of an old one: what it holds goes to the first free name beside it. Rank 0. */

@@ -30,7 +30,7 @@ left() {
 expect() {
     local ranks=$1 code=$2 pattern=$3 got=0
     shift 3
-    timeout -k 5 30 "$MPIRUN" -n "$ranks" ${before[@]+"${before[@]}"} "$program" "$@" >/dev/null 2>"$errors" || got=$?
+    timeout --foreground -k 10 30 "$MPIRUN" -n "$ranks" ${before[@]+"${before[@]}"} "$program" "$@" >/dev/null 2>"$errors" || got=$?
     [ "$got" = "$code" ] || complain "$ranks ranks, $*: exit code $got instead of $code"
     if [ -n "$pattern" ]; then # empty: nobody is to be named
         [ "$(grep -c "error: rank" "$errors")" = 1 ] || complain "$ranks ranks, $*: not one line that names a culprit"

@@ -14,5 +14,5 @@ timeout 60 "$MPIRUN" -n 2 "$1" levels || { echo "FAILED: levels of threads"; exi
 
 # The launcher ends the stopped rank when the others have ended.
 export OMPI_MCA_odls_base_sigkill_timeout=1 TEST_TIMEOUT=2
-timeout -k 5 30 "$MPIRUN" -n 3 "$1" frozen >"$work/out" 2>"$work/err"
+timeout --foreground -k 10 30 "$MPIRUN" -n 3 "$1" frozen >"$work/out" 2>"$work/err"
 [ "$(grep -c 'ended by itself' "$work/out")" = 2 ] || { echo "FAILED: frozen"; cat "$work/out" "$work/err"; exit 1; }
