@@ -42,7 +42,7 @@ typedef struct {
     uint8_t scratch[TACITI_FRAME_BYTES]; /* where frames are read; most are shorter, and a copy is cheap */
 } taciti_switch;
 
-/* What epoll reports beside ports. */
+/* Events that epoll reports beside those of ports. */
 enum { TIMER = TACITI_TAP_PORTS, SIGNALS, CONTROL };
 
 static uint64_t now_ns(void) {
@@ -99,7 +99,7 @@ static void read_port(taciti_switch *self, size_t source) {
     }
 }
 
-static void deliver(taciti_switch *self, frame *what) {
+static void deliver_frame(taciti_switch *self, frame *what) {
     taciti_port *port = &self->ports[what->destination];
     if (port->link.cut || self->ports[what->source].link.cut)
         port->count.discarded++;
@@ -108,7 +108,7 @@ static void deliver(taciti_switch *self, frame *what) {
     free(what);
 }
 
-static void enqueue(taciti_switch *self, frame *what, uint64_t at_ns) {
+static void enqueue_frame(taciti_switch *self, frame *what, uint64_t at_ns) {
     taciti_port *port = &self->ports[what->destination];
     uint64_t leaves_ns;
     if (!taciti_port_enqueue(&port->queue, &port->link, at_ns, what->wire_bytes, &leaves_ns)) {
@@ -125,9 +125,9 @@ static void do_what_is_due(taciti_switch *self) {
         const uint64_t at_ns = self->agenda.heap[0].at_ns;
         frame *what = taciti_agenda_take(&self->agenda);
         if (what->queued)
-            deliver(self, what);
+            deliver_frame(self, what);
         else
-            enqueue(self, what, at_ns);
+            enqueue_frame(self, what, at_ns);
     }
 }
 
@@ -141,7 +141,7 @@ static void set_alarm(const taciti_switch *self) {
     (void)timerfd_settime(self->timer, TFD_TIMER_ABSTIME, &alarm, NULL);
 }
 
-static void serve(taciti_switch *self) {
+static void serve_port(taciti_switch *self) {
     struct epoll_event events[TACITI_TAP_PORTS];
     while (!self->quit) {
         set_alarm(self);
@@ -162,7 +162,7 @@ static void serve(taciti_switch *self) {
     }
 }
 
-static bool watch(const taciti_switch *self, int file, uint32_t which) {
+static bool watch_port(const taciti_switch *self, int file, uint32_t which) {
     struct epoll_event event = {.events = EPOLLIN, .data = {.u32 = which}};
     if (file >= 0 && epoll_ctl(self->poll, EPOLL_CTL_ADD, file, &event) == 0) return true;
     fprintf(stderr, "tacit-switch: watching a file descriptor: %s\n", strerror(errno));
@@ -179,8 +179,8 @@ static bool open_files(taciti_switch *self, const char *control_path) {
     self->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     self->signals = signalfd(-1, &ending, SFD_NONBLOCK | SFD_CLOEXEC);
     self->control = taciti_control_listen(control_path);
-    return self->control >= 0 && watch(self, self->timer, TIMER) && watch(self, self->signals, SIGNALS) &&
-           watch(self, self->control, CONTROL);
+    return self->control >= 0 && watch_port(self, self->timer, TIMER) && watch_port(self, self->signals, SIGNALS) &&
+           watch_port(self, self->control, CONTROL);
 }
 
 /* Ahead of the ranks, which would otherwise spin while their frames wait here. Without the right the rates still hold.
@@ -243,10 +243,10 @@ static int serve_command(int argc, char **argv) {
         taciti_port *port = &self.ports[number];
         *port = (taciti_port){.link = set.link, .noise = {.state = 0x9E3779B97F4A7C15u * (number + 1)}};
         port->tap = taciti_tap_open(argv[i], (unsigned)number, set.mtu, whole_segments);
-        if (port->tap < 0 || !watch(&self, port->tap, (uint32_t)number)) return 7;
+        if (port->tap < 0 || !watch_port(&self, port->tap, (uint32_t)number)) return 7;
     }
     run_first();
-    serve(&self);
+    serve_port(&self);
     (void)unlink(set.control_path);
     while (self.agenda.count > 0) free(taciti_agenda_take(&self.agenda));
     taciti_agenda_free(&self.agenda);

@@ -48,7 +48,8 @@ static void write_counts(const taciti_port *ports, size_t port_count, char answe
 
 enum { MAX_DELAY_NS = 2000000000 };
 
-static const char *change(const char *verb, const char *who, const char *value, taciti_port *ports, size_t port_count) {
+static const char *change_rate(const char *verb, const char *who, const char *value, taciti_port *ports,
+                               size_t port_count) {
     size_t first, end;
     uint64_t number = 0;
     const bool is_rate = strcmp(verb, "rate") == 0, is_delay = strcmp(verb, "delay") == 0,
@@ -78,7 +79,7 @@ void taciti_control_apply(char *request, taciti_port *ports, size_t port_count, 
     for (char *word = strtok_r(request, " \n", &rest); word != NULL && count < 4; word = strtok_r(NULL, " \n", &rest))
         words[count++] = word;
     const char *result = "error: too many words or none";
-    if (count > 0 && count < 4) result = change(words[0], words[1], words[2], ports, port_count);
+    if (count > 0 && count < 4) result = change_rate(words[0], words[1], words[2], ports, port_count);
     if (count == 1 && strcmp(words[0], "stat") == 0) {
         write_counts(ports, port_count, answer);
         return;
@@ -120,7 +121,7 @@ void taciti_control_serve(int control, taciti_port *ports, size_t port_count, bo
     if (got < 0) return;
     request[got] = '\0';
     taciti_control_apply(request, ports, port_count, quit, answer);
-    /* Who asks and does not wait for the answer goes without. */
+    /* A client that does not wait gets no answer. */
     (void)sendto(control, answer, strlen(answer), MSG_DONTWAIT, (const struct sockaddr *)&sender, sender_bytes);
 }
 

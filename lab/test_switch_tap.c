@@ -27,7 +27,7 @@ static void a_plain_frame_takes_its_bytes(void **state) {
     assert_int_equal(taciti_tap_wire_bytes(frame, HEADER_BYTES), 0);
 }
 
-/* What TCP hands over in one piece takes as many bytes as its segments do one by one. */
+/* A piece that TCP hands over takes as many bytes as its segments do one by one. */
 static void segments_have_headers_each(void **state) {
     (void)state;
     const size_t header = ETHERNET_BYTES + IP_BYTES + TCP_BYTES, segment = 8948;

@@ -26,10 +26,9 @@ DENIED = {
     "least": "min",
 }
 
-# Beginnings and phrases that leave a reader without a subject; see "plain English" in CONTRIBUTING.md.
+# Beginnings and phrases that leave a reader without a subject; comments say who does what.
 FRAGMENT = re.compile(r"^(?:Of|That of|Those of|Half of|This rank's|What|Whose|Who)\b(?!.*\?$)|\b[Ss]o (?:many|much|often)\b(?! (?:as|that)\b)|\b[Aa]new\b")
 COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*(.*?)\*/|//((?:[^\n]*\n[ \t]*//)*[^\n]*)', re.S)
-ROOMS = set(sys.argv[1:]) # folders whose English is checked: src/ROOM
 LONG_FILE = 100 # lines; in longer files a static function's name is verb + object
 
 PREFIX = re.compile(r"^(taciti?_|TACITI?_)")
@@ -222,8 +221,7 @@ def main():
     sources = [Source(p) for p in paths if not p.name.startswith("test_")]
     tests = [Source(p) for p in paths if p.name.startswith("test_")]
     found = [*twice(sources), *own_words(sources), *call_cycles(sources), *include_cycles(sources)]
-    plain = [s for s in (sources + tests) if s.path.parts[-2] in ROOMS]
-    found += [*fragments(plain), *bare_verbs(s for s in plain if not s.path.name.startswith("test_"))]
+    found += [*fragments(sources + tests), *bare_verbs(sources)]
     print("\n".join(found), end="\n" if found else "")
     return 1 if found else 0
 

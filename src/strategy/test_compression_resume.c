@@ -250,7 +250,7 @@ static void positions_are_forgotten(void **state) {
     for (int estimates = 0; estimates < 2; estimates++) run_ranks(3, forget, &estimates);
 }
 
-/* Who stores residuals of what. */
+/* Each case says which rank stores residuals of which arrays. */
 typedef struct placing {
     taciti_way way;
     int64_t of[3];
