@@ -230,13 +230,13 @@ wait "$job" || complain "a stopped watcher: exit status $?"
 said 'has ended; its watcher .* was stopped and is woken'
 
 refuses 3 'did you mean "exchange.wire"?' --against exchange.wier=bf16
-refuses 2 'is not KEY=VALUE' --against bf16
+refuses 3 'is not KEY=VALUE' --against bf16
 refuses 3 'is the same for all settings' --model nano --against model.dropout=0.1
 refuses 3 '2 ranks run: 0 to 1' "${emulated[@]}" --compute.slow 2:2
 refuses 3 'did you mean "vgg-16"?' --compute.emulate vgg16
 refuses 3 'leave --model away' --model nano "${emulated[@]}"
 refuses 2 '--batch means nothing with compute.emulate' "${emulated[@]}" --batch 3
-refuses 2 '--blocks 0: give a whole number from 1 to 1000' --blocks 0
+refuses 3 '--blocks 0: give a whole number from 1 to 1000' --blocks 0
 refuses 2 'takes no words' one
 refuses 7 'are available' --model gpt2-350m --batch 100000 --seq 1024
 [ "$failed" -eq 0 ] && echo "bench step: figures hold together and mistakes are refused"

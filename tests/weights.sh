@@ -46,11 +46,11 @@ cmp from-hf/vocab.json hf/vocab.json
 cmp from-hf-hf/merges.txt hf/merges.txt
 [ ! -e from-f32-hf/vocab.json ]
 
-refuse 2 "holds checkpoints already" import hf -o from-hf
-refuse 2 "is a run of tacit already" import from-hf -o other
+refuse 3 "holds checkpoints already" import hf -o from-hf
+refuse 3 "is a run of tacit already" import from-hf -o other
 refuse 2 "name what to read" import hf
 refuse 2 "name what to read" export from-hf
-refuse 7 "exists already" export from-hf -o from-hf-hf
+refuse 3 "exists already" export from-hf -o from-hf-hf
 refuse 3 "did you mean" export from-hf -o other --dtype f16
 refuse 4 "step_00000005" export from-hf -o other --step 5
 refuse 4 "none: cannot open" import none -o other
