@@ -120,14 +120,14 @@ static void check_run(taciti_comm *comm, void *context) {
     }
     taciti_collective_bench_close(b);
     (void)strcpy(o.by[0], "nobody");
-    CHECK(taciti_collective_bench_run(comm, &o, b) == TACIT_E_USAGE);
+    CHECK(taciti_collective_bench_run(comm, &o, b) == TACIT_E_CONFIG);
     taciti_collective_bench_close(b);
     o = (taciti_collective_options){.what = TACITI_OPERATION_ALL_TO_ALL,
                                     .bytes = {4 * (RANKS - 1)},
                                     .size_count = 1,
                                     .rounds = 1,
                                     .exchange = exchange_options()};
-    CHECK(taciti_collective_bench_run(comm, &o, b) == TACIT_E_USAGE); /* less than a float for each rank */
+    CHECK(taciti_collective_bench_run(comm, &o, b) == TACIT_E_CONFIG); /* less than a float for each rank */
     taciti_collective_bench_close(b);
 }
 

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/cli.h"
@@ -10,6 +11,7 @@
 #include "train/loaded_model.h"
 
 enum { EVAL_BATCH = 8 };
+static const int64_t QUIET_NS = 10000000000; /* between lines of progress */
 
 const taciti_flag taciti_eval_flags[] = {
     {"--json", NULL, NULL, "answer as one JSON object"},
@@ -24,6 +26,7 @@ typedef struct evaluation {
 static tacit_status add_windows(taciti_loaded_model *loaded, const taciti_data *data, size_t time, int32_t *tokens,
                                 int32_t *targets, evaluation *out) {
     const uint64_t windows = taciti_data_validation_windows(data, time);
+    int64_t said_ns = taciti_now_ns();
     for (uint64_t first = 0; first < windows; first += EVAL_BATCH) {
         const size_t count = windows - first < EVAL_BATCH ? (size_t)(windows - first) : EVAL_BATCH;
         double loss = 0;
@@ -31,6 +34,10 @@ static tacit_status add_windows(taciti_loaded_model *loaded, const taciti_data *
         TACITI_TRY(taciti_model_loss(loaded->model, tokens, targets, count, time, NULL, &loss));
         out->loss_sum += loss;
         for (size_t i = 0; i < count * time; i++) out->targets += targets[i] >= 0;
+        if (taciti_now_ns() - said_ns < QUIET_NS) continue;
+        said_ns = taciti_now_ns();
+        taciti_log(TACITI_LOG_INFO, "%" PRIu64 " of %" PRIu64 " windows, loss so far %.4f", first + count, windows,
+                   out->loss_sum / (double)out->targets);
     }
     return out->targets > 0 ? TACIT_OK : taciti_fail(TACIT_E_DATA, "the data holds no tokens to evaluate");
 }
