@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Laws of compressed training runs: factor 1 is dense, resumed = uninterrupted, overlapped = blocking, a poisoned step is
+# Properties of compressed training runs: factor 1 is dense, resumed = uninterrupted, overlapped = blocking, a poisoned step is
 # skipped and touches no residual, bytes fall. Needs TACIT (the program) and Open MPI's mpirun.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -121,6 +121,14 @@ f = [x["factor"] for x in steps("knee")]; assert len(f) == 60 and f[0] == 1 and 
 rm -rf "$work"/knee/ckpt/step_00000060
 check "knee resumed, where few dense steps are looked at" run 4 knee "${knee[@]}" --train.steps 60 --resume
 check "and it goes on" look 's = steps("knee"); assert s[-1]["step"] == 60 and s[-1]["loss"] < s[0]["loss"] and math.isfinite(s[-1]["loss"]), s[-1]'
+# A link that is slow beyond doubt: a fifth of the elements once the warm-up is over, unless compress.loss allows number formats alone.
+auto=(--compress.codec auto --compress.warmup 20 --comm.rate 5 --train.steps 34 --train.save_every -1)
+check "auto on a slow link" run 3 slow "${auto[@]}"
+check "it selects elements after the warm-up, and says why" look 'f = [r["factor"] for r in steps("slow")]
+assert max(f[:20]) == 8 and f[-1] == 20, f
+assert "at factor 20" in [r for r in rows("slow") if r.get("event") == "compression"][-1]["reason"]'
+check "auto without loss" run 3 lossless "${auto[@]}" --compress.loss 0
+check "it sends all elements" look 'f = [r["factor"] for r in steps("lossless")]; assert max(f) == f[-1] == 8, f'
 # A step that is skipped at the end of a period shifts the decision by one step.
 accordion=(--compress.codec topk --adapt.policy accordion --accordion.low 2 --accordion.high 8 --accordion.epoch 5 --accordion.every 1)
 run 3 accordion "${accordion[@]}" --train.steps 16 >/dev/null 2>&1
