@@ -53,7 +53,7 @@ for stage in "${stages[@]}"; do
     lab) build release; program release tests/lab.sh; program release tests/lab_step.sh; program release tests/lab_shard.sh; program release tests/lab_probe.sh; program release tests/lab_collectives.sh ;;
     asan) build asan-ubsan; unit asan-ubsan unit; program asan-ubsan tests/smoke.sh ;;
     tsan) build tsan; TSAN_OPTIONS=suppressions=$root/tests/tsan.supp unit tsan unit '^(base|comm|exchange|strategy|optim|matmul|gpt|spans)' ;;
-    clang) build clang; unit clang unit . '^(mix|feedback|linear|halves|narrow|gossip.*|sharding.*|comm|fault)$' ;; # long laws of messages: gcc, asan
+    clang) build clang; unit clang unit . '^(mix|feedback|linear|halves|narrow|gossip.*|sharding.*|comm|fault)$' ;; # long properties of messages: gcc, asan
     mpich) build mpich; program mpich tests/mpich.sh ;;
     readme) build release; program release tests/readme.sh ;;
     *) echo "unknown stage $stage" >&2; exit 2 ;;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Laws of strategy shard on an emulated cluster of two hosts with two ranks each: parts by hosts are dp, resumed is
+# Properties of strategy shard on an emulated cluster of two hosts with two ranks each: parts by hosts are dp, resumed is
 # uninterrupted. Needs root and network namespaces; without them it says so and skips.
 set -uo pipefail
 cd "$(dirname "$0")/.."

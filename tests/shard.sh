@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Laws of sharded runs: every stage is dp without clipping, resumed is uninterrupted on any number of ranks and from or to
+# Properties of sharded runs: every stage is dp without clipping, resumed is uninterrupted on any number of ranks and from or to
 # dp, a poisoned step is skipped, memory is what was predicted, and limits are refused before the first step. Needs TACIT
 # (the program) and Open MPI's mpirun.
 set -uo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Laws of whole training runs: the same run for every number of ranks, resumed = uninterrupted, overlapped = blocking,
+# Properties of whole training runs: the same run for every number of ranks, resumed = uninterrupted, overlapped = blocking,
 # a poisoned step is skipped everywhere. Needs TACIT (the program) and Open MPI's mpirun.
 set -uo pipefail
 cd "$(dirname "$0")/.."

@@ -214,7 +214,7 @@ static void too_many_words_are_refused(void **state) {
     assert_int_equal(taciti_arguments_parse(&VERB, NULL, max + 1, argv, &g_arguments), TACIT_E_USAGE);
 }
 
-/* Laws of the table itself. */
+/* Properties of the table itself. */
 static void every_verb_is_complete(void **state) {
     (void)state;
     for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++) {

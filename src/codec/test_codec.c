@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Conformance of every registered codec, then the laws of single ones.
+ * Conformance of every registered codec, then the properties of single ones.
  */
 #include <setjmp.h>
 #include <stdarg.h>

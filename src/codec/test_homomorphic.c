@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Laws of homomorphic sketches. Every sum is compared with the sum of the arrays.
+ * Properties of homomorphic sketches. Every sum is compared with the sum of the arrays.
  */
 #include "codec/test_homomorphic.h"
 

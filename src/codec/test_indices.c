@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Laws of all index coders: what is encoded comes back, forged bytes are refused, and no write leaves its array.
+ * Properties of all index coders: what is encoded comes back, forged bytes are refused, and no write leaves its array.
  */
 #include <setjmp.h>
 #include <stdarg.h>

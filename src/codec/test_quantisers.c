@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Quantisers: the packing and the checks that they share, then the numbers and the laws of each. The duties of
+ * Quantisers: the packing and the checks that they share, then the numbers and the properties of each. The duties of
  * every codec are in test_codec.c. Random methods have fixed keys, so a bound of 5 standard deviations holds always or
  * never.
  */

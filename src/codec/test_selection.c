@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The codecs that select elements: exact results on small vectors, a reference by sorting on large ones, laws that hold
- * for every registered one, and malformed payloads. ctest runs this with each instruction set.
+ * The codecs that select elements: exact results on small vectors, a reference by sorting on large ones, properties
+ * that hold for every registered one, and malformed payloads. ctest runs this with each instruction set.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -179,7 +179,8 @@ static void topk_of_topk_is_topk(void **state) {
     }
 }
 
-/* ---- laws of all ------------------------------------------------------------------------------------------------- */
+/* ---- properties of all
+ * ------------------------------------------------------------------------------------------------- */
 static void what_is_selected_arrives_and_the_rest_stays(void **state) {
     (void)state;
     static const size_t SIZES[] = {1, 15, 16, 17, 4096, 5000, 20011};

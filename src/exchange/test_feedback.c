@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Laws of a compressed exchange over whole runs: factors that change, dense steps, dropped steps, both routes,
+ * Properties of a compressed exchange over whole runs: factors that change, dense steps, dropped steps, both routes,
  * residuals that move to other ranks, momentum, decay, estimates, tallies. Numbers are small integers or short
  * fractions, so that sums are exact in any order.
  */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Laws of the exchange for every codec that it can carry: the dense ones of the registry, and one of variable size with
- * options, settings, keys and state (codec/test_sparse.h). Numbers are small integers, so that sums are exact in any
- * order.
+ * Properties of the exchange for every codec that it can carry: the dense ones of the registry, and one of variable
+ * size with options, settings, keys and state (codec/test_sparse.h). Numbers are small integers, so that sums are exact
+ * in any order.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Laws of the exchange through codecs of class LINEAR, for every one of the registry and its options: the same bits on
- * all ranks, nothing is lost, a step that is dropped leaves no trace, bytes as predicted. Then what low rank promises.
+ * Properties of the exchange through codecs of class LINEAR, for every one of the registry and its options: the same
+ * bits on all ranks, nothing is lost, a step that is dropped leaves no trace, bytes as predicted. Then what low rank
+ * promises.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +15,8 @@
 
 #include "exchange/test_linear.h"
 
-/* ---- laws of all ---------------------------------------------------------------------------------------------------
+/* ---- properties of all
+ * ---------------------------------------------------------------------------------------------------
  */
 /* Results of the steps that were taken, and what is left at the end, add up to the inputs. */
 static void lose_nothing(taciti_comm *comm, void *context) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Laws of sums of sketches: the same sums as of sparse payloads, exactly, in every form, ring and arrangement; nothing
- * is lost; sketches that are too small are made up for; steps that are dropped, NaN, checkpoints.
- * Numbers are small integers, so that sums of floats are exact in any order.
+ * Properties of sums of sketches: the same sums as of sparse payloads, exactly, in every form, ring and arrangement;
+ * nothing is lost; sketches that are too small are made up for; steps that are dropped, NaN, checkpoints. Numbers are
+ * small integers, so that sums of floats are exact in any order.
  */
 #include <setjmp.h>
 #include <stdarg.h>

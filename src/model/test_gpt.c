@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Laws of the model: its gradients are those of an independent double-precision forward pass, and its results do not
- * depend on how work is cut into micro-batches, threads and chunks.
+ * Properties of the model: its gradients are those of an independent double-precision forward pass, and its results do
+ * not depend on how work is cut into micro-batches, threads and chunks.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -243,7 +243,8 @@ static void every_step_follows_the_equations_within_rounding(void **state) {
     }
 }
 
-/* ---- laws ----------------------------------------------------------------------------------------------------- */
+/* ---- properties -----------------------------------------------------------------------------------------------------
+ */
 
 /* A window of one step is Adam(W): parameters, copies and moments to the bit, signs of zeros included. */
 static void a_window_of_one_step_is_adam(void **state) {

@@ -289,7 +289,8 @@ static void alternating_exponential_ring_halves_the_rounds(void **state) {
     close_stage(&s);
 }
 
-/* ---- laws for every topology ------------------------------------------------------------------------------------- */
+/* ---- properties for every topology
+ * ------------------------------------------------------------------------------------- */
 
 static void every_topology_obeys(int hosts, int per_host) {
     static const taciti_order orders[] = {TACITI_ORDER_AWC, TACITI_ORDER_ATC};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The laws of the recursion. Published values: arXiv 2410.11998's model, simulated for compute times that are normal
- * with mean 1, one bucket, transfers of `c`; see the table of golden numbers below.
+ * The properties of the recursion. Published values: arXiv 2410.11998's model, simulated for compute times that are
+ * normal with mean 1, one bucket, transfers of `c`; see the table of golden numbers below.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -269,7 +269,8 @@ static void a_delay_gives_transfers_more_time(void **state) {
     assert_within(step_of(&s), 1, 1e-9);
 }
 
-/* ---- laws -------------------------------------------------------------------------------------------------------- */
+/* ---- properties
+ * -------------------------------------------------------------------------------------------------------- */
 
 static void longer_transfers_never_make_a_step_shorter(void **state) {
     (void)state;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Laws of mixing mode by mode, of fixed points and noise for any matrix, and of clipping and the consensus factor.
+ * Properties of mixing mode by mode, of fixed points and noise for any matrix, and of clipping and the consensus
+ * factor.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <setjmp.h>

@@ -93,7 +93,8 @@ static double carried(const taciti_draft *draft, const int *host_at) {
     return sum;
 }
 
-/* ---- laws -------------------------------------------------------------------------------------------------------- */
+/* ---- properties
+ * -------------------------------------------------------------------------------------------------------- */
 
 static void assert_seated(const taciti_seating *s, const int *host_of) {
     bool taken[RANKS] = {false};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every topology at every size and on every kind of cluster is what it must be; and the laws of each.
+ * Every topology at every size and on every kind of cluster is what it must be; and the properties of each.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <setjmp.h>
@@ -83,7 +83,8 @@ static taciti_topology make_on(const char *name, int hosts, int per_host) {
     return make(name, hosts * per_host, host_of);
 }
 
-/* ---- laws of all ------------------------------------------------------------------------------------------------- */
+/* ---- properties of all
+ * ------------------------------------------------------------------------------------------------- */
 
 /* Row and column sums by asking for every weight; mix() agrees with it, and keeps the mean. */
 static void assert_matrix(const taciti_topology *t, size_t round) {
@@ -170,7 +171,8 @@ static void assert_exact(const taciti_topology *t, size_t first, size_t count) {
     assert_true(disagreement(t, first, count - 1) > 1e-4);
 }
 
-/* ---- laws of one ------------------------------------------------------------------------------------------------- */
+/* ---- properties of one
+ * ------------------------------------------------------------------------------------------------- */
 
 /* Law 3: any log2 N rounds of exp. */
 static void test_exp_is_exact(void **state) {

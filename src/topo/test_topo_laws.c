@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Laws of `exp` for numbers that are no power of two, and of what a matrix must connect.
+ * Properties of `exp` for numbers that are no power of two, and of what a matrix must connect.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Payloads of codecs of class LINEAR: what their decoders refuse, and what encodes tell. Their
- * laws over several ranks are in exchange/test_linear.c.
+ * properties over several ranks are in exchange/test_linear.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>
