@@ -36,6 +36,8 @@ expect 0 "verbs:" "$tacit" --help
 expect 0 "verbs:" "$tacit" help
 expect 2 "verbs:" "$tacit"
 expect 2 'tacit: error: unknown verb "docotr"; did you mean "doctor"?' "$tacit" docotr
+expect 2 'unknown verb "--versoin"; did you mean "--version"?' "$tacit" --versoin
+expect 0 '--topk.values' "$tacit" bench codecs --help
 expect 2 'unknown verb "zzz"; `tacit --help` lists all' "$tacit" zzz
 expect 2 'unknown verb' "$tacit" "$(printf 'a\nb\033[31m')"
 expect 2 'unknown verb' "$tacit" "$(head -c 3000 /dev/zero | tr '\0' x)"

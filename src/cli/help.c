@@ -110,8 +110,11 @@ static void read_run(const taciti_verb *verb, int argc, char **argv) {
 /* Options that the run on the command line would read; verbs without a run of their own measure or predict any. */
 static bool is_shown(const taciti_verb *verb, const taciti_place *place) {
     const bool trains = taciti_settings_registered(place->table) || strcmp(verb->name, "train") == 0;
+    const taciti_reader reader = strcmp(verb->keys, "codecs.") == 0 ? TACITI_READER_CODECS
+                                 : trains                           ? TACITI_READER_TRAIN
+                                                                    : TACITI_READER_PLAN;
     return (place->option->flags & TACITI_OPTION_EXPERT) == 0 && taciti_option_accepted(verb->keys, place) &&
-           taciti_settings_reads(taciti_cli_settings(), trains ? TACITI_READER_TRAIN : TACITI_READER_PLAN, place);
+           taciti_settings_reads(taciti_cli_settings(), reader, place);
 }
 
 static void print_option(const taciti_place *place) {
@@ -144,7 +147,7 @@ static void print_options(const taciti_verb *verb) {
     if (*verb->keys == '\0' || strstr(verb->keys, "registered.") != NULL)
         printf("Those of a strategy, a codec or a policy:\n"
                "  tacit %s --strategy gossip --help\n"
-               "  tacit %s --compress.codec topk --adapt.policy knee --help\n",
+               "  tacit %s --compress.codec topk --help\n",
                verb->name, verb->name);
 }
 

@@ -50,6 +50,8 @@ static tacit_status fail_unknown_verb(int argc, char **argv) {
     taciti_nearest nearest = {0};
     for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++)
         if (!verb->hidden) taciti_nearest_offer(&nearest, strchr(verb->name, ' ') == NULL ? argv[0] : two, verb->name);
+    taciti_nearest_offer(&nearest, argv[0], "--version");
+    taciti_nearest_offer(&nearest, argv[0], "--help");
     return taciti_fail(TACIT_E_USAGE, "unknown verb %s%s", taciti_quote(argv[0], quoted),
                        *nearest.hint == '\0' ? "; `tacit --help` lists all" : nearest.hint);
 }

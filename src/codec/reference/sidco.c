@@ -40,11 +40,11 @@ typedef struct sidco_options {
 
 static const taciti_option OPTIONS[] = {
     TACITI_OPTION("fit", ENUM, offsetof(sidco_options, fit), "exponential", .choices = "exponential|pareto|gamma",
-                  .help = "law of the magnitudes; gamma: of all, then generalised Pareto of the excesses"),
+                  .help = "distribution of the magnitudes; gamma: of all, then generalised Pareto of the excesses"),
 };
 
 static const taciti_option_table TABLE = {.section = "sidco",
-                                          .help = "elements above the threshold of a fitted law (SIDCo)",
+                                          .help = "elements above the threshold of a fitted distribution (SIDCo)",
                                           .options = OPTIONS,
                                           .count = sizeof OPTIONS / sizeof *OPTIONS};
 
@@ -160,7 +160,7 @@ const taciti_codec taciti_codec_sidco = {
     TACITI_COMPOSED(SELECTOR),
     .name = "sidco",
     .reference = true,
-    .help = "sends about n / factor elements, those above the threshold of a fitted law with heavy tails",
+    .help = "sends about n / factor elements, those above the threshold of a fitted distribution with heavy tails",
     .source = "SIDCo (arXiv 2101.10761)",
     .options = &TABLE,
     .options_size = sizeof(sidco_options),
