@@ -212,7 +212,7 @@ grep -q -- '--all' <("$tacit" info controllers --all) && complain "info controll
 is_json "$tacit" eval moving --data.validation moved.txt --json
 is_json "$tacit" sample moving --tokens 5 --json
 is_json "$tacit" export moving -o exported --json
-is_json "$tacit" import exported -o imported --json
+is_json "$tacit" import exported -o again --json
 is_json "$tacit" data prepare moved.txt -o shards --json
 is_json "$tacit" info topologies -n 16 --per-host 4 --json
 python3 - << 'END' || complain "the figures of 16 ranks on 4 hosts are not those of the theory"
@@ -352,7 +352,7 @@ expect 2 "--codec was given twice" "$tacit" bench codecs --codec topk --codec in
 expect 2 "--codec was given, and compress.codec, too" "$tacit" bench codecs --codec topk --compress.codec int8
 expect 0 "qsgd.levels 3: nothing" "$tacit" bench codecs --codec topk --qsgd.levels 3 -n 40000 --rounds 1
 expect 0 "needs --optim.name accum-adamw or accum-adam)" "$tacit" info options
-expect 3 "knee.start" "${nano[@]}" --compress.codec topk --adapt.policy knee --knee.start 20
+expect 2 "knee.start has gone: it is always 4" "${nano[@]}" --compress.codec topk --adapt.policy knee --knee.start 20
 expect 3 '"topkk" is unknown; did you mean "topk"? legal: none|auto|' "${nano[@]}" --compress.codec topkk
 
 # a configuration that is printed reads back

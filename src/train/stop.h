@@ -10,8 +10,8 @@
 /* Blocks the signals until taciti_stop_listen(). Call before any library starts a thread. */
 void taciti_stop_block(void);
 
-/* Starts the thread that records the signals, including those that are pending, and logs the first one. Call after fork(), which does not copy
- * threads. */
+/* Starts the thread that records the signals, including those that are pending, and logs the first one. Call after
+ * fork(), which does not copy threads. */
 tacit_status taciti_stop_listen(void);
 
 /* Returns the last signal received; 0: none. Any thread. */
