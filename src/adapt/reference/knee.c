@@ -4,7 +4,7 @@
  *
  * It weighs seconds against progress: the cost of a factor F is
  *
- *   cost(F) = step(F) (1 + penalty(F))       step: adapt/reference/timing.h; penalty of stale elements: adapt/reference/staleness.h
+ *   cost(F) = step(F) (1 + penalty(F))       step: timing.h; penalty of stale elements: staleness.h
  *
  * and it takes the smallest allowed F whose cost is within TOLERANCE of the minimum, dense within five times that:
  * more compression would cost energy and buy nothing. A factor is allowed if

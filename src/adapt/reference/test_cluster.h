@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A cluster that a test simulates: hosts that compute, encode and exchange buckets while backward goes on; and a
- * training whose stale elements cost progress as on a quadratic (adapt/reference/staleness.h). It knows nothing of the models
- * that controllers fit: buckets wait for each other, times have noise.
+ * training whose stale elements cost progress as on a quadratic (adapt/reference/staleness.h). It knows nothing of the
+ * models that controllers fit: buckets wait for each other, times have noise.
  */
 #ifndef TACITI_ADAPT_REFERENCE_TEST_CLUSTER_H
 #define TACITI_ADAPT_REFERENCE_TEST_CLUSTER_H
