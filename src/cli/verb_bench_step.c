@@ -323,9 +323,8 @@ static tacit_status measure_cluster(watch *w, taciti_bench_settings *settings, t
     if (witness != NULL) taciti_comm_attach(comm, witness);
     taciti_cli_log_init(taciti_comm_rank(comm), false);
     if (w->speaks)
-        taciti_log(TACITI_LOG_INFO, "measuring %zu setting%s on %d rank%s",
-                   settings->count, settings->count == 1 ? "" : "s", taciti_comm_size(comm),
-                   taciti_comm_size(comm) == 1 ? "" : "s");
+        taciti_log(TACITI_LOG_INFO, "measuring %zu setting%s on %d rank%s", settings->count,
+                   settings->count == 1 ? "" : "s", taciti_comm_size(comm), taciti_comm_size(comm) == 1 ? "" : "s");
     tacit_status status = taciti_cluster_bench_run(comm, w->options, &bench);
     (void)pthread_mutex_lock(&w->answering); /* and never unlocked */
     taciti_comm_close(comm);
