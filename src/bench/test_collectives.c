@@ -17,7 +17,7 @@
 enum { RANKS = 5, FLOATS = 1237, BYTES = 4 * FLOATS };
 
 static taciti_exchange_options exchange_options(void) {
-    taciti_exchange_options options;
+    taciti_exchange_options options = {.contiguous = false};
     const taciti_section section = {&taciti_exchange_option_table, &options, NULL};
     CHECK(taciti_config_defaults(&(taciti_config){&section, 1}) == TACIT_OK);
     return options;
