@@ -29,7 +29,7 @@
 #include <string.h>
 
 #include "adapt/adapt.h"
-#include "adapt/ewma.h"
+#include "adapt/reference/ewma.h"
 #include "base/log.h"
 
 enum { EXPONENTIAL, GEOMETRIC };

@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "adapt/ewma.h"
+#include "adapt/reference/ewma.h"
 #include "adapt/test_controller.h"
 
 static const char *const FORMS[] = {"corrected", "faithful"};

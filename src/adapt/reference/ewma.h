@@ -2,8 +2,8 @@
  *
  * Exponentially weighted moving averages. {0} is empty.
  */
-#ifndef TACITI_ADAPT_EWMA_H
-#define TACITI_ADAPT_EWMA_H
+#ifndef TACITI_ADAPT_REFERENCE_EWMA_H
+#define TACITI_ADAPT_REFERENCE_EWMA_H
 
 typedef struct taciti_ewma {
     double value, weight; /* weight: sum of the samples' weights, the newest one's being 1; 0: empty */
