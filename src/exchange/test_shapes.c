@@ -133,6 +133,32 @@ static void errors_have_cells_for_what_is_under_way(void **state) {
     taciti_allreduce_destroy(&r);
 }
 
+/* Members of a large group lie on some of seven hosts in turns; each is found where its host and its number among
+ * the host's members say. */
+static void large_groups_stand_by_host(void **state) {
+    (void)state;
+    enum { RANKS = 163, HOSTS = 7, MEMBERS = 97 };
+    int host_of[RANKS], members[MEMBERS], first_seen[HOSTS], count[HOSTS] = {0}, rank_of_host = 0;
+    for (int r = 0; r < RANKS; r++) host_of[r] = HOSTS - 1 - r * r % HOSTS; /* 4 of the 7 hosts */
+    for (int i = 0; i < MEMBERS; i++) members[i] = i < 30 ? 5 + i : 20 + i * 7 / 5;
+    const taciti_hosts hosts = {.ranks = RANKS, .count = HOSTS, .host_of = host_of};
+    taciti_arrangement p;
+    assert_int_equal(taciti_arrangement_of(&hosts, (taciti_members){.ranks = members, .count = MEMBERS}, members[41],
+                                           (taciti_placement){.scheme = TACITI_SCHEME_HOSTS}, &p),
+                     TACIT_OK);
+    for (int i = 0; i < MEMBERS; i++) {
+        const int host = host_of[members[i]], number = count[host]++;
+        if (number == 0) first_seen[host] = rank_of_host++;
+        const int at = p.first[first_seen[host]] + number;
+        assert_int_equal(p.order[at], members[i]);
+        assert_int_equal(p.host_of[at], host);
+        if (i == 41) assert_true(p.host == first_seen[host] && p.number == number);
+    }
+    assert_int_equal(p.hosts, rank_of_host);
+    assert_int_equal(p.first[p.hosts], MEMBERS);
+    taciti_arrangement_destroy(&p);
+}
+
 /* ---- what is stored ---------------------------------------------------------------------------------------------- */
 /* Two versions: of contributions what a lane encodes, its half; of results what it owns, a quarter. Narrow forms need
  * a range of floats besides. */
@@ -274,6 +300,7 @@ int main(void) {
         cmocka_unit_test(a_contiguous_placement_runs_every_host_by_itself),
         cmocka_unit_test(a_gather_keeps_one_payload_per_member),
         cmocka_unit_test(one_host_is_flat_or_has_no_wire),
+        cmocka_unit_test(large_groups_stand_by_host),
         cmocka_unit_test(errors_have_cells_for_what_is_under_way),
         cmocka_unit_test(stores_take_what_a_rank_encodes),
         cmocka_unit_test(narrow_errors_are_read_as_they_were_written),
