@@ -180,7 +180,7 @@ short() { # short FLAG ... : at most 150 lines and 60 keys
     [[ $(grep -cE '^  --(strategy|[a-z0-9-]+[.][a-z0-9_]+)( |$)' out) -le 60 ]] || complain "train $* --help has too many keys"
     grep -q 'All keys, with ranges: tacit info options' out || complain "train $* --help does not say where all keys are"
 }
-short; grep -qE '^  --(gossip|localsgd|shard|topk|knee|compute)[.]' out && complain "train --help shows what nobody chose"
+short; grep -qE '^  --(gossip|localsgd|shard|topk|gravac|compute)[.]' out && complain "train --help shows what nobody chose"
 [[ $(grep -nm1 -- '--train.steps' out | cut -d: -f1) -lt $(grep -nm1 -- '--compress.codec' out | cut -d: -f1) ]] || complain "common keys do not come first"
 for strategy in gossip localsgd shard; do
     short --strategy $strategy
@@ -260,7 +260,7 @@ for c in controllers.values():
     assert c["help"] in text and c["source"] and "\n%-11s " % c["name"] in "\n" + text, c
     for o in c["options"]: assert o == options[o["key"]] and o["key"] in text and str(o["default"]) != "", o
     assert len(c["options"]) == sum(k.split(".")[0] == c["name"] for k in options), c
-assert controllers["accordion"]["per_bucket"] and not controllers["knee"]["per_bucket"] and controllers["knee"]["options"]
+assert controllers["accordion"]["per_bucket"] and not controllers["gravac"]["per_bucket"] and controllers["gravac"]["options"]
 assert "2305.12201" in controllers["gravac"]["source"] and "2010.16248" in controllers["accordion"]["source"]
 EOF
 is_json "$tacit" doctor --json
@@ -341,8 +341,8 @@ expect 0 'warning: compress.factor 100: nothing in this run reads it; it needs a
     "${nano[@]}" --run.quiet --compress.factor 100
 expect 0 'gossip.order, gossip.every: nothing in this run reads them; they need --strategy gossip' "${nano[@]}" --gossip.order atc --gossip.every 2
 expect 0 'optim.accum 4: nothing' env TACIT_OPTIM_ACCUM=4 "${nano[@]}"
-expect 0 'knee.max 9: nothing in this run reads it; it needs --adapt.policy knee' \
-    "$tacit" plan "$examples/gpt2-124m.yaml" --cluster "$examples/clusters/4x2-1gbe.json" --knee.max 9
+expect 0 'gravac.window 9: nothing in this run reads it; it needs --adapt.policy gravac' \
+    "$tacit" plan "$examples/gpt2-124m.yaml" --cluster "$examples/clusters/4x2-1gbe.json" --gravac.window 9
 expect 0 'topk.values int4: nothing' "$tacit" bench step --dry-run --strategy gossip --topk.values int4
 silent "$tacit" bench step --dry-run --strategy gossip --gossip.order atc --against strategy=dp
 silent "$tacit" plan "$examples/gpt2-124m.yaml" --cluster "$examples/clusters/4x2-1gbe.json" --gossip.order atc
@@ -352,7 +352,8 @@ expect 2 "--codec was given twice" "$tacit" bench codecs --codec topk --codec in
 expect 2 "--codec was given, and compress.codec, too" "$tacit" bench codecs --codec topk --compress.codec int8
 expect 0 "qsgd.levels 3: nothing" "$tacit" bench codecs --codec topk --qsgd.levels 3 -n 40000 --rounds 1
 expect 0 "needs --optim.name accum-adamw or accum-adam)" "$tacit" info options
-expect 2 "knee.start has gone: it is always 4" "${nano[@]}" --compress.codec topk --adapt.policy knee --knee.start 20
+expect 2 "knee.max has gone: take --compress.codec auto" "${nano[@]}" --compress.codec topk --knee.max 20
+expect 3 '--adapt.policy: "knee" has gone: take --compress.codec auto' "${nano[@]}" --compress.codec topk --adapt.policy knee
 expect 3 '"topkk" is unknown; did you mean "topk"? legal: none|auto|' "${nano[@]}" --compress.codec topkk
 
 # a configuration that is printed reads back

@@ -77,12 +77,12 @@ coded() { # NAME RANKS DIR FLAGS...
     int8) shard "$n" "$dir" --compress.codec int4 --compress.gather int8 "$@" ;;
     sketch) shard "$n" "$dir" --compress.codec sketch --compress.warmup 0 "$@" ;;
     layers) shard "$n" "$dir" --compress.codec int4 --compress.layers mlp,embedding,head "$@" ;;
-    knee) shard "$n" "$dir" --compress.codec topk --adapt.policy knee "$@" ;;
+    gravac) shard "$n" "$dir" --compress.codec topk --adapt.policy gravac "$@" ;;
   esac
 }
-for name in topk int4 int8 sketch layers knee; do
+for name in topk int4 int8 sketch layers gravac; do
   check "gradients and parameters through $name" coded $name 3 "c-$name"
-  [ $name != knee ] || continue # decides by what it measures
+  [ $name != gravac ] || continue # decides by what it measures
   fork "c-$name" "c-$name-again"; check "$name resumed" coded $name 3 "c-$name-again" --resume
   check "is uninterrupted, bit for bit, with $name" look "same('c-$name', 'c-$name-again')"
   fork "c-$name" "c-$name-two"; check "$name resumed by 2 ranks" coded $name 2 "c-$name-two" --resume
@@ -174,7 +174,7 @@ expect "already in a dry run" 3 'shard.stage 2' shard 2 no --compress.gather top
 check "without a folder" test ! -e "$work/no"
 expect "gathers of strategies that have none" 3 'strategy shard' run 2 no --compress.gather int8
 expect "momentum beside narrow residuals" 3 'compress.residual f32' shard 2 no --compress.codec topk --compress.residual int8 --compress.momentum 0.9
-expect "a controller of the whole gradient" 3 'adapt.policy knee' shard 2 no --compress.codec topk --adapt.policy accordion
+expect "a controller of the whole gradient" 3 'leave it out, or --strategy dp' shard 2 no --compress.codec topk --adapt.policy accordion
 expect "votes on changes of parameters" 3 'compress.gather int8' shard 2 no --shard.stage 1 --compress.gather signsgd
 expect "votes for the owners of parts" 3 'compress.codec efsign' shard 2 no --compress.codec signsgd
 expect "votes on differences of averages" 3 'compress.codec efsign' run 2 no --strategy localsgd --compress.codec signsgd

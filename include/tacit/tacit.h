@@ -194,7 +194,7 @@ typedef struct tacit_job_options {
     int64_t steps;      /* of the whole run: where the schedule of optim.lr ends; 0: constant after optim.warmup */
     int threads;        /* for updates, this one included; 0: cores of the host / ranks on it */
     bool own_optimizer; /* the caller updates parameters: section 7. Section optim is ignored but for lr, its schedule
-                         * and clip, and for adapt.policy and compress.momentum the momentum */
+                         * and clip, and for compress.momentum the momentum */
 } tacit_job_options;
 
 /* Reads `strategy` and all sections but comm. options may be NULL. E_CONFIG names a setting that the strategy refuses,

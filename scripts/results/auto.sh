@@ -18,7 +18,7 @@
 # (lab/cluster); clusters are taken down at the end, also of an interrupted run. Leave the machine alone meanwhile.
 #
 # Environment, with the defaults: SEEDS ("1"), STEPS (1500), BATCH (32), TEXTS ("shakespeare bible pages"), RATIOS ("0.1 1 4 8 16":
-# communication / compute of dense f32), FIXED ("dense dense-bf16 int8 int4 c20"), CHOOSING ("auto knee gravac accordion"), FLAGS (of
+# communication / compute of dense f32), FIXED ("dense dense-bf16 int8 int4 c20"), CHOOSING ("auto gravac accordion"), FLAGS (of
 # every run)
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
@@ -28,7 +28,7 @@ cd "$(dirname "$0")/../.." || exit 2
 windows=0 # of validation; 0: all
 folder="" name=auto-$$ tacit=$PWD/build/release/bin/tacit text="" shakespeare="" quick="" sections=() failures=0
 : "${SEEDS:=1}" "${STEPS:=1500}" "${BATCH:=32}" "${TEXTS:=shakespeare bible pages}" "${RATIOS:=0.1 1 4 8 16}" "${FLAGS:=}"
-: "${FIXED:=dense dense-bf16 int8 int4 c20}" "${CHOOSING:=auto knee gravac accordion}"
+: "${FIXED:=dense dense-bf16 int8 int4 c20}" "${CHOOSING:=auto gravac accordion}"
 
 misuse() { echo "auto.sh: $1; see scripts/results/auto.sh --help" >&2; exit 2; }
 
@@ -69,7 +69,7 @@ method() {
     dense-bf16) echo "--exchange.wire bf16" ;;
     int8 | int4 | auto) echo "--compress.codec $1" ;;
     c20) echo "$topk --compress.factor 5 --compress.start 2" ;;
-    knee | gravac | accordion) echo "$topk --adapt.policy $1" ;;
+    gravac | accordion) echo "$topk --adapt.policy $1" ;;
     *) misuse "unknown method \"$1\"" ;;
   esac
 }

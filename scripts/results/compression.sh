@@ -9,7 +9,6 @@
 #   text      the same on another text, 2 seeds                                                                           10 min
 #   lab       time to dense's final loss, 8 hosts; the dense f32 all-reduce takes 8 times the compute                     45 min
 #   hosts     4 hosts of 2 ranks at the same rate                                                                         10 min
-#   shared    knee against dense in shared memory, in turns                                                                5 min
 #   localsgd  averages of int4 and sparseloco against f32, 3 seeds                                                        10 min
 #   cliff     loss against bits per parameter, families of settings at two learning rates                                 25 min
 #   plan      probes the lab at that rate and at 5 times it, and predicts the step of real codecs                         10 min
@@ -25,10 +24,10 @@
 # are taken down at the end, also of an interrupted run. Leave the machine alone meanwhile.
 #
 # Environment, with the figures of the page as defaults: SEEDS ("1 2 ... 8", of loss), LAB_SEEDS ("1 2 3", of lab and localsgd), TEXT_SEEDS ("1 2"), STEPS (1500), BATCH (32), METHODS
-# ("dense dense-beta c20 c30 c30-beta"), LAB_METHODS ("dense dense-bf16 c20 c30 knee gravac-int4 knee-f32 gravac accordion topk-10 topk-1000"; c20:1.1
-# takes 1.1 times as many steps, which a loss slightly above dense's needs to reach it), HOSTS_METHODS ("dense dense-bf16 c20 knee"),
+# ("dense dense-beta c20 c30 c30-beta"), LAB_METHODS ("dense dense-bf16 c20 c30 gravac-int4 gravac accordion topk-10 topk-1000"; c20:1.1
+# takes 1.1 times as many steps, which a loss slightly above dense's needs to reach it), HOSTS_METHODS ("dense dense-bf16 c20"),
 # PLAN_METHODS ("dense dense-bf16 int8 int4 efsign topk-10 topk-100 c20"), RATE (of the lab, as 150mbit; empty: section lab
-# measures the compute and chooses it), TURNS (3, of shared), CLIFF_RATES ("1e-2 3e-3"), TUNE_RATES ("7e-3 1e-2 1.4e-2 2e-2"), FLAGS (of
+# measures the compute and chooses it), CLIFF_RATES ("1e-2 3e-3"), TUNE_RATES ("7e-3 1e-2 1.4e-2 2e-2"), FLAGS (of
 # every run, as --comm.timeout on a busy machine)
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
@@ -38,8 +37,8 @@ cd "$(dirname "$0")/../.." || exit 2
 windows=0 # of validation; 0: all
 apart=30  # steps between averages of localsgd
 folder="" name=compression-$$ tacit=$PWD/build/release/bin/tacit text="" shakespeare="" quick="" sections=() failures=0
-: "${SEEDS:=1 2 3 4 5 6 7 8}" "${LAB_SEEDS:=1 2 3}" "${TEXT_SEEDS:=1 2}" "${STEPS:=1500}" "${BATCH:=32}" "${METHODS:=dense dense-beta c20 c30 c30-beta}" "${RATE:=}" "${TURNS:=3}" "${FLAGS:=}"
-: "${LAB_METHODS:=dense dense-bf16 c20 c30 knee gravac-int4 knee-f32 gravac accordion topk-10 topk-1000}" "${HOSTS_METHODS:=dense dense-bf16 c20 knee}"
+: "${SEEDS:=1 2 3 4 5 6 7 8}" "${LAB_SEEDS:=1 2 3}" "${TEXT_SEEDS:=1 2}" "${STEPS:=1500}" "${BATCH:=32}" "${METHODS:=dense dense-beta c20 c30 c30-beta}" "${RATE:=}" "${FLAGS:=}"
+: "${LAB_METHODS:=dense dense-bf16 c20 c30 gravac-int4 gravac accordion topk-10 topk-1000}" "${HOSTS_METHODS:=dense dense-bf16 c20}"
 : "${PLAN_METHODS:=dense dense-bf16 int8 int4 efsign topk-10 topk-100 c20}" "${CLIFF_RATES:=1e-2 3e-3}" "${TUNE_RATES:=7e-3 1e-2 1.4e-2 2e-2}"
 
 misuse() { echo "compression.sh: $1; see scripts/results/compression.sh --help" >&2; exit 2; }
@@ -52,17 +51,17 @@ while [ $# -gt 0 ]; do
       shift 2
       ;;
     --quick) quick=yes; shift ;;
-    -h | --help) sed -n '3,32s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    loss | text | lab | hosts | shared | localsgd | cliff | plan | tables | tune) sections+=("$1"); shift ;;
+    -h | --help) sed -n '3,31s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    loss | text | lab | hosts | localsgd | cliff | plan | tables | tune) sections+=("$1"); shift ;;
     *) misuse "unknown section or option \"$1\"" ;;
   esac
 done
-[ ${#sections[@]} -gt 0 ] || sections=(loss text lab hosts shared localsgd cliff plan)
+[ ${#sections[@]} -gt 0 ] || sections=(loss text lab hosts localsgd cliff plan)
 [ -x "$tacit" ] || { echo "compression.sh: there is no program $tacit; build it: cmake --preset release && cmake --build build/release" >&2; exit 7; }
 tacit=$(realpath "$tacit")
 if [ -n "$quick" ]; then
   folder=${folder:-build/compression-quick}
-  SEEDS=1 LAB_SEEDS=1 TEXT_SEEDS=1 STEPS=10 TURNS=1 CLIFF_RATES=1e-2 TUNE_RATES=1e-2 windows=8 apart=5
+  SEEDS=1 LAB_SEEDS=1 TEXT_SEEDS=1 STEPS=10 CLIFF_RATES=1e-2 TUNE_RATES=1e-2 windows=8 apart=5
 else
   folder=${folder:-build/compression}
 fi
@@ -86,8 +85,8 @@ method() {
     c30) echo "$topk --compress.factor 10 --topk.values int4 --compress.start 2" ;;
     *-beta) knob=$(method "${1%-beta}") && echo "$knob --optim.beta1 0.8" ;;
     accordion-buckets) echo "$topk --adapt.policy accordion --exchange.bucket 150KiB" ;;
-    knee | gravac-int4) echo "$topk --topk.values int4 --adapt.policy ${1%-int4}" ;;
-    knee-f32 | gravac | accordion) echo "$topk --adapt.policy ${1%-f32}" ;;
+    gravac-int4) echo "$topk --topk.values int4 --adapt.policy gravac" ;;
+    gravac | accordion) echo "$topk --adapt.policy $1" ;;
     topk-int4-*) echo "$topk --compress.factor ${1#topk-int4-} --topk.values int4" ;;
     topk-*) echo "$topk --compress.factor ${1#topk-}" ;;
     localsgd-f32) echo "--strategy localsgd --localsgd.every $apart" ;;
@@ -159,14 +158,6 @@ section_tune() {
   use_text shakespeare
   for which in dense dense-bf16 c20 c30; do
     for lr in $TUNE_RATES; do one "tune/${which}_$lr" "$here" "$which" 100 "$seldom" "$lr"; done
-  done
-}
-
-section_shared() {
-  local turn which
-  use_text shakespeare
-  for turn in $(seq "$TURNS"); do
-    for which in dense knee; do one "shared/$which-$turn" "$here" "$which" 1 0 "$(rate_of "$which")"; done
   done
 }
 

@@ -30,16 +30,13 @@ METHODS = {
     "c30-beta": "30x, beta1 0.8",
     "dense-beta": "dense f32, beta1 0.8",
     "int4": "`int4`",
-    "knee": "`knee`, top-k int4",
     "gravac-int4": "`gravac`, top-k int4",
-    "knee-f32": "`knee`, top-k",
     "gravac": "`gravac`, top-k",
     "accordion": "`accordion`, top-k, 1 bucket",
     "accordion-buckets": "`accordion`, top-k, 13 buckets",
     "topk-10": "top-k 10x",
     "topk-1000": "top-k 1000x",
 }
-ADAPTIVE = ("knee", "gravac-int4", "knee-f32", "gravac", "accordion", "accordion-buckets")
 LOCAL = {"f32": "f32", "int4": "`int4`", "sparseloco": "`sparseloco`, k = 64 of 4096"}
 FAMILIES = {  # of section cliff: what their settings are called
     "topk": "top-k, f32 values",
@@ -50,12 +47,10 @@ FAMILIES = {  # of section cliff: what their settings are called
 PICTURES = {  # of plot_compression_results.sh
     "lab": ("compression-time", "Validation loss against time"),
     "cliff": ("compression-cliff", "Validation loss against bits per parameter and half"),
-    "knee": ("compression-knee", "Factor, gain and bytes of knee"),
 }
 COMPRESSION_BARS = {"c20": (20, 0.5), "c30": (30, 1.0), "c30-beta": (30, 1.0)}  # least times fewer bytes, most per cent of loss
 SEARCHED = {"c30-beta": ", with beta1 0.8, which was searched on Shakespeare after 0.9 had missed"}
 SPEED_BARS = {"dense": 6.0, "dense-bf16": 3.2}  # least speed-up of the time to dense's loss
-KNEE_STATIC_BAR, KNEE_GRAVAC_BAR, SHARED_BAR = 5.0, 1.5, 2.0
 LOCAL_BARS = {"int4": 0.5, "sparseloco": 1.0}
 
 
@@ -289,10 +284,6 @@ def lab_table(folder, section):
     return table(head, rows)
 
 
-def mean_seconds(times, method):
-    return statistics.mean(times[method].values()) if method in times else math.inf
-
-
 def speed_bars(runs, times):
     others = [m for m in times if not m.startswith("dense")]
     for base, bar in SPEED_BARS.items():
@@ -303,64 +294,10 @@ def speed_bars(runs, times):
                    "%.2f (%s)" % (gains[best], title(best)) if gains[best] > 0 else "no method reaches it", met(gains[best], bar))
 
 
-def best_of(times, names):
-    """The method among names, with any number of steps, that has the fewest seconds to the loss, and these."""
-    seconds = {m: mean_seconds(times, m) for m in times if m.split(":")[0] in names}
-    best = min(seconds, key=seconds.get, default=None)
-    return best, seconds.get(best, math.inf)
-
-
-def knee_bars(runs, times):
-    if "knee" in runs:
-        seconds = best_of(times, ("knee",))[1]
-        static, least = best_of(times, [name for name in METHODS if name not in ADAPTIVE])
-        yield ("8 hosts: `knee` at most %g %% slower to the loss than the best static setting" % KNEE_STATIC_BAR,
-               "%.2f times the seconds of %s" % (seconds / least, title(static)) if math.isfinite(seconds) else "not every run of it reaches the loss",
-               met(least * (1 + KNEE_STATIC_BAR / 100), seconds))
-    for values, knee, gravac in (("int4", "knee", "gravac-int4"), ("f32", "knee-f32", "gravac")):
-        pairs = [runs[gravac][seed][-1]["elapsed"] / runs[knee][seed][-1]["elapsed"]
-                 for seed in runs.get(knee, {}) if seed in runs.get(gravac, {})]
-        if pairs:
-            yield ("8 hosts: `knee` at least %g times fewer seconds than `gravac`, both with %s values" % (KNEE_GRAVAC_BAR, values),
-                   "%s times for as many steps, %d launches each in turns" % (spread(pairs, "%.2f"), len(pairs)),
-                   met(statistics.mean(pairs), KNEE_GRAVAC_BAR))
-
-
 def lab_bars(folder):
     runs = lab_runs(folder, "lab")
     if runs:
-        times = seconds_to_loss(runs)
-        yield from speed_bars(runs, times)
-        yield from knee_bars(runs, times)
-
-
-# ---- shared memory --------------------------------------------------------------------------------------------------
-
-
-def shared_seconds(folder):
-    """{method: [mean step of each launch]}"""
-    runs = runs_of(folder, "shared", ("dense", "knee"))
-    return {m: [steps[-1]["elapsed"] / len(steps) for _, steps in sorted(by_turn.items())] for m, by_turn in runs.items()}
-
-
-def shared_excess(seconds):
-    return 100 * (statistics.median(seconds["knee"]) / statistics.median(seconds["dense"]) - 1)
-
-
-def shared_table(folder):
-    seconds = shared_seconds(folder)
-    if len(seconds) < 2:
-        return None
-    rows = [[METHODS[m], ", ".join("%.2f" % (1e3 * s) for s in found), "%.2f" % (1e3 * statistics.median(found)),
-             "%+.1f %%" % shared_excess(seconds) if m == "knee" else "-"] for m, found in seconds.items()]
-    return table(["method", "ms per step of each launch", "median", "above dense"], rows)
-
-
-def shared_bars(folder):
-    seconds = shared_seconds(folder)
-    if len(seconds) == 2:
-        excess = shared_excess(seconds)
-        yield "shared memory: `knee` at most %g %% over dense" % SHARED_BAR, "%+.1f %%" % excess, met(SHARED_BAR, excess)
+        yield from speed_bars(runs, seconds_to_loss(runs))
 
 
 # ---- the cliff ------------------------------------------------------------------------------------------------------
@@ -458,21 +395,11 @@ def plot_cliff(folder):
                 write_rows(os.path.join(folder, "plot/cliff-%s_%s" % (name, rate)), points)
 
 
-def knee_text(folder):
-    """The changes of knee's factor in seed 1 of the lab; the picture stands below."""
-    runs = runs_of(folder, "lab", ("knee",)).get("knee", {}).get("1")
-    if not runs:
-        return None
-    factors = [m["factor"] for m in runs if m.get("factor")]
-    mean = len(factors) / sum(1 / f for f in factors)
-    return "Seed 1: factors from %.3g to %.3g, harmonic mean %.3g." % (min(factors), max(factors), mean)
-
-
 # ---- the page -------------------------------------------------------------------------------------------------------
 
 
 def bars_table(folder, page):
-    bars = [*loss_bars(folder, "loss", "Shakespeare"), *loss_bars(folder, "text", "the Bible"), *lab_bars(folder), *shared_bars(folder),
+    bars = [*loss_bars(folder, "loss", "Shakespeare"), *loss_bars(folder, "text", "the Bible"), *lab_bars(folder),
             *local_bars(folder), *plan_bars(folder)]
     return table(["asked", "measured", ""], merge_rows(page, "bars", [list(bar) for bar in bars])) if bars else None
 
@@ -489,8 +416,8 @@ def main():
     folder, page = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
     tables = {"machine": machine_block(folder), "bars": bars_table(folder, page), "settings": settings_table(folder),
               "loss": loss_table(folder, "loss"), "text": loss_table(folder, "text"),
-              "rate": rate_line(folder), "lab": lab_table(folder, "lab"), "knee": knee_text(folder), "hosts": lab_table(folder, "hosts"),
-              "shared": shared_table(folder), "localsgd": local_table(folder), "cliff": cliff_table(folder), "tune": tune_table(folder),
+              "rate": rate_line(folder), "lab": lab_table(folder, "lab"), "hosts": lab_table(folder, "hosts"),
+              "localsgd": local_table(folder), "cliff": cliff_table(folder), "tune": tune_table(folder),
               "plan": predictions_table(list(plan_cells(folder)), 4)}
     tables["loss commit"] = commit_line(folder, "loss")
     tables["lab commit"] = commit_line(folder, "lab", "rate")

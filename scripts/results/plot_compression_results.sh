@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Draws what compression_tables.py left in FOLDER/plot and knee's run of the lab: compression-time.svg, compression-cliff.svg,
-# compression-knee.svg, but for those of which nothing is there. Usage: scripts/results/plot_compression_results.sh FOLDER OUT_FOLDER
+# Draws what compression_tables.py left in FOLDER/plot: compression-time.svg and compression-cliff.svg, but for those of which
+# nothing is there. Usage: scripts/results/plot_compression_results.sh FOLDER OUT_FOLDER
 set -eu -o pipefail
 
 [ $# -eq 2 ] || { sed -n '3,4s/^# //p' "$0"; exit 2; }
-folder=$1 data=$1/plot out=$2
+data=$1/plot out=$2
 mkdir -p "$out"
 . "$(dirname "$0")/picture.sh"
 
@@ -15,7 +15,6 @@ color_of() {
         dense-bf16) echo "#8a9099" ;;
         c20 | topk-int4) echo "#1b6ca8" ;;
         c30 | bits) echo "#e08e2b" ;;
-        knee) echo "#3f8f5f" ;;
         gravac | topk) echo "#8e6bb0" ;;
         onebit) echo "#b3401f" ;;
     esac
@@ -37,7 +36,7 @@ title_of() {
 against_time() {
     local method plots=""
     [ -s "$data/time-dense" ] || return 0
-    for method in dense dense-bf16 c20 c30 knee gravac; do
+    for method in dense dense-bf16 c20 c30 gravac; do
         [ ! -s "$data/time-$method" ] || plots+="${plots:+, }'$data/time-$method' with linespoints lw 2 pt 7 ps 0.3 lc rgb '$(color_of $method)' title '$(title_of $method)'"
     done
     {
@@ -69,13 +68,5 @@ cliff() {
     written compression-cliff.svg
 }
 
-knee() {
-    [ -s "$folder/lab/knee-1.jsonl" ] || return 0
-    mkdir -p "$data/knee"
-    cp "$folder/lab/knee-1.jsonl" "$data/knee/metrics.jsonl"
-    scripts/plot_compression.sh "$data/knee" "$out/compression-knee.svg"
-}
-
 against_time
 cliff
-knee

@@ -24,45 +24,32 @@
 
 #include "base/option.h"
 #include "codec/tally.h"
-#include "kernel/kernel.h"
 
 /* Raise it with every change of a controller's state or of taciti_decision. */
-enum { TACITI_ADAPT_VERSION = 2 };
+enum { TACITI_ADAPT_VERSION = 3 };
 
-/* Seconds of one step: those of the slowest rank, but for the first and the last member. 0: unknown. */
+/* Seconds of one step: those of the slowest rank, but for the first member. 0: unknown. */
 typedef struct taciti_adapt_seconds {
-    double step;       /* the whole step: the mean of all ranks, which differ only by when each of them looks */
-    double compute;    /* forward and backward */
-    double encode;     /* encode and decode of all payloads, summed over both threads; 0 in a dense step */
-    double exposed;    /* the training thread was blocked for the exchange after backward */
-    double busy;       /* the communication thread was exchanging: encode and decode included */
-    double statistics; /* gathering the facts of the step that was shown before: of the rank that waited least */
+    double step;    /* the whole step: the mean of all ranks, which differ only by when each of them looks */
+    double encode;  /* encode and decode of all payloads, summed over both threads; 0 in a dense step */
+    double exposed; /* the training thread was blocked for the exchange after backward */
+    double busy;    /* the communication thread was exchanging: encode and decode included */
 } taciti_adapt_seconds;
 
-/* Steps in which a factor rises at least, however short the warm-up of the learning rate is. */
-enum { TACITI_ADAPT_MIN_RISE = 200 };
-
-/* A step that was taken. Skipped steps are not shown, nor are those before taciti_decision.look. */
+/* A step that was taken. Skipped steps are not shown. */
 typedef struct taciti_adapt_facts {
     int64_t step;  /* exchanges that were taken before it since start(): steps, with localsgd averages; skipped ones
                       left out. Time of all periods */
     double factor; /* that was used for the model; 1: dense. It may be below the decision's (warm-up of the factor) */
-    double lr, lr_max; /* learning rate of the step; maximum of the whole schedule, 0: unknown */
-    double momentum;   /* of the optimizer: beta1, or that of SGD */
-    bool adaptive;     /* the optimizer gives each element a scale of its own, as Adam does: energies do not tell what
-                          waiting costs */
-    double bytes;      /* that crossed links between hosts, of the rank that sent most */
-    int ranks, lanes;  /* of the run; contributions that were encoded of every element: 0 in a dense step */
+    double lr;     /* learning rate of the step */
+    double bytes;  /* that crossed links between hosts, of the rank that sent most */
+    int ranks;     /* of the run */
     size_t buckets;
     taciti_tally model; /* contributions, over the ranks that encode them. In a dense step `sent` has squares_out =
                            squares_in and selected = n */
     const taciti_tally *bucket; /* [buckets] */
     const size_t *bucket_bytes; /* [buckets]; f32 */
     const double *bucket_busy;  /* [buckets] of seconds.busy, the mean of all ranks; NULL: unknown */
-    const double *histogram;    /* [TACITI_MAGNITUDE_BINS] (kernel histogram, shift 20) counts of |gradient + residual|,
-                                   summed over ranks; may be of a sample. NULL: not observed */
-    int64_t steps; /* whose mean `seconds` are: this one and those before it that were not shown, as far as this process
-                      has taken them */
     taciti_adapt_seconds seconds;
 } taciti_adapt_facts;
 
@@ -74,17 +61,13 @@ typedef struct taciti_adapt_start {
     double loss;                    /* compress.loss: rungs that may lose more are not chosen */
     int64_t selects_at;             /* facts.step from which on rungs that select may be chosen */
     size_t buckets;
-    int ranks, lanes;
 } taciti_adapt_start;
 
 enum { TACITI_DECISION_BYTES = 256 };
 typedef struct taciti_decision {
-    double factor;  /* for the next step; 1: dense, which sends the residuals as well */
-    double trial;   /* a second factor whose `squares_out` the next step shall measure and not send; 0: none */
-    bool histogram; /* wanted in the next step that is shown */
-    int64_t look; /* dense steps before this one (as taciti_adapt_facts.step) need not be shown, so their facts are not
-                     gathered; 0: all are */
-    bool changed; /* the controller chose otherwise than in the step before: worth an event */
+    double factor; /* for the next step; 1: dense, which sends the residuals as well */
+    double trial;  /* a second factor whose `squares_out` the next step shall measure and not send; 0: none */
+    bool changed;  /* the controller chose otherwise than in the step before: worth an event */
     char
         reason[TACITI_DECISION_BYTES]; /* of the last change: one plain sentence with its numbers; no quotes, no newline
                                         */

@@ -9,7 +9,7 @@
 
 #include "adapt/adapt.h"
 
-#define TACITI_CONTROLLERS(X) X(fixed) X(payoff) X(knee) X(gravac) X(accordion)
+#define TACITI_CONTROLLERS(X) X(fixed) X(payoff) X(gravac) X(accordion)
 
 #define DECLARE(name) extern const taciti_controller taciti_controller_##name;
 TACITI_CONTROLLERS(DECLARE)

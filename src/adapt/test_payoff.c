@@ -20,7 +20,7 @@ typedef struct run {
 
 static void begin(run *r, double factor) {
     *r = (run){.controller = taciti_controller_find("payoff")};
-    const taciti_adapt_start start = {.factor = factor, .buckets = 1, .ranks = 4, .lanes = 4};
+    const taciti_adapt_start start = {.factor = factor, .buckets = 1};
     r->state = taciti_calloc(1, r->controller->state_bytes(NULL, 1));
     r->controller->start(NULL, &start, r->state, &r->decision, NULL);
     assert_true(r->decision.factor == 1);
@@ -47,7 +47,7 @@ static void go(run *r, int64_t steps, double dense, double codec) {
 static void buckets_that_the_codec_slows_stay_dense(void **state) {
     (void)state;
     run r = {.controller = taciti_controller_find("payoff")};
-    const taciti_adapt_start start = {.factor = 8, .buckets = 3, .ranks = 4, .lanes = 4};
+    const taciti_adapt_start start = {.factor = 8, .buckets = 3};
     double factors[3] = {0};
     r.state = taciti_calloc(1, r.controller->state_bytes(NULL, 3));
     r.controller->start(NULL, &start, r.state, &r.decision, factors);
@@ -180,7 +180,7 @@ typedef struct ladder {
 
 static void climb_by(ladder *l, const taciti_codec_rung *rungs) {
     const taciti_controller *payoff = taciti_controller_find("payoff");
-    const taciti_adapt_start start = {.factor = 10, .rungs = rungs, .buckets = BUCKETS, .ranks = 4, .lanes = 4};
+    const taciti_adapt_start start = {.factor = 10, .rungs = rungs, .buckets = BUCKETS};
     *l = (ladder){.state = taciti_calloc(1, payoff->state_bytes(NULL, BUCKETS))};
     payoff->start(NULL, &start, l->state, &l->decision, l->factors);
 }

@@ -129,12 +129,8 @@ typedef struct run {
 static run begin(uint64_t seed) {
     run r = {.seed = seed};
     for (int t = 0; t < TRAFFICS; t++) {
-        const taciti_adapt_start start = {.factor = 10,
-                                          .loss = g_counts[0] == KINDS ? .5 : 0,
-                                          .rungs = t == 0 ? SUMS : GATHERS,
-                                          .buckets = BUCKETS,
-                                          .ranks = 4,
-                                          .lanes = 4};
+        const taciti_adapt_start start = {
+            .factor = 10, .loss = g_counts[0] == KINDS ? .5 : 0, .rungs = t == 0 ? SUMS : GATHERS, .buckets = BUCKETS};
         r.d[t] = driven_create("payoff");
         driven_start(&r.d[t], &start);
     }

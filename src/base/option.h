@@ -45,8 +45,8 @@ typedef struct taciti_list {
 #define TACITI_OPTION_NO_DIGEST 1u
 /* Rarely needed: listed by `tacit info options`, not by --help. */
 #define TACITI_OPTION_EXPERT 2u
-/* NAME: of a codec; a codec that earlier versions had is refused with what to take instead (option_old.c). */
-#define TACITI_OPTION_CODEC 4u
+/* NAME: of a codec or controller; one that earlier versions had is refused with what to take instead (option_old.c). */
+#define TACITI_OPTION_MEMBER 4u
 
 typedef struct taciti_option {
     const char *key; /* without the section: "name" */

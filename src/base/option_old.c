@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys, and codecs by their sections, that earlier versions had. A file, a flag, a variable or a caller that still
- * gives one is refused with what to type instead; a checkpoint that was made with another value than `was` has a line
- * of its own (settings/changes.c).
+ * Keys, and codecs and controllers by their sections, that earlier versions had. A file, a flag, a variable or a caller
+ * that still gives one is refused with what to type instead; a checkpoint that was made with another value than `was`
+ * has a line of its own (settings/changes.c).
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -43,10 +43,7 @@ static const taciti_old_key OLD_KEYS[] = {
     {"inceptionn.", NULL, NULL, "take --compress.codec int8"},
     {"int4.", NULL, "128|true", "blocks always have 128 elements, in groups of 32 that are rotated"},
     {"int8.", NULL, "128|false", "blocks always have 128 elements, which are not rotated"},
-    {"knee.probe", NULL, "500", "it is always 500 steps"},
-    {"knee.start", NULL, "4", "it is always 4"},
-    {"knee.tolerance", NULL, "0.01", "it is always 0.01"},
-    {"knee.window", NULL, "10", "it is always 10 steps"},
+    {"knee.", NULL, NULL, "take --compress.codec auto"},
     {"localsgd.outer_nesterov", NULL, "true", "the outer momentum always has Nesterov's form"},
     {"loco.", NULL, NULL, "take --compress.codec int4 --compress.residual int8"},
     {"natural.", NULL, NULL, "take --compress.codec int8"},

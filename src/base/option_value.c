@@ -147,8 +147,8 @@ static tacit_status find_choice(const taciti_option *option, const char *where, 
     }
     (void)taciti_option_choices(option, choices);
     (void)taciti_quote(text, quoted);
-    (void)snprintf(choice, sizeof choice, "%s.", text); /* a codec that went has a section that went */
-    const taciti_old_key *old = (option->flags & TACITI_OPTION_CODEC) == 0 ? NULL : taciti_old_key_find(choice);
+    (void)snprintf(choice, sizeof choice, "%s.", text); /* a member that went has a section that went */
+    const taciti_old_key *old = (option->flags & TACITI_OPTION_MEMBER) == 0 ? NULL : taciti_old_key_find(choice);
     if (old != NULL && strcmp(old->key, choice) == 0)
         return taciti_fail(TACIT_E_CONFIG, "%s: %s has gone: %s", where, quoted, old->text);
     if (*nearest.name == '\0') return taciti_fail(TACIT_E_CONFIG, "%s: %s is not one of %s", where, quoted, choices);

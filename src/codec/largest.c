@@ -69,7 +69,7 @@ uint32_t taciti_magnitude_of_rank(const float *v, size_t n, size_t rank, float *
     uint32_t low = 0, high = ABOVE_ALL;
     for (size_t digit = 0; n > BISECTED && digit < 3; digit++) {
         uint64_t counts[TACITI_MAGNITUDE_BINS] = {0};
-        kernels->histogram(counts, v, n, SHIFTS[digit], 1);
+        kernels->histogram(counts, v, n, SHIFTS[digit]);
         low |= bin_of_rank(counts, &rank) << SHIFTS[digit];
         high = low + (UINT32_C(1) << SHIFTS[digit]);
         n = kernels->select_band(work, v, n, low, high);

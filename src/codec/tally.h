@@ -13,9 +13,6 @@
 typedef struct taciti_tally {
     taciti_codec_tally sent;  /* at the factor that was used; x is gradient + residual */
     taciti_codec_tally trial; /* of the same x, by the selection that is tried; n = 0: not measured */
-    double squares_gradient;  /* |gradient|^2, before the residual was added; only in steps that observe */
-    double squares_residual;  /* |decay * residual|^2 that was added to it; known as squares_gradient is */
-    double squares_total;     /* of the model: |sum over ranks of what was sent|^2 */
     double squares_period;    /* at the last step of a period (taciti_controller.period): |sum over the period of the
                                  gradient that the optimizer got|^2 */
     uint64_t bytes;           /* of the payloads that were sent, once per receiver */
@@ -32,8 +29,6 @@ typedef struct taciti_tally {
     X(SUM, uint64_t, sent.selected)                                                                                    \
     X(SUM, uint64_t, sent.near)                                                                                        \
     X(SUM, uint64_t, bytes)                                                                                            \
-    X(SUM, double, squares_gradient)                                                                                   \
-    X(SUM, double, squares_residual)                                                                                   \
     X(SUM, uint64_t, pending)                                                                                          \
     X(SUM, int64_t, run_ns)                                                                                            \
     X(SUM, double, trial.squares_out)                                                                                  \

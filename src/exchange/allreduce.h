@@ -86,7 +86,7 @@ taciti_residual taciti_allreduce_errors(const taciti_allreduce *reduce, float ba
 tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task,
                                   taciti_residual *residual);
 
-/* Adds to the task's tallies and histogram what the codec would see in this rank's x[n], without the other ranks of its
+/* Adds to the task's tallies what the codec would see in this rank's x[n], without the other ranks of its
  * host. Nothing is sent. For codecs without state. Communication thread. */
 tacit_status taciti_allreduce_observe(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task);
 

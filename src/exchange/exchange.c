@@ -41,8 +41,7 @@ struct taciti_exchange {
     taciti_route *main;          /* of steps that are not dense */
     bool moved;                  /* residuals lie where another number of ranks left them */
     taciti_store store;          /* what encodings leave from step to step */
-    taciti_tally *tallies;       /* [bucket_count][KINDS]; NULL without compression. Owned, like the next */
-    uint64_t *histogram;         /* [TACITI_MAGNITUDE_BINS]; part of the block of `tallies` */
+    taciti_tally *tallies;       /* [bucket_count][KINDS], owned; NULL without compression */
     bool counting;               /* a bucket of the step has begun */
     taciti_pages workspace;      /* of both routes */
     taciti_bucket_jobs jobs;
@@ -53,7 +52,7 @@ struct taciti_exchange {
 
 static tacit_status run_route(taciti_exchange *exchange, float *x, size_t n, const taciti_bucket_task *task,
                               taciti_residual *residual) {
-    const bool observed = (task->trial.factor > 0 || task->histogram != NULL) && taciti_phase_sums(task->phase);
+    const bool observed = task->trial.factor > 0 && taciti_phase_sums(task->phase);
     taciti_route *coded = &exchange->coded;
     if (!task->dense) return coded->verbs->run(coded, x, n, task, residual);
     if (observed && coded->verbs->observe != NULL) TACITI_TRY(coded->verbs->observe(coded, x, n, task));
@@ -146,10 +145,8 @@ static size_t workspace_bytes(const taciti_route *dense, const taciti_route *cod
 
 static tacit_status open_compression(taciti_exchange *exchange) {
     const size_t tallies = exchange->layout->bucket_count * TACITI_PAYLOAD_KINDS;
-    exchange->tallies =
-        taciti_calloc(tallies * sizeof *exchange->tallies + TACITI_MAGNITUDE_BINS * sizeof *exchange->histogram, 1);
+    exchange->tallies = taciti_calloc(tallies, sizeof *exchange->tallies);
     if (exchange->tallies == NULL) return TACIT_E_MEMORY;
-    exchange->histogram = (uint64_t *)(void *)(exchange->tallies + tallies);
     exchange->main = &exchange->coded;
     TACITI_TRY(exchange->coded.verbs->open(&exchange->coded, exchange->comm, exchange->workspace.base));
     return taciti_route_create_store(&exchange->coded, &exchange->store);
@@ -215,15 +212,12 @@ size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_layou
 void taciti_exchange_at(taciti_exchange *exchange, int64_t step, const taciti_bucket_task *task) {
     exchange->task = task != NULL ? *task : (taciti_bucket_task){.bucket = 0};
     exchange->task.step = step;
-    exchange->task.histogram = exchange->task.observe ? exchange->histogram : NULL;
 }
 
 /* The first bucket of a step: no other is under way. */
 static void begin_counting(taciti_exchange *exchange, taciti_phase phase) {
     const bool first = !exchange->counting;
     exchange->counting = true;
-    if (first && exchange->task.histogram != NULL)
-        memset(exchange->histogram, 0, TACITI_MAGNITUDE_BINS * sizeof *exchange->histogram);
     if (first && !taciti_phase_sums(phase) && exchange->tallies != NULL)
         memset(exchange->tallies, 0, exchange->layout->bucket_count * TACITI_PAYLOAD_KINDS * sizeof *exchange->tallies);
 }
@@ -241,7 +235,6 @@ tacit_status taciti_exchange_begin_phase(taciti_exchange *exchange, float *flat,
     if (exchange->layout->buckets[bucket].plain) {
         task.dense = true;
         task.trial = (taciti_codec_setting){0};
-        task.histogram = NULL;
     }
     begin_counting(exchange, phase);
     return taciti_bucket_begin(&exchange->jobs, flat, &task, NAMES[phase]);
@@ -289,8 +282,6 @@ const taciti_tally *taciti_exchange_tally_of(const taciti_exchange *exchange, si
     static const taciti_tally NONE[TACITI_PAYLOAD_KINDS] = {{.bytes = 0}};
     return exchange->tallies == NULL ? NONE : &exchange->tallies[bucket * TACITI_PAYLOAD_KINDS];
 }
-
-const uint64_t *taciti_exchange_histogram(const taciti_exchange *exchange) { return exchange->histogram; }
 
 float *taciti_exchange_residual(const taciti_exchange *exchange, taciti_residual_array which) {
     size_t bytes = 0;

@@ -52,8 +52,8 @@ tacit_status taciti_exchange_create(taciti_comm *comm, const taciti_layout *layo
                                     taciti_exchange **out);
 void taciti_exchange_destroy(taciti_exchange *exchange); /* waits for buckets under way; NULL is allowed */
 
-/* Sets the step (for the codec's keys) and what all following begins do: the settings, the trial, dense and observe of
- * a task. NULL: {0}, as in the beginning, at step 0. The same on all ranks. Submitting thread, not collective. */
+/* Sets the step (for the codec's keys) and what all following begins do: the settings, the trial and dense of a
+ * task. NULL: {0}, as in the beginning, at step 0. The same on all ranks. Submitting thread, not collective. */
 void taciti_exchange_at(taciti_exchange *exchange, int64_t step, const taciti_bucket_task *task);
 
 /* Starts the all-reduce (sum) of one bucket of the flat array; all ranks start buckets in the same order. The bucket
@@ -77,14 +77,9 @@ bool taciti_exchange_owned(const taciti_exchange *exchange, size_t bucket, size_
 tacit_status taciti_exchange_settle(taciti_exchange *exchange, bool taken);
 
 /* Returns tallies[TACITI_PAYLOAD_KINDS] of this rank: of that bucket's last exchange; of all-gathers that began alone,
- * of all since the last settle. Dense: bytes and times alone; with trial or observe also the contributions, all of
+ * of all since the last settle. Dense: bytes and times alone; with a trial also the contributions, all of
  * which count as sent. Valid from its wait to its next begin. Zeros without compression. */
 const taciti_tally *taciti_exchange_tally_of(const taciti_exchange *exchange, size_t bucket);
-
-/* Returns how many elements of this rank's contributions of all buckets fell into each of TACITI_MAGNITUDE_BINS bins
- * (kernel histogram, shift 20) in the last step that observed; one in four lines of 16 elements is counted. Valid until
- * the next step's first begin. NULL without compression. */
-const uint64_t *taciti_exchange_histogram(const taciti_exchange *exchange);
 
 /* Return, for checkpoints, what is stored between two steps: an array of the layout's flat array (residual.h), which is
  * 0 wherever this rank encodes nothing; and the codec's state. NULL, *bytes = 0: there is none, on any rank. Between

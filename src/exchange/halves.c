@@ -149,10 +149,6 @@ static tacit_status encode_range(const taciti_halves *halves, const taciti_piece
     taciti_tally *tally = tally_of(halves, t, kind);
     taciti_codec_call call = call_of(halves, t, halves->shape.me, kind, r);
     float *x = t->x + r.at, *error = NULL;
-    if (tally != NULL && kind == TACITI_PAYLOAD_CONTRIBUTION && t->task->histogram != NULL) {
-        tally->squares_gradient += taciti_kernels_get()->sum_squares(x, r.n);
-        if (t->residual != NULL) tally->squares_residual += taciti_residual_squares(t->residual, &place);
-    }
     if (t->residual != NULL) error = taciti_residual_enter(t->residual, &place, x, &call);
     if (tally != NULL && kind == TACITI_PAYLOAD_CONTRIBUTION)
         TACITI_TRY(taciti_payload_observe(halves->comm, codec, t->task, call, x, r.n, out->data));

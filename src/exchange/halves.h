@@ -81,7 +81,7 @@ tacit_status taciti_scatter_end(taciti_halves *halves, const taciti_piece *t);
 tacit_status taciti_gather_begin(taciti_halves *halves, const taciti_piece *t);
 tacit_status taciti_gather_end(taciti_halves *halves, const taciti_piece *t);
 
-/* Adds to the task's tallies and histogram what the codec would see in this rank's contributions to that piece, which
+/* Adds to the task's tallies what the codec would see in this rank's contributions to that piece, which
  * are sent by other means. For codecs without state. No run may be under way. */
 tacit_status taciti_halves_observe(taciti_halves *halves, const taciti_piece *t);
 

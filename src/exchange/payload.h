@@ -44,11 +44,9 @@ typedef struct taciti_bucket_task {
                                    not wanted */
     bool dense;                 /* the number format exchange.wire instead of the codec; residuals are sent along, and
                                    empty afterwards; estimates stay as they are */
-    bool observe;               /* magnitudes of contributions are counted: taciti_exchange_histogram() */
     size_t bucket;
     int64_t step;
     taciti_phase phase;
-    uint64_t *histogram;         /* contributions are added to its 2048 bins; NULL: not wanted */
     taciti_tally *tallies;       /* [TACITI_PAYLOAD_KINDS], added to; NULL: not wanted */
     const taciti_layout *layout; /* whose gaps are 0 in what is decoded; borrows; NULL: there are none */
 } taciti_bucket_task;
@@ -91,17 +89,12 @@ static inline tacit_status taciti_payload_encode(taciti_comm *comm, const taciti
                        out->bytes, n, length.max);
 }
 
-/* Bins of magnitudes: bits 30 .. 20 of a float; of one in four lines. */
-enum { TACITI_HISTOGRAM_SHIFT = 20, TACITI_HISTOGRAM_STRIDE = 4 };
-
-/* Counts what the task wants to know of a contribution x[n] besides its encoding: the histogram, and what the trial
- * would send. The trial's payload is written to `buffer` (bound() bytes), which the next encode overwrites. */
+/* Counts what the task's trial would send of a contribution x[n]. Its payload is written to `buffer` (bound() bytes),
+ * which the next encode overwrites. */
 static inline tacit_status taciti_payload_observe(taciti_comm *comm, const taciti_codec *codec,
                                                   const taciti_bucket_task *task, taciti_codec_call call,
                                                   const float *x, size_t n, void *buffer) {
     taciti_payload payload = {.data = buffer};
-    if (task->histogram != NULL)
-        taciti_kernels_get()->histogram(task->histogram, x, n, TACITI_HISTOGRAM_SHIFT, TACITI_HISTOGRAM_STRIDE);
     if (task->trial.factor <= 0) return TACIT_OK;
     call.setting = task->trial;
     call.tally = &task->tallies[TACITI_PAYLOAD_CONTRIBUTION].trial;

@@ -157,13 +157,6 @@ static void add_residual(const taciti_residual *r, taciti_payload_kind kind, siz
         taciti_kernels_get()->add_scaled(x, residual, decay, n);
 }
 
-double taciti_residual_squares(const taciti_residual *r, const taciti_residual_place *p) {
-    const bool adds = !in_cells(r) && r->feedback.errors;
-    const float *residual = adds ? committed_errors(r, TACITI_RESIDUAL_CONTRIBUTION, p->at, p->n) : NULL;
-    if (residual == NULL) return 0;
-    return r->feedback.decay * r->feedback.decay * taciti_kernels_get()->sum_squares(residual, p->n);
-}
-
 float *taciti_residual_enter(taciti_residual *r, const taciti_residual_place *p, float *x, taciti_codec_call *call) {
     const taciti_feedback *f = &r->feedback;
     set_state(r, p, call);

@@ -95,9 +95,6 @@ void taciti_residual_begin(taciti_residual *residual, bool flush, float *x, size
 float *taciti_residual_enter(taciti_residual *residual, const taciti_residual_place *place, float *x,
                              taciti_codec_call *call);
 
-/* |decay * residual|^2 of a contribution, as enter adds it; 0 without error feedback. Call it before enter. */
-double taciti_residual_squares(const taciti_residual *residual, const taciti_residual_place *place);
-
 /* Called after the encoding of x, with its payload. */
 tacit_status taciti_residual_leave(taciti_residual *residual, const taciti_residual_place *place, const float *x,
                                    const taciti_codec *codec, const taciti_codec_call *call, taciti_payload payload);

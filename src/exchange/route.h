@@ -91,7 +91,7 @@ typedef struct taciti_route_verbs {
     tacit_status (*run)(struct taciti_route *route, float *x, size_t n, const taciti_bucket_task *task,
                         taciti_residual *residual);
 
-    /* Adds to the task's tallies and histogram what the codec would see in x[n]. Nothing is sent. Communication thread.
+    /* Adds to the task's tallies what the codec would see in x[n]. Nothing is sent. Communication thread.
      */
     tacit_status (*observe)(struct taciti_route *route, float *x, size_t n, const taciti_bucket_task *task);
 

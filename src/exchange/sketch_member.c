@@ -19,15 +19,10 @@ static taciti_residual_place place_of(const bucket *b, size_t piece, int owner) 
 
 /* x becomes what is to be encoded. */
 static void enter_ranges(bucket *b, size_t block, int owner, taciti_codec_call *call) {
-    const taciti_kernels *k = taciti_kernels_get();
     const taciti_sketch_pieces pieces = taciti_sketch_pieces_of(b->s->reduce, b->cut, block);
-    const bool observed = b->tally != NULL && b->task->histogram != NULL;
     for (size_t p = pieces.first; p < pieces.end; p++) {
         const taciti_residual_place place = place_of(b, p, owner);
-        if (place.n == 0) continue;
-        if (observed) b->tally->squares_gradient += k->sum_squares(b->x + place.at, place.n);
-        if (b->residual == NULL) continue;
-        if (observed) b->tally->squares_residual += taciti_residual_squares(b->residual, &place);
+        if (place.n == 0 || b->residual == NULL) continue;
         float *error = taciti_residual_enter(b->residual, &place, b->x + place.at, call);
         b->errors = error == NULL ? NULL : error - place.at;
     }

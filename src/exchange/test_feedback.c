@@ -140,7 +140,6 @@ static taciti_bucket_task setting_at(int64_t step) {
     taciti_bucket_task setting = factor_of(FACTORS[step % STEPS]);
     setting.dense = step % 4 == 3;
     setting.trial.factor = step % 3 == 1 ? 16 : 0;
-    setting.observe = step % 2 == 1;
     return setting;
 }
 
@@ -250,7 +249,7 @@ static void compare_dense(taciti_comm *comm, void *context) {
     CHECK(taciti_exchange_create(comm, &b.layout, &b.options, NULL, &plain) == TACIT_OK);
     float *x = taciti_calloc(b.layout.n, sizeof *x);
     for (int64_t step = 0; step < 4; step++) {
-        taciti_bucket_task setting = {.dense = step != 2, .observe = true, .trial.factor = 8};
+        taciti_bucket_task setting = {.dense = step != 2, .trial.factor = 8};
         setting.setting[TACITI_PAYLOAD_CONTRIBUTION].factor = setting.setting[TACITI_PAYLOAD_RESULT].factor = 9;
         for (size_t i = 0; i < b.layout.n; i++) x[i] = b.x[i] = real_number(&b.layout, taciti_comm_rank(comm), step, i);
         taciti_exchange_at(b.exchange, step, &setting);
@@ -273,12 +272,6 @@ static void dense_steps_have_the_bits_of_no_compression(void **state) {
 }
 
 /* ---- tallies ----------------------------------------------------------------------------------------------------- */
-/* |residuals of contributions|^2 of this rank. */
-static double squares_left(const bench *b) {
-    const float *residual = taciti_exchange_residual(b->exchange, TACITI_RESIDUAL_CONTRIBUTION);
-    return residual == NULL ? 0 : taciti_kernels_get()->sum_squares(residual, b->layout.n);
-}
-
 static double squares_of_inputs(const bench *b, int64_t step) {
     double sum = 0;
     for (size_t i = 0; i < b->layout.n; i++) {
@@ -296,19 +289,17 @@ static void count_everything(taciti_comm *comm, void *context) {
     for (int64_t step = 0; step < 3; step++) {
         taciti_bucket_task setting = factor_of(step == 0 ? 4 : 25);
         setting.trial.factor = 100;
-        setting.observe = true;
         taciti_exchange_at(other.exchange, step, &setting);
         for (size_t i = 0; i < b.layout.n; i++) other.x[i] = small_integer(&b.layout, taciti_comm_rank(comm), step, i);
         for (size_t k = 0; k < b.layout.bucket_count; k++)
             CHECK(taciti_exchange_begin(other.exchange, other.x, k) == TACIT_OK &&
                   taciti_exchange_wait(other.exchange, k) == TACIT_OK);
         const uint64_t before = taciti_comm_count(comm).bytes_sent;
-        const double left = squares_left(&b);
         one_step(&b, step, setting);
         CHECK(memcmp(b.x, other.x, b.layout.n * sizeof *b.x) == 0);
         taciti_tally sum = {.bytes = 0};
         uint64_t results = 0;
-        double gradient = 0, residual = 0;
+        double squares = 0;
         for (size_t k = 0; k < b.layout.bucket_count; k++) {
             const taciti_tally *one = taciti_exchange_tally_of(b.exchange, k);
             sum.bytes += one[0].bytes + one[1].bytes;
@@ -319,20 +310,14 @@ static void count_everything(taciti_comm *comm, void *context) {
             CHECK(one[0].sent.squares_out <= one[0].sent.squares_in);
             CHECK(one[0].trial.squares_out <= one[0].sent.squares_out);
             CHECK(one[0].trial.squares_in == one[0].sent.squares_in);
-            CHECK(step > 0 || one[0].squares_gradient == one[0].sent.squares_in);
-            gradient += one[0].squares_gradient;
-            residual += one[0].squares_residual;
+            squares += one[0].sent.squares_in;
         }
         CHECK(sum.trial.selected <= sum.sent.selected && sum.sent.selected <= sum.sent.n);
         CHECK(sum.sent.n == 0 || sum.trial.selected > 0);
-        CHECK(residual == left && (gradient > 0) == (sum.sent.n > 0));
-        CHECK(sum.sent.n < b.layout.n || b.options.scheme != TACITI_SCHEME_FLAT ||
-              gradient == squares_of_inputs(&b, step));
+        CHECK(step > 0 || sum.sent.n < b.layout.n || b.options.scheme != TACITI_SCHEME_FLAT ||
+              squares == squares_of_inputs(&b, step)); /* later ones hold residuals */
         CHECK(sum.bytes <= taciti_comm_count(comm).bytes_sent - before);
         CHECK(results == 0 || taciti_exchange_way(b.exchange) == TACITI_WAY_SCATTER);
-        uint64_t seen = 0;
-        for (int i = 0; i < TACITI_MAGNITUDE_BINS; i++) seen += taciti_exchange_histogram(b.exchange)[i];
-        CHECK(sum.sent.n == 0 ? seen == 0 : seen > sum.sent.n / 8 && seen <= sum.sent.n);
         CHECK(taciti_exchange_settle(b.exchange, true) == TACIT_OK);
         CHECK(taciti_exchange_settle(other.exchange, true) == TACIT_OK);
     }

@@ -120,8 +120,7 @@ static void run(const bench *b, int64_t step, bool one_by_one) {
     const taciti_bucket_task setting = {.setting[TACITI_PAYLOAD_CONTRIBUTION] = {.factor = factor},
                                         .setting[TACITI_PAYLOAD_RESULT] = {.factor = factor},
                                         .dense = step % STEPS == DENSE,
-                                        .trial.factor = step % 4 == 1 ? 16 : 0,
-                                        .observe = step % 2 == 1};
+                                        .trial.factor = step % 4 == 1 ? 16 : 0};
     for (size_t i = 0; i < b->layout.n; i++) b->x[i] = number(&b->layout, taciti_comm_rank(b->comm), step, i);
     taciti_exchange_at(b->exchange, step, &setting);
     for (size_t p = 0; p < (b->t->halves == BOTH_HALVES ? 2 : 1); p++) {

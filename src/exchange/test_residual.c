@@ -107,9 +107,7 @@ static void only_contributions_decay(void **state) {
     const taciti_residual_place result = {.kind = TACITI_PAYLOAD_RESULT, .n = N};
     const float x[] = {8, -8, 4, 0}, decayed[] = {12, -12, 6, 0}, whole[] = {16, -16, 8, 0};
     taciti_residual r = residual_of((taciti_feedback){.errors = true, .decay = .5});
-    assert_true(taciti_residual_squares(&r, &PLACE) == 0);
     step(&r, x, 0, x, true);
-    assert_true(taciti_residual_squares(&r, &PLACE) == .25 * (64 + 64 + 16));
     step(&r, x, 0, decayed, false);
     r = residual_of((taciti_feedback){.errors = true, .decay = .5});
     r.results = true;
@@ -148,8 +146,6 @@ static void narrow_residuals_are_rounded_when_they_are_left(void **state) {
         r.scratch_n = 16;
         const float *rounded = ROUNDED[form - TACITI_RESIDUAL_BF16], kept[N] = {rounded[0], rounded[1], 0, 0};
         step(&r, x, 0, x, true);
-        assert_true(taciti_residual_squares(&r, &PLACE) ==
-                    (double)rounded[0] * (double)rounded[0] + (double)rounded[1] * (double)rounded[1]);
         step(&r, zeros, 2, kept, false);
         taciti_residual_begin(&r, true, v, N);
         assert_memory_equal(v, kept, sizeof v);

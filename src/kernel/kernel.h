@@ -215,8 +215,8 @@ typedef struct taciti_kernels {
 
     /* ---- selection (select_*.c): n < 2^32 ---------------------------------------------------------------------- */
     /* counts[2048] += how many of x have (magnitude >> shift) % 2048 equal to the index; shift 20: exponent and 3 bits.
-     * One of every `stride` lines of 16 elements is counted (taciti_sampled_line); 1: all. */
-    void (*histogram)(uint64_t *counts, const float *x, size_t n, unsigned shift, size_t stride);
+     */
+    void (*histogram)(uint64_t *counts, const float *x, size_t n, unsigned shift);
     size_t (*count_above)(const float *x, size_t n, uint32_t threshold); /* magnitudes >= threshold */
     void (*select_above)(taciti_select *select, const float *x, size_t n);
     /* Keeps, in place, those of n selected elements that are above the threshold and the first `ties` equal to it; the

@@ -9,26 +9,18 @@
 
 #include "kernel/array_element.h"
 
-enum { TABLES = 4, LINE = 16, SMALL = 4096 };
+enum { TABLES = 4, SMALL = 4096 };
 
 static uint32_t bits_of_magnitude(float x) { return bits_of(x) & TACITI_MAGNITUDE_MASK; }
 
 /* Several tables, since neighbours often have the same bin: one counter would wait for its own store. */
-static void count_bins(uint32_t counts[TABLES][TACITI_MAGNITUDE_BINS], const float *x, size_t n, unsigned shift) {
-    for (size_t i = 0; i < n; i++) counts[i % TABLES][(bits_of_magnitude(x[i]) >> shift) % TACITI_MAGNITUDE_BINS]++;
-}
-
-static void count_histogram(uint64_t *counts, const float *x, size_t n, unsigned shift, size_t stride) {
-    if (n < SMALL && stride == 1) {
+static void count_histogram(uint64_t *counts, const float *x, size_t n, unsigned shift) {
+    if (n < SMALL) {
         for (size_t i = 0; i < n; i++) counts[(bits_of_magnitude(x[i]) >> shift) % TACITI_MAGNITUDE_BINS]++;
         return;
     }
     uint32_t tables[TABLES][TACITI_MAGNITUDE_BINS] = {{0}};
-    if (stride == 1) count_bins(tables, x, n, shift);
-    for (size_t g = 0; stride > 1 && g * stride * LINE < n; g++) {
-        const size_t at = taciti_sampled_line(g, stride) * LINE;
-        if (at < n) count_bins(tables, x + at, n - at < LINE ? n - at : LINE, shift);
-    }
+    for (size_t i = 0; i < n; i++) tables[i % TABLES][(bits_of_magnitude(x[i]) >> shift) % TACITI_MAGNITUDE_BINS]++;
     for (size_t b = 0; b < TACITI_MAGNITUDE_BINS; b++)
         counts[b] += (uint64_t)tables[0][b] + tables[1][b] + tables[2][b] + tables[3][b];
 }

@@ -4,7 +4,7 @@
  * strategies, codecs and controllers register, and of the caller's own sections. Trainer, step benchmark, planner and
  * library use them; none of these names an option of a strategy.
  *
- *   strategy  [train run]  model  [data]  optim  exchange  gossip localsgd ...  compress  topk ...  adapt  knee ...
+ *   strategy  [train run]  model  [data]  optim  exchange  gossip localsgd ...  compress  topk ...  adapt  gravac ...
  *   comm  compute
  *
  * The sections have this order in the JSON text of the configuration, which checkpoints record and ranks compare.

@@ -165,7 +165,7 @@ static void compression_is_checked(void **state) {
     assert_non_null(strstr(g_line, "compress.start 8 is above compress.factor 7"));
     set("compress.start", "7");
     set("compress.codec", "auto");
-    set("adapt.policy", "knee");
+    set("adapt.policy", "gravac");
     assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_E_CONFIG);
     assert_non_null(strstr(g_line, "compress.codec auto does not select"));
     assert_null(strstr(g_line, "mixed4"));

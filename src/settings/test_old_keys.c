@@ -160,7 +160,7 @@ static void the_start_of_an_old_key_is_none(void **state) {
     assert_null(strstr(g_line, "has become"));
 }
 
-/* A codec that went is named by its section. */
+/* A codec or controller that went is named by its section. */
 static void a_codec_that_went_is_refused_with_another(void **state) {
     (void)state;
     assert_int_equal(taciti_config_set(config(), "compress.codec", "u8bit", "--compress.codec"), TACIT_E_CONFIG);
@@ -168,6 +168,8 @@ static void a_codec_that_went_is_refused_with_another(void **state) {
     assert_int_equal(taciti_config_set(config(), "compress.codec", "u9bit", "--compress.codec"), TACIT_E_CONFIG);
     assert_null(strstr(g_line, "has gone"));
     assert_int_equal(taciti_config_set(config(), "compress.codec", "dgc", "--compress.codec"), TACIT_OK);
+    assert_int_equal(taciti_config_set(config(), "adapt.policy", "knee", "--adapt.policy"), TACIT_E_CONFIG);
+    assert_string_equal(g_line, "--adapt.policy: \"knee\" has gone: take --compress.codec auto");
 }
 
 /* The names of codecs mean nothing to other options. */

@@ -223,12 +223,11 @@ static bool member_is_used(const inquiry *q, const taciti_option_table *table, c
 
 /* ---- the caller's own optimizer ---------------------------------------------------------------------------------- */
 
-/* Whether the option describes the learning rate or the clipping, or else the momentum for those who know it:
- * controllers are told the optimizer's name and momentum, and compress.momentum allows no other momentum. */
+/* Whether the option describes the learning rate or the clipping, or else the momentum for compress.momentum, which
+ * allows no other. */
 static bool guides_own_optimizer(const inquiry *q, const char *key) {
     static const char RATE[] = "lr|schedule|lr_min|warmup|decay_steps|restart|clip", MOMENTUM[] = "name|beta1|momentum";
-    const bool knows_momentum =
-        q->setup.sums.codec != NULL && (!taciti_compression_is_fixed(&q->setup) || q->settings->compress.momentum > 0);
+    const bool knows_momentum = q->setup.sums.codec != NULL && q->settings->compress.momentum > 0;
     return is_among(key, RATE) || (is_among(key, MOMENTUM) && knows_momentum);
 }
 

@@ -20,12 +20,11 @@ static tacit_status allocate_arrays(taciti_compression *c) {
     c->mine = taciti_calloc(c->statistics_n, sizeof *c->mine);
     c->all = taciti_calloc(c->statistics_n * (size_t)taciti_comm_size(c->comm), sizeof *c->all);
     c->factors = taciti_calloc(2 * buckets, sizeof *c->factors);
-    c->histogram = taciti_calloc(TACITI_MAGNITUDE_BINS, sizeof *c->histogram);
     c->tallies = taciti_calloc(TACITI_PAYLOAD_KINDS * buckets, sizeof *c->tallies);
     c->bucket_bytes = taciti_calloc(buckets, sizeof *c->bucket_bytes);
     c->state = taciti_calloc(c->state_bytes + 1, 1);
-    if (c->mine == NULL || c->all == NULL || c->factors == NULL || c->histogram == NULL || c->tallies == NULL ||
-        c->bucket_bytes == NULL || c->state == NULL)
+    if (c->mine == NULL || c->all == NULL || c->factors == NULL || c->tallies == NULL || c->bucket_bytes == NULL ||
+        c->state == NULL)
         return TACIT_E_MEMORY;
     c->bucket_busy = c->factors + buckets;
     for (size_t b = 0; b < buckets; b++) c->bucket_bytes[b] = c->layout->buckets[b].n * sizeof(float);
@@ -51,9 +50,7 @@ static void start_controller(taciti_compression *c, int64_t step) {
                                       .rungs = c->encoding.codec->rungs,
                                       .loss = c->setup.options->loss,
                                       .selects_at = taciti_compression_safe_step(c) - step,
-                                      .buckets = c->layout->bucket_count,
-                                      .ranks = taciti_comm_size(c->comm),
-                                      .lanes = taciti_comm_size(c->comm)};
+                                      .buckets = c->layout->bucket_count};
     c->controller->start(c->setup.controller_options, &start, c->state, &c->decision, c->factors);
     c->taken = 0;
 }
@@ -130,7 +127,6 @@ void taciti_compression_destroy(taciti_compression *c) {
     taciti_free(c->mine);
     taciti_free(c->all);
     taciti_free(c->factors);
-    taciti_free(c->histogram);
     taciti_free(c->tallies);
     taciti_free(c->bucket_bytes);
     taciti_free(c->state);
@@ -185,8 +181,7 @@ tacit_status taciti_compression_begin(taciti_compression *c, float *flat, size_t
             .setting = {setting_of(c, bucket, factor, &c->thresholds[TACITI_PAYLOAD_CONTRIBUTION]),
                         setting_of(c, bucket, back, &c->thresholds[TACITI_PAYLOAD_RESULT])},
             .trial = trial_of(c, bucket),
-            .dense = factor <= 1,
-            .observe = c->decision.histogram && taciti_compression_is_shown(c)};
+            .dense = factor <= 1};
         taciti_exchange_at(c->exchange, c->step, &task);
     }
     return taciti_exchange_begin_phase(c->exchange, flat, bucket, c->setup.phase);

@@ -64,7 +64,8 @@ static double power_of(double ratio, int64_t step, int64_t warmup) {
 /* A large factor does its harm while gradients change fast, which is about as long as the learning rate rises and as
  * long again, and not only some steps (docs/compression.md). */
 int64_t taciti_compression_safe_step(const taciti_compression *c) {
-    const int64_t min = TACITI_ADAPT_MIN_RISE, twice = 2 * c->optim_options->warmup_steps;
+    enum { MIN_RISE = 200 };
+    const int64_t min = MIN_RISE, twice = 2 * c->optim_options->warmup_steps;
     return c->setup.options->warmup >= 0 ? c->setup.options->warmup : twice > min ? twice : min;
 }
 
@@ -98,7 +99,7 @@ double taciti_compression_back_factor(const taciti_compression *c, double factor
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
-typedef enum taciti_reduction { SUM, MAXIMUM, MINIMUM } taciti_reduction;
+typedef enum taciti_reduction { SUM, MAXIMUM } taciti_reduction;
 #define REDUCTION(how, name) how,
 static const taciti_reduction OF_COSTS[] = {TACITI_COSTS_FIELDS(REDUCTION)};
 #undef REDUCTION
@@ -152,37 +153,11 @@ static void fill_mine(taciti_compression *c, const taciti_step_report *report) {
             costs->encode_s += (double)(one->encode_ns + one->decode_ns) * per_ns;
         }
     }
-    const int64_t now = taciti_now_ns();
     costs->exposed_s = (double)report->wait_ns * per_ns;
-    costs->step_s = c->settled_ns == 0 ? 0 : (double)(now - c->settled_ns) * per_ns;
-    costs->compute_s = fmax(0, costs->step_s - costs->exposed_s);
-    costs->statistics_s = c->statistics_s;
+    costs->step_s = c->settled_ns == 0 ? 0 : (double)(taciti_now_ns() - c->settled_ns) * per_ns;
 }
 
-/* Times and bytes of a step that is not shown; those of one that is shown become the mean with them. The first step of
- * a process has no time. */
-static void keep_costs(taciti_compression *c) {
-    double *sum = (double *)&c->unseen;
-    if (!(costs_of(c)->step_s > 0)) return;
-    for (size_t i = 0; i < COSTS_N; i++) sum[i] += c->mine[i];
-    c->unseen_steps++;
-}
-
-/* Returns the steps that the mean is of. */
-static int64_t mix_costs(taciti_compression *c, double factor) {
-    const double *sum = (const double *)&c->unseen;
-    int64_t steps = 1;
-    if (c->unseen_steps > 0 && factor <= 1) {
-        keep_costs(c);
-        steps = c->unseen_steps;
-        for (size_t i = 0; i < COSTS_N; i++) c->mine[i] = sum[i] / (double)steps;
-    }
-    c->unseen = (taciti_costs){.step_s = 0};
-    c->unseen_steps = 0;
-    return steps;
-}
-
-/* mine, and the tallies, = the sums, maxima and minima over ranks, in rank order: the same bits everywhere. */
+/* mine, and the tallies, = the sums and maxima over ranks, in rank order: the same bits everywhere. */
 static void reduce_statistics(taciti_compression *c) {
     const int ranks = taciti_comm_size(c->comm);
     memcpy(c->mine, c->all, c->statistics_n * sizeof *c->mine);
@@ -190,9 +165,7 @@ static void reduce_statistics(taciti_compression *c) {
         const double *theirs = c->all + (size_t)r * c->statistics_n;
         for (size_t i = 0; i < c->statistics_n; i++) {
             const taciti_reduction how = i < COSTS_N ? OF_COSTS[i] : OF_TALLY[(i - COSTS_N) % TALLY_N];
-            c->mine[i] = how == SUM       ? c->mine[i] + theirs[i]
-                         : how == MAXIMUM ? fmax(c->mine[i], theirs[i])
-                                          : fmin(c->mine[i], theirs[i]);
+            c->mine[i] = how == SUM ? c->mine[i] + theirs[i] : fmax(c->mine[i], theirs[i]);
         }
     }
     costs_of(c)->step_s /= ranks;
@@ -258,27 +231,6 @@ static void add_period(taciti_compression *c, taciti_tally *model) {
     memset(c->period_sum, 0, c->layout->n * sizeof *c->period_sum);
 }
 
-/* Adds up the histograms of all ranks. Collective. */
-static tacit_status gather_histogram(taciti_compression *c) {
-    const uint64_t *mine = taciti_exchange_histogram(c->exchange);
-    if (!c->decision.histogram) return TACIT_OK;
-    for (size_t i = 0; i < TACITI_MAGNITUDE_BINS; i++) c->histogram[i] = mine == NULL ? 0 : (double)mine[i];
-    return taciti_comm_allreduce_f64(c->comm, c->histogram, TACITI_MAGNITUDE_BINS, TACITI_OP_SUM);
-}
-
-static double momentum_of(const taciti_optim_options *optim) {
-    return optim->name == TACITI_OPTIM_SGD ? optim->momentum : optim->beta1;
-}
-
-/* How many contributions were encoded of every element; several ranks may encode parts of one. */
-static int lanes_of(const taciti_compression *c, const taciti_tally *contributions) {
-    double n = 0; /* floats of the buckets that may be compressed */
-    for (size_t b = 0; b < c->layout->bucket_count; b++)
-        if (!c->layout->buckets[b].plain) n += (double)c->layout->buckets[b].n;
-    const bool dense = taciti_compression_factor(c, c->layout->bucket_count) <= 1;
-    return dense ? 0 : (int)lround((double)contributions->sent.n / fmax(1, n));
-}
-
 /* Rank 0 decides: logarithms differ between processors in the last bit. */
 static tacit_status share_decision(taciti_compression *c) {
     if (c->state_bytes == 0) return TACIT_OK;
@@ -287,10 +239,8 @@ static tacit_status share_decision(taciti_compression *c) {
     return taciti_comm_broadcast(c->comm, 0, c->factors, c->layout->bucket_count * sizeof *c->factors);
 }
 
-static tacit_status decide_step(taciti_compression *c, double lr, const taciti_tally *contributions, double norm,
-                                int64_t steps) {
+static tacit_status decide_step(taciti_compression *c, double lr, const taciti_tally *contributions) {
     const taciti_costs *costs = costs_of(c);
-    const int lanes = lanes_of(c, contributions);
     taciti_tally model = *contributions;
     for (size_t b = 0; b < c->layout->bucket_count; b++) {
         c->bucket_busy[b] = 0;
@@ -298,30 +248,21 @@ static tacit_status decide_step(taciti_compression *c, double lr, const taciti_t
             c->bucket_busy[b] += (double)tally_of(c, kind, b)->run_ns * 1e-9 / taciti_comm_size(c->comm);
     }
     add_period(c, &model);
-    model.squares_total = lanes > 0 ? norm * norm : 0;
     const taciti_adapt_facts facts = {
         .step = c->taken,
         .factor = taciti_compression_factor(c, c->layout->bucket_count),
         .lr = lr,
-        .lr_max = c->optim_options->lr,
-        .momentum = momentum_of(c->optim_options),
-        .adaptive = c->optim_options->name != TACITI_OPTIM_SGD,
         .bytes = costs->bytes,
         .ranks = taciti_comm_size(c->comm),
-        .lanes = lanes,
         .buckets = c->layout->bucket_count,
         .model = model,
         .bucket = c->tallies,
         .bucket_bytes = c->bucket_bytes,
         .bucket_busy = c->bucket_busy,
-        .histogram = c->decision.histogram ? c->histogram : NULL,
-        .steps = steps,
         .seconds = {.step = costs->step_s,
-                    .compute = costs->compute_s,
                     .encode = costs->encode_s,
                     .exposed = costs->exposed_s,
-                    .busy = costs->busy_s,
-                    .statistics = costs->statistics_s},
+                    .busy = costs->busy_s},
     };
     c->controller->decide(c->setup.controller_options, &facts, c->state, &c->decision, c->factors);
     return share_decision(c);
@@ -380,13 +321,6 @@ static void correct_contributions(taciti_compression *c, const taciti_tally *t, 
     c->tried[0] = (taciti_tried){trial, threshold_for(c, levels, LEVELS, trial)};
 }
 
-/* Compressed steps are always shown, since the next thresholds follow from them. */
-bool taciti_compression_is_shown(const taciti_compression *c) {
-    if (taciti_compression_factor(c, c->layout->bucket_count) > 1) return true;
-    if (taciti_comm_size(c->comm) == 1) return false;
-    return c->state_bytes > 0 && c->taken >= c->decision.look; /* otherwise dense, or the warm-up of a fixed factor */
-}
-
 tacit_status taciti_compression_learn(taciti_compression *c, double lr, double norm, taciti_step_report *report) {
     const size_t all = c->layout->bucket_count;
     const double factor = taciti_compression_factor(c, all), back = taciti_compression_back_factor(c, factor);
@@ -394,17 +328,14 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, double n
     report->gain = report->kept = 1;
     c->decision.changed = false;
     fill_mine(c, report);
-    if (!taciti_compression_is_shown(c)) {
+    if (factor <= 1 && (taciti_comm_size(c->comm) == 1 || c->state_bytes == 0)) { /* nobody learns from this step */
         report->bytes = costs_of(c)->bytes;
-        keep_costs(c);
         c->step++;
         c->taken++;
         c->settled_ns = taciti_now_ns();
         return TACIT_OK;
     }
-    const int64_t begin_ns = taciti_now_ns(), steps = mix_costs(c, factor);
     TACITI_TRY(taciti_comm_allgather(c->comm, c->mine, c->statistics_n * sizeof *c->mine, c->all));
-    TACITI_TRY(gather_histogram(c));
     reduce_statistics(c);
     count_dense(c, norm);
     taciti_tally sums[TACITI_PAYLOAD_KINDS];
@@ -417,13 +348,12 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, double n
     if (sent->squares_in > 0) report->gain = sent->squares_out / sent->squares_in;
     if (sent->n > 0) report->kept = (double)sent->selected / (double)sent->n;
     report->pending = (double)contributions->pending;
-    TACITI_TRY(decide_step(c, lr, contributions, norm, steps));
+    TACITI_TRY(decide_step(c, lr, contributions));
     c->step++;
     c->taken++;
     const double next = taciti_compression_factor(c, all), next_back = taciti_compression_back_factor(c, next);
     correct_contributions(c, contributions, factor, next);
     correct_results(c, &sums[TACITI_PAYLOAD_RESULT], back, next_back);
     c->settled_ns = taciti_now_ns();
-    c->statistics_s = (double)(c->settled_ns - begin_ns) * 1e-9;
     return TACIT_OK;
 }

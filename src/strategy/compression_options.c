@@ -22,13 +22,13 @@ static const taciti_option OPTIONS[] = {
     TACITI_OPTION("codec", NAME, AT(codec), "none", .names = codec_name,
                   .help = "what sums over ranks are compressed with; `tacit info codecs` lists them; auto: numbers of "
                           "16, 8 or 4 bits or the largest elements, no fewer bytes than saves time",
-                  .flags = TACITI_OPTION_CODEC),
+                  .flags = TACITI_OPTION_MEMBER),
     TACITI_OPTION(
         "gather", NAME, AT(gather), "auto", .names = codec_name,
         .help = "what the parameters that strategy shard gathers are compressed with: in stages 1 and 2 their "
                 "changes (with compress.back), in stage 3 their values; auto: nothing, or with compress.codec auto "
                 "what suits the stage",
-        .flags = TACITI_OPTION_CODEC),
+        .flags = TACITI_OPTION_MEMBER),
     TACITI_OPTION("layers", TEXT, AT(layers), "all", .when = "compressed-any",
                   .help = "the tensors that are compressed, others travel as they are: classes (attention, mlp, "
                           "embedding, position, norm, head, other), /regular expressions/, and with a minus what is "
@@ -80,7 +80,7 @@ const taciti_option_table taciti_compress_option_table = {.section = "compress",
 
 static const taciti_option ADAPT_OPTIONS[] = {
     TACITI_OPTION("policy", NAME, offsetof(taciti_adapt_options, policy), "fixed", .names = taciti_controller_name,
-                  .help = "what chooses the factor of every step (docs/adaptive.md)"),
+                  .help = "what chooses the factor of every step (docs/adaptive.md)", .flags = TACITI_OPTION_MEMBER),
 };
 
 const taciti_option_table taciti_adapt_option_table = {.section = "adapt",

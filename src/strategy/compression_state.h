@@ -11,8 +11,6 @@
  */
 #define TACITI_COSTS_FIELDS(X)                                                                                         \
     X(SUM, step_s)                                                                                                     \
-    X(MINIMUM, statistics_s)                                                                                           \
-    X(MAXIMUM, compute_s)                                                                                              \
     X(MAXIMUM, encode_s)                                                                                               \
     X(MAXIMUM, exposed_s)                                                                                              \
     X(MAXIMUM, busy_s)                                                                                                 \
@@ -64,10 +62,6 @@ struct taciti_compression {
     /* Statistics of a step, by rank in `all`: taciti_costs, then the fields of a taciti_tally per kind and bucket. */
     double *mine, *all;
     size_t statistics_n;
-    taciti_costs unseen; /* this rank's, summed over dense steps that were not shown, since one was */
-    int64_t unseen_steps;
-    double statistics_s;   /* what gathering took this rank the last time */
-    double *histogram;     /* of all ranks' magnitudes, when the controller asks for one */
     taciti_tally *tallies; /* [kind][bucket] over ranks, of the last step that was shown */
     size_t *bucket_bytes;
     double *bucket_busy; /* part of the block of `factors` */
@@ -81,9 +75,6 @@ double taciti_compression_back_factor(const taciti_compression *c, double factor
 
 /* Returns the first step in which few elements may be sent: the end of compress.warmup. */
 int64_t taciti_compression_safe_step(const taciti_compression *c);
-
-/* Whether the controller is shown this step. */
-bool taciti_compression_is_shown(const taciti_compression *c);
 
 /* Adds up what all ranks have seen, corrects the thresholds and decides the next step. norm: of the sum, equal on all
  * ranks. Collective. */

@@ -38,7 +38,7 @@ static tacit_status check_reduce(const taciti_compression_setup *c) {
     if (c->controller != NULL && c->controller->period != NULL)
         return taciti_fail(TACIT_E_CONFIG,
                            "adapt.policy %s adds up gradients of the whole model, and a rank of strategy shard has "
-                           "parts of them: --adapt.policy knee, or --strategy dp",
+                           "parts of them: leave it out, or --strategy dp",
                            c->controller->name);
     if (c->options->collective != TACITI_WAY_GATHER) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG, "compress.collective gather sends everything to all ranks, and strategy shard "

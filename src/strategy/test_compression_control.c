@@ -194,16 +194,12 @@ static void a_period_is_summed_up(void **state) {
 
 enum { SECONDS = 1000 }; /* a step; so long that the time of the test itself is nothing */
 
-/* With compress.feedback d the residual r enters the next step as d r. */
 static void look_at_facts(taciti_comm *comm, void *context) {
     (void)context;
-    const script_options script = {.factor = {10, 10}, .period = 50, .histogram = true};
+    const script_options script = {.factor = {10, 10}, .period = 50};
     const taciti_compression_setup setup = scripted(&script);
-    double kept_back = 0;
     bench b;
     open_bench(comm, &setup, 9000, &b);
-    b.optim_options.momentum = .25; /* that of SGD */
-    b.optim_options.beta1 = .75;
     for (int64_t step = 0; step < 4; step++) {
         fill_integers(&b, step);
         exchange_all(&b);
@@ -211,19 +207,14 @@ static void look_at_facts(taciti_comm *comm, void *context) {
         settle(&b, true);
         const taciti_adapt_facts *facts = last(&b);
         const taciti_codec_tally *sent = &facts->model.sent;
-        CHECK(facts->model.squares_total == 9); /* of a sum whose norm is 3 */
-        CHECK(facts->step == step && facts->lanes == taciti_comm_size(comm));
-        CHECK(fabs(facts->model.squares_residual - .25 * kept_back) <= 1e-9 * sent->squares_in);
+        CHECK(facts->step == step && sent->squares_in > sent->squares_out);
         CHECK(facts->seconds.step >= SECONDS); /* the mean of all ranks, not their sum, which is five times that */
         CHECK(facts->seconds.step < 3 * SECONDS);
-        CHECK(facts->seconds.statistics < SECONDS / 10.0 && facts->momentum == .25);
-        kept_back = sent->squares_in - sent->squares_out;
-        CHECK(kept_back > 0);
     }
     close_bench(&b);
 }
 
-/* In a dense step everything is sent, and of the sum, whose norm is 3, nothing was encoded. */
+/* In a dense step everything is sent: all of the sum, whose norm is 3. */
 static void look_at_dense_facts(taciti_comm *comm, void *context) {
     (void)context;
     const script_options script = {.factor = {1, 1}, .period = 50};
@@ -234,15 +225,8 @@ static void look_at_dense_facts(taciti_comm *comm, void *context) {
     exchange_all(&b);
     settle(&b, true);
     const taciti_adapt_facts *facts = last(&b);
-    CHECK(fabs(facts->model.sent.squares_in - 9) < 1e-9 && facts->lanes == 0 && facts->model.squares_total == 0);
+    CHECK(fabs(facts->model.sent.squares_in - 9) < 1e-9);
     CHECK(facts->model.sent.squares_out == facts->model.sent.squares_in);
-    b.c->decision.look = 2; /* step 1 is not shown by itself */
-    for (int64_t step = 1; step < 3; step++) {
-        exchange_all(&b);
-        settle(&b, true);
-        CHECK(noted(&b)->shown == step);
-    }
-    CHECK(last(&b)->step == 2 && last(&b)->steps == 2);
     close_bench(&b);
 }
 

@@ -25,7 +25,6 @@ static const size_t SIZES[LAYERS] = {41 * 41, 10, 100 * 41, 100, 41 * 200, 41, 2
 typedef struct script_options {
     double factor[2], trial[2]; /* of even and odd steps */
     int64_t period;
-    bool histogram;
     double bucket; /* factor of every bucket; 0: none */
 } script_options;
 
@@ -43,8 +42,7 @@ static inline size_t script_state_bytes(const void *options, size_t buckets) {
 static inline void follow(const script_options *o, int64_t step, size_t buckets, taciti_decision *decision,
                           double *factors) {
     const double before = decision->factor;
-    *decision =
-        (taciti_decision){.factor = o->factor[step % 2], .trial = o->trial[step % 2], .histogram = o->histogram};
+    *decision = (taciti_decision){.factor = o->factor[step % 2], .trial = o->trial[step % 2]};
     if (before != decision->factor) taciti_decision_explain(decision, "as it is told");
     for (size_t b = 0; b < buckets; b++) factors[b] = o->bucket;
 }

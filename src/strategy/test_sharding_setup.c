@@ -410,7 +410,7 @@ static void compressions_without_meaning_are_refused(void **state) {
         .options = &o, .sums.codec = taciti_codec_find("topk"), .controller = taciti_controller_find("accordion")};
     expect(check_on(parts, adds_up, NULL), "adapt.policy accordion adds up gradients of the whole model");
     const taciti_compression_setup follows = {
-        .options = &o, .sums.codec = taciti_codec_find("topk"), .controller = taciti_controller_find("knee")};
+        .options = &o, .sums.codec = taciti_codec_find("topk"), .controller = taciti_controller_find("gravac")};
     expect(check_on(parts, follows, NULL), NULL);
     taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
 }

@@ -96,7 +96,6 @@ static const char *const UNREAD[][3] = {
     {"compress.collective=gather", "compress.collective gather", "--compress.codec topk"},
     {"compress.what=change", "compress.what change", "--compress.codec topk"},
     {"topk.values=int4", "topk.values int4", "--compress.codec topk"},
-    {"knee.max=9", "knee.max 9", "--adapt.policy knee"},
     {"gravac.floor=3 gravac.window=7", "gravac.floor, gravac.window: nothing in this run reads them; they need",
      "--adapt.policy gravac"},
     {"localsgd.every=8", "localsgd.every 8", "--strategy localsgd"},
@@ -115,7 +114,7 @@ static const char *const UNREAD[][3] = {
     {"compress.codec=topk compress.feedback=0 compress.residual=bf16", "compress.residual bf16",
      "--compress.feedback other than 0"},
     {"compress.codec=f32 compress.feedback=0.5", "compress.feedback 0.5", "that loses something"},
-    {"compress.codec=topk adapt.policy=knee compress.factor=20", "compress.factor 20", "--adapt.policy fixed"},
+    {"compress.codec=topk adapt.policy=gravac compress.factor=20", "compress.factor 20", "--adapt.policy fixed"},
     {"compress.codec=auto compress.factor=20", "compress.factor 20", "not --compress.codec auto"},
     {"strategy=shard shard.stage=2 compress.gather=topk compress.factor=20 compress.back=3", "compress.factor 20",
      "--compress.codec topk"},
@@ -126,7 +125,7 @@ static const char *const UNREAD[][3] = {
     {"strategy=gossip gossip.degree=2", "gossip.degree 2", "--gossip.topology base-k or torus"},
     {"compress.codec=topk adapt.policy=accordion compress.scope=model", "compress.scope model", "--adapt.policy fixed"},
     {"compress.codec=topk gravac.floor=3", "gravac.floor 3", "--adapt.policy gravac"},
-    {"compress.codec=topk adapt.policy=knee compress.start=3", "compress.start 3", "--compress.warmup 200"},
+    {"compress.codec=topk adapt.policy=gravac compress.start=3", "compress.start 3", "--compress.warmup 200"},
     {"compress.codec=topk compress.start=5 compress.warmup=0", "compress.start 5", "--compress.warmup 200"},
     {"compress.codec=topk qsgd.levels=3", "qsgd.levels 3", "--compress.codec qsgd"},
     {"compress.codec=topk sparseloco.chunk=64", "sparseloco.chunk 64", "--compress.codec sparseloco"},
@@ -160,7 +159,7 @@ static void what_is_read_has_no_line(void **state) {
         "compress.codec=int8 compress.factor=1", /* dense steps */
         "compress.codec=signum compress.momentum=0.8 optim.beta1=0",
         "compress.codec=topk adapt.policy=payoff compress.factor=20",
-        "compress.codec=topk adapt.policy=knee compress.warmup=20 compress.start=2 knee.max=9",
+        "compress.codec=topk adapt.policy=gravac compress.warmup=20 compress.start=2 gravac.floor=9",
         "compress.codec=tagc tagc.ratio=3 tagc.ring=uint32 compress.factor=7",
         "compress.codec=auto compress.layers=mlp",
         "strategy=shard shard.stage=2 compress.gather=topk compress.back=3 compress.warmup=20 compress.start=2",
@@ -178,13 +177,14 @@ static void readers_differ(void **state) {
           "compress.layers=mlp run.dir=x",
           TACITI_READER_PLAN);
     expect("compress.factor=20", TACITI_READER_PLAN, "compress.factor 20", "--compress.codec topk");
-    expect("knee.max=9", TACITI_READER_PLAN, "knee.max 9", "--adapt.policy knee");
+    expect("gravac.floor=9", TACITI_READER_PLAN, "gravac.floor 9", "--adapt.policy gravac");
     quiet("compute.emulate=gpt2-124m compute.cv=0.3", TACITI_READER_BENCH);
     expect("compute.scale=2", TACITI_READER_BENCH, "compute.scale 2", "--compute.emulate PROFILE");
     expect("optim.name=sgd optim.momentum=0.5", TACITI_READER_OWN_OPTIMIZER,
            "optim.name, optim.momentum:", "own_optimizer");
     quiet("optim.lr=1 optim.lr_min=0.2 optim.warmup=7 optim.clip=2", TACITI_READER_OWN_OPTIMIZER);
-    quiet("compress.codec=topk adapt.policy=knee optim.name=sgd optim.momentum=0.5", TACITI_READER_OWN_OPTIMIZER);
+    expect("compress.codec=topk adapt.policy=gravac optim.momentum=0.5", TACITI_READER_OWN_OPTIMIZER,
+           "optim.momentum 0.5", "own_optimizer");
     quiet("compress.codec=topk compress.momentum=0.9 optim.beta1=0", TACITI_READER_OWN_OPTIMIZER);
     expect("optim.accum=2", TACITI_READER_LIBRARY, "optim.accum 2", "--optim.name accum-adamw");
     quiet("topk.values=int4 sparseloco.chunk=64", TACITI_READER_CODECS);
@@ -397,7 +397,7 @@ static void read_back(taciti_train_settings *s, const char *yaml) {
 static void defaults_in_a_file_have_no_line(void **state) {
     (void)state;
     taciti_train_settings s;
-    read_back(&s, "compress: {factor: 10}\nknee: {max: 1000}\ncompute: {rate: 1e12}\n"); /* the last is for plan */
+    read_back(&s, "compress: {factor: 10}\ngravac: {floor: 10}\ncompute: {rate: 1e12}\n"); /* the last is for plan */
     warn(&s, TACITI_READER_TRAIN);
     assert_int_equal(g_count, 0);
     taciti_settings_destroy(&s.job);

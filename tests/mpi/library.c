@@ -140,7 +140,6 @@ static const char *const INT4[] = {"strategy=dp", CODEC("int4"), NULL};
 static const char *const SELECTED[] = {"strategy=dp", TOPK, NULL};
 static const char *const POWERSGD[] = {"strategy=dp", CODEC("powersgd"), "powersgd.rank=2", NULL};
 static const char *const AUTO[] = {"strategy=dp", "compress.codec=auto", NULL};
-static const char *const KNEE[] = {"strategy=dp", TOPK, "adapt.policy=knee", NULL};
 static const char *const GRAVAC[] = {"strategy=dp", TOPK, "adapt.policy=gravac", NULL};
 static const char *const ACCORDION[] = {"strategy=dp", TOPK, "adapt.policy=accordion", NULL};
 static const char *const PARTS1[] = {"strategy=shard", "shard.stage=1", CODEC("int4"), "compress.gather=int4", NULL};
@@ -342,7 +341,7 @@ static void check_shard(tacit_comm *comm) {
 
 /* What a codec sends all ranks decode to the same bits, and it writes to tensors alone. */
 static void check_codecs(tacit_comm *comm) {
-    static const char *const *const lists[] = {INT4,      SELECTED, POWERSGD, AUTO,   KNEE,      GRAVAC,
+    static const char *const *const lists[] = {INT4,      SELECTED, POWERSGD, AUTO,   GRAVAC,
                                                ACCORDION, PARTS1,   PARTS2,   PARTS3, PARTS_AUTO};
     static float x[MAX_FLOATS], dense[MAX_FLOATS];
     train(comm, NULL, NULL, false, dense);

@@ -88,8 +88,7 @@ static void start_accordion(const void *options, const taciti_adapt_start *begin
 
 static void sum_up(const taciti_adapt_facts *facts, accordion_state *s) {
     for (size_t b = 0; b < facts->buckets; b++) {
-        const taciti_tally *tally = &facts->bucket[b];
-        s->bucket[b].squares += tally->squares_gradient > 0 ? tally->squares_gradient : tally->sent.squares_in;
+        s->bucket[b].squares += facts->bucket[b].sent.squares_in;
     }
 }
 
