@@ -325,6 +325,34 @@ static void count_everything(taciti_comm *comm, void *context) {
     tear_down(&other);
 }
 
+/* Gathers that begin alone count until their step ends, bucket by bucket: the second of a step twice. */
+static void count_gathers(taciti_comm *comm, void *context) {
+    bench b;
+    set_up(comm, context, &b);
+    for (int64_t step = 0; step < 3; step++) {
+        const taciti_bucket_task setting = factor_of(4);
+        taciti_exchange_at(b.exchange, step, &setting);
+        for (uint64_t times = 1; times <= 2; times++)
+            for (size_t k = 0; k < b.layout.bucket_count; k++) {
+                taciti_range own = {.n = 0};
+                uint64_t owned = 0;
+                for (size_t i = 0; taciti_exchange_owned(b.exchange, k, i, &own); i++) owned += own.n;
+                CHECK(taciti_exchange_begin_phase(b.exchange, b.x, k, TACITI_PHASE_ALL_GATHER) == TACIT_OK);
+                CHECK(taciti_exchange_wait(b.exchange, k) == TACIT_OK);
+                CHECK(taciti_exchange_tally_of(b.exchange, k)[TACITI_PAYLOAD_RESULT].sent.n == times * owned);
+            }
+        CHECK(taciti_exchange_settle(b.exchange, step != 1) == TACIT_OK);
+    }
+    tear_down(&b);
+}
+
+static void gathers_count_until_their_step_ends(void **state) {
+    (void)state;
+    trial t = {.route = TACITI_WAY_SCATTER, .scheme = TACITI_SCHEME_FLAT};
+    const taciti_comm_options options = test_comm_options(true);
+    test_world_run(3, &options, count_gathers, &t);
+}
+
 static void tallies_count_what_was_encoded_and_sent(void **state) {
     (void)state;
     try_all(count_everything, ERRORS);
@@ -507,6 +535,7 @@ int main(void) {
         cmocka_unit_test(residuals_of_other_ranks_arrive),
         cmocka_unit_test(dense_steps_have_the_bits_of_no_compression),
         cmocka_unit_test(tallies_count_what_was_encoded_and_sent),
+        cmocka_unit_test(gathers_count_until_their_step_ends),
         cmocka_unit_test(error_feedback_follows_its_trace),
         cmocka_unit_test(momentum_correction_follows_its_trace),
         cmocka_unit_test(decay_forgets),
