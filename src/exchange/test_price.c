@@ -15,6 +15,7 @@
 #include "comm/test_engine.h"
 #include "exchange/route.h"
 #include "exchange/route_sketch.h"
+#include "exchange/sketch_message.h"
 #include "exchange/test_layout.h"
 
 enum { N = 100003, SEGMENT_BYTES = 1024 };
@@ -189,6 +190,37 @@ static void linear_rounds_are_dense_sums_of_their_payloads(void **state) {
     taciti_layout_destroy(&layout);
 }
 
+/* ---- bounds ------------------------------------------------------------------------------------------------------
+ * Of 80 floats each of five owns 16: its reply and an index of one word go to four others, and a contribution, all of
+ * its values and a payload of the result come from each. */
+static void sketches_are_bound_with_replies_and_values(void **state) {
+    (void)state;
+    const size_t n = 80;
+    void *options = NULL;
+    taciti_route route;
+    taciti_layout layout;
+    const taciti_codec *codec = taciti_codec_find("sketch");
+    assert_int_equal(taciti_codec_defaults(codec, &options), TACIT_OK);
+    test_layout(&n, 1, 4 * n, &layout);
+    const taciti_encoding sketch = {.codec = codec, .options = options, .expected = {.factor = 10}};
+    const taciti_route_setup setup = {.hosts = &FIVE,
+                                      .rank = 3,
+                                      .segment_bytes = SEGMENT_BYTES,
+                                      .layout = &layout,
+                                      .wire = taciti_codec_find("f32"),
+                                      .encoding = sketch};
+    assert_int_equal(taciti_route_describe(&setup, &route), TACIT_OK);
+    const size_t payload = taciti_encoding_bound(&sketch, 16),
+                 message = taciti_sketch_message_bound(16) + 16 * sizeof(float);
+    assert_true(message > payload);
+    assert_int_equal(route.verbs->bytes(&route, 0, sketch.expected), 4 * (message + payload + 16 + 8));
+    assert_int_equal(route.verbs->range_bytes(&sketch, 5000), 2 * 20000 + 625 + 3 * 2 * 16);
+    assert_int_equal(route.verbs->range_bytes(&sketch, 0), 0);
+    taciti_route_close(&route);
+    taciti_layout_destroy(&layout);
+    taciti_free(options);
+}
+
 /* ---- life ----------------------------------------------------------------------------------------------------------
  */
 /* The planner describes routes and never opens them. */
@@ -222,6 +254,7 @@ int main(void) {
         cmocka_unit_test(all_add_what_all_send),
         cmocka_unit_test(a_dense_sum_costs_its_wire),
         cmocka_unit_test(linear_rounds_are_dense_sums_of_their_payloads),
+        cmocka_unit_test(sketches_are_bound_with_replies_and_values),
         cmocka_unit_test(a_route_that_was_described_can_be_closed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
