@@ -68,6 +68,7 @@ static const taciti_old_key OLD_KEYS[] = {
     {"sparseloco.hadamard", NULL, "false", "values are not rotated"},
     {"sparseloco.indices", NULL, "\"auto\"", "it is always auto"},
     {"tagc.compat", NULL, "false", "what TAGC's released code does is described in docs/codecs.md alone"},
+    {"terngrad.", NULL, NULL, "take --compress.codec qsgd --qsgd.levels 1"},
     {"thc.", NULL, NULL, "take --compress.codec int4"},
     {"threshold.block", NULL, "0", "it sends values in f32"},
     {"threshold.hadamard", NULL, "false", "it sends values in f32"},
