@@ -28,7 +28,7 @@ const taciti_flag taciti_info_flags[] = {
     {"--ranks", "-n", "N", "topologies: their figures at this number of ranks"},
     {"--per-host", NULL, "P", "topologies: ranks on each host (default 1), the last host may have fewer"},
     {"--degree", NULL, "K", "topologies: most partners per round of base-k, columns of torus"},
-    {"--file", NULL, "FILE", "topologies: the matrix of the topology file, .csv or .npy"},
+    {"--file", NULL, "FILE", "topologies: the matrix of the topology file, .csv"},
     {"--gamma", NULL, "G",
      "topologies: consensus factor, for the step size that awc bears (default 1; 0.5 with --delay 1)"},
     {"--delay", NULL, "STEPS", "topologies: gossip.delay, for the same (default 0)"},

@@ -199,7 +199,6 @@ tacit_status taciti_composed_encode(const taciti_codec *codec, const taciti_code
     const encoding e = encoding_of(codec, call, n);
     taciti_selection found = {
         .indices = e.scratch.indices, .values = e.scratch.values, .error = error, .measure = call->tally != NULL};
-    if (codec->state_bytes != NULL) memcpy(call->next, call->state, codec->state_bytes(call->options, n));
     if (n > 0) select_elements(&e, x, &found);
     if (found.count == n)
         *bytes = encode_all(&e, &found, x, out, error);

@@ -10,7 +10,6 @@
 
 #include "base/log.h"
 #include "codec/indices_rice.h"
-#include "codec/reference/tail.h"
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "payloads are little endian; this machine needs a byte swap in encode and decode"
@@ -204,9 +203,18 @@ const taciti_index_coder *taciti_index_coder_best(const uint32_t *indices, size_
     return best;
 }
 
+/* ln Gamma(a), a > 0: Stirling's series behind the recurrence. lgamma() writes a global variable, this does not. */
+static double log_gamma(double a) {
+    double product = 1;
+    for (; a < 12; a++) product *= a;
+    const double r = 1 / a, r2 = r * r;
+    const double series = r * (1.0 / 12 - r2 * (1.0 / 360 - r2 * (1.0 / 1260 - r2 / 1680)));
+    return (a - 0.5) * log(a) - a + 0.9189385332046727 + series - log(product);
+}
+
 double taciti_index_entropy(size_t k, size_t n) {
     if (k == 0 || k >= n) return 0;
     const double all = (double)n, kept = (double)k;
-    const double nats = taciti_log_gamma(all + 1) - taciti_log_gamma(kept + 1) - taciti_log_gamma(all - kept + 1);
+    const double nats = log_gamma(all + 1) - log_gamma(kept + 1) - log_gamma(all - kept + 1);
     return nats / log(2) / (double)k;
 }

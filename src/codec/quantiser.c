@@ -252,14 +252,13 @@ tacit_status taciti_quantiser_decode_add(const taciti_codec *codec, const taciti
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 typedef struct lanes {
-    double sum[LANES], magnitudes[LANES], squares[LANES];
+    double magnitudes[LANES], squares[LANES];
     float largest[LANES];
 } lanes;
 
 static void add_to_lanes(lanes *l, const float *x, size_t n) {
     for (size_t j = 0; j < n; j++) {
         const double v = (double)x[j];
-        l->sum[j] += v;
         l->magnitudes[j] += fabs(v);
         l->squares[j] += v * v;
         l->largest[j] = fabsf(x[j]) > l->largest[j] ? fabsf(x[j]) : l->largest[j];
@@ -272,7 +271,6 @@ taciti_block_sums taciti_block_sums_of(const float *x, size_t n) {
     for (size_t i = 0; i + LANES <= n; i += LANES) add_to_lanes(&l, x + i, LANES);
     add_to_lanes(&l, x + n / LANES * LANES, n % LANES);
     for (size_t j = 0; j < LANES; j++) {
-        out.sum += l.sum[j];
         out.magnitudes += l.magnitudes[j];
         out.squares += l.squares[j];
         out.largest = l.largest[j] > out.largest ? l.largest[j] : out.largest;

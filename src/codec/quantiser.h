@@ -67,8 +67,8 @@ tacit_status taciti_quantiser_decode_add(const taciti_codec *codec, const taciti
 
 /* Sums of a block in double: element i into lane i % 16, lanes folded in ascending order, so the same everywhere. */
 typedef struct taciti_block_sums {
-    double sum, magnitudes, squares; /* of x, |x| and x^2 */
-    float largest;                   /* magnitude */
+    double magnitudes, squares; /* of |x| and x^2 */
+    float largest;              /* magnitude */
 } taciti_block_sums;
 taciti_block_sums taciti_block_sums_of(const float *x, size_t n);
 

@@ -13,8 +13,8 @@
     X(topk) X(sparseloco) X(sketch) X(tagc) \
     X(signmag2) X(efsign) X(onebit) \
     /* for reference */ \
-    X(e3m0) X(threshold) X(randomk) X(dgc) X(redsync) X(sidco) X(gaussiank) \
-    X(qsgd) X(terngrad) X(signsgd) X(signum) X(powersgd)
+    X(e3m0) X(threshold) X(randomk) X(dgc) X(redsync) \
+    X(qsgd) X(signsgd) X(signum) X(powersgd)
 /* clang-format on */
 
 #define DECLARE(name) extern const taciti_codec taciti_codec_##name;

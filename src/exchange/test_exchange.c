@@ -515,7 +515,7 @@ static void look_at_pieces(taciti_comm *comm, void *context) {
     CHECK(pieces_of(comm, "topk", 2 * chunks) == 2);
     CHECK(pieces_of(comm, "topk", 4 * chunks) == 4);
     CHECK(pieces_of(comm, "topk", 8 * chunks) == 4);
-    CHECK(pieces_of(comm, "terngrad", 4 * chunks) == 1);
+    CHECK(pieces_of(comm, "qsgd", 4 * chunks) == 1);
 }
 
 static void uneven_payloads_have_four_pieces(void **state) {

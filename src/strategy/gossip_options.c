@@ -21,7 +21,7 @@ static const taciti_option OPTIONS[] = {
     TACITI_OPTION("topology", NAME, AT(topology), "exp", .names = topology_name,
                   .help = "who mixes with whom; `tacit info topologies` lists all"),
     TACITI_OPTION("file", TEXT, AT(file), "", .when = "gossip.topology=file",
-                  .help = "mixing matrices of topology `file`, .csv or .npy"),
+                  .help = "mixing matrices of topology `file`, .csv"),
     TACITI_OPTION("order", ENUM, AT(order), "awc", .choices = "awc|atc",
                   .help =
                       "awc: mix while the next step computes; bears smaller learning rates (awc limit of `tacit info "

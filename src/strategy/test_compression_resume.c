@@ -10,6 +10,7 @@
 /* cmocka wants the four above first */
 #include <cmocka.h>
 
+#include "codec/test_sparse.h"
 #include "strategy/test_control.h"
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
@@ -222,7 +223,9 @@ static void forget(taciti_comm *comm, void *context) {
     const int estimates = *(const int *)context;
     taciti_compress_options options = {
         .factor = 10, .start = 1, .what = estimates > 0 ? TACITI_SENDS_CHANGE : TACITI_SENDS_GRADIENT};
-    const taciti_compression_setup setup = {.sums.codec = taciti_codec_find(estimates ? "topk" : "sidco"),
+    const test_sparse_options sparse = {.threshold = 0.5};
+    const taciti_compression_setup setup = {.sums.codec = estimates ? taciti_codec_find("topk") : &test_sparse,
+                                            .sums.options = estimates ? NULL : &sparse,
                                             .options = &options};
     for (int moved = 0; moved < 3; moved++) {
         bench b;

@@ -2,19 +2,122 @@
  *
  * Topology `file`: matrices of the user's, row = who receives. Doubly stochastic within 1e-9, then they are used as
  * they are; or with columns alone that sum to 1, then the topology is directed and needs push-sum. Nothing is rescaled.
+ *
+ * The file has one line per row, with numbers separated by commas; blanks around them do not count. Several matrices
+ * follow each other; empty lines may stand between them. A line that begins with # is a comment.
  */
-#include "topo/matrix.h"
-
 #include <math.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "topo/family.h"
 
-static const char NPY_MARK[] = "\x93NUMPY";
-enum { FILE_BYTES_MAX = 1 << 29 };
+enum { FILE_BYTES_MAX = 1 << 29, MATRICES_MAX = 65536, CELL_BYTES = 64 };
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+typedef struct matrices {
+    size_t count;
+    double *values; /* [count][ranks][ranks]; owned */
+} matrices;
+
+typedef struct reader {
+    const char *file;
+    const char *at, *end; /* what is left */
+    size_t line;          /* number of the line that was read last, from 1 */
+    int ranks;
+    size_t rows;
+    double *values; /* [rows_most][ranks] */
+} reader;
+
+static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+/* [begin, end) of the next line, blanks at its ends left out. */
+static bool next_line(reader *r, const char **begin, const char **end) {
+    if (r->at == r->end) return false;
+    const char *newline = memchr(r->at, '\n', (size_t)(r->end - r->at));
+    *begin = r->at;
+    *end = newline != NULL ? newline : r->end;
+    r->at = newline != NULL ? newline + 1 : r->end;
+    r->line++;
+    while (*begin < *end && is_blank(**begin)) ++*begin;
+    while (*begin < *end && is_blank((*end)[-1])) --*end;
+    return true;
+}
+
+static tacit_status parse_cell(const reader *r, const char *begin, const char *end, int column, double *out) {
+    char cell[CELL_BYTES], quoted[TACITI_QUOTED_BYTES];
+    while (begin < end && is_blank(*begin)) begin++;
+    while (begin < end && is_blank(end[-1])) end--;
+    const size_t length = (size_t)(end - begin) < sizeof cell - 1 ? (size_t)(end - begin) : sizeof cell - 1;
+    memcpy(cell, begin, length);
+    cell[length] = '\0';
+    if (length < (size_t)(end - begin) || !taciti_real_parse(cell, out))
+        return taciti_fail(TACIT_E_DATA, "%s, line %zu, column %d: expected a finite number, found %s", r->file,
+                           r->line, column, taciti_quote(cell, quoted));
+    return TACIT_OK;
+}
+
+static tacit_status parse_row(reader *r, const char *begin, const char *end) {
+    size_t cells = 1;
+    for (const char *c = begin; c < end; c++) cells += *c == ',';
+    if (cells != (size_t)r->ranks)
+        return taciti_fail(TACIT_E_DATA, "%s, line %zu: %zu numbers between commas, expected %d, one per rank", r->file,
+                           r->line, cells, r->ranks);
+    double *row = r->values + r->rows++ * (size_t)r->ranks;
+    for (int column = 0; column < r->ranks; column++) {
+        const char *comma = memchr(begin, ',', (size_t)(end - begin));
+        if (comma == NULL) comma = end;
+        TACITI_TRY(parse_cell(r, begin, comma, column, &row[column]));
+        begin = comma < end ? comma + 1 : end;
+    }
+    return TACIT_OK;
+}
+
+static tacit_status parse_rows(reader *r) {
+    const char *begin = NULL, *end = NULL;
+    while (next_line(r, &begin, &end)) {
+        const size_t of_this = r->rows % (size_t)r->ranks;
+        if (begin < end && *begin == '#') continue;
+        if (begin == end && of_this != 0)
+            return taciti_fail(TACIT_E_DATA, "%s, line %zu: empty after %zu rows of a matrix that should have %d",
+                               r->file, r->line, of_this, r->ranks);
+        if (begin == end) continue;
+        if (r->rows == (size_t)MATRICES_MAX * (size_t)r->ranks)
+            return taciti_fail(TACIT_E_DATA, "%s, line %zu: more than %d matrices; give fewer", r->file, r->line,
+                               MATRICES_MAX);
+        TACITI_TRY(parse_row(r, begin, end));
+    }
+    if (r->rows == 0 || r->rows % (size_t)r->ranks != 0)
+        return taciti_fail(TACIT_E_DATA, "%s: %zu rows, expected %d for every matrix (%d ranks)", r->file, r->rows,
+                           r->ranks, r->ranks);
+    return TACIT_OK;
+}
+
+/* bytes[count] must be 0. */
+static tacit_status parse_matrices(const char *file, const char *bytes, size_t count, int ranks, matrices *out) {
+    if (memchr(bytes, '\0', count) != NULL)
+        return taciti_fail(TACIT_E_DATA,
+                           "%s: not text, since it has a zero byte; NumPy writes what is read by "
+                           "numpy.savetxt(FILE, W, fmt='%%.17g', delimiter=',')",
+                           file);
+    /* a legal row has 2 n bytes or more, the end of its line included; one more row may be begun and refused */
+    const size_t rows_max = (count + 1) / (2 * (size_t)ranks) + 1;
+    reader r = {.file = file, .at = bytes, .end = bytes + count, .ranks = ranks};
+    r.values = taciti_calloc(rows_max * (size_t)ranks, sizeof *r.values);
+    if (r.values == NULL) return TACIT_E_MEMORY;
+    const tacit_status status = parse_rows(&r);
+    if (status != TACIT_OK) {
+        taciti_free(r.values);
+        return status;
+    }
+    *out = (matrices){.count = r.rows / (size_t)ranks, .values = r.values};
+    return TACIT_OK;
+}
+
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
 
 /* One matrix of the file. */
 typedef struct scene {
@@ -97,21 +200,17 @@ tacit_status taciti_family_file(const taciti_topo_request *request, const taciti
     (void)hosts;
     char *bytes = NULL;
     size_t count = 0;
-    taciti_matrices a = {0};
+    matrices a = {0};
     if (request->file == NULL || request->file[0] == '\0')
         return taciti_fail(TACIT_E_CONFIG,
-                           "topology file: no file was named; give a .csv or .npy file with a matrix of "
-                           "%d x %d",
+                           "topology file: no file was named; give a .csv file with a matrix of %d x %d",
                            request->ranks, request->ranks);
     TACITI_TRY(taciti_file_read(request->file, FILE_BYTES_MAX, &bytes, &count));
-    const bool npy = count >= sizeof NPY_MARK - 1 && memcmp(bytes, NPY_MARK, sizeof NPY_MARK - 1) == 0;
-    tacit_status status =
-        npy ? taciti_matrices_parse_npy(request->file, (const unsigned char *)bytes, count, request->ranks, &a)
-            : taciti_matrices_parse_csv(request->file, bytes, count, request->ranks, &a);
+    tacit_status status = parse_matrices(request->file, bytes, count, request->ranks, &a);
     taciti_free(bytes);
     for (size_t m = 0; m < a.count && status == TACIT_OK; m++) {
-        const size_t n = (size_t)a.ranks;
-        const scene s = {.file = request->file, .which = m, .n = a.ranks, .w = a.values + m * n * n};
+        const size_t n = (size_t)request->ranks;
+        const scene s = {.file = request->file, .which = m, .n = request->ranks, .w = a.values + m * n * n};
         status = add_matrix(&s, draft);
     }
     taciti_free(a.values);

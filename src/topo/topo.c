@@ -50,7 +50,7 @@ typedef struct family {
       "Takezawa et al., arXiv 2305.11420", "any")                                                                      \
     X(random, SEATS_IMPROVED, "random", "pairs drawn at random", "Boyd et al., IEEE Trans. Inf. Theory 52(6), 2006",   \
       "any")                                                                                                           \
-    X(file, SEATS_GIVEN, "file", "a matrix of yours, or several in turns, from a .csv or .npy file", "-",              \
+    X(file, SEATS_GIVEN, "file", "a matrix of yours, or several in turns, from a .csv file", "-",                      \
       "that of the file; doubly stochastic, or columns alone (push-sum)")
 
 #define KIND(function, seats, name, help, source, demands) {name, help, source, demands},

@@ -58,7 +58,7 @@ typedef struct taciti_topo_request {
     int per_host;              /* above 0: assume this number of ranks on every host instead */
     int degree;                /* base-k: maximum of partners per round; torus: columns. 0: the topology's default */
     uint64_t seed;             /* random */
-    const char *file; /* file: a matrix, or several one after the other, .csv or .npy ([N][N] or [period][N][N]) */
+    const char *file;          /* file: a matrix, or several one after the other, .csv */
 } taciti_topo_request;
 
 /* Creates a topology. Positions are assigned host by host, so adjacent positions share a host; then ranks are swapped

@@ -14,16 +14,15 @@
 
 #include "base/rng.h"
 #include "codec/estimate.h"
-#include "codec/reference/sidco.h"
 
 enum { MAX = 100000 };
 static float g_x[MAX], g_y[MAX], g_error[MAX];
-static _Alignas(64) unsigned char g_payload[8 * MAX], g_scratch[16 * MAX], g_options[4096], g_state[64], g_next[64];
+static _Alignas(64) unsigned char g_payload[8 * MAX], g_scratch[16 * MAX];
 static taciti_codec_call g_call;
 static taciti_codec_tally g_tally;
 
-static const char *const NAMES[] = {"dgc", "redsync", "sidco", "gaussiank"};
-enum { NAME_COUNT = 4 };
+static const char *const NAMES[] = {"dgc", "redsync"};
+enum { NAME_COUNT = 2 };
 
 typedef enum { UNIFORM, EXPONENTIAL, LAPLACE, NORMAL, GAMMA, PARETO, LAWS } law;
 
@@ -49,34 +48,18 @@ static void fill(law kind, uint64_t key, size_t n) {
 static const taciti_codec *use(const char *name, double factor) {
     const taciti_codec *codec = taciti_codec_find(name);
     assert_non_null(codec);
-    const taciti_section section = {.table = codec->options, .values = g_options};
-    if (codec->options != NULL) assert_int_equal(taciti_config_defaults(&(taciti_config){&section, 1}), TACIT_OK);
-    assert_true(codec->state_bytes == NULL || codec->state_bytes(g_options, MAX) <= sizeof g_state);
-    memset(g_state, 0, sizeof g_state);
-    g_call = (taciti_codec_call){.options = codec->options != NULL ? g_options : NULL,
-                                 .setting.factor = factor,
-                                 .key = 42,
-                                 .state = g_state,
-                                 .next = g_next,
-                                 .scratch = g_scratch,
-                                 .tally = &g_tally};
-    assert_true(codec->scratch_bytes(codec, g_options, MAX) <= sizeof g_scratch);
+    g_call = (taciti_codec_call){.setting.factor = factor, .key = 42, .scratch = g_scratch, .tally = &g_tally};
+    assert_true(codec->options == NULL && codec->scratch_bytes(codec, NULL, MAX) <= sizeof g_scratch);
     return codec;
 }
 
-static void set(const taciti_codec *codec, const char *key, const char *value) {
-    const taciti_section section = {.table = codec->options, .values = g_options};
-    assert_int_equal(taciti_config_set(&(taciti_config){&section, 1}, key, value, key), TACIT_OK);
-}
-
-/* Encodes and decodes g_x into g_y, and takes the state. Returns how many elements were sent. */
+/* Encodes and decodes g_x into g_y. Returns how many elements were sent. */
 static size_t send(const taciti_codec *codec, size_t n) {
     size_t bytes = 0;
     g_tally = (taciti_codec_tally){0};
     assert_int_equal(codec->encode(codec, &g_call, g_x, n, g_payload, g_error, &bytes), TACIT_OK);
-    assert_true(bytes <= codec->bound(codec, g_options, n));
+    assert_true(bytes <= codec->bound(codec, NULL, n));
     assert_int_equal(codec->decode(codec, &g_call, g_payload, bytes, g_y, n), TACIT_OK);
-    memcpy(g_state, g_next, sizeof g_state);
     return g_tally.selected;
 }
 
@@ -232,159 +215,6 @@ static void redsync_sends_k_of_equal_magnitudes(void **state) {
     for (size_t i = 0; i < 5000; i++) assert_true((g_y[i] != 0) == (i < 49 || i == 4000));
 }
 
-/* ---- gaussiank --------------------------------------------------------------------------------------------------- */
-static void gaussiank_fits_normal_data(void **state) {
-    (void)state;
-    static const double FACTORS[] = {2, 10, 100, 1000};
-    for (size_t f = 0; f < 4; f++) {
-        const taciti_codec *codec = use("gaussiank", FACTORS[f]);
-        const double k = (double)floor_of(MAX, FACTORS[f]);
-        fill(NORMAL, 103, MAX);
-        const double kept = (double)send(codec, MAX);
-        /* the fit itself is right: within 5 deviations of a binomial count */
-        assert_true(fabs(kept - k) <= 5 * sqrt(k));
-    }
-}
-
-/* Laplace data: k = 1000, 2.6 k reach the first threshold, and 1.5 times it is beyond 4/3 k, 2/3 k again. */
-static void gaussiank_corrects_its_threshold(void **state) {
-    (void)state;
-    const taciti_codec *codec = use("gaussiank", 100);
-    fill(LAPLACE, 107, MAX);
-    double threshold = 2.5758293035489 * sqrt(2); /* deviation of the law */
-    const double first = MAX * exp(-threshold);
-    assert_true(first > 2500 && first < 2700);
-    const double kept = (double)send(codec, MAX);
-    const double up = MAX * exp(-1.5 * threshold), down = MAX * exp(-0.75 * threshold);
-    assert_true(up < 666 && down > 1333); /* 1.5, 0.5, 1.5: after three it is at 1.125 */
-    assert_true(fabs(kept - MAX * exp(-1.125 * threshold)) < 5 * sqrt(MAX * exp(-1.125 * threshold)));
-}
-
-/* ---- sidco ------------------------------------------------------------------------------------------------------- */
-static void sidco_divides_the_share_among_stages(void **state) {
-    (void)state;
-    double s[TACITI_SIDCO_STAGES];
-    assert_int_equal(taciti_sidco_shares(.001, .25, .25, 0, s), 5);
-    for (size_t i = 0; i < 4; i++) assert_true(s[i] == .25);
-    assert_true(fabs(s[4] - .256) < 1e-12);
-    assert_int_equal(taciti_sidco_shares(1.0 / 64, .25, .25, 0, s), 3); /* no rest */
-    assert_true(fabs(s[2] - .25) < 1e-12);
-    assert_int_equal(taciti_sidco_shares(.001, .25, .25, 1, s), 1);
-    assert_true(s[0] == .001);
-    assert_int_equal(taciti_sidco_shares(.25, .25, .25, 4, s), 1); /* one stage reaches it */
-    assert_true(s[0] == .25);
-    assert_int_equal(taciti_sidco_shares(.001, .25, .25, 3, s), 3);
-    assert_true(s[0] == .25 && fabs(s[1] - sqrt(.004)) < 1e-12 && fabs(s[2] - sqrt(.004)) < 1e-12);
-    for (double share = .9; share > 1e-9; share /= 1.7)
-        for (size_t stages = 0; stages < 12; stages++) {
-            double product = 1;
-            const size_t count = taciti_sidco_shares(share, .25, .075, stages, s);
-            for (size_t i = 0; i < count; i++) product *= s[i];
-            assert_true(fabs(product / share - 1) < 1e-9);
-            assert_true(stages == 0 || count == (share < .25 ? stages : 1));
-        }
-    assert_int_equal(taciti_sidco_shares(1e-300, .9, .9, 0, s), TACITI_SIDCO_STAGES);
-}
-
-static void sidco_adapts_its_stages(void **state) {
-    (void)state;
-    assert_int_equal(taciti_sidco_adapted(3, 1.0, .001), 3);
-    assert_int_equal(taciti_sidco_adapted(3, 1.2, .001), 3);
-    assert_int_equal(taciti_sidco_adapted(3, 1.21, .001), 2);
-    assert_int_equal(taciti_sidco_adapted(1, 9, .001), 1);
-    assert_int_equal(taciti_sidco_adapted(3, .8, .001), 3);
-    assert_int_equal(taciti_sidco_adapted(3, .79, .001), 4);
-    assert_int_equal(taciti_sidco_adapted(10, .1, .001), 10); /* ceil(log2(1000)) */
-    assert_int_equal(taciti_sidco_adapted(10, 1, .25), 2);
-    assert_int_equal(taciti_sidco_adapted(5, 1, .99), 1);
-}
-
-/* stages 0: as the codec begins. */
-static void sidco_sends(const char *fit, law kind, double factor, uint32_t stages) {
-    const taciti_codec *codec = use("sidco", factor);
-    set(codec, "sidco.fit", fit);
-    memcpy(g_state, &stages, sizeof stages);
-    const double k = (double)floor_of(MAX, factor);
-    fill(kind, 109, MAX);
-    const double kept = (double)send(codec, MAX), tolerance = fmax(.2 * k, 5 * sqrt(k));
-    if (fabs(kept - k) > tolerance) fail_msg("%s %d %g: %g instead of %g", fit, (int)kind, factor, kept, k);
-}
-
-static void sidco_fits_its_laws(void **state) {
-    (void)state;
-    for (double factor = 3; factor < 2000; factor *= 5) {
-        sidco_sends("exponential", EXPONENTIAL, factor, 1);
-        sidco_sends("exponential", EXPONENTIAL, factor, 0);
-        sidco_sends("exponential", LAPLACE, factor, 4);
-        sidco_sends("pareto", LAPLACE, factor, 1);
-        sidco_sends("gamma", LAPLACE, factor, 1);
-        sidco_sends("gamma", GAMMA, factor, 1);
-    }
-    sidco_sends("pareto", UNIFORM, 20, 1);
-    sidco_sends("gamma", GAMMA, 100, 0);
-    sidco_sends("pareto", PARETO, 100, 0);
-    sidco_sends("gamma", PARETO, 100, 0);
-}
-
-/* Zeros have no law: among many the same elements are sent. */
-static void sidco_leaves_zeros_out(void **state) {
-    (void)state;
-    static const char *const FITS[] = {"exponential", "pareto", "gamma"};
-    for (size_t f = 0; f < 3; f++) {
-        const taciti_codec *codec = use("sidco", 100);
-        set(codec, "sidco.fit", FITS[f]);
-        fill(LAPLACE, 113, 10000);
-        const size_t kept = send(codec, 10000);
-        memset(g_x + 10000, 0, 90000 * sizeof *g_x);
-        g_call.setting.factor = 1000;
-        memset(g_state, 0, sizeof g_state);
-        assert_int_equal(send(codec, MAX), kept);
-        g_call.setting.factor = 5; /* more than there are */
-        assert_int_equal(send(codec, MAX), 10000);
-    }
-}
-
-/* Uniform magnitudes have no tail at all. One exponential stage puts its threshold far above the largest of them, and
- * only that one is sent: stages are added until enough elements are sent, and the number stays. */
-static void sidco_finds_the_number_of_stages(void **state) {
-    (void)state;
-    const taciti_codec *codec = use("sidco", 100);
-    uint32_t stages = 1;
-    memcpy(g_state, &stages, sizeof stages);
-    size_t first = 0, last = 0;
-    for (int step = 0; step < 60; step++) {
-        fill(UNIFORM, 127 + (uint64_t)step, 20000);
-        last = send(codec, 20000);
-        if (step == 0) first = last;
-        memcpy(&stages, g_state, sizeof stages);
-        assert_true(stages >= 1 && stages <= 7);
-        if (step < 4) assert_int_equal(stages, 1);
-        if (step == 4) assert_int_equal(stages, 2);
-    }
-    assert_int_equal(first, 1);
-    assert_true(stages > 2 && last > 100);
-}
-
-static void sidco_counts_only_steps_that_fitted(void **state) {
-    (void)state;
-    const taciti_codec *codec = use("sidco", 100);
-    memset(g_x, 0, 1000 * sizeof *g_x);
-    static const unsigned char none[sizeof g_state];
-    (void)send(codec, 1000);
-    assert_memory_equal(g_state, none, 16);
-    fill(LAPLACE, 131, 1000);
-    g_x[7] = NAN;
-    (void)send(codec, 1000);
-    assert_memory_equal(g_state, none, 16);
-    g_x[7] = 1;
-    const double kept = (double)send(codec, 1000);
-    uint32_t steps = 0;
-    double achieved = 0;
-    memcpy(&steps, g_state + 4, sizeof steps);
-    memcpy(&achieved, g_state + 8, sizeof achieved);
-    assert_true(steps == 1 && achieved == kept / 10);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_sent_are_the_largest_elements),
@@ -397,14 +227,6 @@ int main(void) {
         cmocka_unit_test(dgc_corrects_a_misleading_sample),
         cmocka_unit_test(redsync_lands_between_k_and_the_ratio),
         cmocka_unit_test(redsync_sends_k_of_equal_magnitudes),
-        cmocka_unit_test(gaussiank_fits_normal_data),
-        cmocka_unit_test(gaussiank_corrects_its_threshold),
-        cmocka_unit_test(sidco_divides_the_share_among_stages),
-        cmocka_unit_test(sidco_adapts_its_stages),
-        cmocka_unit_test(sidco_fits_its_laws),
-        cmocka_unit_test(sidco_leaves_zeros_out),
-        cmocka_unit_test(sidco_finds_the_number_of_stages),
-        cmocka_unit_test(sidco_counts_only_steps_that_fitted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
