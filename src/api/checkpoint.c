@@ -4,14 +4,14 @@
  */
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "api/object.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "driver/resume.h"
 
-enum { PATH_BYTES = 4096, MAX_BLOBS = 32, BLOB_NAME_BYTES = 40 };
+enum { MAX_BLOBS = 32, BLOB_NAME_BYTES = 40 };
 #define BLOB_BYTES ((size_t)1 << 30)
 
 /* The table, and the names of blobs in it. */
@@ -169,7 +169,7 @@ static tacit_status restore_and_start(tacit_job *job, const char *path, const ch
 
 /* As tacit_job_load(), with checked arguments. */
 static tacit_status find_and_restore(tacit_job *job, const char *folder, tacit_blob *blobs, size_t count, bool *found) {
-    char path[PATH_BYTES], *meta = NULL;
+    char path[TACITI_PATH_BYTES], *meta = NULL;
     int64_t step = -1;
     tacit_status status = taciti_ckpt_find(job->comm->comm, folder, path, sizeof path, &step, &meta);
     *found = status != TACIT_E_DATA || step >= 0;

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdint.h>
 
 #include "api/object.h"
 #include "base/log.h"

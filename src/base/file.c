@@ -207,6 +207,12 @@ bool taciti_file_is_plain(const char *path) {
     return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, R_OK) == 0;
 }
 
+bool taciti_file_exists_in(const char *folder, const char *name) {
+    char path[TACITI_PATH_BYTES];
+    const int length = snprintf(path, sizeof path, "%s/%s", folder, name);
+    return length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0;
+}
+
 /* Opens a regular file. Non-blocking, so that a pipe without a writer is refused and not waited for. */
 static tacit_status open_regular(const char *path, int *out_fd, struct stat *out) {
     const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);

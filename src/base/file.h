@@ -64,10 +64,14 @@ tacit_status taciti_file_remove(const char *path);
 /* Returns whether the path leads to a regular file that this process may read. */
 bool taciti_file_is_plain(const char *path);
 
+/* Returns whether the folder has an entry of that name that this process can see. */
+bool taciti_file_exists_in(const char *folder, const char *name);
+
 /* Returns whether `path` is the folder or lies in it, whatever links are on the way. False if one does not exist. */
 bool taciti_file_lies_in(const char *path, const char *folder);
 
 /* Writes a "/" b into `joined`, a buffer of `size` bytes. Returns E_IO if it does not fit. */
+enum { TACITI_PATH_BYTES = 4096 }; /* of every buffer for a path */
 tacit_status taciti_path_join(char *joined, size_t size, const char *a, const char *b);
 
 #endif

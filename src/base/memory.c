@@ -3,9 +3,7 @@
 #include "base/memory.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/system.h"
 
 #define HUGE_BYTES ((size_t)2 << 20)
 
@@ -110,36 +109,20 @@ size_t taciti_peak_resident_bytes(void) {
     return (size_t)usage.ru_maxrss * 1024;
 }
 
-/* The number behind `key` in a file of "key number" lines, or the first word of a file where key is "". */
-static bool read_number(const char *path, const char *key, uint64_t *out) {
-    char line[256];
-    bool found = false;
-    const size_t length = strlen(key);
-    FILE *file = fopen(path, "r");
-    while (file != NULL && !found && fgets(line, sizeof line, file) != NULL) {
-        if (strncmp(line, key, length) != 0) continue;
-        char *end = NULL;
-        *out = strtoull(line + length, &end, 10);
-        found = end != line + length;
-    }
-    if (file != NULL) (void)fclose(file);
-    return found;
-}
-
 /* Returns the bytes that the control group still grants; it reclaims pages of files when memory is short. */
 static uint64_t group_bytes(const char *limit_path, const char *used_path, const char *stat_path,
                             const char *cache_key) {
     uint64_t limit = 0, used = 0, cache = 0;
-    if (!read_number(limit_path, "", &limit) || !read_number(used_path, "", &used)) return UINT64_MAX;
-    (void)read_number(stat_path, cache_key, &cache);
+    if (!taciti_system_field(limit_path, "", &limit) || !taciti_system_field(used_path, "", &used)) return UINT64_MAX;
+    (void)taciti_system_field(stat_path, cache_key, &cache);
     used -= cache < used ? cache : used;
     return limit > used ? limit - used : 0;
 }
 
 size_t taciti_available_bytes(void) {
     uint64_t available = 0, swap = 0;
-    if (!read_number("/proc/meminfo", "MemAvailable:", &available)) return 0;
-    if (read_number("/proc/meminfo", "SwapFree:", &swap)) available += swap;
+    if (!taciti_system_field("/proc/meminfo", "MemAvailable:", &available)) return 0;
+    if (taciti_system_field("/proc/meminfo", "SwapFree:", &swap)) available += swap;
     available *= 1024;
     const uint64_t groups[] = {
         group_bytes("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat",
@@ -154,7 +137,7 @@ size_t taciti_available_bytes(void) {
 
 size_t taciti_data_bytes(void) {
     uint64_t used_kib = 0;
-    (void)read_number("/proc/self/status", "VmData:", &used_kib);
+    (void)taciti_system_field("/proc/self/status", "VmData:", &used_kib);
     return (size_t)used_kib * 1024;
 }
 

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "base/memory.h"
 #include "base/option.h"
 #include "base/option_value.h"
 #include "base/text.h"

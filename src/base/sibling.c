@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/process.h"
+#include "base/system.h"
 
 enum { PATH_BYTES = 64, TEXT_BYTES = 65536 };
 

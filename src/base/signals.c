@@ -4,8 +4,11 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/log.h"
 
@@ -50,4 +53,27 @@ void taciti_signals_die(int number) {
     (void)signal(number, SIG_DFL);
     (void)pthread_sigmask(SIG_UNBLOCK, &set, NULL);
     (void)raise(number);
+}
+
+/* ---- a program that answers before it ends ---------------------------------------------------------------------- */
+
+enum { SIGNALED = 128 };
+
+static void (*g_speak)(void *context);
+static void *g_context;
+
+static void answer_and_exit(int signal_number) {
+    const struct timespec moment = {.tv_nsec = 500000000}; /* a launcher that ends passes on what it has read by then */
+    g_speak(g_context);
+    (void)fflush(stdout);
+    (void)nanosleep(&moment, NULL);
+    _exit(SIGNALED + signal_number);
+}
+
+tacit_status taciti_on_interruption(void (*speak)(void *context), void *context) {
+    static const int interrupting[] = {SIGINT, SIGTERM, 0};
+    g_speak = speak;
+    g_context = context;
+    taciti_signals_block(interrupting);
+    return taciti_signals_listen(answer_and_exit);
 }

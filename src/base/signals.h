@@ -20,4 +20,9 @@ tacit_status taciti_signals_listen(void (*hear)(int number));
 /* Terminates the process by this signal with its default action. Call only from `hear`. */
 void taciti_signals_die(int number);
 
+/* For a program that prints a partial result before it ends: on the first SIGINT or SIGTERM calls `speak`, even if the
+ * main thread waits for other ranks, and then exits the process with 128 + the signal's number. Call this before any
+ * other thread starts. Borrows context until the process ends. */
+tacit_status taciti_on_interruption(void (*speak)(void *context), void *context);
+
 #endif

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/process.h"
+#include "base/system.h"
 
 enum { ANCESTORS = 4, TEXT_BYTES = 256 };
 

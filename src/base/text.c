@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
+
 enum { WORD_BYTES = 64 };
 
 /* A host program may have set a locale with a decimal comma; this thread's is put aside for the conversion. */
@@ -106,8 +108,6 @@ bool taciti_utf8_valid(const char *text) {
     return true;
 }
 
-static size_t min_of(size_t a, size_t b) { return a < b ? a : b; }
-
 /* Optimal string alignment: the table of prefixes, three rows of it. */
 size_t taciti_edit_distance(const char *a, const char *b) {
     const size_t n = strlen(a), m = strlen(b);
@@ -119,8 +119,9 @@ size_t taciti_edit_distance(const char *a, const char *b) {
         const size_t *up = rows[(i + 2) % 3], *up2 = rows[(i + 1) % 3];
         row[0] = i;
         for (size_t j = 1; j <= m; j++) {
-            row[j] = min_of(min_of(up[j], row[j - 1]) + 1, up[j - 1] + (a[i - 1] != b[j - 1]));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = min_of(row[j], up2[j - 2] + 1);
+            row[j] = taciti_min(taciti_min(up[j], row[j - 1]) + 1, up[j - 1] + (a[i - 1] != b[j - 1]));
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                row[j] = taciti_min(row[j], up2[j - 2] + 1);
         }
     }
     return rows[n % 3][m];

@@ -45,7 +45,7 @@ typedef struct folder_mark {
 } folder_mark;
 
 static folder_mark mark_of(const char *folder, int64_t step) {
-    char path[TACITI_CKPT_PATH_BYTES];
+    char path[TACITI_PATH_BYTES];
     struct stat info;
     if (taciti_stage_path(folder, step, ".tmp", path) != TACIT_OK || stat(path, &info) != 0)
         return (folder_mark){.inode = -1};
@@ -158,7 +158,7 @@ static tacit_status check_step(const char *folder, int64_t expected, char *path,
     return taciti_fail(TACIT_E_DATA, "%s: holds step %" PRId64, path, step);
 }
 
-static tacit_status find_local(const char *folder, char path[TACITI_CKPT_PATH_BYTES], int64_t *step, char **meta_json) {
+static tacit_status find_local(const char *folder, char path[TACITI_PATH_BYTES], int64_t *step, char **meta_json) {
     int64_t *steps = NULL;
     size_t count = 0;
     *step = -1;
@@ -194,7 +194,7 @@ static tacit_status share_meta(taciti_comm *comm, size_t bytes, char **meta_json
 
 tacit_status taciti_ckpt_find(taciti_comm *comm, const char *folder, char *path, size_t path_bytes, int64_t *step,
                               char **meta_json) {
-    char found[TACITI_CKPT_PATH_BYTES] = "", *meta = NULL;
+    char found[TACITI_PATH_BYTES] = "", *meta = NULL;
     found_head head = {.step = -1};
     if (rank_of(comm) == 0) {
         head.status = find_local(folder, found, &head.step, &meta);

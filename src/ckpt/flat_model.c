@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 
-enum { BUCKET_BYTES = 25 << 20, PATH_BYTES = 4096, TOKENIZER_MAX_BYTES = 256 << 20 };
+enum { BUCKET_BYTES = 25 << 20, TOKENIZER_MAX_BYTES = 256 << 20 };
 
 tacit_status taciti_flat_model_create(const taciti_model_options *options, taciti_flat_model *out) {
     taciti_flat_model model = {.flat = NULL};
@@ -32,7 +32,7 @@ void taciti_flat_model_destroy(taciti_flat_model *model) {
 }
 
 static tacit_status copy_file(const char *from, const char *folder, const char *name) {
-    char path[PATH_BYTES], *bytes = NULL;
+    char path[TACITI_PATH_BYTES], *bytes = NULL;
     size_t count = 0;
     TACITI_TRY(taciti_path_join(path, sizeof path, folder, name));
     TACITI_TRY(taciti_file_read(from, TOKENIZER_MAX_BYTES, &bytes, &count));
@@ -44,11 +44,11 @@ static tacit_status copy_file(const char *from, const char *folder, const char *
 tacit_status taciti_flat_model_copy_tokenizer(const json_t *meta, const char *folder) {
     const char *vocab = json_string_value(json_object_get(json_object_get(meta, "config"), "data.vocab"));
     if (vocab == NULL || vocab[0] == '\0') return TACIT_OK;
-    char merges[PATH_BYTES];
+    char merges[TACITI_PATH_BYTES];
     const char *slash = strrchr(vocab, '/');
     const int length =
         snprintf(merges, sizeof merges, "%.*smerges.txt", slash == NULL ? 0 : (int)(slash + 1 - vocab), vocab);
-    if (length >= PATH_BYTES || access(vocab, R_OK) != 0 || access(merges, R_OK) != 0) {
+    if (length >= TACITI_PATH_BYTES || access(vocab, R_OK) != 0 || access(merges, R_OK) != 0) {
         taciti_log(TACITI_LOG_WARN, "%s: the tokenizer of the run (%s and %s) cannot be read and is left out", folder,
                    vocab, merges);
         return TACIT_OK;

@@ -10,10 +10,10 @@
 #include "base/file.h"
 #include "base/log.h"
 
-tacit_status taciti_formats_parent(const char *path, char out[TACITI_FORMATS_PATH_BYTES]) {
+tacit_status taciti_formats_parent(const char *path, char out[TACITI_PATH_BYTES]) {
     const char *slash = strrchr(path, '/');
     const size_t length = slash == NULL ? 0 : (size_t)(slash - path);
-    if (length >= TACITI_FORMATS_PATH_BYTES) return taciti_fail(TACIT_E_IO, "%s: the path is too long", path);
+    if (length >= TACITI_PATH_BYTES) return taciti_fail(TACIT_E_IO, "%s: the path is too long", path);
     memcpy(out, length > 0 ? path : slash != NULL ? "/" : ".", length > 0 ? length : 1);
     out[length > 0 ? length : 1] = 0;
     return TACIT_OK;
@@ -26,14 +26,14 @@ tacit_status taciti_formats_tensor(const taciti_layout *layout, const char *name
     return TACIT_OK;
 }
 
-tacit_status taciti_formats_temporary(const char *path, char out[TACITI_FORMATS_PATH_BYTES]) {
-    const int length = snprintf(out, TACITI_FORMATS_PATH_BYTES, "%s.tmp", path);
-    if (length > 0 && length < TACITI_FORMATS_PATH_BYTES) return TACIT_OK;
+tacit_status taciti_formats_temporary(const char *path, char out[TACITI_PATH_BYTES]) {
+    const int length = snprintf(out, TACITI_PATH_BYTES, "%s.tmp", path);
+    if (length > 0 && length < TACITI_PATH_BYTES) return TACIT_OK;
     return taciti_fail(TACIT_E_IO, "%s: the path is too long", path);
 }
 
 tacit_status taciti_formats_publish(const char *temporary, const char *path) {
-    char parent[TACITI_FORMATS_PATH_BYTES];
+    char parent[TACITI_PATH_BYTES];
     TACITI_TRY(taciti_formats_parent(path, parent));
     if (rename(temporary, path) != 0)
         return taciti_fail(TACIT_E_IO, "%s: cannot be renamed to %s: %s", temporary, path, strerror(errno));

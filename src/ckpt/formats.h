@@ -5,9 +5,10 @@
 #ifndef TACITI_CKPT_FORMATS_H
 #define TACITI_CKPT_FORMATS_H
 
+#include "base/file.h"
 #include "ckpt/weights.h"
 
-enum { TACITI_FORMATS_PATH_BYTES = 4096, TACITI_LLMC_MAGIC = 20240326 };
+enum { TACITI_LLMC_MAGIC = 20240326 };
 
 /* Hugging Face: `config` is the path of config.json, `folder` holds it and the weights. */
 tacit_status taciti_hf_describe(const char *config, taciti_model_options *out);
@@ -24,7 +25,7 @@ tacit_status taciti_llmc_write(const char *path, const taciti_weights_write_opti
                                const taciti_model_options *options, const taciti_layout *layout, const float *flat);
 
 /* The folder that holds `path`: "a/b" -> "a", "b" -> ".", "/b" -> "/". */
-tacit_status taciti_formats_parent(const char *path, char out[TACITI_FORMATS_PATH_BYTES]);
+tacit_status taciti_formats_parent(const char *path, char out[TACITI_PATH_BYTES]);
 
 /* Shape of `name` in the layout, or E_INTERNAL. */
 tacit_status taciti_formats_tensor(const taciti_layout *layout, const char *name, const taciti_tensor **out);
@@ -39,7 +40,7 @@ tacit_status taciti_formats_refuse_existing(const char *path);
 tacit_status taciti_formats_refuse_pickle(const char *path);
 
 /* path + ".tmp", where a file is written before it is renamed to `path`. */
-tacit_status taciti_formats_temporary(const char *path, char out[TACITI_FORMATS_PATH_BYTES]);
+tacit_status taciti_formats_temporary(const char *path, char out[TACITI_PATH_BYTES]);
 tacit_status taciti_formats_publish(const char *temporary, const char *path);
 
 #endif

@@ -3,11 +3,8 @@
  * Hugging Face folders of GPT-2, read: config.json and model.safetensors, or shards by model.safetensors.index.json.
  * Names come with and without "transformer."; matrices of the layers are [in][out] there as here.
  */
-#define _POSIX_C_SOURCE 200809L
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -19,6 +16,8 @@
 #include "ckpt/safetensors.h"
 
 enum { JSON_MAX_BYTES = 64 << 20, SHARDS_MAX = 4096 };
+static const char single_name[] = "model.safetensors", index_name[] = "model.safetensors.index.json",
+                  pickle_name[] = "pytorch_model.bin";
 static const char name_prefix[] = "transformer.", head_name[] = "lm_head.weight", wte_name[] = "wte.weight";
 
 /* ---- config.json ------------------------------------------------------------------------------------------------- */
@@ -123,31 +122,27 @@ static tacit_status parse_index(const char *path, const json_t *index, file_list
     return TACIT_OK;
 }
 
-static tacit_status read_index(const char *path, file_list *list) {
+static tacit_status read_index(const char *folder, file_list *list) {
+    char path[TACITI_PATH_BYTES];
     const taciti_strict_reader reader = {.file = path, .status = TACIT_E_DATA};
     json_t *index = NULL;
+    TACITI_TRY(taciti_path_join(path, sizeof path, folder, index_name));
     TACITI_TRY(taciti_strict_load(&reader, JSON_MAX_BYTES, &index));
     const tacit_status status = parse_index(path, index, list);
     json_decref(index);
     return status;
 }
 
-static tacit_status fail_without_weights(const char *folder) {
-    char pickle[TACITI_FORMATS_PATH_BYTES];
-    TACITI_TRY(taciti_path_join(pickle, sizeof pickle, folder, "pytorch_model.bin"));
-    if (access(pickle, F_OK) == 0) return taciti_formats_refuse_pickle(pickle);
-    return taciti_fail(TACIT_E_DATA, "%s: holds neither model.safetensors nor model.safetensors.index.json", folder);
-}
-
 static tacit_status list_files(const char *folder, file_list *list) {
-    char single[TACITI_FORMATS_PATH_BYTES], index[TACITI_FORMATS_PATH_BYTES];
-    TACITI_TRY(taciti_path_join(single, sizeof single, folder, "model.safetensors"));
-    TACITI_TRY(taciti_path_join(index, sizeof index, folder, "model.safetensors.index.json"));
     list->names = taciti_calloc(SHARDS_MAX, sizeof *list->names);
     if (list->names == NULL) return TACIT_E_MEMORY;
-    if (access(single, F_OK) == 0) return add_file(list, "model.safetensors");
-    if (access(index, F_OK) == 0) return read_index(index, list);
-    return fail_without_weights(folder);
+    if (taciti_file_exists_in(folder, single_name)) return add_file(list, single_name);
+    if (taciti_file_exists_in(folder, index_name)) return read_index(folder, list);
+    if (!taciti_file_exists_in(folder, pickle_name))
+        return taciti_fail(TACIT_E_DATA, "%s: holds neither %s nor %s", folder, single_name, index_name);
+    char pickle[TACITI_PATH_BYTES];
+    TACITI_TRY(taciti_path_join(pickle, sizeof pickle, folder, pickle_name));
+    return taciti_formats_refuse_pickle(pickle);
 }
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
@@ -180,7 +175,7 @@ typedef tacit_status entry_visitor(hf_reader *reader, const taciti_safe_file *fi
 
 static tacit_status visit_files(hf_reader *reader, entry_visitor *visit) {
     for (size_t f = 0; f < reader->files.count; f++) {
-        char path[TACITI_FORMATS_PATH_BYTES];
+        char path[TACITI_PATH_BYTES];
         taciti_safe_file file;
         tacit_status status = TACIT_OK;
         TACITI_TRY(taciti_path_join(path, sizeof path, reader->folder, reader->files.names[f]));
@@ -250,7 +245,7 @@ static tacit_status read_all(hf_reader *reader) {
 tacit_status taciti_hf_read(const char *folder, const taciti_model_options *options, const taciti_layout *layout,
                             float *flat) {
     hf_reader reader = {.folder = folder, .tied = options->tied, .layout = layout, .flat = flat};
-    char path[TACITI_FORMATS_PATH_BYTES];
+    char path[TACITI_PATH_BYTES];
     taciti_model_options file;
     TACITI_TRY(taciti_path_join(path, sizeof path, folder, "config.json"));
     TACITI_TRY(taciti_hf_describe(path, &file));

@@ -3,7 +3,6 @@
  * Hugging Face folders of GPT-2, written as GPT2LMHeadModel.save_pretrained() does: names with "transformer.", one
  * model.safetensors or numbered shards with their index, config.json.
  */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -57,7 +56,7 @@ static void shard_name(const hf_writer *writer, size_t shard, char name[NAME_BYT
 
 static tacit_status write_shard(const hf_writer *writer, size_t shard) {
     static const char *const metadata[] = {"format", "pt", NULL};
-    char name[NAME_BYTES], path[TACITI_FORMATS_PATH_BYTES], temporary[TACITI_FORMATS_PATH_BYTES];
+    char name[NAME_BYTES], path[TACITI_PATH_BYTES], temporary[TACITI_PATH_BYTES];
     char digest[TACITI_DIGEST_BYTES];
     uint64_t bytes = 0;
     const size_t first = writer->first[shard];
@@ -71,7 +70,7 @@ static tacit_status write_shard(const hf_writer *writer, size_t shard) {
 
 /* Writes the value, which it takes. */
 static tacit_status write_json(const char *folder, const char *name, json_t *value) {
-    char path[TACITI_FORMATS_PATH_BYTES];
+    char path[TACITI_PATH_BYTES];
     tacit_status status = taciti_path_join(path, sizeof path, folder, name);
     char *text = taciti_json_dump(value, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
     if (text == NULL) return taciti_fail(TACIT_E_MEMORY, "%s/%s: no memory for it", folder, name);
@@ -124,7 +123,7 @@ static tacit_status prepare_folder(const char *folder) {
     static const char *const names[] = {"config.json", "model.safetensors", "model.safetensors.index.json"};
     TACITI_TRY(taciti_file_make_folder(folder));
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char path[TACITI_FORMATS_PATH_BYTES];
+        char path[TACITI_PATH_BYTES];
         TACITI_TRY(taciti_path_join(path, sizeof path, folder, names[i]));
         TACITI_TRY(taciti_formats_refuse_existing(path));
     }

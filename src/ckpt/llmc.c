@@ -9,7 +9,6 @@
  * multiple of 128. The head is tied. The file ends with the last tensor.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -239,7 +238,7 @@ static tacit_status write_all(llmc_writer *writer, const taciti_model_options *o
 
 static tacit_status write_file(const char *path, llmc_writer *writer, const taciti_model_options *options,
                                const taciti_layout *layout, const float *flat) {
-    char temporary[TACITI_FORMATS_PATH_BYTES], digest[TACITI_DIGEST_BYTES];
+    char temporary[TACITI_PATH_BYTES], digest[TACITI_DIGEST_BYTES];
     uint64_t bytes = 0;
     TACITI_TRY(taciti_formats_temporary(path, temporary));
     TACITI_TRY(taciti_sink_open(temporary, &writer->sink));

@@ -79,7 +79,7 @@ static tacit_status note_entry(shards *s, size_t file, const taciti_safe_file *o
 
 static tacit_status open_file(const shards *s, size_t file, taciti_safe_file *out) {
     const taciti_manifest_file *expected = &s->manifest.files[file];
-    char name[TACITI_CKPT_PATH_BYTES];
+    char name[TACITI_PATH_BYTES];
     TACITI_TRY(taciti_path_join(name, sizeof name, s->path, expected->name));
     TACITI_TRY(taciti_safe_open(name, out));
     if (out->count == expected->tensors) return TACIT_OK;

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +13,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/process.h"
+#include "base/system.h"
 
-enum { TRIES = 100, HOST_BYTES = 64, TEXT_BYTES = 256, PATH_BYTES = 4096 };
+enum { TRIES = 100, HOST_BYTES = 64, TEXT_BYTES = 256 };
 
 /* Contents of the file: "host pid start\n". The start is the process's, in ticks since the machine's, so that another
  * process of the same number is told apart. pid 0: nobody. */
@@ -127,7 +126,7 @@ static tacit_status try_lock(const char *folder, const char *path, taciti_lock_c
 }
 
 tacit_status taciti_lock_take(const char *folder, taciti_lock_call *call, taciti_lock *out) {
-    char path[PATH_BYTES];
+    char path[TACITI_PATH_BYTES];
     taciti_lock lock = {.fd = -1, .made = access(folder, F_OK) != 0};
     TACITI_TRY(taciti_path_join(path, sizeof path, folder, "lock"));
     TACITI_TRY(taciti_file_make_folder(folder));

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +18,7 @@
 #include "base/strict_json.h"
 
 /* Leaves room for millions of files and for any configuration; a larger manifest is not ours. */
-enum { MANIFEST_MAX_BYTES = 256 << 20, PATH_BYTES = 4096 };
+enum { MANIFEST_MAX_BYTES = 256 << 20 };
 
 static const char manifest_name[] = "manifest.json";
 static const char line_begin[] = "{\"digest\": \"", line_end[] = "\",\n";
@@ -223,7 +222,7 @@ tacit_status taciti_manifest_parse(const char *path, const char *text, size_t by
 }
 
 tacit_status taciti_manifest_read(const char *folder, taciti_manifest *out) {
-    char path[PATH_BYTES], *text = NULL;
+    char path[TACITI_PATH_BYTES], *text = NULL;
     size_t bytes = 0;
     TACITI_TRY(taciti_path_join(path, sizeof path, folder, manifest_name));
     TACITI_TRY(taciti_file_read(path, MANIFEST_MAX_BYTES, &text, &bytes));
@@ -235,7 +234,7 @@ tacit_status taciti_manifest_read(const char *folder, taciti_manifest *out) {
 /* ---- against the files ------------------------------------------------------------------------------------------- */
 
 static tacit_status verify_file(const char *folder, const taciti_manifest_file *file) {
-    char path[PATH_BYTES], digest[TACITI_DIGEST_BYTES];
+    char path[TACITI_PATH_BYTES], digest[TACITI_DIGEST_BYTES];
     struct stat info;
     uint64_t bytes = 0;
     TACITI_TRY(taciti_path_join(path, sizeof path, folder, file->name));
@@ -258,7 +257,7 @@ tacit_status taciti_manifest_verify(const char *folder, const taciti_manifest *m
 
 int taciti_manifest_complete(const char *folder, const taciti_manifest *manifest) {
     for (size_t i = 0; i < manifest->count; i++) {
-        char path[PATH_BYTES];
+        char path[TACITI_PATH_BYTES];
         struct stat info;
         const int length = snprintf(path, sizeof path, "%s/%s", folder, manifest->files[i].name);
         if (length < 0 || (size_t)length >= sizeof path || lstat(path, &info) != 0) return 0;

@@ -2,7 +2,6 @@
 #include "ckpt/part.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"

@@ -40,7 +40,7 @@ static void note_tokenizer(const char *folder, json_t *meta) {
 /* Sets *value to the path in the folder where the run was started, if a file is there and the path has room in `limit`
  * bytes. Returns whether it has. */
 static bool resolve_path(const char *directory, const json_t *path, size_t limit, json_t **value) {
-    char there[TACITI_RUN_PATH_BYTES];
+    char there[TACITI_PATH_BYTES];
     const char *relative = json_string_value(path);
     if (relative == NULL || relative[0] == '\0' || relative[0] == '/') return false;
     const int length = snprintf(there, sizeof there, "%s/%s", directory, relative);
@@ -60,7 +60,7 @@ static void resolve_paths(json_t *meta) {
         if (resolve_path(directory, value, sizeof(taciti_text), &found))
             (void)json_object_set_new(config, KEYS[i], found);
         for (size_t f = 0; f < json_array_size(value); f++)
-            if (resolve_path(directory, json_array_get(value, f), TACITI_RUN_PATH_BYTES, &found))
+            if (resolve_path(directory, json_array_get(value, f), TACITI_PATH_BYTES, &found))
                 (void)json_array_set_new(value, f, found);
     }
 }
@@ -95,7 +95,7 @@ static tacit_status open_newest(const char *root, const char *folder, taciti_run
 
 /* run/ckpt/step_00000100 lies two folders below its run. */
 static tacit_status open_step(const char *path, taciti_run_info *out) {
-    char root[TACITI_RUN_PATH_BYTES], *meta = NULL;
+    char root[TACITI_PATH_BYTES], *meta = NULL;
     TACITI_TRY(taciti_path_join(root, sizeof root, path, "../.."));
     TACITI_TRY(copy_path(path, out));
     TACITI_TRY(taciti_ckpt_check(path, &out->step, &meta));
@@ -114,21 +114,15 @@ static tacit_status open_foreign(const char *path, bool is_folder, taciti_run_in
     return out->meta == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }
 
-static bool has_file(const char *folder, const char *name) {
-    char path[TACITI_RUN_PATH_BYTES];
-    const int length = snprintf(path, sizeof path, "%s/%s", folder, name);
-    return length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0;
-}
-
 static tacit_status open_any(const char *path, taciti_run_info *out) {
-    char folder[TACITI_RUN_PATH_BYTES];
+    char folder[TACITI_PATH_BYTES];
     struct stat info;
     if (stat(path, &info) != 0) return taciti_file_refuse(path);
     if (!S_ISDIR(info.st_mode)) return open_foreign(path, false, out);
-    if (has_file(path, "manifest.json")) return open_step(path, out);
+    if (taciti_file_exists_in(path, "manifest.json")) return open_step(path, out);
     TACITI_TRY(taciti_path_join(folder, sizeof folder, path, "ckpt"));
-    if (has_file(path, "ckpt")) return open_newest(path, folder, out);
-    if (has_file(path, "config.json")) return open_foreign(path, true, out);
+    if (taciti_file_exists_in(path, "ckpt")) return open_newest(path, folder, out);
+    if (taciti_file_exists_in(path, "config.json")) return open_foreign(path, true, out);
     return taciti_fail(TACIT_E_DATA,
                        "%s: is neither a run folder (no ckpt/), a checkpoint (no manifest.json) nor a model of Hugging "
                        "Face (no config.json)",

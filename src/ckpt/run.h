@@ -9,15 +9,14 @@
 #include <jansson.h>
 #include <stdint.h>
 
+#include "base/file.h"
 #include "model/model.h"
 
-enum { TACITI_RUN_PATH_BYTES = 4096 };
-
 typedef struct taciti_run_info {
-    char path[TACITI_RUN_PATH_BYTES]; /* the checkpoint folder, or the foreign weights as given */
-    int64_t step;                     /* -1 for foreign weights */
-    taciti_model_options model;       /* resolved; dtype f32, dropout 0 */
-    json_t *meta;                     /* "meta" of the manifest; {"config": {}} for foreign weights; owned */
+    char path[TACITI_PATH_BYTES]; /* the checkpoint folder, or the foreign weights as given */
+    int64_t step;                 /* -1 for foreign weights */
+    taciti_model_options model;   /* resolved; dtype f32, dropout 0 */
+    json_t *meta;                 /* "meta" of the manifest; {"config": {}} for foreign weights; owned */
 } taciti_run_info;
 
 /* The "model" object of a checkpoint's meta data: {"layers": ..., "heads": ..., "channels": ..., "vocabulary": ...,

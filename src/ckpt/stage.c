@@ -22,11 +22,10 @@ static const char step_prefix[] = "step_", tmp_suffix[] = ".tmp", manifest_name[
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-tacit_status taciti_stage_path(const char *folder, int64_t step, const char *suffix,
-                               char path[TACITI_CKPT_PATH_BYTES]) {
+tacit_status taciti_stage_path(const char *folder, int64_t step, const char *suffix, char path[TACITI_PATH_BYTES]) {
     char name[64];
     (void)snprintf(name, sizeof name, "%s%08" PRId64 "%s", step_prefix, step, suffix);
-    return taciti_path_join(path, TACITI_CKPT_PATH_BYTES, folder, name);
+    return taciti_path_join(path, TACITI_PATH_BYTES, folder, name);
 }
 
 /* The step of "step_00000100"; -1 for any other name. */
@@ -71,7 +70,7 @@ static tacit_status remove_stale(const char *folder) {
     DIR *listing = opendir(folder);
     if (listing == NULL) return taciti_fail(TACIT_E_IO, "%s: cannot be listed: %s", folder, strerror(errno));
     while (status == TACIT_OK) {
-        char path[TACITI_CKPT_PATH_BYTES];
+        char path[TACITI_PATH_BYTES];
         const struct dirent *entry = readdir(listing);
         if (entry == NULL) break;
         if (strncmp(entry->d_name, step_prefix, sizeof step_prefix - 1) != 0) continue;
@@ -84,7 +83,7 @@ static tacit_status remove_stale(const char *folder) {
 }
 
 tacit_status taciti_stage_begin(const char *folder, int64_t step) {
-    char path[TACITI_CKPT_PATH_BYTES];
+    char path[TACITI_PATH_BYTES];
     TACITI_TRY(taciti_stage_path(folder, step, tmp_suffix, path));
     TACITI_TRY(taciti_file_make_folder(folder));
     TACITI_TRY(remove_stale(folder));
@@ -189,7 +188,7 @@ static tacit_status inventory_create(const taciti_ckpt_state *state, inventory *
 /* Reads back what it has written: only then may that replace an older checkpoint. */
 static tacit_status write_file(const char *tmp, int64_t step, const inventory *all, size_t count,
                                taciti_stage_share *share) {
-    char path[TACITI_CKPT_PATH_BYTES], text[32], digest[TACITI_DIGEST_BYTES];
+    char path[TACITI_PATH_BYTES], text[32], digest[TACITI_DIGEST_BYTES];
     uint64_t bytes = 0;
     (void)snprintf(text, sizeof text, "%" PRId64, step);
     const char *const metadata[] = {"format", "tacit", "step", text, NULL};
@@ -205,7 +204,7 @@ static tacit_status write_file(const char *tmp, int64_t step, const inventory *a
 
 tacit_status taciti_stage_write(const char *folder, int64_t step, const taciti_ckpt_state *state, int writer,
                                 int writers, taciti_stage_share *out) {
-    char tmp[TACITI_CKPT_PATH_BYTES];
+    char tmp[TACITI_PATH_BYTES];
     inventory all;
     taciti_stage_share share = {.tensors = 0};
     (void)snprintf(share.name, sizeof share.name, "rank-%05d.safetensors", writer);
@@ -226,7 +225,7 @@ tacit_status taciti_stage_write(const char *folder, int64_t step, const taciti_c
 /* A checkpoint of the same step makes way: it is damaged or from a run that was resumed before it. One of the two has
  * the name at any time, where the file system can exchange names. */
 static tacit_status publish_folder(const char *folder, int64_t step, const char *tmp) {
-    char path[TACITI_CKPT_PATH_BYTES], old[TACITI_CKPT_PATH_BYTES];
+    char path[TACITI_PATH_BYTES], old[TACITI_PATH_BYTES];
     TACITI_TRY(taciti_stage_path(folder, step, "", path));
     if (renameat2(AT_FDCWD, tmp, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
         TACITI_TRY(taciti_file_sync_folder(folder));
@@ -247,7 +246,7 @@ static tacit_status commit_folder(const char *folder, const char *tmp, const tac
                            "%s: files that other ranks have written are not here; checkpoints need a folder that all "
                            "hosts share",
                            tmp);
-    char path[TACITI_CKPT_PATH_BYTES], *text = NULL;
+    char path[TACITI_PATH_BYTES], *text = NULL;
     size_t bytes = 0;
     TACITI_TRY(taciti_path_join(path, sizeof path, tmp, manifest_name));
     TACITI_TRY(taciti_manifest_format(manifest, &text, &bytes));
@@ -260,7 +259,7 @@ static tacit_status commit_folder(const char *folder, const char *tmp, const tac
 
 tacit_status taciti_stage_commit(const char *folder, int64_t step, const char *meta_json,
                                  const taciti_stage_share *shares, int writers) {
-    char tmp[TACITI_CKPT_PATH_BYTES];
+    char tmp[TACITI_PATH_BYTES];
     TACITI_TRY(taciti_stage_path(folder, step, tmp_suffix, tmp));
     taciti_manifest manifest = {.step = step, .world = writers};
     manifest.files = taciti_calloc((size_t)writers, sizeof *manifest.files);
@@ -277,7 +276,7 @@ tacit_status taciti_stage_commit(const char *folder, int64_t step, const char *m
 }
 
 void taciti_stage_undo(const char *folder, int64_t step) {
-    char tmp[TACITI_CKPT_PATH_BYTES];
+    char tmp[TACITI_PATH_BYTES];
     if (taciti_stage_path(folder, step, tmp_suffix, tmp) == TACIT_OK) (void)taciti_file_remove(tmp);
 }
 
@@ -285,7 +284,7 @@ void taciti_stage_undo(const char *folder, int64_t step) {
 
 /* Renames first: a kill in the middle leaves a temporary folder, not a damaged checkpoint. */
 static tacit_status remove_step(const char *folder, int64_t step) {
-    char path[TACITI_CKPT_PATH_BYTES], old[TACITI_CKPT_PATH_BYTES];
+    char path[TACITI_PATH_BYTES], old[TACITI_PATH_BYTES];
     TACITI_TRY(taciti_stage_path(folder, step, "", path));
     TACITI_TRY(taciti_stage_path(folder, step, ".old.tmp", old));
     if (rename(path, old) != 0) return taciti_fail(TACIT_E_IO, "%s: cannot be removed: %s", path, strerror(errno));
@@ -293,7 +292,7 @@ static tacit_status remove_step(const char *folder, int64_t step) {
 }
 
 static bool is_complete(const char *folder, int64_t step) {
-    char path[TACITI_CKPT_PATH_BYTES];
+    char path[TACITI_PATH_BYTES];
     taciti_manifest manifest;
     if (taciti_stage_path(folder, step, "", path) != TACIT_OK) return false;
     if (taciti_manifest_read(path, &manifest) != TACIT_OK) return false;

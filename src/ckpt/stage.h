@@ -12,13 +12,12 @@
 #ifndef TACITI_CKPT_STAGE_H
 #define TACITI_CKPT_STAGE_H
 
+#include "base/file.h"
 #include "ckpt/ckpt.h"
 #include "ckpt/manifest.h"
 
-enum { TACITI_CKPT_PATH_BYTES = 4096 };
-
 /* folder/step_XXXXXXXX plus suffix ("" or ".tmp"). */
-tacit_status taciti_stage_path(const char *folder, int64_t step, const char *suffix, char path[TACITI_CKPT_PATH_BYTES]);
+tacit_status taciti_stage_path(const char *folder, int64_t step, const char *suffix, char path[TACITI_PATH_BYTES]);
 
 /* Lists the steps of all checkpoints in `folder`, newest first; none if it does not exist. Returns owned; release with
  * taciti_free(). */

@@ -37,7 +37,7 @@ static void save(int64_t step, int keep) {
 
 /* The newest checkpoint must be `step`, with the values of `step`. */
 static void expect_newest(int64_t step) {
-    char path[TACITI_CKPT_PATH_BYTES], *meta = NULL;
+    char path[TACITI_PATH_BYTES], *meta = NULL;
     int64_t found = -1;
     assert_int_equal(taciti_ckpt_find(NULL, g_folder.text, path, sizeof path, &found, &meta), TACIT_OK);
     assert_int_equal(found, step);
@@ -206,7 +206,7 @@ static void the_newest_are_kept(void **state) {
 }
 
 static void cut_last_byte(int64_t step) {
-    char folder[TACITI_CKPT_PATH_BYTES];
+    char folder[TACITI_PATH_BYTES];
     struct stat info;
     assert_int_equal(taciti_stage_path(g_folder.text, step, "", folder), TACIT_OK);
     const test_path shard = path_in(folder, "rank-00000.safetensors");
@@ -281,7 +281,7 @@ static void only_our_names_are_checkpoints(void **state) {
 
 static void tensors_nobody_asks_for_are_left(void **state) {
     (void)state;
-    char path[TACITI_CKPT_PATH_BYTES];
+    char path[TACITI_PATH_BYTES];
     save(4, 1);
     assert_int_equal(taciti_stage_path(g_folder.text, 4, "", path), TACIT_OK);
     state_fill(&g_state, -1);
@@ -292,7 +292,7 @@ static void tensors_nobody_asks_for_are_left(void **state) {
 
 static void arrays_that_are_held_are_found(void **state) {
     (void)state;
-    char path[TACITI_CKPT_PATH_BYTES];
+    char path[TACITI_PATH_BYTES];
     taciti_ckpt_array arrays[4] = {g_state.arrays[0], g_state.arrays[1], g_state.arrays[1], g_state.arrays[1]};
     const bool expected[] = {true, true, false, true};
     bool held[4];
@@ -307,7 +307,7 @@ static void arrays_that_are_held_are_found(void **state) {
 
 static void missing_tensors_and_other_shapes_are_refused(void **state) {
     (void)state;
-    char path[TACITI_CKPT_PATH_BYTES];
+    char path[TACITI_PATH_BYTES];
     save(4, 1);
     assert_int_equal(taciti_stage_path(g_folder.text, 4, "", path), TACIT_OK);
     state_fill(&g_state, -1);

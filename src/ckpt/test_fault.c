@@ -54,7 +54,7 @@ static void save_two(void) {
 }
 
 static int64_t newest_in(const char *folder) {
-    char path[TACITI_CKPT_PATH_BYTES], *meta = NULL;
+    char path[TACITI_PATH_BYTES], *meta = NULL;
     int64_t step = -1;
     if (taciti_ckpt_find(NULL, folder, path, sizeof path, &step, &meta) != TACIT_OK) return -1;
     state_expect_meta(meta, step);
@@ -63,7 +63,7 @@ static int64_t newest_in(const char *folder) {
 }
 
 static void expect_loads(const char *folder, int64_t step) {
-    char path[TACITI_CKPT_PATH_BYTES];
+    char path[TACITI_PATH_BYTES];
     assert_int_equal(newest_in(folder), step);
     assert_int_equal(taciti_stage_path(folder, step, "", path), TACIT_OK);
     state_fill(&g_state, -1);
@@ -170,7 +170,7 @@ static void links_are_refused(void **state) {
 
 static void when_all_are_damaged_nothing_is_loaded(void **state) {
     (void)state;
-    char path[TACITI_CKPT_PATH_BYTES], *meta = NULL;
+    char path[TACITI_PATH_BYTES], *meta = NULL;
     int64_t step = -1;
     save_two();
     assert_int_equal(unlink(newest_file(2).text), 0);
@@ -238,7 +238,7 @@ static int survives_a_full_disk(const char *folder) {
     }
     step -= 2; /* the last one that was saved */
     if (status != TACIT_E_IO || step < 1 || newest_in(folder) != step) return 0;
-    char tmp[TACITI_CKPT_PATH_BYTES];
+    char tmp[TACITI_PATH_BYTES];
     if (taciti_stage_path(folder, step + 1, ".tmp", tmp) != TACIT_OK || file_exists(tmp)) return 0;
     /* With less to keep, the run goes on once there is room: here the oldest is removed by hand. */
     if (taciti_stage_path(folder, 1, "", tmp) != TACIT_OK || taciti_file_remove(tmp) != TACIT_OK) return 0;

@@ -179,7 +179,7 @@ static void run(int ranks, test_rank *rank, trial *t) {
 }
 
 /* The step is the number of ranks that saved it. */
-static json_t *open_step(int formers, char path[TACITI_CKPT_PATH_BYTES]) {
+static json_t *open_step(int formers, char path[TACITI_PATH_BYTES]) {
     int64_t step = -1;
     char *text = NULL;
     CHECK(taciti_stage_path(g_folder.text, formers, "", path) == TACIT_OK);
@@ -257,7 +257,7 @@ static void expect_regrouped(const holder *h, const trial *t, int rank, int rank
 static void restore_rank(taciti_comm *comm, void *context) {
     const trial *t = context;
     const int rank = taciti_comm_rank(comm), ranks = taciti_comm_size(comm);
-    char path[TACITI_CKPT_PATH_BYTES];
+    char path[TACITI_PATH_BYTES];
     json_t *meta = open_step(t->formers, path);
     const taciti_ckpt_origin from = {
         .path = path, .meta = meta, .rank = rank, .ranks = ranks, .resumption = t->resumption};
@@ -332,7 +332,7 @@ static tacit_status save_alone(const taciti_state *s, int64_t step, const char *
 
 static tacit_status restore_alone(const taciti_state *s, int64_t step, const char *meta_text,
                                   const taciti_state_entry **lacking) {
-    char path[TACITI_CKPT_PATH_BYTES];
+    char path[TACITI_PATH_BYTES];
     int64_t found = -1;
     char *text = NULL;
     assert_int_equal(taciti_stage_path(g_folder.text, step, "", path), TACIT_OK);
@@ -456,7 +456,7 @@ static void the_size_of_bytes_is_found(void **state) {
     const trial t = {.formers = 1};
     holder h = hold(0, 1);
     const taciti_state s = table(&h, &t);
-    char path[TACITI_CKPT_PATH_BYTES];
+    char path[TACITI_PATH_BYTES];
     bool held = false;
     size_t bytes = 0;
     assert_int_equal(save_alone(&s, 60, "{}"), TACIT_OK);
@@ -509,7 +509,7 @@ static void save_stripes(taciti_comm *comm, void *context) {
 }
 
 static void expect_stripes(int formers, int ranks, size_t length) {
-    char path[TACITI_CKPT_PATH_BYTES];
+    char path[TACITI_PATH_BYTES];
     json_t *meta = open_step(formers, path);
     float *all = filled(MODEL, 0, 0, g_layout.n);
     for (int rank = 0; rank < ranks; rank++) {

@@ -5,8 +5,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "ckpt/weights.h"
 
-#include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -19,7 +17,7 @@ enum { LOOK_BYTES = 4 };
 /* Where the weights are: a llm.c file, or a Hugging Face folder with its config.json. */
 typedef struct weights_source {
     taciti_weights_format format;
-    char folder[TACITI_FORMATS_PATH_BYTES], config[TACITI_FORMATS_PATH_BYTES];
+    char folder[TACITI_PATH_BYTES], config[TACITI_PATH_BYTES];
 } weights_source;
 
 static tacit_status source_in_folder(const char *folder, weights_source *out) {

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/interruption.h"
 #include "base/log.h"
+#include "base/signals.h"
 #include "base/terminal.h"
 #include "bench/comparison.h"
 #include "bench/local_step.h"

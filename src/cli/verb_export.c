@@ -66,7 +66,7 @@ static tacit_status read_options(const taciti_arguments *arguments, export_optio
 }
 
 static tacit_status open_source(const char *from, int64_t step, taciti_run_info *out) {
-    char folder[TACITI_RUN_PATH_BYTES], path[TACITI_CKPT_PATH_BYTES];
+    char folder[TACITI_PATH_BYTES], path[TACITI_PATH_BYTES];
     if (step < 0) return taciti_run_open(from, out);
     TACITI_TRY(taciti_path_join(folder, sizeof folder, from, "ckpt"));
     TACITI_TRY(taciti_stage_path(folder, step, "", path));

@@ -53,7 +53,7 @@ static tacit_status refuse_checkpoints(const char *folder) {
 
 static tacit_status convert_weights(const taciti_run_info *source, const char *from, const char *run,
                                     taciti_flat_model *model) {
-    char folder[TACITI_RUN_PATH_BYTES];
+    char folder[TACITI_PATH_BYTES];
     TACITI_TRY(taciti_path_join(folder, sizeof folder, run, "ckpt"));
     TACITI_TRY(refuse_checkpoints(folder));
     TACITI_TRY(taciti_flat_model_create(&source->model, model));

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/grouping.h"
 
-#include "base/log.h"
 #include "base/memory.h"
 
 /* The ranks of these hosts become a group. */

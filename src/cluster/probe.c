@@ -2,10 +2,8 @@
 #include "cluster/probe.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "cluster/fit.h"
 #include "cluster/probe_state.h"

@@ -2,11 +2,9 @@
  *
  * Collectives by size and group. Small sizes of all kinds come first, so that a slow cluster loses the long ones only.
  */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cluster/fit.h"

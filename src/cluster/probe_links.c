@@ -3,7 +3,6 @@
  * Links: what a message costs between two ranks, and what is left of it when many send at once.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"

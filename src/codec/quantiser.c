@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/number.h"
 #include "kernel/kernel.h"
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -93,8 +94,6 @@ size_t taciti_quantiser_bound(const taciti_codec *codec, const void *options, si
     return layout_of(codec->method, options, n).bytes;
 }
 
-static size_t min_of(size_t a, size_t b) { return a < b ? a : b; }
-
 /* ---- encode ------------------------------------------------------------------------------------------------------ */
 typedef struct encoding {
     const taciti_quantiser *quantiser;
@@ -144,7 +143,7 @@ static void encode_block(const encoding *e, const taciti_quantiser_part *block, 
         fill_nan(values, e->l.shape.parameters);
     memcpy(parameters, values, e->l.shape.parameters * sizeof *parameters);
     for (size_t at = 0; at < block->n; at += PIECE) {
-        const taciti_quantiser_part part = {block->x + at, min_of(block->n - at, PIECE), block->first + at};
+        const taciti_quantiser_part part = {block->x + at, taciti_min(block->n - at, PIECE), block->first + at};
         encode_part(e, values, &part);
     }
 }
@@ -156,7 +155,7 @@ tacit_status taciti_quantiser_encode(const taciti_codec *codec, const taciti_cod
     float *parameters = out;
     for (size_t b = 0; b < l.blocks; b++) {
         const size_t first = b * l.shape.block;
-        const taciti_quantiser_part block = {x + first, min_of(n - first, l.shape.block), first};
+        const taciti_quantiser_part block = {x + first, taciti_min(n - first, l.shape.block), first};
         encode_block(&e, &block, parameters + b * l.shape.parameters);
     }
     taciti_codec_count_all(call->tally, 0, 0, n); /* squares were added block by block */
@@ -188,7 +187,7 @@ static bool legal_codes(unsigned n_codes, const uint8_t *in, size_t n) {
     if (n_codes == 3) return legal_trits(in, packed_bytes(3, n));
     if (n_codes == 1u << bits_of(n_codes)) return true;
     for (size_t at = 0; at < n; at += PIECE) {
-        const size_t m = min_of(n - at, PIECE);
+        const size_t m = taciti_min(n - at, PIECE);
         unpack_codes(n_codes, in + packed_bytes(n_codes, at), m, codes);
         for (size_t i = 0; i < m; i++) largest = codes[i] > largest ? codes[i] : largest;
     }
@@ -233,9 +232,9 @@ static tacit_status decode_into(const taciti_codec *codec, const taciti_codec_ca
     TACITI_TRY(check_size(codec, call->options, &l, payload, bytes, n));
     const decoding d = {codec->method, call->options, l, payload, (const uint8_t *)payload + l.parameter_bytes, add};
     for (size_t b = 0; b < l.blocks; b++) {
-        const size_t begin = b * l.shape.block, end = min_of(n, begin + l.shape.block);
+        const size_t begin = b * l.shape.block, end = taciti_min(n, begin + l.shape.block);
         for (size_t at = begin; at < end; at += PIECE)
-            decode_part(&d, d.parameters + b * l.shape.parameters, at, x + at, min_of(end - at, PIECE));
+            decode_part(&d, d.parameters + b * l.shape.parameters, at, x + at, taciti_min(end - at, PIECE));
     }
     return TACIT_OK;
 }

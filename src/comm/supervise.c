@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/process.h"
 #include "base/sibling.h"
+#include "base/system.h"
 #include "comm/launcher.h"
 #include "comm/quiet.h"
 

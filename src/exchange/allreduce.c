@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "exchange/pipeline.h"
 #include "kernel/kernel.h"
 
@@ -33,9 +34,6 @@ static taciti_range own_share(const taciti_arrangement *arrangement, const tacit
     return taciti_cut_share(arrangement, cut, piece, arrangement->number);
 }
 
-static size_t max_of(size_t a, size_t b) { return a > b ? a : b; }
-static size_t min_of(size_t a, size_t b) { return a < b ? a : b; }
-
 /* Segment and depths from what all ranks know alike: the options and who shares a host with whom. */
 static void choose_pipeline(taciti_allreduce *reduce, size_t segment_bytes) {
     const taciti_arrangement *p = &reduce->arrangement;
@@ -44,7 +42,7 @@ static void choose_pipeline(taciti_allreduce *reduce, size_t segment_bytes) {
     reduce->segment_n = wire.segment_n;
     if (reduce->gather) { /* so that pieces, which are whole chunks, do not become longer */
         const size_t unit = (size_t)p->hosts * GRAIN;
-        reduce->segment_n = max_of(reduce->segment_n / unit, 1) * unit;
+        reduce->segment_n = taciti_max(reduce->segment_n / unit, 1) * unit;
     }
     reduce->wire_depth = p->hosts == 1 ? 0 : wire.depth;
     reduce->wire_sends = wire.sends;
@@ -73,7 +71,7 @@ tacit_status taciti_allreduce_describe(const taciti_hosts *hosts, taciti_members
         .me = taciti_arrangement_is_lane(p) ? p->host : 0,
         .range_n = out->segment_n,
         .slots = out->wire_depth + 1,
-        .window = max_of(out->wire_sends, p->one_host ? 2 * out->wire_depth + 2 : 0) * (size_t)p->hosts};
+        .window = taciti_max(out->wire_sends, p->one_host ? 2 * out->wire_depth + 2 : 0) * (size_t)p->hosts};
     out->local_shape =
         (taciti_halves_shape){.encoding = &out->plain,
                               .arrangement = p,
@@ -139,7 +137,7 @@ static size_t divide_up(size_t a, size_t b) { return a / b + (a % b != 0); }
  * would be one piece is cut into some, so that every owner has a part of each of its stretches. */
 static size_t min_pieces(const taciti_allreduce *reduce, size_t n, size_t ranges) {
     if (reduce->gather || !taciti_encoding_is_uneven(&reduce->encoding)) return 1;
-    return max_of(min_of(n / (ranges * MIN_UNEVEN_CHUNK), UNEVEN_PIECES), 1);
+    return taciti_max(taciti_min(n / (ranges * MIN_UNEVEN_CHUNK), UNEVEN_PIECES), 1);
 }
 
 /* Pieces of equal length, so that none is left over at the end. */
@@ -147,7 +145,7 @@ taciti_cut taciti_allreduce_cut(const taciti_allreduce *reduce, size_t n) {
     const size_t lanes = (size_t)reduce->arrangement.lanes, ranges = (size_t)reduce->arrangement.hosts * lanes;
     const size_t unit = ranges * GRAIN;
     const size_t pieces =
-        max_of(divide_up(n, reduce->segment_n * (reduce->gather ? lanes : ranges)), min_pieces(reduce, n, ranges));
+        taciti_max(divide_up(n, reduce->segment_n * (reduce->gather ? lanes : ranges)), min_pieces(reduce, n, ranges));
     taciti_cut cut = {
         .n = n, .piece_n = divide_up(divide_up(n, pieces), unit) * unit, .contiguous = reduce->contiguous};
     cut.pieces = divide_up(n, cut.piece_n); /* contiguous: enough for the longest range, as both are rounded up */

@@ -3,11 +3,10 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/pool.h"
 
 enum { GRAIN = 16, SEARCHED = 64 };
-
-static size_t min_of(size_t a, size_t b) { return a < b ? a : b; }
 
 static int member_at(taciti_members members, int i) { return members.ranks == NULL ? i : members.ranks[i]; }
 
@@ -113,7 +112,7 @@ taciti_range taciti_cut_part(taciti_range whole, int index, int count) {
 
 taciti_range taciti_cut_piece(const taciti_cut *cut, size_t piece) {
     const size_t at = piece * cut->piece_n, left = cut->n - at;
-    return (taciti_range){.at = at, .n = min_of(left, cut->piece_n)};
+    return (taciti_range){.at = at, .n = taciti_min(left, cut->piece_n)};
 }
 
 taciti_range taciti_cut_share(const taciti_arrangement *arrangement, const taciti_cut *cut, size_t piece, int lane) {
@@ -137,6 +136,6 @@ taciti_range taciti_cut_chunk(const taciti_arrangement *arrangement, const tacit
         return taciti_cut_part(taciti_cut_share(arrangement, cut, piece, lane), host, arrangement->hosts);
     const taciti_range all = taciti_arrangement_range(arrangement, cut->n, lane, host);
     const size_t chunk_n = cut->piece_n / (size_t)(arrangement->hosts * arrangement->lanes);
-    const size_t at = min_of(piece * chunk_n, all.n);
-    return (taciti_range){.at = all.at + at, .n = min_of(all.n - at, chunk_n)};
+    const size_t at = taciti_min(piece * chunk_n, all.n);
+    return (taciti_range){.at = all.at + at, .n = taciti_min(all.n - at, chunk_n)};
 }

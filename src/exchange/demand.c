@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "exchange/small.h"
 
 /* The bytes that every host's link carries, for each of some lengths, and marks for one pass over members; one block.
@@ -40,9 +41,7 @@ static loads loads_of(const loads *l, size_t length) {
     return one;
 }
 
-static double max_of(double a, double b) { return a > b ? a : b; }
-
-static double busy_bytes(const loads *l, int host) { return max_of(l->out[host], l->in[host]); }
+static double busy_bytes(const loads *l, int host) { return taciti_max_real(l->out[host], l->in[host]); }
 
 /* ---- all-reduces ------------------------------------------------------------------------------------------------- */
 
@@ -87,7 +86,7 @@ static double max_local_bytes(const taciti_arrangement *p, taciti_length len, co
     double bytes = 0;
     for (int h = 0; h < p->hosts; h++)
         for (int number = 0; number < taciti_arrangement_local_size(p, h); number++)
-            bytes = max_of(bytes, local_bytes_at(p, h, number, len, l));
+            bytes = taciti_max_real(bytes, local_bytes_at(p, h, number, len, l));
     return bytes;
 }
 
@@ -106,7 +105,7 @@ static taciti_demand demand_of(const taciti_arrangement *p, int hosts, taciti_le
     taciti_demand d = {.hosts = hosts, .lanes = p->lanes};
     if (p->size == 1 || len.f32_bytes == 0) return d;
     for (int at = 0; at < p->size && !p->one_host; at++)
-        d.host_bytes = max_of(d.host_bytes, busy_bytes(l, p->host_of[at]));
+        d.host_bytes = taciti_max_real(d.host_bytes, busy_bytes(l, p->host_of[at]));
     d.flow_bytes = flow_bytes(p, len, l);
     d.local_bytes = max_local_bytes(p, len, l);
     if (takes_small(p, len))
@@ -296,9 +295,9 @@ static void demands_of_groups(const order *o, const loads *l, const arranged *gr
 
 /* The demand that either end of an edge makes on the links, together with its other edges. */
 static void meet_edge(const taciti_demand *edge, taciti_demand *rank) {
-    rank->host_bytes = max_of(rank->host_bytes, edge->host_bytes);
-    rank->flow_bytes = max_of(rank->flow_bytes, edge->flow_bytes);
-    rank->local_bytes = max_of(rank->local_bytes, edge->local_bytes);
+    rank->host_bytes = taciti_max_real(rank->host_bytes, edge->host_bytes);
+    rank->flow_bytes = taciti_max_real(rank->flow_bytes, edge->flow_bytes);
+    rank->local_bytes = taciti_max_real(rank->local_bytes, edge->local_bytes);
     rank->wire_hops |= edge->wire_hops;
     rank->local_hops |= edge->local_hops;
 }
@@ -327,11 +326,12 @@ static void demands_of_edges(const order *o, taciti_length len, const loads *l, 
     for (size_t e = 0; e < o->round->edge_count && len.f32_bytes > 0; e++) {
         const taciti_edge *edge = &o->round->edges[e];
         const int from = hosts->host_of[edge->from], to = hosts->host_of[edge->to];
-        const taciti_demand demand = {.host_bytes = from == to ? 0 : max_of(busy_bytes(l, from), busy_bytes(l, to)),
-                                      .flow_bytes = from == to ? 0 : max_of(ranks[edge->from].out, ranks[edge->to].in),
-                                      .local_bytes = max_of(ranks[edge->from].local, ranks[edge->to].local),
-                                      .wire_hops = from != to,
-                                      .local_hops = from == to};
+        const taciti_demand demand = {
+            .host_bytes = from == to ? 0 : taciti_max_real(busy_bytes(l, from), busy_bytes(l, to)),
+            .flow_bytes = from == to ? 0 : taciti_max_real(ranks[edge->from].out, ranks[edge->to].in),
+            .local_bytes = taciti_max_real(ranks[edge->from].local, ranks[edge->to].local),
+            .wire_hops = from != to,
+            .local_hops = from == to};
         meet_edge(&demand, &out[edge->from]);
         meet_edge(&demand, &out[edge->to]);
     }
@@ -407,7 +407,7 @@ static double nic_bytes_of_rounds(const taciti_hosts *hosts, const taciti_topolo
         carry_round(&o, &l, groups);
         leave_groups(&o, groups);
     }
-    for (int h = 0; h < hosts->count && status == TACIT_OK; h++) max = max_of(max, busy_bytes(&l, h));
+    for (int h = 0; h < hosts->count && status == TACIT_OK; h++) max = taciti_max_real(max, busy_bytes(&l, h));
     taciti_free(l.out);
     return max;
 }

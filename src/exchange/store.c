@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/number.h"
 #include "kernel/kernel.h"
 
 enum { LINE = TACITI_LINE8_N, CHUNK = 4096 };
@@ -24,7 +25,6 @@ static size_t version_bytes(const taciti_allreduce *reduce, const taciti_layout 
     return bytes;
 }
 
-static size_t min_of(size_t a, size_t b) { return a < b ? a : b; }
 static size_t padded_n(size_t n) { return taciti_round_up(n, LINE); }
 
 /* Floats of scratch memory: of the longest range that is one encoding. Without `reduce` that is a bucket. */
@@ -34,7 +34,7 @@ static size_t scratch_n(const taciti_allreduce *reduce, const taciti_layout *lay
     for (size_t b = 0; b < layout->bucket_count; b++)
         if (padded_n(layout->buckets[b].n) > n) n = padded_n(layout->buckets[b].n);
     if (reduce == NULL || reduce->ranges_at_once) return n;
-    return min_of(n, padded_n(reduce->wire_shape.range_n));
+    return taciti_min(n, padded_n(reduce->wire_shape.range_n));
 }
 
 /* Returns the bytes that this rank writes to both versions of an array of floats, or errors: ranges it encodes, or
@@ -161,8 +161,8 @@ static span span_at(const taciti_store *store, int which, size_t at, size_t n) {
     const taciti_versions *v = &store->all[b - store->layout->buckets].arrays[which];
     span s = {.stored = v->at[v->now], .skip = (at - b->offset) % LINE};
     s.first = at - b->offset - s.skip;
-    s.n = min_of(min_of(padded_n(s.skip + n), CHUNK), b->n - s.first);
-    s.take = min_of(n, s.n - s.skip);
+    s.n = taciti_min(taciti_min(padded_n(s.skip + n), CHUNK), b->n - s.first);
+    s.take = taciti_min(n, s.n - s.skip);
     return s;
 }
 

@@ -14,6 +14,7 @@
 #ifndef TACITI_KERNEL_NET_ATTENTION_H
 #define TACITI_KERNEL_NET_ATTENTION_H
 
+#include "base/number.h"
 #include "kernel/net_loss.h"
 #include "kernel/net_tile.h"
 
@@ -94,8 +95,6 @@ static void multiply(product p, size_t rows, size_t columns, size_t depth, int a
     }
 }
 
-static inline size_t min(size_t a, size_t b) { return a < b ? a : b; }
-
 /* out[t][width] = in[t][size] * factor, columns from size to width zero; in has rows of `stride`. */
 static void pack_rows(float *out, size_t width, const float *in, size_t stride, const attention_tiles *g,
                       float factor) {
@@ -144,10 +143,10 @@ static void attention(float *restrict out, taciti_bf16 *restrict out16, float *r
     pack_columns(kt, qkv + channels, stride, &g);
     pack_rows(v, width, qkv + 2 * channels, stride, &g, 1.0f);
     for (size_t i = 0; i < g.time; i += STRIP) {
-        const size_t rows = min(STRIP, g.time - i), keys = i + rows;
+        const size_t rows = taciti_min(STRIP, g.time - i), keys = i + rows;
         for (size_t j = 0; j < keys; j += TILE)
             for (size_t r = 0; r < rows; r += GROUP) {
-                const size_t group = min(GROUP, rows - r), columns = min(TILE, i + r + group - j);
+                const size_t group = taciti_min(GROUP, rows - r), columns = taciti_min(TILE, i + r + group - j);
                 multiply((product){.a = {q + (i + r) * width, width, 1},
                                    .b = {kt + j * g.size, TILE},
                                    .c = {strip + r * g.padded_time + j, g.padded_time}},
@@ -157,7 +156,7 @@ static void attention(float *restrict out, taciti_bf16 *restrict out16, float *r
             sum[r] = softmax_row(strip + r * g.padded_time, i + r, shape, head, &lse[i + r]);
         for (size_t j = 0; j < keys; j += TILE)
             for (size_t r = 0; r < rows; r += GROUP) {
-                const size_t group = min(GROUP, rows - r), depth = min(TILE, i + r + group - j);
+                const size_t group = taciti_min(GROUP, rows - r), depth = taciti_min(TILE, i + r + group - j);
                 multiply((product){.a = {strip + r * g.padded_time + j, g.padded_time, 1},
                                    .b = {v + j * width, width},
                                    .c = {q + (i + r) * width, width}},
@@ -204,7 +203,7 @@ static inline void backward_row(float *s, float *ds, const float *softmax, const
     const uint32_t threshold = dropout_threshold(shape->dropout);
     const floats16 lse = splat(softmax[0]), delta = splat(softmax[1]), kept = splat(1.0f / (1.0f - shape->dropout));
     for (size_t j = 0; j < columns; j += 16) {
-        const size_t k = j < valid ? min(16, valid - j) : 0;
+        const size_t k = j < valid ? taciti_min(16, valid - j) : 0;
         const floats16 p = first_or(exp16(sub16(load(s + j, 16), lse)), k, splat(0.0f));
         floats16 dropped = p, dp = load(ds + j, 16);
         if (threshold > 0) {
@@ -220,7 +219,7 @@ static inline void backward_row(float *s, float *ds, const float *softmax, const
 static void backward_scores(const backward_work *w, const attention_tiles *g, const taciti_attention_shape *shape,
                             size_t head, const tile_pair *at, const float *lse) {
     for (size_t r = 0; r < at->queries; r += GROUP) {
-        const size_t group = min(GROUP, at->queries - r), t = at->i + r;
+        const size_t group = taciti_min(GROUP, at->queries - r), t = at->i + r;
         const size_t columns = at->i == at->j ? r + group : at->keys;
         multiply((product){.a = {w->q + t * g->width, g->width, 1},
                            .b = {w->kt + at->j * g->size, TILE},
@@ -234,7 +233,7 @@ static void backward_scores(const backward_work *w, const attention_tiles *g, co
             const float softmax[2] = {lse[at->i + u], w->delta[at->i + u]};
             const size_t index = (head * g->time + at->i + u) * g->time + at->j;
             backward_row(w->s + u * TILE, w->ds + u * TILE, softmax, shape, (uint32_t)index,
-                         min(at->keys, at->i + u + 1 - at->j), columns);
+                         taciti_min(at->keys, at->i + u + 1 - at->j), columns);
         }
     }
 }
@@ -245,7 +244,7 @@ static void backward_products(const backward_work *w, const attention_tiles *g, 
     const int diagonal = at->i == at->j;
     const size_t step = diagonal ? GROUP : TILE, width = g->width;
     for (size_t r = 0; r < at->keys; r += step) {
-        const size_t group = min(step, at->keys - r), skip = diagonal ? r : 0, depth = at->queries - skip;
+        const size_t group = taciti_min(step, at->keys - r), skip = diagonal ? r : 0, depth = at->queries - skip;
         const size_t row = at->i + skip;
         multiply((product){.a = {w->s + skip * TILE + r, 1, TILE},
                            .b = {w->dout + row * width, width},
@@ -257,7 +256,7 @@ static void backward_products(const backward_work *w, const attention_tiles *g, 
                  group, width, depth, !diagonal);
     }
     for (size_t r = 0; r < at->queries; r += step) {
-        const size_t group = min(step, at->queries - r);
+        const size_t group = taciti_min(step, at->queries - r);
         multiply((product){.a = {w->ds + r * TILE, TILE, 1},
                            .b = {w->k + at->j * width, width},
                            .c = {w->dq + (at->i + r) * width, width}},
@@ -289,9 +288,9 @@ static void attention_backward(float *restrict dqkv, const float *restrict dout,
         w.delta[t] = fold_sum(dot);
     }
     for (size_t j = 0; j < g.time; j += TILE) {
-        const size_t keys = min(TILE, g.time - j);
+        const size_t keys = taciti_min(TILE, g.time - j);
         for (size_t i = j; i < g.time; i += TILE) {
-            const tile_pair at = {.i = i, .j = j, .queries = min(TILE, g.time - i), .keys = keys};
+            const tile_pair at = {.i = i, .j = j, .queries = taciti_min(TILE, g.time - i), .keys = keys};
             backward_scores(&w, &g, shape, head, &at, lse);
             backward_products(&w, &g, &at);
         }

@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "kernel/kernel.h"
 
 /* From the OpenMP API (the library's runtime); the header belongs to compilers that may not be ours. */
@@ -177,8 +178,6 @@ static void slab_f32(struct lane *lane, const taciti_product *p) {
         lane->status = taciti_fail(TACIT_E_INTERNAL, "oneDNN failed in an f32 product (status %d)", (int)s);
 }
 
-static size_t min_of(size_t x, size_t max) { return x < max ? x : max; }
-
 /* rows x columns of a bf16 matrix as f32 with leading dimension WIDEN_SIDE. */
 static void widen_block(const taciti_kernels *kernels, float *out, const taciti_bf16 *x, size_t ld, size_t rows,
                         size_t columns) {
@@ -191,7 +190,7 @@ static void block_widened(taciti_matmul *matmul, struct lane *lane, const taciti
     const taciti_bf16 *a = p->a, *b = p->b;
     float *wide_a = lane->wide, *wide_b = lane->wide + (size_t)WIDEN_SIDE * WIDEN_SIDE;
     for (size_t k0 = 0; k0 < p->k; k0 += WIDEN_SIDE) {
-        const size_t k = min_of(p->k - k0, WIDEN_SIDE);
+        const size_t k = taciti_min(p->k - k0, WIDEN_SIDE);
         widen_block(matmul->kernels, wide_a, a + (ta ? k0 * p->lda : k0), p->lda, ta ? k : p->m, ta ? p->m : k);
         widen_block(matmul->kernels, wide_b, b + (tb ? k0 : k0 * p->ldb), p->ldb, tb ? p->n : k, tb ? k : p->n);
         slab_f32(lane, &(taciti_product){.form = p->form,
@@ -223,8 +222,8 @@ static void slab_widened(taciti_matmul *matmul, struct lane *lane, const taciti_
     for (size_t m0 = 0; m0 < p->m; m0 += WIDEN_SIDE)
         for (size_t n0 = 0; n0 < p->n; n0 += WIDEN_SIDE) {
             taciti_product block = part_of(p, sizeof(taciti_bf16), m0, n0);
-            block.m = min_of(p->m - m0, WIDEN_SIDE);
-            block.n = min_of(p->n - n0, WIDEN_SIDE);
+            block.m = taciti_min(p->m - m0, WIDEN_SIDE);
+            block.n = taciti_min(p->n - n0, WIDEN_SIDE);
             block_widened(matmul, lane, &block);
         }
 }

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "cluster/grouping.h"
 
 /* Relative error of a transfer's line when no collective was measured, and when some were. */
@@ -32,12 +33,10 @@ static double codec_s(const taciti_links *links, const taciti_transfer *t) {
     return 0;
 }
 
-static double max_of(double a, double b) { return a > b ? a : b; }
-
 /* The busiest host's link, or the busiest rank's connections. */
 static double wire_s(const taciti_links *links, const taciti_transfer *t) {
     const double beta = t->hosts > 2 ? links->crowd_beta_s : links->wire_beta_s;
-    return max_of(t->demand.host_bytes * beta, t->demand.flow_bytes * links->flow_beta_s);
+    return taciti_max_real(t->demand.host_bytes * beta, t->demand.flow_bytes * links->flow_beta_s);
 }
 
 /* A compressed array is as good as the dense one that sends as many bytes. */
@@ -46,8 +45,8 @@ static double bytes_of(const taciti_transfer *t) { return (double)(t->compressed
 /* While all ranks exchange. */
 static double busy_latency_s(const taciti_links *links, int wire_hops, int local_hops) {
     const taciti_cluster *c = links->cluster;
-    const double wire_s = c->hosts > 1 ? max_of(links->wire_alpha_s, c->busy_alpha_s) : links->wire_alpha_s;
-    const double local_s = c->hosts > 1 ? links->local_alpha_s : max_of(links->local_alpha_s, c->busy_alpha_s);
+    const double wire_s = c->hosts > 1 ? taciti_max_real(links->wire_alpha_s, c->busy_alpha_s) : links->wire_alpha_s;
+    const double local_s = c->hosts > 1 ? links->local_alpha_s : taciti_max_real(links->local_alpha_s, c->busy_alpha_s);
     return wire_hops * wire_s + local_hops * local_s;
 }
 
@@ -56,7 +55,7 @@ static taciti_transfer_time described_time(const taciti_links *links, const taci
     const double local = d->local_bytes * links->local_beta_s + codec_s(links, t);
     return (taciti_transfer_time){.latency_s =
                                       d->wire_hops * links->wire_alpha_s + d->local_hops * links->local_alpha_s,
-                                  .bytes_s = max_of(wire_s(links, t), local)};
+                                  .bytes_s = taciti_max_real(wire_s(links, t), local)};
 }
 
 /* The row that speaks for this size, or the lower one of two; NULL: none does. */
@@ -110,7 +109,7 @@ static taciti_transfer_time time_of_ours(const taciti_links *links, const taciti
          * travel. Messages are handled while others travel. */
         const double own_s = t->demand.local_bytes * links->local_beta_s + t->codec_s;
         const double on_wire_s = factor * wire_s(links, t), fillings = t->fillings > 0 ? (double)t->fillings : 1;
-        time.bytes_s = max_of(on_wire_s, own_s + (double)t->messages * links->message_s) +
+        time.bytes_s = taciti_max_real(on_wire_s, own_s + (double)t->messages * links->message_s) +
                        (on_wire_s < own_s ? on_wire_s : own_s) / fillings;
     }
     time.calibrated = row != NULL;
@@ -147,8 +146,8 @@ static taciti_transfer_time time_of_ring(const taciti_links *links, const taciti
     ring.demand = taciti_links_ring(t->ranks, t->hosts, t->f32_bytes);
     taciti_transfer_time time = described_time(links, &ring);
     const double local = ring.demand.local_bytes * links->local_beta_s, wire = wire_s(links, &ring);
-    const double factor = max_of(1, efficiency_at(links, TACITI_GROUP_WORLD, (double)t->f32_bytes));
-    time.bytes_s = factor * max_of(wire, local);
+    const double factor = taciti_max_real(1, efficiency_at(links, TACITI_GROUP_WORLD, (double)t->f32_bytes));
+    time.bytes_s = factor * taciti_max_real(wire, local);
     time.latency_s *= factor;
     time.error = error_without_measurement(links, t);
     return time;
@@ -260,7 +259,7 @@ static double message_s(const taciti_links *links) {
     if (shortest == NULL) return 0;
     const double bytes_s = taciti_cluster_bound_s(c, shortest->collective, shortest->group, shortest->bytes);
     const double latency_s = busy_latency_s(links, c->hosts > 1 ? 1 : 0, c->hosts > 1 ? 0 : 1);
-    return max_of(shortest->seconds - bytes_s - latency_s, 0) / (ranks - 1);
+    return taciti_max_real(shortest->seconds - bytes_s - latency_s, 0) / (ranks - 1);
 }
 
 static tacit_status read_timings(taciti_links *links) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/number.h"
 
 enum { WARM_UP_SHARE = 8 };
 
@@ -42,12 +43,10 @@ typedef struct state {
     size_t exchanges;       /* simulated */
 } state;
 
-static inline double max_of(double a, double b) { return a > b ? a : b; }
-
 static inline void wait_for(moment *at, const moment *other) {
     const moment from = *other;
     moment to = *at;
-    for (int c = 0; c < TACITI_SCENARIOS; c++) to.at[c] = max_of(to.at[c], from.at[c]);
+    for (int c = 0; c < TACITI_SCENARIOS; c++) to.at[c] = taciti_max_real(to.at[c], from.at[c]);
     *at = to;
 }
 
@@ -88,7 +87,7 @@ static void hand_over_gradients(const state *s, size_t i) {
     for (int c = 0; c < TACITI_SCENARIOS; c++) took.at[c] = end.at[c] - begin->at[c];
     for (size_t k = 0; k < buckets; k++)
         for (int c = 0; c < TACITI_SCENARIOS; c++)
-            row[k].at[c] = max_of(row[k].at[c], end.at[c] - left[k] * took.at[c]);
+            row[k].at[c] = taciti_max_real(row[k].at[c], end.at[c] - left[k] * took.at[c]);
 }
 
 /* The mix that has arrived is used, which begins the next one. */

@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "train/trainer.h"
 
-enum { PATH_BYTES = 4096, MANY_OLD_RUNS = 3 };
+enum { MANY_OLD_RUNS = 3 };
 #define MIB (1.0 / 1048576.0)
 
 /* ---- what cannot be ---------------------------------------------------------------------------------------------- */
@@ -60,7 +60,7 @@ static tacit_status check_space(const taciti_trainer *trainer, const taciti_stat
 /* Where ranks write parts of their own, a host that does not share the folder would be found at the first checkpoint.
  */
 static tacit_status check_shared(const taciti_trainer *trainer, const char *folder) {
-    char path[PATH_BYTES];
+    char path[TACITI_PATH_BYTES];
     struct stat info;
     TACITI_TRY(taciti_path_join(path, sizeof path, folder, "lock"));
     int64_t mark[2] = {-1, -1};
@@ -97,11 +97,6 @@ tacit_status taciti_trainer_check_folder(const taciti_trainer *trainer) {
 
 /* ---- an old run -------------------------------------------------------------------------------------------------- */
 
-static bool has_file(const char *folder, const char *name) {
-    char path[PATH_BYTES];
-    return taciti_path_join(path, sizeof path, folder, name) == TACIT_OK && access(path, F_OK) == 0;
-}
-
 static tacit_status fail_move(const char *folder, const char *aside) {
     return taciti_fail(TACIT_E_IO,
                        "%s holds an earlier run that cannot be moved to %s: %s; use --resume or another --run.dir",
@@ -110,23 +105,23 @@ static tacit_status fail_move(const char *folder, const char *aside) {
 
 /* folder.old1, folder.old2, ...: the first that does not exist is made. Where run.dir is a link, beside its target, so
  * that what it holds stays on its disk. */
-static tacit_status make_aside(const char *folder, char aside[PATH_BYTES], int *number) {
+static tacit_status make_aside(const char *folder, char aside[TACITI_PATH_BYTES], int *number) {
     char *real = realpath(folder, NULL);
     if (real == NULL) return fail_move(folder, "another folder");
     int made = -1, length = 0;
     for (*number = 0; made != 0;) {
-        length = snprintf(aside, PATH_BYTES, "%s.old%d", real, ++*number);
-        if (length >= PATH_BYTES) break;
+        length = snprintf(aside, TACITI_PATH_BYTES, "%s.old%d", real, ++*number);
+        if (length >= TACITI_PATH_BYTES) break;
         made = mkdir(aside, 0777);
         if (made != 0 && errno != EEXIST) break;
     }
     free(real);
-    if (length >= PATH_BYTES) return taciti_fail(TACIT_E_IO, "%s: the path is too long", folder);
+    if (length >= TACITI_PATH_BYTES) return taciti_fail(TACIT_E_IO, "%s: the path is too long", folder);
     return made == 0 ? TACIT_OK : fail_move(folder, aside);
 }
 
 static tacit_status move_entry(const char *folder, const char *aside, const char *name) {
-    char from[PATH_BYTES], to[PATH_BYTES];
+    char from[TACITI_PATH_BYTES], to[TACITI_PATH_BYTES];
     TACITI_TRY(taciti_path_join(from, sizeof from, folder, name));
     TACITI_TRY(taciti_path_join(to, sizeof to, aside, name));
     return rename(from, to) == 0 ? TACIT_OK : fail_move(folder, aside);
@@ -146,14 +141,14 @@ static tacit_status move_entries(const char *folder, const char *aside) {
         if (!stays) status = move_entry(folder, aside, entry->d_name);
     }
     (void)closedir(entries);
-    if (status == TACIT_OK && has_file(folder, metrics)) status = move_entry(folder, aside, metrics);
+    if (status == TACIT_OK && taciti_file_exists_in(folder, metrics)) status = move_entry(folder, aside, metrics);
     return status;
 }
 
 tacit_status taciti_set_old_run_aside(const char *folder) {
-    char aside[PATH_BYTES], many[PATH_BYTES] = "";
+    char aside[TACITI_PATH_BYTES], many[TACITI_PATH_BYTES] = "";
     int number = 0;
-    if (!has_file(folder, "metrics.jsonl") && !has_file(folder, "ckpt")) return TACIT_OK;
+    if (!taciti_file_exists_in(folder, "metrics.jsonl") && !taciti_file_exists_in(folder, "ckpt")) return TACIT_OK;
     TACITI_TRY(make_aside(folder, aside, &number));
     const tacit_status moved = move_entries(folder, aside);
     if (moved != TACIT_OK) (void)rmdir(aside); /* unless something is in it */
@@ -171,7 +166,7 @@ tacit_status taciti_set_old_run_aside(const char *folder) {
 /* ---- a run that is not there ------------------------------------------------------------------------------------- */
 
 void taciti_find_similar_run(const char *folder, char *out, size_t out_bytes) {
-    char parent[PATH_BYTES], name[PATH_BYTES], path[PATH_BYTES];
+    char parent[TACITI_PATH_BYTES], name[TACITI_PATH_BYTES], path[TACITI_PATH_BYTES];
     size_t end = strlen(folder); /* of the name, without trailing slashes */
     while (end > 0 && folder[end - 1] == '/') end--;
     size_t begin = end;
@@ -182,7 +177,8 @@ void taciti_find_similar_run(const char *folder, char *out, size_t out_bytes) {
     DIR *entries = opendir(parent);
     for (const struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;)
         if (strcmp(entry->d_name, name) != 0 &&
-            taciti_path_join(path, sizeof path, parent, entry->d_name) == TACIT_OK && has_file(path, "ckpt"))
+            taciti_path_join(path, sizeof path, parent, entry->d_name) == TACIT_OK &&
+            taciti_file_exists_in(path, "ckpt"))
             taciti_nearest_offer(&nearest, name, entry->d_name);
     if (entries != NULL) (void)closedir(entries);
     (void)snprintf(out, out_bytes, "%s", nearest.hint);

@@ -15,8 +15,6 @@
 #include "driver/resume.h"
 #include "train/trainer.h"
 
-enum { PATH_BYTES = 4096 };
-
 /* Where the run stood. */
 typedef struct saved_position {
     int64_t seed, step, skipped, tokens;
@@ -106,7 +104,7 @@ static tacit_status start_strategy(taciti_trainer *trainer, taciti_beginning how
 }
 
 tacit_status taciti_trainer_resume(taciti_trainer *trainer, bool *found) {
-    char folder[PATH_BYTES], path[PATH_BYTES];
+    char folder[TACITI_PATH_BYTES], path[TACITI_PATH_BYTES];
     char *meta = NULL;
     int64_t step = -1;
     taciti_beginning how = {.restored = false};

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _POSIX_C_SOURCE 200809L
 #include <jansson.h>
-#include <math.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -10,13 +9,11 @@
 #include "ckpt/run.h"
 #include "train/trainer.h"
 
-enum { PATH_BYTES = 4096 };
-
 /* Everything but the state. Returns owned. The folder in which relative paths of the configuration begin is no part of
  * the run's identity. */
 static json_t *describe_run(const taciti_trainer *trainer) {
     const taciti_train_settings *s = trainer->settings;
-    char directory[PATH_BYTES];
+    char directory[TACITI_PATH_BYTES];
     json_t *values = taciti_config_values(&s->job.config, 0);
     return values == NULL
                ? NULL
@@ -31,7 +28,7 @@ static json_t *describe_run(const taciti_trainer *trainer) {
 tacit_status taciti_trainer_save(taciti_trainer *trainer) {
     const int64_t begin = taciti_now_ns();
     taciti_comm_announce(trainer->comm, trainer->position.step, "checkpoint");
-    char folder[PATH_BYTES];
+    char folder[TACITI_PATH_BYTES];
     taciti_state state = {.count = 0};
     TACITI_TRY(taciti_path_join(folder, sizeof folder, trainer->settings->run.dir.text, "ckpt"));
     taciti_driver_list_state(trainer->driver, true, &state);

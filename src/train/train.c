@@ -2,13 +2,11 @@
 #define _POSIX_C_SOURCE 200809L
 #include "train/train.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -17,7 +15,7 @@
 #include "train/stop.h"
 #include "train/trainer.h"
 
-enum { LINE_BYTES = 512, PATH_BYTES = 4096, MAX_SKIPS = 100 };
+enum { LINE_BYTES = 512, MAX_SKIPS = 100 };
 #define MIB (1.0 / 1048576.0)
 #define SECONDS_PER_MINUTE 60.0
 #define COUNT_MAX 0x1p62 /* sizes that nobody can have are larger than an integer */
@@ -383,7 +381,7 @@ static tacit_status train_built(taciti_trainer *trainer, bool resume) {
     TACITI_TRY(status);
     TACITI_TRY(compare_memory(trainer));
     log_summary(trainer);
-    char path[PATH_BYTES];
+    char path[TACITI_PATH_BYTES];
     if (trainer->settings->run.trace) {
         TACITI_TRY(taciti_path_join(path, sizeof path, trainer->settings->run.dir.text, "trace.json"));
         TACITI_TRY(taciti_trace_write(trainer->comm, &trainer->trace, taciti_comm_trace(trainer->comm), path));

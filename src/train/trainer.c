@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/trainer.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/log.h"

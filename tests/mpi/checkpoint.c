@@ -64,7 +64,7 @@ static tacit_status save(taciti_comm *comm, const char *folder, int64_t step, ru
 }
 
 static void check(taciti_comm *comm, const char *folder, int64_t step, run_state *run) {
-    char path[TACITI_CKPT_PATH_BYTES], *meta = NULL;
+    char path[TACITI_PATH_BYTES], *meta = NULL;
     int64_t found = -2;
     fill(run, -1);
     CHECK(taciti_ckpt_find(comm, folder, path, sizeof path, &found, &meta) == TACIT_OK);
@@ -87,7 +87,7 @@ static void limit_files(rlim_t bytes) {
 }
 
 static void fail_in_turn(taciti_comm *comm, const char *folder, int64_t step, run_state *run) {
-    char tmp[TACITI_CKPT_PATH_BYTES];
+    char tmp[TACITI_PATH_BYTES];
     CHECK(taciti_stage_path(folder, step + 1, ".tmp", tmp) == TACIT_OK);
     CHECK(save(comm, folder, step, run) == TACIT_OK);
     for (int r = 0; r < taciti_comm_size(comm); r++) {
