@@ -31,8 +31,8 @@ typedef struct taciti_verb {
     const char *keys;
     bool collective; /* runs under mpirun */
     bool hidden;     /* for scripts: absent from overview, man pages and completion */
-    /* verbs: the table of all verbs. argv[0] is the last word of the verb. Returns the exit code of the process. */
-    int (*run)(const struct taciti_verb *verbs, int argc, char **argv);
+    /* verb: itself. argv[0] is the last word of the verb. */
+    tacit_status (*run)(const struct taciti_verb *verb, int argc, char **argv);
 } taciti_verb;
 
 /* All verbs, ends with a NULL name. */

@@ -25,7 +25,8 @@ static int prepare(const char *const *words) {
     (void)fflush(stdout);
     const int kept = dup(STDOUT_FILENO);
     assert_non_null(freopen("/dev/null", "w", stdout));
-    const int code = taciti_verb_data_prepare(taciti_verbs(), argc, argv);
+    const int code =
+        tacit_status_exit_code(taciti_verb_data_prepare(taciti_verb_find(taciti_verbs(), "data prepare"), argc, argv));
     (void)fflush(stdout);
     assert_true(dup2(kept, STDOUT_FILENO) >= 0);
     assert_int_equal(close(kept), 0);

@@ -256,9 +256,8 @@ static tacit_status measure_over(const setup *s) {
     return status;
 }
 
-int taciti_verb_bench_collectives(const taciti_verb *verbs, int argc, char **argv) {
+tacit_status taciti_verb_bench_collectives(const taciti_verb *verb, int argc, char **argv) {
     setup s;
-    tacit_status status = read_setup(taciti_verb_find(verbs, "bench collectives"), argc, argv, &s);
-    if (status == TACIT_OK) status = measure_over(&s);
-    return tacit_status_exit_code(status);
+    TACITI_TRY(read_setup(verb, argc, argv, &s));
+    return measure_over(&s);
 }

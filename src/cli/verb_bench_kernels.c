@@ -101,27 +101,21 @@ static tacit_status check_memory(const taciti_machine *machine, double floats) {
                        needed / 0x1p30);
 }
 
-static tacit_status bench_kernels(const taciti_arguments *arguments) {
+tacit_status taciti_verb_bench_kernels(const taciti_verb *verb, int argc, char **argv) {
+    taciti_arguments arguments;
     taciti_machine machine;
     taciti_kernel_bench bench;
     double mebi = 0;
     int64_t rounds = 0, threads = 0;
+    TACITI_TRY(taciti_arguments_parse(verb, NULL, argc, argv, &arguments));
     taciti_machine_read(&machine);
-    TACITI_TRY(taciti_arguments_no_words(arguments));
-    TACITI_TRY(taciti_arguments_number(arguments, "--floats", 64, 1 << 20, &mebi));
+    TACITI_TRY(taciti_arguments_no_words(&arguments));
+    TACITI_TRY(taciti_arguments_number(&arguments, "--floats", 64, 1 << 20, &mebi));
     TACITI_TRY(check_memory(&machine, mebi * 0x1p20));
-    TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 11, 1, TACITI_BENCH_MAX_ROUNDS, &rounds));
-    TACITI_TRY(taciti_arguments_count(arguments, "--threads", machine.cores, 1, 1024, &threads));
+    TACITI_TRY(taciti_arguments_count(&arguments, "--rounds", 11, 1, TACITI_BENCH_MAX_ROUNDS, &rounds));
+    TACITI_TRY(taciti_arguments_count(&arguments, "--threads", machine.cores, 1, 1024, &threads));
     TACITI_TRY(taciti_kernel_bench_run((size_t)(mebi * 0x1p20), (int)rounds, (int)threads, &bench));
-    if (taciti_arguments_get(arguments, "--json") != NULL) return taciti_cli_print_json(bench_json(&machine, &bench));
+    if (taciti_arguments_get(&arguments, "--json") != NULL) return taciti_cli_print_json(bench_json(&machine, &bench));
     print_text(&machine, &bench);
     return TACIT_OK;
-}
-
-int taciti_verb_bench_kernels(const taciti_verb *verbs, int argc, char **argv) {
-    taciti_arguments arguments;
-    tacit_status status =
-        taciti_arguments_parse(taciti_verb_find(verbs, "bench kernels"), NULL, argc, argv, &arguments);
-    if (status == TACIT_OK) status = bench_kernels(&arguments);
-    return tacit_status_exit_code(status);
 }

@@ -379,12 +379,11 @@ static tacit_status rehearse_run(const taciti_arguments *arguments, taciti_bench
     return TACIT_OK;
 }
 
-int taciti_verb_bench_step(const taciti_verb *verbs, int argc, char **argv) {
+tacit_status taciti_verb_bench_step(const taciti_verb *verb, int argc, char **argv) {
     taciti_arguments arguments;
     taciti_bench_settings settings = {0};
     const taciti_launcher launcher = taciti_launcher_detect();
-    tacit_status status = taciti_step_settings_read(taciti_verb_find(verbs, "bench step"), argc, argv, launcher.size,
-                                                    &arguments, &settings);
+    tacit_status status = taciti_step_settings_read(verb, argc, argv, launcher.size, &arguments, &settings);
     if (status == TACIT_OK) status = taciti_arguments_no_words(&arguments);
     if (status == TACIT_OK) status = apply_model_flags(&arguments, &settings);
     const bool cluster = wants_cluster(&arguments, &launcher, argc, argv);
@@ -393,5 +392,5 @@ int taciti_verb_bench_step(const taciti_verb *verbs, int argc, char **argv) {
     else if (status == TACIT_OK)
         status = cluster ? run_cluster(&arguments, &settings) : run_alone(&arguments, &settings.list[0]);
     taciti_bench_settings_destroy(&settings);
-    return tacit_status_exit_code(status);
+    return status;
 }

@@ -122,10 +122,9 @@ static tacit_status prepare_data(const taciti_arguments *arguments) {
     return status;
 }
 
-int taciti_verb_data_prepare(const taciti_verb *verbs, int argc, char **argv) {
+tacit_status taciti_verb_data_prepare(const taciti_verb *verb, int argc, char **argv) {
     taciti_arguments arguments;
-    tacit_status status = taciti_arguments_parse(taciti_verb_find(verbs, "data prepare"), NULL, argc, argv, &arguments);
-    if (status != TACIT_OK) return tacit_status_exit_code(status);
-    if (taciti_launcher_detect().rank != 0) return 0; /* one process writes the shards */
-    return tacit_status_exit_code(prepare_data(&arguments));
+    TACITI_TRY(taciti_arguments_parse(verb, NULL, argc, argv, &arguments));
+    if (taciti_launcher_detect().rank != 0) return TACIT_OK; /* one process writes the shards */
+    return prepare_data(&arguments);
 }

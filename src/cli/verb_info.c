@@ -262,9 +262,8 @@ static tacit_status show_topic(const taciti_arguments *arguments) {
     return TACIT_OK;
 }
 
-int taciti_verb_info(const taciti_verb *verbs, int argc, char **argv) {
+tacit_status taciti_verb_info(const taciti_verb *verb, int argc, char **argv) {
     taciti_arguments arguments;
-    tacit_status status = taciti_arguments_parse(taciti_verb_find(verbs, "info"), NULL, argc, argv, &arguments);
-    if (status == TACIT_OK) status = show_topic(&arguments);
-    return tacit_status_exit_code(status);
+    TACITI_TRY(taciti_arguments_parse(verb, NULL, argc, argv, &arguments));
+    return show_topic(&arguments);
 }

@@ -351,10 +351,10 @@ static tacit_status plan_model(const taciti_verb *verb, int argc, char **argv, q
     return status;
 }
 
-int taciti_verb_plan(const taciti_verb *verbs, int argc, char **argv) {
+tacit_status taciti_verb_plan(const taciti_verb *verb, int argc, char **argv) {
     question q;
     memset(&q, 0, sizeof q);
-    const tacit_status status = plan_model(taciti_verb_find(verbs, "plan"), argc, argv, &q);
+    const tacit_status status = plan_model(verb, argc, argv, &q);
     taciti_settings_destroy(&q.settings.job);
     taciti_layout_destroy(&q.layout);
     taciti_layout_destroy(&q.coded);
@@ -362,5 +362,5 @@ int taciti_verb_plan(const taciti_verb *verbs, int argc, char **argv) {
     taciti_cluster_destroy(&q.cluster);
     taciti_hosts_destroy(&q.hosts);
     taciti_free(q.slow);
-    return tacit_status_exit_code(status);
+    return status;
 }

@@ -159,20 +159,24 @@ static tacit_status sample_text(taciti_loaded_model *loaded, const sample_reques
     return status;
 }
 
-int taciti_verb_sample(const taciti_verb *verbs, int argc, char **argv) {
-    taciti_loaded_options options;
+static tacit_status open_and_sample(const taciti_verb *verb, int argc, char **argv, taciti_loaded_options *options,
+                                    taciti_loaded_model *loaded) {
     taciti_arguments arguments;
     sample_request request;
+    TACITI_TRY(taciti_loaded_options_init(options));
+    TACITI_TRY(taciti_arguments_parse(verb, &options->config, argc, argv, &arguments));
+    if (arguments.positional_count != 1)
+        return taciti_fail(TACIT_E_USAGE, "name one run folder: tacit sample run/ --prompt \"...\"");
+    TACITI_TRY(read_request(&arguments, &request));
+    TACITI_TRY(taciti_loaded_model_open(arguments.positional[0], options, 1, 0, loaded));
+    return sample_text(loaded, &request);
+}
+
+tacit_status taciti_verb_sample(const taciti_verb *verb, int argc, char **argv) {
+    taciti_loaded_options options;
     taciti_loaded_model loaded = {0};
-    tacit_status status = taciti_loaded_options_init(&options);
-    if (status == TACIT_OK)
-        status = taciti_arguments_parse(taciti_verb_find(verbs, "sample"), &options.config, argc, argv, &arguments);
-    if (status == TACIT_OK && arguments.positional_count != 1)
-        status = taciti_fail(TACIT_E_USAGE, "name one run folder: tacit sample run/ --prompt \"...\"");
-    if (status == TACIT_OK) status = read_request(&arguments, &request);
-    if (status == TACIT_OK) status = taciti_loaded_model_open(arguments.positional[0], &options, 1, 0, &loaded);
-    if (status == TACIT_OK) status = sample_text(&loaded, &request);
+    const tacit_status status = open_and_sample(verb, argc, argv, &options, &loaded);
     taciti_loaded_model_close(&loaded);
     taciti_config_destroy(&options.config);
-    return tacit_status_exit_code(status);
+    return status;
 }

@@ -5,7 +5,7 @@
 
 #include "cli/step_settings.h"
 
-const taciti_flag taciti_no_flags[] = {{NULL, NULL, NULL, NULL}};
+static const taciti_flag no_flags[] = {{NULL, NULL, NULL, NULL}};
 
 /* In the order of the overview. A new verb is one file verb_*.c, its declarations in verbs.h and its entry here. */
 static const taciti_verb VERBS[] = {
@@ -232,7 +232,7 @@ static const taciti_verb VERBS[] = {
      .example = "source <(tacit completion bash)\n"
                 "source <(tacit completion zsh)\n"
                 "tacit completion fish | source",
-     .flags = taciti_no_flags,
+     .flags = no_flags,
      .run = taciti_verb_completion},
     {.name = "man",
      .synopsis = "[VERB] | --all FOLDER",
