@@ -37,7 +37,7 @@ static void print_kernels(const taciti_kernel_bench *bench) {
            bench->threads == 1 ? "" : "s");
     printf("%-18s %7s | %6s %6s %18s | %6s %6s %18s\n", "", "float", "GB/s", "probe", "ratio (range)", "GB/s", "probe",
            "ratio (range)");
-    for (size_t k = 0; k < bench->kernel_count; k++) {
+    for (size_t k = 0; k < TACITI_BENCH_KERNELS; k++) {
         const taciti_kernel_figure *figure = &bench->kernels[k];
         printf("%-18s %7.0f", figure->name, figure->bytes_per_element);
         for (int p = 0; p < 2; p++) {
@@ -63,7 +63,7 @@ static void print_text(const taciti_machine *machine, const taciti_kernel_bench 
 
 static json_t *kernels_json(const taciti_kernel_bench *bench) {
     json_t *list = json_array();
-    for (size_t k = 0; k < bench->kernel_count; k++)
+    for (size_t k = 0; k < TACITI_BENCH_KERNELS; k++)
         for (int p = 0; p < 2; p++) {
             const taciti_kernel_figure *figure = &bench->kernels[k];
             const taciti_kernel_rate *rate = &figure->rate[p];
