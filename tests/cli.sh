@@ -48,7 +48,7 @@ expect 2 'unknown option "--train.stpes"; did you mean "--train.steps"?' "$tacit
 expect 2 'unknown option "--train.eval_windows"' "$tacit" eval nowhere --train.eval_windows 50
 expect 2 '--int8.block has gone' "$tacit" train --int8.block 4
 expect 3 'environment: unknown variable TACIT_TRAIN_STPES' env TACIT_TRAIN_STPES=4 "$tacit" train --dry-run
-expect 3 '--tokens: "-3" is not a number' "$tacit" sample nowhere --tokens -3
+expect 3 '--tokens -3: give a number from 0 to 1000000000' "$tacit" sample nowhere --tokens -3
 expect 3 '--format: "foo" is not one of hf|llmc' "$tacit" export nowhere -o x --format foo
 expect 3 'run.dir is empty, and a run needs a folder: give --run.dir FOLDER' "$tacit" train --model.preset nano --run.dir ""
 expect 2 '--json: takes no value' "$tacit" info --json=1

@@ -66,12 +66,12 @@ const char *taciti_arguments_get(const taciti_arguments *arguments, const char *
 /* Value of the index-th occurrence of a flag, or NULL; for flags that may be repeated. */
 const char *taciti_arguments_each(const taciti_arguments *arguments, const char *flag, size_t index);
 
-/* Parse the value of a flag: count, an integer in min..max; number, a number above 0 and up to max. Without the flag,
- * *out = fallback, which may be outside of the range. E_CONFIG names flag, value and range. */
+/* Parse the value of a flag: count, an integer in min..max; number, a number above 0, or 0 if `zero`, and up to max.
+ * Without the flag, *out = fallback, which may be outside of the range. E_CONFIG names flag, value and range. */
 tacit_status taciti_arguments_count(const taciti_arguments *arguments, const char *flag, int64_t fallback, int64_t min,
                                     int64_t max, int64_t *out);
-tacit_status taciti_arguments_number(const taciti_arguments *arguments, const char *flag, double fallback, double max,
-                                     double *out);
+tacit_status taciti_arguments_number(const taciti_arguments *arguments, const char *flag, double fallback, bool zero,
+                                     double max, double *out);
 /* Returns E_USAGE if words were given, for verbs that take flags only. */
 tacit_status taciti_arguments_no_words(const taciti_arguments *arguments);
 

@@ -187,7 +187,7 @@ static tacit_status read_options(const taciti_arguments *arguments, taciti_setti
     TACITI_TRY(find_isa(arguments, out->codec, &out->isa));
     TACITI_TRY(taciti_arguments_count(arguments, "--n", FLOATS, FLOATS_MIN, UINT32_MAX, &n));
     TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 7, 1, TACITI_CODEC_BENCH_MAX_ROUNDS, &rounds));
-    TACITI_TRY(taciti_arguments_number(arguments, "--factor", FACTOR, FACTOR_MAX, &out->setting.factor));
+    TACITI_TRY(taciti_arguments_number(arguments, "--factor", FACTOR, false, FACTOR_MAX, &out->setting.factor));
     if (out->setting.factor < 1)
         return taciti_fail(TACIT_E_CONFIG, "--factor %g: elements per element sent, 1 to %g", out->setting.factor,
                            FACTOR_MAX);

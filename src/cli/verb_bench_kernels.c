@@ -110,7 +110,7 @@ tacit_status taciti_verb_bench_kernels(const taciti_verb *verb, int argc, char *
     TACITI_TRY(taciti_arguments_parse(verb, NULL, argc, argv, &arguments));
     taciti_machine_read(&machine);
     TACITI_TRY(taciti_arguments_no_words(&arguments));
-    TACITI_TRY(taciti_arguments_number(&arguments, "--floats", 64, 1 << 20, &mebi));
+    TACITI_TRY(taciti_arguments_number(&arguments, "--floats", 64, false, 1 << 20, &mebi));
     TACITI_TRY(check_memory(&machine, mebi * 0x1p20));
     TACITI_TRY(taciti_arguments_count(&arguments, "--rounds", 11, 1, TACITI_BENCH_MAX_ROUNDS, &rounds));
     TACITI_TRY(taciti_arguments_count(&arguments, "--threads", machine.cores, 1, 1024, &threads));

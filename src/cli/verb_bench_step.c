@@ -123,7 +123,7 @@ static tacit_status cluster_options_of(const taciti_arguments *arguments, taciti
     TACITI_TRY(taciti_arguments_count(arguments, "--warm-up", 3, 0, TACITI_CLUSTER_MAX_ROUNDS, &warm_up));
     TACITI_TRY(taciti_arguments_count(arguments, "--blocks", settings->count > 1 ? 3 : 1, 1, TACITI_CLUSTER_MAX_BLOCKS,
                                       &blocks));
-    TACITI_TRY(taciti_arguments_number(arguments, "--minutes", 0, MINUTES_MAX, &minutes));
+    TACITI_TRY(taciti_arguments_number(arguments, "--minutes", 0, false, MINUTES_MAX, &minutes));
     *out = (taciti_cluster_options){.settings = settings,
                                     .length = {.blocks = (size_t)blocks,
                                                .rounds = (size_t)rounds,

@@ -63,18 +63,15 @@ static tacit_status open_tokenizer(const taciti_arguments *arguments, taciti_tok
 static tacit_status parse_options(const taciti_arguments *arguments, taciti_prepare_options *out) {
     const char *folder = taciti_arguments_get(arguments, "--output"), *name = taciti_arguments_get(arguments, "--name");
     const char *split = taciti_arguments_get(arguments, "--split");
-    const char *shard = taciti_arguments_get(arguments, "--shard-tokens");
     double share = 0.1;
-    int64_t tokens = 100000000;
+    int64_t tokens;
     if (arguments->positional_count == 0)
         return taciti_fail(TACIT_E_USAGE, "name the text files: tacit data prepare TEXT... -o FOLDER");
     if (folder == NULL || *folder == '\0')
         return taciti_fail(TACIT_E_USAGE, "name the folder of the shards: tacit data prepare TEXT... -o FOLDER");
     if (split != NULL && !(taciti_real_parse(split, &share) && share >= 0.0 && share < 1.0))
         return taciti_fail(TACIT_E_CONFIG, "--split: \"%s\" is not a number from 0 to below 1", split);
-    if (shard != NULL && !(taciti_integer_parse(shard, &tokens) && tokens >= 1 && tokens <= INT32_MAX))
-        return taciti_fail(TACIT_E_CONFIG, "--shard-tokens: \"%s\" is not a whole number from 1 to %" PRId32, shard,
-                           INT32_MAX);
+    TACITI_TRY(taciti_arguments_count(arguments, "--shard-tokens", 100000000, 1, INT32_MAX, &tokens));
     out->folder = folder;
     out->name = name == NULL ? "text" : name;
     out->split = share;

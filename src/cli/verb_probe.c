@@ -215,7 +215,7 @@ tacit_status taciti_verb_probe(const taciti_verb *verb, int argc, char **argv) {
     TACITI_TRY(taciti_config_environment(&config));
     TACITI_TRY(taciti_arguments_parse(verb, &config, argc, argv, &arguments));
     TACITI_TRY(taciti_arguments_no_words(&arguments));
-    TACITI_TRY(taciti_arguments_number(&arguments, "--seconds", SECONDS, SECONDS_MAX, &options.seconds));
+    TACITI_TRY(taciti_arguments_number(&arguments, "--seconds", SECONDS, false, SECONDS_MAX, &options.seconds));
     options.quick = taciti_arguments_get(&arguments, "--quick") != NULL;
     options.natives = taciti_arguments_get(&arguments, "--no-natives") == NULL;
     taciti_comm *comm = NULL;
