@@ -48,7 +48,7 @@ expect 2 'unknown option "--train.stpes"; did you mean "--train.steps"?' "$tacit
 expect 2 'unknown option "--train.eval_windows"' "$tacit" eval nowhere --train.eval_windows 50
 expect 2 '--int8.block has gone' "$tacit" train --int8.block 4
 expect 3 'environment: unknown variable TACIT_TRAIN_STPES' env TACIT_TRAIN_STPES=4 "$tacit" train --dry-run
-expect 3 '--tokens: "-3" is not a number' "$tacit" sample nowhere --tokens -3
+expect 3 '--tokens -3: give a number from 0 to 1000000000' "$tacit" sample nowhere --tokens -3
 expect 3 '--format: "foo" is not one of hf|llmc' "$tacit" export nowhere -o x --format foo
 expect 3 'run.dir is empty, and a run needs a folder: give --run.dir FOLDER' "$tacit" train --model.preset nano --run.dir ""
 expect 2 '--json: takes no value' "$tacit" info --json=1
@@ -387,7 +387,7 @@ expect 0 '' "$tacit" train --dry-run --model.preset nano --optim.accum 1 --optim
 
 # bench collectives: one process alone has nobody to talk to; mistakes are refused before MPI starts
 expect 2 "a single process has nobody to talk to; start several: mpirun -n 4 tacit bench collectives" "$tacit" bench collectives
-expect 3 '--op broadcast: give one of all-reduce|reduce-scatter' "$tacit" bench collectives --op broadcast
+expect 3 '--op broadcast: give one of all-reduce|send' "$tacit" bench collectives --op broadcast
 expect 3 '--bytes: 6 is not a multiple of 4' "$tacit" bench collectives --bytes 8,6
 expect 3 '--bytes: 0 is outside 4..' "$tacit" bench collectives --bytes 0
 expect 3 '--bytes: "8x"' "$tacit" bench collectives --bytes 8x

@@ -13,8 +13,7 @@
 
 enum { TOKEN_KEY = 2, MODEL_SEED = 1, DROPOUT_KEY = 1 };
 
-/* ---- variants ------------------------------------------------------------------------------------------------------
- */
+/* ---- variants ---------------------------------------------------------------------------------------------------- */
 
 static tacit_status make_layout(const taciti_bench_setting *setting, taciti_bench_variant *out) {
     const size_t bucket_bytes = (size_t)setting->job.exchange.bucket_bytes;
@@ -33,19 +32,6 @@ tacit_status taciti_bench_variant_create(const taciti_bench_setting *setting, co
     TACITI_TRY(taciti_settings_check(job, hosts, TACITI_READER_BENCH));
     TACITI_TRY(make_layout(setting, out));
     return taciti_settings_seal(job, &out->layout);
-}
-
-static bool has_same_buckets(const taciti_layout *a, const taciti_layout *b) {
-    bool same = a->bucket_count == b->bucket_count;
-    for (size_t k = 0; same && k < a->bucket_count; k++) same = a->buckets[k].last == b->buckets[k].last;
-    return same;
-}
-
-tacit_status taciti_bench_variant_same_accelerator(const taciti_bench_variant *of, const taciti_bench_variant *variant,
-                                                   bool *out) {
-    TACITI_TRY(taciti_bench_setting_same_compute(of->setting, variant->setting, out));
-    *out = *out && (variant->strategy->units != NULL || has_same_buckets(&of->layout, &variant->layout));
-    return TACIT_OK;
 }
 
 void taciti_bench_variant_destroy(taciti_bench_variant *variant) {
@@ -78,29 +64,10 @@ tacit_status taciti_bench_worker_create(taciti_comm *comm, const taciti_bench_va
 }
 
 void taciti_bench_worker_destroy(taciti_bench_worker *worker) {
-    taciti_emulated_destroy(worker->emulated);
     taciti_model_destroy(worker->model);
     taciti_free(worker->window);
     taciti_trace_destroy(&worker->trace);
     taciti_pool_destroy(worker->pool);
-}
-
-/* The accelerator of this variant, one at a time. The accelerator of the block before serves again only where both want
- * gradients, which are then written already; else its pages go first: the memory of a rank is that of its hungriest
- * setting. */
-static tacit_status choose_accelerator(taciti_bench_worker *worker, const taciti_bench_variant *variant) {
-    const bool wanted = variant->strategy->ready != NULL;
-    if (worker->emulated != NULL && wanted && worker->gradients_wanted && variant->accelerator == worker->emulates)
-        return TACIT_OK;
-    taciti_emulated_destroy(worker->emulated);
-    worker->emulated = NULL;
-    TACITI_TRY(taciti_emulated_create(&variant->accelerator->setting->job.compute, &variant->accelerator->profile,
-                                      &variant->accelerator->layout, taciti_comm_rank(worker->comm),
-                                      &worker->emulated));
-    worker->emulates = variant->accelerator;
-    worker->gradients_wanted = wanted;
-    if (wanted) taciti_emulated_touch_gradients(worker->emulated);
-    return TACIT_OK;
 }
 
 /* ---- a block's objects ------------------------------------------------------------------------------------------ */
@@ -129,33 +96,19 @@ taciti_strategy_context taciti_bench_variant_context(const taciti_bench_variant 
 
 /* The network of a block. A model is initialised for every block, since what earlier blocks have learned must not
  * favour later ones. */
-static tacit_status open_network(taciti_bench_worker *worker, const taciti_bench_variant *variant,
-                                 taciti_network *out) {
-    worker->variant = variant;
-    if (worker->model == NULL) {
-        TACITI_TRY(choose_accelerator(worker, variant));
-        *out = taciti_emulated_network(worker->emulated);
+static tacit_status open_network(taciti_bench_worker *worker, taciti_network *out) {
+    const taciti_bench_variant *variant = worker->variant;
+    if (worker->model != NULL) {
+        taciti_model_init(worker->model, MODEL_SEED);
+        worker->network = (taciti_model_network){.model = worker->model, .batch = next_batch, .context = worker};
+        *out = taciti_model_as_network(&worker->network);
         return TACIT_OK;
     }
-    taciti_model_init(worker->model, MODEL_SEED);
-    worker->network = (taciti_model_network){.model = worker->model, .batch = next_batch, .context = worker};
-    *out = taciti_model_as_network(&worker->network);
+    TACITI_TRY(taciti_emulated_create(&variant->setting->job.compute, &variant->profile, &variant->layout,
+                                      taciti_comm_rank(worker->comm), &worker->emulated));
+    if (variant->strategy->ready != NULL) taciti_emulated_touch_gradients(worker->emulated);
+    *out = taciti_emulated_network(worker->emulated);
     return TACIT_OK;
-}
-
-/* Collective. */
-static tacit_status open_block(taciti_bench_worker *worker, const taciti_bench_variant *variant) {
-    taciti_driver_setup setup = {.strategy = variant->strategy,
-                                 .context = taciti_bench_variant_context(variant, worker->comm)};
-    setup.context.pool = worker->pool;
-    setup.context.trace = &worker->trace;
-    TACITI_TRY(taciti_comm_agree(worker->comm, open_network(worker, variant, &setup.network)));
-    return taciti_driver_create(&setup, &worker->driver);
-}
-
-static void close_block(taciti_bench_worker *worker) {
-    taciti_driver_destroy(worker->driver);
-    worker->driver = NULL;
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------ */
@@ -254,9 +207,18 @@ static tacit_status run_open_block(taciti_bench_worker *worker, const taciti_ben
 tacit_status taciti_bench_block_run(taciti_bench_worker *worker, const taciti_bench_variant *variant,
                                     const taciti_bench_span *span, taciti_step_record *steps,
                                     taciti_block_record *block) {
+    taciti_driver_setup setup = {.strategy = variant->strategy,
+                                 .context = taciti_bench_variant_context(variant, worker->comm)};
+    setup.context.pool = worker->pool;
+    setup.context.trace = &worker->trace;
+    worker->variant = variant;
     *block = (taciti_block_record){0};
-    tacit_status status = open_block(worker, variant);
+    tacit_status status = taciti_comm_agree(worker->comm, open_network(worker, &setup.network));
+    if (status == TACIT_OK) status = taciti_driver_create(&setup, &worker->driver);
     if (status == TACIT_OK) status = run_open_block(worker, span, steps, block);
-    close_block(worker);
+    taciti_driver_destroy(worker->driver);
+    taciti_emulated_destroy(worker->emulated);
+    worker->driver = NULL;
+    worker->emulated = NULL;
     return status;
 }

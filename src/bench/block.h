@@ -17,8 +17,6 @@ typedef struct taciti_bench_variant {
     const taciti_strategy *strategy;
     taciti_profile profile; /* if emulated: in seconds */
     taciti_layout layout;   /* the same offsets in all settings; buckets of this one */
-    const struct taciti_bench_variant
-        *accelerator; /* the first variant with the same accelerator, whose profile is used */
 } taciti_bench_variant;
 
 /* Finds profile, layout and strategy of a setting. Returns an error if the profile cannot be read, or if these hosts
@@ -26,11 +24,6 @@ typedef struct taciti_bench_variant {
 tacit_status taciti_bench_variant_create(const taciti_bench_setting *setting, const taciti_hosts *hosts,
                                          taciti_bench_variant *out);
 void taciti_bench_variant_destroy(taciti_bench_variant *variant);
-
-/* Sets *out to whether a variant can run on the emulated accelerator of another: the same compute, which reports
- * gradients when this variant's buckets are full. Steps by units do not report by buckets. */
-tacit_status taciti_bench_variant_same_accelerator(const taciti_bench_variant *of, const taciti_bench_variant *variant,
-                                                   bool *out);
 
 /* Returns the context for taciti_strategy.describe(). */
 taciti_strategy_context taciti_bench_variant_context(const taciti_bench_variant *variant, taciti_comm *comm);
@@ -42,12 +35,10 @@ typedef struct taciti_bench_worker {
     size_t batch, time;  /* of this rank, if compute is real */
     taciti_model *model; /* NULL if compute is emulated */
     int32_t *window;     /* batch x time random tokens, plus one */
-    taciti_emulated *emulated;
-    const taciti_bench_variant *emulates; /* the variant of that accelerator */
-    bool gradients_wanted;                /* the emulated steps write gradients */
     /* of the current block */
     const taciti_bench_variant *variant;
-    taciti_model_network network; /* the model, if compute is real */
+    taciti_model_network network; /* the model, if compute is real, ... */
+    taciti_emulated *emulated;    /* ... else the accelerator */
     taciti_driver *driver;
 } taciti_bench_worker;
 

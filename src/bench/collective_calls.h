@@ -7,27 +7,21 @@
 #define TACITI_BENCH_COLLECTIVE_CALLS_H
 
 #include "base/memory.h"
-#include "bench/collective_mix.h"
 #include "bench/collective_numbers.h"
 #include "comm/comm.h"
 #include "exchange/exchange.h"
-#include "exchange/group.h"
 
 enum { TACITI_COLLECTIVE_MAX_CALLERS = 12, TACITI_COLLECTIVE_NAME_BYTES = 32 };
 
 typedef enum taciti_operation {
-    TACITI_OPERATION_ALL_REDUCE,     /* sum of f32 over all ranks */
-    TACITI_OPERATION_REDUCE_SCATTER, /* chunk i of the sum ends on rank i */
-    TACITI_OPERATION_ALL_GATHER,     /* chunk i of rank i goes to all */
-    TACITI_OPERATION_ALL_TO_ALL,     /* chunk i of each rank goes to rank i */
-    TACITI_OPERATION_SEND,           /* rank 0 to one other rank, until the answer of 0 bytes is back */
-    TACITI_OPERATION_MIX,            /* each round of a topology, and the all-reduce beside them */
+    TACITI_OPERATION_ALL_REDUCE, /* sum of f32 over all ranks */
+    TACITI_OPERATION_SEND,       /* rank 0 to one other rank, until the answer of 0 bytes is back */
     TACITI_OPERATIONS
 } taciti_operation;
 
 /* "all-reduce", ...; and all of them as choices, "all-reduce|...". */
 extern const char *const taciti_operation_names[TACITI_OPERATIONS];
-#define TACITI_OPERATION_CHOICES "all-reduce|reduce-scatter|all-gather|all-to-all|send|mix"
+#define TACITI_OPERATION_CHOICES "all-reduce|send"
 
 /* Arrays and objects that all callers share. */
 typedef struct taciti_collective_task {
@@ -39,27 +33,21 @@ typedef struct taciti_collective_task {
     float *in, *out;
     size_t n; /* floats of the current size */
     taciti_numbers numbers;
-    taciti_group world;
     taciti_layout layout; /* of the current size */
     taciti_exchange *exchange;
-    const char *topology; /* of a mix; borrows */
-    taciti_collective_mix mix;
 } taciti_collective_task;
 
 typedef struct taciti_caller {
     char name[TACITI_COLLECTIVE_NAME_BYTES];
     int native; /* index among the library's; ours: -1 */
-    int round;  /* of a topology; -1: none */
     bool apart; /* the result is in task->out, not in task->in */
     /* `calls` calls in a row; seconds of all of them on this rank. Collective. */
     tacit_status (*sample)(taciti_collective_task *task, const struct taciti_caller *caller, int calls, double *out_s);
 } taciti_caller;
 
-/* Allocates what does not depend on the size. topology: of a mix, else NULL. Call close also after an error.
- * Collective.
- */
+/* Allocates what does not depend on the size. Call close also after an error. Collective. */
 tacit_status taciti_collective_open(taciti_comm *comm, taciti_operation what, const taciti_exchange_options *options,
-                                    const char *topology, size_t max_bytes, taciti_collective_task *out);
+                                    size_t max_bytes, taciti_collective_task *out);
 void taciti_collective_close(taciti_collective_task *task);
 
 /* Lists the callers that are available here. Collective. */

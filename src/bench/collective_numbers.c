@@ -38,24 +38,19 @@ void taciti_numbers_destroy(taciti_numbers *numbers) {
     *numbers = (taciti_numbers){0};
 }
 
-/* The row of the table from element `at` on, and how many of the n elements lie there before it begins again. */
-static const float *row(const taciti_numbers *numbers, int whose, size_t at, size_t n, size_t *length) {
-    const size_t phase = at % numbers->period_n, left = numbers->period_n - phase;
-    *length = n < left ? n : left;
-    return numbers->table + (size_t)whose * numbers->period_n + phase;
+/* Returns the bytes of x[n] from element `at` on that one period of the numbers covers. */
+static size_t period_bytes(const taciti_numbers *numbers, size_t at, size_t n) {
+    return (n - at < numbers->period_n ? n - at : numbers->period_n) * sizeof(float);
 }
 
-void taciti_numbers_write(const taciti_numbers *numbers, int whose, size_t at, float *x, size_t n) {
-    for (size_t i = 0, length = 0; i < n; i += length) {
-        const float *from = row(numbers, whose, at + i, n - i, &length);
-        memcpy(x + i, from, length * sizeof *x);
-    }
+void taciti_numbers_write(const taciti_numbers *numbers, int whose, float *x, size_t n) {
+    const float *row = numbers->table + (size_t)whose * numbers->period_n;
+    for (size_t i = 0; i < n; i += numbers->period_n) memcpy(x + i, row, period_bytes(numbers, i, n));
 }
 
-bool taciti_numbers_are(const taciti_numbers *numbers, int whose, size_t at, const float *x, size_t n) {
-    for (size_t i = 0, length = 0; i < n; i += length) {
-        const float *expected = row(numbers, whose, at + i, n - i, &length);
-        if (memcmp(x + i, expected, length * sizeof *x) != 0) return false;
-    }
+bool taciti_numbers_are(const taciti_numbers *numbers, int whose, const float *x, size_t n) {
+    const float *row = numbers->table + (size_t)whose * numbers->period_n;
+    for (size_t i = 0; i < n; i += numbers->period_n)
+        if (memcmp(x + i, row, period_bytes(numbers, i, n)) != 0) return false;
     return true;
 }

@@ -21,8 +21,8 @@ typedef struct taciti_numbers {
 tacit_status taciti_numbers_create(int ranks, taciti_numbers *out);
 void taciti_numbers_destroy(taciti_numbers *numbers); /* {0} is fine */
 
-/* Write, or compare x with, elements [at, at + n) of the contribution of rank `whose`; of the sum if whose == ranks. */
-void taciti_numbers_write(const taciti_numbers *numbers, int whose, size_t at, float *x, size_t n);
-bool taciti_numbers_are(const taciti_numbers *numbers, int whose, size_t at, const float *x, size_t n);
+/* Write, or compare x with, the first n elements of the contribution of rank `whose`; of the sum if whose == ranks. */
+void taciti_numbers_write(const taciti_numbers *numbers, int whose, float *x, size_t n);
+bool taciti_numbers_are(const taciti_numbers *numbers, int whose, const float *x, size_t n);
 
 #endif

@@ -22,35 +22,22 @@ struct bench {
     int64_t spoke_ns;
 };
 
-/* ---- formulas ------------------------------------------------------------------------------------------------------
- */
+/* ---- formulas ---------------------------------------------------------------------------------------------------- */
 
 int taciti_collective_sides(const taciti_collective_bench *bench) {
     return bench->hosts > 1 ? bench->hosts : bench->ranks;
 }
 
 double taciti_collective_bus_bits(const taciti_collective_bench *bench, taciti_operation what, size_t bytes) {
-    const double sides = taciti_collective_sides(bench), share = (sides - 1) / sides, bits = 8 * (double)bytes;
-    switch (what) {
-    case TACITI_OPERATION_ALL_REDUCE:
-    case TACITI_OPERATION_MIX: return 2 * share * bits;
-    case TACITI_OPERATION_REDUCE_SCATTER:
-    case TACITI_OPERATION_ALL_GATHER: return share * bits;
-    case TACITI_OPERATION_ALL_TO_ALL: return bench->ranks / sides * share * bits;
-    case TACITI_OPERATION_SEND:
-    case TACITI_OPERATIONS: break;
-    }
-    return bits;
+    const double sides = taciti_collective_sides(bench), bits = 8 * (double)bytes;
+    return what == TACITI_OPERATION_SEND ? bits : 2 * ((sides - 1) / sides) * bits;
 }
 
 const char *taciti_collective_bus_text(taciti_operation what) {
-    static const char *const TEXTS[TACITI_OPERATIONS] = {"2 (n-1)/n",       "(n-1)/n", "(n-1)/n",
-                                                         "ranks/n (n-1)/n", "1",       "busiest link's share"};
-    return TEXTS[what];
+    return what == TACITI_OPERATION_SEND ? "1" : "2 (n-1)/n";
 }
 
-/* ---- who takes part -------------------------------------------------------------------------------------------------
- */
+/* ---- who takes part ---------------------------------------------------------------------------------------------- */
 
 /* Every rank comes to the same end; rank 0 says it. */
 static tacit_status refuse_caller(const struct bench *bench, int count, const char *name) {
@@ -85,8 +72,7 @@ static tacit_status choose_callers(struct bench *bench) {
     return TACIT_OK;
 }
 
-/* ---- samples --------------------------------------------------------------------------------------------------------
- */
+/* ---- samples ----------------------------------------------------------------------------------------------------- */
 
 /* Seconds of the slowest rank, and whether all are content; the same on every rank. */
 static tacit_status agree_on_sample(struct bench *bench, const taciti_caller *caller, bool checked, double *seconds) {
@@ -139,8 +125,7 @@ static tacit_status measure_hand_over(struct bench *bench) {
     return TACIT_OK;
 }
 
-/* ---- one size -------------------------------------------------------------------------------------------------------
- */
+/* ---- one size ---------------------------------------------------------------------------------------------------- */
 
 static void tell_progress(struct bench *bench, int round) {
     const int64_t now = taciti_now_ns();
@@ -171,19 +156,15 @@ static tacit_status measure_rounds(struct bench *bench, taciti_collective_figure
     return TACIT_OK;
 }
 
-static double bits_of(const struct bench *bench, const taciti_caller *caller, size_t bytes) {
-    if (caller->round >= 0) return taciti_collective_mix_bits(&bench->task.mix, caller->round, bytes);
-    return taciti_collective_bus_bits(bench->result, bench->options->what, bytes);
-}
-
 static tacit_status summarise_size(struct bench *bench, size_t bytes, taciti_collective_figure *figures) {
     const size_t rounds = (size_t)bench->options->rounds;
+    const double bits = taciti_collective_bus_bits(bench->result, bench->options->what, bytes);
     double *sorted = taciti_calloc(rounds, sizeof *sorted), min = (double)INFINITY;
     if (sorted == NULL) return TACIT_E_MEMORY;
     for (int k = 0; k < bench->result->who_count; k++) {
         memcpy(sorted, figures[k].samples, rounds * sizeof *sorted);
         figures[k].seconds = taciti_statistics_of(sorted, bench->options->rounds);
-        figures[k].bus_bps = bits_of(bench, &bench->callers[k], bytes) / figures[k].seconds.median;
+        figures[k].bus_bps = bits / figures[k].seconds.median;
         min = fmin(min, figures[k].seconds.median);
     }
     for (int k = 0; k < bench->result->who_count; k++) figures[k].ratio = min / figures[k].seconds.median;
@@ -191,25 +172,22 @@ static tacit_status summarise_size(struct bench *bench, size_t bytes, taciti_col
     return TACIT_OK;
 }
 
-static tacit_status measure_size(struct bench *bench, int size) {
-    const size_t bytes = bench->options->bytes[size];
-    TACITI_TRY(taciti_collective_resize(&bench->task, bytes));
-    TACITI_TRY(measure_rounds(bench, bench->result->figures[size]));
-    return taciti_comm_agree(bench->comm, summarise_size(bench, bytes, bench->result->figures[size]));
-}
-
-/* ---- all ------------------------------------------------------------------------------------------------------------
- */
+/* ---- all --------------------------------------------------------------------------------------------------------- */
 
 static tacit_status measure_sizes(struct bench *bench) {
     const taciti_collective_options *o = bench->options;
     size_t max = 0;
     for (int i = 0; i < o->size_count; i++) max = o->bytes[i] > max ? o->bytes[i] : max;
-    TACITI_TRY(taciti_collective_open(bench->comm, o->what, &o->exchange, o->topology, max, &bench->task));
+    TACITI_TRY(taciti_collective_open(bench->comm, o->what, &o->exchange, max, &bench->task));
     bench->result->receiver = bench->task.receiver;
     TACITI_TRY(choose_callers(bench));
     TACITI_TRY(measure_hand_over(bench));
-    for (int i = 0; i < o->size_count; i++) TACITI_TRY(measure_size(bench, i));
+    for (int i = 0; i < o->size_count; i++) {
+        taciti_collective_figure *figures = bench->result->figures[i];
+        TACITI_TRY(taciti_collective_resize(&bench->task, o->bytes[i]));
+        TACITI_TRY(measure_rounds(bench, figures));
+        TACITI_TRY(taciti_comm_agree(bench->comm, summarise_size(bench, o->bytes[i], figures)));
+    }
     return TACIT_OK;
 }
 

@@ -14,7 +14,6 @@ enum { TACITI_COLLECTIVE_MAX_SIZES = 32, TACITI_COLLECTIVE_MAX_ROUNDS = 1001 };
 
 typedef struct taciti_collective_options {
     taciti_operation what;
-    const char *topology;                      /* of a mix; borrows */
     size_t bytes[TACITI_COLLECTIVE_MAX_SIZES]; /* of the array of each rank; multiples of 4 */
     int size_count;
     char by[TACITI_COLLECTIVE_MAX_CALLERS][TACITI_COLLECTIVE_NAME_BYTES];
@@ -45,7 +44,7 @@ typedef struct taciti_collective_bench {
 int taciti_collective_sides(const taciti_collective_bench *bench);
 
 /* The minimum of bits that each host's link (or rank) carries per direction, and its formula as a text, "2 (n-1)/n"
- * times the bits of the array. For a mix the bits depend on the round: those of the busiest host's link. */
+ * times the bits of the array. */
 double taciti_collective_bus_bits(const taciti_collective_bench *bench, taciti_operation what, size_t bytes);
 const char *taciti_collective_bus_text(taciti_operation what);
 

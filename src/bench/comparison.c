@@ -117,26 +117,12 @@ static tacit_status check_memory(run *r, int threads, taciti_cluster_bench *out)
                        (double)out->predicted_bytes * GIB, available * GIB);
 }
 
-/* ---- variants -------------------------------------------------------------------------------------------------------
- */
-
-static tacit_status share_accelerator(run *r, taciti_bench_variant *variant) {
-    for (size_t i = 0; i < r->variant_count; i++) {
-        bool same = false;
-        TACITI_TRY(taciti_bench_variant_same_accelerator(&r->variants[i], variant, &same));
-        if (!same) continue;
-        variant->accelerator = &r->variants[i];
-        return TACIT_OK;
-    }
-    return taciti_fail(TACIT_E_INTERNAL, "a setting computes unlike itself; please report it");
-}
+/* ---- variants ---------------------------------------------------------------------------------------------------- */
 
 static tacit_status create_variants(run *r) {
-    for (size_t i = 0; i < r->options->settings->count; i++) {
-        taciti_bench_variant *variant = &r->variants[r->variant_count++];
-        TACITI_TRY(taciti_bench_variant_create(&r->options->settings->list[i], taciti_comm_hosts(r->comm), variant));
-        TACITI_TRY(share_accelerator(r, variant));
-    }
+    for (size_t i = 0; i < r->options->settings->count; i++)
+        TACITI_TRY(taciti_bench_variant_create(&r->options->settings->list[i], taciti_comm_hosts(r->comm),
+                                               &r->variants[r->variant_count++]));
     return TACIT_OK;
 }
 
@@ -407,8 +393,7 @@ tacit_status taciti_cluster_run_figures(const taciti_cluster_run *r, taciti_clus
     return status;
 }
 
-/* ---- all ----------------------------------------------------------------------------------------------------------
- */
+/* ---- all --------------------------------------------------------------------------------------------------------- */
 
 static int choose_threads(const run *r) {
     if (is_emulated(r)) return 1;

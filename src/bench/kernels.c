@@ -12,7 +12,7 @@
 #include "kernel/probe.h"
 
 /* Elements per unit of work split: whole pages of every array, and whole rows of a norm. */
-enum { GRAIN = 1024, ROW = GRAIN, LOGITS = 49 * GRAIN, STREAMS = 6, FLOATS = 5 };
+enum { GRAIN = 1024, ROW = GRAIN, STREAMS = 6, FLOATS = 5 };
 static const double PEAK_SECONDS = 0.05;
 
 /* p, m, v, g and one more as for an optimizer, and a bf16 array; kernels with fewer operands use some of them. */
@@ -31,13 +31,6 @@ typedef void bench_part(const work *w, size_t at, size_t n);
 static void part_add(const work *w, size_t at, size_t n) {
     w->kernels->add(floats_of(w, 0) + at, floats_of(w, 3) + at, n);
 }
-static void part_add_scaled(const work *w, size_t at, size_t n) {
-    w->kernels->add_scaled(floats_of(w, 0) + at, floats_of(w, 3) + at, 0.5f, n);
-}
-static void part_scale(const work *w, size_t at, size_t n) { w->kernels->scale(floats_of(w, 0) + at, -1.0f, n); }
-static void part_scaled_copy(const work *w, size_t at, size_t n) {
-    w->kernels->scaled_copy(floats_of(w, 0) + at, floats_of(w, 3) + at, -1.0f, n);
-}
 static void part_encode(const work *w, size_t at, size_t n) {
     w->kernels->bf16_encode(halves_of(w) + at, floats_of(w, 3) + at, n);
 }
@@ -54,10 +47,6 @@ static void part_sum_squares(const work *w, size_t at, size_t n) {
     const volatile double sink = w->kernels->sum_squares(floats_of(w, 3) + at, n);
     (void)sink;
 }
-static void part_all_finite(const work *w, size_t at, size_t n) {
-    const volatile int sink = w->kernels->all_finite(floats_of(w, 3) + at, n);
-    (void)sink;
-}
 static const taciti_adamw_step ADAMW = {1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 2.0f, 4.0f, 0.5f, 0, NULL};
 static void part_adamw(const work *w, size_t at, size_t n) {
     w->kernels->adamw(&ADAMW, floats_of(w, 0) + at, floats_of(w, 3) + at, floats_of(w, 1) + at, floats_of(w, 2) + at,
@@ -67,15 +56,13 @@ static void part_adamw_copy(const work *w, size_t at, size_t n) {
     w->kernels->adamw(&ADAMW, floats_of(w, 0) + at, floats_of(w, 3) + at, floats_of(w, 1) + at, floats_of(w, 2) + at,
                       halves_of(w) + at, n);
 }
-static void accumulate_part(const work *w, size_t at, size_t n, int window_ends) {
-    const taciti_accum_step step = {.adamw = ADAMW, .share = 0.25f, .window_ends = window_ends};
+static void part_accum(const work *w, size_t at, size_t n) {
+    const taciti_accum_step step = {.adamw = ADAMW, .share = 0.25f};
     const taciti_accum_state state = {floats_of(w, 1) + at, floats_of(w, 2) + at, floats_of(w, 4) + at};
     w->kernels->accum_adamw(&step, floats_of(w, 0) + at, floats_of(w, 3) + at, &state, NULL, n);
 }
-static void part_accum(const work *w, size_t at, size_t n) { accumulate_part(w, at, n, 0); }
-static void part_accum_end(const work *w, size_t at, size_t n) { accumulate_part(w, at, n, 1); }
 
-/* Returns a blend of what arrived in one array, with what leaves in that array or in another. */
+/* Returns a blend of what arrived, with what leaves; NULL: nothing does. */
 static taciti_blend blend_of(const float *arrived, float *leaving) {
     return (taciti_blend){.arrived = arrived, .keep = 0.5f, .share = 0.5f, .leaving = leaving, .leaving_scale = 1};
 }
@@ -90,12 +77,6 @@ static void part_adamw_blend(const work *w, size_t at, size_t n) {
     w->kernels->adamw(&step, floats_of(w, 0) + at, floats_of(w, 3) + at, floats_of(w, 1) + at, floats_of(w, 2) + at,
                       NULL, n);
 }
-static void part_sgd_blend(const work *w, size_t at, size_t n) {
-    taciti_blend blend = blend_of(floats_of(w, 4) + at, floats_of(w, 2) + at);
-    const taciti_sgd_step step = {
-        .lr = 1e-4f, .momentum = 0.9f, .weight_decay = 0.1f, .grad_scale = 0.5f, .blend = &blend};
-    w->kernels->sgd(&step, floats_of(w, 0) + at, floats_of(w, 3) + at, floats_of(w, 1) + at, NULL, n);
-}
 static const taciti_sgd_step SGD = {1e-4f, 0.9f, 0.1f, 0.5f, 0, NULL};
 static void part_sgd(const work *w, size_t at, size_t n) {
     w->kernels->sgd(&SGD, floats_of(w, 0) + at, floats_of(w, 3) + at, floats_of(w, 1) + at, NULL, n);
@@ -106,37 +87,6 @@ static void part_layernorm(const work *w, size_t at, size_t n) {
     w->kernels->layernorm(floats_of(w, 0) + at, NULL, floats_of(w, 1) + at / ROW, floats_of(w, 2) + at / ROW,
                           floats_of(w, 3) + at, floats_of(w, 3), floats_of(w, 3), n / ROW, ROW);
 }
-static void part_layernorm_backward(const work *w, size_t at, size_t n) {
-    float sums[2 * ROW] = {0}, mean[ROW] = {0}, rstd[ROW] = {0};
-    for (size_t row = 0; row < n / ROW; row += ROW) {
-        const size_t rows = n / ROW - row < ROW ? n / ROW - row : ROW, from = at + row * ROW;
-        w->kernels->layernorm_backward(floats_of(w, 0) + from, sums, sums + ROW, floats_of(w, 1) + from,
-                                       floats_of(w, 3) + from, mean, rstd, floats_of(w, 3), rows, ROW);
-    }
-}
-static void part_residual(const work *w, size_t at, size_t n) {
-    w->kernels->residual(floats_of(w, 0) + at, floats_of(w, 3) + at, floats_of(w, 1) + at, floats_of(w, 3), n / ROW,
-                         ROW, 0, 0, 0);
-}
-static void part_gelu(const work *w, size_t at, size_t n) {
-    w->kernels->gelu(floats_of(w, 0) + at, NULL, floats_of(w, 1) + at, floats_of(w, 3), n / ROW, ROW);
-}
-static void part_gelu_backward(const work *w, size_t at, size_t n) {
-    float sums[ROW] = {0};
-    w->kernels->gelu_backward(floats_of(w, 0) + at, NULL, sums, floats_of(w, 1) + at, floats_of(w, 3) + at, n / ROW,
-                              ROW);
-}
-
-/* Rows about as long as GPT-2's vocabulary, which the second-level cache holds between the passes over it. */
-static void part_cross_entropy(const work *w, size_t at, size_t n) {
-    const int32_t target = 0;
-    for (size_t j = 0; j < n; j += LOGITS) {
-        const size_t columns = n - j < LOGITS ? n - j : LOGITS;
-        const volatile double sink =
-            w->kernels->cross_entropy(floats_of(w, 0) + at + j, NULL, &target, 1, columns, columns, 1.0f, 1);
-        (void)sink;
-    }
-}
 
 /* use[i] says what a kernel does to p, m, v, g, the fifth and the bf16 array: Read, Update, Write past the caches,
  * Store through them, or nothing. */
@@ -146,32 +96,21 @@ static const struct kernel_case {
     bench_part *part;
 } CASES[] = {
     {"add", "U--R--", part_add},
-    {"add_scaled", "U--R--", part_add_scaled},
-    {"scale", "U-----", part_scale},
-    {"scaled_copy", "W--R--", part_scaled_copy},
     {"bf16_encode", "---R-W", part_encode},
     {"bf16_encode_error", "S--R-S", part_split},
     {"bf16_decode", "W----R", part_decode},
     {"bf16_add", "U----R", part_bf16_add},
     {"sum_squares", "---R--", part_sum_squares},
-    {"all_finite", "---R--", part_all_finite},
     {"adamw", "UUUR--", part_adamw},
     {"adamw + bf16 copy", "UUUR-W", part_adamw_copy},
     {"sgd", "UU-R--", part_sgd},
     {"accum_adamw", "URRRU-", part_accum},
-    {"accum_adamw, end", "UUURU-", part_accum_end},
     {"blend", "U--R--", part_blend},
     {"adamw + blend", "UUURU-", part_adamw_blend},
-    {"sgd + blend", "UUWRR-", part_sgd_blend},
     {"layernorm", "S--R--", part_layernorm},
-    {"layernorm_backward", "UR-R--", part_layernorm_backward},
-    {"residual", "SR-R--", part_residual},
-    {"gelu", "SU----", part_gelu},
-    {"gelu_backward", "SR-R--", part_gelu_backward},
-    {"cross_entropy", "U-----", part_cross_entropy},
 };
 enum { CASE_COUNT = sizeof CASES / sizeof CASES[0] };
-_Static_assert((int)CASE_COUNT <= (int)TACITI_BENCH_KERNELS, "room for every kernel");
+_Static_assert((int)CASE_COUNT == (int)TACITI_BENCH_KERNELS, "a figure for every kernel");
 
 static taciti_probe_use use_of(char letter) {
     switch (letter) {
@@ -206,21 +145,17 @@ static void run_part(void *context, int thread, int threads) {
     job->part(job->w, begin, end - begin);
 }
 
-static double kernel_seconds(const work *w, taciti_pool *pool, bench_part *part) {
-    part_job job = {.w = w, .part = part};
-    return taciti_probe_time(pool, run_part, &job);
-}
-
 /* One untimed turn, then `rounds` of probe and kernel, the first of the two changing from round to round. */
 static taciti_kernel_rate measure_kernel(const work *w, const struct kernel_case *c, taciti_pool *pool, int rounds) {
     double kernel[TACITI_BENCH_MAX_ROUNDS], probe[TACITI_BENCH_MAX_ROUNDS], ratio[TACITI_BENCH_MAX_ROUNDS];
     taciti_probe_stream streams[STREAMS];
     const size_t count = streams_of(w, c->use, streams);
     const double bytes = (double)taciti_probe_pass_bytes(streams, count);
+    part_job job = {.w = w, .part = c->part};
     for (int round = -1; round < rounds; round++) {
         const int r = round < 0 ? 0 : round;
         if (r % 2 == 0) probe[r] = bytes / taciti_probe_pass(pool, streams, count);
-        kernel[r] = bytes / kernel_seconds(w, pool, c->part);
+        kernel[r] = bytes / taciti_probe_time(pool, run_part, &job);
         if (r % 2 != 0) probe[r] = bytes / taciti_probe_pass(pool, streams, count);
         ratio[r] = kernel[r] / probe[r];
     }
@@ -295,7 +230,7 @@ tacit_status taciti_kernel_bench_run(size_t floats, int rounds, int threads, tac
         release_work(&w);
         return status;
     }
-    taciti_kernel_bench bench = {.floats = w.n, .rounds = rounds, .threads = threads, .kernel_count = CASE_COUNT};
+    taciti_kernel_bench bench = {.floats = w.n, .rounds = rounds, .threads = threads};
     for (size_t c = 0; c < CASE_COUNT; c++) {
         taciti_probe_stream streams[STREAMS];
         const size_t count = streams_of(&w, CASES[c].use, streams);

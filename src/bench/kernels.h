@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measures every array kernel against a probe that moves the same bytes without computing. Probe and kernel alternate,
+ * Measures array kernels against a probe that moves the same bytes without computing. Probe and kernel alternate,
  * because the speed of a machine drifts; the result is the ratio within each round.
  */
 #ifndef TACITI_BENCH_KERNELS_H
@@ -31,7 +31,7 @@ typedef struct taciti_peak_figure {
 
 enum {
     TACITI_BENCH_PEAKS = 5,
-    TACITI_BENCH_KERNELS = 24,
+    TACITI_BENCH_KERNELS = 13,
     TACITI_BENCH_MAX_ROUNDS = 101,
     TACITI_BENCH_BYTES_PER_FLOAT = 22
 };
@@ -41,7 +41,6 @@ typedef struct taciti_kernel_bench {
     int rounds, threads;
     taciti_peak_figure peaks[TACITI_BENCH_PEAKS];
     taciti_kernel_figure kernels[TACITI_BENCH_KERNELS];
-    size_t kernel_count;
 } taciti_kernel_bench;
 
 /* floats is rounded up to a multiple of 1024; 1 <= rounds <= 101; needs TACITI_BENCH_BYTES_PER_FLOAT of memory. Not

@@ -15,8 +15,20 @@
 enum { WARM_UP_ROUNDS = 2, SPIN_US = 100, BUCKET_BYTES = 4 << 20 };
 static const double PROBE_SECONDS = 0.1;
 
-/* Figures of one round; TIMES of them are kept for every round. */
-enum { STEP, FORWARD, BACKWARD, UPDATE, FLOPS, PEAK, RATIO, BUSY, OPS, TIMES = OPS + TACITI_MODEL_OPS };
+const char *const taciti_step_figure_names[TACITI_STEP_FIGURES] = {
+    [TACITI_STEP_WHOLE] = "step",
+    [TACITI_STEP_FORWARD] = "forward",
+    [TACITI_STEP_BACKWARD] = "backward",
+    [TACITI_STEP_UPDATE] = "update",
+    [TACITI_STEP_OPS + TACITI_MODEL_OP_GEMM] = "gemm",
+    [TACITI_STEP_OPS + TACITI_MODEL_OP_HEAD] = "head",
+    [TACITI_STEP_OPS + TACITI_MODEL_OP_ATTENTION] = "attention",
+    [TACITI_STEP_OPS + TACITI_MODEL_OP_ELEMENTWISE] = "elementwise",
+    [TACITI_STEP_FLOPS] = "flops_per_s",
+    [TACITI_STEP_PEAK] = "peak_flops_per_s",
+    [TACITI_STEP_RATIO] = "ratio",
+    [TACITI_STEP_BUSY] = "busy",
+};
 
 struct bench {
     const taciti_step_bench_options *options;
@@ -27,7 +39,7 @@ struct bench {
     taciti_trace trace;
     int32_t *window; /* batch x time tokens and one more: targets are the tokens one further */
     double lr;
-    double *samples[TIMES];
+    double *samples[TACITI_STEP_FIGURES];
     taciti_step_bench result;
 };
 
@@ -44,8 +56,8 @@ static double probe_peak(struct bench *bench) {
     return peak > 0 ? peak : taciti_probe_fma_flops(bench->pool, PROBE_SECONDS);
 }
 
-/* One training step; its duration and its update's in seconds. */
-static tacit_status run_step(struct bench *bench, double *total_s, double *update_s, double *loss) {
+/* One training step; writes its seconds and its update's into `sample`. */
+static tacit_status run_step(struct bench *bench, double *sample, double *loss) {
     const taciti_step_bench_options *o = bench->options;
     const double tokens = (double)o->batch * (double)o->time;
     const taciti_model_batch batch = {.tokens = bench->window,
@@ -61,49 +73,38 @@ static tacit_status run_step(struct bench *bench, double *total_s, double *updat
                         taciti_model_copy16(bench->model), bench->lr, 1);
     const int64_t end = taciti_now_ns();
     *loss /= tokens;
-    *total_s = (double)(end - begin) / 1e9;
-    *update_s = (double)(end - trained) / 1e9;
+    sample[TACITI_STEP_WHOLE] = (double)(end - begin) / 1e9;
+    sample[TACITI_STEP_UPDATE] = (double)(end - trained) / 1e9;
     return TACIT_OK;
 }
 
 /* Probe and step take turns. Samples of rounds below 0 are overwritten by round 0. */
 static tacit_status measure_round(struct bench *bench, int round) {
     int64_t op_ns[TACITI_MODEL_OPS], span_ns[TACITI_SPAN_KINDS];
-    double loss, total_s, update_s;
-    const size_t at = round < 0 ? 0 : (size_t)round;
-    const double peak = probe_peak(bench), cpu_s = process_cpu_s();
-    TACITI_TRY(run_step(bench, &total_s, &update_s, &loss));
-    bench->samples[BUSY][at] = (process_cpu_s() - cpu_s) / (total_s * bench->options->threads);
+    double loss, sample[TACITI_STEP_FIGURES] = {[TACITI_STEP_PEAK] = probe_peak(bench)};
+    const double cpu_s = process_cpu_s();
+    TACITI_TRY(run_step(bench, sample, &loss));
+    const double step_s = sample[TACITI_STEP_WHOLE];
+    sample[TACITI_STEP_BUSY] = (process_cpu_s() - cpu_s) / (step_s * bench->options->threads);
     taciti_model_take_op_ns(bench->model, op_ns);
     taciti_trace_take_totals(&bench->trace, span_ns);
-    bench->samples[STEP][at] = total_s;
-    bench->samples[FORWARD][at] = (double)span_ns[TACITI_SPAN_FORWARD] / 1e9;
-    bench->samples[BACKWARD][at] = (double)span_ns[TACITI_SPAN_BACKWARD] / 1e9;
-    bench->samples[UPDATE][at] = update_s;
-    bench->samples[FLOPS][at] = bench->result.flops_per_step / total_s;
-    bench->samples[PEAK][at] = peak;
-    bench->samples[RATIO][at] = bench->samples[FLOPS][at] / peak;
-    for (int op = 0; op < TACITI_MODEL_OPS; op++) bench->samples[OPS + op][at] = (double)op_ns[op] / 1e9;
+    sample[TACITI_STEP_FORWARD] = (double)span_ns[TACITI_SPAN_FORWARD] / 1e9;
+    sample[TACITI_STEP_BACKWARD] = (double)span_ns[TACITI_SPAN_BACKWARD] / 1e9;
+    sample[TACITI_STEP_FLOPS] = bench->result.flops_per_step / step_s;
+    sample[TACITI_STEP_RATIO] = sample[TACITI_STEP_FLOPS] / sample[TACITI_STEP_PEAK];
+    for (int op = 0; op < TACITI_MODEL_OPS; op++) sample[TACITI_STEP_OPS + op] = (double)op_ns[op] / 1e9;
+    for (int i = 0; i < TACITI_STEP_FIGURES; i++) bench->samples[i][round < 0 ? 0 : round] = sample[i];
     if (round == -WARM_UP_ROUNDS) bench->result.first_loss = loss;
     bench->result.last_loss = loss;
     return TACIT_OK;
 }
 
 static tacit_status measure_rounds(struct bench *bench) {
-    for (int round = -WARM_UP_ROUNDS; round < bench->options->rounds; round++) TACITI_TRY(measure_round(bench, round));
-    taciti_statistics statistics[TIMES];
-    for (int i = 0; i < TIMES; i++) statistics[i] = taciti_statistics_of(bench->samples[i], bench->options->rounds);
-    taciti_step_bench *r = &bench->result;
-    r->step_s = statistics[STEP];
-    r->forward_s = statistics[FORWARD];
-    r->backward_s = statistics[BACKWARD];
-    r->update_s = statistics[UPDATE];
-    r->flops = statistics[FLOPS];
-    r->peak_flops = statistics[PEAK];
-    r->ratio = statistics[RATIO];
-    r->busy = statistics[BUSY];
-    for (int op = 0; op < TACITI_MODEL_OPS; op++) r->op_s[op] = statistics[OPS + op];
-    r->resident_bytes = taciti_peak_resident_bytes();
+    const int rounds = bench->options->rounds;
+    for (int round = -WARM_UP_ROUNDS; round < rounds; round++) TACITI_TRY(measure_round(bench, round));
+    for (int i = 0; i < TACITI_STEP_FIGURES; i++)
+        bench->result.figures[i] = taciti_statistics_of(bench->samples[i], rounds);
+    bench->result.resident_bytes = taciti_peak_resident_bytes();
     return TACIT_OK;
 }
 
@@ -127,7 +128,7 @@ static tacit_status create_samples(struct bench *bench) {
     if (bench->window == NULL) return TACIT_E_MEMORY;
     for (size_t i = 0; i < tokens; i++)
         bench->window[i] = (int32_t)taciti_rng_below(2, i, (uint64_t)o->model.vocabulary);
-    for (int i = 0; i < TIMES; i++) {
+    for (int i = 0; i < TACITI_STEP_FIGURES; i++) {
         bench->samples[i] = taciti_calloc((size_t)o->rounds, sizeof *bench->samples[i]);
         if (bench->samples[i] == NULL) return TACIT_E_MEMORY;
     }
@@ -150,7 +151,7 @@ static tacit_status create_bench(struct bench *bench) {
 }
 
 static void destroy_bench(struct bench *bench) {
-    for (int i = 0; i < TIMES; i++) taciti_free(bench->samples[i]);
+    for (int i = 0; i < TACITI_STEP_FIGURES; i++) taciti_free(bench->samples[i]);
     taciti_free(bench->window);
     taciti_trace_destroy(&bench->trace);
     taciti_optim_destroy(bench->optim);

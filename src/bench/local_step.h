@@ -17,13 +17,26 @@ typedef struct taciti_step_bench_options {
     int threads, rounds; /* rounds: measured ones, after two that are discarded */
 } taciti_step_bench_options;
 
+/* What is measured of every round; names in taciti_step_figure_names. */
+enum {
+    TACITI_STEP_WHOLE, /* seconds of the step and of its parts ... */
+    TACITI_STEP_FORWARD,
+    TACITI_STEP_BACKWARD,
+    TACITI_STEP_UPDATE,
+    TACITI_STEP_OPS, /* ... and by operation, where forward and backward spent their time */
+    TACITI_STEP_TIMES = TACITI_STEP_OPS + TACITI_MODEL_OPS,
+    TACITI_STEP_FLOPS = TACITI_STEP_TIMES, /* per second: of the step, ... */
+    TACITI_STEP_PEAK,                      /* ... and of the probe in the same round */
+    TACITI_STEP_RATIO,                     /* of the two */
+    TACITI_STEP_BUSY, /* processor time of the process / (threads x seconds of the step): 1 on an idle machine */
+    TACITI_STEP_FIGURES
+};
+
+extern const char *const taciti_step_figure_names[TACITI_STEP_FIGURES]; /* "step", ..., "flops_per_s", ... */
+
 typedef struct taciti_step_bench {
     double flops_per_step; /* 6 N + 12 layers channels time, per token */
-    taciti_statistics step_s, forward_s, backward_s, update_s;
-    taciti_statistics op_s[TACITI_MODEL_OPS]; /* where forward and backward spent their time */
-    taciti_statistics flops, peak_flops;      /* per second: of the step, of the probe in the same rounds */
-    taciti_statistics ratio;                  /* flops / peak_flops, round by round */
-    taciti_statistics busy;                   /* CPU time of the process / (threads x step_s): 1 on an idle machine */
+    taciti_statistics figures[TACITI_STEP_FIGURES];
     bool peak_is_bf16;            /* the probe's instruction; without bf16 units it is the f32 multiply-add */
     double first_loss, last_loss; /* nats per token */
     size_t parameters;

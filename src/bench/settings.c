@@ -15,23 +15,6 @@ bool taciti_bench_setting_emulated(const taciti_bench_setting *setting) {
     return setting->job.compute.emulate.text[0] != '\0';
 }
 
-static taciti_config compute_of(const taciti_bench_setting *setting) {
-    size_t i = 0;
-    while (setting->job.sections[i].table != &taciti_compute_option_table) i++;
-    return (taciti_config){&setting->job.sections[i], 1};
-}
-
-tacit_status taciti_bench_setting_same_compute(const taciti_bench_setting *a, const taciti_bench_setting *b,
-                                               bool *out) {
-    const taciti_config mine = compute_of(a), theirs = compute_of(b);
-    char *one = taciti_config_json(&mine, 0), *other = taciti_config_json(&theirs, 0);
-    const bool known = one != NULL && other != NULL;
-    if (known) *out = strcmp(one, other) == 0;
-    taciti_free(one);
-    taciti_free(other);
-    return known ? TACIT_OK : TACIT_E_MEMORY;
-}
-
 /* ---- changes ---------------------------------------------------------------------------------------------------- */
 
 /* Refuses the keys that all settings of one comparison share. */

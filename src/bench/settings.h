@@ -37,9 +37,6 @@ tacit_status taciti_bench_setting_check(const taciti_bench_setting *setting, int
  */
 tacit_status taciti_bench_setting_change(taciti_bench_setting *setting, const char *text);
 
-/* Sets *out to whether two settings have the same compute, so that they can share an emulated accelerator. */
-tacit_status taciti_bench_setting_same_compute(const taciti_bench_setting *a, const taciti_bench_setting *b, bool *out);
-
 /* Whether forward and backward are emulated. */
 bool taciti_bench_setting_emulated(const taciti_bench_setting *setting);
 

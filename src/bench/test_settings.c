@@ -103,35 +103,6 @@ static void lists_are_separated_by_commas(void **state) {
     assert_string_equal(compute->slow.items[0], "0:2");
     assert_string_equal(compute->slow.items[1], "3:1.5");
     assert_int_equal(g_settings.list[0].job.compute.slow.count, 0);
-    bool same = true;
-    assert_int_equal(taciti_bench_setting_same_compute(&g_settings.list[0], &g_settings.list[1], &same), TACIT_OK);
-    assert_false(same);
-    assert_int_equal(taciti_bench_setting_same_compute(&g_settings.list[1], &g_settings.list[1], &same), TACIT_OK);
-    assert_true(same);
-}
-
-/* Whether the second setting runs on the accelerator of the first. */
-static bool shares(const char *line) {
-    taciti_bench_variant variants[2];
-    bool same = false;
-    assert_int_equal(read(4, line), TACIT_OK);
-    for (size_t i = 0; i < 2; i++)
-        assert_int_equal(taciti_bench_variant_create(&g_settings.list[i], NULL, &variants[i]), TACIT_OK);
-    assert_int_equal(taciti_bench_variant_same_accelerator(&variants[0], &variants[1], &same), TACIT_OK);
-    for (size_t i = 0; i < 2; i++) taciti_bench_variant_destroy(&variants[i]);
-    return same;
-}
-
-/* An accelerator says that gradients are final when a bucket is: with the buckets of others it would say so too late.
- */
-static void accelerators_are_shared_where_buckets_are_the_same(void **state) {
-    (void)state;
-    assert_true(shares("--compute.emulate|gpt2-124m|--against|exchange.wire=bf16"));
-    assert_false(shares("--compute.emulate|gpt2-124m|--against|exchange.wire=bf16 compute.cv=0.1"));
-    assert_false(shares("--compute.emulate|gpt2-124m|--against|exchange.bucket=4MiB"));
-    assert_false(shares("--compute.emulate|gpt2-124m|--compress.codec|int4|--against|compress.layers=mlp"));
-    assert_true(shares("--compute.emulate|gpt2-124m|--against|strategy=shard"));
-    assert_false(shares("--compute.emulate|gpt2-124m|--strategy|shard|--against|strategy=dp"));
 }
 
 static void refused(int ranks, const char *line, tacit_status status, const char *message) {
@@ -195,7 +166,6 @@ int main(void) {
         TEST(nothing_given_is_the_base_of_defaults),
         TEST(the_environment_comes_before_flags),
         TEST(lists_are_separated_by_commas),
-        TEST(accelerators_are_shared_where_buckets_are_the_same),
         TEST(mistakes_are_refused_before_anything_starts),
         TEST(settings_have_an_end),
         TEST(listed_keys_are_accepted_keys),

@@ -12,12 +12,6 @@ const taciti_verb *taciti_verb_find(const taciti_verb *verbs, const char *name) 
     return NULL;
 }
 
-static size_t flag_count(const taciti_verb *verb) {
-    size_t count = 0;
-    while (verb->flags[count].name != NULL) count++;
-    return count;
-}
-
 /* The flag that the word names, with "=value" or not, by name or alias; the count of flags when there is none. */
 static size_t find_flag(const taciti_verb *verb, const char *word, size_t length) {
     size_t i = 0;
@@ -104,7 +98,7 @@ static tacit_status take_flag(const taciti_verb *verb, const taciti_config *conf
 
 tacit_status taciti_arguments_parse(const taciti_verb *verb, const taciti_config *config, int argc, char **argv,
                                     taciti_arguments *out) {
-    if (flag_count(verb) >= TACITI_FLAGS_MAX)
+    if (find_flag(verb, "", 0) >= TACITI_FLAGS_MAX)
         return taciti_fail(TACIT_E_INTERNAL, "the verb \"%s\" has too many flags; please report it", verb->name);
     memset(out, 0, sizeof *out);
     out->verb = verb;
@@ -146,12 +140,13 @@ tacit_status taciti_arguments_count(const taciti_arguments *arguments, const cha
     return TACIT_OK;
 }
 
-tacit_status taciti_arguments_number(const taciti_arguments *arguments, const char *flag, double fallback, double max,
-                                     double *out) {
+tacit_status taciti_arguments_number(const taciti_arguments *arguments, const char *flag, double fallback, bool zero,
+                                     double max, double *out) {
     const char *text = taciti_arguments_get(arguments, flag);
     double value = fallback;
-    if (text != NULL && (!taciti_real_parse(text, &value) || value <= 0 || value > max))
-        return taciti_fail(TACIT_E_CONFIG, "%s %s: give a number above 0 and up to %.0f", flag, text, max);
+    if (text != NULL && (!taciti_real_parse(text, &value) || value < 0 || value > max || (!zero && value <= 0)))
+        return taciti_fail(TACIT_E_CONFIG, "%s %s: give a number %s %.0f", flag, text,
+                           zero ? "from 0 to" : "above 0 and up to", max);
     *out = value;
     return TACIT_OK;
 }

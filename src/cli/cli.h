@@ -31,8 +31,8 @@ typedef struct taciti_verb {
     const char *keys;
     bool collective; /* runs under mpirun */
     bool hidden;     /* for scripts: absent from overview, man pages and completion */
-    /* verbs: the table of all verbs. argv[0] is the last word of the verb. Returns the exit code of the process. */
-    int (*run)(const struct taciti_verb *verbs, int argc, char **argv);
+    /* verb: itself. argv[0] is the last word of the verb. */
+    tacit_status (*run)(const struct taciti_verb *verb, int argc, char **argv);
 } taciti_verb;
 
 /* All verbs, ends with a NULL name. */
@@ -66,12 +66,12 @@ const char *taciti_arguments_get(const taciti_arguments *arguments, const char *
 /* Value of the index-th occurrence of a flag, or NULL; for flags that may be repeated. */
 const char *taciti_arguments_each(const taciti_arguments *arguments, const char *flag, size_t index);
 
-/* Parse the value of a flag: count, an integer in min..max; number, a number above 0 and up to max. Without the flag,
- * *out = fallback, which may be outside of the range. E_CONFIG names flag, value and range. */
+/* Parse the value of a flag: count, an integer in min..max; number, a number above 0, or 0 if `zero`, and up to max.
+ * Without the flag, *out = fallback, which may be outside of the range. E_CONFIG names flag, value and range. */
 tacit_status taciti_arguments_count(const taciti_arguments *arguments, const char *flag, int64_t fallback, int64_t min,
                                     int64_t max, int64_t *out);
-tacit_status taciti_arguments_number(const taciti_arguments *arguments, const char *flag, double fallback, double max,
-                                     double *out);
+tacit_status taciti_arguments_number(const taciti_arguments *arguments, const char *flag, double fallback, bool zero,
+                                     double max, double *out);
 /* Returns E_USAGE if words were given, for verbs that take flags only. */
 tacit_status taciti_arguments_no_words(const taciti_arguments *arguments);
 

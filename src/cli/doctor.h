@@ -28,23 +28,21 @@ typedef struct taciti_diagnosis {
     size_t count;
 } taciti_diagnosis;
 
-/* Adds a finding with a formatted text. Returns it, for taciti_finding_advise(). When there are TACITI_FINDINGS_MAX, it
- * replaces the last one. */
-taciti_finding *taciti_diagnosis_add(taciti_diagnosis *diagnosis, const char *check, taciti_severity severity,
-                                     const char *format, ...) TACITI_PRINTF(4, 5);
+/* Adds a finding with a formatted text, which is ok until it is advised otherwise. When there are TACITI_FINDINGS_MAX,
+ * it replaces the last one. */
+taciti_finding *taciti_diagnosis_add(taciti_diagnosis *diagnosis, const char *check, const char *format, ...)
+    TACITI_PRINTF(3, 4);
 
-/* Sets the advice of a finding. */
-void taciti_finding_advise(taciti_finding *finding, const char *format, ...) TACITI_PRINTF(2, 3);
+/* Sets the severity of a finding, and how to fix it. */
+void taciti_finding_advise(taciti_finding *finding, taciti_severity severity, const char *format, ...)
+    TACITI_PRINTF(3, 4);
 
 /* Returns the number of this run's ranks on this host according to the launcher; 1 if it does not tell. */
 int taciti_local_ranks(void);
 
 /* The checks. `folder` is the run folder. */
-void taciti_check_launcher(taciti_diagnosis *diagnosis);
-void taciti_check_libraries(taciti_diagnosis *diagnosis);
-void taciti_check_environment(taciti_diagnosis *diagnosis);
+void taciti_check_launch(taciti_diagnosis *diagnosis);
 void taciti_check_cpu(taciti_diagnosis *diagnosis);
-void taciti_check_clock(taciti_diagnosis *diagnosis);
 void taciti_check_memory(taciti_diagnosis *diagnosis);
 void taciti_check_network(taciti_diagnosis *diagnosis);
 void taciti_check_disk(taciti_diagnosis *diagnosis, const char *folder);

@@ -76,39 +76,37 @@ static void check_speed(taciti_diagnosis *diagnosis, const char *folder) {
     enum { MIB = 4 };
     const double seconds = sync_seconds(folder, (size_t)MIB << 20);
     if (seconds < 0) {
-        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "disk", TACITI_SEVERITY_FAIL, "%s: cannot write: %s",
-                                                   folder, strerror((int)-seconds)),
-                              "choose another folder with --run.dir, or mend its permissions");
+        taciti_finding_advise(
+            taciti_diagnosis_add(diagnosis, "disk", "%s: cannot write: %s", folder, strerror((int)-seconds)),
+            TACITI_SEVERITY_FAIL, "choose another folder with --run.dir, or mend its permissions");
         return;
     }
-    taciti_finding *finding = taciti_diagnosis_add(diagnosis, "disk", TACITI_SEVERITY_OK,
-                                                   "%d MiB written and synced in %.3g ms", MIB, seconds * 1e3);
+    taciti_finding *finding =
+        taciti_diagnosis_add(diagnosis, "disk", "%d MiB written and synced in %.3g ms", MIB, seconds * 1e3);
     if (seconds < 2) return;
-    finding->severity = TACITI_SEVERITY_WARN;
-    taciti_finding_advise(finding, "checkpoints will be slow here; a local disk as --run.dir is quicker");
+    taciti_finding_advise(finding, TACITI_SEVERITY_WARN,
+                          "checkpoints will be slow here; a local disk as --run.dir is quicker");
 }
 
 void taciti_check_disk(taciti_diagnosis *diagnosis, const char *folder) {
     char existing[PATH_MAX];
     struct statvfs status;
     if (!existing_folder(folder, existing) || statvfs(existing, &status) != 0) {
-        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "disk", TACITI_SEVERITY_FAIL,
-                                                   "%.200s: cannot be a folder: %s", folder,
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "disk", "%.200s: cannot be a folder: %s", folder,
                                                    errno == 0 ? "a file is in the way" : strerror(errno)),
-                              "choose another folder with --run.dir");
+                              TACITI_SEVERITY_FAIL, "choose another folder with --run.dir");
         return;
     }
     const double free_bytes = (double)status.f_bavail * (double)status.f_frsize;
     const char *system = file_system(existing);
-    taciti_finding *finding = taciti_diagnosis_add(diagnosis, "disk", TACITI_SEVERITY_OK, "%.200s: %s, %.3g GiB free",
-                                                   existing, system, free_bytes / 0x1p30);
+    taciti_finding *finding =
+        taciti_diagnosis_add(diagnosis, "disk", "%.200s: %s, %.3g GiB free", existing, system, free_bytes / 0x1p30);
     if (strcmp(system, "tmpfs") == 0) {
-        finding->severity = TACITI_SEVERITY_WARN;
-        taciti_finding_advise(finding, "this is memory: checkpoints die with the machine");
+        taciti_finding_advise(finding, TACITI_SEVERITY_WARN, "this is memory: checkpoints die with the machine");
     }
     if (free_bytes < 0x1p30) {
-        finding->severity = TACITI_SEVERITY_WARN;
-        taciti_finding_advise(finding, "less than 1 GiB; two checkpoints take about 24 bytes per parameter");
+        taciti_finding_advise(finding, TACITI_SEVERITY_WARN,
+                              "less than 1 GiB; two checkpoints take about 24 bytes per parameter");
     }
     check_speed(diagnosis, existing);
 }

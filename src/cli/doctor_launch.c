@@ -39,22 +39,23 @@ static const char *family_of(const char *path) {
 static void check_installed_launcher(taciti_diagnosis *diagnosis, const char *family) {
     char path[PATH_MAX];
     if (!taciti_launcher_find("mpirun", path, sizeof path) && !taciti_launcher_find("mpiexec", path, sizeof path)) {
-        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "launcher", TACITI_SEVERITY_WARN,
-                                                   "neither mpirun nor mpiexec is in PATH: one rank only"),
-                              "install it (Debian: apt-get install %s) or load the cluster's MPI module",
-                              strcmp(family, "mpich") == 0 ? "mpich" : "openmpi-bin");
+        taciti_finding_advise(
+            taciti_diagnosis_add(diagnosis, "launcher", "neither mpirun nor mpiexec is in PATH: one rank only"),
+            TACITI_SEVERITY_WARN, "install it (Debian: apt-get install %s) or load the cluster's MPI module",
+            strcmp(family, "mpich") == 0 ? "mpich" : "openmpi-bin");
         return;
     }
     const char *found = family_of(path);
     if (*found != '\0' && strcmp(found, family) != 0) {
         const bool mpich = strcmp(family, "mpich") == 0;
-        taciti_finding_advise(
-            taciti_diagnosis_add(diagnosis, "launcher", TACITI_SEVERITY_WARN,
-                                 "mpirun is %s of %s, but tacit was built with %s", path, found, family),
-            "start tacit with %s, or build it with -DTACIT_MPI=%s", mpich ? "mpiexec.mpich" : "mpirun.openmpi", found);
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "launcher",
+                                                   "mpirun is %s of %s, but tacit was built with %s", path, found,
+                                                   family),
+                              TACITI_SEVERITY_WARN, "start tacit with %s, or build it with -DTACIT_MPI=%s",
+                              mpich ? "mpiexec.mpich" : "mpirun.openmpi", found);
         return;
     }
-    (void)taciti_diagnosis_add(diagnosis, "launcher", TACITI_SEVERITY_OK, "started by hand; mpirun is %s", path);
+    (void)taciti_diagnosis_add(diagnosis, "launcher", "started by hand; mpirun is %s", path);
 }
 
 static void check_running_launcher(taciti_diagnosis *diagnosis, const taciti_launcher *launcher, const char *family) {
@@ -62,21 +63,21 @@ static void check_running_launcher(taciti_diagnosis *diagnosis, const taciti_lau
     const bool wrong = (strstr(launcher->name, "Open MPI") != NULL && mpich) ||
                        (strstr(launcher->name, "MPICH") != NULL && strcmp(family, "openmpi") == 0);
     if (wrong) {
-        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "launcher", TACITI_SEVERITY_FAIL,
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "launcher",
                                                    "started by %s, but tacit was built with %s: ranks will not find "
                                                    "each other",
                                                    launcher->name, family),
-                              "start tacit with %s", mpich ? "mpiexec.mpich" : "mpirun.openmpi");
+                              TACITI_SEVERITY_FAIL, "start tacit with %s", mpich ? "mpiexec.mpich" : "mpirun.openmpi");
     } else if (strstr(launcher->name, "srun") != NULL && !mpich && launcher->size > 1 && !is_set("PMIX_RANK")) {
-        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "launcher", TACITI_SEVERITY_FAIL,
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "launcher",
                                                    "srun started %d processes without PMIx: each will believe to be "
                                                    "alone",
                                                    launcher->size),
+                              TACITI_SEVERITY_FAIL,
                               "srun --mpi=pmix (srun --mpi=list shows what there is), or mpirun inside the allocation");
     } else {
-        (void)taciti_diagnosis_add(diagnosis, "launcher", TACITI_SEVERITY_OK, "%s, %d rank%s, %d on this host",
-                                   launcher->name, launcher->size, launcher->size == 1 ? "" : "s",
-                                   taciti_local_ranks());
+        (void)taciti_diagnosis_add(diagnosis, "launcher", "%s, %d rank%s, %d on this host", launcher->name,
+                                   launcher->size, launcher->size == 1 ? "" : "s", taciti_local_ranks());
     }
 }
 
@@ -84,8 +85,8 @@ static void check_root(taciti_diagnosis *diagnosis, const char *family) {
     if (geteuid() != 0 || strcmp(family, "openmpi") != 0) return;
     if (is_set("OMPI_ALLOW_RUN_AS_ROOT") && is_set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")) return;
     taciti_finding_advise(
-        taciti_diagnosis_add(diagnosis, "launcher", TACITI_SEVERITY_WARN,
-                             "you are root: Open MPI's mpirun will refuse"),
+        taciti_diagnosis_add(diagnosis, "launcher", "you are root: Open MPI's mpirun will refuse"),
+        TACITI_SEVERITY_WARN,
         "work as a user, or export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 (containers)");
 }
 
@@ -99,21 +100,22 @@ static void check_grace(taciti_diagnosis *diagnosis, const taciti_launcher *laun
     int64_t seconds = 0;
     const char *text = getenv(GRACE_VARIABLE);
     if (text != NULL && taciti_integer_parse(text, &seconds) && seconds >= GRACE_MIN_S) {
-        (void)taciti_diagnosis_add(diagnosis, "launcher", TACITI_SEVERITY_OK,
+        (void)taciti_diagnosis_add(diagnosis, "launcher",
                                    "mpirun told to end leaves ranks %lld s to save (" GRACE_VARIABLE ")",
                                    (long long)seconds);
         return;
     }
     taciti_finding_advise(
-        taciti_diagnosis_add(diagnosis, "launcher", TACITI_SEVERITY_WARN,
+        taciti_diagnosis_add(diagnosis, "launcher",
                              "mpirun told to end by SIGTERM leaves ranks %s s to save (" GRACE_VARIABLE " is %s)",
                              text == NULL ? "1" : text, text == NULL ? "not set" : "short"),
+        TACITI_SEVERITY_WARN,
         "export " GRACE_VARIABLE "=%d, or more where a checkpoint takes longer; or send SIGUSR1, which is passed on at "
         "once and leaves all the time",
         (int)GRACE_MIN_S);
 }
 
-void taciti_check_launcher(taciti_diagnosis *diagnosis) {
+static void check_launcher(taciti_diagnosis *diagnosis) {
     const taciti_launcher launcher = taciti_launcher_detect();
     const char *family = taciti_engine_mpi_family();
     check_grace(diagnosis, &launcher, family);
@@ -133,30 +135,23 @@ static void check_stack_pointer(taciti_diagnosis *diagnosis, const taciti_linked
     if (sscanf(onednn->version, "%d.%d.%d", &major, &minor, &patch) != 3) return;
     const bool known = major < 3 || (major == 3 && (minor < 11 || (minor == 11 && patch <= 1)));
     (void)taciti_diagnosis_add(
-        diagnosis, "libraries", TACITI_SEVERITY_OK,
+        diagnosis, "libraries",
         "oneDNN %s %s: a signal handler that runs inside a matrix product corrupts memory (oneDNN issue 4845, mended "
         "by its change 4855); tacit installs none, a thread of its own takes signals (profilers by signals do harm)",
         onednn->version, known ? "has a defect" : "may have a defect, seen up to 3.11.1");
 }
 
-void taciti_check_libraries(taciti_diagnosis *diagnosis) {
+static void check_libraries(taciti_diagnosis *diagnosis) {
     taciti_linked_library libraries[TACITI_LIBRARIES];
     const size_t count = taciti_libraries(libraries);
     char list[TACITI_FINDING_BYTES] = "";
-    size_t used = 0;
     for (size_t i = 0; i < count; i++) {
-        const taciti_linked_library *library = &libraries[i];
-        if (!library->fits)
-            taciti_finding_advise(taciti_diagnosis_add(diagnosis, "libraries", TACITI_SEVERITY_FAIL,
-                                                       "%s is %s at run time, but tacit was compiled for %s",
-                                                       library->name, library->version, library->compiled),
-                                  "build tacit anew on this machine, or look at LD_LIBRARY_PATH");
-        if (strcmp(library->name, "oneDNN") == 0) check_stack_pointer(diagnosis, library);
-        const int more =
-            snprintf(list + used, sizeof list - used, "%s%s %s", used > 0 ? ", " : "", library->name, library->version);
-        used += more > 0 && (size_t)more < sizeof list - used ? (size_t)more : 0;
+        const size_t used = strlen(list);
+        if (strcmp(libraries[i].name, "oneDNN") == 0) check_stack_pointer(diagnosis, &libraries[i]);
+        (void)snprintf(list + used, sizeof list - used, "%s%s %s", used > 0 ? ", " : "", libraries[i].name,
+                       libraries[i].version);
     }
-    (void)taciti_diagnosis_add(diagnosis, "libraries", TACITI_SEVERITY_OK, "%s", list);
+    (void)taciti_diagnosis_add(diagnosis, "libraries", "%s", list);
 }
 
 /* ---- environment ----------------------------------------------------------------------------------------------- */
@@ -194,27 +189,28 @@ static void keep_refusal(void *context, taciti_log_level level, const char *line
     (void)snprintf(g_refusal, sizeof g_refusal, "%.300s", line);
 }
 
-/* TACIT_SECTION_KEY variables that `tacit train` would refuse. */
-static void check_own_variables(taciti_diagnosis *diagnosis) {
-    taciti_log_set_sink(keep_refusal, NULL, TACITI_LOG_ERROR);
-    const tacit_status status = taciti_config_environment(taciti_cli_options());
-    taciti_cli_log_init(taciti_launcher_detect().rank, false);
-    if (status == TACIT_OK) return;
-    taciti_finding_advise(taciti_diagnosis_add(diagnosis, "environment", TACITI_SEVERITY_FAIL, "%s", g_refusal),
-                          "`tacit info options` shows all keys and their ranges");
-}
-
-void taciti_check_environment(taciti_diagnosis *diagnosis) {
+static void check_environment(taciti_diagnosis *diagnosis) {
     const size_t before = diagnosis->count;
     for (size_t i = 0; i < sizeof TRAPS / sizeof *TRAPS; i++) {
         const char *value = getenv(TRAPS[i].name);
         if (value == NULL || *value == '\0') continue;
         if (TRAPS[i].value != NULL && strcmp(value, TRAPS[i].value) != 0) continue;
-        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "environment", TACITI_SEVERITY_WARN, "%s=%.60s: %s",
-                                                   TRAPS[i].name, value, TRAPS[i].effect),
-                              "%s", TRAPS[i].advice);
+        taciti_finding_advise(
+            taciti_diagnosis_add(diagnosis, "environment", "%s=%.60s: %s", TRAPS[i].name, value, TRAPS[i].effect),
+            TACITI_SEVERITY_WARN, "%s", TRAPS[i].advice);
     }
-    check_own_variables(diagnosis);
+    taciti_log_set_sink(keep_refusal, NULL, TACITI_LOG_ERROR); /* of what `tacit train` would refuse */
+    const tacit_status status = taciti_config_environment(taciti_cli_options());
+    taciti_cli_log_init(taciti_launcher_detect().rank, false);
+    if (status != TACIT_OK)
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "environment", "%s", g_refusal), TACITI_SEVERITY_FAIL,
+                              "`tacit info options` shows all keys and their ranges");
     if (diagnosis->count == before)
-        (void)taciti_diagnosis_add(diagnosis, "environment", TACITI_SEVERITY_OK, "no variable stands in the way");
+        (void)taciti_diagnosis_add(diagnosis, "environment", "no variable stands in the way");
+}
+
+void taciti_check_launch(taciti_diagnosis *diagnosis) {
+    check_launcher(diagnosis);
+    check_libraries(diagnosis);
+    check_environment(diagnosis);
 }

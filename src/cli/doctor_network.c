@@ -63,11 +63,10 @@ static size_t list_ports(port ports[PORTS_MAX]) {
 static void add_port(taciti_diagnosis *diagnosis, const port *p) {
     char speed[64] = "speed not known (virtual)";
     if (p->speed_mbps > 0) (void)snprintf(speed, sizeof speed, "%.0f Mbit/s", p->speed_mbps);
-    taciti_finding *finding = taciti_diagnosis_add(diagnosis, "network", TACITI_SEVERITY_OK, "%s: %s, %s, MTU %.0f",
-                                                   p->name, p->address, speed, p->mtu);
+    taciti_finding *finding =
+        taciti_diagnosis_add(diagnosis, "network", "%s: %s, %s, MTU %.0f", p->name, p->address, speed, p->mtu);
     if (!p->local) return;
-    finding->severity = TACITI_SEVERITY_WARN;
-    taciti_finding_advise(finding, "it leads to no other host; between hosts keep MPI off it: %s",
+    taciti_finding_advise(finding, TACITI_SEVERITY_WARN, "it leads to no other host; between hosts keep MPI off it: %s",
                           strcmp(taciti_engine_mpi_family(), "mpich") == 0
                               ? "UCX_NET_DEVICES=<the right one>"
                               : "mpirun --mca btl_tcp_if_include <the right one> --mca oob_tcp_if_include <the same>");
@@ -85,12 +84,11 @@ void taciti_check_network(taciti_diagnosis *diagnosis) {
         if (fastest == NULL || ports[i].speed_mbps > fastest->speed_mbps) fastest = &ports[i];
     }
     if (count == 0)
-        taciti_finding_advise(
-            taciti_diagnosis_add(diagnosis, "network", TACITI_SEVERITY_WARN, "no interface beside the loopback is up"),
-            "ranks on this host will work; other hosts cannot be reached");
+        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "network", "no interface beside the loopback is up"),
+                              TACITI_SEVERITY_WARN, "ranks on this host will work; other hosts cannot be reached");
     if (usable > 1 && fastest != NULL && fastest->speed_mbps > 0)
-        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "network", TACITI_SEVERITY_WARN,
-                                                   "%zu interfaces; MPI may spread over all of them", usable),
-                              "the fastest is %s (%.0f Mbit/s): mpirun --mca btl_tcp_if_include %s", fastest->name,
-                              fastest->speed_mbps, fastest->name);
+        taciti_finding_advise(
+            taciti_diagnosis_add(diagnosis, "network", "%zu interfaces; MPI may spread over all of them", usable),
+            TACITI_SEVERITY_WARN, "the fastest is %s (%.0f Mbit/s): mpirun --mca btl_tcp_if_include %s", fastest->name,
+            fastest->speed_mbps, fastest->name);
 }

@@ -63,69 +63,58 @@ static bool wants_help(int argc, char **argv) {
     return false;
 }
 
-static int show_help(int argc, char **argv) {
+static tacit_status show_help(int argc, char **argv) {
     const taciti_verb *verb = NULL;
     const int words = argc == 0 ? 0 : find_verb(argc, argv, &verb);
-    if (argc == 0) {
+    if (argc > 0 && words == 0) return fail_unknown_verb(argc, argv);
+    if (argc == 0)
         taciti_overview(taciti_verbs(), stdout);
-    } else if (words > 0) {
+    else
         taciti_verb_help(verb, argc - words, argv + words);
-    } else {
-        return tacit_status_exit_code(fail_unknown_verb(argc, argv));
-    }
-    return 0;
+    return TACIT_OK;
 }
 
 /* argc and argv without the program's name. */
-static int run_verb(int argc, char **argv) {
+static tacit_status run_verb(int argc, char **argv) {
     if (argc == 0) {
         taciti_overview(taciti_verbs(), stderr);
-        return tacit_status_exit_code(TACIT_E_USAGE);
+        return TACIT_E_USAGE;
     }
     if (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0 || strcmp(argv[0], "help") == 0)
         return show_help(argc - 1, argv + 1);
     if (strcmp(argv[0], "--version") == 0 || strcmp(argv[0], "-V") == 0) {
         printf("tacit %s\n", tacit_version());
-        return 0;
+        return TACIT_OK;
     }
     const taciti_verb *verb = NULL;
     const int words = find_verb(argc, argv, &verb);
-    if (words == 0) return tacit_status_exit_code(fail_unknown_verb(argc, argv));
+    if (words == 0) return fail_unknown_verb(argc, argv);
     if (wants_help(argc - words + 1, argv + words - 1)) {
         taciti_verb_help(verb, argc - words, argv + words);
-        return 0;
+        return TACIT_OK;
     }
     if (!verb->collective) taciti_log_set_mode(TACITI_LOG_DIRECT); /* each process works for itself */
-    return verb->run(taciti_verbs(), argc - words + 1, argv + words - 1);
-}
-
-static tacit_status status_of(int code) {
-    tacit_status status = TACIT_E_USAGE;
-    while (status > TACIT_E_INTERNAL && tacit_status_exit_code(status) != code) status--;
-    return status;
+    return verb->run(verb, argc - words + 1, argv + words - 1);
 }
 
 /* Mistakes in arguments and files are usually those of all ranks: where a launcher has started several, one says them.
  * Once the ranks have met (taciti_comm_open()), no line is left here. */
-static int dispatch_together(int argc, char **argv) {
+static tacit_status dispatch_together(int argc, char **argv) {
     const taciti_launcher launcher = taciti_launcher_detect();
     taciti_cli_log_init(launcher.rank, false);
     if (launcher.size > 1) taciti_log_set_mode(launcher.rank == 0 ? TACITI_LOG_KEEP : TACITI_LOG_HOLD);
-    const int code = run_verb(argc, argv);
-    if (code != 0 && taciti_log_held() != 0) taciti_comm_refuse(status_of(code));
+    const tacit_status status = run_verb(argc, argv);
+    if (status != TACIT_OK && taciti_log_held() != 0) taciti_comm_refuse(status);
     taciti_log_set_mode(TACITI_LOG_DIRECT);
-    return code;
-}
-
-static int flush_output(int code) {
-    if (fflush(stdout) == 0 && ferror(stdout) == 0) return code;
-    const tacit_status status = taciti_fail(TACIT_E_IO, "cannot write to the standard output");
-    return code != 0 ? code : tacit_status_exit_code(status);
+    return status;
 }
 
 int main(int argc, char **argv) {
     taciti_guard_install(_exit);
-    const int code = flush_output(dispatch_together(argc > 0 ? argc - 1 : 0, argv + 1));
+    tacit_status status = dispatch_together(argc > 0 ? argc - 1 : 0, argv + 1);
+    const bool written = fflush(stdout) == 0 && ferror(stdout) == 0;
+    if (!written) (void)taciti_fail(TACIT_E_IO, "cannot write to the standard output");
+    if (!written && status == TACIT_OK) status = TACIT_E_IO;
     taciti_supervise_finish();
-    return code;
+    return tacit_status_exit_code(status);
 }

@@ -164,19 +164,23 @@ static void numbers_are_checked_against_their_range(void **state) {
     assert_int_equal(parse("-p 5 -o 0.25"), TACIT_OK);
     assert_int_equal(taciti_arguments_count(&g_arguments, "--prompt", 7, 0, 5, &count), TACIT_OK);
     assert_int_equal(count, 5);
-    assert_int_equal(taciti_arguments_number(&g_arguments, "--output", 7, 1, &number), TACIT_OK);
+    assert_int_equal(taciti_arguments_number(&g_arguments, "--output", 7, false, 1, &number), TACIT_OK);
     assert_true(number > 0.24 && number < 0.26);
     assert_int_equal(taciti_arguments_count(&g_arguments, "--prompt", 7, 0, 4, &count), TACIT_E_CONFIG);
     assert_string_equal(g_line, "--prompt 5: give a whole number from 0 to 4");
     assert_int_equal(count, 5); /* outputs are written only on success */
     assert_int_equal(taciti_arguments_count(&g_arguments, "--output", 7, 0, 4, &count), TACIT_E_CONFIG);
-    assert_int_equal(taciti_arguments_number(&g_arguments, "--prompt", 7, 4, &number), TACIT_E_CONFIG);
+    assert_int_equal(taciti_arguments_number(&g_arguments, "--prompt", 7, false, 4, &number), TACIT_E_CONFIG);
     assert_string_equal(g_line, "--prompt 5: give a number above 0 and up to 4");
     static const char *const wrong[] = {"-p=0", "-p=-1", "-p=nan", "-p=1x", "-p="};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_int_equal(parse(wrong[i]), TACIT_OK);
-        assert_int_equal(taciti_arguments_number(&g_arguments, "--prompt", 7, 4, &number), TACIT_E_CONFIG);
+        assert_int_equal(taciti_arguments_number(&g_arguments, "--prompt", 7, false, 4, &number), TACIT_E_CONFIG);
         assert_int_equal(taciti_arguments_count(&g_arguments, "--prompt", 7, 1, 4, &count), TACIT_E_CONFIG);
+        const bool zero = i == 0; /* where 0 is legal */
+        assert_int_equal(taciti_arguments_number(&g_arguments, "--prompt", 7, true, 4, &number),
+                         zero ? TACIT_OK : TACIT_E_CONFIG);
+        assert_string_equal(g_line + (zero ? 0 : strcspn(g_line, ":")), zero ? g_line : ": give a number from 0 to 4");
     }
 }
 

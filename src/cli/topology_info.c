@@ -177,7 +177,7 @@ static tacit_status parse_awc(const taciti_arguments *arguments, taciti_topo_awc
     int64_t delay = 0;
     double gamma = 1;
     TACITI_TRY(taciti_arguments_count(arguments, "--delay", 0, 0, 1, &delay));
-    TACITI_TRY(taciti_arguments_number(arguments, "--gamma", delay > 0 ? 0.5 : 1, 1, &gamma));
+    TACITI_TRY(taciti_arguments_number(arguments, "--gamma", delay > 0 ? 0.5 : 1, false, 1, &gamma));
     if (delay > 0 && gamma > 0.5)
         return taciti_fail(TACIT_E_USAGE, "--delay 1 goes with --gamma 0.5 or less, as in train");
     *out = (taciti_topo_awc){.gamma = gamma, .delayed = delay > 0};

@@ -187,7 +187,7 @@ static tacit_status read_options(const taciti_arguments *arguments, taciti_setti
     TACITI_TRY(find_isa(arguments, out->codec, &out->isa));
     TACITI_TRY(taciti_arguments_count(arguments, "--n", FLOATS, FLOATS_MIN, UINT32_MAX, &n));
     TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 7, 1, TACITI_CODEC_BENCH_MAX_ROUNDS, &rounds));
-    TACITI_TRY(taciti_arguments_number(arguments, "--factor", FACTOR, FACTOR_MAX, &out->setting.factor));
+    TACITI_TRY(taciti_arguments_number(arguments, "--factor", FACTOR, false, FACTOR_MAX, &out->setting.factor));
     if (out->setting.factor < 1)
         return taciti_fail(TACIT_E_CONFIG, "--factor %g: elements per element sent, 1 to %g", out->setting.factor,
                            FACTOR_MAX);
@@ -205,16 +205,20 @@ static tacit_status check_memory(const taciti_codec_bench_options *options) {
                        options->n, needed / 0x1p30, there / 0x1p30);
 }
 
-static tacit_status bench_codecs(const taciti_arguments *arguments, taciti_settings *settings) {
+static tacit_status bench_codecs(const taciti_verb *verb, int argc, char **argv, taciti_settings *settings) {
+    taciti_arguments arguments;
     taciti_machine machine;
     taciti_codec_bench_options options;
     taciti_codec_bench figures;
-    TACITI_TRY(read_options(arguments, settings, &options));
+    TACITI_TRY(taciti_settings_init(settings, NULL, 0));
+    TACITI_TRY(taciti_config_environment(&settings->config));
+    TACITI_TRY(taciti_arguments_parse(verb, &settings->config, argc, argv, &arguments));
+    TACITI_TRY(read_options(&arguments, settings, &options));
     TACITI_TRY(check_memory(&options));
     taciti_machine_read(&machine);
     TACITI_TRY(taciti_codec_bench_run(&options, &figures));
     tacit_status status = TACIT_OK;
-    if (taciti_arguments_get(arguments, "--json") != NULL)
+    if (taciti_arguments_get(&arguments, "--json") != NULL)
         status = print_json(&machine, &options, &figures);
     else
         print_text(&machine, &options, &figures);
@@ -222,15 +226,9 @@ static tacit_status bench_codecs(const taciti_arguments *arguments, taciti_setti
     return status;
 }
 
-int taciti_verb_bench_codecs(const taciti_verb *verbs, int argc, char **argv) {
+tacit_status taciti_verb_bench_codecs(const taciti_verb *verb, int argc, char **argv) {
     static taciti_settings settings;
-    taciti_arguments arguments;
-    tacit_status status = taciti_settings_init(&settings, NULL, 0);
-    if (status == TACIT_OK) status = taciti_config_environment(&settings.config);
-    if (status == TACIT_OK)
-        status =
-            taciti_arguments_parse(taciti_verb_find(verbs, "bench codecs"), &settings.config, argc, argv, &arguments);
-    if (status == TACIT_OK) status = bench_codecs(&arguments, &settings);
+    const tacit_status status = bench_codecs(verb, argc, argv, &settings);
     taciti_settings_destroy(&settings);
-    return tacit_status_exit_code(status);
+    return status;
 }

@@ -17,8 +17,6 @@
 const taciti_flag taciti_bench_collectives_flags[] = {
     {"--json", NULL, NULL, "answer as one JSON object"},
     {"--op", NULL, "NAME", TACITI_OPERATION_CHOICES " (default all-reduce)"},
-    {"--topology", "-t", "NAME",
-     "of --op mix: its rounds are the candidates, beside the all-reduce (default complete)"},
     {"--bytes", "-b", "LIST", "sizes of the f32 array (default " DEFAULT_BYTES ")"},
     {"--by", NULL, "LIST",
      "who does it: tacit, mpi-default, mpi-ring, ... (default: all that this MPI library offers)"},
@@ -118,10 +116,6 @@ static tacit_status take_flags(const taciti_arguments *arguments, setup *out) {
     TACITI_TRY(take_sizes(bytes != NULL ? bytes : DEFAULT_BYTES, &out->bench));
     TACITI_TRY(take_candidates(taciti_arguments_get(arguments, "--by"), &out->bench));
     TACITI_TRY(take_line(taciti_arguments_get(arguments, "--line"), &out->line_bps));
-    out->bench.topology = taciti_arguments_get(arguments, "--topology");
-    if (out->bench.topology != NULL && out->bench.what != TACITI_OPERATION_MIX)
-        return taciti_fail(TACIT_E_USAGE, "--topology is for mixes; add --op mix");
-    if (out->bench.topology == NULL) out->bench.topology = "complete";
     if (wire != NULL) TACITI_TRY(taciti_config_set(&out->config, "exchange.wire", wire, "--wire"));
     out->bench.rounds = (int)rounds;
     out->json = taciti_arguments_get(arguments, "--json") != NULL;
@@ -171,20 +165,15 @@ static void print_size(const setup *s, const taciti_collective_bench *b, int siz
 }
 
 static void print_formula(const setup *s, const taciti_collective_bench *b) {
-    const char *text = taciti_collective_bus_text(s->bench.what);
-    if (s->bench.what == TACITI_OPERATION_SEND)
+    if (s->bench.what == TACITI_OPERATION_SEND) {
         printf("from rank 0 to rank %d, until its empty answer is back; bus Mbit/s = bits / time\n", b->receiver);
-    else if (s->bench.what == TACITI_OPERATION_MIX)
-        printf("rounds of %s; bus Mbit/s = bits that the busiest host's link carries per direction / time\n",
-               s->bench.topology);
-    else
-        printf("bus Mbit/s = %s x bits / time, n = %d %s\n", text, taciti_collective_sides(b),
-               b->hosts > 1 ? "hosts" : "ranks");
-    if (s->bench.what == TACITI_OPERATION_ALL_REDUCE)
-        printf(
-            "wire of tacit: %s; an overlapped bucket pays a hand-over between threads besides, %.1f us (%.1f-%.1f)\n",
-            s->bench.exchange.wire.text, b->hand_over_s.median * 1e6, b->hand_over_s.min * 1e6,
-            b->hand_over_s.max * 1e6);
+        return;
+    }
+    printf("bus Mbit/s = %s x bits / time, n = %d %s\n", taciti_collective_bus_text(s->bench.what),
+           taciti_collective_sides(b), b->hosts > 1 ? "hosts" : "ranks");
+    printf("wire of tacit: %s; an overlapped bucket pays a hand-over between threads besides, %.1f us (%.1f-%.1f)\n",
+           s->bench.exchange.wire.text, b->hand_over_s.median * 1e6, b->hand_over_s.min * 1e6,
+           b->hand_over_s.max * 1e6);
 }
 
 static void print_text(const taciti_machine *machine, const taciti_comm *comm, const setup *s,
@@ -267,9 +256,8 @@ static tacit_status measure_over(const setup *s) {
     return status;
 }
 
-int taciti_verb_bench_collectives(const taciti_verb *verbs, int argc, char **argv) {
+tacit_status taciti_verb_bench_collectives(const taciti_verb *verb, int argc, char **argv) {
     setup s;
-    tacit_status status = read_setup(taciti_verb_find(verbs, "bench collectives"), argc, argv, &s);
-    if (status == TACIT_OK) status = measure_over(&s);
-    return tacit_status_exit_code(status);
+    TACITI_TRY(read_setup(verb, argc, argv, &s));
+    return measure_over(&s);
 }

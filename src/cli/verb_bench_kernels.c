@@ -37,7 +37,7 @@ static void print_kernels(const taciti_kernel_bench *bench) {
            bench->threads == 1 ? "" : "s");
     printf("%-18s %7s | %6s %6s %18s | %6s %6s %18s\n", "", "float", "GB/s", "probe", "ratio (range)", "GB/s", "probe",
            "ratio (range)");
-    for (size_t k = 0; k < bench->kernel_count; k++) {
+    for (size_t k = 0; k < TACITI_BENCH_KERNELS; k++) {
         const taciti_kernel_figure *figure = &bench->kernels[k];
         printf("%-18s %7.0f", figure->name, figure->bytes_per_element);
         for (int p = 0; p < 2; p++) {
@@ -63,7 +63,7 @@ static void print_text(const taciti_machine *machine, const taciti_kernel_bench 
 
 static json_t *kernels_json(const taciti_kernel_bench *bench) {
     json_t *list = json_array();
-    for (size_t k = 0; k < bench->kernel_count; k++)
+    for (size_t k = 0; k < TACITI_BENCH_KERNELS; k++)
         for (int p = 0; p < 2; p++) {
             const taciti_kernel_figure *figure = &bench->kernels[k];
             const taciti_kernel_rate *rate = &figure->rate[p];
@@ -101,27 +101,21 @@ static tacit_status check_memory(const taciti_machine *machine, double floats) {
                        needed / 0x1p30);
 }
 
-static tacit_status bench_kernels(const taciti_arguments *arguments) {
+tacit_status taciti_verb_bench_kernels(const taciti_verb *verb, int argc, char **argv) {
+    taciti_arguments arguments;
     taciti_machine machine;
     taciti_kernel_bench bench;
     double mebi = 0;
     int64_t rounds = 0, threads = 0;
+    TACITI_TRY(taciti_arguments_parse(verb, NULL, argc, argv, &arguments));
     taciti_machine_read(&machine);
-    TACITI_TRY(taciti_arguments_no_words(arguments));
-    TACITI_TRY(taciti_arguments_number(arguments, "--floats", 64, 1 << 20, &mebi));
+    TACITI_TRY(taciti_arguments_no_words(&arguments));
+    TACITI_TRY(taciti_arguments_number(&arguments, "--floats", 64, false, 1 << 20, &mebi));
     TACITI_TRY(check_memory(&machine, mebi * 0x1p20));
-    TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 11, 1, TACITI_BENCH_MAX_ROUNDS, &rounds));
-    TACITI_TRY(taciti_arguments_count(arguments, "--threads", machine.cores, 1, 1024, &threads));
+    TACITI_TRY(taciti_arguments_count(&arguments, "--rounds", 11, 1, TACITI_BENCH_MAX_ROUNDS, &rounds));
+    TACITI_TRY(taciti_arguments_count(&arguments, "--threads", machine.cores, 1, 1024, &threads));
     TACITI_TRY(taciti_kernel_bench_run((size_t)(mebi * 0x1p20), (int)rounds, (int)threads, &bench));
-    if (taciti_arguments_get(arguments, "--json") != NULL) return taciti_cli_print_json(bench_json(&machine, &bench));
+    if (taciti_arguments_get(&arguments, "--json") != NULL) return taciti_cli_print_json(bench_json(&machine, &bench));
     print_text(&machine, &bench);
     return TACIT_OK;
-}
-
-int taciti_verb_bench_kernels(const taciti_verb *verbs, int argc, char **argv) {
-    taciti_arguments arguments;
-    tacit_status status =
-        taciti_arguments_parse(taciti_verb_find(verbs, "bench kernels"), NULL, argc, argv, &arguments);
-    if (status == TACIT_OK) status = bench_kernels(&arguments);
-    return tacit_status_exit_code(status);
 }

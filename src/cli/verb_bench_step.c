@@ -123,7 +123,7 @@ static tacit_status cluster_options_of(const taciti_arguments *arguments, taciti
     TACITI_TRY(taciti_arguments_count(arguments, "--warm-up", 3, 0, TACITI_CLUSTER_MAX_ROUNDS, &warm_up));
     TACITI_TRY(taciti_arguments_count(arguments, "--blocks", settings->count > 1 ? 3 : 1, 1, TACITI_CLUSTER_MAX_BLOCKS,
                                       &blocks));
-    TACITI_TRY(taciti_arguments_number(arguments, "--minutes", 0, MINUTES_MAX, &minutes));
+    TACITI_TRY(taciti_arguments_number(arguments, "--minutes", 0, false, MINUTES_MAX, &minutes));
     *out = (taciti_cluster_options){.settings = settings,
                                     .length = {.blocks = (size_t)blocks,
                                                .rounds = (size_t)rounds,
@@ -148,13 +148,6 @@ static tacit_status options_of(const taciti_arguments *arguments, const taciti_b
     return TACIT_OK;
 }
 
-static const char *const OP_NAMES[TACITI_MODEL_OPS] = {
-    [TACITI_MODEL_OP_GEMM] = "gemm",
-    [TACITI_MODEL_OP_HEAD] = "head",
-    [TACITI_MODEL_OP_ATTENTION] = "attention",
-    [TACITI_MODEL_OP_ELEMENTWISE] = "elementwise",
-};
-
 /* ---- text ------------------------------------------------------------------------------------------------------ */
 
 static void print_time(const char *name, const taciti_statistics *statistics, const taciti_statistics *step) {
@@ -163,59 +156,50 @@ static void print_time(const char *name, const taciti_statistics *statistics, co
 }
 
 static void print_text(const taciti_machine *machine, const taciti_step_bench_options *o, const taciti_step_bench *b) {
-    const double tokens = (double)o->batch * (double)o->time;
+    const double tokens = (double)o->batch * (double)o->time, busy = b->figures[TACITI_STEP_BUSY].median;
+    const taciti_statistics *step = &b->figures[TACITI_STEP_WHOLE], *ratio = &b->figures[TACITI_STEP_RATIO];
     taciti_machine_print(machine);
     printf("\n%s, %.2f million parameters, %s, dropout %g: %zu x %zu tokens, %d thread%s, %d rounds\n",
            o->model.preset.text, (double)b->parameters / 1e6, o->model.dtype == TACITI_DTYPE_BF16 ? "bf16" : "f32",
            o->model.dropout, o->batch, o->time, o->threads, o->threads == 1 ? "" : "s", o->rounds);
     printf("  %.0f tokens/s, %.1f GFLOP/s = %.1f %% (%.1f-%.1f) of the %s peak of %.1f GFLOP/s in the same rounds\n",
-           tokens / b->step_s.median, b->flops.median / 1e9, 100 * b->ratio.median, 100 * b->ratio.min,
-           100 * b->ratio.max, b->peak_is_bf16 ? "bf16" : "f32", b->peak_flops.median / 1e9);
+           tokens / step->median, b->figures[TACITI_STEP_FLOPS].median / 1e9, 100 * ratio->median, 100 * ratio->min,
+           100 * ratio->max, b->peak_is_bf16 ? "bf16" : "f32", b->figures[TACITI_STEP_PEAK].median / 1e9);
     printf("\n  %-12s %12s  %s\n", "", "median", "(least-most) and share of the step");
-    print_time("step", &b->step_s, &b->step_s);
-    print_time("forward", &b->forward_s, &b->step_s);
-    print_time("backward", &b->backward_s, &b->step_s);
-    print_time("update", &b->update_s, &b->step_s);
-    printf("  by operation:\n");
-    for (int op = 0; op < TACITI_MODEL_OPS; op++) print_time(OP_NAMES[op], &b->op_s[op], &b->step_s);
-    print_time("optimizer", &b->update_s, &b->step_s);
+    for (int i = 0; i < TACITI_STEP_TIMES; i++) {
+        if (i == TACITI_STEP_OPS) printf("  by operation:\n");
+        print_time(taciti_step_figure_names[i], &b->figures[i], step);
+    }
+    print_time("optimizer", &b->figures[TACITI_STEP_UPDATE], step);
     printf("\n  loss %.4f -> %.4f nats per token on the same %.0f random tokens\n", b->first_loss, b->last_loss,
            tokens);
     printf("  memory: %.1f MB predicted for model and optimizer, %.1f MB held by the process at most\n",
            (double)b->predicted_bytes / 1e6, (double)b->resident_bytes / 1e6);
-    if (b->busy.median < 0.95)
+    if (busy < 0.95)
         printf("  other programs took %.0f %% of our cores' time: leave the machine alone and measure again\n",
-               100 * (1 - b->busy.median));
+               100 * (1 - busy));
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------ */
 
-static json_t *times_json(const taciti_step_bench *b) {
-    json_t *times = json_pack("{s:o, s:o, s:o, s:o}", "step", taciti_statistics_json(&b->step_s), "forward",
-                              taciti_statistics_json(&b->forward_s), "backward", taciti_statistics_json(&b->backward_s),
-                              "update", taciti_statistics_json(&b->update_s));
-    for (int op = 0; op < TACITI_MODEL_OPS; op++)
-        (void)json_object_set_new(times, OP_NAMES[op], taciti_statistics_json(&b->op_s[op]));
-    return times;
-}
-
 static json_t *bench_json(const taciti_machine *machine, const taciti_step_bench_options *o,
                           const taciti_step_bench *b) {
     json_t *root =
-        json_pack("{s:s, s:o, s:s, s:s, s:f, s:I, s:I, s:i, s:i}", "program", "tacit", "machine",
+        json_pack("{s:s, s:o, s:s, s:s, s:f, s:I, s:I, s:i, s:i, s:f, s:I, s:f}", "program", "tacit", "machine",
                   taciti_machine_json(machine), "model", o->model.preset.text, "dtype",
                   o->model.dtype == TACITI_DTYPE_BF16 ? "bf16" : "f32", "dropout", o->model.dropout, "batch",
-                  (json_int_t)o->batch, "seq", (json_int_t)o->time, "threads", o->threads, "rounds", o->rounds);
-    json_t *figures = json_pack(
-        "{s:f, s:I, s:f, s:o, s:o, s:s, s:o, s:o, s:o, s:f, s:f, s:I, s:I}", "tokens_per_s",
-        (double)o->batch * (double)o->time / b->step_s.median, "parameters", (json_int_t)b->parameters,
-        "flops_per_step", b->flops_per_step, "flops_per_s", taciti_statistics_json(&b->flops), "peak_flops_per_s",
-        taciti_statistics_json(&b->peak_flops), "peak_of", b->peak_is_bf16 ? "bf16" : "f32", "ratio",
-        taciti_statistics_json(&b->ratio), "busy", taciti_statistics_json(&b->busy), "seconds", times_json(b),
-        "first_loss", b->first_loss, "last_loss", b->last_loss, "predicted_bytes", (json_int_t)b->predicted_bytes,
-        "resident_bytes", (json_int_t)b->resident_bytes);
-    (void)json_object_update(root, figures);
-    json_decref(figures);
+                  (json_int_t)o->batch, "seq", (json_int_t)o->time, "threads", o->threads, "rounds", o->rounds,
+                  "tokens_per_s", (double)o->batch * (double)o->time / b->figures[TACITI_STEP_WHOLE].median,
+                  "parameters", (json_int_t)b->parameters, "flops_per_step", b->flops_per_step);
+    json_t *seconds = json_object();
+    for (int i = 0; i < TACITI_STEP_FIGURES; i++)
+        (void)json_object_set_new(i < TACITI_STEP_TIMES ? seconds : root, taciti_step_figure_names[i],
+                                  taciti_statistics_json(&b->figures[i]));
+    json_t *rest = json_pack("{s:s, s:o, s:f, s:f, s:I, s:I}", "peak_of", b->peak_is_bf16 ? "bf16" : "f32", "seconds",
+                             seconds, "first_loss", b->first_loss, "last_loss", b->last_loss, "predicted_bytes",
+                             (json_int_t)b->predicted_bytes, "resident_bytes", (json_int_t)b->resident_bytes);
+    (void)json_object_update(root, rest);
+    json_decref(rest);
     return root;
 }
 
@@ -379,12 +363,11 @@ static tacit_status rehearse_run(const taciti_arguments *arguments, taciti_bench
     return TACIT_OK;
 }
 
-int taciti_verb_bench_step(const taciti_verb *verbs, int argc, char **argv) {
+tacit_status taciti_verb_bench_step(const taciti_verb *verb, int argc, char **argv) {
     taciti_arguments arguments;
     taciti_bench_settings settings = {0};
     const taciti_launcher launcher = taciti_launcher_detect();
-    tacit_status status = taciti_step_settings_read(taciti_verb_find(verbs, "bench step"), argc, argv, launcher.size,
-                                                    &arguments, &settings);
+    tacit_status status = taciti_step_settings_read(verb, argc, argv, launcher.size, &arguments, &settings);
     if (status == TACIT_OK) status = taciti_arguments_no_words(&arguments);
     if (status == TACIT_OK) status = apply_model_flags(&arguments, &settings);
     const bool cluster = wants_cluster(&arguments, &launcher, argc, argv);
@@ -393,5 +376,5 @@ int taciti_verb_bench_step(const taciti_verb *verbs, int argc, char **argv) {
     else if (status == TACIT_OK)
         status = cluster ? run_cluster(&arguments, &settings) : run_alone(&arguments, &settings.list[0]);
     taciti_bench_settings_destroy(&settings);
-    return tacit_status_exit_code(status);
+    return status;
 }

@@ -206,17 +206,15 @@ static const struct {
 } SHELLS[] = {{"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}};
 enum { SHELL_COUNT = sizeof SHELLS / sizeof *SHELLS };
 
-int taciti_verb_completion(const taciti_verb *verbs, int argc, char **argv) {
+tacit_status taciti_verb_completion(const taciti_verb *verb, int argc, char **argv) {
     taciti_arguments arguments;
-    const tacit_status status =
-        taciti_arguments_parse(taciti_verb_find(verbs, "completion"), NULL, argc, argv, &arguments);
-    if (status != TACIT_OK) return tacit_status_exit_code(status);
+    TACITI_TRY(taciti_arguments_parse(verb, NULL, argc, argv, &arguments));
     for (int i = 0; i < SHELL_COUNT && arguments.positional_count == 1; i++) {
         if (strcmp(arguments.positional[0], SHELLS[i].name) != 0) continue;
         printf("# %s completion for tacit %s; printed by `tacit completion %s`\n", SHELLS[i].name, tacit_version(),
                SHELLS[i].name);
-        SHELLS[i].print(verbs);
-        return 0;
+        SHELLS[i].print(taciti_verbs());
+        return TACIT_OK;
     }
-    return tacit_status_exit_code(taciti_fail(TACIT_E_USAGE, "name the shell: tacit completion bash, zsh or fish"));
+    return taciti_fail(TACIT_E_USAGE, "name the shell: tacit completion bash, zsh or fish");
 }

@@ -63,18 +63,15 @@ static tacit_status open_tokenizer(const taciti_arguments *arguments, taciti_tok
 static tacit_status parse_options(const taciti_arguments *arguments, taciti_prepare_options *out) {
     const char *folder = taciti_arguments_get(arguments, "--output"), *name = taciti_arguments_get(arguments, "--name");
     const char *split = taciti_arguments_get(arguments, "--split");
-    const char *shard = taciti_arguments_get(arguments, "--shard-tokens");
     double share = 0.1;
-    int64_t tokens = 100000000;
+    int64_t tokens;
     if (arguments->positional_count == 0)
         return taciti_fail(TACIT_E_USAGE, "name the text files: tacit data prepare TEXT... -o FOLDER");
     if (folder == NULL || *folder == '\0')
         return taciti_fail(TACIT_E_USAGE, "name the folder of the shards: tacit data prepare TEXT... -o FOLDER");
     if (split != NULL && !(taciti_real_parse(split, &share) && share >= 0.0 && share < 1.0))
         return taciti_fail(TACIT_E_CONFIG, "--split: \"%s\" is not a number from 0 to below 1", split);
-    if (shard != NULL && !(taciti_integer_parse(shard, &tokens) && tokens >= 1 && tokens <= INT32_MAX))
-        return taciti_fail(TACIT_E_CONFIG, "--shard-tokens: \"%s\" is not a whole number from 1 to %" PRId32, shard,
-                           INT32_MAX);
+    TACITI_TRY(taciti_arguments_count(arguments, "--shard-tokens", 100000000, 1, INT32_MAX, &tokens));
     out->folder = folder;
     out->name = name == NULL ? "text" : name;
     out->split = share;
@@ -122,10 +119,9 @@ static tacit_status prepare_data(const taciti_arguments *arguments) {
     return status;
 }
 
-int taciti_verb_data_prepare(const taciti_verb *verbs, int argc, char **argv) {
+tacit_status taciti_verb_data_prepare(const taciti_verb *verb, int argc, char **argv) {
     taciti_arguments arguments;
-    tacit_status status = taciti_arguments_parse(taciti_verb_find(verbs, "data prepare"), NULL, argc, argv, &arguments);
-    if (status != TACIT_OK) return tacit_status_exit_code(status);
-    if (taciti_launcher_detect().rank != 0) return 0; /* one process writes the shards */
-    return tacit_status_exit_code(prepare_data(&arguments));
+    TACITI_TRY(taciti_arguments_parse(verb, NULL, argc, argv, &arguments));
+    if (taciti_launcher_detect().rank != 0) return TACIT_OK; /* one process writes the shards */
+    return prepare_data(&arguments);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <jansson.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "base/text.h"
 #include "cli/doctor.h"
 #include "cli/verbs.h"
 #include "comm/launcher.h"
@@ -17,16 +18,38 @@ const taciti_flag taciti_doctor_flags[] = {
 static const char *const SEVERITIES[] = {"ok", "warn", "fail"};
 static const char *const COLOURS[] = {"\033[32m", "\033[33m", "\033[31m"};
 
-static void diagnose(taciti_diagnosis *diagnosis, const char *folder) {
-    taciti_check_launcher(diagnosis);
-    taciti_check_libraries(diagnosis);
-    taciti_check_environment(diagnosis);
-    taciti_check_cpu(diagnosis);
-    taciti_check_clock(diagnosis);
-    taciti_check_memory(diagnosis);
-    taciti_check_network(diagnosis);
-    taciti_check_disk(diagnosis, folder);
+/* ---- findings ---------------------------------------------------------------------------------------------------- */
+
+taciti_finding *taciti_diagnosis_add(taciti_diagnosis *diagnosis, const char *check, const char *format, ...) {
+    if (diagnosis->count < TACITI_FINDINGS_MAX) diagnosis->count++;
+    taciti_finding *finding = &diagnosis->findings[diagnosis->count - 1];
+    *finding = (taciti_finding){.check = check, .severity = TACITI_SEVERITY_OK};
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(finding->text, sizeof finding->text, format, arguments);
+    va_end(arguments);
+    return finding;
 }
+
+void taciti_finding_advise(taciti_finding *finding, taciti_severity severity, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(finding->advice, sizeof finding->advice, format, arguments);
+    va_end(arguments);
+    finding->severity = severity;
+}
+
+int taciti_local_ranks(void) {
+    static const char *const variables[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"};
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *text = getenv(variables[i]);
+        int64_t ranks = 0;
+        if (text != NULL && taciti_integer_parse(text, &ranks) && ranks > 0 && ranks < 100000) return (int)ranks;
+    }
+    return 1;
+}
+
+/* ---- the answer -------------------------------------------------------------------------------------------------- */
 
 static size_t count_of(const taciti_diagnosis *diagnosis, taciti_severity severity) {
     size_t count = 0;
@@ -58,22 +81,21 @@ static tacit_status print_json(const taciti_diagnosis *diagnosis) {
     return taciti_cli_print_json(root);
 }
 
-int taciti_verb_doctor(const taciti_verb *verbs, int argc, char **argv) {
+tacit_status taciti_verb_doctor(const taciti_verb *verb, int argc, char **argv) {
+    static taciti_diagnosis diagnosis;
     taciti_arguments arguments;
-    tacit_status status = taciti_arguments_parse(taciti_verb_find(verbs, "doctor"), NULL, argc, argv, &arguments);
-    if (status == TACIT_OK && arguments.positional_count > 0)
-        status = taciti_fail(TACIT_E_USAGE, "doctor takes no words, but \"%s\" was given", arguments.positional[0]);
-    if (status != TACIT_OK) return tacit_status_exit_code(status);
-    if (taciti_launcher_detect().rank != 0) return 0; /* one voice per run */
+    TACITI_TRY(taciti_arguments_parse(verb, NULL, argc, argv, &arguments));
+    TACITI_TRY(taciti_arguments_no_words(&arguments));
+    if (taciti_launcher_detect().rank != 0) return TACIT_OK; /* one voice per run */
     const char *folder = taciti_arguments_get(&arguments, "--dir");
-    taciti_diagnosis *diagnosis = calloc(1, sizeof *diagnosis);
-    if (diagnosis == NULL) return tacit_status_exit_code(taciti_fail(TACIT_E_MEMORY, "out of memory"));
-    diagnose(diagnosis, folder == NULL ? "run" : folder);
-    if (taciti_arguments_get(&arguments, "--json") == NULL)
-        print_plain(diagnosis);
+    taciti_check_launch(&diagnosis);
+    taciti_check_cpu(&diagnosis);
+    taciti_check_memory(&diagnosis);
+    taciti_check_network(&diagnosis);
+    taciti_check_disk(&diagnosis, folder == NULL ? "run" : folder);
+    if (taciti_arguments_get(&arguments, "--json") != NULL)
+        TACITI_TRY(print_json(&diagnosis));
     else
-        status = print_json(diagnosis);
-    if (status == TACIT_OK && count_of(diagnosis, TACITI_SEVERITY_FAIL) > 0) status = TACIT_E_IO;
-    free(diagnosis);
-    return tacit_status_exit_code(status);
+        print_plain(&diagnosis);
+    return count_of(&diagnosis, TACITI_SEVERITY_FAIL) > 0 ? TACIT_E_IO : TACIT_OK;
 }

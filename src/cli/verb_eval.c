@@ -69,30 +69,28 @@ static void answer(const taciti_loaded_model *loaded, const evaluation *result, 
                loaded->step < 0 ? "" : step, loaded->step < 0 ? "" : ")");
 }
 
-static tacit_status open_and_evaluate(const char *path, taciti_loaded_options *options, bool json) {
-    taciti_loaded_model loaded = {0};
-    taciti_data *data = NULL;
+static tacit_status open_and_evaluate(const taciti_verb *verb, int argc, char **argv, taciti_loaded_options *options,
+                                      taciti_loaded_model *loaded, taciti_data **data) {
+    taciti_arguments arguments;
     evaluation result;
-    tacit_status status = taciti_loaded_model_open(path, options, EVAL_BATCH, 0, &loaded);
-    if (status == TACIT_OK) status = taciti_loaded_data_open(options, &data);
-    if (status == TACIT_OK) status = evaluate(&loaded, data, &result);
-    if (status == TACIT_OK) answer(&loaded, &result, json);
-    taciti_data_close(data);
-    taciti_loaded_model_close(&loaded);
-    return status;
+    TACITI_TRY(taciti_loaded_options_init(options));
+    TACITI_TRY(taciti_arguments_parse(verb, &options->config, argc, argv, &arguments));
+    if (arguments.positional_count != 1)
+        return taciti_fail(TACIT_E_USAGE, "name one run folder: tacit eval run/ [--data.validation FILE...]");
+    TACITI_TRY(taciti_loaded_model_open(arguments.positional[0], options, EVAL_BATCH, 0, loaded));
+    TACITI_TRY(taciti_loaded_data_open(options, data));
+    TACITI_TRY(evaluate(loaded, *data, &result));
+    answer(loaded, &result, taciti_arguments_get(&arguments, "--json") != NULL);
+    return TACIT_OK;
 }
 
-int taciti_verb_eval(const taciti_verb *verbs, int argc, char **argv) {
+tacit_status taciti_verb_eval(const taciti_verb *verb, int argc, char **argv) {
     taciti_loaded_options options;
-    taciti_arguments arguments;
-    tacit_status status = taciti_loaded_options_init(&options);
-    if (status == TACIT_OK)
-        status = taciti_arguments_parse(taciti_verb_find(verbs, "eval"), &options.config, argc, argv, &arguments);
-    if (status == TACIT_OK && arguments.positional_count != 1)
-        status = taciti_fail(TACIT_E_USAGE, "name one run folder: tacit eval run/ [--data.validation FILE...]");
-    if (status == TACIT_OK)
-        status =
-            open_and_evaluate(arguments.positional[0], &options, taciti_arguments_get(&arguments, "--json") != NULL);
+    taciti_loaded_model loaded = {0};
+    taciti_data *data = NULL;
+    const tacit_status status = open_and_evaluate(verb, argc, argv, &options, &loaded, &data);
+    taciti_data_close(data);
+    taciti_loaded_model_close(&loaded);
     taciti_config_destroy(&options.config);
-    return tacit_status_exit_code(status);
+    return status;
 }

@@ -117,16 +117,13 @@ static tacit_status export_run(const char *from, const char *to, const export_op
     return status;
 }
 
-int taciti_verb_export(const taciti_verb *verbs, int argc, char **argv) {
+tacit_status taciti_verb_export(const taciti_verb *verb, int argc, char **argv) {
     taciti_arguments arguments;
     export_options options;
-    tacit_status status = taciti_arguments_parse(taciti_verb_find(verbs, "export"), NULL, argc, argv, &arguments);
-    if (status == TACIT_OK) status = read_options(&arguments, &options);
-    if (status != TACIT_OK) return tacit_status_exit_code(status);
+    TACITI_TRY(taciti_arguments_parse(verb, NULL, argc, argv, &arguments));
+    TACITI_TRY(read_options(&arguments, &options));
     const char *to = taciti_arguments_get(&arguments, "--output");
     if (arguments.positional_count != 1 || to == NULL || to[0] == '\0')
-        status = taciti_fail(TACIT_E_USAGE, "name what to read and where to put it: tacit export run/ -o gpt2/");
-    else
-        status = export_run(arguments.positional[0], to, &options, taciti_arguments_get(&arguments, "--json") != NULL);
-    return tacit_status_exit_code(status);
+        return taciti_fail(TACIT_E_USAGE, "name what to read and where to put it: tacit export run/ -o gpt2/");
+    return export_run(arguments.positional[0], to, &options, taciti_arguments_get(&arguments, "--json") != NULL);
 }

@@ -91,14 +91,11 @@ static tacit_status import_run(const char *from, const char *run, bool json) {
     return status;
 }
 
-int taciti_verb_import(const taciti_verb *verbs, int argc, char **argv) {
+tacit_status taciti_verb_import(const taciti_verb *verb, int argc, char **argv) {
     taciti_arguments arguments;
-    tacit_status status = taciti_arguments_parse(taciti_verb_find(verbs, "import"), NULL, argc, argv, &arguments);
-    if (status != TACIT_OK) return tacit_status_exit_code(status);
+    TACITI_TRY(taciti_arguments_parse(verb, NULL, argc, argv, &arguments));
     const char *run = taciti_arguments_get(&arguments, "--output");
     if (arguments.positional_count != 1 || run == NULL || run[0] == '\0')
-        status = taciti_fail(TACIT_E_USAGE, "name what to read and where to put it: tacit import gpt2/ -o run/");
-    else
-        status = import_run(arguments.positional[0], run, taciti_arguments_get(&arguments, "--json") != NULL);
-    return tacit_status_exit_code(status);
+        return taciti_fail(TACIT_E_USAGE, "name what to read and where to put it: tacit import gpt2/ -o run/");
+    return import_run(arguments.positional[0], run, taciti_arguments_get(&arguments, "--json") != NULL);
 }

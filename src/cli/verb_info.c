@@ -11,11 +11,12 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "cli/codec_info.h"
 #include "cli/libraries.h"
 #include "cli/option_text.h"
 #include "cli/topology_info.h"
 #include "cli/verbs.h"
+#include "codec/indices.h"
+#include "codec/values.h"
 #include "kernel/kernel.h"
 #include "model/matmul.h"
 #include "model/model.h"
@@ -66,6 +67,57 @@ static void print_options(bool all) {
         else
             printf("  %-32s %s\n", usage + 2, text);
     }
+}
+
+/* ---- codecs ------------------------------------------------------------------------------------------------------ */
+
+static json_t *codec_json(const taciti_codec *c) {
+    char letter = '-';
+    const char *name = NULL;
+    json_t *codec = json_pack("{s:s, s:b, s:s, s:s, s:s, s:i}", "name", c->name, "reference", c->reference, "class",
+                              taciti_codec_class_name(c), "help", c->help, "source", c->source, "rounds", c->rounds);
+    for (size_t i = 0; (name = taciti_codec_property(c, i, &letter)) != NULL; i++)
+        (void)json_object_set_new(codec, name, json_boolean(letter != '-'));
+    (void)json_object_set_new(codec, "state", json_boolean(c->state_bytes != NULL));
+    (void)json_object_set_new(codec, "preset", json_string(c->preset == NULL ? "" : c->preset));
+    (void)json_object_set_new(codec, "options", taciti_table_json(c->options));
+    return codec;
+}
+
+static json_t *codecs_json(bool all) {
+    json_t *array = json_array();
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
+        if (all || !(*codec)->reference) (void)json_array_append_new(array, codec_json(*codec));
+    return array;
+}
+
+static void print_codec(const taciti_codec *c) {
+    char letters[16] = "";
+    for (size_t i = 0; taciti_codec_property(c, i, &letters[i]) != NULL; i++) letters[i + 1] = '\0';
+    printf("%-11s %-7s %-6s %-6d %s (%s)\n", c->name, taciti_codec_class_name(c), letters, c->rounds, c->help,
+           c->source);
+    taciti_table_print(c->options);
+    if (c->preset != NULL) printf("%11s presets: %s\n", "", c->preset);
+}
+
+static void print_codecs(bool all) {
+    printf("%-11s %-7s %-6s %-6s %s\n", "name", "class", "has", "rounds", "what it does (source)");
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
+        if (all || !(*codec)->reference) print_codec(*codec);
+    if (!all) printf("\n`tacit info codecs --all` lists those to compare with, too.\n");
+    printf("\nvalue formats of codecs that select:\n");
+    for (const taciti_value_format *const *f = taciti_value_format_list(); *f != NULL; f++)
+        printf("  %-9s %s\n", (*f)->name, (*f)->help);
+    printf("index coders:\n");
+    for (const taciti_index_coder *const *c = taciti_index_coder_list(); *c != NULL; c++)
+        printf("  %-9s %s\n", (*c)->name, (*c)->help);
+    /* clang-format off */
+    printf(
+        "\n"
+        "class: sum, payloads cover all elements; gather, each selects its own; linear, an all-reduce adds payloads.\n"
+        "has: l lossless, f payloads of a fixed size, s selects elements (has a factor), t also by a threshold, n a number\n"
+        "format that exchange.wire takes, k all ranks share the key. presets: defaults of other sections for this codec.\n");
+    /* clang-format on */
 }
 
 /* ---- controllers ----------------------------------------------------------------------------------------------- */
@@ -206,7 +258,7 @@ static const struct {
     void (*print)(bool all);
 } TOPICS[] = {
     {"build", build_json, print_build},
-    {"codecs", taciti_codecs_json, taciti_codecs_print},
+    {"codecs", codecs_json, print_codecs},
     {"controllers", controllers_json, print_controllers},
     {"strategies", strategies_json, print_strategies},
     {"presets", presets_json, print_presets},
@@ -262,9 +314,8 @@ static tacit_status show_topic(const taciti_arguments *arguments) {
     return TACIT_OK;
 }
 
-int taciti_verb_info(const taciti_verb *verbs, int argc, char **argv) {
+tacit_status taciti_verb_info(const taciti_verb *verb, int argc, char **argv) {
     taciti_arguments arguments;
-    tacit_status status = taciti_arguments_parse(taciti_verb_find(verbs, "info"), NULL, argc, argv, &arguments);
-    if (status == TACIT_OK) status = show_topic(&arguments);
-    return tacit_status_exit_code(status);
+    TACITI_TRY(taciti_arguments_parse(verb, NULL, argc, argv, &arguments));
+    return show_topic(&arguments);
 }

@@ -202,11 +202,9 @@ static tacit_status print_page(const taciti_arguments *arguments, const taciti_v
     return TACIT_OK;
 }
 
-int taciti_verb_man(const taciti_verb *verbs, int argc, char **argv) {
+tacit_status taciti_verb_man(const taciti_verb *verb, int argc, char **argv) {
     taciti_arguments arguments;
-    tacit_status status = taciti_arguments_parse(taciti_verb_find(verbs, "man"), NULL, argc, argv, &arguments);
-    if (status != TACIT_OK) return tacit_status_exit_code(status);
+    TACITI_TRY(taciti_arguments_parse(verb, NULL, argc, argv, &arguments));
     const char *folder = taciti_arguments_get(&arguments, "--all");
-    status = folder == NULL ? print_page(&arguments, verbs) : write_all(folder, verbs);
-    return tacit_status_exit_code(status);
+    return folder == NULL ? print_page(&arguments, taciti_verbs()) : write_all(folder, taciti_verbs());
 }

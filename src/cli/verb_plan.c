@@ -320,16 +320,6 @@ static tacit_status print_answer(const question *q, taciti_candidates *candidate
     return tell_progress(q, &report);
 }
 
-/* < 0: not asked for. */
-static tacit_status read_sgp(const question *q, double *out) {
-    const char *text = taciti_arguments_get(&q->arguments, "--sgp");
-    *out = -1;
-    if (text == NULL) return TACIT_OK;
-    if (taciti_real_parse(text, out) && *out >= 0 && *out <= SGP_MAX_S) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG, "--sgp %s: give the seconds of a step, from 0 to %g: --sgp 0.01", text,
-                       SGP_MAX_S);
-}
-
 static tacit_status plan_model(const taciti_verb *verb, int argc, char **argv, question *q) {
     TACITI_TRY(read_configuration(verb, argc, argv, q));
     TACITI_TRY(taciti_cluster_load(q->cluster_path, &q->cluster));
@@ -341,7 +331,7 @@ static tacit_status plan_model(const taciti_verb *verb, int argc, char **argv, q
     TACITI_TRY(load_profile(q));
     taciti_candidates candidates;
     double sgp_s;
-    TACITI_TRY(read_sgp(q, &sgp_s));
+    TACITI_TRY(taciti_arguments_number(&q->arguments, "--sgp", -1, true, SGP_MAX_S, &sgp_s)); /* -1: not asked for */
     TACITI_TRY(taciti_candidates_create(&q->settings.job, &q->hosts, NULL, &candidates));
     taciti_candidates_add_others(&candidates, &q->cluster, &q->hosts, sgp_s);
     taciti_reuse reuse = {0};
@@ -351,10 +341,10 @@ static tacit_status plan_model(const taciti_verb *verb, int argc, char **argv, q
     return status;
 }
 
-int taciti_verb_plan(const taciti_verb *verbs, int argc, char **argv) {
+tacit_status taciti_verb_plan(const taciti_verb *verb, int argc, char **argv) {
     question q;
     memset(&q, 0, sizeof q);
-    const tacit_status status = plan_model(taciti_verb_find(verbs, "plan"), argc, argv, &q);
+    const tacit_status status = plan_model(verb, argc, argv, &q);
     taciti_settings_destroy(&q.settings.job);
     taciti_layout_destroy(&q.layout);
     taciti_layout_destroy(&q.coded);
@@ -362,5 +352,5 @@ int taciti_verb_plan(const taciti_verb *verbs, int argc, char **argv) {
     taciti_cluster_destroy(&q.cluster);
     taciti_hosts_destroy(&q.hosts);
     taciti_free(q.slow);
-    return tacit_status_exit_code(status);
+    return status;
 }

@@ -205,34 +205,27 @@ static tacit_status probe_ranks(taciti_comm *comm, const taciti_probe_options *o
     return status;
 }
 
-static tacit_status options_of(const taciti_arguments *arguments, taciti_probe_options *out) {
-    TACITI_TRY(taciti_arguments_no_words(arguments));
-    out->quick = taciti_arguments_get(arguments, "--quick") != NULL;
-    out->natives = taciti_arguments_get(arguments, "--no-natives") == NULL;
-    return taciti_arguments_number(arguments, "--seconds", SECONDS, SECONDS_MAX, &out->seconds);
-}
-
-int taciti_verb_probe(const taciti_verb *verbs, int argc, char **argv) {
+tacit_status taciti_verb_probe(const taciti_verb *verb, int argc, char **argv) {
     taciti_comm_options comm_options = {0};
     const taciti_section section = {&taciti_comm_option_table, &comm_options, NULL};
     const taciti_config config = {&section, 1};
     taciti_arguments arguments;
     taciti_probe_options options;
-    tacit_status status = taciti_config_defaults(&config);
-    if (status == TACIT_OK) status = taciti_config_environment(&config);
-    if (status == TACIT_OK)
-        status = taciti_arguments_parse(taciti_verb_find(verbs, "probe"), &config, argc, argv, &arguments);
-    if (status == TACIT_OK) status = options_of(&arguments, &options);
-    if (status != TACIT_OK) return tacit_status_exit_code(status);
-    taciti_witness *witness = taciti_supervise(comm_options.timeout_s); /* from here on this is the worker */
+    TACITI_TRY(taciti_config_defaults(&config));
+    TACITI_TRY(taciti_config_environment(&config));
+    TACITI_TRY(taciti_arguments_parse(verb, &config, argc, argv, &arguments));
+    TACITI_TRY(taciti_arguments_no_words(&arguments));
+    TACITI_TRY(taciti_arguments_number(&arguments, "--seconds", SECONDS, false, SECONDS_MAX, &options.seconds));
+    options.quick = taciti_arguments_get(&arguments, "--quick") != NULL;
+    options.natives = taciti_arguments_get(&arguments, "--no-natives") == NULL;
     taciti_comm *comm = NULL;
-    status = taciti_comm_open(&comm_options, &comm);
-    if (status != TACIT_OK) return tacit_status_exit_code(status);
+    taciti_witness *witness = taciti_supervise(comm_options.timeout_s); /* from here on this is the worker */
+    TACITI_TRY(taciti_comm_open(&comm_options, &comm));
     if (witness != NULL) taciti_comm_attach(comm, witness);
     taciti_cli_log_init(taciti_comm_rank(comm), false);
     taciti_comm_announce(comm, -1, "probe");
-    status = probe_ranks(comm, &options, taciti_arguments_get(&arguments, "--output"),
-                         taciti_arguments_get(&arguments, "--json") != NULL);
+    const tacit_status status = probe_ranks(comm, &options, taciti_arguments_get(&arguments, "--output"),
+                                            taciti_arguments_get(&arguments, "--json") != NULL);
     taciti_comm_close(comm);
-    return tacit_status_exit_code(status);
+    return status;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <errno.h>
+#define _POSIX_C_SOURCE 200809L
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,33 +31,19 @@ typedef struct sample_request {
     bool json;
 } sample_request;
 
-static tacit_status read_real(const taciti_arguments *arguments, const char *flag, double min, double max,
-                              double *value) {
-    const char *text = taciti_arguments_get(arguments, flag);
-    if (text == NULL) return TACIT_OK;
-    char *end = NULL;
-    errno = 0;
-    const double x = strtod(text, &end);
-    if (end == text || *end != '\0' || errno != 0 || !(x >= min && x <= max))
-        return taciti_fail(TACIT_E_CONFIG, "%s: \"%s\" is not a number from %g to %g", flag, text, min, max);
-    *value = x;
-    return TACIT_OK;
-}
-
 static tacit_status read_request(const taciti_arguments *arguments, sample_request *out) {
-    double tokens = 300, seed = 1, top_k = 0;
-    *out = (sample_request){.sampler = {.temperature = 0.8, .top_p = 1}, .prompt = "\n"};
-    TACITI_TRY(read_real(arguments, "--tokens", 0, 1e9, &tokens));
-    TACITI_TRY(read_real(arguments, "--temperature", 0, 100, &out->sampler.temperature));
-    TACITI_TRY(read_real(arguments, "--top-k", 0, 1e9, &top_k));
-    TACITI_TRY(read_real(arguments, "--top-p", 0, 1, &out->sampler.top_p));
-    TACITI_TRY(read_real(arguments, "--seed", 0, 9e15, &seed));
+    double tokens, seed, top_k;
+    *out = (sample_request){.prompt = "\n", .json = taciti_arguments_get(arguments, "--json") != NULL};
+    TACITI_TRY(taciti_arguments_number(arguments, "--tokens", 300, true, 1e9, &tokens));
+    TACITI_TRY(taciti_arguments_number(arguments, "--temperature", 0.8, true, 100, &out->sampler.temperature));
+    TACITI_TRY(taciti_arguments_number(arguments, "--top-k", 0, true, 1e9, &top_k));
+    TACITI_TRY(taciti_arguments_number(arguments, "--top-p", 1, true, 1, &out->sampler.top_p));
+    TACITI_TRY(taciti_arguments_number(arguments, "--seed", 1, true, 9e15, &seed));
     const char *prompt = taciti_arguments_get(arguments, "--prompt");
     if (prompt != NULL && prompt[0] != '\0') out->prompt = prompt;
     out->tokens = (int64_t)tokens;
     out->seed = (int64_t)seed;
     out->sampler.top_k = (size_t)top_k;
-    out->json = taciti_arguments_get(arguments, "--json") != NULL;
     return TACIT_OK;
 }
 
@@ -79,11 +65,11 @@ static tacit_status start_row(const taciti_loaded_model *loaded, const sample_re
     return row->ids == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }
 
-static void print_piece(const taciti_loaded_model *loaded, int32_t id) {
+static void print_piece(const taciti_loaded_model *loaded, int32_t id, FILE *out) {
     size_t bytes = 0;
     const char *piece = taciti_tokenizer_piece(loaded->tokenizer, id, &bytes);
-    if (piece != NULL) (void)fwrite(piece, 1, bytes, stdout);
-    (void)fflush(stdout);
+    if (piece != NULL) (void)fwrite(piece, 1, bytes, out);
+    (void)fflush(out);
 }
 
 /* Writes token after token; the model sees the last `context` of them. */
@@ -102,44 +88,38 @@ static tacit_status write_tokens(taciti_loaded_model *loaded, const sample_reque
             status = taciti_fail(TACIT_E_NUMERICS, "the model's output is not finite; was the run stopped by NaN?");
         if (status != TACIT_OK) break;
         row->ids[row->count++] = id;
-        if (!request->json) print_piece(loaded, id);
+        if (!request->json) print_piece(loaded, id, stdout);
     }
     taciti_free(order);
     taciti_free(logits);
     return status;
 }
 
-/* The bytes of all ids; bytes that are not UTF-8 are replaced, for JSON. Returns owned. */
-static json_t *text_of(const taciti_loaded_model *loaded, const int32_t *ids, size_t count) {
-    size_t bytes = 0, used = 0;
-    for (size_t i = 0; i < count; i++) {
-        size_t n = 0;
-        if (taciti_tokenizer_piece(loaded->tokenizer, ids[i], &n) != NULL) bytes += n;
+/* The bytes of the row behind the prompt; those that are not UTF-8 are replaced, for JSON. Returns owned. */
+static json_t *text_of(const taciti_loaded_model *loaded, const token_row *row) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *stream = open_memstream(&text, &bytes);
+    if (stream == NULL) return NULL;
+    for (size_t i = row->prompt; i < row->count; i++) print_piece(loaded, row->ids[i], stream);
+    json_t *value = NULL;
+    if (fclose(stream) == 0) {
+        value = json_stringn(text, bytes);
+        for (size_t i = 0; value == NULL && i < bytes; i++)
+            if ((unsigned char)text[i] >= 0x80) text[i] = '?';
+        if (value == NULL) value = json_stringn(text, bytes);
     }
-    char *text = taciti_calloc(bytes + 1, 1);
-    if (text == NULL) return NULL;
-    for (size_t i = 0; i < count; i++) {
-        size_t n = 0;
-        const char *piece = taciti_tokenizer_piece(loaded->tokenizer, ids[i], &n);
-        if (piece != NULL) memcpy(text + used, piece, n);
-        if (piece != NULL) used += n;
-    }
-    json_t *value = json_stringn(text, used);
-    for (size_t i = 0; value == NULL && i < used; i++)
-        if ((unsigned char)text[i] >= 0x80) text[i] = '?';
-    if (value == NULL) value = json_stringn(text, used);
-    taciti_free(text);
+    free(text);
     return value;
 }
 
 /* {"step": ..., "prompt": ..., "tokens": [...], "text": ...} on standard output. */
-static tacit_status print_json(const taciti_loaded_model *loaded, const char *prompt, const int32_t *ids,
-                               size_t count) {
+static tacit_status print_json(const taciti_loaded_model *loaded, const char *prompt, const token_row *row) {
     json_t *tokens = json_array();
-    for (size_t i = 0; i < count; i++) (void)json_array_append_new(tokens, json_integer(ids[i]));
+    for (size_t i = row->prompt; i < row->count; i++) (void)json_array_append_new(tokens, json_integer(row->ids[i]));
     json_t *step = loaded->step < 0 ? json_null() : json_integer(loaded->step); /* other programs count none */
-    json_t *answer = json_pack("{s:o,s:s,s:o,s:o}", "step", step, "prompt", prompt, "tokens", tokens, "text",
-                               text_of(loaded, ids, count));
+    json_t *answer =
+        json_pack("{s:o,s:s,s:o,s:o}", "step", step, "prompt", prompt, "tokens", tokens, "text", text_of(loaded, row));
     const int printed = answer == NULL ? -1 : json_dumpf(answer, stdout, JSON_INDENT(1));
     json_decref(answer);
     (void)putchar('\n');
@@ -150,29 +130,32 @@ static tacit_status sample_text(taciti_loaded_model *loaded, const sample_reques
     token_row row;
     TACITI_TRY(start_row(loaded, request, &row));
     if (!request->json)
-        for (size_t i = 0; i < row.prompt; i++) print_piece(loaded, row.ids[i]);
+        for (size_t i = 0; i < row.prompt; i++) print_piece(loaded, row.ids[i], stdout);
     tacit_status status = write_tokens(loaded, request, &row);
     if (!request->json) (void)putchar('\n');
-    if (status == TACIT_OK && request->json)
-        status = print_json(loaded, request->prompt, row.ids + row.prompt, row.count - row.prompt);
+    if (status == TACIT_OK && request->json) status = print_json(loaded, request->prompt, &row);
     taciti_free(row.ids);
     return status;
 }
 
-int taciti_verb_sample(const taciti_verb *verbs, int argc, char **argv) {
-    taciti_loaded_options options;
+static tacit_status open_and_sample(const taciti_verb *verb, int argc, char **argv, taciti_loaded_options *options,
+                                    taciti_loaded_model *loaded) {
     taciti_arguments arguments;
     sample_request request;
+    TACITI_TRY(taciti_loaded_options_init(options));
+    TACITI_TRY(taciti_arguments_parse(verb, &options->config, argc, argv, &arguments));
+    if (arguments.positional_count != 1)
+        return taciti_fail(TACIT_E_USAGE, "name one run folder: tacit sample run/ --prompt \"...\"");
+    TACITI_TRY(read_request(&arguments, &request));
+    TACITI_TRY(taciti_loaded_model_open(arguments.positional[0], options, 1, 0, loaded));
+    return sample_text(loaded, &request);
+}
+
+tacit_status taciti_verb_sample(const taciti_verb *verb, int argc, char **argv) {
+    taciti_loaded_options options;
     taciti_loaded_model loaded = {0};
-    tacit_status status = taciti_loaded_options_init(&options);
-    if (status == TACIT_OK)
-        status = taciti_arguments_parse(taciti_verb_find(verbs, "sample"), &options.config, argc, argv, &arguments);
-    if (status == TACIT_OK && arguments.positional_count != 1)
-        status = taciti_fail(TACIT_E_USAGE, "name one run folder: tacit sample run/ --prompt \"...\"");
-    if (status == TACIT_OK) status = read_request(&arguments, &request);
-    if (status == TACIT_OK) status = taciti_loaded_model_open(arguments.positional[0], &options, 1, 0, &loaded);
-    if (status == TACIT_OK) status = sample_text(&loaded, &request);
+    const tacit_status status = open_and_sample(verb, argc, argv, &options, &loaded);
     taciti_loaded_model_close(&loaded);
     taciti_config_destroy(&options.config);
-    return tacit_status_exit_code(status);
+    return status;
 }

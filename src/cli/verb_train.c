@@ -100,16 +100,16 @@ static tacit_status train_over(taciti_train_settings *settings, const taciti_arg
     return status;
 }
 
-int taciti_verb_train(const taciti_verb *verbs, int argc, char **argv) {
+tacit_status taciti_verb_train(const taciti_verb *verb, int argc, char **argv) {
     taciti_train_settings settings;
     taciti_arguments arguments;
     taciti_stop_block();
-    tacit_status status = read_configuration(taciti_verb_find(verbs, "train"), argc, argv, &settings, &arguments);
+    tacit_status status = read_configuration(verb, argc, argv, &settings, &arguments);
     if (status == TACIT_OK) status = check_flags(&arguments);
     if (status == TACIT_OK && taciti_arguments_get(&arguments, "--print-config") != NULL)
         status = print_config(&settings.job.config, &arguments);
     else if (status == TACIT_OK)
         status = train_over(&settings, &arguments);
     taciti_settings_destroy(&settings.job);
-    return tacit_status_exit_code(status);
+    return status;
 }

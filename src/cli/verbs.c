@@ -5,7 +5,7 @@
 
 #include "cli/step_settings.h"
 
-const taciti_flag taciti_no_flags[] = {{NULL, NULL, NULL, NULL}};
+static const taciti_flag no_flags[] = {{NULL, NULL, NULL, NULL}};
 
 /* In the order of the overview. A new verb is one file verb_*.c, its declarations in verbs.h and its entry here. */
 static const taciti_verb VERBS[] = {
@@ -194,8 +194,7 @@ static const taciti_verb VERBS[] = {
          "its default and, from Open MPI, ring, Rabenseifner and HAN (first inside of hosts, then between them). All "
          "of them take turns on the same arrays in one launch, each sample behind a barrier. The time is that of the "
          "slowest rank, and every result is checked.\n\n"
-         "Other operations are ours alone: reduce-scatter, all-gather and all-to-all of one array per rank over all "
-         "ranks, and send, one message from rank 0 to a rank on another host (rank 1 when there is one host only).",
+         "--op send measures one message from rank 0 to a rank on another host (rank 1 when there is one host only).",
      .example = "mpirun -n 4 tacit bench collectives\n"
                 "mpirun -n 8 tacit bench collectives --bytes 64MB --line 1gbit --json\n"
                 "mpirun -n 4 tacit bench collectives --bytes 8,1KiB --by tacit,mpi-default",
@@ -233,7 +232,7 @@ static const taciti_verb VERBS[] = {
      .example = "source <(tacit completion bash)\n"
                 "source <(tacit completion zsh)\n"
                 "tacit completion fish | source",
-     .flags = taciti_no_flags,
+     .flags = no_flags,
      .run = taciti_verb_completion},
     {.name = "man",
      .synopsis = "[VERB] | --all FOLDER",

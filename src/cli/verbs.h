@@ -7,54 +7,15 @@
 
 #include "cli/cli.h"
 
-/* For verbs without flags. */
-extern const taciti_flag taciti_no_flags[];
+extern const taciti_flag taciti_doctor_flags[], taciti_data_prepare_flags[], taciti_info_flags[], taciti_probe_flags[],
+    taciti_plan_flags[], taciti_train_flags[], taciti_eval_flags[], taciti_sample_flags[], taciti_import_flags[],
+    taciti_export_flags[], taciti_bench_collectives_flags[], taciti_bench_codecs_flags[], taciti_bench_kernels_flags[],
+    taciti_bench_step_flags[], taciti_man_flags[];
 
-extern const taciti_flag taciti_doctor_flags[];
-int taciti_verb_doctor(const taciti_verb *verbs, int argc, char **argv);
-
-extern const taciti_flag taciti_data_prepare_flags[];
-int taciti_verb_data_prepare(const taciti_verb *verbs, int argc, char **argv);
-
-extern const taciti_flag taciti_info_flags[];
-int taciti_verb_info(const taciti_verb *verbs, int argc, char **argv);
-
-extern const taciti_flag taciti_probe_flags[];
-int taciti_verb_probe(const taciti_verb *verbs, int argc, char **argv);
-
-extern const taciti_flag taciti_plan_flags[];
-int taciti_verb_plan(const taciti_verb *verbs, int argc, char **argv);
-
-extern const taciti_flag taciti_train_flags[];
-int taciti_verb_train(const taciti_verb *verbs, int argc, char **argv);
-
-extern const taciti_flag taciti_eval_flags[];
-int taciti_verb_eval(const taciti_verb *verbs, int argc, char **argv);
-
-extern const taciti_flag taciti_sample_flags[];
-int taciti_verb_sample(const taciti_verb *verbs, int argc, char **argv);
-
-extern const taciti_flag taciti_bench_collectives_flags[];
-int taciti_verb_bench_collectives(const taciti_verb *verbs, int argc, char **argv);
-
-extern const taciti_flag taciti_bench_codecs_flags[];
-int taciti_verb_bench_codecs(const taciti_verb *verbs, int argc, char **argv);
-
-extern const taciti_flag taciti_bench_kernels_flags[];
-int taciti_verb_bench_kernels(const taciti_verb *verbs, int argc, char **argv);
-
-extern const taciti_flag taciti_bench_step_flags[];
-int taciti_verb_bench_step(const taciti_verb *verbs, int argc, char **argv);
-
-extern const taciti_flag taciti_import_flags[];
-int taciti_verb_import(const taciti_verb *verbs, int argc, char **argv);
-
-extern const taciti_flag taciti_export_flags[];
-int taciti_verb_export(const taciti_verb *verbs, int argc, char **argv);
-
-extern const taciti_flag taciti_man_flags[];
-int taciti_verb_man(const taciti_verb *verbs, int argc, char **argv);
-
-int taciti_verb_completion(const taciti_verb *verbs, int argc, char **argv);
+typedef tacit_status taciti_verb_function(const taciti_verb *verb, int argc, char **argv);
+taciti_verb_function taciti_verb_doctor, taciti_verb_data_prepare, taciti_verb_info, taciti_verb_probe,
+    taciti_verb_plan, taciti_verb_train, taciti_verb_eval, taciti_verb_sample, taciti_verb_import, taciti_verb_export,
+    taciti_verb_bench_collectives, taciti_verb_bench_codecs, taciti_verb_bench_kernels, taciti_verb_bench_step,
+    taciti_verb_completion, taciti_verb_man;
 
 #endif

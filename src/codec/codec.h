@@ -190,6 +190,13 @@ const taciti_codec *const *taciti_codec_list(void);
 /* For options of type NAME: names of codecs, those of reference codecs as names that are not shown. Any thread. */
 const char *taciti_codec_name(size_t index);
 
+/* "sum", "gather" or "linear". Any thread. */
+const char *taciti_codec_class_name(const taciti_codec *codec);
+
+/* Returns the name of the index-th property that lists of codecs show, and sets *letter to its letter if the codec has
+ * it, else to '-'. NULL behind the last. Any thread. */
+const char *taciti_codec_property(const taciti_codec *codec, size_t index, char *letter);
+
 /* The codec called `name`, or NULL. Any thread. */
 const taciti_codec *taciti_codec_find(const char *name);
 

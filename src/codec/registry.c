@@ -41,6 +41,28 @@ const taciti_codec *taciti_codec_find(const char *name) {
     return NULL;
 }
 
+const char *taciti_codec_class_name(const taciti_codec *codec) {
+    static const char *const NAMES[] = {
+        [TACITI_CODEC_SUM] = "sum", [TACITI_CODEC_GATHER] = "gather", [TACITI_CODEC_LINEAR] = "linear"};
+    return NAMES[codec->aggregation];
+}
+
+const char *taciti_codec_property(const taciti_codec *codec, size_t index, char *letter) {
+    const struct {
+        const char *name;
+        bool has;
+        char letter;
+    } properties[] = {{"lossless", codec->lossless, 'l'},
+                      {"fixed_size", codec->fixed_size, 'f'},
+                      {"selects", codec->selects, 's'},
+                      {"thresholds", codec->thresholds, 't'},
+                      {"number_format", codec->number_format, 'n'},
+                      {"shared_key", codec->shared_key, 'k'}};
+    if (index >= sizeof properties / sizeof *properties) return NULL;
+    *letter = properties[index].has ? properties[index].letter : '-';
+    return properties[index].name;
+}
+
 static double bytes_of_rounds(const taciti_codec *codec, const taciti_codec_call *call, size_t n) {
     taciti_codec_call of = *call;
     size_t floats = 0;
