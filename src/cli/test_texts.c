@@ -113,7 +113,7 @@ static void a_diagnosis_has_an_end(void **state) {
     static taciti_diagnosis d;
     (void)state;
     for (int i = 0; i < TACITI_FINDINGS_MAX + 3; i++)
-        taciti_finding_advise(taciti_diagnosis_add(&d, "cpu", TACITI_SEVERITY_WARN, "finding %d", i), "mend %d", i);
+        taciti_finding_advise(taciti_diagnosis_add(&d, "cpu", "finding %d", i), TACITI_SEVERITY_WARN, "mend %d", i);
     assert_int_equal(d.count, TACITI_FINDINGS_MAX);
     assert_string_equal(d.findings[0].text, "finding 0");
     assert_string_equal(d.findings[TACITI_FINDINGS_MAX - 1].text, "finding 98");
