@@ -346,11 +346,32 @@ static void count_gathers(taciti_comm *comm, void *context) {
     tear_down(&b);
 }
 
-static void gathers_count_until_their_step_ends(void **state) {
+/* A dense step with a trial: all counts as sent, and the trial as what it would send. */
+static void count_dense_trials(taciti_comm *comm, void *context) {
+    bench b;
+    set_up(comm, context, &b);
+    const taciti_bucket_task task = {.dense = true, .trial.factor = 4};
+    taciti_exchange_at(b.exchange, 0, &task);
+    for (size_t i = 0; i < b.layout.n; i++) b.x[i] = small_integer(&b.layout, taciti_comm_rank(comm), 0, i);
+    double squares = 0;
+    run_all(&b, b.x);
+    for (size_t k = 0; k < b.layout.bucket_count; k++) {
+        const taciti_tally *t = taciti_exchange_tally_of(b.exchange, k);
+        CHECK(t->sent.n == b.layout.buckets[k].n && t->sent.selected == t->sent.n);
+        CHECK(t->sent.squares_out == t->sent.squares_in && t->trial.squares_out < t->sent.squares_in);
+        CHECK(t->trial.selected > 0 && t->trial.selected < t->sent.n / 2);
+        squares += t->sent.squares_in;
+    }
+    CHECK(squares == squares_of_inputs(&b, 0));
+    tear_down(&b);
+}
+
+static void gathers_and_dense_trials_are_counted(void **state) {
     (void)state;
     trial t = {.route = TACITI_WAY_SCATTER, .scheme = TACITI_SCHEME_FLAT};
     const taciti_comm_options options = test_comm_options(true);
     test_world_run(3, &options, count_gathers, &t);
+    test_world_run(5, &options, count_dense_trials, &t);
 }
 
 static void tallies_count_what_was_encoded_and_sent(void **state) {
@@ -535,7 +556,7 @@ int main(void) {
         cmocka_unit_test(residuals_of_other_ranks_arrive),
         cmocka_unit_test(dense_steps_have_the_bits_of_no_compression),
         cmocka_unit_test(tallies_count_what_was_encoded_and_sent),
-        cmocka_unit_test(gathers_count_until_their_step_ends),
+        cmocka_unit_test(gathers_and_dense_trials_are_counted),
         cmocka_unit_test(error_feedback_follows_its_trace),
         cmocka_unit_test(momentum_correction_follows_its_trace),
         cmocka_unit_test(decay_forgets),
