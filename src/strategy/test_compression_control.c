@@ -281,6 +281,13 @@ static void one_rank_is_dense(void **state) {
     run_ranks(1, be_alone, NULL);
 }
 
+/* The planner counts the same bytes: five costs and, of every bucket and both kinds, 14 figures. */
+static void ranks_tell_each_other_few_numbers(void **state) {
+    (void)state;
+    assert_int_equal(taciti_compression_statistics_bytes(0), 5 * sizeof(double));
+    assert_int_equal(taciti_compression_statistics_bytes(7), (5 + 2 * 7 * 14) * sizeof(double));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_trial_scores_what_would_be_sent),
@@ -290,6 +297,7 @@ int main(void) {
         cmocka_unit_test(facts_are_those_of_the_step),
         cmocka_unit_test(all_ranks_follow_rank_0),
         cmocka_unit_test(one_rank_is_dense),
+        cmocka_unit_test(ranks_tell_each_other_few_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
