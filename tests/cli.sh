@@ -354,6 +354,7 @@ expect 0 "qsgd.levels 3: nothing" "$tacit" bench codecs --codec topk --qsgd.leve
 expect 0 "needs --optim.name accum-adamw or accum-adam)" "$tacit" info options
 expect 2 "knee.max has gone: take --compress.codec auto" "${nano[@]}" --compress.codec topk --knee.max 20
 expect 3 '--adapt.policy: "knee" has gone: take --compress.codec auto' "${nano[@]}" --compress.codec topk --adapt.policy knee
+expect 3 "strategy none does not compress; leave it out, or choose a strategy that compresses: --strategy dp" "${nano[@]}" --strategy none --compress.codec topk
 expect 3 '"topkk" is unknown; did you mean "topk"? legal: none|auto|' "${nano[@]}" --compress.codec topkk
 
 # a configuration that is printed reads back

@@ -55,8 +55,7 @@ typedef struct taciti_adapt_facts {
 
 /* The facts that are known before the first step. */
 typedef struct taciti_adapt_start {
-    double factor; /* compress.factor */
-    bool selects;  /* of the codec: a factor means something; otherwise a factor only says dense (1) or codec (above) */
+    double factor;                  /* compress.factor */
     const taciti_codec_rung *rungs; /* of the codec; NULL: none */
     double loss;                    /* compress.loss: rungs that may lose more are not chosen */
     int64_t selects_at;             /* facts.step from which on rungs that select may be chosen */

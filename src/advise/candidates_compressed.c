@@ -19,11 +19,9 @@ static bool is_adaptive(const taciti_compression_setup *setup) {
  * costs hardly any time. NULL: the codec has no choice. */
 static const taciti_codec_rung *form_of(const taciti_compression_setup *setup, const taciti_codec *codec,
                                         bool selecting) {
-    const taciti_codec_rung *rung = codec->rungs;
-    if (rung == NULL) return NULL;
-    if (!is_adaptive(setup)) return taciti_codec_rung_at(codec, taciti_compression_asked_factor(setup));
-    while (rung[1].factor > 0 && rung[1].loss <= setup->options->loss && (selecting || rung[1].selects == 0)) rung++;
-    return rung;
+    if (codec->rungs == NULL) return NULL;
+    if (is_adaptive(setup)) return taciti_codec_rung_within(codec, setup->options->loss, selecting);
+    return taciti_codec_rung_at(codec, taciti_compression_asked_factor(setup));
 }
 
 /* Returns the compression of a setup; codec NULL: none. selecting: a controller may choose forms that select elements.
@@ -50,33 +48,23 @@ bool taciti_plan_compression_equal(const taciti_plan_compression *a, const tacit
     return fabs(x - y) < 1e-9 * x && fabs(of_a->back.factor - of_b->back.factor) < 1e-9 * x;
 }
 
-/* Factor 1 of a codec that has a factor is dense. */
-static bool sends_payloads(const taciti_codec *codec, double factor) {
-    if (codec == NULL) return false;
-    const double used = taciti_codec_setting_of(codec, (taciti_codec_setting){.factor = factor}).factor;
-    return used == 0 || used > 1;
+/* Whether a run sends payloads of the codec: at factor 1 its steps are dense, unless a controller switches. */
+static bool sends_payloads(const taciti_compression_setup *setup, const taciti_codec *codec) {
+    return codec != NULL && (is_adaptive(setup) || taciti_compression_asked_factor(setup) > 1);
 }
 
-/* Whether sums are compressed as configured. */
-static bool compresses_sums(const taciti_settings *settings) {
-    const taciti_compression_setup setup = taciti_settings_compression(settings);
-    const taciti_plan_compression own = compression_of(&setup, true);
-    return own.encoding.codec != NULL && sends_payloads(own.encoding.codec, taciti_plan_factor(&own));
-}
-
-/* Returns the setup of order PARTS. */
-static taciti_compression_setup setup_of_parts(const taciti_settings *settings) {
+/* Returns the configured setup, without codecs of which no payload is sent. */
+static taciti_compression_setup setup_in_use(const taciti_settings *settings) {
     taciti_compression_setup setup = taciti_settings_compression(settings);
     const taciti_compression_setup gathers = taciti_compression_gather_setup(&setup);
-    if (!sends_payloads(setup.sums.codec, taciti_compression_asked_factor(&setup))) setup.sums.codec = NULL;
-    if (!sends_payloads(setup.gathers.codec, taciti_compression_asked_factor(&gathers))) setup.gathers.codec = NULL;
+    if (!sends_payloads(&setup, setup.sums.codec)) setup.sums.codec = NULL;
+    if (!sends_payloads(&gathers, setup.gathers.codec)) setup.gathers.codec = NULL;
     return setup;
 }
 
 bool taciti_candidates_is_compressed(const taciti_settings *settings, const taciti_pattern *pattern) {
-    if (pattern->order != TACITI_ORDER_PARTS) return compresses_sums(settings);
-    const taciti_compression_setup setup = setup_of_parts(settings);
-    return setup.sums.codec != NULL || setup.gathers.codec != NULL;
+    const taciti_compression_setup setup = setup_in_use(settings);
+    return setup.sums.codec != NULL || (pattern->order == TACITI_ORDER_PARTS && setup.gathers.codec != NULL);
 }
 
 /* ---- compression ------------------------------------------------------------------------------------------------- */
@@ -132,11 +120,10 @@ static void append_forms(const taciti_candidates_builder *b, const taciti_strate
 static void append_compressions(const taciti_candidates_builder *b, const taciti_strategy *strategy,
                                 const taciti_pattern *pattern) {
     static const double FACTORS[] = {10, 100, 1000};
-    const taciti_compression_setup configured = taciti_settings_compression(b->settings),
-                                   automatic = automatic_sums(b->settings);
+    const taciti_compression_setup configured = setup_in_use(b->settings), automatic = automatic_sums(b->settings);
     const bool ours = pattern->configured && strategy == taciti_settings_strategy(b->settings);
     const taciti_plan_compression own = compression_of(&configured, true), other = compression_of(&automatic, true);
-    if (compresses_sums(b->settings)) append_forms(b, strategy, pattern, &configured, ours);
+    if (configured.sums.codec != NULL) append_forms(b, strategy, pattern, &configured, ours);
     if (!taciti_plan_compression_equal(&own, &other)) append_forms(b, strategy, pattern, &automatic, false);
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
         const taciti_compression_setup setup = {
@@ -158,7 +145,7 @@ static void append_compressions(const taciti_candidates_builder *b, const taciti
 /* Appends the configured compression, and compress.codec auto in every stage. */
 static void append_compressed_parts(const taciti_candidates_builder *b, const taciti_strategy *strategy,
                                     const taciti_pattern *pattern) {
-    const taciti_compression_setup own = setup_of_parts(b->settings);
+    const taciti_compression_setup own = setup_in_use(b->settings);
     taciti_compression_setup automatic = automatic_sums(b->settings); /* compress.codec auto with this pattern */
     automatic.gathers.codec = pattern->parts.automatic;
     const bool ours = pattern->configured && strategy == taciti_settings_strategy(b->settings);

@@ -189,6 +189,26 @@ static void a_slow_link_pays_for_compression_and_a_fast_one_does_not(void **stat
     assert_int_equal(strncmp(text, "compression does not pay: keep dense ", 37), 0);
 }
 
+/* Steps at factor 1 are dense, whatever the codec is; its rows stay for comparison. */
+static void factor_one_is_dense(void **state) {
+    (void)state;
+    static const char *const CODECS[] = {"int4", "topk", "mixed"};
+    for (size_t i = 0; i < sizeof CODECS / sizeof *CODECS; i++) {
+        set("compress.codec", CODECS[i]);
+        set("compress.factor", "1");
+        make(NULL);
+        assert_true(g.candidates.list[0].configured && g.candidates.list[0].method.compression.encoding.codec == NULL);
+        assert_false(find_label("dense int4")->configured);
+        assert_false(find_label("dense topk 10")->configured);
+        taciti_candidates_destroy(&g.candidates);
+        set("compress.factor", "10");
+        make(NULL);
+        assert_false(g.candidates.list[0].configured);
+        taciti_candidates_destroy(&g.candidates);
+    }
+    g.candidates = (taciti_candidates){.count = 0};
+}
+
 /* A codec whose speed nobody knows looks free: it has a row, and is never recommended. */
 static void codecs_of_unknown_speed_are_not_recommended(void **state) {
     (void)state;
@@ -549,6 +569,7 @@ int main(void) {
         TEST(why_no_gossip_is_recommended_is_true),
         TEST(a_tie_names_what_sends_less),
         TEST(a_slow_link_pays_for_compression_and_a_fast_one_does_not),
+        TEST(factor_one_is_dense),
         TEST(codecs_of_unknown_speed_are_not_recommended),
         TEST(compressed_steps_are_monotonic_in_the_rate),
         TEST(uneven_payloads_widen_the_range),

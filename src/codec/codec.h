@@ -167,10 +167,17 @@ static inline uint64_t taciti_codec_key(uint64_t seed, int64_t step, int rank, s
 /* The mean bytes that one encoder sends of n floats, in all rounds together. Any thread. */
 double taciti_codec_expected_bytes(const taciti_codec *codec, const taciti_codec_call *call, size_t n);
 
-/* Returns the last rung up to that factor, at least the first; factor 0: the last of all. For codecs with rungs. */
+/* Return the last rung up to that factor, at least the first, factor 0: the last of all; and the last rung that loses
+ * at most `loss` percent, without `selecting` of those that send all elements. For codecs with rungs. */
 static inline const taciti_codec_rung *taciti_codec_rung_at(const taciti_codec *codec, double factor) {
     const taciti_codec_rung *rung = codec->rungs;
     while (rung[1].factor > 0 && (factor == 0 || rung[1].factor <= factor)) rung++;
+    return rung;
+}
+static inline const taciti_codec_rung *taciti_codec_rung_within(const taciti_codec *codec, double loss,
+                                                                bool selecting) {
+    const taciti_codec_rung *rung = codec->rungs;
+    while (rung[1].factor > 0 && rung[1].loss <= loss && (selecting || rung[1].selects == 0)) rung++;
     return rung;
 }
 

@@ -14,6 +14,8 @@ bool taciti_codec_suits(const taciti_codec *codec, taciti_codec_use use) {
     case TACITI_USE_MAGNITUDES: return !codec->votes;
     case TACITI_USE_UPDATES: return codec->state_bytes == NULL;
     case TACITI_USE_VALUES: return codec->aggregation == TACITI_CODEC_SUM;
+    case TACITI_USE_FACTORS: return codec->selects;
+    case TACITI_USE_COPIES: return codec->lossless;
     case TACITI_USE_BY_OTHERS: return codec->fixed_size && codec->state_bytes == NULL && codec->scratch_bytes == NULL;
     case TACITI_USE_BY_ITSELF: return !codec->reference && !codec->number_format && codec->rungs == NULL;
     }

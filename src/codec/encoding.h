@@ -50,6 +50,8 @@ typedef enum taciti_codec_use {
     TACITI_USE_MAGNITUDES, /* its sums have the scale of what was added, and are no votes on a direction */
     TACITI_USE_UPDATES,    /* it encodes updates of parameters, without a state of its own */
     TACITI_USE_VALUES,     /* no element of an array is left out */
+    TACITI_USE_FACTORS,    /* a factor says how many of the elements it sends */
+    TACITI_USE_COPIES,     /* what is decoded is what was encoded */
     TACITI_USE_BY_OTHERS,  /* any rank makes the payloads of all, without state and scratch memory */
     TACITI_USE_BY_ITSELF   /* results recommend it, and neither another codec nor exchange.wire sends the same */
 } taciti_codec_use;

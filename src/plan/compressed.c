@@ -115,7 +115,7 @@ static double bits_of(const taciti_plan_compression *c) {
 }
 
 bool taciti_plan_is_lossy(const taciti_plan_compression *c) {
-    return c->encoding.codec != NULL && !c->encoding.codec->lossless;
+    return c->encoding.codec != NULL && !taciti_codec_suits(c->encoding.codec, TACITI_USE_COPIES);
 }
 
 taciti_caution taciti_plan_caution(const taciti_plan_compression *c, char *out, size_t size) {

@@ -47,7 +47,8 @@ static taciti_transfer transfer_of(const taciti_scene *scene, const taciti_metho
 static taciti_transfer dense_transfer(const taciti_scene *scene, const taciti_method *method, int class,
                                       size_t floats) {
     const taciti_codec *wire = class == TACITI_PARTS_GATHER ? method->parts.gather : method->wire;
-    return transfer_of(scene, method, class, (taciti_length){wire->bound(wire, NULL, floats), floats * sizeof(float)});
+    return transfer_of(scene, method, class,
+                       (taciti_length){taciti_codec_length(wire, NULL, floats).max, floats * sizeof(float)});
 }
 
 /* The same through the codec of this class. */

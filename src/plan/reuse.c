@@ -18,7 +18,8 @@ static bool has_rounds_of(const taciti_rounds *r, const taciti_method *method, c
     if (r->topology == NULL || r->topology != method->topology || r->stretches_key != taciti_stretches_key(s))
         return false;
     for (size_t i = 0; i < s->length_count; i++)
-        if (r->wire->bound(r->wire, NULL, s->lengths[i]) != method->wire->bound(method->wire, NULL, s->lengths[i]))
+        if (taciti_codec_length(r->wire, NULL, s->lengths[i]).max !=
+            taciti_codec_length(method->wire, NULL, s->lengths[i]).max)
             return false;
     return true;
 }

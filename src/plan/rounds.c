@@ -251,7 +251,7 @@ tacit_status taciti_rounds_create(const taciti_scene *scene, const taciti_method
     double wire_bytes = 0;
     for (size_t i = 0; i < stretches->length_count; i++)
         wire_bytes +=
-            (double)stretches->buckets[i] * (double)method->wire->bound(method->wire, NULL, stretches->lengths[i]);
+            (double)stretches->buckets[i] * (double)taciti_codec_length(method->wire, NULL, stretches->lengths[i]).max;
     if (status == TACIT_OK && method->topology != NULL)
         r.nic_bytes = taciti_mix_nic_bytes_mean(scene->hosts, method->topology, scene->placement, (size_t)wire_bytes);
     if (status == TACIT_OK)

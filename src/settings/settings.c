@@ -236,7 +236,8 @@ static tacit_status check_start(const taciti_settings *settings) {
     const taciti_compress_options *o = &settings->compress;
     const taciti_compression_setup setup = taciti_settings_compression(settings);
     const bool fixed = taciti_compression_is_fixed(&setup);
-    if (setup.sums.codec == NULL || !setup.sums.codec->selects || !fixed || o->start <= o->factor) return TACIT_OK;
+    const bool rises = fixed && setup.sums.codec != NULL && taciti_codec_suits(setup.sums.codec, TACITI_USE_FACTORS);
+    if (!rises || o->start <= o->factor) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "compress.start %g is above compress.factor %g, to which the warm-up rises: --compress.start 1, "
                        "or a larger factor",
@@ -282,8 +283,8 @@ static tacit_status check_compression(const taciti_settings *settings, const tac
     if (strategy->compresses) return check_codec(settings, setup.sums.codec, sums_gradients ? NULL : strategy->name);
     if (setup.sums.codec == NULL) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
-                       "compress.codec %s: strategy %s does not compress; leave it out, choose a number format with "
-                       "--exchange.wire bf16, or a strategy that compresses: --strategy dp",
+                       "compress.codec %s: strategy %s does not compress; leave it out, or choose a strategy that "
+                       "compresses: --strategy dp",
                        settings->compress.codec.text, strategy->name);
 }
 

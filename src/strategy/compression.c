@@ -46,7 +46,6 @@ static int64_t placement_of(const taciti_compression *c) {
 /* step: that the run begins with. */
 static void start_controller(taciti_compression *c, int64_t step) {
     const taciti_adapt_start start = {.factor = taciti_compression_asked_factor(&c->setup),
-                                      .selects = c->encoding.codec->selects,
                                       .rungs = c->encoding.codec->rungs,
                                       .loss = c->setup.options->loss,
                                       .selects_at = taciti_compression_safe_step(c) - step,

@@ -115,15 +115,17 @@ double taciti_compression_asked_factor(const taciti_compression_setup *setup) {
 
 /* A controller that switches between dense and a codec leaves the factor of a codec that selects as it is. */
 bool taciti_compression_keeps_factor(const taciti_compression_setup *setup) {
-    return taciti_compression_is_fixed(setup) ||
-           (taciti_compression_controller(setup)->switches && encoding_of(setup)->codec->selects);
+    return taciti_compression_is_fixed(setup) || (taciti_compression_controller(setup)->switches &&
+                                                  taciti_codec_suits(encoding_of(setup)->codec, TACITI_USE_FACTORS));
 }
 
 bool taciti_compression_by_threshold(const taciti_compression_setup *setup) {
     return setup->options->scope == TACITI_SCOPE_MODEL && taciti_encoding_is_uneven(encoding_of(setup));
 }
 
-bool taciti_compression_is_lossy(const taciti_compression_setup *setup) { return !encoding_of(setup)->codec->lossless; }
+bool taciti_compression_is_lossy(const taciti_compression_setup *setup) {
+    return !taciti_codec_suits(encoding_of(setup)->codec, TACITI_USE_COPIES);
+}
 
 taciti_compress_what taciti_compression_what(const taciti_compression_setup *setup) {
     return is_gather(setup) ? TACITI_SENDS_GRADIENT : (taciti_compress_what)setup->options->what;
@@ -176,7 +178,7 @@ static tacit_status check_policy(const taciti_compression_setup *setup) {
                            "adapt.policy %s chooses %s, and compress.codec is none: give --compress.codec %s",
                            controller->name, controller->switches ? "when to compress" : "the factor of a codec",
                            controller->switches ? "auto" : "topk");
-    if (encoding_of(setup)->codec->selects || controller->switches)
+    if (controller->switches || taciti_codec_suits(encoding_of(setup)->codec, TACITI_USE_FACTORS))
         return controller->check == NULL ? TACIT_OK : controller->check(setup->controller_options);
     return taciti_fail(TACIT_E_CONFIG,
                        "adapt.policy %s chooses how many elements are sent, and compress.codec %s does not select "

@@ -15,7 +15,7 @@
 #include "adapt/test_controller.h"
 
 enum { BUCKETS = 2, EPOCH = 4, EVERY = 3, WINDOW = EPOCH * EVERY };
-static const taciti_adapt_start BEGIN = {.factor = 30, .selects = true, .buckets = BUCKETS};
+static const taciti_adapt_start BEGIN = {.factor = 30, .buckets = BUCKETS};
 
 static driven accordion(void) {
     driven d = driven_create("accordion");

@@ -18,7 +18,7 @@
 #include "adapt/test_controller.h"
 
 static const char *const FORMS[] = {"corrected", "faithful"};
-static const taciti_adapt_start BEGIN = {.factor = 10, .selects = true, .buckets = 1};
+static const taciti_adapt_start BEGIN = {.factor = 10, .buckets = 1};
 
 typedef double (*law)(double factor); /* gain, or throughput, of a factor */
 
