@@ -129,7 +129,7 @@ static const char *const UNREAD[][3] = {
     {"compress.codec=topk compress.start=5 compress.warmup=0", "compress.start 5", "--compress.warmup 200"},
     {"compress.codec=topk qsgd.levels=3", "qsgd.levels 3", "--compress.codec qsgd"},
     {"compress.codec=topk sparseloco.chunk=64", "sparseloco.chunk 64", "--compress.codec sparseloco"},
-    {"compress.codec=tagc sketch.ring=uint16", "sketch.ring uint16", "--compress.codec sketch"},
+    {"compress.codec=tagc sketch.ring=uint32", "sketch.ring uint32", "--compress.codec sketch"},
     {"compress.codec=sketch tagc.ratio=3", "tagc.ratio 3", "--compress.codec tagc"},
     {"compress.codec=int8 compress.factor=7", "compress.factor 7", "--compress.codec topk"},
     {"compress.codec=threshold compress.factor=7", "compress.factor 7", "--compress.codec topk"},
