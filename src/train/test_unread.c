@@ -132,7 +132,6 @@ static const char *const UNREAD[][3] = {
     {"compress.codec=tagc sketch.ring=uint32", "sketch.ring uint32", "--compress.codec sketch"},
     {"compress.codec=sketch tagc.ratio=3", "tagc.ratio 3", "--compress.codec tagc"},
     {"compress.codec=int8 compress.factor=7", "compress.factor 7", "--compress.codec topk"},
-    {"compress.codec=threshold compress.factor=7", "compress.factor 7", "--compress.codec topk"},
     {"compress.codec=int8 compress.scope=bucket", "compress.scope bucket", "--compress.codec topk"},
     {"compress.codec=dgc compress.scope=model", "compress.scope model", "thresholds"},
     {"compress.codec=powersgd compress.collective=scatter", "compress.collective scatter", "all-reduce of its own"},
