@@ -7,8 +7,8 @@
  *
  * The aggregation class says how payloads of several ranks combine:
  *
- *   SUM     every payload covers all n elements; decode_add of the payloads in rank order gives the sum of the arrays
- *   GATHER  payloads of different ranks select different elements; decode_add of each in rank order gives the sum
+ *   SUM     every payload covers all n elements; adding the decoded payloads in rank order gives the sum of the arrays
+ *   GATHER  payloads of different ranks select different elements; adding each in rank order gives the sum
  *   LINEAR  the payload is f32[m], with the same m on all ranks; the sum of the payloads decodes to the sum of the
  *           arrays. An all-reduce of floats carries it
  *
@@ -146,14 +146,11 @@ struct taciti_codec {
     tacit_status (*encode)(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
                            void *out, float *error, size_t *bytes);
 
-    /* x[n] = decoded payload, elements that it does not select become 0. `payload` is aligned to 4. Checks the whole
-     * payload before it writes anything: returns E_DATA if the payload is malformed, and leaves x untouched. */
+    /* x[n] = decoded payload, elements that it does not select become 0; add: x[n] += decoded payload. `payload` is
+     * aligned to 4. Checks the whole payload before it writes anything: returns E_DATA if the payload is malformed, and
+     * leaves x untouched. */
     tacit_status (*decode)(const taciti_codec *codec, const taciti_codec_call *call, const void *payload, size_t bytes,
-                           float *x, size_t n);
-
-    /* x[n] += decoded payload, under the same contract. */
-    tacit_status (*decode_add)(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
-                               size_t bytes, float *x, size_t n);
+                           float *x, size_t n, bool add);
 };
 
 /* Key of one bucket and step, for stochastic methods. rank: of the encoder, or TACITI_CODEC_ALL_RANKS for a codec

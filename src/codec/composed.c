@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "codec/estimate.h"
+#include "codec/largest.h"
 #include "kernel/kernel.h"
 
 /* Bytes that an index coder may write behind its own. */
@@ -122,11 +122,29 @@ static encoding encoding_of(const taciti_codec *codec, const taciti_codec_call *
                       .scratch = n > 0 ? arrays_in(call->scratch, n) : (arrays){0}};
 }
 
+/* Selects by selector->estimate. If no element reaches the threshold, the largest is sent; if k = n, all are. If an
+ * element is not finite, only elements that are not finite are sent: the step is skipped anyway. */
+static void select_estimated(const taciti_selector *selector, const taciti_codec_call *call, const float *x, size_t n,
+                             void *scratch, taciti_selection *out) {
+    const size_t k = taciti_kept_of(call->setting.factor, TACITI_FACTOR, n);
+    if (k >= n) {
+        taciti_select_largest(x, n, n, scratch, out);
+        return;
+    }
+    taciti_estimate estimate = {.bits = TACITI_MAGNITUDE_INF};
+    if (taciti_kernels_get()->all_finite(x, n)) estimate = selector->estimate(call, x, n, k, scratch);
+    taciti_select_by_threshold(x, n, estimate.bits, out);
+    if (out->count == 0)
+        taciti_select_largest(x, n, 1, scratch, out);
+    else if (estimate.max_ratio > 0 && (double)out->count > estimate.max_ratio * (double)k)
+        taciti_selection_reduce(out, k, scratch);
+}
+
 static void select_elements(const encoding *e, const float *x, taciti_selection *found) {
     if (e->selector->select != NULL)
         e->selector->select(e->call, x, e->n, e->scratch.work, found);
     else
-        taciti_select_estimated(e->selector, e->call, x, e->n, e->scratch.work, found);
+        select_estimated(e->selector, e->call, x, e->n, e->scratch.work, found);
 }
 
 static void fill_tally(const encoding *e, const taciti_selection *found, size_t kept, double squares_out) {
@@ -277,30 +295,17 @@ static tacit_status parse_payload(const encoding *e, const void *payload, size_t
 }
 
 tacit_status taciti_composed_decode(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
-                                    size_t bytes, float *x, size_t n) {
+                                    size_t bytes, float *x, size_t n, bool add) {
+    const taciti_kernels *kernels = taciti_kernels_get();
     const encoding e = encoding_of(codec, call, n);
-    parsed p;
+    parsed p = {.values = NULL};
     TACITI_TRY(parse_payload(&e, payload, bytes, &p));
     if (p.head.kept == n) {
-        p.format->decode(p.format, p.values, x, n);
+        p.format->decode(p.format, p.values, x, n, add);
         return TACIT_OK;
     }
-    memset(x, 0, n * sizeof *x);
-    p.format->decode(p.format, p.values, e.scratch.values, p.head.kept);
-    taciti_kernels_get()->scatter(x, e.scratch.indices, e.scratch.values, p.head.kept);
-    return TACIT_OK;
-}
-
-tacit_status taciti_composed_decode_add(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
-                                        size_t bytes, float *x, size_t n) {
-    const encoding e = encoding_of(codec, call, n);
-    parsed p;
-    TACITI_TRY(parse_payload(&e, payload, bytes, &p));
-    if (p.head.kept == n) {
-        p.format->decode_add(p.format, p.values, x, n);
-        return TACIT_OK;
-    }
-    p.format->decode(p.format, p.values, e.scratch.values, p.head.kept);
-    taciti_kernels_get()->scatter_add(x, e.scratch.indices, e.scratch.values, p.head.kept);
+    if (!add) memset(x, 0, n * sizeof *x);
+    p.format->decode(p.format, p.values, e.scratch.values, p.head.kept, false);
+    (add ? kernels->scatter_add : kernels->scatter)(x, e.scratch.indices, e.scratch.values, p.head.kept);
     return TACIT_OK;
 }

@@ -55,34 +55,22 @@ static tacit_status encode_numbers(const taciti_codec *codec, const taciti_codec
     return TACIT_OK;
 }
 
-static tacit_status check_size(const taciti_codec *codec, size_t bytes, size_t n) {
-    const size_t want = taciti_values_bytes(codec->method, n);
-    if (bytes == want) return TACIT_OK;
-    return taciti_fail(TACIT_E_DATA, "%s payload of %zu bytes where %zu floats need %zu", codec->name, bytes, n, want);
-}
-
 static tacit_status decode_numbers(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
-                                   size_t bytes, float *x, size_t n) {
+                                   size_t bytes, float *x, size_t n, bool add) {
     const taciti_value_format *format = codec->method;
+    const size_t want = taciti_values_bytes(format, n);
     (void)call;
-    TACITI_TRY(check_size(codec, bytes, n));
-    format->decode(format, payload, x, n);
-    return TACIT_OK;
-}
-
-static tacit_status decode_add(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
-                               size_t bytes, float *x, size_t n) {
-    const taciti_value_format *format = codec->method;
-    (void)call;
-    TACITI_TRY(check_size(codec, bytes, n));
-    format->decode_add(format, payload, x, n);
+    if (bytes != want)
+        return taciti_fail(TACIT_E_DATA, "%s payload of %zu bytes where %zu floats need %zu", codec->name, bytes, n,
+                           want);
+    format->decode(format, payload, x, n, add);
     return TACIT_OK;
 }
 
 /* All fields of a codec but its texts, and the properties of those whose numbers stand alone. */
 #define NUMBERS_IN(format)                                                                                             \
     .aggregation = TACITI_CODEC_SUM, .rounds = 1, .fixed_size = true, .keyless = true, .method = &(format),            \
-    .bound = bound_payload, .encode = encode_numbers, .decode = decode_numbers, .decode_add = decode_add
+    .bound = bound_payload, .encode = encode_numbers, .decode = decode_numbers
 
 extern const taciti_codec taciti_codec_f32;
 const taciti_codec taciti_codec_f32 = {

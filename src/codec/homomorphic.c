@@ -75,20 +75,14 @@ taciti_sketch taciti_sketch_init(size_t n, size_t rows, int ranks, uint64_t seed
                            .numbers = {.ring = TACITI_RING_F32, .scale = 1, .max = INFINITY}};
 }
 
-/* The largest integer of one rank, so that no sum of all reaches 2^(bits - 1). */
-static uint32_t ring_max(taciti_ring ring, int ranks) {
-    return (ring == TACITI_RING_U16 ? 0x7fffu : 0x7fffffffu) / (uint32_t)ranks;
-}
-
 tacit_status taciti_sketch_set_ring(taciti_sketch *s, taciti_ring ring, double max_abs) {
     s->numbers = (taciti_sketch_numbers){.ring = ring, .scale = 1, .max = INFINITY};
     if (ring == TACITI_RING_F32) return TACIT_OK;
-    if (s->ranks < 1 || ring_max(ring, s->ranks) < 1)
-        return taciti_fail(TACIT_E_USAGE, "a sketch of integers cannot add up %d ranks: use another ring", s->ranks);
+    if (s->ranks < 1) return taciti_fail(TACIT_E_USAGE, "a sketch of integers cannot add up %d ranks", s->ranks);
     if (!(max_abs >= 0 && max_abs <= (double)FLT_MAX))
         return taciti_fail(TACIT_E_NUMERICS, "a sketch of integers cannot hold %g: skip the step or use floats",
                            max_abs);
-    const double max = (double)ring_max(ring, s->ranks);
+    const double max = (double)(INT32_MAX / s->ranks); /* no sum of all ranks reaches 2^31 */
     int exponent = 0;
     if (max_abs > 0) (void)frexp(max / max_abs, &exponent);
     exponent = max_abs > 0 ? exponent - 1 : 0;
@@ -104,10 +98,9 @@ static bool numbers_are_legal(const taciti_sketch *s) {
     const taciti_sketch_numbers *m = &s->numbers;
     int exponent;
     if (m->ring == TACITI_RING_F32) return m->scale > 0;
-    if (m->ring != TACITI_RING_U32 && m->ring != TACITI_RING_U16) return false;
+    if (m->ring != TACITI_RING_U32) return false;
     if (!(m->scale >= FLT_MIN && m->scale <= 0x1p126f) || frexpf(m->scale, &exponent) != 0.5f) return false;
-    return s->ranks >= 1 && m->max >= 1 &&
-           (double)ceilf(m->max) * s->ranks < (m->ring == TACITI_RING_U16 ? 0x1p15 : 0x1p31);
+    return s->ranks >= 1 && m->max >= 1 && (double)ceilf(m->max) * s->ranks < 0x1p31;
 }
 
 static bool zones_are_legal(const taciti_sketch *s) {
@@ -125,15 +118,9 @@ tacit_status taciti_sketch_check(const taciti_sketch *s) {
     return TACIT_OK;
 }
 
-size_t taciti_sketch_number_bytes(taciti_ring ring) {
-    return ring == TACITI_RING_U16 ? sizeof(uint16_t) : sizeof(uint32_t);
-}
-
 static size_t counters_of(const taciti_sketch *s) { return s->rows * LINE; }
 
-size_t taciti_sketch_bytes(const taciti_sketch *s) {
-    return counters_of(s) * taciti_sketch_number_bytes(s->numbers.ring);
-}
+size_t taciti_sketch_bytes(const taciti_sketch *s) { return counters_of(s) * TACITI_SKETCH_NUMBER_BYTES; }
 
 /* ---- lines and their rows ---------------------------------------------------------------------------------------- */
 
@@ -360,9 +347,7 @@ static taciti_sketch_line line_at(const taciti_sketch *s, uint32_t at) {
 }
 
 static void remove_one(taciti_ring ring, void *counters, size_t counter, const void *values, size_t i) {
-    if (ring == TACITI_RING_U16)
-        ((uint16_t *)counters)[counter] = (uint16_t)(((uint16_t *)counters)[counter] - ((const uint16_t *)values)[i]);
-    else if (ring == TACITI_RING_U32)
+    if (ring == TACITI_RING_U32)
         ((uint32_t *)counters)[counter] -= ((const uint32_t *)values)[i];
     else
         ((float *)counters)[counter] -= ((const float *)values)[i];
@@ -398,10 +383,6 @@ tacit_status taciti_sketch_insert(const taciti_sketch *s, const uint64_t *pendin
 }
 
 /* ---- packed values ----------------------------------------------------------------------------------------------- */
-
-size_t taciti_sketch_pack_bytes(const taciti_sketch *s, size_t count) {
-    return (count + LINE) * taciti_sketch_number_bytes(s->numbers.ring);
-}
 
 tacit_status taciti_sketch_pack(const taciti_sketch *s, const uint64_t *index, const float *x, void *values) {
     TACITI_TRY(taciti_sketch_check(s));

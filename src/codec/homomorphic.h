@@ -16,14 +16,14 @@
  * again for every seed; there are no signs, since nothing is ever estimated; large arrays are cut into zones of about
  * 8192 rows, which fit a cache and are peeled by several threads; rows follow from the measured union.
  *
- * Rings: f32 decodes up to rounding, about 1e-6 of the largest sum. uint32 and uint16 wrap around, so they decode the
- * sum of the rounded numbers exactly whatever else a counter holds, if ranks * max < 2^31 or 2^15.
+ * Rings: f32 decodes up to rounding, about 1e-6 of the largest sum. uint32 wraps around, so it decodes the sum of the
+ * rounded numbers exactly whatever else a counter holds, if ranks * max < 2^31.
  *
  * An element that cannot be decoded stays pending: it is counted and listed, never estimated. The caller fetches the
  * exact sums of those elements (taciti_sketch_pack with the list as index) and inserts them.
  *
  * Numbers that are not finite travel in f32: an element that is not finite is decoded as such or stays pending, and
- * poisons others. The integer rings refuse them.
+ * poisons others. The integers refuse them.
  *
  * No function allocates, logs and forwards errors only. Any thread; not collective.
  */
@@ -72,7 +72,7 @@ tacit_status taciti_sketch_set_ring(taciti_sketch *sketch, taciti_ring ring, dou
  * with a status checks it. */
 tacit_status taciti_sketch_check(const taciti_sketch *sketch);
 
-size_t taciti_sketch_number_bytes(taciti_ring ring);
+enum { TACITI_SKETCH_NUMBER_BYTES = 4 };                 /* of a counter or packed value, in either ring */
 size_t taciti_sketch_bytes(const taciti_sketch *sketch); /* of the counters: what travels */
 
 /* ---- sketch ------------------------------------------------------------------------------------------------------ */
@@ -106,10 +106,8 @@ tacit_status taciti_sketch_insert(const taciti_sketch *sketch, const uint64_t *p
 
 /* ---- packed values: what an index that all ranks know makes possible, without a sketch --------------------------- */
 
-/* Bytes that packing may write for `count` elements. The first count * number_bytes travel. */
-size_t taciti_sketch_pack_bytes(const taciti_sketch *sketch, size_t count);
-/* values = the elements of x in the index, in the ring: packed values of all ranks add up by the same sum. E_NUMERICS
- * if a number does not fit the ring. */
+/* values = the elements of x in the index, in the ring: packed values of all ranks add up by the same sum. The bytes of
+ * TACITI_SKETCH_LINE numbers behind them may be overwritten. E_NUMERICS if a number does not fit the ring. */
 tacit_status taciti_sketch_pack(const taciti_sketch *sketch, const uint64_t *index, const float *x, void *values);
 /* x[n] = values where the index has elements, 0 elsewhere. E_DATA: bits behind n. */
 tacit_status taciti_sketch_unpack(const taciti_sketch *sketch, const uint64_t *index, const void *values, float *x);

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "codec/indices_rice.h"
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "payloads are little endian; this machine needs a byte swap in encode and decode"

@@ -25,6 +25,7 @@ typedef struct taciti_index_coder {
     tacit_status (*decode)(const void *in, size_t bytes, uint32_t *indices, size_t k, size_t n);
 } taciti_index_coder;
 
+extern const taciti_index_coder taciti_index_coder_rice;
 const taciti_index_coder *const *taciti_index_coder_list(void); /* ends with NULL; any thread */
 const taciti_index_coder *taciti_index_coder_at(int id);        /* NULL: there is none */
 

@@ -19,7 +19,6 @@
 
 #include "base/log.h"
 #include "codec/indices.h"
-#include "codec/indices_rice.h"
 
 enum { PARAMETER_MAX = 31, SHORT_CODE = 56 };
 

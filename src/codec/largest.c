@@ -34,6 +34,12 @@ uint32_t taciti_magnitude_bits(double threshold) {
     return bits > 0 ? bits : 1;
 }
 
+uint32_t taciti_estimate_bits(double threshold) {
+    if (!(threshold > 0)) return 1;
+    const uint32_t bits = taciti_magnitude_bits(threshold), max = TACITI_MAGNITUDE_INF - 1;
+    return bits < max ? bits : max;
+}
+
 double taciti_magnitude_of(uint32_t bits) { return (double)float_of(bits); }
 
 static uint32_t half_of(uint32_t bits) {

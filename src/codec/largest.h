@@ -15,6 +15,8 @@
 /* The bits of the smallest magnitude that is at least `threshold` > 0, and the number of such bits. */
 uint32_t taciti_magnitude_bits(double threshold);
 double taciti_magnitude_of(uint32_t bits);
+/* The bits of an estimated threshold, at least those of the smallest magnitude above zero and finite. */
+uint32_t taciti_estimate_bits(double threshold);
 
 /* The bits of the rank-th largest magnitude of v[n], 1 <= rank <= n. work[n + 16] is overwritten and may be v. */
 uint32_t taciti_magnitude_of_rank(const float *v, size_t n, size_t rank, float *work);

@@ -87,37 +87,22 @@ static tacit_status encode_form(const taciti_codec *codec, const taciti_codec_ca
     return TACIT_OK;
 }
 
-static tacit_status parse_form(const taciti_codec *codec, const void *payload, size_t bytes,
-                               const taciti_codec_rung **rung) {
+static tacit_status decode_form(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
+                                size_t bytes, float *x, size_t n, bool add) {
     uint32_t index, count = 0;
     while (codec->rungs[count].factor > 0) count++;
     if (bytes < HEAD) return taciti_fail(TACIT_E_DATA, "%s payload of %zu bytes", codec->name, bytes);
     memcpy(&index, payload, HEAD);
     if (index >= count) return taciti_fail(TACIT_E_DATA, "%s payload in form %u of %u", codec->name, index, count);
-    *rung = &codec->rungs[index];
-    return TACIT_OK;
-}
-
-static tacit_status decode_form(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
-                                size_t bytes, float *x, size_t n) {
-    const taciti_codec_rung *rung = codec->rungs;
-    TACITI_TRY(parse_form(codec, payload, bytes, &rung));
+    const taciti_codec_rung *rung = &codec->rungs[index];
     const taciti_codec_call inner = call_of(rung, call);
-    return rung->codec->decode(rung->codec, &inner, (const char *)payload + HEAD, bytes - HEAD, x, n);
-}
-
-static tacit_status decode_add(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
-                               size_t bytes, float *x, size_t n) {
-    const taciti_codec_rung *rung = codec->rungs;
-    TACITI_TRY(parse_form(codec, payload, bytes, &rung));
-    const taciti_codec_call inner = call_of(rung, call);
-    return rung->codec->decode_add(rung->codec, &inner, (const char *)payload + HEAD, bytes - HEAD, x, n);
+    return rung->codec->decode(rung->codec, &inner, (const char *)payload + HEAD, bytes - HEAD, x, n, add);
 }
 
 #define MIXED(choice)                                                                                                  \
     .source = "ours; bits per layer and step as in L-GreCo (2210.17357)", .rounds = 1, .rungs = (choice),              \
     .keyless = true, .bound = bound_payload, .expected_bytes = expected_bytes, .scratch_bytes = scratch_bytes,         \
-    .encode = encode_form, .decode = decode_form, .decode_add = decode_add
+    .encode = encode_form, .decode = decode_form
 
 extern const taciti_codec taciti_codec_mixed, taciti_codec_mixed4, taciti_codec_mixed8;
 const taciti_codec taciti_codec_mixed = {

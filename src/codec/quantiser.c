@@ -226,8 +226,8 @@ static void decode_part(const decoding *d, const float *parameters, size_t first
     if (d->add) taciti_kernels_get()->add(x, y, n);
 }
 
-static tacit_status decode_into(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
-                                size_t bytes, float *x, size_t n, bool add) {
+tacit_status taciti_quantiser_decode(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
+                                     size_t bytes, float *x, size_t n, bool add) {
     const layout l = layout_of(codec->method, call->options, n);
     TACITI_TRY(check_size(codec, call->options, &l, payload, bytes, n));
     const decoding d = {codec->method, call->options, l, payload, (const uint8_t *)payload + l.parameter_bytes, add};
@@ -237,16 +237,6 @@ static tacit_status decode_into(const taciti_codec *codec, const taciti_codec_ca
             decode_part(&d, d.parameters + b * l.shape.parameters, at, x + at, taciti_min(end - at, PIECE));
     }
     return TACIT_OK;
-}
-
-tacit_status taciti_quantiser_decode(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
-                                     size_t bytes, float *x, size_t n) {
-    return decode_into(codec, call, payload, bytes, x, n, false);
-}
-
-tacit_status taciti_quantiser_decode_add(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
-                                         size_t bytes, float *x, size_t n) {
-    return decode_into(codec, call, payload, bytes, x, n, true);
 }
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */

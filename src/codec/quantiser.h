@@ -55,15 +55,12 @@ size_t taciti_quantiser_bound(const taciti_codec *codec, const void *options, si
 tacit_status taciti_quantiser_encode(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
                                      void *out, float *error, size_t *bytes);
 tacit_status taciti_quantiser_decode(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
-                                     size_t bytes, float *x, size_t n);
-tacit_status taciti_quantiser_decode_add(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
-                                         size_t bytes, float *x, size_t n);
+                                     size_t bytes, float *x, size_t n, bool add);
 
 /* Fields of a codec with a quantiser. */
 #define TACITI_QUANTISER(quantiser)                                                                                    \
     .aggregation = TACITI_CODEC_SUM, .rounds = 1, .fixed_size = true, .method = &(quantiser),                          \
-    .bound = taciti_quantiser_bound, .encode = taciti_quantiser_encode, .decode = taciti_quantiser_decode,             \
-    .decode_add = taciti_quantiser_decode_add
+    .bound = taciti_quantiser_bound, .encode = taciti_quantiser_encode, .decode = taciti_quantiser_decode
 
 /* Sums of a block in double: element i into lane i % 16, lanes folded in ascending order, so the same everywhere. */
 typedef struct taciti_block_sums {

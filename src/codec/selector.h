@@ -50,7 +50,8 @@ typedef struct taciti_selector {
      * that is not finite. `scratch` has scratch_bytes(n), aligned to 64. Fills *out. NULL: by `estimate`. */
     void (*select)(const taciti_codec_call *call, const float *x, size_t n, void *scratch, taciti_selection *out);
 
-    /* A threshold that about k elements of x[n] reach (estimate.h). x is finite, 0 < k < n; work: n + 16 floats. */
+    /* A threshold that about k elements of x[n] reach, instead of that of the k largest: as many elements as reach it
+     * are sent, which the tally tells. x is finite, 0 < k < n; work: n + 16 floats. */
     taciti_estimate (*estimate)(const taciti_codec_call *call, const float *x, size_t n, size_t k, float *work);
 
     size_t (*scratch_bytes)(size_t n); /* NULL: n + 16 floats */
@@ -69,9 +70,7 @@ size_t taciti_composed_scratch_bytes(const taciti_codec *codec, const void *opti
 tacit_status taciti_composed_encode(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
                                     void *out, float *error, size_t *bytes);
 tacit_status taciti_composed_decode(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
-                                    size_t bytes, float *x, size_t n);
-tacit_status taciti_composed_decode_add(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
-                                        size_t bytes, float *x, size_t n);
+                                    size_t bytes, float *x, size_t n, bool add);
 
 /* Mean bytes of a payload with indices at random. */
 double taciti_composed_expected_bytes(const taciti_codec *codec, const taciti_codec_call *call, size_t n);
@@ -80,7 +79,7 @@ double taciti_composed_expected_bytes(const taciti_codec *codec, const taciti_co
 #define TACITI_COMPOSED(selector)                                                                                      \
     .aggregation = TACITI_CODEC_GATHER, .rounds = 1, .method = &(selector), .bound = taciti_composed_bound,            \
     .expected_bytes = taciti_composed_expected_bytes, .scratch_bytes = taciti_composed_scratch_bytes,                  \
-    .encode = taciti_composed_encode, .decode = taciti_composed_decode, .decode_add = taciti_composed_decode_add
+    .encode = taciti_composed_encode, .decode = taciti_composed_decode
 
 /* selected[n] = the elements of x that the codec's selector chooses, 0 elsewhere; error[n], unless NULL, = x -
  * selected. The result is that of an encode with values in f32 and its decode, without a payload; call as of encode. */

@@ -23,7 +23,7 @@
 #define OPTIONS_WITH(default_ratio)                                                                                    \
     TACITI_OPTION("ratio", REAL, offsetof(taciti_sketch_options, ratio), default_ratio, .max = 1e6,                    \
                   .help = "elements per counter of a sketch; 0: as many counters as the last step's sum needed"),      \
-        TACITI_OPTION("ring", ENUM, offsetof(taciti_sketch_options, ring), "f32", .choices = "f32|uint32|uint16",      \
+        TACITI_OPTION("ring", ENUM, offsetof(taciti_sketch_options, ring), "f32", .choices = "f32|uint32",             \
                       .help = "numbers of the counters; integers add up exactly, after one rounding that is fed back")
 
 static const taciti_option SKETCH_OPTIONS[] = {OPTIONS_WITH("0")};

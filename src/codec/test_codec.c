@@ -146,7 +146,6 @@ static void every_codec_is_complete_and_found_by_name(void **state) {
         assert_non_null(c->bound);
         assert_non_null(c->encode);
         assert_non_null(c->decode);
-        assert_non_null(c->decode_add);
         assert_true(c->rounds >= 1);
         assert_true(!c->identity || c->lossless);
         assert_ptr_equal(taciti_codec_find(c->name), c == &test_sparse ? NULL : c);
@@ -224,7 +223,7 @@ static void the_error_is_x_minus_the_decoded_payload(void **state) {
         const size_t bytes = encode_guarded(codec, g_x, n, g_payload, NULL);
         assert_int_equal(encode_guarded(codec, g_x, n, g_again, g_z), bytes);
         assert_memory_equal(g_payload, g_again, bytes);
-        assert_int_equal(codec->decode(codec, &g_decoder, g_payload, bytes, g_y, n), TACIT_OK);
+        assert_int_equal(codec->decode(codec, &g_decoder, g_payload, bytes, g_y, n, false), TACIT_OK);
         for (size_t i = 0; i < n; i++)
             if (isfinite(g_x[i]) && !isnan(g_y[i])) assert_true(g_z[i] == g_x[i] - g_y[i]);
     }
@@ -236,7 +235,7 @@ static void lossless_codecs_keep_every_finite_bit(void **state) {
         if (!codec->lossless) continue;
         fill(g_x, n, kind, 9);
         const size_t bytes = encode_guarded(codec, g_x, n, g_payload, NULL);
-        assert_int_equal(codec->decode(codec, &g_decoder, g_payload, bytes, g_y, n), TACIT_OK);
+        assert_int_equal(codec->decode(codec, &g_decoder, g_payload, bytes, g_y, n, false), TACIT_OK);
         for (size_t i = 0; i < n; i++)
             if (isfinite(g_x[i])) assert_int_equal(to_bits(g_x[i]), to_bits(g_y[i]));
     }
@@ -250,7 +249,7 @@ static void non_finite_input_stays_non_finite(void **state) {
         if (codec->aggregation == TACITI_CODEC_LINEAR) continue;
         fill(g_x, n, kind, 11);
         const size_t bytes = encode_guarded(codec, g_x, n, g_payload, NULL);
-        assert_int_equal(codec->decode(codec, &g_decoder, g_payload, bytes, g_y, n), TACIT_OK);
+        assert_int_equal(codec->decode(codec, &g_decoder, g_payload, bytes, g_y, n, false), TACIT_OK);
         for (size_t i = 0; i < n; i++) assert_true(isfinite(g_x[i]) || !isfinite(g_y[i]));
         for (size_t i = 0; codec->number_format && i < n; i++) {
             assert_int_equal(isnan(g_x[i]) != 0, isnan(g_y[i]) != 0);
@@ -259,7 +258,7 @@ static void non_finite_input_stays_non_finite(void **state) {
     }
 }
 
-/* decode_add of the payloads of 3 ranks, in rank order, is the sum of what decode gives, in rank order. */
+/* Adding the decoded payloads of 3 ranks, in rank order, is the sum of what decode gives, in rank order. */
 static void decode_add_is_decode_then_add(void **state) {
     (void)state;
     FOR_ALL(codec, n, kind) {
@@ -268,8 +267,8 @@ static void decode_add_is_decode_then_add(void **state) {
         for (uint64_t rank = 0; rank < 3; rank++) {
             fill(g_x, n, kind, rank);
             const size_t bytes = encode_guarded(codec, g_x, n, g_payload, NULL);
-            assert_int_equal(codec->decode_add(codec, &g_decoder, g_payload, bytes, g_sum, n), TACIT_OK);
-            assert_int_equal(codec->decode(codec, &g_decoder, g_payload, bytes, g_y, n), TACIT_OK);
+            assert_int_equal(codec->decode(codec, &g_decoder, g_payload, bytes, g_sum, n, true), TACIT_OK);
+            assert_int_equal(codec->decode(codec, &g_decoder, g_payload, bytes, g_y, n, false), TACIT_OK);
             for (size_t i = 0; i < n; i++) g_z[i] += g_y[i];
         }
         for (size_t i = 0; i < n; i++)
@@ -291,8 +290,7 @@ static void refused(const taciti_codec *codec, size_t bytes, size_t n) {
         fill(g_y, n, NORMAL, 5);
         memcpy(g_z, g_y, n * sizeof *g_y);
         g_error[0] = '\0';
-        const tacit_status status =
-            (add ? codec->decode_add : codec->decode)(codec, &g_decoder, g_payload, bytes, g_y, n);
+        const tacit_status status = codec->decode(codec, &g_decoder, g_payload, bytes, g_y, n, add);
         assert_int_equal(status, TACIT_E_DATA);
         assert_true(strstr(g_error, codec->name) != NULL || codec->rungs != NULL); /* whose codec it names */
         assert_memory_equal(g_y, g_z, n * sizeof *g_y);
@@ -375,7 +373,7 @@ static void bf16_error_is_at_most_half_an_ulp(void **state) {
     for (uint64_t round = 0; round < 40; round++) {
         for (size_t i = 0; i < MAX; i++) g_x[i] = from_bits((uint32_t)taciti_rng_u64(round, i));
         (void)encode_guarded(codec, g_x, MAX, g_payload, NULL);
-        assert_int_equal(codec->decode(codec, &g_decoder, g_payload, 2 * MAX, g_y, MAX), TACIT_OK);
+        assert_int_equal(codec->decode(codec, &g_decoder, g_payload, 2 * MAX, g_y, MAX, false), TACIT_OK);
         for (size_t i = 0; i < MAX; i++) {
             const double x = (double)g_x[i], y = (double)g_y[i];
             if (!isfinite(x) || fabs(x) > largest) continue;
@@ -391,7 +389,7 @@ static void bf16_is_a_projection(void **state) {
     for (uint32_t first = 0; first < 65536; first += 4096) {
         taciti_bf16 y[4096], again[4096];
         for (uint32_t i = 0; i < 4096; i++) y[i] = (taciti_bf16)(first + i);
-        assert_int_equal(codec->decode(codec, &g_decoder, y, sizeof y, g_x, 4096), TACIT_OK);
+        assert_int_equal(codec->decode(codec, &g_decoder, y, sizeof y, g_x, 4096, false), TACIT_OK);
         size_t bytes = 0;
         (void)prepare(codec, 4096);
         assert_int_equal(codec->encode(codec, &g_encoder, g_x, 4096, again, NULL, &bytes), TACIT_OK);
@@ -448,7 +446,7 @@ static void sparse_refuses_malformed_payloads(void **state) {
     sparse_refuses(6, 5);
     sparse_refuses(6, UINT32_MAX);
     refused(&test_sparse, 32, 2);
-    assert_int_equal(test_sparse.decode(&test_sparse, &g_decoder, g_payload, 32, g_y, 5), TACIT_OK);
+    assert_int_equal(test_sparse.decode(&test_sparse, &g_decoder, g_payload, 32, g_y, 5, false), TACIT_OK);
     taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
 }
 

@@ -170,7 +170,7 @@ static inline void assert_exact(const trial *t) {
 /* Sums of the pending elements, as a reduction of packed values gives them. */
 static inline void insert_pending(trial *t) {
     const size_t count = taciti_sketch_union(t->pending, t->s.n);
-    memset(t->values, 0, taciti_sketch_pack_bytes(&t->s, count));
+    memset(t->values, 0, (count + TACITI_SKETCH_LINE) * TACITI_SKETCH_NUMBER_BYTES);
     for (int r = 0; r < t->s.ranks; r++) {
         assert_int_equal(taciti_sketch_pack(&t->s, t->pending, t->x[r], t->more), TACIT_OK);
         taciti_kernels_get()->sketch_sum(t->s.numbers.ring, t->values, t->more, count);

@@ -9,15 +9,15 @@
 static void rings_cannot_overflow(void **state) {
     (void)state;
     taciti_sketch s = taciti_sketch_init(1000, 100, 8, 0);
-    assert_int_equal(taciti_sketch_set_ring(&s, TACITI_RING_U16, 4095), TACIT_OK);
-    assert_true(s.numbers.max == 4095 && s.numbers.scale == 1);
-    assert_int_equal(taciti_sketch_set_ring(&s, TACITI_RING_U16, 4096), TACIT_OK);
+    assert_int_equal(taciti_sketch_set_ring(&s, TACITI_RING_U32, 0x0fffffff), TACIT_OK);
+    assert_true(s.numbers.max == 0x1.fffffep27f && s.numbers.scale == 1); /* the largest float below 2^31 / 8 */
+    assert_int_equal(taciti_sketch_set_ring(&s, TACITI_RING_U32, 0x1p28), TACIT_OK);
     assert_true(s.numbers.scale == 0.5f);
     for (int ranks = 1; ranks <= 9; ranks++)
         for (int ring = TACITI_RING_U32; ring < TACITI_RINGS; ring++)
             for (int e = -149; e < 128; e++)
                 for (int step = 0; step < 2; step++) {
-                    const double max = ldexp(step ? 1.999 : 1, e), limit = ring == TACITI_RING_U16 ? 0x1p15 : 0x1p31;
+                    const double max = ldexp(step ? 1.999 : 1, e), limit = 0x1p31;
                     s.ranks = ranks;
                     assert_int_equal(taciti_sketch_set_ring(&s, (taciti_ring)ring, max), TACIT_OK);
                     assert_int_equal(taciti_sketch_check(&s), TACIT_OK);
@@ -25,12 +25,12 @@ static void rings_cannot_overflow(void **state) {
                     assert_true(q <= limit / ranks && ceil((double)s.numbers.max) * ranks < limit);
                     assert_true(2 * q > limit / ranks - 1 || s.numbers.scale == 0x1p126f); /* no bit is wasted */
                 }
-    s.numbers.max = 32768.0f / 9; /* times 9 ranks, rounded up: too large by one rounding */
+    s.numbers.max = 0x1p31f / 9; /* times 9 ranks, rounded up: too large by one rounding */
     assert_int_equal(taciti_sketch_check(&s), TACIT_E_USAGE);
     assert_int_equal(taciti_sketch_set_ring(&s, TACITI_RING_U32, (double)INFINITY), TACIT_E_NUMERICS);
     assert_int_equal(taciti_sketch_set_ring(&s, TACITI_RING_U32, (double)NAN), TACIT_E_NUMERICS);
-    s.ranks = 32768;
-    assert_int_equal(taciti_sketch_set_ring(&s, TACITI_RING_U16, 1), TACIT_E_USAGE);
+    s.ranks = 0;
+    assert_int_equal(taciti_sketch_set_ring(&s, TACITI_RING_U32, 1), TACIT_E_USAGE);
 }
 
 static void integers_refuse_what_does_not_fit(void **state) {
@@ -96,7 +96,7 @@ static void shapes_are_checked(void **state) {
     REFUSED(good, zones = 17); /* more than words of the index */
     REFUSED(good, n = (size_t)1 << 32);
     REFUSED(good, numbers.ring = TACITI_RINGS);
-    REFUSED(good, numbers.ring = TACITI_RING_U16); /* without a bound */
+    REFUSED(good, numbers.ring = TACITI_RING_U32); /* without a bound */
 }
 
 /* The index says more, less or something else than the sketch holds. Integers: exact, pending or refused. */

@@ -131,9 +131,7 @@ static void sparse_sum(trial *t, float *out) {
         assert_int_equal(taciti_sketch_pack(&t->s, t->own, t->x[r], t->values), TACIT_OK);
         for (size_t i = 0; i < MODEL; i++) {
             if (!(t->own[i / 64] >> (i % 64) & 1u)) continue;
-            sums[i] += t->s.numbers.ring == TACITI_RING_U16 ? ((const int16_t *)t->values)[k]
-                                                            : ((const int32_t *)t->values)[k];
-            k++;
+            sums[i] += ((const int32_t *)t->values)[k++];
         }
     }
     for (size_t i = 0; i < MODEL; i++) out[i] = (float)sums[i] / t->s.numbers.scale;
@@ -142,7 +140,7 @@ static void sparse_sum(trial *t, float *out) {
 
 static void packed_sum(trial *t, float *out) {
     const size_t count = taciti_sketch_union(t->index, MODEL);
-    memset(t->values, 0, taciti_sketch_pack_bytes(&t->s, count));
+    memset(t->values, 0, (count + TACITI_SKETCH_LINE) * TACITI_SKETCH_NUMBER_BYTES);
     for (int r = 0; r < MEMBERS; r++) {
         assert_int_equal(taciti_sketch_pack(&t->s, t->index, t->x[r], t->more), TACIT_OK);
         taciti_kernels_get()->sketch_sum(t->s.numbers.ring, t->values, t->more, count);

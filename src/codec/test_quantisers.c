@@ -51,7 +51,7 @@ static void echo(size_t block, size_t parameters, unsigned codes, size_t n) {
     assert_int_equal(taciti_quantiser_encode(&ECHO, &call, g_x, n, g_payload, g_error, &bytes), TACIT_OK);
     assert_int_equal(bytes, bound);
     for (size_t i = 0; i < 64; i++) assert_int_equal(g_payload[bound + i], 0xa5);
-    assert_int_equal(taciti_quantiser_decode(&ECHO, &call, g_payload, bytes, g_out, n), TACIT_OK);
+    assert_int_equal(taciti_quantiser_decode(&ECHO, &call, g_payload, bytes, g_out, n, false), TACIT_OK);
     assert_true(g_out[n] == 7 && g_error[n] == 7);
     memcpy(g_y, g_out, n * sizeof *g_y);
     const size_t unit = codes == 3 ? 40 : 8, length = block == 0 ? n : (block + unit - 1) / unit * unit;
@@ -73,7 +73,7 @@ static void echo(size_t block, size_t parameters, unsigned codes, size_t n) {
     assert_int_equal(taciti_quantiser_encode(&ECHO, &call, g_x, n, g_payload, g_error, &bytes), TACIT_OK);
     for (size_t i = 0; i < n; i++) assert_true(g_error[i] == g_x[i] - g_y[i]);
     memcpy(g_x, g_y, n * sizeof *g_x);
-    assert_int_equal(taciti_quantiser_decode_add(&ECHO, &call, g_payload, bytes, g_y, n), TACIT_OK);
+    assert_int_equal(taciti_quantiser_decode(&ECHO, &call, g_payload, bytes, g_y, n, true), TACIT_OK);
     for (size_t i = 0; i < n; i++) assert_true(g_y[i] == 2 * g_x[i]);
 }
 
@@ -111,7 +111,7 @@ static tacit_status decode_forged(size_t parameters, unsigned codes, size_t n, s
     const echo_options options = {{0, parameters, codes}};
     const taciti_codec_call call = {.options = &options};
     for (size_t i = 0; i < n; i++) g_y[i] = 7;
-    const tacit_status status = taciti_quantiser_decode(&ECHO, &call, g_payload, bytes, g_y, n);
+    const tacit_status status = taciti_quantiser_decode(&ECHO, &call, g_payload, bytes, g_y, n, false);
     if (status != TACIT_OK)
         for (size_t i = 0; i < n; i++) assert_true(g_y[i] == 7);
     return status;
@@ -154,10 +154,10 @@ static void parameters_of_later_blocks_are_refused(void **state) {
         const float bad = 1;
         memcpy(&good, g_payload + 8 * b, sizeof good);
         memcpy(g_payload + 8 * b, &bad, sizeof bad);
-        assert_int_equal(codec->decode(codec, &g_call, g_payload, bytes, g_y, 1300), TACIT_E_DATA);
+        assert_int_equal(codec->decode(codec, &g_call, g_payload, bytes, g_y, 1300, false), TACIT_E_DATA);
         memcpy(g_payload + 8 * b, &good, sizeof good);
     }
-    assert_int_equal(codec->decode(codec, &g_call, g_payload, bytes, g_y, 1300), TACIT_OK);
+    assert_int_equal(codec->decode(codec, &g_call, g_payload, bytes, g_y, 1300, false), TACIT_OK);
     taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
 }
 
@@ -329,7 +329,7 @@ static void vote(const char *name, const float (*ranks)[4], size_t count, const 
     size_t bytes = 0;
     for (size_t r = 0; r < count; r++) {
         assert_int_equal(codec->encode(codec, &g_call, ranks[r], 4, g_payload, NULL, &bytes), TACIT_OK);
-        assert_int_equal(codec->decode_add(codec, &g_call, g_payload, bytes, sum, 4), TACIT_OK);
+        assert_int_equal(codec->decode(codec, &g_call, g_payload, bytes, sum, 4, true), TACIT_OK);
     }
     (void)round_trip(codec, sum, 4, result);
     assert_floats(result, expected, 4);
@@ -412,9 +412,9 @@ static void refuses_parameter(const char *name, size_t at, float value) {
     size_t bytes = 0;
     for (size_t i = 0; i < 64; i++) g_x[i] = normal(37, i);
     assert_int_equal(codec->encode(codec, &g_call, g_x, 64, g_payload, NULL, &bytes), TACIT_OK);
-    assert_int_equal(codec->decode(codec, &g_call, g_payload, bytes, g_y, 64), TACIT_OK);
+    assert_int_equal(codec->decode(codec, &g_call, g_payload, bytes, g_y, 64, false), TACIT_OK);
     memcpy(g_payload + at * sizeof value, &value, sizeof value);
-    assert_int_equal(codec->decode(codec, &g_call, g_payload, bytes, g_y, 64), TACIT_E_DATA);
+    assert_int_equal(codec->decode(codec, &g_call, g_payload, bytes, g_y, 64, false), TACIT_E_DATA);
 }
 
 static void every_method_refuses_scales_that_it_does_not_write(void **state) {

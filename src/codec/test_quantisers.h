@@ -61,7 +61,7 @@ static inline size_t round_trip(const taciti_codec *codec, const float *x, size_
     assert_int_equal(codec->encode(codec, &g_call, x, n, g_payload, g_error, &bytes), TACIT_OK);
     assert_int_equal(bytes, bound);
     for (size_t i = 0; i < 64; i++) assert_int_equal(g_payload[bound + i], 0xa5);
-    assert_int_equal(codec->decode(codec, &g_call, g_payload, bytes, g_out, n), TACIT_OK);
+    assert_int_equal(codec->decode(codec, &g_call, g_payload, bytes, g_out, n, false), TACIT_OK);
     assert_true(g_out[n] == 7 && g_error[n] == 7);
     memcpy(y, g_out, n * sizeof *y);
     return bytes;

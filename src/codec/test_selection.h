@@ -106,7 +106,7 @@ static inline void code(subject *s, const float *x, size_t n, double factor, dou
     taciti_codec_call decoder = s->call;
     decoder.setting = (taciti_codec_setting){0};
     memset(g_scratch, 0xa5, s->codec->scratch_bytes(s->codec, s->call.options, n));
-    assert_int_equal(s->codec->decode(s->codec, &decoder, g_payload, s->bytes, g_y, n), TACIT_OK);
+    assert_int_equal(s->codec->decode(s->codec, &decoder, g_payload, s->bytes, g_y, n, false), TACIT_OK);
 }
 
 /* Elements that arrived are x, bit for bit, and the others are in the error; `kept` elements arrived. */

@@ -91,24 +91,17 @@ static tacit_status check(const taciti_codec_call *call, const void *payload, si
     return TACIT_OK;
 }
 
-static tacit_status decode_add(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
-                               size_t bytes, float *x, size_t n) {
-    (void)codec;
-    TACITI_TRY(check(call, payload, bytes, n));
-    const header *head = payload;
-    const pair *pairs = (const pair *)(head + 1);
-    for (size_t i = 0; i < head->count; i++) x[pairs[i].index] += pairs[i].value;
-    return TACIT_OK;
-}
-
 static tacit_status decode(const taciti_codec *codec, const taciti_codec_call *call, const void *payload, size_t bytes,
-                           float *x, size_t n) {
+                           float *x, size_t n, bool add) {
     (void)codec;
     TACITI_TRY(check(call, payload, bytes, n));
     const header *head = payload;
     const pair *pairs = (const pair *)(head + 1);
-    if (n > 0) memset(x, 0, n * sizeof *x);
-    for (size_t i = 0; i < head->count; i++) x[pairs[i].index] = pairs[i].value;
+    if (!add && n > 0) memset(x, 0, n * sizeof *x);
+    for (size_t i = 0; i < head->count; i++) {
+        float *at = &x[pairs[i].index];
+        *at = add ? *at + pairs[i].value : pairs[i].value;
+    }
     return TACIT_OK;
 }
 
@@ -126,5 +119,4 @@ const taciti_codec test_sparse = {
     .state_bytes = state_bytes,
     .encode = encode,
     .decode = decode,
-    .decode_add = decode_add,
 };

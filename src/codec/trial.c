@@ -173,8 +173,7 @@ static tacit_status decode_piece(const taciti_trial *t, size_t piece, float *x, 
     taciti_codec_call call = call_of(t, piece);
     call.round = t->codec->rounds - 1;
     call.before = before_of(t);
-    return (add ? t->codec->decode_add : t->codec->decode)(t->codec, &call, payload_of(t, piece),
-                                                           t->bytes[piece % SLOTS], x, t->piece_n);
+    return t->codec->decode(t->codec, &call, payload_of(t, piece), t->bytes[piece % SLOTS], x, t->piece_n, add);
 }
 
 /* The error of the pass before becomes v, in place; the other array receives the error of this one. */

@@ -20,7 +20,7 @@ typedef enum taciti_trial_pass {
     TACITI_TRIAL_FEEDBACK, /* v = gradient + error of the pass before; encode(v), with the error */
     TACITI_TRIAL_ENCODE,   /* encode(gradient) */
     TACITI_TRIAL_DECODE,
-    TACITI_TRIAL_ADD, /* decode_add */
+    TACITI_TRIAL_ADD, /* decode, and add */
     TACITI_TRIAL_PASSES
 } taciti_trial_pass;
 

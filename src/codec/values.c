@@ -35,14 +35,12 @@ static void f32_encode(const taciti_value_format *format, const float *x, size_t
     if (error != NULL) memset(error, 0, n * sizeof *error);
 }
 
-static void f32_decode(const taciti_value_format *format, const void *payload, float *x, size_t n) {
+static void f32_decode(const taciti_value_format *format, const void *payload, float *x, size_t n, bool add) {
     (void)format;
-    if (n > 0) memcpy(x, payload, n * sizeof *x);
-}
-
-static void f32_add(const taciti_value_format *format, const void *payload, float *x, size_t n) {
-    (void)format;
-    taciti_kernels_get()->add(x, payload, n);
+    if (add)
+        taciti_kernels_get()->add(x, payload, n);
+    else if (n > 0)
+        memcpy(x, payload, n * sizeof *x);
 }
 
 /* ---- 16-bit floats ----------------------------------------------------------------------------------------------- */
@@ -81,12 +79,9 @@ static void cast_encode(const taciti_value_format *format, const float *x, size_
     if (squares != NULL) *squares = cast_squares(&c, x, out, n);
 }
 
-static void cast_decode(const taciti_value_format *format, const void *payload, float *x, size_t n) {
-    casts_of(format).decode(x, payload, n);
-}
-
-static void cast_add(const taciti_value_format *format, const void *payload, float *x, size_t n) {
-    casts_of(format).add(x, payload, n);
+static void cast_decode(const taciti_value_format *format, const void *payload, float *x, size_t n, bool add) {
+    const casts c = casts_of(format);
+    (add ? c.add : c.decode)(x, payload, n);
 }
 
 /* ---- the quantisers ---------------------------------------------------------------------------------------------- */
@@ -95,12 +90,9 @@ static void quantise_blocks(const taciti_value_format *format, const float *x, s
     taciti_kernels_get()->quantise(&format->quantising, out, error, x, n, squares);
 }
 
-static void dequantise_blocks(const taciti_value_format *format, const void *payload, float *x, size_t n) {
-    taciti_kernels_get()->dequantise(&format->quantising, x, payload, n);
-}
-
-static void dequantise_add(const taciti_value_format *format, const void *payload, float *x, size_t n) {
-    taciti_kernels_get()->dequantise_add(&format->quantising, x, payload, n);
+static void dequantise_blocks(const taciti_value_format *format, const void *payload, float *x, size_t n, bool add) {
+    const taciti_kernels *k = taciti_kernels_get();
+    (add ? k->dequantise_add : k->dequantise)(&format->quantising, x, payload, n);
 }
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
@@ -113,7 +105,6 @@ const taciti_value_format taciti_values_f32 = {
     .bits = 32,
     .encode = f32_encode,
     .decode = f32_decode,
-    .decode_add = f32_add,
 };
 
 const taciti_value_format taciti_values_bf16 = {
@@ -124,7 +115,6 @@ const taciti_value_format taciti_values_bf16 = {
     .bits = 16,
     .encode = cast_encode,
     .decode = cast_decode,
-    .decode_add = cast_add,
 };
 
 const taciti_value_format taciti_values_fp16 = {
@@ -135,7 +125,6 @@ const taciti_value_format taciti_values_fp16 = {
     .bits = 16,
     .encode = cast_encode,
     .decode = cast_decode,
-    .decode_add = cast_add,
 };
 
 const taciti_value_format taciti_values_int8 = {
@@ -147,7 +136,6 @@ const taciti_value_format taciti_values_int8 = {
     .quantising = {.form = TACITI_QUANTISE_INT8, .block = 128},
     .encode = quantise_blocks,
     .decode = dequantise_blocks,
-    .decode_add = dequantise_add,
 };
 
 const taciti_value_format taciti_values_int4 = {
@@ -159,7 +147,6 @@ const taciti_value_format taciti_values_int4 = {
     .quantising = {.form = TACITI_QUANTISE_INT4, .block = 128},
     .encode = quantise_blocks,
     .decode = dequantise_blocks,
-    .decode_add = dequantise_add,
 };
 
 const taciti_value_format taciti_values_rotated = {
@@ -171,7 +158,6 @@ const taciti_value_format taciti_values_rotated = {
     .quantising = {.form = TACITI_QUANTISE_INT4, .hadamard = 1, .block = 128},
     .encode = quantise_blocks,
     .decode = dequantise_blocks,
-    .decode_add = dequantise_add,
 };
 
 const taciti_value_format taciti_values_signmag2 = {
@@ -183,7 +169,6 @@ const taciti_value_format taciti_values_signmag2 = {
     .quantising = {.form = TACITI_QUANTISE_SIGNMAG2, .block = 4096},
     .encode = quantise_blocks,
     .decode = dequantise_blocks,
-    .decode_add = dequantise_add,
 };
 
 const taciti_value_format taciti_values_signmean = {
@@ -195,7 +180,6 @@ const taciti_value_format taciti_values_signmean = {
     .quantising = {.form = TACITI_QUANTISE_SIGNMEAN, .block = 4096},
     .encode = quantise_blocks,
     .decode = dequantise_blocks,
-    .decode_add = dequantise_add,
 };
 
 const taciti_value_format taciti_values_e3m0 = {
@@ -207,7 +191,6 @@ const taciti_value_format taciti_values_e3m0 = {
     .quantising = {.form = TACITI_QUANTISE_E3M0, .block = 128},
     .encode = quantise_blocks,
     .decode = dequantise_blocks,
-    .decode_add = dequantise_add,
 };
 
 static const taciti_value_format *const FORMATS[] = {

@@ -40,9 +40,8 @@ struct taciti_value_format {
     void (*encode)(const taciti_value_format *format, const float *x, size_t n, void *out, float *error,
                    taciti_squares *squares);
 
-    /* Every content of `payload`, which has taciti_values_bytes(n), is legal. x[n] = decoded, or x[n] += decoded. */
-    void (*decode)(const taciti_value_format *format, const void *payload, float *x, size_t n);
-    void (*decode_add)(const taciti_value_format *format, const void *payload, float *x, size_t n);
+    /* Every content of `payload`, which has taciti_values_bytes(n), is legal. x[n] = decoded; add: x[n] += decoded. */
+    void (*decode)(const taciti_value_format *format, const void *payload, float *x, size_t n, bool add);
 };
 
 /* Bytes of n numbers. Grows with n. Any thread. */

@@ -184,8 +184,7 @@ static tacit_status decode_range(const taciti_halves *halves, const taciti_piece
     const taciti_codec_call call = call_of(halves, t, member, kind, r);
     taciti_tally *tally = tally_of(halves, t, kind);
     const int64_t begin_ns = taciti_now_ns();
-    const tacit_status status =
-        (add ? codec->decode_add : codec->decode)(codec, &call, payload.data, payload.bytes, t->x + r.at, r.n);
+    const tacit_status status = codec->decode(codec, &call, payload.data, payload.bytes, t->x + r.at, r.n, add);
     if (t->task->layout != NULL) taciti_layout_clear_gaps(t->task->layout, t->task->bucket, r, t->x + r.at);
     const int64_t spent_ns = taciti_now_ns() - begin_ns;
     taciti_payload_time(halves->comm, TACITI_SPAN_DECODE, spent_ns);

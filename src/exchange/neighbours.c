@@ -189,9 +189,9 @@ static tacit_status add_arrived(taciti_neighbours *nb, const segment *s, size_t 
     const float *values = (const float *)(const void *)arriving_at(nb, s, k);
     if (is_encoded(nb)) {
         const taciti_codec_call call = call_of(nb, s, nb->in[k].rank);
-        TACITI_TRY(taciti_payload_refused(
-            nb->encoding->codec->decode(nb->encoding->codec, &call, arriving_at(nb, s, k), bytes, nb->decoded, s->n),
-            nb->encoding, s->task, nb->in[k].rank, bytes));
+        TACITI_TRY(taciti_payload_refused(nb->encoding->codec->decode(nb->encoding->codec, &call, arriving_at(nb, s, k),
+                                                                      bytes, nb->decoded, s->n, false),
+                                          nb->encoding, s->task, nb->in[k].rank, bytes));
         values = nb->decoded;
     }
     taciti_kernels_get()->add_scaled(s->x, values, (float)nb->in[k].weight, s->n);

@@ -187,7 +187,7 @@ tacit_status taciti_residual_leave(taciti_residual *r, const taciti_residual_pla
     if (f->estimates) {
         float *estimate = coming_floats(r, TACITI_RESIDUAL_CONTRIBUTION, p->at);
         const float *before = committed_floats(r, TACITI_RESIDUAL_CONTRIBUTION, p->at);
-        TACITI_TRY(codec->decode(codec, call, payload.data, payload.bytes, estimate, p->n));
+        TACITI_TRY(codec->decode(codec, call, payload.data, payload.bytes, estimate, p->n, false));
         clear_gaps(r, p->at, estimate, p->n);
         if (before != NULL) taciti_kernels_get()->add(estimate, before, p->n);
     } else if (f->errors && f->momentum > 0)

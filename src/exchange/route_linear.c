@@ -178,7 +178,8 @@ static tacit_status decode_sum(taciti_linear_reduce *linear, const taciti_codec_
                                float *x, size_t n) {
     const taciti_codec *codec = linear->encoding.codec;
     const int64_t begin_ns = taciti_now_ns();
-    const tacit_status status = codec->decode(codec, call, payload, codec->payload_n(call, n) * sizeof(float), x, n);
+    const tacit_status status =
+        codec->decode(codec, call, payload, codec->payload_n(call, n) * sizeof(float), x, n, false);
     taciti_payload_time(linear->comm, TACITI_SPAN_DECODE, taciti_now_ns() - begin_ns);
     return status;
 }

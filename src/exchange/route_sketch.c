@@ -308,11 +308,11 @@ taciti_sketched taciti_sketched_of(const taciti_sketch_options *options, size_t 
     const double density = 1 - pow(1 - 1 / factor, members), count = density * (double)n;
     const taciti_sketch_form form = taciti_sketch_form_of(n, members, taciti_sketch_room(n, density), options->ratio,
                                                           (taciti_ring)options->ring, ANY_MAX, 0);
-    const size_t number_bytes = taciti_sketch_number_bytes(form.sketch.numbers.ring);
-    const double counters = (double)taciti_sketch_bytes(&form.sketch) / (double)number_bytes;
+    const double number_bytes = TACITI_SKETCH_NUMBER_BYTES;
+    const double counters = (double)taciti_sketch_bytes(&form.sketch) / number_bytes;
     const double pending = form.packed ? count : count * taciti_sketched_pending(count / counters);
     return (taciti_sketched){.contribution_bytes = (double)taciti_sketch_contribution_bytes(&form),
-                             .pending_bytes = pending > 0 ? (double)n / 8 + pending * (double)number_bytes : 0,
+                             .pending_bytes = pending > 0 ? (double)n / 8 + pending * number_bytes : 0,
                              .reply_bytes = sizeof(taciti_sketch_reply)};
 }
 

@@ -62,8 +62,7 @@ void taciti_sketch_scatter(const bucket *b, size_t block, int owner, const float
 /* ---- members ----------------------------------------------------------------------------------------------------- */
 
 size_t taciti_sketch_values_bytes(const taciti_sketch_share *share) {
-    const taciti_sketch shape = taciti_sketch_of_values(&share->form, &share->reply);
-    return share->reply.pending * taciti_sketch_number_bytes(shape.numbers.ring);
+    return share->reply.pending * TACITI_SKETCH_NUMBER_BYTES;
 }
 
 tacit_status taciti_sketch_send(bucket *b, int member, const void *bytes, size_t count) {

@@ -41,7 +41,7 @@ taciti_sketch_form taciti_sketch_form_of(size_t n, int members, size_t measured,
     const size_t rows = ratio > 0 ? taciti_sketch_rows_at(n, ratio) : taciti_sketch_rows(some);
     taciti_sketch_form form = {.sketch = taciti_sketch_init(n, rows > MIN_ROWS ? rows : MIN_ROWS, members, seed)};
     const bool known = choose_ring(&form.sketch, ring, max);
-    const size_t values_bytes = n * taciti_sketch_number_bytes(form.sketch.numbers.ring); /* of the union, at most */
+    const size_t values_bytes = n * TACITI_SKETCH_NUMBER_BYTES; /* of the union, at most */
     form.packed = !known || taciti_sketch_bytes(&form.sketch) >= values_bytes;
     return form;
 }
@@ -60,9 +60,9 @@ size_t taciti_sketch_message_bound(size_t n) {
     return front_bytes(n) + taciti_round_up((n + LINE) * sizeof(float), TACITI_ALIGN_BYTES);
 }
 
-/* Counters of integers of 16 bits are up to twice as many as elements. */
+/* Counters are fewer than elements. */
 size_t taciti_sketch_workspace_bound(size_t n, int members) {
-    const taciti_sketch one = taciti_sketch_init(n, 2 * (n / LINE + MIN_ROWS), members, 0);
+    const taciti_sketch one = taciti_sketch_init(n, n / LINE + MIN_ROWS, members, 0);
     return taciti_sketch_workspace_bytes(&one);
 }
 

@@ -103,7 +103,7 @@ static tacit_status pass_wire(taciti_small *small, float *y, size_t n, const wir
     const taciti_codec_call call = taciti_payload_call(small->encoding, w->task, w->rank, w->kind, 0);
     TACITI_TRY(taciti_payload_encode(small->comm, codec, &call, y, n, w->mine ? w->spare : NULL, &payload));
     if (w->mine) taciti_kernels_get()->add(small->error, w->spare, n);
-    return codec->decode(codec, &call, payload.data, payload.bytes, y, n);
+    return codec->decode(codec, &call, payload.data, payload.bytes, y, n, false);
 }
 
 /* Host by host, as exchange.h defines it. */

@@ -160,7 +160,7 @@ static void pass_wire(const taciti_codec *codec, float *sum, size_t n) {
     void *payload = taciti_calloc(codec->bound(codec, NULL, n) + 1, 1);
     size_t bytes = 0;
     CHECK(codec->encode(codec, &(taciti_codec_call){0}, sum, n, payload, NULL, &bytes) == TACIT_OK);
-    CHECK(codec->decode(codec, &(taciti_codec_call){0}, payload, bytes, sum, n) == TACIT_OK);
+    CHECK(codec->decode(codec, &(taciti_codec_call){0}, payload, bytes, sum, n, false) == TACIT_OK);
     taciti_free(payload);
 }
 

@@ -94,7 +94,7 @@ static void try_codecs(test_rank *law) {
         {.codec = "topk", .decay = 1, .route = TACITI_WAY_SCATTER, .halves = REDUCE_SCATTER},
         {.codec = "int4", .decay = 1, .route = TACITI_WAY_SCATTER},
         {.codec = "int4", .decay = 1, .route = TACITI_WAY_SCATTER, .halves = REDUCE_SCATTER},
-        {.codec = "sketch", .decay = 1, .ring = TACITI_RING_U16},
+        {.codec = "sketch", .decay = 1, .ring = TACITI_RING_U32},
         {.codec = "tagc", .decay = 0.5, .ring = TACITI_RING_F32, .halves = BOTH_HALVES},
         {.codec = "powersgd", .decay = 1},
     };

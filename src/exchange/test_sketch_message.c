@@ -139,15 +139,12 @@ static void rows_change_no_bit_of_integers(void **state) {
         for (size_t r = 0; r < sizeof RATIOS / sizeof *RATIOS; r++) {
             owner o;
             taciti_sketch_reply reply;
-            size_t rounded = 0;
             open_owner(form_of(RATIOS[r], ring), &o);
             for (int m = 0; m < MEMBERS; m++) {
                 for (size_t i = 0; i < N; i++) o.x[m][i] *= 0.37F + (float)i / (2 * N);
                 assert_int_equal(taciti_sketch_contribute(&o.form, o.x[m], o.messages[m]), TACIT_OK);
             }
             assert_int_equal(decode(&o, &reply), TACIT_OK);
-            for (size_t i = 0; i < N; i++) rounded += o.sum.x[i] != o.x[0][i] + o.x[1][i] + o.x[2][i];
-            assert_true(rounded > N / 8 || ring == TACITI_RING_U32);
             if (first == NULL) first = taciti_calloc(N, sizeof *first);
             if (r == 0) memcpy(first, o.sum.x, N * sizeof *first);
             assert_memory_equal(first, o.sum.x, N * sizeof *first);
@@ -316,13 +313,13 @@ static void forged_replies_are_refused(void **state) {
 static void sizes_are_those_of_the_docs(void **state) {
     (void)state;
     enum { LONG = 1048576 };
-    static const double BITS[][4] = {{2, 16.7, 16.7, 8.9}, {4, 26.7, 26.7, 13.9}, {8, 27.6, 27.6, 14.3}}; /* by rings */
+    static const double BITS[][3] = {{2, 16.7, 16.7}, {4, 26.7, 26.7}, {8, 27.6, 27.6}}; /* by rings */
     for (size_t i = 0; i < sizeof BITS / sizeof *BITS; i++)
         for (int ring = 0; ring < TACITI_RINGS; ring++) {
             const double density = 1 - pow(0.8, BITS[i][0]);
             const taciti_sketch_form form = taciti_sketch_form_of(
                 LONG, (int)BITS[i][0], (size_t)(LONG * density * (1 + 1. / 16)), 0, (taciti_ring)ring, 1, 1);
-            const double values = density * (double)taciti_sketch_number_bytes(form.sketch.numbers.ring);
+            const double values = density * TACITI_SKETCH_NUMBER_BYTES;
             const double bytes = (double)taciti_sketch_contribution_bytes(&form) / LONG + (form.packed ? values : 0);
             assert_true(fabs(8 * bytes - BITS[i][1 + ring]) < 0.1);
         }

@@ -135,9 +135,9 @@ typedef struct taciti_quantisation {
 } taciti_quantisation;
 
 /* Homomorphic sketches (codec/homomorphic.h). A line is 16 consecutive elements of an array. It is added to three rows
- * of 16 counters, element i to counter i. Counters belong to a ring: floats, or integers modulo 2^32 or 2^16 that stand
- * for x = q / scale, q rounded to nearest, ties to even. */
-typedef enum taciti_ring { TACITI_RING_F32, TACITI_RING_U32, TACITI_RING_U16, TACITI_RINGS } taciti_ring;
+ * of 16 counters, element i to counter i. Counters belong to a ring: floats, or integers modulo 2^32 that stand for
+ * x = q / scale, q rounded to nearest, ties to even. */
+typedef enum taciti_ring { TACITI_RING_F32, TACITI_RING_U32, TACITI_RINGS } taciti_ring;
 
 typedef struct taciti_sketch_numbers {
     taciti_ring ring;

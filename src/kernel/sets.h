@@ -14,22 +14,17 @@
 #define TACITI_KERNEL_X86 0
 #endif
 
-void taciti_kernels_fill_array_scalar(taciti_kernels *table);
-void taciti_kernels_fill_net_scalar(taciti_kernels *table);
-void taciti_kernels_fill_select_scalar(taciti_kernels *table);
-void taciti_kernels_fill_quantise_scalar(taciti_kernels *table);
-void taciti_kernels_fill_sketch_scalar(taciti_kernels *table);
+#define TACITI_KERNEL_SET(set)                                                                                         \
+    void taciti_kernels_fill_array_##set(taciti_kernels *table);                                                       \
+    void taciti_kernels_fill_net_##set(taciti_kernels *table);                                                         \
+    void taciti_kernels_fill_select_##set(taciti_kernels *table);                                                      \
+    void taciti_kernels_fill_quantise_##set(taciti_kernels *table);                                                    \
+    void taciti_kernels_fill_sketch_##set(taciti_kernels *table);
+
+TACITI_KERNEL_SET(scalar)
 #if TACITI_KERNEL_X86
-void taciti_kernels_fill_array_avx2(taciti_kernels *table);
-void taciti_kernels_fill_net_avx2(taciti_kernels *table);
-void taciti_kernels_fill_select_avx2(taciti_kernels *table);
-void taciti_kernels_fill_quantise_avx2(taciti_kernels *table);
-void taciti_kernels_fill_sketch_avx2(taciti_kernels *table);
-void taciti_kernels_fill_array_avx512(taciti_kernels *table);
-void taciti_kernels_fill_net_avx512(taciti_kernels *table);
-void taciti_kernels_fill_select_avx512(taciti_kernels *table);
-void taciti_kernels_fill_quantise_avx512(taciti_kernels *table);
-void taciti_kernels_fill_sketch_avx512(taciti_kernels *table);
+TACITI_KERNEL_SET(avx2)
+TACITI_KERNEL_SET(avx512)
 #endif
 
 #endif

@@ -10,17 +10,10 @@
 #if defined(LANES16_AVX512)
 
 static inline words16 load_words(const uint32_t *p) { return _mm512_loadu_si512(p); }
-static inline words16 load_halves(const uint16_t *p) {
-    return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
-}
 static inline void store_words(uint32_t *p, words16 a) { _mm512_storeu_si512(p, a); }
-static inline void store_halves(uint16_t *p, words16 a) {
-    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtepi32_epi16(a));
-}
 static inline floats16 as_floats(words16 a) { return _mm512_castsi512_ps(a); }
 static inline words16 add_words(words16 a, words16 b) { return _mm512_add_epi32(a, b); }
 static inline words16 sub_words(words16 a, words16 b) { return _mm512_sub_epi32(a, b); }
-static inline words16 sign_extend(words16 a) { return _mm512_srai_epi32(_mm512_slli_epi32(a, 16), 16); }
 static inline words16 pick(uint32_t mask, words16 yes, words16 no) {
     return _mm512_mask_mov_epi32(no, (__mmask16)mask, yes);
 }
@@ -36,11 +29,6 @@ static inline words16 to_front(uint32_t mask, words16 a) { return _mm512_maskz_c
 /* The lanes of a mask are filled from the first popcount(mask) numbers at p; the others are 0. */
 static inline words16 spread_words(uint32_t mask, const uint32_t *p) {
     return _mm512_maskz_expandloadu_epi32((__mmask16)mask, p);
-}
-static inline words16 spread_halves(uint32_t mask, const uint16_t *p) {
-    const unsigned k = (unsigned)__builtin_popcount(mask);
-    const __m256i some = _mm256_maskz_loadu_epi16((__mmask16)((1u << k) - 1u), p);
-    return _mm512_maskz_expand_epi32((__mmask16)mask, _mm512_cvtepu16_epi32(some));
 }
 
 static inline __m128i load_counts(const uint8_t *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
@@ -72,27 +60,13 @@ static inline words16 lane_words(uint32_t mask) {
 }
 
 static inline words16 load_words(const uint32_t *p) { return (words16){from256(p), from256(p + 8)}; }
-static inline words16 load_halves(const uint16_t *p) {
-    const __m256i both = from256(p);
-    return (words16){_mm256_cvtepu16_epi32(_mm256_castsi256_si128(both)),
-                     _mm256_cvtepu16_epi32(_mm256_extracti128_si256(both, 1))};
-}
 static inline void store_words(uint32_t *p, words16 a) {
     _mm256_storeu_si256(to256(p), a.l);
     _mm256_storeu_si256(to256(p + 8), a.h);
 }
-static inline void store_halves(uint16_t *p, words16 a) {
-    const __m256i low = _mm256_set1_epi32(0xffff);
-    const __m256i mixed = _mm256_packus_epi32(_mm256_and_si256(a.l, low), _mm256_and_si256(a.h, low));
-    _mm256_storeu_si256(to256(p), _mm256_permute4x64_epi64(mixed, 0xd8));
-}
 static inline floats16 as_floats(words16 a) { return (floats16){_mm256_castsi256_ps(a.l), _mm256_castsi256_ps(a.h)}; }
 static inline words16 add_words(words16 a, words16 b) { return (words16)BOTH(_mm256_add_epi32, a, b); }
 static inline words16 sub_words(words16 a, words16 b) { return (words16)BOTH(_mm256_sub_epi32, a, b); }
-static inline words16 sign_extend(words16 a) {
-    return (words16){_mm256_srai_epi32(_mm256_slli_epi32(a.l, 16), 16),
-                     _mm256_srai_epi32(_mm256_slli_epi32(a.h, 16), 16)};
-}
 static inline words16 pick(uint32_t mask, words16 yes, words16 no) {
     const words16 m = lane_words(mask);
     return (words16){_mm256_blendv_epi8(no.l, yes.l, m.l), _mm256_blendv_epi8(no.h, yes.h, m.h)};
@@ -139,13 +113,7 @@ static inline words16 load_words(const uint32_t *p) {
     memcpy(r.lane, p, sizeof r.lane);
     return r;
 }
-static inline words16 load_halves(const uint16_t *p) {
-    words16 r;
-    EACH_LANE r.lane[i] = p[i];
-    return r;
-}
 static inline void store_words(uint32_t *p, words16 a) { memcpy(p, a.lane, sizeof a.lane); }
-static inline void store_halves(uint16_t *p, words16 a) { EACH_LANE p[i] = (uint16_t)(a.lane[i] & 0xffffu); }
 static inline floats16 as_floats(words16 a) {
     floats16 r;
     memcpy(r.lane, a.lane, sizeof r.lane);
@@ -160,10 +128,6 @@ static inline words16 sub_words(words16 a, words16 b) {
     return a;
 }
 static inline int32_t signed_of(uint32_t q) { return q > INT32_MAX ? -(int32_t)(UINT32_MAX - q) - 1 : (int32_t)q; }
-static inline words16 sign_extend(words16 a) {
-    EACH_LANE a.lane[i] = ((a.lane[i] & 0xffffu) ^ 0x8000u) - 0x8000u;
-    return a;
-}
 static inline words16 pick(uint32_t mask, words16 yes, words16 no) {
     EACH_LANE no.lane[i] = mask >> i & 1u ? yes.lane[i] : no.lane[i];
     return no;
@@ -219,11 +183,6 @@ static inline words16 to_front(uint32_t mask, words16 a) {
 }
 /* The lanes of a mask are filled from the first popcount(mask) numbers at p; the others are 0. */
 static inline words16 spread_words(uint32_t mask, const uint32_t *p) {
-    uint32_t lanes[16] = {0};
-    for (; mask != 0; mask &= mask - 1) lanes[__builtin_ctz(mask)] = *p++;
-    return load_words(lanes);
-}
-static inline words16 spread_halves(uint32_t mask, const uint16_t *p) {
     uint32_t lanes[16] = {0};
     for (; mask != 0; mask &= mask - 1) lanes[__builtin_ctz(mask)] = *p++;
     return load_words(lanes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Homomorphic sketches, written once over sixteen lanes. `ring` is a constant wherever these functions are
- * inlined. Floats travel as their bits, and 16-bit integers in 32 bits, of which the lower half is stored.
+ * inlined. Floats travel as their bits.
  */
 #ifndef TACITI_KERNEL_SKETCH_LOOPS_H
 #define TACITI_KERNEL_SKETCH_LOOPS_H
@@ -14,28 +14,12 @@ enum { LINE = TACITI_SKETCH_LINE, SWEEP_BLOCK = TACITI_SKETCH_BLOCK, AHEAD = 8 }
 
 /* Calls a function with the ring as a constant. */
 #define FOR_RING(numbers, function, ...)                                                                               \
-    switch ((numbers).ring) {                                                                                          \
-    case TACITI_RING_U32: return function(TACITI_RING_U32, __VA_ARGS__);                                               \
-    case TACITI_RING_U16: return function(TACITI_RING_U16, __VA_ARGS__);                                               \
-    case TACITI_RING_F32:                                                                                              \
-    case TACITI_RINGS: break;                                                                                          \
-    }                                                                                                                  \
+    if ((numbers).ring == TACITI_RING_U32) return function(TACITI_RING_U32, __VA_ARGS__);                              \
     return function(TACITI_RING_F32, __VA_ARGS__)
 
 /* ---- numbers of a ring ------------------------------------------------------------------------------------------- */
 
-FORCED_INLINE void *counter_at(taciti_ring ring, void *counters, size_t i) {
-    return (char *)counters + i * (ring == TACITI_RING_U16 ? sizeof(uint16_t) : sizeof(uint32_t));
-}
-FORCED_INLINE words16 load_ring(taciti_ring ring, const void *p) {
-    return ring == TACITI_RING_U16 ? load_halves(p) : load_words(p);
-}
-FORCED_INLINE void store_ring(taciti_ring ring, void *p, words16 a) {
-    if (ring == TACITI_RING_U16)
-        store_halves(p, a);
-    else
-        store_words(p, a);
-}
+FORCED_INLINE uint32_t *counter_at(void *counters, size_t i) { return (uint32_t *)counters + i; }
 FORCED_INLINE words16 add_ring(taciti_ring ring, words16 a, words16 b) {
     return ring == TACITI_RING_F32 ? bits16(add16(as_floats(a), as_floats(b))) : add_words(a, b);
 }
@@ -52,7 +36,7 @@ FORCED_INLINE words16 encode_ring(taciti_ring ring, const taciti_sketch_numbers 
 }
 FORCED_INLINE floats16 decode_ring(taciti_ring ring, float unscale, words16 a) {
     if (ring == TACITI_RING_F32) return as_floats(a);
-    return mul16(floats_of(ring == TACITI_RING_U16 ? sign_extend(a) : a), splat(unscale));
+    return mul16(floats_of(a), splat(unscale));
 }
 
 /* ---- the index --------------------------------------------------------------------------------------------------- */
@@ -101,8 +85,8 @@ FORCED_INLINE size_t add_lines(taciti_ring ring, const taciti_sketch_numbers *nu
         if (i + AHEAD < count) __builtin_prefetch(x + (size_t)lines[i + AHEAD].at * LINE);
         const words16 v = encode_ring(ring, numbers, load(x + (size_t)l->at * LINE, LINE), &refused);
         for (int j = 0; j < 3; j++) {
-            void *row = counter_at(ring, counters, (size_t)l->row[j] * LINE);
-            store_ring(ring, row, add_ring(ring, load_ring(ring, row), v));
+            uint32_t *row = counter_at(counters, (size_t)l->row[j] * LINE);
+            store_words(row, add_ring(ring, load_words(row), v));
         }
     }
     return refused;
@@ -151,25 +135,25 @@ FORCED_INLINE size_t find_alone(const taciti_sketch_peeling *p, size_t begin, si
     return found;
 }
 
-FORCED_INLINE void fetch_line(taciti_ring ring, const taciti_sketch_peeling *p, const taciti_sketch_line *line) {
-    for (int j = 0; j < 3; j++) __builtin_prefetch(counter_at(ring, p->counters, (size_t)line->row[j] * LINE), 1);
+FORCED_INLINE void fetch_line(const taciti_sketch_peeling *p, const taciti_sketch_line *line) {
+    for (int j = 0; j < 3; j++) __builtin_prefetch(counter_at(p->counters, (size_t)line->row[j] * LINE), 1);
     __builtin_prefetch(p->x + (size_t)line->at * LINE, 1);
 }
 
 FORCED_INLINE void decode_find(taciti_ring ring, const taciti_sketch_peeling *p, const find *f, float unscale) {
     const taciti_sketch_line line = p->lines[f->line];
-    void *row[3];
+    uint32_t *row[3];
     words16 v[3];
     for (int j = 0; j < 3; j++) {
-        row[j] = counter_at(ring, p->counters, (size_t)line.row[j] * LINE);
-        v[j] = load_ring(ring, row[j]);
+        row[j] = counter_at(p->counters, (size_t)line.row[j] * LINE);
+        v[j] = load_words(row[j]);
     }
     words16 e = v[2];
     e = pick(f->second, v[1], e);
     e = pick(f->first, v[0], e);
     e = keep_lanes(f->all, e);
     for (int j = 0; j < 3; j++) {
-        store_ring(ring, row[j], sub_ring(ring, v[j], e));
+        store_words(row[j], sub_ring(ring, v[j], e));
         lower_counts(p->counts + (size_t)line.row[j] * LINE, f->all);
     }
     store_lanes(p->x + (size_t)line.at * LINE, f->all, decode_ring(ring, unscale, e));
@@ -184,7 +168,7 @@ FORCED_INLINE size_t sweep(taciti_ring ring, taciti_sketch_peeling *peel) {
     for (size_t i = 0; i < p.count; i += SWEEP_BLOCK) {
         const size_t found = find_alone(&p, i, p.count - i < SWEEP_BLOCK ? p.count : i + SWEEP_BLOCK, &kept, finds);
         for (size_t f = 0; f < found; f++) {
-            if (f + AHEAD < found) fetch_line(ring, &p, &p.lines[finds[f + AHEAD].line]);
+            if (f + AHEAD < found) fetch_line(&p, &p.lines[finds[f + AHEAD].line]);
             decode_find(ring, &p, &finds[f], unscale);
         }
         total += found;
@@ -198,10 +182,6 @@ static size_t sketch_sweep(taciti_sketch_peeling *peel) { FOR_RING(peel->numbers
 /* ---- whole arrays of counters ------------------------------------------------------------------------------------ */
 
 FORCED_INLINE uint32_t magnitude_of(taciti_ring ring, const void *counters, size_t i) {
-    if (ring == TACITI_RING_U16) {
-        const uint32_t q = ((const uint16_t *)counters)[i];
-        return q < 0x8000u ? q : 0x10000u - q;
-    }
     const uint32_t q = ((const uint32_t *)counters)[i];
     if (ring == TACITI_RING_F32) return q & 0x7fffffffu;
     return q < 0x80000000u ? q : 0u - q;
@@ -218,9 +198,6 @@ FORCED_INLINE uint32_t largest(taciti_ring ring, const void *counters, const uin
 }
 
 static uint32_t sketch_largest(taciti_ring ring, const void *counters, const uint8_t *counts, size_t n) {
-    if (ring == TACITI_RING_U16)
-        return counts == NULL ? largest(TACITI_RING_U16, counters, NULL, n)
-                              : largest(TACITI_RING_U16, counters, counts, n);
     if (ring == TACITI_RING_U32)
         return counts == NULL ? largest(TACITI_RING_U32, counters, NULL, n)
                               : largest(TACITI_RING_U32, counters, counts, n);
@@ -233,13 +210,8 @@ static void sum_floats(float *restrict acc, const float *restrict x, size_t n) {
 static void sum_words(uint32_t *restrict acc, const uint32_t *restrict x, size_t n) {
     for (size_t i = 0; i < n; i++) acc[i] += x[i];
 }
-static void sum_halves(uint16_t *restrict acc, const uint16_t *restrict x, size_t n) {
-    for (size_t i = 0; i < n; i++) acc[i] = (uint16_t)(acc[i] + x[i]);
-}
 static void sketch_sum(taciti_ring ring, void *restrict acc, const void *restrict x, size_t n) {
-    if (ring == TACITI_RING_U16)
-        sum_halves(acc, x, n);
-    else if (ring == TACITI_RING_U32)
+    if (ring == TACITI_RING_U32)
         sum_words(acc, x, n);
     else
         sum_floats(acc, x, n);
@@ -254,8 +226,7 @@ FORCED_INLINE size_t pack(taciti_ring ring, const taciti_sketch_numbers *numbers
         const uint32_t bits = bits_of_line(words, (uint32_t)(i / LINE));
         const floats16 v = load(x + i, n - i < LINE ? n - i : LINE);
         const words16 wanted = keep_lanes(bits, bits16(v));
-        store_ring(ring, counter_at(ring, out, k),
-                   to_front(bits, encode_ring(ring, numbers, as_floats(wanted), &refused)));
+        store_words(counter_at(out, k), to_front(bits, encode_ring(ring, numbers, as_floats(wanted), &refused)));
         k += (size_t)__builtin_popcount(bits);
     }
     return refused;
@@ -272,8 +243,7 @@ FORCED_INLINE size_t unpack(taciti_ring ring, const taciti_sketch_numbers *numbe
     size_t k = 0;
     for (size_t i = 0; i < n; i += LINE) {
         const uint32_t bits = bits_of_line(words, (uint32_t)(i / LINE));
-        const words16 v = ring == TACITI_RING_U16 ? spread_halves(bits, (const uint16_t *)values + k)
-                                                  : spread_words(bits, (const uint32_t *)values + k);
+        const words16 v = spread_words(bits, (const uint32_t *)values + k);
         store_lanes(x + i, bits, decode_ring(ring, unscale, v));
         k += (size_t)__builtin_popcount(bits);
     }

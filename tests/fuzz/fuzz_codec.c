@@ -103,7 +103,7 @@ static bool try_decode(const taciti_codec *codec, const uint8_t *payload, size_t
     uint8_t *copy = malloc(bytes + (bytes == 0)); /* exactly as long, so that a sanitizer sees a read beyond */
     if (copy == NULL) abort();
     memcpy(copy, payload, bytes);
-    const tacit_status status = (add ? codec->decode_add : codec->decode)(codec, &w.call, copy, bytes, x, n);
+    const tacit_status status = codec->decode(codec, &w.call, copy, bytes, x, n, add);
     if (status != TACIT_OK && (status != TACIT_E_DATA || memcmp(x, pattern(), n * sizeof *x) != 0)) abort();
     if (memcmp(copy, payload, bytes) != 0) abort();
     check_guards(&w, x, n);

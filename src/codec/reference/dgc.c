@@ -17,7 +17,6 @@
  */
 #include <math.h>
 
-#include "codec/estimate.h"
 #include "codec/largest.h"
 #include "kernel/kernel.h"
 

@@ -307,8 +307,9 @@ static size_t decode_matrix(const taciti_codec_call *call, const walk *w, const 
     return rank * n;
 }
 
-static tacit_status receive_sum(const taciti_codec_call *call, const void *payload, size_t bytes, bool add, float *x,
-                                size_t n) {
+static tacit_status decode_sum(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
+                               size_t bytes, float *x, size_t n, bool add) {
+    (void)codec;
     const float *from = payload;
     const size_t want = payload_n(call, n) * sizeof(float);
     walk w = walk_of(call);
@@ -330,18 +331,6 @@ static tacit_status receive_sum(const taciti_codec_call *call, const void *paylo
         from += w.p.n;
     }
     return TACIT_OK;
-}
-
-static tacit_status decode_factor(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
-                                  size_t bytes, float *x, size_t n) {
-    (void)codec;
-    return receive_sum(call, payload, bytes, false, x, n);
-}
-
-static tacit_status decode_add(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
-                               size_t bytes, float *x, size_t n) {
-    (void)codec;
-    return receive_sum(call, payload, bytes, true, x, n);
 }
 
 /* Counts both rounds; `alternate` sends each factor in every other step. */
@@ -373,6 +362,5 @@ const taciti_codec taciti_codec_powersgd = {
     .payload_n = payload_n,
     .linear_state_bytes = state_bytes,
     .encode = encode_factor,
-    .decode = decode_factor,
-    .decode_add = decode_add,
+    .decode = decode_sum,
 };

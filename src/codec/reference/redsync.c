@@ -12,7 +12,6 @@
  * Properties (test_estimators.c): sends k to 2 k elements of every array whose magnitudes differ, and k of one where
  * they are equal (redsync_lands_between_k_and_the_ratio); class GATHER; deterministic.
  */
-#include "codec/estimate.h"
 #include "codec/largest.h"
 #include "codec/quantiser.h"
 #include "kernel/kernel.h"

@@ -62,7 +62,7 @@ static taciti_codec_call prepare(const taciti_codec *codec, const char *key, con
 static void refuses(const taciti_codec *codec, const taciti_codec_call *call, size_t bytes) {
     for (int add = 0; add < 2; add++) {
         memcpy(g_z, g_y, sizeof g_y);
-        const tacit_status status = (add ? codec->decode_add : codec->decode)(codec, call, g_payload, bytes, g_y, N);
+        const tacit_status status = codec->decode(codec, call, g_payload, bytes, g_y, N, add);
         assert_int_equal(status, TACIT_E_DATA);
         assert_memory_equal(g_z, g_y, sizeof g_y);
     }
@@ -94,7 +94,7 @@ static void a_payload_of_another_size_is_refused(void **state) {
         refuses(codec, &call, bytes - 1);
         refuses(codec, &call, bytes - sizeof(float));
         refuses(codec, &call, bytes + sizeof(float));
-        assert_int_equal(codec->decode(codec, &call, g_payload, bytes, g_y, N), TACIT_OK);
+        assert_int_equal(codec->decode(codec, &call, g_payload, bytes, g_y, N, false), TACIT_OK);
     }
     taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
 }
@@ -111,9 +111,9 @@ static void error_and_tally_are_those_of_the_payload(void **state) {
         taciti_codec_call call = prepare(codec, VARIANTS[v].key, VARIANTS[v].value);
         call.tally = &tally;
         assert_int_equal(codec->encode(codec, &call, g_x, N, g_payload, g_error, &bytes), TACIT_OK);
-        assert_int_equal(codec->decode(codec, &call, g_payload, bytes, g_y, N), TACIT_OK);
+        assert_int_equal(codec->decode(codec, &call, g_payload, bytes, g_y, N, false), TACIT_OK);
         memset(g_z, 0, sizeof g_z);
-        assert_int_equal(codec->decode_add(codec, &call, g_payload, bytes, g_z, N), TACIT_OK);
+        assert_int_equal(codec->decode(codec, &call, g_payload, bytes, g_z, N, true), TACIT_OK);
         for (size_t i = 0; i < N; i++) {
             assert_true(fabsf(g_x[i] - g_y[i] - g_error[i]) < 1e-6f);
             assert_true(g_z[i] == g_y[i]);
@@ -141,7 +141,7 @@ static void a_matrix_that_is_shorter_than_its_factors_is_sent_whole(void **state
     assert_int_equal(codec->payload_n(&call, N), 0);
     call.round = 1;
     assert_int_equal(codec->encode(codec, &call, g_x, N, g_payload, NULL, &bytes), TACIT_OK);
-    assert_int_equal(codec->decode(codec, &call, g_payload, bytes, g_y, N), TACIT_OK);
+    assert_int_equal(codec->decode(codec, &call, g_payload, bytes, g_y, N, false), TACIT_OK);
     assert_memory_equal(g_x, g_y, sizeof g_x);
 }
 
