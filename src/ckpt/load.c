@@ -190,14 +190,15 @@ tacit_status taciti_ckpt_find_held(const char *path, const taciti_ckpt_array *ar
 /* Reads n floats from a byte of the file to float `at` of the array, or adds them. */
 static tacit_status read_floats(const taciti_ckpt_array *array, size_t at, const taciti_view *view, size_t offset,
                                 size_t n) {
-    const taciti_state_access *access = array->access;
+    const taciti_state_access *access = &array->entry.access;
+    float *flat = array->entry.data;
     float chunk[CHUNK_FLOATS], before[CHUNK_FLOATS];
-    if (access == NULL && !array->add) return taciti_view_read(view, offset, n * sizeof *chunk, array->flat + at);
+    if (access->read == NULL && !array->add) return taciti_view_read(view, offset, n * sizeof *chunk, flat + at);
     for (size_t i = 0; i < n; i += CHUNK_FLOATS) {
         const size_t part = n - i < CHUNK_FLOATS ? n - i : CHUNK_FLOATS;
         TACITI_TRY(taciti_view_read(view, offset + i * sizeof *chunk, part * sizeof *chunk, chunk));
-        if (access == NULL) {
-            taciti_kernels_get()->add(array->flat + at + i, chunk, part);
+        if (access->read == NULL) {
+            taciti_kernels_get()->add(flat + at + i, chunk, part);
             continue;
         }
         if (array->add) {
@@ -224,8 +225,9 @@ static tacit_status read_part(const taciti_ckpt_array *array, const taciti_ckpt_
 static tacit_status read_piece(const taciti_ckpt_array *array, const taciti_ckpt_part *stored,
                                const taciti_safe_file *file, const taciti_safe_entry *entry) {
     taciti_ckpt_part want;
-    if (array->layout == NULL) return taciti_view_read(&file->view, entry->offset, array->n, array->bytes);
-    const size_t ranges = taciti_ckpt_ranges(array), tensor = (size_t)(stored->tensor - array->layout->tensors);
+    if (array->entry.kind == TACITI_STATE_BYTES)
+        return taciti_view_read(&file->view, entry->offset, array->entry.n, array->entry.data);
+    const size_t ranges = taciti_ckpt_ranges(array), tensor = (size_t)(stored->tensor - array->entry.layout->tensors);
     for (size_t r = 0; r < ranges; r++)
         if (taciti_ckpt_part_get(array, tensor * ranges + r, &want))
             TACITI_TRY(read_part(array, &want, stored, file, entry));

@@ -146,6 +146,6 @@ void taciti_run_close(taciti_run_info *info) {
 
 tacit_status taciti_run_weights(const taciti_run_info *info, const taciti_layout *layout, float *flat) {
     if (info->step < 0) return taciti_weights_read(info->path, &info->model, layout, flat);
-    const taciti_ckpt_array parameters = {.prefix = "model.", .layout = layout, .flat = flat};
+    const taciti_ckpt_array parameters = {.prefix = "model.", .entry = {.layout = layout, .data = flat}};
     return taciti_ckpt_load(info->path, &parameters, 1);
 }
