@@ -122,6 +122,12 @@ bool taciti_file_lies_in(const char *path, const char *folder) {
     return lies;
 }
 
+tacit_status taciti_path_copy(char *out, size_t size, const char *path) {
+    if (strlen(path) >= size) return taciti_fail(TACIT_E_IO, "%s: the path is too long", path);
+    memcpy(out, path, strlen(path) + 1);
+    return TACIT_OK;
+}
+
 tacit_status taciti_path_join(char *joined, size_t size, const char *a, const char *b) {
     const size_t length = strlen(a);
     const char *between = length == 0 || a[length - 1] == '/' ? "" : "/";

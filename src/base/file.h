@@ -70,6 +70,9 @@ bool taciti_file_exists_in(const char *folder, const char *name);
 /* Returns whether `path` is the folder or lies in it, whatever links are on the way. False if one does not exist. */
 bool taciti_file_lies_in(const char *path, const char *folder);
 
+/* Copies a path into a buffer of `size` bytes. Returns E_IO if it does not fit. */
+tacit_status taciti_path_copy(char *out, size_t size, const char *path);
+
 /* Writes a "/" b into `joined`, a buffer of `size` bytes. Returns E_IO if it does not fit. */
 enum { TACITI_PATH_BYTES = 4096 }; /* of every buffer for a path */
 tacit_status taciti_path_join(char *joined, size_t size, const char *a, const char *b);

@@ -44,19 +44,15 @@ typedef struct folder_mark {
     int64_t inode, seconds, nanoseconds;
 } folder_mark;
 
-static folder_mark mark_of(const char *folder, int64_t step) {
-    char path[TACITI_PATH_BYTES];
-    struct stat info;
-    if (taciti_stage_path(folder, step, ".tmp", path) != TACIT_OK || stat(path, &info) != 0)
-        return (folder_mark){.inode = -1};
-    return (folder_mark){(int64_t)info.st_ino, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
-}
-
 /* Chooses the ranks that take part: writer[r] is the number of rank r among the ranks that see rank 0's folder, or -1.
  * A host that does not share the folder keeps no share; the others write more. */
 static tacit_status choose_writers(taciti_comm *comm, const char *folder, int64_t step, int *writer, int *writers) {
-    folder_mark root = mark_of(folder, step);
-    const folder_mark mine = root;
+    char path[TACITI_PATH_BYTES];
+    struct stat info;
+    folder_mark mine = {.inode = -1};
+    if (taciti_stage_path(folder, step, ".tmp", path) == TACIT_OK && stat(path, &info) == 0)
+        mine = (folder_mark){(int64_t)info.st_ino, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+    folder_mark root = mine;
     TACITI_TRY(broadcast_bytes(comm, &root, sizeof root));
     const int sees = rank_of(comm) == 0 ||
                      (mine.inode == root.inode && mine.seconds == root.seconds && mine.nanoseconds == root.nanoseconds);

@@ -21,19 +21,13 @@
 #include "tensor/layout.h"
 #include "tensor/state.h"
 
-/* A named array of the run: a flat array that `layout` describes, or a range of one, saved tensor by tensor as
- * "<prefix><tensor name>" (part.h says how a tensor is cut); or, with layout NULL, bytes saved as "<prefix>". */
+/* An array or bytes of the run, as a checkpoint holds it: an array tensor by tensor as "<prefix><tensor name>" (part.h
+ * says how ranges cut a tensor), bytes as "<prefix>". */
 typedef struct taciti_ckpt_array {
-    const char *prefix; /* "model.", "optim.m.", "rank.00003.model.", ... */
-    const taciti_layout *layout;
-    float *flat;     /* of a range: its first float */
-    bool own;        /* only this rank holds it, under a prefix that no other rank uses; ignored when loading */
-    bool add;        /* when loading: adds the stored values to the array */
-    size_t begin, n; /* the range: floats [begin, begin + n); n == 0: all. Bytes have n alone */
-    const taciti_range *ranges; /* not NULL: these ranges, ascending; flat is then float 0, and begin and n are 0 */
-    size_t range_count;
-    void *bytes;
-    const taciti_state_access *access; /* of a whole array that is not stored as floats; NULL: it is, in `flat` */
+    const char *prefix;       /* "model.", "optim.m.", "rank.00003.model.", ... */
+    taciti_state_entry entry; /* what and where it is; its name, owner and rules have no meaning here */
+    bool own; /* only this rank holds it, under a prefix that no other rank uses; ignored when loading */
+    bool add; /* when loading: adds the stored values to the array */
 } taciti_ckpt_array;
 
 typedef struct taciti_ckpt_state {

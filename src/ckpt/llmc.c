@@ -130,14 +130,6 @@ static tacit_status read_floats(llmc_file *file, float *out, size_t n) {
     return TACIT_OK;
 }
 
-static tacit_status read_tensor(llmc_file *file, const taciti_tensor *tensor, bool transposed, float *flat) {
-    float *out = flat + tensor->offset;
-    if (!transposed) return read_floats(file, out, tensor->n);
-    TACITI_TRY(read_floats(file, file->transpose, tensor->n));
-    transpose_matrix(out, file->transpose, tensor->shape[1], tensor->shape[0]);
-    return TACIT_OK;
-}
-
 /* Finds the layout's tensor for one place of the stack. */
 static tacit_status stack_tensor(const taciti_layout *layout, const stack_entry *entry, int64_t layer,
                                  const taciti_tensor **out) {
@@ -153,7 +145,9 @@ static tacit_status read_all(llmc_file *file, const taciti_layout *layout, float
         for (int64_t layer = 0; layer < (stack[i].layered ? file->options.layers : 1); layer++) {
             const taciti_tensor *tensor = NULL;
             TACITI_TRY(stack_tensor(layout, &stack[i], layer, &tensor));
-            TACITI_TRY(read_tensor(file, tensor, stack[i].transposed, flat));
+            float *out = flat + tensor->offset;
+            TACITI_TRY(read_floats(file, stack[i].transposed ? file->transpose : out, tensor->n));
+            if (stack[i].transposed) transpose_matrix(out, file->transpose, tensor->shape[1], tensor->shape[0]);
         }
         if (i == 0) file->at += skipped * (file->half ? 2 : 4);
     }
@@ -211,15 +205,6 @@ static tacit_status write_padding(llmc_writer *writer, size_t n) {
     return TACIT_OK;
 }
 
-static tacit_status write_tensor(llmc_writer *writer, const taciti_tensor *tensor, bool transposed, const float *flat) {
-    const float *x = flat + tensor->offset;
-    if (transposed) {
-        transpose_matrix(writer->transpose, x, tensor->shape[0], tensor->shape[1]);
-        x = writer->transpose;
-    }
-    return taciti_sink_floats(&writer->sink, x, tensor->n, writer->half);
-}
-
 static tacit_status write_all(llmc_writer *writer, const taciti_model_options *options, const taciti_layout *layout,
                               const float *flat) {
     TACITI_TRY(write_header(writer, options));
@@ -227,7 +212,12 @@ static tacit_status write_all(llmc_writer *writer, const taciti_model_options *o
         for (int64_t layer = 0; layer < (stack[i].layered ? options->layers : 1); layer++) {
             const taciti_tensor *tensor = NULL;
             TACITI_TRY(stack_tensor(layout, &stack[i], layer, &tensor));
-            TACITI_TRY(write_tensor(writer, tensor, stack[i].transposed, flat));
+            const float *x = flat + tensor->offset;
+            if (stack[i].transposed) {
+                transpose_matrix(writer->transpose, x, tensor->shape[0], tensor->shape[1]);
+                x = writer->transpose;
+            }
+            TACITI_TRY(taciti_sink_floats(&writer->sink, x, tensor->n, writer->half));
         }
         if (i == 0)
             TACITI_TRY(

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "ckpt/manifest.h"
 #include "ckpt/part.h"
 #include "ckpt/safetensors.h"
@@ -190,14 +191,15 @@ tacit_status taciti_ckpt_find_held(const char *path, const taciti_ckpt_array *ar
 /* Reads n floats from a byte of the file to float `at` of the array, or adds them. */
 static tacit_status read_floats(const taciti_ckpt_array *array, size_t at, const taciti_view *view, size_t offset,
                                 size_t n) {
-    const taciti_state_access *access = array->access;
+    const taciti_state_access *access = &array->entry.access;
+    float *flat = array->entry.data;
     float chunk[CHUNK_FLOATS], before[CHUNK_FLOATS];
-    if (access == NULL && !array->add) return taciti_view_read(view, offset, n * sizeof *chunk, array->flat + at);
+    if (access->read == NULL && !array->add) return taciti_view_read(view, offset, n * sizeof *chunk, flat + at);
     for (size_t i = 0; i < n; i += CHUNK_FLOATS) {
         const size_t part = n - i < CHUNK_FLOATS ? n - i : CHUNK_FLOATS;
         TACITI_TRY(taciti_view_read(view, offset + i * sizeof *chunk, part * sizeof *chunk, chunk));
-        if (access == NULL) {
-            taciti_kernels_get()->add(array->flat + at + i, chunk, part);
+        if (access->read == NULL) {
+            taciti_kernels_get()->add(flat + at + i, chunk, part);
             continue;
         }
         if (array->add) {
@@ -209,26 +211,21 @@ static tacit_status read_floats(const taciti_ckpt_array *array, size_t at, const
     return TACIT_OK;
 }
 
-/* Reads the floats of the piece that a part of the array wants. */
-static tacit_status read_part(const taciti_ckpt_array *array, const taciti_ckpt_part *want,
-                              const taciti_ckpt_part *stored, const taciti_safe_file *file,
-                              const taciti_safe_entry *entry) {
-    const size_t first = stored->first > want->first ? stored->first : want->first;
-    const size_t stored_end = stored->first + stored->n, want_end = want->first + want->n;
-    const size_t end = stored_end < want_end ? stored_end : want_end;
-    if (first >= end) return TACIT_OK;
-    const size_t offset = entry->offset + (first - stored->first) * sizeof(float);
-    return read_floats(array, want->at + (first - want->first), &file->view, offset, end - first);
-}
-
+/* Reads the floats of the stored piece that the array wants. */
 static tacit_status read_piece(const taciti_ckpt_array *array, const taciti_ckpt_part *stored,
                                const taciti_safe_file *file, const taciti_safe_entry *entry) {
     taciti_ckpt_part want;
-    if (array->layout == NULL) return taciti_view_read(&file->view, entry->offset, array->n, array->bytes);
-    const size_t ranges = taciti_ckpt_ranges(array), tensor = (size_t)(stored->tensor - array->layout->tensors);
-    for (size_t r = 0; r < ranges; r++)
-        if (taciti_ckpt_part_get(array, tensor * ranges + r, &want))
-            TACITI_TRY(read_part(array, &want, stored, file, entry));
+    if (array->entry.kind == TACITI_STATE_BYTES)
+        return taciti_view_read(&file->view, entry->offset, array->entry.n, array->entry.data);
+    const size_t ranges = taciti_ckpt_ranges(array), tensor = (size_t)(stored->tensor - array->entry.layout->tensors);
+    for (size_t r = 0; r < ranges; r++) {
+        if (!taciti_ckpt_part_get(array, tensor * ranges + r, &want)) continue;
+        const size_t first = taciti_max(stored->first, want.first);
+        const size_t end = taciti_min(stored->first + stored->n, want.first + want.n);
+        const size_t offset = entry->offset + (first - stored->first) * sizeof(float);
+        if (first < end)
+            TACITI_TRY(read_floats(array, want.at + (first - want.first), &file->view, offset, end - first));
+    }
     return TACIT_OK;
 }
 

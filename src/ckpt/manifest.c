@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/strict_json.h"
+#include "base/text.h"
 
 /* Leaves room for millions of files and for any configuration; a larger manifest is not ours. */
 enum { MANIFEST_MAX_BYTES = 256 << 20 };
@@ -102,18 +103,12 @@ static tacit_status check_digest(const char *path, const char *text, size_t byte
     return TACIT_OK;
 }
 
-/* Plain names only: nothing that could leave the folder. */
-static bool name_is_plain(const char *name) {
-    static const char suffix[] = ".safetensors";
-    const size_t bytes = strlen(name);
-    if (bytes <= sizeof suffix - 1 || bytes >= TACITI_MANIFEST_NAME_BYTES || name[0] == '.') return false;
-    if (strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != bytes) return false;
-    return strcmp(name + bytes - (sizeof suffix - 1), suffix) == 0;
-}
-
+/* Reads a plain name: nothing that could leave the folder. */
 static tacit_status read_name(taciti_strict_reader *r, const json_t *value, const taciti_strict_field *field,
                               void *out) {
-    if (!json_is_string(value) || !name_is_plain(json_string_value(value)))
+    static const char LEGAL[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+    const char *name = json_is_string(value) ? json_string_value(value) : "";
+    if (name[0] == '.' || strspn(name, LEGAL) != strlen(name) || !taciti_text_ends_with(name, ".safetensors"))
         return taciti_strict_refuse(r, value, field->legal);
     return taciti_strict_text(r, value, field, out);
 }

@@ -5,29 +5,32 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/number.h"
 
-bool taciti_ckpt_part_of_rank(const taciti_ckpt_array *array) {
-    return array->own || (array->layout != NULL && (array->n != 0 || array->ranges != NULL));
+bool taciti_ckpt_part_of_rank(const taciti_ckpt_array *array) { return array->own || array->entry.ranges != NULL; }
+
+size_t taciti_ckpt_ranges(const taciti_ckpt_array *array) {
+    return array->entry.ranges == NULL ? 1 : array->entry.range_count;
 }
 
-size_t taciti_ckpt_ranges(const taciti_ckpt_array *array) { return array->ranges == NULL ? 1 : array->range_count; }
-
 size_t taciti_ckpt_part_count(const taciti_ckpt_array *array) {
-    return array->layout == NULL ? 1 : array->layout->tensor_count * taciti_ckpt_ranges(array);
+    const taciti_state_entry *entry = &array->entry;
+    return entry->kind == TACITI_STATE_BYTES ? 1 : entry->layout->tensor_count * taciti_ckpt_ranges(array);
 }
 
 bool taciti_ckpt_part_get(const taciti_ckpt_array *array, size_t index, taciti_ckpt_part *out) {
-    if (array->layout == NULL) {
-        *out = (taciti_ckpt_part){.n = array->n};
+    const taciti_state_entry *entry = &array->entry;
+    if (entry->kind == TACITI_STATE_BYTES) {
+        *out = (taciti_ckpt_part){.n = entry->n};
         return true;
     }
-    const taciti_tensor *t = &array->layout->tensors[index / taciti_ckpt_ranges(array)];
-    taciti_range range = {array->begin, array->n == 0 ? array->layout->n - array->begin : array->n};
-    if (array->ranges != NULL) range = array->ranges[index % array->range_count];
-    const size_t low = t->offset > range.at ? t->offset : range.at, end = range.at + range.n;
-    const size_t high = t->offset + t->n < end ? t->offset + t->n : end;
+    const size_t ranges = taciti_ckpt_ranges(array);
+    const taciti_tensor *t = &entry->layout->tensors[index / ranges];
+    taciti_range range;
+    (void)taciti_state_range(entry, index % ranges, &range);
+    const size_t low = taciti_max(t->offset, range.at), high = taciti_min(t->offset + t->n, range.at + range.n);
     if (low >= high) return false;
-    *out = (taciti_ckpt_part){.tensor = t, .first = low - t->offset, .n = high - low, .at = low - array->begin};
+    *out = (taciti_ckpt_part){.tensor = t, .first = low - t->offset, .n = high - low, .at = low};
     return true;
 }
 
@@ -80,12 +83,12 @@ static bool parse_piece(const taciti_layout *layout, const char *name, taciti_ck
 bool taciti_ckpt_part_parse(const taciti_ckpt_array *array, const char *name, taciti_ckpt_part *out) {
     const size_t prefix = strlen(array->prefix);
     if (strncmp(name, array->prefix, prefix) != 0) return false;
-    if (array->layout == NULL) {
-        *out = (taciti_ckpt_part){.n = array->n};
+    if (array->entry.kind == TACITI_STATE_BYTES) {
+        *out = (taciti_ckpt_part){.n = array->entry.n};
         return name[prefix] == '\0';
     }
-    const taciti_tensor *t = find_tensor(array->layout, name + prefix);
-    if (t == NULL) return parse_piece(array->layout, name + prefix, out);
+    const taciti_tensor *t = find_tensor(array->entry.layout, name + prefix);
+    if (t == NULL) return parse_piece(array->entry.layout, name + prefix, out);
     *out = (taciti_ckpt_part){.tensor = t, .n = t->n};
     return true;
 }

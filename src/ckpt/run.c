@@ -67,18 +67,15 @@ static void resolve_paths(json_t *meta) {
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-static tacit_status parse_meta(const char *root, const char *text, taciti_run_info *out) {
+/* Takes the text. */
+static tacit_status parse_meta(const char *root, char *text, taciti_run_info *out) {
     const taciti_strict_reader reader = {.file = out->path, .status = TACIT_E_DATA};
-    TACITI_TRY(taciti_strict_parse(&reader, text, strlen(text), &out->meta));
+    const tacit_status status = taciti_strict_parse(&reader, text, strlen(text), &out->meta);
+    taciti_free(text);
+    TACITI_TRY(status);
     resolve_paths(out->meta);
     note_tokenizer(root, out->meta);
     return taciti_run_parse_model(out->path, out->meta, &out->model);
-}
-
-static tacit_status copy_path(const char *path, taciti_run_info *out) {
-    if (strlen(path) >= sizeof out->path) return taciti_fail(TACIT_E_IO, "%s: the path is too long", path);
-    memcpy(out->path, path, strlen(path) + 1);
-    return TACIT_OK;
 }
 
 /* The newest checkpoint below `folder`. */
@@ -88,26 +85,22 @@ static tacit_status open_newest(const char *root, const char *folder, taciti_run
     if (status == TACIT_E_DATA && out->step < 0)
         return taciti_fail(TACIT_E_DATA, "%s: holds no checkpoint yet", folder);
     TACITI_TRY(status);
-    const tacit_status parsed = parse_meta(root, meta, out);
-    taciti_free(meta);
-    return parsed;
+    return parse_meta(root, meta, out);
 }
 
 /* run/ckpt/step_00000100 lies two folders below its run. */
 static tacit_status open_step(const char *path, taciti_run_info *out) {
     char root[TACITI_PATH_BYTES], *meta = NULL;
     TACITI_TRY(taciti_path_join(root, sizeof root, path, "../.."));
-    TACITI_TRY(copy_path(path, out));
+    TACITI_TRY(taciti_path_copy(out->path, sizeof out->path, path));
     TACITI_TRY(taciti_ckpt_check(path, &out->step, &meta));
-    const tacit_status status = parse_meta(root, meta, out);
-    taciti_free(meta);
-    return status;
+    return parse_meta(root, meta, out);
 }
 
 static tacit_status open_foreign(const char *path, bool is_folder, taciti_run_info *out) {
     taciti_weights_format format;
     TACITI_TRY(taciti_weights_describe(path, &format, &out->model));
-    TACITI_TRY(copy_path(path, out));
+    TACITI_TRY(taciti_path_copy(out->path, sizeof out->path, path));
     out->step = -1;
     out->meta = json_pack("{s:{}}", "config");
     if (is_folder) note_tokenizer(path, out->meta);
@@ -146,6 +139,6 @@ void taciti_run_close(taciti_run_info *info) {
 
 tacit_status taciti_run_weights(const taciti_run_info *info, const taciti_layout *layout, float *flat) {
     if (info->step < 0) return taciti_weights_read(info->path, &info->model, layout, flat);
-    const taciti_ckpt_array parameters = {.prefix = "model.", .layout = layout, .flat = flat};
+    const taciti_ckpt_array parameters = {.prefix = "model.", .entry = {.layout = layout, .data = flat}};
     return taciti_ckpt_load(info->path, &parameters, 1);
 }

@@ -145,20 +145,20 @@ static tacit_status add_part(inventory *all, const taciti_ckpt_array *array, con
     full_name *name = &all->names[all->count];
     taciti_safe_tensor *out = &all->tensors[all->count];
     TACITI_TRY(taciti_ckpt_part_name(array, part, name->text));
-    *out = (taciti_safe_tensor){.name = name->text, .dims = 1, .shape = {part->n}};
-    if (array->layout == NULL) {
-        out->data = array->bytes;
-        out->dtype = TACITI_SAFE_U8;
-    } else {
-        out->access = array->access;
-        out->at = part->at;
-        out->data = array->access == NULL ? array->flat + part->at : NULL;
-        if (taciti_ckpt_part_is_whole(part)) {
-            out->dims = part->tensor->dims;
-            memcpy(out->shape, part->tensor->shape, sizeof out->shape);
-        }
+    const taciti_state_entry *entry = &array->entry;
+    const bool bytes = entry->kind == TACITI_STATE_BYTES, other_form = entry->access.read != NULL;
+    *out = (taciti_safe_tensor){.name = name->text,
+                                .dtype = bytes ? TACITI_SAFE_U8 : TACITI_SAFE_F32,
+                                .dims = 1,
+                                .shape = {part->n},
+                                .data = bytes || other_form ? entry->data : (const float *)entry->data + part->at,
+                                .access = other_form ? &entry->access : NULL,
+                                .at = part->at};
+    if (!bytes && taciti_ckpt_part_is_whole(part)) {
+        out->dims = part->tensor->dims;
+        memcpy(out->shape, part->tensor->shape, sizeof out->shape);
     }
-    all->sizes[all->count++] = part->n * (array->layout == NULL ? 1 : sizeof(float));
+    all->sizes[all->count++] = part->n * (bytes ? 1 : sizeof(float));
     return TACIT_OK;
 }
 

@@ -25,32 +25,15 @@ static bool is_stored_in_shards(const taciti_state_entry *entry) {
     return entry->kind == TACITI_STATE_ARRAY || entry->kind == TACITI_STATE_BYTES;
 }
 
-static bool is_empty(const taciti_state_entry *entry) { return entry->kind == TACITI_STATE_ARRAY && entry->n == 0; }
-
 /* Appends the entry as `rank` alone holds it, or as all do (rank < 0). add: the load adds the stored values. */
 static void append_entry(array_list *list, const taciti_state_entry *entry, int rank, bool add) {
-    const bool array = entry->kind == TACITI_STATE_ARRAY;
     char *prefix = list->prefixes[list->count], what[TACITI_STATE_NAME_BYTES];
-    (void)snprintf(what, sizeof what, "%s%s", entry->name, array ? "." : "");
+    (void)snprintf(what, sizeof what, "%s%s", entry->name, entry->kind == TACITI_STATE_ARRAY ? "." : "");
     if (rank < 0)
         (void)snprintf(prefix, TACITI_CKPT_PREFIX_BYTES, "%s", what);
     else
         taciti_ckpt_own_prefix(rank, what, prefix);
-    taciti_ckpt_array *out = &list->arrays[list->count++];
-    *out = (taciti_ckpt_array){.prefix = prefix, .own = rank >= 0, .add = add};
-    if (array) {
-        const bool whole = entry->begin == 0 && entry->n == entry->layout->n;
-        out->layout = entry->layout;
-        out->flat = entry->data;
-        out->access = entry->access.read != NULL ? &entry->access : NULL;
-        out->begin = entry->begin;
-        out->n = whole ? 0 : entry->n;
-        out->ranges = entry->ranges;
-        out->range_count = entry->range_count;
-    } else {
-        out->bytes = entry->data;
-        out->n = entry->n;
-    }
+    list->arrays[list->count++] = (taciti_ckpt_array){.prefix = prefix, .entry = *entry, .own = rank >= 0, .add = add};
 }
 
 /* Refuses tables that no checkpoint can hold. */
@@ -62,17 +45,11 @@ static tacit_status check_table(const taciti_state *state) {
         const taciti_state_entry *entry = &state->entries[i];
         if (strlen(entry->name) + 2 > TACITI_STATE_NAME_BYTES)
             return taciti_fail(TACIT_E_INTERNAL, "checkpoint: \"%s\" is too long a name", entry->name);
-        if (entry->kind == TACITI_STATE_ARRAY &&
-            (entry->begin > entry->layout->n || entry->n > entry->layout->n - entry->begin))
-            return taciti_fail(TACIT_E_INTERNAL,
-                               "checkpoint: \"%s\": %zu floats from %zu on are not in an array of %zu", entry->name,
-                               entry->n, entry->begin, entry->layout->n);
-        const bool whole = entry->kind != TACITI_STATE_ARRAY || (entry->n == entry->layout->n && entry->ranges == NULL);
         const bool adds = entry->regroup == TACITI_STATE_SUM || entry->regroup == TACITI_STATE_MEAN;
-        if (entry->owner == TACITI_STATE_OWN && adds && (entry->kind == TACITI_STATE_BYTES || !whole))
+        if (entry->owner == TACITI_STATE_OWN && adds && (entry->kind == TACITI_STATE_BYTES || entry->ranges != NULL))
             return taciti_fail(TACIT_E_INTERNAL, "checkpoint: \"%s\": bytes and ranges of ranks cannot be added up",
                                entry->name);
-        if (entry->access.read != NULL && (entry->kind != TACITI_STATE_ARRAY || !whole))
+        if (entry->access.read != NULL && (entry->kind != TACITI_STATE_ARRAY || entry->ranges != NULL))
             return taciti_fail(TACIT_E_INTERNAL, "checkpoint: \"%s\": only whole arrays can have another form",
                                entry->name);
     }
@@ -187,8 +164,7 @@ tacit_status taciti_ckpt_save_state(taciti_comm *comm, const char *folder, int64
     TACITI_TRY(describe_state(comm, state, meta, &text));
     for (size_t i = 0; i < state->count; i++) {
         const taciti_state_entry *entry = &state->entries[i];
-        if (is_stored_in_shards(entry) && !is_empty(entry))
-            append_entry(&list, entry, entry->owner == TACITI_STATE_OWN ? rank : -1, false);
+        if (is_stored_in_shards(entry)) append_entry(&list, entry, entry->owner == TACITI_STATE_OWN ? rank : -1, false);
     }
     const taciti_ckpt_state arrays = {.arrays = list.arrays, .array_count = list.count, .meta_json = text};
     const tacit_status status = taciti_ckpt_save(comm, folder, step, keep, &arrays);
@@ -283,7 +259,7 @@ static tacit_status decide_all(const taciti_ckpt_origin *from, const taciti_stat
                                    own_number(from, rank, entry->name) != NULL);
             continue;
         }
-        out[i] = is_empty(entry) ? LEAVE : decide_action(from, entry, held[at], held[at + 1]);
+        out[i] = decide_action(from, entry, held[at], held[at + 1]);
         at += 2;
     }
     return TACIT_OK;

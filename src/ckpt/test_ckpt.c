@@ -128,7 +128,7 @@ static void write_as_rank(int64_t step, int rank, int ranks, taciti_stage_share 
     arrays[0] = first;
     arrays[1] = second;
     state_fill(&g_state, 10 + rank);
-    for (size_t i = 0; i < g_state.layout.n; i++) g_state.arrays[0].flat[i] = (float)i;
+    for (size_t i = 0; i < g_state.layout.n; i++) g_state.flat[0][i] = (float)i;
     const taciti_ckpt_state state = {.arrays = arrays, .array_count = 2, .meta_json = "{}"};
     assert_int_equal(taciti_stage_write(g_folder.text, step, &state, rank, ranks, share), TACIT_OK);
 }
@@ -143,7 +143,7 @@ static void load_as_rank(const char *path, int rank) {
     state_expect_array(&g_state, 1, 10 + rank);
     for (size_t t = 0; t < g_state.layout.tensor_count; t++)
         for (size_t i = 0; i < g_state.layout.tensors[t].n; i++)
-            assert_true(g_state.arrays[0].flat[g_state.layout.tensors[t].offset + i] ==
+            assert_true(g_state.flat[0][g_state.layout.tensors[t].offset + i] ==
                         (float)(g_state.layout.tensors[t].offset + i));
 }
 
@@ -162,8 +162,8 @@ static void every_rank_gets_its_own_back(void **state) {
         assert_int_equal(taciti_ckpt_check(folder.text, &step, &meta), TACIT_OK);
         taciti_free(meta);
         for (int r = 0; r < ranks; r++) load_as_rank(folder.text, r);
-        const taciti_ckpt_array nobody = {
-            .prefix = "rank.00008.model.", .layout = &g_state.layout, .flat = g_state.arrays[1].flat};
+        const taciti_ckpt_array nobody = {.prefix = "rank.00008.model.",
+                                          .entry = {.layout = &g_state.layout, .data = g_state.flat[1]}};
         assert_int_equal(taciti_ckpt_load(folder.text, &nobody, 1), TACIT_E_DATA);
     }
 }
@@ -295,10 +295,11 @@ static void arrays_that_are_held_are_found(void **state) {
     char path[TACITI_PATH_BYTES];
     taciti_ckpt_array arrays[4] = {g_state.arrays[0], g_state.arrays[1], g_state.arrays[1], g_state.arrays[1]};
     const bool expected[] = {true, true, false, true};
+    const taciti_range range = {3, 5};
     bool held[4];
     arrays[2].prefix = "optim.v.";
-    arrays[3].begin = 3;
-    arrays[3].n = 5;
+    arrays[3].entry.ranges = &range;
+    arrays[3].entry.range_count = 1;
     save(4, 1);
     assert_int_equal(taciti_stage_path(g_folder.text, 4, "", path), TACIT_OK);
     assert_int_equal(taciti_ckpt_find_held(path, arrays, 4, held), TACIT_OK);

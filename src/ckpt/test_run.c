@@ -47,8 +47,8 @@ static int tear_down(void **state) {
 static test_path put_run(int64_t step, const char *config) {
     char meta[1024];
     const test_path run = path_in(g_folder.text, "run"), ckpt = path_in(run.text, "ckpt");
-    const taciti_ckpt_array arrays[2] = {{.prefix = "model.", .layout = &g_layout, .flat = g_flat},
-                                         {.prefix = "optim.m.", .layout = &g_layout, .flat = g_flat}};
+    const taciti_ckpt_array arrays[2] = {{.prefix = "model.", .entry = {.layout = &g_layout, .data = g_flat}},
+                                         {.prefix = "optim.m.", .entry = {.layout = &g_layout, .data = g_flat}}};
     char *model = taciti_json_dump(taciti_run_describe_model(&g_options), JSON_COMPACT);
     assert_non_null(model);
     (void)snprintf(meta, sizeof meta, "{\"step\":%d,\"model\":%s,\"config\":%s}", (int)step, model, config);
@@ -145,7 +145,7 @@ static void another_network_is_refused(void **state) {
     (void)state;
     char reason[TACITI_REASON_BYTES];
     taciti_run_info info;
-    const taciti_ckpt_array array = {.prefix = "model.", .layout = &g_layout, .flat = g_flat};
+    const taciti_ckpt_array array = {.prefix = "model.", .entry = {.layout = &g_layout, .data = g_flat}};
     const taciti_ckpt_state saved = {
         .arrays = &array, .array_count = 1, .meta_json = "{\"step\": 3, \"strategy\": \"dp\", \"config\": {}}"};
     assert_int_equal(taciti_ckpt_save(NULL, g_folder.text, 3, 2, &saved), TACIT_OK);

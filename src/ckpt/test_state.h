@@ -13,6 +13,7 @@
 typedef struct test_state {
     taciti_layout layout;
     taciti_ckpt_array arrays[2];
+    float *flat[2]; /* of the arrays */
     taciti_ckpt_state state;
     char meta[64];
 } test_state;
@@ -28,9 +29,9 @@ static inline void state_create_scaled(test_state *out, size_t scale) {
     assert_int_equal(taciti_layout_append(&out->layout, "ln_f.bias", 1, one, false), TACIT_OK);
     assert_int_equal(taciti_layout_seal(&out->layout, 1 << 20), TACIT_OK);
     for (int a = 0; a < 2; a++) {
-        out->arrays[a].layout = &out->layout;
-        out->arrays[a].flat = taciti_calloc(out->layout.n, sizeof(float));
-        assert_non_null(out->arrays[a].flat);
+        out->flat[a] = taciti_calloc(out->layout.n, sizeof(float));
+        assert_non_null(out->flat[a]);
+        out->arrays[a].entry = (taciti_state_entry){.layout = &out->layout, .data = out->flat[a]};
     }
     out->state = (taciti_ckpt_state){.arrays = out->arrays, .array_count = 2, .meta_json = out->meta};
     (void)snprintf(out->meta, sizeof out->meta, "{}");
@@ -39,7 +40,7 @@ static inline void state_create_scaled(test_state *out, size_t scale) {
 static inline void state_create(test_state *out) { state_create_scaled(out, 1); }
 
 static inline void state_destroy(test_state *state) {
-    for (int a = 0; a < 2; a++) taciti_free(state->arrays[a].flat);
+    for (int a = 0; a < 2; a++) taciti_free(state->flat[a]);
     taciti_layout_destroy(&state->layout);
 }
 
@@ -51,14 +52,14 @@ static inline void state_fill(test_state *state, int64_t step) {
     for (int a = 0; a < 2; a++)
         for (size_t t = 0; t < state->layout.tensor_count; t++)
             for (size_t i = 0; i < state->layout.tensors[t].n; i++)
-                state->arrays[a].flat[state->layout.tensors[t].offset + i] = state_value(a, i + t, step);
+                state->flat[a][state->layout.tensors[t].offset + i] = state_value(a, i + t, step);
     (void)snprintf(state->meta, sizeof state->meta, "{\"step\":%lld}", (long long)step);
 }
 
 static inline void state_expect_array(const test_state *state, int a, int64_t step) {
     for (size_t t = 0; t < state->layout.tensor_count; t++)
         for (size_t i = 0; i < state->layout.tensors[t].n; i++)
-            assert_true(state->arrays[a].flat[state->layout.tensors[t].offset + i] == state_value(a, i + t, step));
+            assert_true(state->flat[a][state->layout.tensors[t].offset + i] == state_value(a, i + t, step));
 }
 
 static inline void state_expect(const test_state *state, int64_t step) {

@@ -26,7 +26,7 @@ typedef struct holder {
     double lone[NUMBERS], sums[NUMBERS];
     int64_t updates, drawn, total;
     char blob[BLOB], own_blob[BLOB];
-    size_t shard_begin, shard_n, window_begin;
+    taciti_range shard_range, window_range; /* of flat arrays */
 } holder;
 
 enum { WINDOW = 5 };
@@ -89,15 +89,15 @@ static holder hold(int rank, int ranks) {
     const int parts = ranks >= 3 ? ranks - 1 : ranks, part = ranks >= 3 ? rank - 1 : rank;
     holder h = {.updates = (int64_t)value(UPDATES, rank, 0), .drawn = (int64_t)value(DRAWN, rank, 0), .total = 1234};
     if (part >= 0) {
-        h.shard_begin = g_layout.n * (size_t)part / (size_t)parts;
-        h.shard_n = g_layout.n * (size_t)(part + 1) / (size_t)parts - h.shard_begin;
+        h.shard_range.at = g_layout.n * (size_t)part / (size_t)parts;
+        h.shard_range.n = g_layout.n * (size_t)(part + 1) / (size_t)parts - h.shard_range.at;
     }
-    h.window_begin = 25 + (size_t)rank; /* over the end of the first tensor */
+    h.window_range = (taciti_range){25 + (size_t)rank, WINDOW}; /* over the end of the first tensor */
     h.model = filled(MODEL, 0, 0, g_layout.n);
     h.moment = filled(MOMENT, rank, 0, g_layout.n);
     h.residual = filled(RESIDUAL, rank, 0, g_layout.n);
-    h.shard = filled(SHARD, 0, h.shard_begin, h.shard_n);
-    h.window = filled(WINDOW_OF_OWN, rank, h.window_begin, WINDOW);
+    h.shard = filled(SHARD, 0, 0, g_layout.n);
+    h.window = filled(WINDOW_OF_OWN, rank, 0, g_layout.n);
     for (size_t i = 0; i < NUMBERS; i++) {
         h.lone[i] = (double)value(LONE, rank, i) + 0.1;
         h.sums[i] = (double)value(SUMS, rank, i);
@@ -117,9 +117,8 @@ static void let_go(holder *h) {
 
 /* Nothing of it is left but where things are. */
 static void forget(holder *h) {
-    for (size_t i = 0; i < g_layout.n; i++) h->model[i] = h->moment[i] = h->residual[i] = -1;
-    for (size_t i = 0; i < h->shard_n; i++) h->shard[i] = -1;
-    for (size_t i = 0; i < WINDOW; i++) h->window[i] = -1;
+    for (size_t i = 0; i < g_layout.n; i++)
+        h->model[i] = h->moment[i] = h->residual[i] = h->shard[i] = h->window[i] = -1;
     for (size_t i = 0; i < NUMBERS; i++) h->lone[i] = h->sums[i] = -1;
     h->updates = h->drawn = h->total = -1;
     memset(h->blob, '-', sizeof h->blob);
@@ -137,13 +136,11 @@ static void add(taciti_state *state, taciti_state_entry entry, const char *name,
 static taciti_state table(holder *h, const trial *t) {
     taciti_state s = {.count = 0};
     const taciti_state_owner shared = TACITI_STATE_SHARED, own = TACITI_STATE_OWN;
-    const taciti_state_entry shard = {.data = h->shard, .layout = &g_layout, .begin = h->shard_begin, .n = h->shard_n};
-    const taciti_state_entry window = {.data = h->window, .layout = &g_layout, .begin = h->window_begin, .n = WINDOW};
     taciti_state_add_array(&s, "model", shared, TACITI_STATE_MEAN, &g_layout, h->model);
     taciti_state_add_array(&s, "optim.m", own, TACITI_STATE_MEAN, &g_layout, h->moment);
     taciti_state_add_array(&s, "strategy.residual", own, TACITI_STATE_SUM, &g_layout, h->residual);
-    add(&s, shard, "optim.v", shared, TACITI_STATE_RESET);
-    add(&s, window, "strategy.window", own, TACITI_STATE_RESET);
+    taciti_state_add_ranges(&s, "optim.v", shared, TACITI_STATE_RESET, &g_layout, h->shard, &h->shard_range, 1);
+    taciti_state_add_ranges(&s, "strategy.window", own, TACITI_STATE_RESET, &g_layout, h->window, &h->window_range, 1);
     taciti_state_add_numbers(&s, "strategy.lone", t->lone_is_shared ? shared : own, t->rule, h->lone, NUMBERS);
     taciti_state_add_numbers(&s, "sums", own, TACITI_STATE_SUM, h->sums, NUMBERS);
     const taciti_state_entry updates = {.kind = TACITI_STATE_COUNT, .data = &h->updates};
@@ -223,14 +220,15 @@ static bool is_left(const void *data, size_t floats) {
 static void expect_shared(const holder *h, const trial *t) {
     const bool mean = t->resumption == TACITI_RESUME_FROM_MEAN;
     CHECK(holds(h->model, MODEL, 0, 0, g_layout.n));
-    CHECK(mean ? is_left(h->shard, h->shard_n) : holds(h->shard, SHARD, 0, h->shard_begin, h->shard_n));
+    const taciti_range part = h->shard_range;
+    CHECK(mean ? is_left(h->shard, g_layout.n) : holds(h->shard + part.at, SHARD, 0, part.at, part.n));
     CHECK(h->total == (mean ? -1 : 1234));
     CHECK(strcmp(h->blob, "shared") == 0 || (mean && h->blob[0] == '-'));
 }
 
 static void expect_exact(const holder *h, int rank) {
     CHECK(holds(h->moment, MOMENT, rank, 0, g_layout.n) && holds(h->residual, RESIDUAL, rank, 0, g_layout.n));
-    CHECK(holds(h->window, WINDOW_OF_OWN, rank, h->window_begin, WINDOW));
+    CHECK(holds(h->window + h->window_range.at, WINDOW_OF_OWN, rank, h->window_range.at, WINDOW));
     for (size_t i = 0; i < NUMBERS; i++) {
         CHECK(h->lone[i] == (double)value(LONE, rank, i) + 0.1);
         CHECK(h->sums[i] == (double)value(SUMS, rank, i));
@@ -244,7 +242,7 @@ static void expect_regrouped(const holder *h, const trial *t, int rank, int rank
     const bool sums = t->resumption == TACITI_RESUME_REGROUPED;
     expect_combined(h->moment, MOMENT, 0, 1, t->formers, true);
     CHECK(h->updates == llround(combined(UPDATES, 0, 0, 1, t->formers, true)));
-    CHECK(is_left(h->window, WINDOW) && h->lone[0] == -1 && h->own_blob[0] == '-');
+    CHECK(is_left(h->window, g_layout.n) && h->lone[0] == -1 && h->own_blob[0] == '-');
     if (sums)
         expect_combined(h->residual, RESIDUAL, rank, ranks, t->formers, false);
     else
@@ -435,9 +433,6 @@ static void what_no_checkpoint_can_hold_is_refused(void **state) {
     assert_int_equal(save_alone(&bad, 50, "{}"), TACIT_E_INTERNAL);
     bad = s;
     bad.entries[0].name = name;
-    assert_int_equal(save_alone(&bad, 50, "{}"), TACIT_E_INTERNAL);
-    bad = s;
-    bad.entries[0].begin = 1;
     assert_int_equal(save_alone(&bad, 50, "{}"), TACIT_E_INTERNAL);
     for (size_t i = 0; i < s.count; i++) { /* ranges and bytes of ranks cannot be added up */
         bad = s;

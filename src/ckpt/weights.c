@@ -20,21 +20,6 @@ typedef struct weights_source {
     char folder[TACITI_PATH_BYTES], config[TACITI_PATH_BYTES];
 } weights_source;
 
-static tacit_status source_in_folder(const char *folder, weights_source *out) {
-    out->format = TACITI_WEIGHTS_HF;
-    if (strlen(folder) >= sizeof out->folder) return taciti_fail(TACIT_E_IO, "%s: the path is too long", folder);
-    memcpy(out->folder, folder, strlen(folder) + 1);
-    return taciti_path_join(out->config, sizeof out->config, folder, "config.json");
-}
-
-/* The path names config.json itself. */
-static tacit_status source_beside(const char *config, weights_source *out) {
-    if (strlen(config) >= sizeof out->config) return taciti_fail(TACIT_E_IO, "%s: the path is too long", config);
-    out->format = TACITI_WEIGHTS_HF;
-    memcpy(out->config, config, strlen(config) + 1);
-    return taciti_formats_parent(config, out->folder);
-}
-
 static tacit_status source_of_file(const char *path, weights_source *out) {
     const int32_t llmc_magic = TACITI_LLMC_MAGIC;
     unsigned char bytes[LOOK_BYTES] = {0};
@@ -48,7 +33,10 @@ static tacit_status source_of_file(const char *path, weights_source *out) {
         out->format = TACITI_WEIGHTS_LLMC;
         return TACIT_OK;
     }
-    if (bytes[0] == '{') return source_beside(path, out);
+    if (bytes[0] == '{') {
+        TACITI_TRY(taciti_path_copy(out->config, sizeof out->config, path));
+        return taciti_formats_parent(path, out->folder);
+    }
     if (memcmp(bytes, "PK\003\004", LOOK_BYTES) == 0 || (bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5))
         return taciti_formats_refuse_pickle(path); /* archives, too, can run code when they are loaded */
     return taciti_fail(TACIT_E_DATA,
@@ -60,7 +48,10 @@ static tacit_status source_of_file(const char *path, weights_source *out) {
 static tacit_status find_source(const char *path, weights_source *out) {
     struct stat info;
     if (stat(path, &info) != 0) return taciti_file_refuse(path);
-    return S_ISDIR(info.st_mode) ? source_in_folder(path, out) : source_of_file(path, out);
+    out->format = TACITI_WEIGHTS_HF;
+    if (!S_ISDIR(info.st_mode)) return source_of_file(path, out);
+    TACITI_TRY(taciti_path_copy(out->folder, sizeof out->folder, path));
+    return taciti_path_join(out->config, sizeof out->config, path, "config.json");
 }
 
 tacit_status taciti_weights_describe(const char *path, taciti_weights_format *format, taciti_model_options *out) {

@@ -33,7 +33,7 @@ static char *describe_run(const taciti_run_info *source, const char *from) {
 
 static tacit_status save_run(const taciti_run_info *source, const char *from, const char *folder,
                              const taciti_flat_model *model) {
-    const taciti_ckpt_array parameters = {.prefix = "model.", .layout = &model->layout, .flat = model->flat};
+    const taciti_ckpt_array parameters = {.prefix = "model.", .entry = {.layout = &model->layout, .data = model->flat}};
     char *meta = describe_run(source, from);
     if (meta == NULL) return taciti_fail(TACIT_E_DATA, "%s: the path is not UTF-8", from);
     const taciti_ckpt_state state = {.arrays = &parameters, .array_count = 1, .meta_json = meta};

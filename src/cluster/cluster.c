@@ -84,42 +84,39 @@ void taciti_cluster_destroy(taciti_cluster *cluster) {
 
 /* ---- growing ----------------------------------------------------------------------------------------------------- */
 
-/* Returns a copy of the list with one more item, and releases the old block; NULL if memory is exhausted. */
-static void *append_item(void *list, size_t *count, const void *item, size_t size) {
-    char *larger = taciti_calloc(*count + 1, size);
-    if (larger == NULL) return NULL;
-    if (*count > 0) memcpy(larger, list, *count * size);
-    memcpy(larger + (*count)++ * size, item, size);
-    taciti_free(list);
-    return larger;
-}
-
 tacit_status taciti_cluster_add_timing(taciti_cluster *cluster, const taciti_cluster_timing *timing) {
-    void *list = append_item(cluster->timings, &cluster->timing_count, timing, sizeof *timing);
-    if (list != NULL) cluster->timings = list;
-    return list == NULL ? TACIT_E_MEMORY : TACIT_OK;
+    taciti_cluster_timing *list = taciti_with_room(cluster->timings, cluster->timing_count, sizeof *list);
+    if (list == NULL) return TACIT_E_MEMORY;
+    cluster->timings = list;
+    list[cluster->timing_count++] = *timing;
+    return TACIT_OK;
 }
 
 tacit_status taciti_cluster_add_codec(taciti_cluster *cluster, const taciti_cluster_codec *codec) {
-    void *list = append_item(cluster->codecs, &cluster->codec_count, codec, sizeof *codec);
-    if (list != NULL) cluster->codecs = list;
-    return list == NULL ? TACIT_E_MEMORY : TACIT_OK;
+    taciti_cluster_codec *list = taciti_with_room(cluster->codecs, cluster->codec_count, sizeof *list);
+    if (list == NULL) return TACIT_E_MEMORY;
+    cluster->codecs = list;
+    list[cluster->codec_count++] = *codec;
+    return TACIT_OK;
 }
 
 tacit_status taciti_cluster_add_compression(taciti_cluster *cluster, const taciti_cluster_compression *compression) {
-    void *list = append_item(cluster->compressions, &cluster->compression_count, compression, sizeof *compression);
-    if (list != NULL) cluster->compressions = list;
-    return list == NULL ? TACIT_E_MEMORY : TACIT_OK;
+    taciti_cluster_compression *list =
+        taciti_with_room(cluster->compressions, cluster->compression_count, sizeof *list);
+    if (list == NULL) return TACIT_E_MEMORY;
+    cluster->compressions = list;
+    list[cluster->compression_count++] = *compression;
+    return TACIT_OK;
 }
 
 tacit_status taciti_cluster_add_note(taciti_cluster *cluster, const char *note) {
     char text[TACITI_CLUSTER_NOTE_BYTES];
+    char **list = taciti_with_room(cluster->notes, cluster->note_count, sizeof *list);
+    if (list == NULL) return TACIT_E_MEMORY;
+    cluster->notes = list;
     (void)snprintf(text, sizeof text, "%s", note);
-    char *copy = taciti_strdup(text);
-    void *list = copy == NULL ? NULL : append_item(cluster->notes, &cluster->note_count, &copy, sizeof copy);
-    if (list != NULL)
-        cluster->notes = list;
-    else
-        taciti_free(copy);
-    return list == NULL ? TACIT_E_MEMORY : TACIT_OK;
+    list[cluster->note_count] = taciti_strdup(text);
+    if (list[cluster->note_count] == NULL) return TACIT_E_MEMORY;
+    cluster->note_count++;
+    return TACIT_OK;
 }

@@ -41,39 +41,30 @@ static double bytes_of_gb(double gb) { return gb * 1e9; }
 static double gb_of_bytes(double bytes) { return bytes / 1e9; }
 static double keep_value(double x) { return x; }
 
-static tacit_status read_in(reader *r, const json_t *value, const field *f, double (*convert)(double), void *out) {
-    double number = 0;
-    TACITI_TRY(taciti_strict_real(r, value, f, &number));
-    *(double *)out = convert(number);
-    return TACIT_OK;
-}
-
-static tacit_status read_latency(reader *r, const json_t *value, const field *f, void *out) {
-    return read_in(r, value, f, s_of_us, out);
-}
-
-static tacit_status read_beta(reader *r, const json_t *value, const field *f, void *out) {
-    return read_in(r, value, f, of_gbit, out);
-}
-
-static tacit_status read_gigabytes(reader *r, const json_t *value, const field *f, void *out) {
-    return read_in(r, value, f, bytes_of_gb, out);
-}
-
-static tacit_status read_nanoseconds(reader *r, const json_t *value, const field *f, void *out) {
-    return read_in(r, value, f, s_of_ns, out);
-}
-
+/* The unit of a number stands at the end of its field's name. */
 typedef struct unit {
-    taciti_strict_read *reader; /* of fields in this unit */
+    const char *end;
     double (*read)(double), (*write)(double);
 } unit;
 
-static const unit UNITS[] = {{taciti_strict_real, keep_value, keep_value},
-                             {read_latency, s_of_us, us_of_s},
-                             {read_beta, of_gbit, of_gbit},
-                             {read_gigabytes, bytes_of_gb, gb_of_bytes},
-                             {read_nanoseconds, s_of_ns, ns_of_s}};
+static const unit UNITS[] = {{"_us", s_of_us, us_of_s},
+                             {"_ns", s_of_ns, ns_of_s},
+                             {"gbit_per_s", of_gbit, of_gbit},
+                             {"gb_per_s", bytes_of_gb, gb_of_bytes},
+                             {"", keep_value, keep_value}};
+
+static const unit *unit_of(const field *f) {
+    const unit *in = UNITS;
+    while (!taciti_text_ends_with(f->name, in->end)) in++;
+    return in;
+}
+
+static tacit_status read_number(reader *r, const json_t *value, const field *f, void *out) {
+    double number = 0;
+    TACITI_TRY(taciti_strict_real(r, value, f, &number));
+    *(double *)out = unit_of(f)->read(number);
+    return TACIT_OK;
+}
 
 static tacit_status read_collective(reader *r, const json_t *value, const field *f, void *out) {
     const char *text = json_string_value(value);
@@ -103,10 +94,9 @@ static tacit_status read_group(reader *r, const json_t *value, const field *f, v
 #define RATE RATE_MIN, RATE_MAX, "a number above 0, in Gbit/s (1e-6 to 1e6)"
 
 static const field LINK_FIELDS[] = {
-    {"latency_us", true, read_latency, offsetof(taciti_link_cost, alpha_s), LATENCY},
-    {"gbit_per_s", true, read_beta, offsetof(taciti_link_cost, beta_s_per_byte), RATE, NULL},
-    {"fit_error", false, taciti_strict_real, offsetof(taciti_link_cost, fit_error), AT_MIN_0, "a share of at least 0",
-     NULL},
+    {"latency_us", true, read_number, offsetof(taciti_link_cost, alpha_s), LATENCY},
+    {"gbit_per_s", true, read_number, offsetof(taciti_link_cost, beta_s_per_byte), RATE, NULL},
+    {"fit_error", false, read_number, offsetof(taciti_link_cost, fit_error), AT_MIN_0, "a share of at least 0", NULL},
     {.name = NULL},
 };
 
@@ -115,23 +105,23 @@ static const field LINKS_FIELDS[] = {
      "an object: {\"latency_us\": 30, \"gbit_per_s\": 25}", LINK_FIELDS},
     {"inside", false, taciti_strict_nested, offsetof(taciti_cluster, inside), 0, 0,
      "an object: {\"latency_us\": 1, \"gbit_per_s\": 80}", LINK_FIELDS},
-    {"host_gbit_per_s", false, read_beta, offsetof(taciti_cluster, host_beta_s_per_byte), RATE, NULL},
-    {"duplex_gbit_per_s", false, read_beta, offsetof(taciti_cluster, duplex_beta_s_per_byte), RATE, NULL},
-    {"incast_gbit_per_s", false, read_beta, offsetof(taciti_cluster, incast_beta_s_per_byte), RATE, NULL},
-    {"busy_latency_us", false, read_latency, offsetof(taciti_cluster, busy_alpha_s), LATENCY},
+    {"host_gbit_per_s", false, read_number, offsetof(taciti_cluster, host_beta_s_per_byte), RATE, NULL},
+    {"duplex_gbit_per_s", false, read_number, offsetof(taciti_cluster, duplex_beta_s_per_byte), RATE, NULL},
+    {"incast_gbit_per_s", false, read_number, offsetof(taciti_cluster, incast_beta_s_per_byte), RATE, NULL},
+    {"busy_latency_us", false, read_number, offsetof(taciti_cluster, busy_alpha_s), LATENCY},
     {.name = NULL},
 };
 
 static const field COMPUTE_FIELDS[] = {
-    {"cv", true, taciti_strict_real, offsetof(taciti_cluster, compute_cv), AT_MIN_0, "a share of at least 0", NULL},
-    {"lag1", false, taciti_strict_real, offsetof(taciti_cluster, compute_lag1), -1, 1, "a number from -1 to 1", NULL},
-    {"rank_spread", false, taciti_strict_real, offsetof(taciti_cluster, compute_rank_spread), AT_MIN_0,
+    {"cv", true, read_number, offsetof(taciti_cluster, compute_cv), AT_MIN_0, "a share of at least 0", NULL},
+    {"lag1", false, read_number, offsetof(taciti_cluster, compute_lag1), -1, 1, "a number from -1 to 1", NULL},
+    {"rank_spread", false, read_number, offsetof(taciti_cluster, compute_rank_spread), AT_MIN_0,
      "a share of at least 0", NULL},
-    {"core_share", false, taciti_strict_real, offsetof(taciti_cluster, compute_core_share), 1e-6, 1,
+    {"core_share", false, read_number, offsetof(taciti_cluster, compute_core_share), 1e-6, 1,
      "a share of a core, from 1e-6 to 1", NULL},
-    {"memory_gib", false, taciti_strict_real, offsetof(taciti_cluster, memory_gib), 1e-3, 1e6,
+    {"memory_gib", false, read_number, offsetof(taciti_cluster, memory_gib), 1e-3, 1e6,
      "GiB of the smallest host, a number from 0.001 to 1e6", NULL},
-    {"hand_over_us", false, read_latency, offsetof(taciti_cluster, hand_over_s), LATENCY},
+    {"hand_over_us", false, read_number, offsetof(taciti_cluster, hand_over_s), LATENCY},
     {.name = NULL},
 };
 
@@ -144,17 +134,16 @@ static const field TIMING_FIELDS[] = {
      "a text of 1 to 23 bytes: \"tacit\", \"mpi-default\"", NULL},
     {"bytes", true, taciti_strict_size, offsetof(taciti_cluster_timing, bytes), 1, 0x1p53,
      "a whole number above 0, without point and exponent", NULL},
-    {"seconds", true, taciti_strict_real, offsetof(taciti_cluster_timing, seconds), 1e-9, SECONDS_MAX,
+    {"seconds", true, read_number, offsetof(taciti_cluster_timing, seconds), 1e-9, SECONDS_MAX,
      "a number above 0, in seconds (1e-9 to 1e6)", NULL},
-    {"spread", false, taciti_strict_real, offsetof(taciti_cluster_timing, spread), AT_MIN_0, "a share of at least 0",
-     NULL},
+    {"spread", false, read_number, offsetof(taciti_cluster_timing, spread), AT_MIN_0, "a share of at least 0", NULL},
     {.name = NULL},
 };
 
 static const field CODEC_FIELDS[] = {
-    {"encode_gb_per_s", true, read_gigabytes, offsetof(taciti_cluster_codec, encode_bytes_per_s), RATE_MIN, RATE_MAX,
+    {"encode_gb_per_s", true, read_number, offsetof(taciti_cluster_codec, encode_bytes_per_s), RATE_MIN, RATE_MAX,
      "a number above 0, in GB/s (1e-6 to 1e6)", NULL},
-    {"decode_gb_per_s", true, read_gigabytes, offsetof(taciti_cluster_codec, decode_bytes_per_s), RATE_MIN, RATE_MAX,
+    {"decode_gb_per_s", true, read_number, offsetof(taciti_cluster_codec, decode_bytes_per_s), RATE_MIN, RATE_MAX,
      "a number above 0, in GB/s (1e-6 to 1e6)", NULL},
     {.name = NULL},
 };
@@ -164,26 +153,17 @@ static const field CODEC_FIELDS[] = {
 static const field COMPRESSION_FIELDS[] = {
     {"codec", true, taciti_strict_text, offsetof(taciti_cluster_compression, codec), 1,
      sizeof((taciti_cluster_compression *)0)->codec, "the name of a codec, 1 to 23 bytes", NULL},
-    {"factor", true, taciti_strict_real, offsetof(taciti_cluster_compression, factor), 1, 1e9,
+    {"factor", true, read_number, offsetof(taciti_cluster_compression, factor), 1, 1e9,
      "elements per element sent, from 1 to 1e9", NULL},
-    {"encode_ns", true, read_nanoseconds, offsetof(taciti_cluster_compression, encode_s), NANOSECONDS, NULL},
-    {"decode_ns", true, read_nanoseconds, offsetof(taciti_cluster_compression, decode_s), NANOSECONDS, NULL},
-    {"add_ns", true, read_nanoseconds, offsetof(taciti_cluster_compression, add_s), NANOSECONDS, NULL},
-    {"bytes", true, taciti_strict_real, offsetof(taciti_cluster_compression, bytes), 1e-9, 16,
+    {"encode_ns", true, read_number, offsetof(taciti_cluster_compression, encode_s), NANOSECONDS, NULL},
+    {"decode_ns", true, read_number, offsetof(taciti_cluster_compression, decode_s), NANOSECONDS, NULL},
+    {"add_ns", true, read_number, offsetof(taciti_cluster_compression, add_s), NANOSECONDS, NULL},
+    {"bytes", true, read_number, offsetof(taciti_cluster_compression, bytes), 1e-9, 16,
      "bytes of payload per float, above 0 and up to 16", NULL},
     {.name = NULL},
 };
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
-
-static const field RANKS = {"ranks_per_host",
-                            true,
-                            taciti_strict_count,
-                            0,
-                            1,
-                            TACITI_CLUSTER_MAX_RANKS_PER_HOST,
-                            "a whole number from 1 to 10000, or a list of one for each host",
-                            NULL};
 
 /* One number for all hosts, or a list of one for each. */
 static tacit_status read_ranks(reader *r, const json_t *value, const field *f, void *out) {
@@ -197,8 +177,8 @@ static tacit_status read_ranks(reader *r, const json_t *value, const field *f, v
     if (cluster->ranks_per_host == NULL) return TACIT_E_MEMORY;
     for (int i = 0; i < cluster->hosts; i++) {
         const size_t length = list ? taciti_strict_enter_item(r, (size_t)i) : strlen(r->path);
-        TACITI_TRY(taciti_strict_count(r, list ? json_array_get(value, (size_t)i) : value, &RANKS,
-                                       &cluster->ranks_per_host[i]));
+        TACITI_TRY(
+            taciti_strict_count(r, list ? json_array_get(value, (size_t)i) : value, f, &cluster->ranks_per_host[i]));
         taciti_strict_leave(r, length);
     }
     return TACIT_OK;
@@ -232,12 +212,11 @@ static tacit_status read_notes(reader *r, const json_t *value, const field *f, v
 }
 
 /* One place per (collective, group, by, bytes): a planner must not find two answers. */
-static tacit_status check_repeated(const reader *r, const taciti_cluster *cluster) {
-    const taciti_cluster_timing *last = &cluster->timings[cluster->timing_count - 1];
-    for (size_t i = 0; i + 1 < cluster->timing_count; i++) {
+static tacit_status check_repeated(const reader *r, const taciti_cluster *cluster, const taciti_cluster_timing *one) {
+    for (size_t i = 0; i < cluster->timing_count; i++) {
         const taciti_cluster_timing *t = &cluster->timings[i];
-        if (t->collective == last->collective && t->group == last->group && t->bytes == last->bytes &&
-            strcmp(t->by, last->by) == 0)
+        if (t->collective == one->collective && t->group == one->group && t->bytes == one->bytes &&
+            strcmp(t->by, one->by) == 0)
             return taciti_fail(TACIT_E_CONFIG, "%s: %s measures the same as collectives[%zu]; keep one of them",
                                r->file, r->path, i);
     }
@@ -245,20 +224,15 @@ static tacit_status check_repeated(const reader *r, const taciti_cluster *cluste
 }
 
 static tacit_status read_timings(reader *r, const json_t *value, const field *f, void *out) {
-    static const field TIMING = {.legal = "an object: {\"collective\": \"all_reduce\", \"group\": \"world\", "
-                                          "\"by\": \"tacit\", \"bytes\": 4096, \"seconds\": 0.001}",
-                                 .fields = TIMING_FIELDS};
-    taciti_cluster *cluster = out;
+    static const char TIMING[] = "an object: {\"collective\": \"all_reduce\", \"group\": \"world\", "
+                                 "\"by\": \"tacit\", \"bytes\": 4096, \"seconds\": 0.001}";
     TACITI_TRY(check_list(r, value, f));
-    const size_t count = json_array_size(value);
-    cluster->timings = taciti_calloc(count, sizeof *cluster->timings);
-    if (cluster->timings == NULL) return TACIT_E_MEMORY;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        taciti_cluster_timing item = {.spread = -1};
         const size_t length = taciti_strict_enter_item(r, i);
-        cluster->timings[i].spread = -1;
-        TACITI_TRY(taciti_strict_nested(r, json_array_get(value, i), &TIMING, &cluster->timings[i]));
-        cluster->timing_count = i + 1;
-        TACITI_TRY(check_repeated(r, cluster));
+        TACITI_TRY(taciti_strict_object(r, json_array_get(value, i), TIMING_FIELDS, TIMING, &item));
+        TACITI_TRY(check_repeated(r, out, &item));
+        TACITI_TRY(taciti_cluster_add_timing(out, &item));
         taciti_strict_leave(r, length);
     }
     return TACIT_OK;
@@ -266,15 +240,14 @@ static tacit_status read_timings(reader *r, const json_t *value, const field *f,
 
 /* One place per codec and factor. */
 static tacit_status read_compressions(reader *r, const json_t *value, const field *f, void *out) {
-    static const field COMPRESSION = {.legal = "an object: {\"codec\": \"topk\", \"factor\": 100, \"encode_ns\": 1, "
-                                               "\"decode_ns\": 0.5, \"add_ns\": 0.1, \"bytes\": 0.05}",
-                                      .fields = COMPRESSION_FIELDS};
+    static const char COMPRESSION[] = "an object: {\"codec\": \"topk\", \"factor\": 100, \"encode_ns\": 1, "
+                                      "\"decode_ns\": 0.5, \"add_ns\": 0.1, \"bytes\": 0.05}";
     taciti_cluster *cluster = out;
     TACITI_TRY(check_list(r, value, f));
     for (size_t i = 0; i < json_array_size(value); i++) {
         taciti_cluster_compression item = {.factor = 0};
         const size_t length = taciti_strict_enter_item(r, i);
-        TACITI_TRY(taciti_strict_nested(r, json_array_get(value, i), &COMPRESSION, &item));
+        TACITI_TRY(taciti_strict_object(r, json_array_get(value, i), COMPRESSION_FIELDS, COMPRESSION, &item));
         for (size_t k = 0; k < i; k++)
             if (strcmp(cluster->compressions[k].codec, item.codec) == 0 &&
                 fabs(cluster->compressions[k].factor - item.factor) < 1e-9 * item.factor)
@@ -288,8 +261,7 @@ static tacit_status read_compressions(reader *r, const json_t *value, const fiel
 
 /* An object from names to rates: a file may know codecs that this build does not. */
 static tacit_status read_codecs(reader *r, const json_t *value, const field *f, void *out) {
-    static const field CODEC = {.legal = "an object: {\"encode_gb_per_s\": 5, \"decode_gb_per_s\": 6}",
-                                .fields = CODEC_FIELDS};
+    static const char CODEC[] = "an object: {\"encode_gb_per_s\": 5, \"decode_gb_per_s\": 6}";
     taciti_cluster *cluster = out;
     json_t *object = NULL; /* jansson's iterators want one that they could change */
     memcpy(&object, &value, sizeof object);
@@ -305,7 +277,7 @@ static tacit_status read_codecs(reader *r, const json_t *value, const field *f, 
             return taciti_fail(TACIT_E_CONFIG, "%s: %s: the name of a codec has 1 to %zu bytes", r->file, r->path,
                                sizeof codec.name - 1);
         (void)snprintf(codec.name, sizeof codec.name, "%s", name);
-        TACITI_TRY(taciti_strict_nested(r, json_object_iter_value(at), &CODEC, &codec));
+        TACITI_TRY(taciti_strict_object(r, json_object_iter_value(at), CODEC_FIELDS, CODEC, &codec));
         TACITI_TRY(taciti_cluster_add_codec(cluster, &codec));
         taciti_strict_leave(r, length);
     }
@@ -326,8 +298,8 @@ static const field FIELDS[] = {
     {"notes", false, read_notes, 0, 0, TACITI_CLUSTER_MAX_NOTES, "a text or a list of texts", NULL},
     {"hosts", true, taciti_strict_count, offsetof(taciti_cluster, hosts), 1, TACITI_CLUSTER_MAX_HOSTS,
      "a whole number from 1 to 100000", NULL},
-    {"ranks_per_host", true, read_ranks, 0, 0, 0, "a whole number from 1 to 10000, or a list of one for each host",
-     NULL},
+    {"ranks_per_host", true, read_ranks, 0, 1, TACITI_CLUSTER_MAX_RANKS_PER_HOST,
+     "a whole number from 1 to 10000, or a list of one for each host", NULL},
     {"links", true, taciti_strict_nested, 0, 0, 0, "an object: {\"between\": {\"latency_us\": 30, \"gbit_per_s\": 25}}",
      LINKS_FIELDS},
     {"collectives", false, read_timings, 0, 0, TACITI_CLUSTER_MAX_TIMINGS, "a list of measurements", NULL},
@@ -401,17 +373,12 @@ static double find_shortest(double value, const unit *in) {
     return target;
 }
 
-static const unit *unit_of(const field *f) {
-    for (size_t i = 0; i < sizeof UNITS / sizeof *UNITS; i++)
-        if (UNITS[i].reader == f->read) return &UNITS[i];
-    return NULL;
-}
-
 /* Whether an optional number, or the latency of an optional link, is unknown: it is below what the file may have. */
 static bool is_unknown(const field *f, const void *member) {
-    const unit *in = unit_of(f->fields != NULL ? f->fields : f);
-    const double shown = in == NULL ? 0 : in->write(*(const double *)member);
-    return !f->required && in != NULL && (shown < (f->fields != NULL ? f->fields->min : f->min) || isinf(shown));
+    const field *number = f->fields != NULL ? f->fields : f;
+    if (f->required || number->read != read_number) return false;
+    const double shown = unit_of(number)->write(*(const double *)member);
+    return shown < number->min || isinf(shown);
 }
 
 /* Writes the members of an object that are known, each behind `before`. Returns whether there are any. */
@@ -419,13 +386,12 @@ static bool write_fields(FILE *out, const char *before, const field *fields, con
     bool any = false;
     for (const field *f = fields; f->name != NULL; f++) {
         const void *member = (const char *)object + f->offset;
-        const unit *in = unit_of(f);
         char text[TACITI_REAL_BYTES];
         if (is_unknown(f, member)) continue;
         (void)fprintf(out, "%s%s\"%s\": ", !any ? "" : *before == '\0' ? ", " : ",", before, f->name);
         any = true;
-        if (in != NULL) {
-            taciti_real_format(find_shortest(*(const double *)member, in), text);
+        if (f->read == read_number) {
+            taciti_real_format(find_shortest(*(const double *)member, unit_of(f)), text);
             (void)fputs(text, out);
         } else if (f->fields != NULL) {
             (void)fputc('{', out);

@@ -65,7 +65,7 @@ static tacit_status find_array(const taciti_resume *resume, const taciti_layout 
     char what[TACITI_STATE_NAME_BYTES], prefix[TACITI_CKPT_PREFIX_BYTES];
     (void)snprintf(what, sizeof what, "%s.", name);
     taciti_ckpt_own_prefix(0, what, prefix);
-    const taciti_ckpt_array array = {.prefix = prefix, .layout = layout, .own = true};
+    const taciti_ckpt_array array = {.prefix = prefix, .entry = {.layout = layout}, .own = true};
     return taciti_ckpt_find_held(resume->ckpt.path, &array, 1, out);
 }
 

@@ -29,7 +29,7 @@ void taciti_state_add_ranges(taciti_state *state, const char *name, taciti_state
 
 bool taciti_state_range(const taciti_state_entry *entry, size_t index, taciti_range *out) {
     if (index >= (entry->ranges == NULL ? 1 : entry->range_count)) return false;
-    *out = entry->ranges == NULL ? (taciti_range){0, entry->n} : entry->ranges[index];
+    *out = entry->ranges == NULL ? (taciti_range){0, entry->layout->n} : entry->ranges[index];
     return true;
 }
 
@@ -43,7 +43,7 @@ void taciti_state_add_numbers(taciti_state *state, const char *name, taciti_stat
 
 bool taciti_state_is_of_rank(const taciti_state_entry *entry) {
     if (entry->kind != TACITI_STATE_ARRAY) return entry->kind == TACITI_STATE_BYTES && entry->owner == TACITI_STATE_OWN;
-    return entry->owner == TACITI_STATE_OWN || entry->n != entry->layout->n || entry->ranges != NULL;
+    return entry->owner == TACITI_STATE_OWN || entry->ranges != NULL;
 }
 
 const taciti_state_entry *taciti_state_find(const taciti_state *state, const char *name) {

@@ -16,7 +16,7 @@
 #include "tensor/layout.h"
 
 typedef enum taciti_state_kind {
-    TACITI_STATE_ARRAY,   /* float[n]: floats [begin, begin + n) of a flat array; padding is not saved */
+    TACITI_STATE_ARRAY,   /* a flat array or ranges of one; padding is not saved */
     TACITI_STATE_NUMBERS, /* double[n]; infinite numbers come back as NaN */
     TACITI_STATE_COUNT,   /* one int64_t, 0 or above */
     TACITI_STATE_BYTES,   /* n bytes */
@@ -54,10 +54,10 @@ typedef struct taciti_state_entry {
     taciti_state_kind kind;
     taciti_state_owner owner;
     taciti_state_regroup regroup;
-    void *data;                  /* of an array: float `begin` of the flat array */
+    void *data;                  /* of an array: its float 0, of ranges too */
     const taciti_layout *layout; /* of arrays */
-    size_t begin, n;             /* a whole array: 0, layout->n */
-    const taciti_range *ranges;  /* of an array, instead of begin and n: these of it, ascending; data is its float 0 */
+    size_t n;                    /* of an array: layout->n */
+    const taciti_range *ranges;  /* of an array: these of it, ascending; NULL: all of it */
     size_t range_count;
     taciti_state_access access; /* of a whole array, instead of data, if `read` is not NULL */
     bool optional;              /* if a checkpoint lacks it, it keeps its value from before the first step */

@@ -27,9 +27,8 @@ typedef struct feedback {
     taciti_strategy_context context;
     void *dp;
     float *residual;
-    float *shard; /* running sum of gradients, of this rank's part of the flat array */
-    size_t begin, n;
-    float window[WINDOW]; /* of the residual, from float `rank` on */
+    float *shard, *window;   /* flat arrays: running sum of gradients; of the residual */
+    taciti_range part, view; /* what this rank has of them; the view begins at float `rank` */
     double numbers[2];
     int64_t steps;
     int rank;
@@ -46,11 +45,13 @@ static tacit_status feedback_create(const taciti_strategy_context *context, void
     const size_t ranks = (size_t)taciti_comm_size(context->comm), n = context->layout->n;
     f->context = *context;
     f->rank = taciti_comm_rank(context->comm);
-    f->begin = n * (size_t)f->rank / ranks;
-    f->n = n * (size_t)(f->rank + 1) / ranks - f->begin;
+    f->part.at = n * (size_t)f->rank / ranks;
+    f->part.n = n * (size_t)(f->rank + 1) / ranks - f->part.at;
+    f->view = (taciti_range){(size_t)f->rank, WINDOW};
     f->residual = taciti_calloc(n, sizeof *f->residual);
-    f->shard = taciti_calloc(f->n, sizeof *f->shard);
-    CHECK(f->residual != NULL && f->shard != NULL);
+    f->shard = taciti_calloc(n, sizeof *f->shard);
+    f->window = taciti_calloc(n, sizeof *f->window);
+    CHECK(f->residual != NULL && f->shard != NULL && f->window != NULL);
     *out = f;
     return dp()->create(context, &f->dp);
 }
@@ -60,6 +61,7 @@ static void feedback_destroy(void *self) {
     dp()->destroy(f->dp);
     taciti_free(f->residual);
     taciti_free(f->shard);
+    taciti_free(f->window);
     taciti_free(f);
 }
 
@@ -86,8 +88,8 @@ static tacit_status feedback_finish(void *self, double lr, taciti_step_report *o
         f->residual[i] = whole - g[i];
     }
     TACITI_TRY(dp()->finish(f->dp, lr, out));
-    for (size_t i = 0; i < f->n; i++) f->shard[i] = 0.5f * f->shard[i] + g[f->begin + i];
-    for (size_t i = 0; i < WINDOW; i++) f->window[i] += f->residual[(size_t)f->rank + i];
+    for (size_t i = f->part.at; i < f->part.at + f->part.n; i++) f->shard[i] = 0.5f * f->shard[i] + g[i];
+    for (size_t i = f->view.at; i < f->view.at + f->view.n; i++) f->window[i] += f->residual[i];
     f->numbers[0] += out->grad_norm * (f->rank + 1);
     f->numbers[1] = f->rank;
     f->steps++;
@@ -99,15 +101,10 @@ static void feedback_state(void *self, taciti_state *out) {
     const taciti_layout *layout = f->context.layout;
     taciti_optim_list_state(f->context.optim, TACITI_STATE_SHARED, out);
     taciti_state_add_array(out, "strategy.residual", TACITI_STATE_OWN, TACITI_STATE_SUM, layout, f->residual);
-    taciti_state_add(out,
-                     (taciti_state_entry){
-                         .name = "strategy.shard", .data = f->shard, .layout = layout, .begin = f->begin, .n = f->n});
-    taciti_state_add(out, (taciti_state_entry){.name = "strategy.window",
-                                               .owner = TACITI_STATE_OWN,
-                                               .data = f->window,
-                                               .layout = layout,
-                                               .begin = (size_t)f->rank,
-                                               .n = WINDOW});
+    taciti_state_add_ranges(out, "strategy.shard", TACITI_STATE_SHARED, TACITI_STATE_RESET, layout, f->shard, &f->part,
+                            1);
+    taciti_state_add_ranges(out, "strategy.window", TACITI_STATE_OWN, TACITI_STATE_RESET, layout, f->window, &f->view,
+                            1);
     taciti_state_add_numbers(out, "numbers", TACITI_STATE_OWN, g_rule, f->numbers, 2);
     taciti_state_add(out, (taciti_state_entry){.name = "steps",
                                                .kind = TACITI_STATE_COUNT,
@@ -195,11 +192,13 @@ static void keep(const trial *t, const taciti_trainer *trainer, record *out) {
     }
     if (t->plain) return;
     const taciti_state_entry *shard = taciti_state_find(&state, "strategy.shard");
+    const taciti_state_entry *window = taciti_state_find(&state, "strategy.window");
+    const taciti_range part = shard->ranges[0];
     out->residual = copy_of(taciti_state_find(&state, "strategy.residual")->data, out->n);
-    out->shard = copy_of(shard->data, shard->n);
-    out->begin = shard->begin;
-    out->shard_n = shard->n;
-    memcpy(out->window, taciti_state_find(&state, "strategy.window")->data, sizeof out->window);
+    out->shard = copy_of((const float *)shard->data + part.at, part.n);
+    out->begin = part.at;
+    out->shard_n = part.n;
+    memcpy(out->window, (const float *)window->data + window->ranges[0].at, sizeof out->window);
     memcpy(out->numbers, taciti_state_find(&state, "numbers")->data, sizeof out->numbers);
     out->steps = *(const int64_t *)taciti_state_find(&state, "steps")->data;
 }

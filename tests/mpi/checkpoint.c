@@ -21,6 +21,7 @@ enum { TENSORS = 11, ARRAYS = 2 };
 typedef struct run_state {
     taciti_layout layout;
     taciti_ckpt_array arrays[ARRAYS];
+    float *flat[ARRAYS]; /* of the arrays */
 } run_state;
 
 static run_state create_state(void) {
@@ -34,15 +35,15 @@ static run_state create_state(void) {
     }
     CHECK(taciti_layout_seal(&run.layout, 1 << 20) == TACIT_OK);
     for (int a = 0; a < ARRAYS; a++) {
-        run.arrays[a].layout = &run.layout;
-        run.arrays[a].flat = taciti_calloc(run.layout.n, sizeof(float));
-        CHECK(run.arrays[a].flat != NULL);
+        run.flat[a] = taciti_calloc(run.layout.n, sizeof(float));
+        CHECK(run.flat[a] != NULL);
+        run.arrays[a].entry = (taciti_state_entry){.layout = &run.layout, .data = run.flat[a]};
     }
     return run;
 }
 
 static void destroy_state(run_state *run) {
-    for (int a = 0; a < ARRAYS; a++) taciti_free(run->arrays[a].flat);
+    for (int a = 0; a < ARRAYS; a++) taciti_free(run->flat[a]);
     taciti_layout_destroy(&run->layout);
 }
 
@@ -54,7 +55,7 @@ static void fill(run_state *run, int64_t step) {
     for (int a = 0; a < ARRAYS; a++)
         for (size_t t = 0; t < TENSORS; t++)
             for (size_t i = 0; i < run->layout.tensors[t].n; i++)
-                run->arrays[a].flat[run->layout.tensors[t].offset + i] = value_of(a, i + t, step);
+                run->flat[a][run->layout.tensors[t].offset + i] = value_of(a, i + t, step);
 }
 
 static tacit_status save(taciti_comm *comm, const char *folder, int64_t step, run_state *run) {
@@ -73,7 +74,7 @@ static void check(taciti_comm *comm, const char *folder, int64_t step, run_state
     for (int a = 0; a < ARRAYS; a++)
         for (size_t t = 0; t < TENSORS; t++)
             for (size_t i = 0; i < run->layout.tensors[t].n; i++)
-                CHECK(run->arrays[a].flat[run->layout.tensors[t].offset + i] == value_of(a, i + t, step));
+                CHECK(run->flat[a][run->layout.tensors[t].offset + i] == value_of(a, i + t, step));
     taciti_free(meta);
 }
 
