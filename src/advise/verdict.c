@@ -181,6 +181,17 @@ taciti_verdict taciti_verdict_of(const taciti_prediction *dense, const taciti_pr
     return v;
 }
 
+/* Says of the other method, `what` it is about, whether it pays against dense. */
+static void say_verdict(const char *what, const taciti_verdict *v, const taciti_candidate *other,
+                        const taciti_candidate *dense, const char *more, char text[TACITI_VERDICT_BYTES]) {
+    if (v->pays)
+        (void)snprintf(text, TACITI_VERDICT_BYTES, "%spays: %.2fx (%.2f-%.2f) with %s instead of %s%s", what,
+                       v->speedup, v->low, v->high, other->method.label, dense->method.label, more);
+    else
+        (void)snprintf(text, TACITI_VERDICT_BYTES, "%sdoes not pay: keep %s all-reduce; %s would be %.2fx (%.2f-%.2f)",
+                       what, dense->method.label, other->method.label, v->speedup, v->low, v->high);
+}
+
 /* Why no gossip is recommended. */
 const char *taciti_candidates_no_gossip(const taciti_candidates *candidates) {
     const bool alone = candidates->topology_count > 0 && candidates->topologies[0].topology.ranks == 1;
@@ -211,12 +222,7 @@ taciti_verdict taciti_candidates_verdict(const taciti_candidates *candidates, ch
     if (other != NULL)
         (void)snprintf(sparser, sizeof sparser, " (%s within 1 %% with %.1f times fewer bytes)", other->topology,
                        gossip->prediction.nic_bytes / other->prediction.nic_bytes);
-    if (v.pays)
-        (void)snprintf(text, TACITI_VERDICT_BYTES, "pays: %.2fx (%.2f-%.2f) with %s instead of %s%s", v.speedup, v.low,
-                       v.high, gossip->method.label, dense->method.label, sparser);
-    else
-        (void)snprintf(text, TACITI_VERDICT_BYTES, "does not pay: keep %s all-reduce; %s would be %.2fx (%.2f-%.2f)",
-                       dense->method.label, gossip->method.label, v.speedup, v.low, v.high);
+    say_verdict("", &v, gossip, dense, sparser, text);
     return v;
 }
 
@@ -224,18 +230,12 @@ taciti_verdict taciti_candidates_compression_verdict(const taciti_candidates *ca
                                                      char text[TACITI_VERDICT_BYTES]) {
     const taciti_candidate *dense = taciti_candidates_dense(candidates);
     const taciti_candidate *best = taciti_candidates_compressed(candidates);
-    char caution[TACITI_CAUTION_BYTES];
+    char caution[TACITI_CAUTION_BYTES], more[TACITI_CAUTION_BYTES + 2];
     *text = '\0';
     if (best == NULL) return (taciti_verdict){.speedup = 1, .low = 1, .high = 1};
     const taciti_verdict v = taciti_verdict_of(&dense->prediction, &best->prediction);
     (void)taciti_method_caution(&best->method, caution, sizeof caution);
-    if (v.pays)
-        (void)snprintf(text, TACITI_VERDICT_BYTES, "compression pays: %.2fx (%.2f-%.2f) with %s instead of %s%s",
-                       v.speedup, v.low, v.high, best->method.label, dense->method.label, *caution == '\0' ? "" : "; ");
-    else
-        (void)snprintf(text, TACITI_VERDICT_BYTES,
-                       "compression does not pay: keep %s all-reduce; %s would be %.2fx (%.2f-%.2f)",
-                       dense->method.label, best->method.label, v.speedup, v.low, v.high);
-    if (v.pays) (void)snprintf(text + strlen(text), TACITI_VERDICT_BYTES - strlen(text), "%s", caution);
+    (void)snprintf(more, sizeof more, "%s%s", *caution == '\0' ? "" : "; ", caution);
+    say_verdict("compression ", &v, best, dense, more, text);
     return v;
 }
