@@ -25,17 +25,12 @@ void taciti_handle_close(taciti_handle *handle) {
     (void)pthread_mutex_unlock(&g_lock);
 }
 
-static const taciti_handle *find(const void *object) {
+tacit_status taciti_handle_check(const void *object, taciti_handle_kind kind) {
+    if (object == NULL) return taciti_fail(TACIT_E_USAGE, "a %s is NULL; open or create one first", NAMES[kind]);
     (void)pthread_mutex_lock(&g_lock);
     const taciti_handle *handle = g_open;
     while (handle != NULL && (const void *)handle != object) handle = handle->next;
     (void)pthread_mutex_unlock(&g_lock);
-    return handle;
-}
-
-tacit_status taciti_handle_check(const void *object, taciti_handle_kind kind) {
-    if (object == NULL) return taciti_fail(TACIT_E_USAGE, "a %s is NULL; open or create one first", NAMES[kind]);
-    const taciti_handle *handle = find(object);
     if (handle == NULL) return taciti_fail(TACIT_E_USAGE, "this %s is not open: it was closed before", NAMES[kind]);
     if (handle->kind == kind) return TACIT_OK;
     return taciti_fail(TACIT_E_USAGE, "a %s stands where a %s is wanted", NAMES[handle->kind], NAMES[kind]);

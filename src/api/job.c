@@ -82,14 +82,6 @@ static tacit_status choose_array(tacit_job *job, float *callers, const char *wha
     return TACIT_OK;
 }
 
-static void clear_padding(const taciti_layout *layout, float *flat) {
-    for (size_t i = 0; i < layout->tensor_count; i++) {
-        const size_t end = layout->tensors[i].offset + layout->tensors[i].n;
-        const size_t next = i + 1 < layout->tensor_count ? layout->tensors[i + 1].offset : layout->n;
-        memset(flat + end, 0, (next - end) * sizeof *flat);
-    }
-}
-
 static int choose_threads(const tacit_job *job, int asked) {
     const taciti_comm *comm = job->comm->comm;
     const int share = taciti_usable_cores() / taciti_comm_peer(comm, taciti_comm_rank(comm))->local_size;
@@ -112,8 +104,12 @@ static tacit_status build_alone(tacit_job *job, const tacit_settings *settings, 
     TACITI_TRY(copy_layout(job, values, &layout->layout));
     TACITI_TRY(choose_array(job, options->parameters, "parameters", 0, &job->arrays.parameters));
     TACITI_TRY(choose_array(job, options->gradients, "gradients", 1, &job->arrays.gradients));
-    clear_padding(&job->layout, job->arrays.parameters);
-    clear_padding(&job->layout, job->arrays.gradients);
+    for (size_t b = 0; b < job->layout.bucket_count; b++) {
+        const taciti_bucket *bucket = &job->layout.buckets[b];
+        taciti_layout_clear_gaps(&job->layout, b, (taciti_range){0, bucket->n},
+                                 job->arrays.parameters + bucket->offset);
+        taciti_layout_clear_gaps(&job->layout, b, (taciti_range){0, bucket->n}, job->arrays.gradients + bucket->offset);
+    }
     TACITI_TRY(taciti_pool_create(choose_threads(job, options->threads), 0, &job->pool));
     return taciti_trace_create(0, &job->trace);
 }

@@ -5,18 +5,16 @@
 #include "api/object.h"
 #include "base/log.h"
 
-/* The network is the caller's, and it computes for real. */
-static bool counts(const taciti_option_table *table) {
-    return table != &taciti_model_option_table && table != &taciti_compute_option_table;
-}
-
 static tacit_status compose(tacit_settings *s) {
     TACITI_TRY(taciti_settings_init(&s->values, NULL, 0));
     const taciti_config *all = &s->values.config;
     s->sections = taciti_calloc(all->count, sizeof *s->sections);
     if (s->sections == NULL) return TACIT_E_MEMORY;
-    for (size_t i = 0; i < all->count; i++)
-        if (counts(all->sections[i].table)) s->sections[s->config.count++] = all->sections[i];
+    for (size_t i = 0; i < all->count; i++) { /* the network is the caller's, and it computes for real */
+        const taciti_option_table *table = all->sections[i].table;
+        if (table != &taciti_model_option_table && table != &taciti_compute_option_table)
+            s->sections[s->config.count++] = all->sections[i];
+    }
     s->config.sections = s->sections;
     return TACIT_OK;
 }

@@ -163,14 +163,6 @@ static tacit_status read_sequence(reader *r, const taciti_place *place) {
     return status;
 }
 
-static tacit_status read_value(reader *r, const taciti_place *place) {
-    const bool scalar = r->event.type == YAML_SCALAR_EVENT;
-    if (!scalar && r->event.type != YAML_SEQUENCE_START_EVENT) return fail_kind(r, place, "a mapping");
-    TACITI_TRY(scalar ? read_scalar(r, place) : read_sequence(r, place));
-    if (place->given != NULL) *place->given = TACITI_GIVEN_IN_FILE;
-    return TACIT_OK;
-}
-
 /* ---- keys ------------------------------------------------------------------------------------------------------ */
 
 static tacit_status check_first(const reader *r, const char *name, size_t *line) {
@@ -205,7 +197,11 @@ static tacit_status read_pair(reader *r, const char *section) {
     }
     TACITI_TRY(check_first(r, key, &r->key_lines[place.index]));
     TACITI_TRY(next_event(r));
-    return read_value(r, &place);
+    const bool scalar = r->event.type == YAML_SCALAR_EVENT;
+    if (!scalar && r->event.type != YAML_SEQUENCE_START_EVENT) return fail_kind(r, &place, "a mapping");
+    TACITI_TRY(scalar ? read_scalar(r, &place) : read_sequence(r, &place));
+    if (place.given != NULL) *place.given = TACITI_GIVEN_IN_FILE;
+    return TACIT_OK;
 }
 
 static tacit_status read_section(reader *r, size_t index) {

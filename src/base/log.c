@@ -67,17 +67,14 @@ static void show_held(void) {
     g_held.count = 0;
 }
 
-/* FNV-1a */
-static void add_to_digest(const char *line) {
-    uint64_t digest = g_held.digest == 0 ? UINT64_C(0xcbf29ce484222325) : g_held.digest;
-    for (; *line != '\0'; line++) digest = (digest ^ (unsigned char)*line) * UINT64_C(0x100000001b3);
-    g_held.digest = digest == 0 ? 1 : digest;
-}
-
 static void fail_line(tacit_status status, const char *line) {
     (void)pthread_mutex_lock(&g_held.lock);
     const bool compared = t_reason == NULL && g_held.mode != TACITI_LOG_DIRECT && status != TACIT_E_PEER;
-    if (compared) add_to_digest(line);
+    if (compared) { /* FNV-1a; 0: no line yet */
+        uint64_t digest = g_held.digest == 0 ? UINT64_C(0xcbf29ce484222325) : g_held.digest;
+        for (const char *c = line; *c != '\0'; c++) digest = (digest ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+        g_held.digest = digest == 0 ? 1 : digest;
+    }
     if (compared && g_held.mode == TACITI_LOG_HOLD) {
         if (g_held.count == HELD_MAX) show_held();
         (void)snprintf(g_held.lines[g_held.count++], LINE_MAX_BYTES, "%s", line);

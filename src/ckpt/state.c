@@ -182,7 +182,6 @@ typedef enum action {
     TAKE_SUM,    /* the sum over former ranks rank, rank + ranks, ... */
     TAKE_MEAN,   /* the mean over all former ranks */
     LACKING,     /* the checkpoint does not have it */
-    REFUSED,
 } action;
 
 /* Decides by the stored values, how the run goes on, and the entry's rule. */
@@ -194,8 +193,7 @@ static action decide_required(const taciti_ckpt_origin *from, const taciti_state
         if (shared && (is_stored_in_shards(entry) || !own)) return TAKE_SHARED;
         return own && mean && entry->kind != TACITI_STATE_BYTES ? TAKE_MEAN : LACKING;
     }
-    if (entry->regroup == TACITI_STATE_RESET || !own) return LEAVE;
-    return entry->regroup == TACITI_STATE_SUM ? TAKE_SUM : REFUSED;
+    return entry->regroup == TACITI_STATE_SUM && own ? TAKE_SUM : LEAVE;
 }
 
 /* The same for an entry that may be optional. */
@@ -414,17 +412,6 @@ static tacit_status restore_numbers(const taciti_ckpt_origin *from, const taciti
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
-static tacit_status check_refused(const taciti_ckpt_origin *from, const taciti_state *state, const action *actions,
-                                  int formers) {
-    for (size_t i = 0; i < state->count; i++)
-        if (actions[i] == REFUSED)
-            return taciti_fail(TACIT_E_CONFIG,
-                               "%s: \"%s\" belongs to each of %d ranks and cannot go on with %d; resume with %d ranks, "
-                               "or without it: --resume-from-mean",
-                               from->path, state->entries[i].name, formers, from->ranks, formers);
-    return TACIT_OK;
-}
-
 tacit_status taciti_ckpt_restore_state(const taciti_ckpt_origin *from, const taciti_state *state) {
     action actions[TACITI_STATE_MAX_ENTRIES];
     int formers = 0;
@@ -436,7 +423,6 @@ tacit_status taciti_ckpt_restore_state(const taciti_ckpt_origin *from, const tac
             taciti_log(TACITI_LOG_WARN,
                        "%s: %s is of another number of ranks, of other buckets or of another version: it begins anew",
                        from->path, state->entries[i].name);
-    TACITI_TRY(check_refused(from, state, actions, formers));
     TACITI_TRY(restore_taken(from, state, actions));
     TACITI_TRY(restore_added(from, state, actions, formers));
     for (size_t i = 0; i < state->count; i++)

@@ -44,8 +44,8 @@ tacit_status taciti_ckpt_former_ranks(const taciti_ckpt_origin *from, int *out);
 tacit_status taciti_ckpt_find_lacking(const taciti_ckpt_origin *from, const taciti_state *state,
                                       const taciti_state_entry **out);
 
-/* Restores the entries. Each must exist in the checkpoint unless `regroup` leaves it unchanged. Returns E_CONFIG for
- * TACITI_STATE_REFUSE on another number of ranks. Not collective: each rank reads. */
+/* Restores the entries. Each must exist in the checkpoint unless `regroup` leaves it unchanged. Not collective: each
+ * rank reads. */
 tacit_status taciti_ckpt_restore_state(const taciti_ckpt_origin *from, const taciti_state *state);
 
 #endif

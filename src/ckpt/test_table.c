@@ -283,7 +283,7 @@ static void restore_rank(taciti_comm *comm, void *context) {
 static void on_as_many_ranks_everything_comes_back(void **state) {
     (void)state;
     for (int ranks = 1; ranks <= MAX_RANKS; ranks++) {
-        trial t = {.formers = ranks, .resumption = TACITI_RESUME_EXACTLY, .rule = TACITI_STATE_REFUSE};
+        trial t = {.formers = ranks, .resumption = TACITI_RESUME_EXACTLY, .rule = TACITI_STATE_RESET};
         run(ranks, save_rank, &t);
         run(ranks, restore_rank, &t);
     }
@@ -301,22 +301,6 @@ static void on_other_ranks_every_entry_goes_by_its_rule(void **state) {
             run(ranks, restore_rank, &t);
         }
     }
-}
-
-static void what_must_not_be_regrouped_is_refused(void **state) {
-    (void)state;
-    trial t = {.formers = 2, .rule = TACITI_STATE_REFUSE, .resumption = TACITI_RESUME_REGROUPED};
-    run(2, save_rank, &t);
-    t.expected = TACIT_E_CONFIG;
-    test_log_keep();
-    run(3, restore_rank, &t);
-    assert_int_equal(test_log_count("\"strategy.lone\" belongs to each of 2 ranks and cannot go on with 3; resume with "
-                                    "2 ranks"),
-                     3);
-    test_log_drop();
-    t.expected = TACIT_OK;
-    t.resumption = TACITI_RESUME_FROM_MEAN;
-    run(3, restore_rank, &t);
 }
 
 /* ---- one rank, without a communicator ---------------------------------------------------------------------------- */
@@ -541,7 +525,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(on_as_many_ranks_everything_comes_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(on_other_ranks_every_entry_goes_by_its_rule, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_must_not_be_regrouped_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_lacking_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damaged_numbers_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(means_of_numbers_go_before_what_was_shared, set_up, tear_down),

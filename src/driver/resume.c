@@ -6,7 +6,6 @@
 #include "driver/resume.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,23 +14,6 @@
 enum { TEXT_BYTES = 512 };
 
 static bool is_speaker(const taciti_resume *resume) { return resume->ckpt.rank == 0 && !resume->quiet; }
-
-TACITI_PRINTF(2, 3) static void say(const taciti_resume *resume, const char *format, ...) {
-    if (!is_speaker(resume)) return;
-    va_list args;
-    va_start(args, format);
-    taciti_log_list(TACITI_LOG_INFO, format, args);
-    va_end(args);
-}
-
-/* Rank 0 warns of lost state, also in a quiet run. */
-TACITI_PRINTF(2, 3) static void warn(const taciti_resume *resume, const char *format, ...) {
-    if (resume->ckpt.rank != 0) return;
-    va_list args;
-    va_start(args, format);
-    taciti_log_list(TACITI_LOG_WARN, format, args);
-    va_end(args);
-}
 
 /* ---- which values are taken -------------------------------------------------------------------------------------- */
 
@@ -80,14 +62,17 @@ static tacit_status say_residuals(const taciti_resume *resume, const taciti_stat
     bool some, some_sums;
     TACITI_TRY(find_array(resume, layout, gradients, &some));
     TACITI_TRY(find_array(resume, layout, sums, &some_sums));
-    if (some && lost)
-        warn(resume, "resume: the residuals of %d ranks (compress.codec %s) are dropped%s", resume->replicas,
-             codec == NULL ? "?" : codec, keeps ? "" : "; resume with that codec to send them");
-    else if (some && resume->ckpt.resumption == TACITI_RESUME_REGROUPED)
-        say(resume, "resume: the residuals of %d ranks go on at %d: what ranks have not sent is part of their next sum",
-            resume->replicas, resume->ckpt.ranks);
-    if (some_sums && !lost && !keeps_sums)
-        warn(resume, "resume: the residuals of sums are dropped (of ranks, they stay): this run encodes no sums");
+    const bool first = resume->ckpt.rank == 0; /* it warns of lost state, also in a quiet run */
+    if (some && lost && first)
+        taciti_log(TACITI_LOG_WARN, "resume: the residuals of %d ranks (compress.codec %s) are dropped%s",
+                   resume->replicas, codec == NULL ? "?" : codec, keeps ? "" : "; resume with that codec to send them");
+    else if (some && !lost && resume->ckpt.resumption == TACITI_RESUME_REGROUPED && is_speaker(resume))
+        taciti_log(TACITI_LOG_INFO,
+                   "resume: the residuals of %d ranks go on at %d: what ranks have not sent is part of their next sum",
+                   resume->replicas, resume->ckpt.ranks);
+    if (some_sums && !lost && !keeps_sums && first)
+        taciti_log(TACITI_LOG_WARN,
+                   "resume: the residuals of sums are dropped (of ranks, they stay): this run encodes no sums");
     return TACIT_OK;
 }
 
@@ -95,15 +80,17 @@ static tacit_status say_residuals(const taciti_resume *resume, const taciti_stat
 static void say_origin(const taciti_resume *resume, bool own_model) {
     const taciti_strategy *former = taciti_strategy_find(resume->former);
     if (resume->ckpt.resumption == TACITI_RESUME_EXACTLY) return;
-    if (resume->replicas > 0 && (former == NULL || former->replicas != NULL))
-        warn(resume,
-             "resume: the checkpoint holds %d replicas of strategy %s; this run (%s, %d rank%s) goes on from their "
-             "mean, with the mean of their optimizer states",
-             resume->replicas, resume->former, resume->strategy->name, resume->ckpt.ranks,
-             resume->ckpt.ranks == 1 ? "" : "s");
-    else if (own_model)
-        say(resume, "resume: the checkpoint is of strategy %s; all replicas of %s start from its model", resume->former,
-            resume->strategy->name);
+    const bool replicas = resume->replicas > 0 && (former == NULL || former->replicas != NULL);
+    if (replicas && resume->ckpt.rank == 0)
+        taciti_log(
+            TACITI_LOG_WARN,
+            "resume: the checkpoint holds %d replicas of strategy %s; this run (%s, %d rank%s) goes on from their "
+            "mean, with the mean of their optimizer states",
+            resume->replicas, resume->former, resume->strategy->name, resume->ckpt.ranks,
+            resume->ckpt.ranks == 1 ? "" : "s");
+    else if (!replicas && own_model && is_speaker(resume))
+        taciti_log(TACITI_LOG_INFO, "resume: the checkpoint is of strategy %s; all replicas of %s start from its model",
+                   resume->former, resume->strategy->name);
 }
 
 /* ---- what a changed configuration means -------------------------------------------------------------------------- */
@@ -164,11 +151,11 @@ static tacit_status resume_updates(taciti_resume *resume, const taciti_state *st
     for (size_t i = 0; unfinished != NULL && taciti_state_range(unfinished, i, &r); i++)
         memset((float *)unfinished->data + r.at, 0, r.n * sizeof(float));
     taciti_optim_set_updates(optim, windows * now);
-    if (updates % before != 0 || !together)
-        warn(resume,
-             "resume: the optimizer's window begins anew; the last %" PRId64
-             " gradients are not in the moments, which hold %" PRId64 " windows",
-             updates % before, windows);
+    if ((updates % before != 0 || !together) && resume->ckpt.rank == 0)
+        taciti_log(TACITI_LOG_WARN,
+                   "resume: the optimizer's window begins anew; the last %" PRId64
+                   " gradients are not in the moments, which hold %" PRId64 " windows",
+                   updates % before, windows);
     return TACIT_OK;
 }
 

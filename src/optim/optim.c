@@ -376,7 +376,12 @@ static const char *name_of_state(const taciti_optim *optim, int i) {
     return optim->options.name == TACITI_OPTIM_SGD ? "optim.momentum" : NAMES[i];
 }
 
-static void list_updates(taciti_optim *optim, taciti_state_owner owner, taciti_state *out) {
+/* ranges NULL: the whole arrays. */
+static void list_entries(taciti_optim *optim, taciti_state_owner owner, const taciti_range *ranges, size_t range_count,
+                         taciti_state *out) {
+    for (int i = 0; i < optim->state_count; i++)
+        taciti_state_add_ranges(out, name_of_state(optim, i), owner, TACITI_STATE_MEAN, optim->layout,
+                                optim->states[i].base, ranges, range_count);
     taciti_state_add(out, (taciti_state_entry){.name = "updates",
                                                .kind = TACITI_STATE_COUNT,
                                                .owner = owner,
@@ -385,17 +390,11 @@ static void list_updates(taciti_optim *optim, taciti_state_owner owner, taciti_s
 }
 
 void taciti_optim_list_state(taciti_optim *optim, taciti_state_owner owner, taciti_state *out) {
-    for (int i = 0; i < optim->state_count; i++)
-        taciti_state_add_array(out, name_of_state(optim, i), owner, TACITI_STATE_MEAN, optim->layout,
-                               optim->states[i].base);
-    list_updates(optim, owner, out);
+    list_entries(optim, owner, NULL, 0, out);
 }
 
 void taciti_optim_list_ranges(taciti_optim *optim, const taciti_range *ranges, size_t range_count, taciti_state *out) {
-    for (int i = 0; i < optim->state_count; i++)
-        taciti_state_add_ranges(out, name_of_state(optim, i), TACITI_STATE_SHARED, TACITI_STATE_MEAN, optim->layout,
-                                optim->states[i].base, ranges, range_count);
-    list_updates(optim, TACITI_STATE_SHARED, out);
+    list_entries(optim, TACITI_STATE_SHARED, ranges, range_count, out);
 }
 
 int64_t taciti_optim_updates(const taciti_optim *optim) { return optim->updates; }

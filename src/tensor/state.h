@@ -31,12 +31,11 @@ typedef enum taciti_state_owner {
  * or from the mean on request, entries with TACITI_STATE_MEAN are restored, shared ones too, and all others are left
  * unchanged. */
 typedef enum taciti_state_regroup {
-    TACITI_STATE_RESET,  /* keeps its value from before the first step */
-    TACITI_STATE_REFUSE, /* the run is refused */
-    TACITI_STATE_SUM,    /* rank r of n receives the sum over former ranks r, r + n, ..., so the total is preserved.
-                          * Whole arrays, numbers and counts */
-    TACITI_STATE_MEAN,   /* every rank receives the shared array of that name if there is one, else the mean over the
-                          * former ranks. Whole arrays, numbers and counts (rounded) */
+    TACITI_STATE_RESET, /* keeps its value from before the first step */
+    TACITI_STATE_SUM,   /* rank r of n receives the sum over former ranks r, r + n, ..., so the total is preserved.
+                         * Whole arrays, numbers and counts */
+    TACITI_STATE_MEAN,  /* every rank receives the shared array of that name if there is one, else the mean over the
+                         * former ranks. Whole arrays, numbers and counts (rounded) */
 } taciti_state_regroup;
 
 /* How the floats of a flat array are reached that are stored in another form. read() need not

@@ -18,7 +18,6 @@
 #include "train/trainer.h"
 
 enum { MANY_OLD_RUNS = 3 };
-#define MIB (1.0 / 1048576.0)
 
 /* ---- what cannot be ---------------------------------------------------------------------------------------------- */
 
@@ -49,12 +48,12 @@ static tacit_status check_space(const taciti_trainer *trainer, const taciti_stat
         const double one = (double)entry->n * (entry->kind == TACITI_STATE_ARRAY ? sizeof(float) : 1);
         needed += taciti_state_is_of_rank(entry) ? one * trainer->ranks : one;
     }
-    const int digits = needed * MIB < 10 ? 2 : 0;
+    const int digits = needed * TACITI_MIB < 10 ? 2 : 0;
     if (needed <= available) return TACIT_OK;
     return taciti_fail(TACIT_E_IO,
                        "%s: a checkpoint needs %.*f MiB, the disk has %.*f MiB; make room, use another --run.dir, or "
                        "--train.save_every -1 for a run without checkpoints",
-                       folder, digits, needed * MIB, digits, available * MIB);
+                       folder, digits, needed * TACITI_MIB, digits, available * TACITI_MIB);
 }
 
 /* Where ranks write parts of their own, a host that does not share the folder would be found at the first checkpoint.

@@ -27,8 +27,6 @@ tacit_status taciti_profiling_create(taciti_trainer *trainer) {
     return TACIT_OK;
 }
 
-void taciti_profiling_destroy(taciti_profiling *p) { taciti_profile_destroy(&p->profile); }
-
 tacit_status taciti_profiling_check(const taciti_trainer *trainer) {
     const int64_t left = trainer->settings->train.steps - trainer->position.step;
     if (trainer->profiling.path == NULL || trainer->rank != 0) return TACIT_OK;

@@ -10,11 +10,3 @@ void taciti_trainer_say(const taciti_trainer *trainer, const char *format, ...) 
     taciti_log_list(TACITI_LOG_INFO, format, args);
     va_end(args);
 }
-
-void taciti_trainer_warn(const taciti_trainer *trainer, const char *format, ...) {
-    if (trainer->rank != 0) return;
-    va_list args;
-    va_start(args, format);
-    taciti_log_list(TACITI_LOG_WARN, format, args);
-    va_end(args);
-}

@@ -16,7 +16,6 @@
 #include "train/trainer.h"
 
 enum { LINE_BYTES = 512, MAX_SKIPS = 100 };
-#define MIB (1.0 / 1048576.0)
 #define SECONDS_PER_MINUTE 60.0
 #define COUNT_MAX 0x1p62 /* sizes that nobody can have are larger than an integer */
 
@@ -118,9 +117,10 @@ static void announce_memory(const taciti_trainer *trainer) {
         trainer,
         "memory %.0f MiB per rank: parameters %.1f, gradients %.1f, moments %.1f, bf16 copy %.1f, activations %.1f, "
         "workspace %.1f, exchange %.1f, program %.1f; a limit (ulimit -d) must allow %.0f",
-        (double)plan.total * MIB, (double)m->parameters * MIB, (double)m->gradients * MIB, (double)plan.moments * MIB,
-        (double)m->copy16 * MIB, (double)m->activations * MIB, (double)m->workspace * MIB, (double)plan.exchange * MIB,
-        (double)plan.process * MIB, taciti_trainer_mapped_bytes(trainer) * MIB);
+        (double)plan.total * TACITI_MIB, (double)m->parameters * TACITI_MIB, (double)m->gradients * TACITI_MIB,
+        (double)plan.moments * TACITI_MIB, (double)m->copy16 * TACITI_MIB, (double)m->activations * TACITI_MIB,
+        (double)m->workspace * TACITI_MIB, (double)plan.exchange * TACITI_MIB, (double)plan.process * TACITI_MIB,
+        taciti_trainer_mapped_bytes(trainer) * TACITI_MIB);
 }
 
 static void record_event(taciti_trainer *trainer, int64_t step, const char *event, const char *members) {
@@ -174,8 +174,9 @@ static tacit_status restore_or_initialise(taciti_trainer *trainer, bool resume) 
     /* Where a run was to go on, a new one may be due to a misspelt folder. */
     const char *folder = trainer->settings->run.dir.text;
     char similar[LINE_BYTES] = "";
-    if (trainer->rank == 0) taciti_find_similar_run(folder, similar, sizeof similar);
-    taciti_trainer_warn(trainer, "resume: no checkpoint in %s, a new run begins there%s", folder, similar);
+    if (trainer->rank != 0) return TACIT_OK;
+    taciti_find_similar_run(folder, similar, sizeof similar);
+    taciti_log(TACITI_LOG_WARN, "resume: no checkpoint in %s, a new run begins there%s", folder, similar);
     return TACIT_OK;
 }
 
@@ -359,8 +360,8 @@ static tacit_status compare_memory(taciti_trainer *trainer) {
     char members[LINE_BYTES];
     (void)snprintf(members, sizeof members, "\"peak_bytes\": %.0f, \"predicted_bytes\": %.0f", peak, predicted);
     record_event(trainer, trainer->position.step, "memory", members);
-    taciti_trainer_say(trainer, "memory: %.0f MiB resident at most per rank, %.0f MiB predicted", peak * MIB,
-                       predicted * MIB);
+    taciti_trainer_say(trainer, "memory: %.0f MiB resident at most per rank, %.0f MiB predicted", peak * TACITI_MIB,
+                       predicted * TACITI_MIB);
     return TACIT_OK;
 }
 
@@ -370,10 +371,11 @@ static tacit_status train_built(taciti_trainer *trainer, bool resume) {
     if (!complete) TACITI_TRY(taciti_comm_agree(trainer->comm, taciti_profiling_check(trainer)));
     TACITI_TRY(open_reports(trainer));
     if (complete) {
-        taciti_trainer_warn(trainer,
-                            "nothing left to do: the checkpoint is at step %" PRId64 " and train.steps is %" PRId64
-                            "; to go on, --train.steps N with N above %" PRId64,
-                            trainer->position.step, trainer->settings->train.steps, trainer->position.step);
+        if (trainer->rank == 0)
+            taciti_log(TACITI_LOG_WARN,
+                       "nothing left to do: the checkpoint is at step %" PRId64 " and train.steps is %" PRId64
+                       "; to go on, --train.steps N with N above %" PRId64,
+                       trainer->position.step, trainer->settings->train.steps, trainer->position.step);
         return TACIT_OK;
     }
     const tacit_status status = run_steps(trainer);

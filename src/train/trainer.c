@@ -13,7 +13,6 @@ enum {
     SPIN_ALONE_US = 50,           /* a pool that owns its cores */
 };
 #define PROBE_SECONDS 0.02
-#define MIB (1.0 / 1048576.0)
 /* Memory that libraries take later on: generated code, stacks, message buffers. Measured: 11 to 18 MiB. */
 #define LIBRARIES_BYTES ((size_t)15 << 20)
 /* Memory that they and the threads map, of which much is never touched: alignment, stacks, arenas. Measured: 23 to 31
@@ -32,11 +31,11 @@ static tacit_status check_tokenizer(const taciti_trainer *trainer) {
                            "train.init %s is a model of %lld tokens, but the data (%s) is read as %d tokens: name "
                            "its tokenizer, --data.vocab vocab.json with merges.txt beside it",
                            s->train.init.text, tokens, data->source, data->vocabulary);
-    taciti_trainer_warn(
-        trainer,
-        "the model has %lld tokens, but the data (%s) is read as %d: the others are never trained; name "
-        "the tokenizer with --data.vocab, or --model.vocabulary %d makes it smaller",
-        tokens, data->source, data->vocabulary, data->vocabulary);
+    if (trainer->rank == 0)
+        taciti_log(TACITI_LOG_WARN,
+                   "the model has %lld tokens, but the data (%s) is read as %d: the others are never trained; name "
+                   "the tokenizer with --data.vocab, or --model.vocabulary %d makes it smaller",
+                   tokens, data->source, data->vocabulary, data->vocabulary);
     return TACIT_OK;
 }
 
@@ -178,16 +177,17 @@ static tacit_status refuse_limit(const taciti_trainer *trainer, double missing) 
     return taciti_fail(TACIT_E_MEMORY,
                        "rank %d maps %.0f MiB of private memory, of which its libraries have %.0f MiB already, and its "
                        "limit is %.0f MiB (RLIMIT_DATA: prlimit --data, ulimit -d): %.0f bytes are missing; %s",
-                       trainer->rank, taciti_trainer_mapped_bytes(trainer) * MIB, (double)trainer->memory.mapped * MIB,
-                       (double)taciti_data_limit_bytes() * MIB, missing, advise_on_memory(trainer));
+                       trainer->rank, taciti_trainer_mapped_bytes(trainer) * TACITI_MIB,
+                       (double)trainer->memory.mapped * TACITI_MIB, (double)taciti_data_limit_bytes() * TACITI_MIB,
+                       missing, advise_on_memory(trainer));
 }
 
 static tacit_status refuse_host(const taciti_trainer *trainer, double each) {
     const taciti_peer *me = taciti_comm_peer(trainer->comm, trainer->rank);
-    return taciti_fail(TACIT_E_MEMORY,
-                       "host %s: %d rank%s with %.0f MiB each need %.0f MiB of memory, %.0f MiB are available; %s",
-                       me->host, me->local_size, me->local_size == 1 ? "" : "s", each * MIB,
-                       each * me->local_size * MIB, (double)taciti_available_bytes() * MIB, advise_on_memory(trainer));
+    return taciti_fail(
+        TACIT_E_MEMORY, "host %s: %d rank%s with %.0f MiB each need %.0f MiB of memory, %.0f MiB are available; %s",
+        me->host, me->local_size, me->local_size == 1 ? "" : "s", each * TACITI_MIB, each * me->local_size * TACITI_MIB,
+        (double)taciti_available_bytes() * TACITI_MIB, advise_on_memory(trainer));
 }
 
 /* Memory is given on first use, so without this a run would be killed in its first step, after minutes of work. The
@@ -268,7 +268,7 @@ tacit_status taciti_trainer_build(taciti_trainer *trainer) {
 void taciti_trainer_close(taciti_trainer *trainer) {
     taciti_driver_destroy(trainer->driver);
     taciti_reports_destroy(&trainer->reports);
-    taciti_profiling_destroy(&trainer->profiling);
+    taciti_profile_destroy(&trainer->profiling.profile);
     taciti_metrics_close(trainer->metrics);
     taciti_free(trainer->tokens);
     taciti_free(trainer->targets);

@@ -15,6 +15,8 @@
 #include "strategy/strategy.h"
 #include "train/train.h"
 
+#define TACITI_MIB (1.0 / 1048576.0)
+
 /* Where a run is: what a checkpoint restores besides the table of state. Batches and dropout masks are functions of
  * (seed, step). */
 typedef struct taciti_position {
@@ -173,7 +175,6 @@ void taciti_reports_drop_oldest(taciti_reports *reports);
 /* profiling.c: check returns an error if no step would be measured; begin and end enclose a step; add_reports adds the
  * compute times of all ranks, on every rank; write writes the file, on rank 0. */
 tacit_status taciti_profiling_create(taciti_trainer *trainer);
-void taciti_profiling_destroy(taciti_profiling *profiling);
 tacit_status taciti_profiling_check(const taciti_trainer *trainer);
 void taciti_profiling_begin(taciti_trainer *trainer);
 void taciti_profiling_end(taciti_trainer *trainer, double update_s);
@@ -199,8 +200,7 @@ tacit_status taciti_trainer_take_shape(const taciti_trainer *trainer, bool resum
 /* trainer.c: what the strategy gets, but for arrays and optimizer, which the driver adds. Borrows. */
 taciti_strategy_context taciti_trainer_context(taciti_trainer *trainer);
 
-/* say.c: say prints a line on rank 0, unless run.quiet; warn prints a warning on rank 0. A loss of state is one. */
+/* Prints a line on rank 0, unless run.quiet. */
 void taciti_trainer_say(const taciti_trainer *trainer, const char *format, ...) TACITI_PRINTF(2, 3);
-void taciti_trainer_warn(const taciti_trainer *trainer, const char *format, ...) TACITI_PRINTF(2, 3);
 
 #endif
