@@ -20,6 +20,8 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDERS = ["src/strategy", "src/adapt", "src/topo", "src/exchange", "src/optim", "src/plan", "src/cluster", "src/advise"]
+# Whose tests notice, too: they run what the folder's own tests do not, such as steps whose update is the caller's.
+ALSO = {"src/strategy": ["src/driver", "src/api"]}
 STOPPED = 75
 
 # ---- which changes ---------------------------------------------------------------------------------------------------
@@ -208,7 +210,8 @@ class Folder:
     """The tests of a folder, how long each takes without a change, and which changes each has noticed."""
 
     def __init__(self, copy, name):
-        self.name, self.copy, self.tests = name, copy, tests_of(name)
+        self.name, self.copy, self.folders = name, copy, [name] + ALSO.get(name, [])
+        self.tests = [test for folder in self.folders for test in tests_of(folder)]
         if not self.tests:
             sys.exit("mutate: %s has no unit tests" % name)
         copy.make(self.tests)
@@ -219,9 +222,11 @@ class Folder:
     def basis(self, test):
         """Digest of what a verdict rests on: the test that noticed the change, or all; None: all."""
         digest = hashlib.sha256()
-        for file in sorted(os.listdir(os.path.join(ROOT, self.name))):
+        folders = [os.path.join(ROOT, folder) for folder in self.folders]
+        for path in sorted(os.path.join(folder, file) for folder in folders for file in os.listdir(folder)):
+            file = os.path.basename(path)
             if file.startswith("test_") and (test is None or file.endswith(".h") or file == test + ".c"):
-                with open(os.path.join(ROOT, self.name, file), "rb") as content:
+                with open(path, "rb") as content:
                     digest.update(content.read())
         return digest.hexdigest()[:16]
 
