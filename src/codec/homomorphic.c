@@ -285,20 +285,17 @@ static size_t pending_of(const taciti_sketch *s, const workspace *w) {
     return pending;
 }
 
-static uint32_t bits_of_float(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 /* The largest rest of a counter that holds no pending element: nothing, or the rounding errors of floats. */
 static uint32_t residue_max(const taciti_sketch *s, const void *counters) {
     uint32_t bits;
     float max;
     if (s->numbers.ring != TACITI_RING_F32) return 0;
     bits = taciti_kernels_get()->sketch_largest(TACITI_RING_F32, counters, NULL, counters_of(s));
+    if (bits >= TACITI_MAGNITUDE_INF) return UINT32_MAX;
     memcpy(&max, &bits, sizeof max);
-    return bits >= TACITI_MAGNITUDE_INF ? UINT32_MAX : bits_of_float(max * 0x1p-10f);
+    max *= 0x1p-10f;
+    memcpy(&bits, &max, sizeof bits);
+    return bits;
 }
 
 static tacit_status check_residue(const taciti_sketch *s, const workspace *w, const void *counters) {

@@ -115,11 +115,6 @@ static void restore_or_nan(const taciti_quantiser *quantiser, const void *option
         quantiser->restore(options, parameters, codes, n, y);
 }
 
-static void add_to_tally(taciti_codec_tally *tally, const float *x, const float *y, size_t n) {
-    tally->squares_in += taciti_kernels_get()->sum_squares(x, n);
-    tally->squares_out += taciti_kernels_get()->sum_squares(y, n);
-}
-
 static void encode_part(const encoding *e, const float *parameters, const taciti_quantiser_part *part) {
     uint8_t codes[PIECE];
     float y[PIECE];
@@ -130,7 +125,10 @@ static void encode_part(const encoding *e, const float *parameters, const taciti
     pack_codes(e->l.shape.codes, codes, part->n, e->codes + packed_bytes(e->l.shape.codes, part->first));
     if (e->error == NULL && e->call->tally == NULL) return;
     restore_or_nan(e->quantiser, e->call->options, parameters, codes, part->n, y);
-    if (e->call->tally != NULL) add_to_tally(e->call->tally, part->x, y, part->n);
+    if (e->call->tally != NULL) {
+        e->call->tally->squares_in += taciti_kernels_get()->sum_squares(part->x, part->n);
+        e->call->tally->squares_out += taciti_kernels_get()->sum_squares(y, part->n);
+    }
     if (e->error == NULL) return;
     for (size_t i = 0; i < part->n; i++) e->error[part->first + i] = part->x[i] - y[i];
 }

@@ -89,13 +89,6 @@ static tacit_status digest_tokens(taciti_data *data, int64_t *largest) {
     return status;
 }
 
-static void hold_out(taciti_data *data, double split) {
-    const uint64_t all = data->train.total, share = (uint64_t)((double)all * split);
-    const uint64_t held = data->validation.count != 0 ? 0 : share > all ? all : share;
-    data->info.train_tokens = all - held;
-    data->info.validation_tokens = data->validation.count == 0 ? held : data->validation.total;
-}
-
 static tacit_status describe_data(taciti_data *data, const kinds *met) {
     int64_t largest = -1;
     TACITI_TRY(digest_tokens(data, &largest));
@@ -116,7 +109,10 @@ static tacit_status open_all(const taciti_data_options *options, taciti_data *da
     else
         TACITI_TRY(open_list(&options->train, &met, &data->train));
     TACITI_TRY(open_list(&options->validation, &met, &data->validation));
-    hold_out(data, options->split);
+    const uint64_t all = data->train.total, share = (uint64_t)((double)all * options->split);
+    const uint64_t held = data->validation.count != 0 ? 0 : share > all ? all : share;
+    data->info.train_tokens = all - held;
+    data->info.validation_tokens = data->validation.count == 0 ? held : data->validation.total;
     return describe_data(data, &met);
 }
 

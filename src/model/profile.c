@@ -3,8 +3,10 @@
 
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "model/profile_build.h"
 
 void taciti_profile_destroy(taciti_profile *profile) {
@@ -105,4 +107,72 @@ tacit_status taciti_profile_layout(const taciti_profile *profile, size_t bucket_
         layout.tensors[t].early = tied && layout.tensors[t].unit + 1 == layout.unit_count;
     *out = layout;
     return TACIT_OK;
+}
+
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
+
+/* Thousands of layers with tens of tensors each, with room to spare. */
+enum { FILE_MAX_BYTES = 16 << 20 };
+
+static tacit_status fail_unknown(const char *name) {
+    char quoted[TACITI_QUOTED_BYTES], list[256] = "";
+    taciti_nearest nearest = {0};
+    for (const char *const *preset = taciti_profile_presets(); *preset != NULL; preset++) {
+        taciti_nearest_offer(&nearest, name, *preset);
+        (void)strncat(list, *list == '\0' ? "" : ", ", sizeof list - strlen(list) - 1);
+        (void)strncat(list, *preset, sizeof list - strlen(list) - 1);
+    }
+    return taciti_fail(TACIT_E_CONFIG, "no compute profile is called %s%s; there are %s, or name a file as ./FILE",
+                       taciti_quote(name, quoted), nearest.hint, list);
+}
+
+tacit_status taciti_profile_load(const char *name_or_path, taciti_profile *out) {
+    if (taciti_profile_preset_help(name_or_path) != NULL) return taciti_profile_preset(name_or_path, out);
+    if (strpbrk(name_or_path, "/.") == NULL) return fail_unknown(name_or_path);
+    char *text = NULL;
+    size_t bytes = 0;
+    TACITI_TRY(taciti_file_read(name_or_path, FILE_MAX_BYTES, &text, &bytes));
+    const tacit_status status = taciti_profile_parse(name_or_path, text, bytes, out);
+    taciti_free(text);
+    return status;
+}
+
+/* ---- measuring ------------------------------------------------------------------------------------------------------
+ * Spans of taciti_model_train(), added up by layer. They chain, so nothing is left out: looking up embeddings before
+ * the first layer counts to h.0, the last norm's gradient to the last layer. */
+
+void taciti_profile_measure(taciti_profile *profile) {
+    profile->in_flops = false;
+    profile->rate = profile->batch = 0;
+    profile->update_s = 0;
+    for (size_t l = 0; l < profile->layer_count; l++) {
+        profile->layers[l].forward_flops = profile->layers[l].backward_flops = 0;
+        profile->layers[l].forward_s = profile->layers[l].backward_s = 0;
+    }
+}
+
+void taciti_profile_add_spans(taciti_profile *profile, const taciti_span *spans, size_t count, size_t passes) {
+    size_t pass = 1;
+    for (size_t i = 0; i < count; i++) {
+        const taciti_span *span = &spans[i];
+        const size_t index = (size_t)(span->detail + 1); /* of gradients -1 is the embedding, the last the head */
+        const double seconds = (double)(span->end_ns - span->begin_ns) * 1e-9;
+        const bool forward = span->kind == TACITI_SPAN_FORWARD, backward = span->kind == TACITI_SPAN_BACKWARD;
+        if (span->detail < -1 || index >= profile->layer_count || (!forward && !backward)) continue;
+        taciti_profile_layer *layer = &profile->layers[index];
+        /* Gradients of earlier passes are not final: their time comes before anything can be sent. */
+        if (forward || pass < passes)
+            layer->forward_s += seconds;
+        else
+            layer->backward_s += seconds;
+        if (backward && span->detail == -1) pass++;
+    }
+}
+
+void taciti_profile_divide(taciti_profile *profile, double updates) {
+    profile->update_s /= updates;
+    for (size_t l = 0; l < profile->layer_count; l++) {
+        profile->layers[l].forward_s /= updates;
+        profile->layers[l].backward_s /= updates;
+    }
 }

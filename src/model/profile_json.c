@@ -63,37 +63,21 @@ static tacit_status read_tensors(taciti_strict_reader *r, const json_t *value, c
 }
 
 #define LAYER(member) offsetof(taciti_profile_layer, member)
-#define LAYER_NAME                                                                                                     \
-    {                                                                                                                  \
-        "name", true, taciti_strict_name, LAYER(name), 1, TACITI_TENSOR_NAME_BYTES,                                    \
-            "a text of 1 to 63 bytes, no control characters", NULL                                                     \
-    }
-#define LAYER_TENSORS                                                                                                  \
-    { "tensors", false, read_tensors, 0, 0, 0, "a list of objects with name and shape; leave it out for none", NULL }
-
-#define LAYER_TIED                                                                                                     \
-    { "tied", false, taciti_strict_flag, LAYER(tied), 0, 0, "true or false; leave it out for false", NULL }
+/* clang-format off */
+#define LAYER_FIELDS(forward, backward, limits, legal) \
+    {"name", true, taciti_strict_name, LAYER(name), 1, TACITI_TENSOR_NAME_BYTES, \
+     "a text of 1 to 63 bytes, no control characters", NULL}, \
+    {#forward, true, taciti_strict_real, LAYER(forward), limits, legal, NULL}, \
+    {#backward, true, taciti_strict_real, LAYER(backward), limits, legal, NULL}, \
+    {"tied", false, taciti_strict_flag, LAYER(tied), 0, 0, "true or false; leave it out for false", NULL}, \
+    {"tensors", false, read_tensors, 0, 0, 0, "a list of objects with name and shape; leave it out for none", NULL}, \
+    {0}
+/* clang-format on */
 
 static const taciti_strict_field SECONDS_FIELDS[] = {
-    LAYER_NAME,
-    {"forward_s", true, taciti_strict_real, LAYER(forward_s), SECONDS, "seconds per step, a number from 0 to 1e6",
-     NULL},
-    {"backward_s", true, taciti_strict_real, LAYER(backward_s), SECONDS, "seconds per step, a number from 0 to 1e6",
-     NULL},
-    LAYER_TIED,
-    LAYER_TENSORS,
-    {0},
-};
+    LAYER_FIELDS(forward_s, backward_s, SECONDS, "seconds per step, a number from 0 to 1e6")};
 static const taciti_strict_field FLOPS_FIELDS[] = {
-    LAYER_NAME,
-    {"forward_flops", true, taciti_strict_real, LAYER(forward_flops), FLOPS,
-     "operations per sample, a number from 0 to 1e21", NULL},
-    {"backward_flops", true, taciti_strict_real, LAYER(backward_flops), FLOPS,
-     "operations per sample, a number from 0 to 1e21", NULL},
-    LAYER_TIED,
-    LAYER_TENSORS,
-    {0},
-};
+    LAYER_FIELDS(forward_flops, backward_flops, FLOPS, "operations per sample, a number from 0 to 1e21")};
 
 static tacit_status read_layers(taciti_strict_reader *r, const json_t *value, const taciti_strict_field *field,
                                 void *out) {
@@ -144,8 +128,7 @@ static const taciti_strict_field PROFILE_FIELDS[] = {
     {0},
 };
 
-/* ---- checks of the whole profile
- * ------------------------------------------------------------------------------------- */
+/* ---- checks of the whole profile --------------------------------------------------------------------------------- */
 
 /* A tensor and where it stands. */
 typedef struct named_tensor {
