@@ -57,19 +57,15 @@ static void add_blob(table *t, size_t index, const tacit_blob *blob) {
 
 /* ---- save -------------------------------------------------------------------------------------------------------- */
 
-static json_t *describe_job(const tacit_job *job) {
-    json_t *config = json_loads(job->config, 0, NULL);
-    return config == NULL ? NULL
-                          : json_pack("{s:I,s:I,s:i,s:s,s:o}", "step", (json_int_t)job->step, "skipped",
-                                      (json_int_t)job->skipped, "ranks", taciti_comm_size(job->comm->comm), "strategy",
-                                      job->strategy->name, "config", config);
-}
-
 static tacit_status save_mean(tacit_job *job, const char *folder, int keep, const tacit_blob *blobs, size_t count) {
     table t = {.state.count = 0};
     taciti_driver_list_state(job->driver, true, &t.state);
     for (size_t i = 0; i < count; i++) add_blob(&t, i, &blobs[i]);
-    json_t *meta = describe_job(job);
+    json_t *config = json_loads(job->config, 0, NULL);
+    json_t *meta = config == NULL ? NULL
+                                  : json_pack("{s:I,s:I,s:i,s:s,s:o}", "step", (json_int_t)job->step, "skipped",
+                                              (json_int_t)job->skipped, "ranks", taciti_comm_size(job->comm->comm),
+                                              "strategy", job->strategy->name, "config", config);
     tacit_status status = taciti_comm_agree(job->comm->comm, meta == NULL ? TACIT_E_MEMORY : TACIT_OK);
     if (status == TACIT_OK) status = taciti_ckpt_save_state(job->comm->comm, folder, job->step, keep, meta, &t.state);
     json_decref(meta);

@@ -3,19 +3,12 @@
 #include "api/object.h"
 #include "base/log.h"
 
-/* Dimensions of a shape whose rest is 0; -1: a 0 stands between them. */
-static int dims_of(const size_t shape[TACIT_DIMS]) {
-    int dims = 0;
-    while (dims < TACIT_DIMS && shape[dims] > 0) dims++;
-    for (int i = dims; i < TACIT_DIMS; i++)
-        if (shape[i] > 0) return -1;
-    return dims;
-}
-
 static tacit_status append(taciti_layout *layout, const tacit_tensor *t, size_t index) {
-    const int dims = dims_of(t->shape);
+    int dims = 0, filled = 0; /* sizes before the first 0; sizes above 0 */
+    while (dims < TACIT_DIMS && t->shape[dims] > 0) dims++;
+    for (int i = 0; i < TACIT_DIMS; i++) filled += t->shape[i] > 0;
     if (t->name == NULL || t->name[0] == '\0') return taciti_fail(TACIT_E_CONFIG, "tensor %zu has no name", index);
-    if (dims < 1)
+    if (dims < 1 || filled > dims)
         return taciti_fail(TACIT_E_CONFIG, "tensor %s: a shape has 1 to %d sizes above 0, then only zeros", t->name,
                            (int)TACIT_DIMS);
     if (taciti_layout_find(layout, t->name) < layout->tensor_count)

@@ -63,11 +63,6 @@ typedef struct llmc_file {
     float *transpose; /* room for the largest matrix of a layer; borrowed */
 } llmc_file;
 
-static uint64_t element_count(const taciti_model_options *o, uint64_t padded) {
-    const uint64_t c = (uint64_t)o->channels, layer = 12 * c * c + 13 * c;
-    return (padded + (uint64_t)o->context) * c + (uint64_t)o->layers * layer + 2 * c;
-}
-
 static tacit_status parse_header(const char *path, const int32_t *header, llmc_file *out) {
     if (header[AT_MAGIC] != TACITI_LLMC_MAGIC)
         return taciti_fail(TACIT_E_DATA, "%s: magic is %d, a llm.c model begins with %d", path, (int)header[AT_MAGIC],
@@ -94,7 +89,10 @@ static tacit_status read_header(const char *path, llmc_file *file) {
     int32_t header[HEADER_INTS];
     TACITI_TRY(taciti_view_read(&file->view, 0, sizeof header, header));
     TACITI_TRY(parse_header(path, header, file));
-    const uint64_t expected = HEADER_BYTES + element_count(&file->options, file->padded) * (file->half ? 2 : 4);
+    const uint64_t c = (uint64_t)file->options.channels, layer = 12 * c * c + 13 * c;
+    const uint64_t floats =
+        (file->padded + (uint64_t)file->options.context) * c + (uint64_t)file->options.layers * layer + 2 * c;
+    const uint64_t expected = HEADER_BYTES + floats * (file->half ? 2 : 4);
     if (expected != file->view.bytes)
         return taciti_fail(TACIT_E_DATA, "%s: its header needs %llu bytes, the file has %zu", path,
                            (unsigned long long)expected, file->view.bytes);

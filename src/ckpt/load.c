@@ -167,16 +167,6 @@ static bool find_missing(const shards *s, size_t array, taciti_ckpt_part *out) {
     return false;
 }
 
-static tacit_status check_held(const shards *s) {
-    for (size_t a = 0; a < s->array_count; a++) {
-        taciti_ckpt_part part;
-        if (find_missing(s, a, &part))
-            return taciti_fail(TACIT_E_DATA, "%s: tensor %s%s is not in this checkpoint", s->path, s->arrays[a].prefix,
-                               part.tensor == NULL ? "" : part.tensor->name);
-    }
-    return TACIT_OK;
-}
-
 tacit_status taciti_ckpt_find_held(const char *path, const taciti_ckpt_array *arrays, size_t array_count, bool *held) {
     shards s;
     taciti_ckpt_part part;
@@ -253,8 +243,12 @@ static tacit_status read_pieces(shards *s) {
 
 tacit_status taciti_ckpt_load(const char *path, const taciti_ckpt_array *arrays, size_t array_count) {
     shards s;
+    taciti_ckpt_part part;
     tacit_status status = shards_open(path, arrays, array_count, &s);
-    if (status == TACIT_OK) status = check_held(&s);
+    for (size_t a = 0; status == TACIT_OK && a < array_count; a++)
+        if (find_missing(&s, a, &part))
+            status = taciti_fail(TACIT_E_DATA, "%s: tensor %s%s is not in this checkpoint", path, arrays[a].prefix,
+                                 part.tensor == NULL ? "" : part.tensor->name);
     if (status == TACIT_OK) status = read_pieces(&s);
     shards_close(&s);
     return status;

@@ -37,22 +37,6 @@ static tacit_status run_from(taciti_probe *probe, short_sums *t, int64_t begin_n
     return taciti_comm_allreduce_f64(probe->comm, out_s, 1, TACITI_OP_MAX);
 }
 
-/* One after the other: starts and ends are lost in them. */
-static tacit_status time_messages(taciti_probe *probe, short_sums *t, double *out_s) {
-    t->repeats = REPEATS;
-    TACITI_TRY(taciti_comm_barrier(probe->comm));
-    return run_from(probe, t, taciti_now_ns(), out_s);
-}
-
-/* A step that computes, which needs no core here, and exchanges nothing. */
-static tacit_status time_step(taciti_probe *probe, short_sums *t, double *out_s) {
-    t->repeats = 1;
-    TACITI_TRY(taciti_comm_barrier(probe->comm));
-    const int64_t deadline_ns = taciti_now_ns() + COMPUTE_NS;
-    taciti_sleep_until_ns(deadline_ns);
-    return run_from(probe, t, deadline_ns, out_s);
-}
-
 /* Returns the seconds of a message between hosts, or inside of the only one, where many follow each other. */
 static double latency_of(const taciti_probe *probe, double exchange_s) {
     const taciti_demand d = taciti_allreduce_demand(taciti_comm_hosts(probe->comm), NULL, 0, (taciti_placement){0},
@@ -66,8 +50,14 @@ static tacit_status measure(taciti_probe *probe, short_sums *t) {
     double exchanges_s[ROUNDS], steps_s[ROUNDS];
     const size_t rounds = probe->options->quick ? ROUNDS_QUICK : ROUNDS;
     for (size_t i = 0; i < rounds; i++) {
-        TACITI_TRY(time_messages(probe, t, &exchanges_s[i]));
-        TACITI_TRY(time_step(probe, t, &steps_s[i]));
+        t->repeats = REPEATS; /* one after the other: starts and ends are lost in them */
+        TACITI_TRY(taciti_comm_barrier(probe->comm));
+        TACITI_TRY(run_from(probe, t, taciti_now_ns(), &exchanges_s[i]));
+        t->repeats = 1; /* a step that computes, which needs no core here, and exchanges nothing */
+        TACITI_TRY(taciti_comm_barrier(probe->comm));
+        const int64_t deadline_ns = taciti_now_ns() + COMPUTE_NS;
+        taciti_sleep_until_ns(deadline_ns);
+        TACITI_TRY(run_from(probe, t, deadline_ns, &steps_s[i]));
     }
     const double exchange_s = taciti_median(exchanges_s, rounds), step_s = taciti_median(steps_s, rounds);
     probe->cluster->busy_alpha_s = latency_of(probe, exchange_s);

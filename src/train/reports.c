@@ -77,21 +77,17 @@ static void fill_entry(taciti_trainer *trainer, taciti_step_entry *entry) {
     entry->known = true;
 }
 
-static tacit_status take_reports(taciti_trainer *trainer, taciti_step_entry *entry) {
-    taciti_reports *reports = &trainer->reports;
-    if (reports->circular != NULL)
-        TACITI_TRY(taciti_circular_take(reports->circular, reports->all));
-    else
-        TACITI_TRY(taciti_comm_allgather(trainer->comm, &reports->mine, sizeof reports->mine, reports->all));
-    fill_entry(trainer, entry);
-    if (!entry->abandoned) taciti_profiling_add_reports(trainer);
-    return TACIT_OK;
-}
-
 tacit_status taciti_reports_collect(taciti_trainer *trainer, size_t late) {
     taciti_reports *reports = &trainer->reports;
-    for (size_t i = 0; i + late < reports->count; i++)
-        if (!entry_at(reports, i)->known) TACITI_TRY(take_reports(trainer, entry_at(reports, i)));
+    for (size_t i = 0; i + late < reports->count; i++) {
+        taciti_step_entry *entry = entry_at(reports, i);
+        if (entry->known) continue;
+        TACITI_TRY(reports->circular != NULL
+                       ? taciti_circular_take(reports->circular, reports->all)
+                       : taciti_comm_allgather(trainer->comm, &reports->mine, sizeof reports->mine, reports->all));
+        fill_entry(trainer, entry);
+        if (!entry->abandoned) taciti_profiling_add_reports(trainer);
+    }
     return TACIT_OK;
 }
 
