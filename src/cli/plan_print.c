@@ -73,26 +73,15 @@ static void print_row(const taciti_plan_report *r, const taciti_candidate *c, in
            MB * p->nic_bytes, MB * p->memory_bytes, taciti_bottleneck_name(p->bottleneck), mixes, letters);
 }
 
-static int by_step(const void *a, const void *b) {
-    const taciti_candidate *x = *(const taciti_candidate *const *)a, *y = *(const taciti_candidate *const *)b;
-    if (x->prediction.step_s != y->prediction.step_s) return x->prediction.step_s > y->prediction.step_s ? 1 : -1;
-    return (x > y) - (x < y);
-}
-
-/* The longest label. */
-static int label_width(const taciti_candidate *const *rows, size_t count) {
-    size_t width = MIN_LABEL;
-    for (size_t i = 0; i < count; i++)
-        if (strlen(rows[i]->method.label) > width) width = strlen(rows[i]->method.label);
-    return (int)width;
-}
-
 static void print_table(const taciti_plan_report *r) {
     const taciti_candidate *rows[TACITI_CANDIDATES_MAX];
     const size_t count = r->candidates->count;
-    for (size_t i = 0; i < count; i++) rows[i] = &r->candidates->list[i];
-    qsort(rows, count, sizeof *rows, by_step);
-    const int width = label_width(rows, count);
+    int width = MIN_LABEL;
+    for (size_t i = 0; i < count; i++) {
+        rows[i] = &r->candidates->list[i];
+        if ((int)strlen(rows[i]->method.label) > width) width = (int)strlen(rows[i]->method.label);
+    }
+    qsort(rows, count, sizeof *rows, taciti_plan_by_step);
     printf("\n  %-*s %9s %17s %8s %9s %11s %8s  %-10s %-9s %s\n", width, "method", "step ms", "low-high", "speed-up",
            "exposed", "NIC MB/step", "rank MB", "held up by", "mixes", "cost");
     for (size_t i = 0; i < count; i++) print_row(r, rows[i], width);
