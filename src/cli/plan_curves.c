@@ -9,7 +9,7 @@
 #include "plan/draws.h"
 
 /* PERIOD_MAX: rounds of a topology that is drawn to fill the picture; each of them is simulated for every rate. */
-enum { PERIOD_MAX = 64, RATE_POINTS = 31, RANKS_MAX = 512, HOSTS_MIN_END = 64 };
+enum { PERIOD_MAX = 64, RATE_POINTS = 3 * TACITI_CURVE_DECADE + 1, RANKS_MAX = 512, HOSTS_MIN_END = 64 };
 static const double RATE_MIN = 0.1, RATE_DECADES = 3; /* Gbit/s, where that has the cluster's own */
 
 /* ---- which methods ----------------------------------------------------------------------------------------------- */

@@ -94,13 +94,6 @@ static tacit_status report_export(const taciti_run_info *source, const char *to,
     return TACIT_OK;
 }
 
-/* Files of the one would lie among those of the other, and the next to read the folder would take them for its weights.
- */
-static tacit_status check_output(const char *from, const char *to) {
-    if (!taciti_file_lies_in(from, to) || !taciti_file_lies_in(to, from)) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG, "%s is the folder that is exported: give another, such as -o %s/hf", to, to);
-}
-
 static tacit_status export_run(const char *from, const char *to, const export_options *options, bool json) {
     const taciti_weights_write_options how = {.format = options->format == FORMAT_LLMC ? TACITI_WEIGHTS_LLMC
                                                                                        : TACITI_WEIGHTS_HF,
@@ -108,7 +101,10 @@ static tacit_status export_run(const char *from, const char *to, const export_op
                                               .shard_bytes = (uint64_t)options->shard_bytes};
     taciti_run_info source;
     taciti_flat_model model = {.flat = NULL};
-    TACITI_TRY(check_output(from, to));
+    /* Files of the one would lie among those of the other, and the next to read the folder would take them for its
+     * weights. */
+    if (taciti_file_lies_in(from, to) && taciti_file_lies_in(to, from))
+        return taciti_fail(TACIT_E_CONFIG, "%s is the folder that is exported: give another, such as -o %s/hf", to, to);
     TACITI_TRY(open_source(from, options->step, &source));
     tacit_status status = convert_weights(&source, to, &how, &model);
     if (status == TACIT_OK) status = report_export(&source, to, &how, model.layout.parameters, json);
