@@ -86,9 +86,8 @@ static json_t *passes_json(const taciti_codec_figure *f) {
     for (int pass = 0; pass < TACITI_TRIAL_PASSES; pass++) {
         const taciti_codec_rate *rate = &f->rate[pass];
         (void)json_object_set_new(passes, taciti_trial_pass_name((taciti_trial_pass)pass),
-                                  json_pack("{s:o, s:o, s:o}", "input_bytes_per_s",
-                                            taciti_statistics_json(&rate->input_bytes_per_s), "input_share_of_read",
-                                            taciti_statistics_json(&rate->input_share), "moved_share_of_read",
+                                  json_pack("{s:o, s:o}", "input_bytes_per_s",
+                                            taciti_statistics_json(&rate->input_bytes_per_s), "moved_share_of_read",
                                             taciti_statistics_json(&rate->moved_share)));
     }
     return passes;
@@ -108,13 +107,6 @@ static json_t *figures_json(const taciti_codec_bench *bench) {
                       taciti_statistics_json(&f->read_bytes_per_s), "passes", passes_json(f)));
     }
     return list;
-}
-
-static tacit_status print_json(const taciti_machine *machine, const taciti_codec_bench_options *options,
-                               const taciti_codec_bench *bench) {
-    return taciti_cli_print_json(json_pack("{s:o, s:I, s:f, s:i, s:o}", "machine", taciti_machine_json(machine),
-                                           "floats", (json_int_t)options->n, "factor", options->setting.factor,
-                                           "rounds", options->rounds, "codecs", figures_json(bench)));
 }
 
 /* ---- the verb ---------------------------------------------------------------------------------------------------- */
@@ -219,7 +211,9 @@ static tacit_status bench_codecs(const taciti_verb *verb, int argc, char **argv,
     TACITI_TRY(taciti_codec_bench_run(&options, &figures));
     tacit_status status = TACIT_OK;
     if (taciti_arguments_get(&arguments, "--json") != NULL)
-        status = print_json(&machine, &options, &figures);
+        status = taciti_cli_print_json(json_pack("{s:o, s:I, s:f, s:i, s:o}", "machine", taciti_machine_json(&machine),
+                                                 "floats", (json_int_t)options.n, "factor", options.setting.factor,
+                                                 "rounds", options.rounds, "codecs", figures_json(&figures)));
     else
         print_text(&machine, &options, &figures);
     taciti_codec_bench_destroy(&figures);
