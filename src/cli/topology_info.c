@@ -16,19 +16,16 @@ static const char *const FLAGS[] = {"--ranks", "--per-host", "--degree", "--file
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
-json_t *taciti_topologies_json(bool all) {
-    (void)all;
-    json_t *array = json_array();
-    for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++)
-        (void)json_array_append_new(array, json_pack("{s:s, s:s, s:s, s:s}", "name", kind->name, "help", kind->help,
-                                                     "source", kind->source, "ranks", kind->demands));
-    return array;
-}
-
-void taciti_topologies_print(bool all) {
+json_t *taciti_topologies_list(bool json, bool all) {
+    json_t *list = json ? json_array() : NULL;
     (void)all;
     for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++)
-        printf("%-14s %s; ranks: %s (%s)\n", kind->name, kind->help, kind->demands, kind->source);
+        if (json)
+            (void)json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "name", kind->name, "help", kind->help,
+                                                        "source", kind->source, "ranks", kind->demands));
+        else
+            printf("%-14s %s; ranks: %s (%s)\n", kind->name, kind->help, kind->demands, kind->source);
+    return list;
 }
 
 /* ---- what is asked for ------------------------------------------------------------------------------------------- */

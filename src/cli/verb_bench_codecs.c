@@ -146,18 +146,16 @@ static tacit_status find_isa(const taciti_arguments *arguments, const taciti_cod
     return TACIT_OK;
 }
 
-static bool is_typed(const taciti_config *config, const char *key) {
-    taciti_place place;
-    return taciti_config_find(config, key, &place) && place.given != NULL && *place.given != TACITI_GIVEN_NOT;
-}
-
 /* Refuses flags that one codec cannot use, and warns of options that it does not read. */
 static tacit_status check_codec(const taciti_arguments *arguments, taciti_settings *settings,
                                 const taciti_codec *codec) {
     const char *factor = taciti_arguments_get(arguments, "--factor");
     if (taciti_arguments_each(arguments, "--codec", 1) != NULL)
         return taciti_fail(TACIT_E_USAGE, "--codec was given twice: one codec, or leave it out for all of them");
-    if (codec != NULL && is_typed(&settings->config, "compress.codec"))
+    taciti_place place;
+    const bool named = taciti_config_find(&settings->config, "compress.codec", &place) && place.given != NULL &&
+                       *place.given != TACITI_GIVEN_NOT;
+    if (codec != NULL && named)
         return taciti_fail(TACIT_E_USAGE,
                            "--codec was given, and compress.codec, too: one of them, or neither for all codecs");
     if (codec != NULL && factor != NULL &&
@@ -189,14 +187,6 @@ static tacit_status read_options(const taciti_arguments *arguments, taciti_setti
     return TACIT_OK;
 }
 
-/* Pages are only claimed when they are written: too many would end the process, not fail. */
-static tacit_status check_memory(const taciti_codec_bench_options *options) {
-    const double needed = taciti_codec_bench_memory_bytes(options), there = (double)taciti_available_bytes();
-    if (there <= 0 || needed <= 0.9 * there) return TACIT_OK;
-    return taciti_fail(TACIT_E_MEMORY, "--n %zu needs %.1f GiB of memory, but only %.1f are free: give a smaller --n",
-                       options->n, needed / 0x1p30, there / 0x1p30);
-}
-
 static tacit_status bench_codecs(const taciti_verb *verb, int argc, char **argv, taciti_settings *settings) {
     taciti_arguments arguments;
     taciti_machine machine;
@@ -206,7 +196,7 @@ static tacit_status bench_codecs(const taciti_verb *verb, int argc, char **argv,
     TACITI_TRY(taciti_config_environment(&settings->config));
     TACITI_TRY(taciti_arguments_parse(verb, &settings->config, argc, argv, &arguments));
     TACITI_TRY(read_options(&arguments, settings, &options));
-    TACITI_TRY(check_memory(&options));
+    TACITI_TRY(taciti_machine_has_room("--n", taciti_codec_bench_memory_bytes(&options)));
     taciti_machine_read(&machine);
     TACITI_TRY(taciti_codec_bench_run(&options, &figures));
     tacit_status status = TACIT_OK;
