@@ -122,14 +122,6 @@ static tacit_status create_variants(run *r) {
     return TACIT_OK;
 }
 
-static tacit_status create_records(run *r) {
-    for (size_t i = 0; i < r->variant_count; i++) {
-        TACITI_TRY(taciti_cluster_records_create(&r->shape, &r->records[i]));
-        r->records[i].period = r->periods[i];
-    }
-    return TACIT_OK;
-}
-
 /* Ranks that measure different things would wait for each other for ever. */
 static tacit_status agree_on_comparison(run *r) {
     char text[256];
@@ -405,10 +397,15 @@ static void show_run(const run *r, const run *now) {
 static tacit_status measure_run(run *r) {
     TACITI_TRY(find_period(r));
     TACITI_TRY(choose_length(r));
-    TACITI_TRY(taciti_comm_agree(r->comm, create_records(r)));
+    tacit_status status = TACIT_OK;
+    for (size_t i = 0; status == TACIT_OK && i < r->variant_count; i++) {
+        status = taciti_cluster_records_create(&r->shape, &r->records[i]);
+        r->records[i].period = r->periods[i];
+    }
+    TACITI_TRY(taciti_comm_agree(r->comm, status));
     r->facts.resident_bytes = taciti_peak_resident_bytes();
     show_run(r, r);
-    const tacit_status status = run_blocks(r);
+    status = run_blocks(r);
     show_run(r, NULL);
     TACITI_TRY(status);
     double peak = (double)taciti_peak_resident_bytes();

@@ -89,15 +89,6 @@ static tacit_status measure_round(struct bench *bench, int round) {
     return TACIT_OK;
 }
 
-static tacit_status measure_rounds(struct bench *bench) {
-    const int rounds = bench->options->rounds;
-    for (int round = -WARM_UP_ROUNDS; round < rounds; round++) TACITI_TRY(measure_round(bench, round));
-    for (int i = 0; i < TACITI_STEP_FIGURES; i++)
-        bench->result.figures[i] = taciti_statistics_of(bench->samples[i], rounds);
-    bench->result.resident_bytes = taciti_peak_resident_bytes();
-    return TACIT_OK;
-}
-
 static tacit_status create_optimizer(struct bench *bench) {
     taciti_optim_options options;
     const taciti_section section = {&taciti_optim_option_table, &options, NULL};
@@ -153,7 +144,11 @@ static void destroy_bench(struct bench *bench) {
 tacit_status taciti_step_bench_run(const taciti_step_bench_options *options, taciti_step_bench *out) {
     struct bench bench = {.options = options};
     tacit_status status = create_bench(&bench);
-    if (status == TACIT_OK) status = measure_rounds(&bench);
+    for (int round = -WARM_UP_ROUNDS; status == TACIT_OK && round < options->rounds; round++)
+        status = measure_round(&bench, round);
+    for (int i = 0; status == TACIT_OK && i < TACITI_STEP_FIGURES; i++)
+        bench.result.figures[i] = taciti_statistics_of(bench.samples[i], options->rounds);
+    bench.result.resident_bytes = taciti_peak_resident_bytes();
     destroy_bench(&bench);
     if (status == TACIT_OK) *out = bench.result;
     return status;

@@ -88,16 +88,12 @@ static void print_table(const taciti_plan_report *r) {
     for (size_t i = 0; i < r->candidates->refused_count; i++) printf("  %s\n", r->candidates->refused[i].reason);
 }
 
-/* Returns the steps between two averages of localsgd. */
-static int steps_alone(const taciti_candidates *candidates) {
-    int every = 0;
-    for (size_t i = 0; i < candidates->count; i++)
-        if (candidates->list[i].method.topology == NULL && candidates->list[i].method.order == TACITI_ORDER_ATC)
-            every = candidates->list[i].method.every;
-    return every;
-}
-
 static void print_legend(const taciti_plan_report *r) {
+    int every = 0; /* steps between two averages of localsgd */
+    for (size_t i = 0; i < r->candidates->count; i++) {
+        const taciti_method *m = &r->candidates->list[i].method;
+        if (m->topology == NULL && m->order == TACITI_ORDER_ATC) every = m->every;
+    }
     /* clang-format off */
     printf(
         "\n"
@@ -110,7 +106,7 @@ static void print_legend(const taciti_plan_report *r) {
         "be recommended: a disagreement needs more than %d mixes to fall to 1/e. What it does to losses: docs/gossip.md\n"
         "c sums or gathers are compressed, C so strongly that it is known to cost accuracy, ? at a speed that the cluster file\n"
         "does not tell: encoding counts as free, and the row is never recommended. auto: where it is faster than dense\n",
-        taciti_candidates_dense(r->candidates)->method.label, steps_alone(r->candidates), TACITI_PLAN_MIXES);
+        taciti_candidates_dense(r->candidates)->method.label, every, TACITI_PLAN_MIXES);
     /* clang-format on */
 }
 

@@ -198,18 +198,16 @@ static tacit_status parse_question(const taciti_arguments *arguments, question *
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
-static tacit_status write_drawing(const taciti_topology_sheet *s, const char *path) {
-    char *text = taciti_topology_draw(s);
-    if (text == NULL) return taciti_fail(TACIT_E_MEMORY, "no memory for the drawing of a topology");
-    const tacit_status status = taciti_file_write(path, text, strlen(text));
-    taciti_free(text);
-    return status;
-}
-
 static tacit_status show_one(const question *q, const char *name, bool json, const char *svg) {
     taciti_topology_sheet s;
     TACITI_TRY(make_sheet(q, name, &s));
-    tacit_status status = svg != NULL ? write_drawing(&s, svg) : TACIT_OK;
+    tacit_status status = TACIT_OK;
+    if (svg != NULL) {
+        char *text = taciti_topology_draw(&s);
+        status = text == NULL ? taciti_fail(TACIT_E_MEMORY, "no memory for the drawing of a topology")
+                              : taciti_file_write(svg, text, strlen(text));
+        taciti_free(text);
+    }
     if (status == TACIT_OK && json) {
         json_t *root = sheet_json(&s, true);
         (void)json_object_set_new(root, "ranks", json_integer(q->hosts.ranks));

@@ -160,7 +160,7 @@ static void print_program(FILE *out, const taciti_verb *verbs) {
 }
 
 /* verb NULL: the program's own page. */
-static tacit_status write_page(const char *folder, const taciti_verb *verbs, const taciti_verb *verb) {
+static tacit_status write_page(const char *folder, const taciti_verb *verb) {
     char name[NAME_BYTES] = "tacit", path[PATH_BYTES];
     if (verb != NULL) page_name(verb, name, sizeof name);
     (void)snprintf(name + strlen(name), sizeof name - strlen(name), ".1");
@@ -168,19 +168,11 @@ static tacit_status write_page(const char *folder, const taciti_verb *verbs, con
     FILE *out = fopen(path, "w");
     if (out == NULL) return taciti_fail(TACIT_E_IO, "%s: cannot be written", path);
     if (verb == NULL)
-        print_program(out, verbs);
+        print_program(out, taciti_verbs());
     else
         print_verb(out, verb);
     const bool wrong = ferror(out) != 0;
     return fclose(out) == 0 && !wrong ? TACIT_OK : taciti_fail(TACIT_E_IO, "%s: cannot be written", path);
-}
-
-static tacit_status write_all(const char *folder, const taciti_verb *verbs) {
-    TACITI_TRY(taciti_file_make_folder(folder));
-    TACITI_TRY(write_page(folder, verbs, NULL));
-    for (const taciti_verb *verb = verbs; verb->name != NULL; verb++)
-        if (!verb->hidden) TACITI_TRY(write_page(folder, verbs, verb));
-    return TACIT_OK;
 }
 
 static tacit_status print_page(const taciti_arguments *arguments) {
@@ -202,5 +194,10 @@ tacit_status taciti_verb_man(const taciti_verb *verb, int argc, char **argv) {
     taciti_arguments arguments;
     TACITI_TRY(taciti_arguments_parse(verb, NULL, argc, argv, &arguments));
     const char *folder = taciti_arguments_get(&arguments, "--all");
-    return folder == NULL ? print_page(&arguments) : write_all(folder, taciti_verbs());
+    if (folder == NULL) return print_page(&arguments);
+    TACITI_TRY(taciti_file_make_folder(folder));
+    TACITI_TRY(write_page(folder, NULL));
+    for (const taciti_verb *next = taciti_verbs(); next->name != NULL; next++)
+        if (!next->hidden) TACITI_TRY(write_page(folder, next));
+    return TACIT_OK;
 }
