@@ -318,7 +318,7 @@ EOF
 expect 0 "kernels: scalar" env TACIT_ISA=scalar "$tacit" bench kernels --floats 0.01 --rounds 1 --threads 1
 expect 3 "--floats 0: give a number above 0" "$tacit" bench kernels --floats 0
 expect 3 "--rounds 102: give a whole number from 1 to 101" "$tacit" bench kernels --rounds 102
-expect 7 "four fifths" "$tacit" bench kernels --floats 1000000
+expect 7 " GiB of memory, but only" "$tacit" bench kernels --floats 1000000
 is_json "$tacit" bench kernels --floats 0.01 --rounds 2 --threads 3 --json
 python3 - <<'EOF' || complain "the JSON of bench kernels lacks figures"
 import json

@@ -19,6 +19,8 @@ int64_t taciti_now_ns(void) { return read_clock(CLOCK_MONOTONIC); }
 
 int64_t taciti_thread_ns(void) { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
 
+int64_t taciti_process_ns(void) { return read_clock(CLOCK_PROCESS_CPUTIME_ID); }
+
 int64_t taciti_wall_ns(void) { return read_clock(CLOCK_REALTIME); }
 
 static struct timespec timespec_of(int64_t ns) {

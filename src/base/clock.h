@@ -18,6 +18,9 @@ int64_t taciti_now_ns(void);
  * thread. */
 int64_t taciti_thread_ns(void);
 
+/* Processor time used by all threads of the process, in nanoseconds. Any thread. */
+int64_t taciti_process_ns(void);
+
 /* Wall clock, nanoseconds since 1970. For file names and logs only. Any thread. */
 int64_t taciti_wall_ns(void);
 

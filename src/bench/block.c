@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _DEFAULT_SOURCE
 #include "bench/block.h"
 
 #include <math.h>
-#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -15,14 +13,6 @@ enum { TOKEN_KEY = 2, MODEL_SEED = 1, DROPOUT_KEY = 1 };
 
 /* ---- variants ---------------------------------------------------------------------------------------------------- */
 
-static tacit_status make_layout(const taciti_bench_setting *setting, taciti_bench_variant *out) {
-    const size_t bucket_bytes = (size_t)setting->job.exchange.bucket_bytes;
-    if (!taciti_bench_setting_emulated(setting))
-        return taciti_model_layout(&setting->job.model, bucket_bytes, &out->layout);
-    TACITI_TRY(taciti_compute_profile(&setting->job.compute, &out->profile));
-    return taciti_profile_layout(&out->profile, bucket_bytes, &out->layout);
-}
-
 tacit_status taciti_bench_variant_create(const taciti_bench_setting *setting, const taciti_hosts *hosts,
                                          taciti_bench_variant *out) {
     const taciti_settings *job = &setting->job;
@@ -30,7 +20,12 @@ tacit_status taciti_bench_variant_create(const taciti_bench_setting *setting, co
     out->compress = job->compress;
     if (out->compress.warmup < 0) out->compress.warmup = 0; /* what is measured lasts */
     TACITI_TRY(taciti_settings_check(job, hosts, TACITI_READER_BENCH));
-    TACITI_TRY(make_layout(setting, out));
+    if (taciti_bench_setting_emulated(setting)) {
+        TACITI_TRY(taciti_compute_profile(&job->compute, &out->profile));
+        TACITI_TRY(taciti_profile_layout(&out->profile, (size_t)job->exchange.bucket_bytes, &out->layout));
+    } else {
+        TACITI_TRY(taciti_model_layout(&job->model, (size_t)job->exchange.bucket_bytes, &out->layout));
+    }
     return taciti_settings_seal(job, &out->layout);
 }
 
@@ -130,27 +125,18 @@ static tacit_status run_step(taciti_bench_worker *worker, int64_t step, int64_t 
     return TACIT_OK;
 }
 
-/* Processor time of this process, all threads. */
-static double process_cpu_s(void) {
-    struct rusage use;
-    if (getrusage(RUSAGE_SELF, &use) != 0) return (double)NAN;
-    return (double)use.ru_utime.tv_sec + (double)use.ru_stime.tv_sec +
-           1e-6 * ((double)use.ru_utime.tv_usec + (double)use.ru_stime.tv_usec);
-}
-
 static tacit_status run_steps(taciti_bench_worker *worker, const taciti_bench_span *span, taciti_step_record *steps,
                               taciti_block_record *block) {
-    int64_t previous_ns = taciti_now_ns(), begin_ns = previous_ns;
-    double begin_cpu_s = process_cpu_s();
+    int64_t previous_ns = taciti_now_ns(), begin_ns = previous_ns, begin_cpu_ns = taciti_process_ns();
     for (size_t i = 0; i < span->warm_up + span->rounds; i++) {
         if (i == span->warm_up) {
             begin_ns = previous_ns;
-            begin_cpu_s = process_cpu_s();
+            begin_cpu_ns = taciti_process_ns();
         }
         taciti_step_record *record = &steps[i < span->warm_up ? 0 : i - span->warm_up];
         TACITI_TRY(run_step(worker, span->first + (int64_t)i, &previous_ns, record));
     }
-    block->cpu_s = process_cpu_s() - begin_cpu_s;
+    block->cpu_s = (double)(taciti_process_ns() - begin_cpu_ns) * 1e-9;
     block->wall_s = (double)(previous_ns - begin_ns) * 1e-9;
     return TACIT_OK;
 }

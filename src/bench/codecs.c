@@ -41,12 +41,6 @@ static void run_job(void *context, int thread, int threads) {
     j->status = taciti_trial_run(j->trial, j->pass);
 }
 
-static tacit_status time_pass(taciti_pool *pool, taciti_trial *trial, taciti_trial_pass pass, double *seconds) {
-    job j = {.trial = trial, .pass = pass};
-    *seconds = taciti_probe_time(pool, run_job, &j);
-    return j.status;
-}
-
 static double read_rate(taciti_pool *pool, const taciti_trial *trial) {
     const size_t bytes = trial->n * sizeof(float) & ~(size_t)63;
     taciti_probe_stream stream = {.base = trial->arrays[2].base, .bytes = bytes, .use = TACITI_PROBE_READ};
@@ -57,23 +51,23 @@ static double read_rate(taciti_pool *pool, const taciti_trial *trial) {
 static tacit_status run_round(taciti_pool *pool, taciti_trial *trial, int round, samples *s) {
     const int r = round < 0 ? 0 : round;
     if (r % 2 == 0) s->read[r] = read_rate(pool, trial);
-    for (int pass = 0; pass < TACITI_TRIAL_PASSES; pass++)
-        TACITI_TRY(time_pass(pool, trial, (taciti_trial_pass)pass, &s->seconds[pass][r]));
+    for (int pass = 0; pass < TACITI_TRIAL_PASSES; pass++) {
+        job j = {.trial = trial, .pass = (taciti_trial_pass)pass};
+        s->seconds[pass][r] = taciti_probe_time(pool, run_job, &j);
+        TACITI_TRY(j.status);
+    }
     if (r % 2 != 0) s->read[r] = read_rate(pool, trial);
     return TACIT_OK;
 }
 
 static taciti_codec_rate rate_of(const taciti_trial *trial, taciti_trial_pass pass, const samples *s, int rounds) {
-    double rate[TACITI_CODEC_BENCH_MAX_ROUNDS], input[TACITI_CODEC_BENCH_MAX_ROUNDS],
-        moved[TACITI_CODEC_BENCH_MAX_ROUNDS];
+    double rate[TACITI_CODEC_BENCH_MAX_ROUNDS], moved[TACITI_CODEC_BENCH_MAX_ROUNDS];
     const double more = taciti_trial_moved_bytes(trial, pass) / ((double)trial->n * sizeof(float));
     for (int r = 0; r < rounds; r++) {
         rate[r] = (double)trial->n * sizeof(float) / s->seconds[pass][r];
-        input[r] = rate[r] / s->read[r];
-        moved[r] = more * input[r];
+        moved[r] = more * (rate[r] / s->read[r]);
     }
     return (taciti_codec_rate){.input_bytes_per_s = taciti_statistics_of(rate, rounds),
-                               .input_share = taciti_statistics_of(input, rounds),
                                .moved_share = taciti_statistics_of(moved, rounds)};
 }
 
@@ -187,7 +181,7 @@ static tacit_status measure_all(run *r) {
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
         if (!is_measured(o, *codec)) continue;
         for (size_t i = 0; taciti_kernels_isa(i) != NULL; i++) {
-            if (!is_wanted(o, taciti_kernels_isa(i)) || r->out->count + 2 > TACITI_CODEC_BENCH_FIGURES) continue;
+            if (!is_wanted(o, taciti_kernels_isa(i))) continue;
             (void)taciti_kernels_switch(taciti_kernels_isa(i));
             TACITI_TRY(measure_codec(r, *codec, taciti_kernels_isa(i), false));
             TACITI_TRY(measure_codec(r, *codec, taciti_kernels_isa(i), true));
@@ -196,21 +190,17 @@ static tacit_status measure_all(run *r) {
     return TACIT_OK;
 }
 
-static size_t count_figures(const taciti_codec_bench_options *o) {
-    size_t codecs = 0, sets = 0;
-    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
-        codecs += is_measured(o, *codec);
-    for (size_t i = 0; taciti_kernels_isa(i) != NULL; i++) sets += is_wanted(o, taciti_kernels_isa(i));
-    return 2 * codecs * sets;
-}
-
 static tacit_status prepare_run(run *r) {
-    r->out->figures = taciti_calloc(TACITI_CODEC_BENCH_FIGURES, sizeof *r->out->figures);
+    const taciti_codec_bench_options *o = r->options;
+    size_t sets = 0;
+    for (size_t i = 0; taciti_kernels_isa(i) != NULL; i++) sets += is_wanted(o, taciti_kernels_isa(i));
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
+        r->total += is_measured(o, *codec) ? 2 * sets : 0;
+    r->out->figures = taciti_calloc(r->total, sizeof *r->out->figures);
     if (r->out->figures == NULL) return TACIT_E_MEMORY;
     TACITI_TRY(taciti_pool_create(1, 0, &r->pool));
-    TACITI_TRY(taciti_pages_create(r->options->n * sizeof(float), "the gradient", &r->gradient));
-    taciti_gradient_like(1, r->gradient.base, r->options->n);
-    r->total = count_figures(r->options);
+    TACITI_TRY(taciti_pages_create(o->n * sizeof(float), "the gradient", &r->gradient));
+    taciti_gradient_like(1, r->gradient.base, o->n);
     return TACIT_OK;
 }
 

@@ -9,12 +9,12 @@
 #include "bench/statistics.h"
 #include "codec/trial.h"
 
-enum { TACITI_CODEC_BENCH_MAX_ROUNDS = 101, TACITI_CODEC_BENCH_FIGURES = 512 };
+enum { TACITI_CODEC_BENCH_MAX_ROUNDS = 101 };
 
 typedef struct taciti_codec_rate {
     taciti_statistics input_bytes_per_s; /* of f32 */
-    taciti_statistics input_share;       /* of the rate at which the machine reads */
-    taciti_statistics moved_share;       /* the same of all bytes that the pass must read and write */
+    taciti_statistics moved_share; /* of all bytes that the pass must read and write, of the rate at which the machine
+                                      reads */
 } taciti_codec_rate;
 
 /* One codec with one instruction set, in pieces or as one array. */

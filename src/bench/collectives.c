@@ -136,17 +136,14 @@ static void tell_progress(struct bench *bench, int round) {
                    bench->options->rounds);
 }
 
-static tacit_status allocate_samples(const struct bench *bench, taciti_collective_figure *figures) {
-    for (int k = 0; k < bench->result->who_count; k++) {
-        figures[k].samples = taciti_calloc((size_t)bench->options->rounds, sizeof *figures[k].samples);
-        if (figures[k].samples == NULL) return TACIT_E_MEMORY;
-    }
-    return TACIT_OK;
-}
-
 static tacit_status measure_rounds(struct bench *bench, taciti_collective_figure *figures) {
     const int count = bench->result->who_count;
-    TACITI_TRY(taciti_comm_agree(bench->comm, allocate_samples(bench, figures)));
+    bool room = true;
+    for (int k = 0; k < count; k++) {
+        figures[k].samples = taciti_calloc((size_t)bench->options->rounds, sizeof *figures[k].samples);
+        room = room && figures[k].samples != NULL;
+    }
+    TACITI_TRY(taciti_comm_agree(bench->comm, room ? TACIT_OK : TACIT_E_MEMORY));
     for (int k = 0; k < count; k++) TACITI_TRY(warm_up(bench, &bench->callers[k], &figures[k].calls));
     for (int round = 0; round < bench->options->rounds; round++)
         for (int k = 0; k < count; k++) {

@@ -69,12 +69,6 @@ static tacit_status find_machine(run *r) {
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-static size_t records_bytes(const run *r) {
-    const size_t blocks = r->shape.blocks * r->shape.ranks * r->variant_count;
-    const size_t rounds = r->shape.rounds > 0 ? r->shape.rounds : TACITI_LENGTH_AUTO_MAX;
-    return blocks * (rounds * sizeof(taciti_step_record) + sizeof(taciti_block_record));
-}
-
 /* Computes the bytes that a block of this variant holds. An emulated accelerator touches only gradients that
  * are exchanged and parameters that are gathered; the strategy owns whatever else travels. */
 static tacit_status variant_bytes(const run *r, const taciti_bench_variant *variant, int threads, size_t *period,
@@ -105,7 +99,9 @@ static tacit_status check_memory(run *r, int threads, taciti_cluster_bench *out)
         TACITI_TRY(taciti_comm_agree(r->comm, variant_bytes(r, &r->variants[i], threads, &r->periods[i], &bytes)));
         if (bytes > max) max = bytes;
     }
-    out->predicted_bytes = max + records_bytes(r);
+    const size_t rounds = r->shape.rounds > 0 ? r->shape.rounds : TACITI_LENGTH_AUTO_MAX;
+    out->predicted_bytes = max + r->shape.blocks * r->shape.ranks * r->variant_count *
+                                     (rounds * sizeof(taciti_step_record) + sizeof(taciti_block_record));
     const double needed = (double)out->predicted_bytes * r->machine_ranks, available = r->machine_available_bytes;
     const bool fits = available <= 0 || needed <= available;
     const tacit_status worst = taciti_comm_agree(r->comm, fits ? TACIT_OK : TACIT_E_MEMORY);
@@ -123,14 +119,6 @@ static tacit_status create_variants(run *r) {
     for (size_t i = 0; i < r->options->settings->count; i++)
         TACITI_TRY(taciti_bench_variant_create(&r->options->settings->list[i], taciti_comm_hosts(r->comm),
                                                &r->variants[r->variant_count++]));
-    return TACIT_OK;
-}
-
-static tacit_status create_records(run *r) {
-    for (size_t i = 0; i < r->variant_count; i++) {
-        TACITI_TRY(taciti_cluster_records_create(&r->shape, &r->records[i]));
-        r->records[i].period = r->periods[i];
-    }
     return TACIT_OK;
 }
 
@@ -219,14 +207,12 @@ static tacit_status time_steps(run *r) {
     for (size_t i = 0; i < r->variant_count; i++) {
         const bool whole = r->length.rounds == 0 && r->periods[i] <= TACITI_LENGTH_AUTO_MAX;
         taciti_bench_span span = {.first = 0, .warm_up = 1, .rounds = whole ? r->periods[i] : 1};
-        do {
+        for (bool again = true; again; span.rounds = MANY) {
             TACITI_TRY(taciti_bench_block_run(&r->worker, &r->variants[i], &span, records, &block));
             TACITI_TRY(taciti_comm_broadcast(r->comm, 0, &block.wall_s, sizeof block.wall_s));
-            r->step_sum_s += block.wall_s / (double)span.rounds;
-            if (span.rounds >= MANY || block.wall_s >= soon_s) break;
-            r->step_sum_s -= block.wall_s / (double)span.rounds;
-            span.rounds = MANY;
-        } while (true);
+            again = span.rounds < MANY && block.wall_s < soon_s;
+            if (!again) r->step_sum_s += block.wall_s / (double)span.rounds;
+        }
     }
     return TACIT_OK;
 }
@@ -235,15 +221,6 @@ static tacit_status time_steps(run *r) {
 static void duration_text(double seconds, char *out, size_t size) {
     const bool is_long = seconds >= 120;
     (void)snprintf(out, size, "%.0f %s", is_long ? seconds / 60 : seconds, is_long ? "min" : "s");
-}
-
-/* Whole periods, so that what is measured of a block is the mean over all that a strategy does in turns. */
-static void round_up(run *r) {
-    const taciti_bench_length before = r->length;
-    if (!taciti_bench_length_round_up(&r->length, r->period) || taciti_comm_rank(r->comm) != 0) return;
-    taciti_log(TACITI_LOG_INFO,
-               "what is exchanged repeats after %zu steps: blocks of %zu + %zu steps instead of %zu + %zu", r->period,
-               r->length.warm_up, r->length.rounds, before.warm_up, before.rounds);
 }
 
 static tacit_status fit_budget(run *r) {
@@ -272,21 +249,23 @@ static tacit_status fit_budget(run *r) {
     return TACIT_OK;
 }
 
-static void tell_estimate(const run *r) {
-    char text[32];
-    if (taciti_comm_rank(r->comm) != 0) return;
-    duration_text(taciti_bench_length_seconds(&r->length, r->step_sum_s), text, sizeof text);
-    taciti_log(TACITI_LOG_INFO, "%zu block%s of %zu + %zu steps of each of %zu setting%s: about %s", r->length.blocks,
-               r->length.blocks == 1 ? "" : "s", r->length.warm_up, r->length.rounds, r->variant_count,
-               r->variant_count == 1 ? "" : "s", text);
-}
-
 static tacit_status choose_length(run *r) {
     TACITI_TRY(time_steps(r));
     if (r->length.rounds == 0) taciti_bench_length_choose(&r->length, r->step_sum_s);
-    round_up(r);
+    const taciti_bench_length before = r->length;
+    /* Whole periods, so that what is measured of a block is the mean over all that a strategy does in turns. */
+    const bool longer = taciti_bench_length_round_up(&r->length, r->period), speaks = taciti_comm_rank(r->comm) == 0;
+    if (longer && speaks)
+        taciti_log(TACITI_LOG_INFO,
+                   "what is exchanged repeats after %zu steps: blocks of %zu + %zu steps instead of %zu + %zu",
+                   r->period, r->length.warm_up, r->length.rounds, before.warm_up, before.rounds);
     TACITI_TRY(fit_budget(r));
-    tell_estimate(r);
+    char text[32];
+    duration_text(taciti_bench_length_seconds(&r->length, r->step_sum_s), text, sizeof text);
+    if (speaks)
+        taciti_log(TACITI_LOG_INFO, "%zu block%s of %zu + %zu steps of each of %zu setting%s: about %s",
+                   r->length.blocks, r->length.blocks == 1 ? "" : "s", r->length.warm_up, r->length.rounds,
+                   r->variant_count, r->variant_count == 1 ? "" : "s", text);
     r->shape.blocks = r->length.blocks;
     r->shape.rounds = r->length.rounds;
     r->shape.warm_up = r->length.warm_up;
@@ -395,13 +374,6 @@ tacit_status taciti_cluster_run_figures(const taciti_cluster_run *r, taciti_clus
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-static int choose_threads(const run *r) {
-    if (is_emulated(r)) return 1;
-    if (r->options->threads > 0) return r->options->threads;
-    const int share = taciti_usable_cores() / r->machine_ranks;
-    return share > 1 ? share : 1;
-}
-
 static tacit_status prepare_run(run *r) {
     taciti_cluster_bench *facts = &r->facts;
     r->shape.ranks = (size_t)taciti_comm_size(r->comm);
@@ -409,7 +381,9 @@ static tacit_status prepare_run(run *r) {
     TACITI_TRY(find_machine(r));
     TACITI_TRY(taciti_comm_agree(r->comm, create_variants(r)));
     TACITI_TRY(agree_on_comparison(r));
-    facts->threads = choose_threads(r);
+    const int share = taciti_usable_cores() / r->machine_ranks, asked = r->options->threads;
+    facts->threads = is_emulated(r) || share < 1 ? 1 : share;
+    if (!is_emulated(r) && asked > 0) facts->threads = asked;
     TACITI_TRY(check_memory(r, facts->threads, facts));
     const tacit_status status = taciti_bench_worker_create(r->comm, &r->variants[0], r->options->batch,
                                                            r->options->time, facts->threads, &r->worker);
@@ -423,25 +397,21 @@ static void show_run(const run *r, const run *now) {
 static tacit_status measure_run(run *r) {
     TACITI_TRY(find_period(r));
     TACITI_TRY(choose_length(r));
-    TACITI_TRY(taciti_comm_agree(r->comm, create_records(r)));
+    tacit_status status = TACIT_OK;
+    for (size_t i = 0; status == TACIT_OK && i < r->variant_count; i++) {
+        status = taciti_cluster_records_create(&r->shape, &r->records[i]);
+        r->records[i].period = r->periods[i];
+    }
+    TACITI_TRY(taciti_comm_agree(r->comm, status));
     r->facts.resident_bytes = taciti_peak_resident_bytes();
     show_run(r, r);
-    const tacit_status status = run_blocks(r);
+    status = run_blocks(r);
     show_run(r, NULL);
     TACITI_TRY(status);
     double peak = (double)taciti_peak_resident_bytes();
     TACITI_TRY(taciti_comm_allreduce_f64(r->comm, &peak, 1, TACITI_OP_MAX));
     r->facts.resident_bytes = (size_t)peak;
     return TACIT_OK;
-}
-
-static void close_run(run *r) {
-    taciti_bench_worker_destroy(&r->worker);
-    for (size_t i = 0; i < r->variant_count; i++) {
-        taciti_cluster_records_destroy(&r->records[i]);
-        taciti_bench_variant_destroy(&r->variants[i]);
-    }
-    taciti_free(r);
 }
 
 tacit_status taciti_cluster_bench_run(taciti_comm *comm, const taciti_cluster_options *options,
@@ -456,7 +426,12 @@ tacit_status taciti_cluster_bench_run(taciti_comm *comm, const taciti_cluster_op
     tacit_status status = prepare_run(r);
     if (status == TACIT_OK) status = measure_run(r);
     if (status == TACIT_OK) status = taciti_cluster_run_figures(r, out);
-    close_run(r);
+    taciti_bench_worker_destroy(&r->worker);
+    for (size_t i = 0; i < r->variant_count; i++) {
+        taciti_cluster_records_destroy(&r->records[i]);
+        taciti_bench_variant_destroy(&r->variants[i]);
+    }
+    taciti_free(r);
     return status;
 }
 

@@ -45,14 +45,6 @@ static const taciti_step_record *record_at(const taciti_cluster_shape *shape, co
 
 static size_t step_count(const taciti_cluster_shape *shape) { return shape->blocks * shape->rounds; }
 
-/* Mean of a rank's `period` steps from step `first` on. */
-static double period_mean(const taciti_cluster_shape *shape, const taciti_cluster_records *records, member *of,
-                          size_t period, size_t first, size_t rank) {
-    double sum = 0;
-    for (size_t s = first; s < first + period; s++) sum += of(record_at(shape, records, s, rank));
-    return sum / (double)period;
-}
-
 /* Moments over all periods of the mean over the ranks, or, when `slowest`, of the slowest rank's. */
 static taciti_moments moments_over(const taciti_cluster_shape *shape, const taciti_cluster_records *records, member *of,
                                    size_t period, bool slowest, double *samples) {
@@ -60,7 +52,9 @@ static taciti_moments moments_over(const taciti_cluster_shape *shape, const taci
     for (size_t p = 0; p < count; p++) {
         double max = -(double)INFINITY, sum = 0;
         for (size_t r = 0; r < shape->ranks; r++) {
-            const double mean = period_mean(shape, records, of, period, p * period, r);
+            double mean = 0; /* of the rank's steps in this period */
+            for (size_t s = p * period; s < (p + 1) * period; s++) mean += of(record_at(shape, records, s, r));
+            mean /= (double)period;
             sum += mean / (double)shape->ranks;
             max = isnan(mean) ? mean : fmax(max, mean);
         }
@@ -84,14 +78,6 @@ static void compute_moments(const taciti_cluster_shape *shape, const taciti_clus
     *out_cv = sqrt(squares);
 }
 
-static void fill_compute(const taciti_cluster_shape *shape, const taciti_cluster_records *records, double *samples,
-                         taciti_compute_figures *out) {
-    compute_moments(shape, records, compute_of, samples, &out->mean_s, &out->cv);
-    compute_moments(shape, records, asked_of, samples, &out->asked_mean_s, &out->asked_cv);
-    out->slowest_s = moments_over(shape, records, compute_of, 1, true, samples).mean;
-    out->asked_slowest_s = moments_over(shape, records, asked_of, 1, true, samples).mean;
-}
-
 static void fill_times(const taciti_cluster_shape *shape, const taciti_cluster_records *records, bool has_thread,
                        double *samples, taciti_setting_figures *out) {
     const size_t period = records->period;
@@ -101,7 +87,11 @@ static void fill_times(const taciti_cluster_shape *shape, const taciti_cluster_r
     out->wait_s = moments_over(shape, records, wait_of, period, false, samples);
     out->transfer_s = moments_over(shape, records, transfer_of, period, false, samples);
     out->update_s = moments_over(shape, records, update_of, period, false, samples);
-    fill_compute(shape, records, samples, &out->compute);
+    taciti_compute_figures *compute = &out->compute;
+    compute_moments(shape, records, compute_of, samples, &compute->mean_s, &compute->cv);
+    compute_moments(shape, records, asked_of, samples, &compute->asked_mean_s, &compute->asked_cv);
+    compute->slowest_s = moments_over(shape, records, compute_of, 1, true, samples).mean;
+    compute->asked_slowest_s = moments_over(shape, records, asked_of, 1, true, samples).mean;
     out->wait_share = out->wait_s.mean / out->step_s.mean;
     const bool moved = has_thread && out->transfer_s.mean > 0;
     out->overlap = moved ? 1 - out->wait_s.mean / out->transfer_s.mean : (double)NAN;

@@ -22,13 +22,7 @@ bool taciti_traffic_line(const char *line, char name[TACITI_INTERFACE_BYTES], ui
     return true;
 }
 
-static bool is_physical(const char *name) {
-    char path[64 + TACITI_INTERFACE_BYTES];
-    (void)snprintf(path, sizeof path, "/sys/class/net/%s/device", name);
-    return access(path, F_OK) == 0;
-}
-
-static void add(taciti_traffic *sum, const char *name, uint64_t received_bytes, uint64_t sent_bytes) {
+static void add_interface(taciti_traffic *sum, const char *name, uint64_t received_bytes, uint64_t sent_bytes) {
     const size_t used = strlen(sum->names);
     (void)snprintf(sum->names + used, sizeof sum->names - used, "%s%s", used > 0 ? ", " : "", name);
     sum->received_bytes += received_bytes;
@@ -39,12 +33,13 @@ bool taciti_traffic_read(taciti_traffic *out) {
     FILE *file = fopen("/proc/net/dev", "r");
     if (file == NULL) return false;
     taciti_traffic physical = {0}, any = {0};
-    char line[512], name[TACITI_INTERFACE_BYTES];
+    char line[512], name[TACITI_INTERFACE_BYTES], device[64 + TACITI_INTERFACE_BYTES];
     uint64_t received_bytes = 0, sent_bytes = 0;
     while (fgets(line, sizeof line, file) != NULL) {
         if (!taciti_traffic_line(line, name, &received_bytes, &sent_bytes) || strcmp(name, "lo") == 0) continue;
-        add(&any, name, received_bytes, sent_bytes);
-        if (is_physical(name)) add(&physical, name, received_bytes, sent_bytes);
+        (void)snprintf(device, sizeof device, "/sys/class/net/%s/device", name);
+        add_interface(&any, name, received_bytes, sent_bytes);
+        if (access(device, F_OK) == 0) add_interface(&physical, name, received_bytes, sent_bytes);
     }
     (void)fclose(file);
     *out = physical.names[0] != '\0' ? physical : any;

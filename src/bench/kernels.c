@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -112,23 +113,17 @@ static const struct kernel_case {
 enum { CASE_COUNT = sizeof CASES / sizeof CASES[0] };
 _Static_assert((int)CASE_COUNT == (int)TACITI_BENCH_KERNELS, "a figure for every kernel");
 
-static taciti_probe_use use_of(char letter) {
-    switch (letter) {
-    case 'R': return TACITI_PROBE_READ;
-    case 'U': return TACITI_PROBE_UPDATE;
-    case 'W': return TACITI_PROBE_WRITE;
-    default: return TACITI_PROBE_STORE;
-    }
-}
-
 static size_t streams_of(const work *w, const char *use, taciti_probe_stream *out) {
+    static const char LETTERS[] = {
+        [TACITI_PROBE_READ] = 'R', [TACITI_PROBE_UPDATE] = 'U', [TACITI_PROBE_WRITE] = 'W', [TACITI_PROBE_STORE] = 'S'};
     size_t count = 0;
     for (int a = 0; a < STREAMS; a++) {
         if (use[a] == '-') continue;
+        const char *letter = memchr(LETTERS, use[a], sizeof LETTERS);
         const taciti_pages *pages = a < FLOATS ? &w->f[a] : &w->h;
         out[count++] = (taciti_probe_stream){.base = pages->base,
                                              .bytes = w->n * (a < FLOATS ? sizeof(float) : sizeof(taciti_bf16)),
-                                             .use = use_of(use[a])};
+                                             .use = (taciti_probe_use)(letter - LETTERS)};
     }
     return count;
 }

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _POSIX_C_SOURCE 200809L
 #include "bench/local_step.h"
-
-#include <math.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -43,12 +39,6 @@ struct bench {
     taciti_step_bench result;
 };
 
-static double process_cpu_s(void) {
-    struct timespec t;
-    if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) != 0) return (double)NAN;
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 static double probe_peak(struct bench *bench) {
     double peak = 0;
     if (bench->options->model.dtype == TACITI_DTYPE_BF16) peak = taciti_probe_bf16_flops(bench->pool, PROBE_SECONDS);
@@ -82,10 +72,10 @@ static tacit_status run_step(struct bench *bench, double *sample, double *loss) 
 static tacit_status measure_round(struct bench *bench, int round) {
     int64_t op_ns[TACITI_MODEL_OPS], span_ns[TACITI_SPAN_KINDS];
     double loss, sample[TACITI_STEP_FIGURES] = {[TACITI_STEP_PEAK] = probe_peak(bench)};
-    const double cpu_s = process_cpu_s();
+    const int64_t cpu_ns = taciti_process_ns();
     TACITI_TRY(run_step(bench, sample, &loss));
     const double step_s = sample[TACITI_STEP_WHOLE];
-    sample[TACITI_STEP_BUSY] = (process_cpu_s() - cpu_s) / (step_s * bench->options->threads);
+    sample[TACITI_STEP_BUSY] = (double)(taciti_process_ns() - cpu_ns) * 1e-9 / (step_s * bench->options->threads);
     taciti_model_take_op_ns(bench->model, op_ns);
     taciti_trace_take_totals(&bench->trace, span_ns);
     sample[TACITI_STEP_FORWARD] = (double)span_ns[TACITI_SPAN_FORWARD] / 1e9;
@@ -96,15 +86,6 @@ static tacit_status measure_round(struct bench *bench, int round) {
     for (int i = 0; i < TACITI_STEP_FIGURES; i++) bench->samples[i][round < 0 ? 0 : round] = sample[i];
     if (round == -WARM_UP_ROUNDS) bench->result.first_loss = loss;
     bench->result.last_loss = loss;
-    return TACIT_OK;
-}
-
-static tacit_status measure_rounds(struct bench *bench) {
-    const int rounds = bench->options->rounds;
-    for (int round = -WARM_UP_ROUNDS; round < rounds; round++) TACITI_TRY(measure_round(bench, round));
-    for (int i = 0; i < TACITI_STEP_FIGURES; i++)
-        bench->result.figures[i] = taciti_statistics_of(bench->samples[i], rounds);
-    bench->result.resident_bytes = taciti_peak_resident_bytes();
     return TACIT_OK;
 }
 
@@ -163,7 +144,11 @@ static void destroy_bench(struct bench *bench) {
 tacit_status taciti_step_bench_run(const taciti_step_bench_options *options, taciti_step_bench *out) {
     struct bench bench = {.options = options};
     tacit_status status = create_bench(&bench);
-    if (status == TACIT_OK) status = measure_rounds(&bench);
+    for (int round = -WARM_UP_ROUNDS; status == TACIT_OK && round < options->rounds; round++)
+        status = measure_round(&bench, round);
+    for (int i = 0; status == TACIT_OK && i < TACITI_STEP_FIGURES; i++)
+        bench.result.figures[i] = taciti_statistics_of(bench.samples[i], options->rounds);
+    bench.result.resident_bytes = taciti_peak_resident_bytes();
     destroy_bench(&bench);
     if (status == TACIT_OK) *out = bench.result;
     return status;

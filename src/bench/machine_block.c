@@ -9,6 +9,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/log.h"
+#include "base/memory.h"
 #include "base/system.h"
 #include "kernel/kernel.h"
 
@@ -73,6 +75,13 @@ void taciti_machine_read(taciti_machine *out) {
     if (pages > 0 && page_bytes > 0) out->memory_bytes = (size_t)pages * (size_t)page_bytes;
     double load = 0;
     if (getloadavg(&load, 1) == 1) out->load = load;
+}
+
+tacit_status taciti_machine_has_room(const char *flag, double bytes) {
+    const double there = (double)taciti_available_bytes();
+    if (there <= 0 || bytes <= 0.9 * there) return TACIT_OK;
+    return taciti_fail(TACIT_E_MEMORY, "%s: that needs %.1f GiB of memory, but only %.1f are free: give a smaller one",
+                       flag, bytes / 0x1p30, there / 0x1p30);
 }
 
 void taciti_machine_print(const taciti_machine *m) {

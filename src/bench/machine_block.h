@@ -8,6 +8,8 @@
 #include <jansson.h>
 #include <stddef.h>
 
+#include "tacit/tacit.h"
+
 typedef struct taciti_machine {
     char cpu[128];
     char caches[128]; /* "L1d 32 KiB, L2 1024 KiB, L3 32768 KiB" of the first core */
@@ -22,6 +24,10 @@ typedef struct taciti_machine {
 
 /* Fills *out; a text that cannot be determined is "unknown". Main thread. */
 void taciti_machine_read(taciti_machine *out);
+
+/* Returns E_MEMORY, which names the flag to lower, if nine tenths of the free memory are fewer bytes. Pages are only
+ * claimed when they are written: too many would end the process, not fail. */
+tacit_status taciti_machine_has_room(const char *flag, double bytes);
 
 /* Prints the block on standard output. */
 void taciti_machine_print(const taciti_machine *machine);

@@ -79,6 +79,10 @@ tacit_status taciti_arguments_no_words(const taciti_arguments *arguments);
  * strategy, codec and policy whose options are shown, as do the environment and a configuration file among them. */
 void taciti_verb_help(const taciti_verb *verb, int argc, char **argv);
 
+/* "-o, --output FILE". */
+enum { TACITI_FLAG_USAGE_BYTES = 128 };
+void taciti_flag_usage(const taciti_flag *flag, char *out, size_t size);
+
 /* Prints a description of the program and a list of all verbs. */
 void taciti_overview(const taciti_verb *verbs, FILE *out);
 

@@ -118,21 +118,15 @@ static void print_compute_times(const taciti_cluster_options *o, const taciti_cl
     }
 }
 
-/* The host that sent most: where the load is even they are all alike. */
-static const taciti_host_bytes *busiest_host(const taciti_cluster_bench *b, const taciti_setting_figures *f) {
-    const taciti_host_bytes *busiest = &f->hosts[0];
-    for (size_t h = 1; h < b->hosts; h++)
-        if (f->hosts[h].payload_sent > busiest->payload_sent) busiest = &f->hosts[h];
-    return busiest;
-}
-
 static void print_bytes(const taciti_cluster_bench *b) {
     const double unknown = (double)NAN;
     printf("\n  %-8s %9s %9s | %9s %9s %9s %9s\n", "MB/step", "rank sent", "formula", "NIC out", "NIC in", "engine",
            "formula");
     for (size_t i = 0; i < b->setting_count; i++) {
         const taciti_setting_figures *f = &b->figures[i];
-        const taciti_host_bytes *host = busiest_host(b, f);
+        const taciti_host_bytes *host = f->hosts; /* the busiest; where the load is even they are all alike */
+        for (size_t h = 1; h < b->hosts; h++)
+            if (f->hosts[h].payload_sent > host->payload_sent) host = &f->hosts[h];
         printf("  %-8c %9.3f %9.3f |", (char)('A' + i), MB * f->payload_bytes, MB * f->formula_bytes);
         print_cell(9, 3, host->measured ? MB * host->sent : unknown, "");
         print_cell(9, 3, host->measured ? MB * host->received : unknown, "");
@@ -174,15 +168,6 @@ void taciti_cluster_print(const taciti_machine *machine, const taciti_cluster_op
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------ */
 
-static json_t *cluster_json(const taciti_cluster_bench *b) {
-    json_t *hosts = json_array();
-    for (size_t h = 0; h < b->hosts; h++)
-        (void)json_array_append_new(
-            hosts, json_pack("{s:s, s:I}", "host", b->host_names[h], "ranks", (json_int_t)b->host_ranks[h]));
-    return json_pack("{s:s, s:I, s:o, s:s}", "library", b->library, "ranks", (json_int_t)b->ranks, "hosts", hosts,
-                     "interfaces", b->interfaces);
-}
-
 static json_t *compute_json(const taciti_cluster_options *o, const taciti_cluster_bench *b) {
     const taciti_bench_setting *base = setting_of(o, 0);
     if (is_emulated(o))
@@ -207,12 +192,6 @@ static json_t *hosts_json(const taciti_cluster_bench *b, const taciti_setting_fi
                             host->payload_sent, "payload_received", host->payload_received, "formula", host->formula));
     }
     return list;
-}
-
-static json_t *bytes_json(const taciti_cluster_bench *b, const taciti_setting_figures *f) {
-    return json_pack("{s:f, s:f, s:f, s:f, s:o}", "rank_sent", f->payload_bytes, "rank_sent_least",
-                     f->payload_min_bytes, "rank_sent_most", f->payload_max_bytes, "rank_formula", f->formula_bytes,
-                     "hosts", hosts_json(b, f));
 }
 
 static json_t *times_json(const taciti_setting_figures *f) {
@@ -240,21 +219,29 @@ static json_t *method_json(const taciti_bench_setting *s, const taciti_setting_f
 
 static json_t *setting_json(const taciti_cluster_options *o, const taciti_cluster_bench *b, size_t i) {
     const taciti_setting_figures *f = &b->figures[i];
+    json_t *bytes =
+        json_pack("{s:f, s:f, s:f, s:f, s:o}", "rank_sent", f->payload_bytes, "rank_sent_least", f->payload_min_bytes,
+                  "rank_sent_most", f->payload_max_bytes, "rank_formula", f->formula_bytes, "hosts", hosts_json(b, f));
     return json_pack("{s:s, s:o, s:o, s:I, s:o, s:o, s:o, s:f, s:o, s:o, s:o, s:o}", "label", setting_of(o, i)->label,
                      "method", method_json(setting_of(o, i), f), "configuration",
                      taciti_config_values(&setting_of(o, i)->job.config, 0), "buckets", (json_int_t)b->buckets[i],
                      "seconds", times_json(f), "exposed_share", taciti_real_json(f->wait_share), "overlap",
-                     taciti_real_json(f->overlap), "cpu_percent", PERCENT * f->cpu_cores, "bytes_per_step",
-                     bytes_json(b, f), "tokens_per_s", taciti_real_json(tokens_per_s(o, b, i)), "ratio_to_base",
+                     taciti_real_json(f->overlap), "cpu_percent", PERCENT * f->cpu_cores, "bytes_per_step", bytes,
+                     "tokens_per_s", taciti_real_json(tokens_per_s(o, b, i)), "ratio_to_base",
                      taciti_moments_json(&f->ratio), "drift", taciti_real_json(f->drift));
 }
 
 json_t *taciti_cluster_json(const taciti_machine *machine, const taciti_cluster_options *o,
                             const taciti_cluster_bench *b) {
-    json_t *settings = json_array();
+    json_t *hosts = json_array(), *settings = json_array();
+    for (size_t h = 0; h < b->hosts; h++)
+        (void)json_array_append_new(
+            hosts, json_pack("{s:s, s:I}", "host", b->host_names[h], "ranks", (json_int_t)b->host_ranks[h]));
+    json_t *cluster = json_pack("{s:s, s:I, s:o, s:s}", "library", b->library, "ranks", (json_int_t)b->ranks, "hosts",
+                                hosts, "interfaces", b->interfaces);
     for (size_t i = 0; i < b->setting_count; i++) (void)json_array_append_new(settings, setting_json(o, b, i));
     return json_pack("{s:s, s:s, s:o, s:o, s:o, s:I, s:b, s:I, s:I, s:I, s:I, s:f, s:o}", "program", "tacit", "version",
-                     tacit_version(), "machine", taciti_machine_json(machine), "cluster", cluster_json(b), "compute",
+                     tacit_version(), "machine", taciti_machine_json(machine), "cluster", cluster, "compute",
                      compute_json(o, b), "blocks", (json_int_t)b->blocks, "interrupted", b->interrupted, "warm_up",
                      (json_int_t)b->warm_up, "rounds", (json_int_t)b->rounds, "predicted_bytes",
                      (json_int_t)b->predicted_bytes, "resident_bytes", (json_int_t)b->resident_bytes,

@@ -34,25 +34,17 @@ static const char *level_prefix(taciti_log_level level) {
     return "";
 }
 
-static const char *level_colour(taciti_log_level level) {
-    if (!g_console.colour || level < TACITI_LOG_WARN) return "";
-    return level == TACITI_LOG_ERROR ? "\033[1;31m" : "\033[1;33m";
-}
-
-static bool speaks(taciti_log_level level) {
-    if (level == TACITI_LOG_DEBUG) return g_console.verbose;
-    return g_console.rank == 0 || level == TACITI_LOG_ERROR;
-}
-
 static void show_line(void *context, taciti_log_level level, const char *line) {
-    (void)context;
-    if (!speaks(level)) return;
+    const bool shown = level == TACITI_LOG_DEBUG ? g_console.verbose : g_console.rank == 0 || level == TACITI_LOG_ERROR;
+    const bool coloured = g_console.colour && level >= TACITI_LOG_WARN;
+    const char *colour = level == TACITI_LOG_ERROR ? "\033[1;31m" : "\033[1;33m";
     char rank[32] = "", out[LINE_BYTES];
+    (void)context;
+    if (!shown) return;
     if (g_console.rank > 0) (void)snprintf(rank, sizeof rank, "rank %d: ", g_console.rank);
-    const char *colour = level_colour(level);
     /* A live line of progress may stand there; the next step draws it again. */
     const int length = snprintf(out, sizeof out, "%stacit: %s%s%s%s%s\n", g_console.terminal ? "\r\033[K" : "", rank,
-                                colour, level_prefix(level), *colour == '\0' ? "" : "\033[0m", line);
+                                coloured ? colour : "", level_prefix(level), coloured ? "\033[0m" : "", line);
     if (length < 0) return;
     const size_t bytes = (size_t)length < sizeof out ? (size_t)length : sizeof out - 1;
     (void)fflush(stdout);

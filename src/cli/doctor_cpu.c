@@ -19,12 +19,6 @@
 
 /* ---- cores ----------------------------------------------------------------------------------------------------- */
 
-/* Cores that this process may use by its affinity; `max` when the system does not say. */
-static int allowed_cores(int max) {
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : max;
-}
-
 /* Cores' worth of time that the control group grants, 0 for no limit. */
 static double group_quota(void) {
     char line[64];
@@ -42,7 +36,9 @@ static double group_quota(void) {
 }
 
 static void check_cores(taciti_diagnosis *diagnosis) {
-    const int online = (int)sysconf(_SC_NPROCESSORS_ONLN), allowed = allowed_cores(online);
+    const int online = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t set;
+    const int allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : online;
     const int ranks = taciti_local_ranks();
     const double quota = group_quota();
     if (quota > 0 && quota < allowed)

@@ -81,15 +81,6 @@ static void check_running_launcher(taciti_diagnosis *diagnosis, const taciti_lau
     }
 }
 
-static void check_root(taciti_diagnosis *diagnosis, const char *family) {
-    if (geteuid() != 0 || strcmp(family, "openmpi") != 0) return;
-    if (is_set("OMPI_ALLOW_RUN_AS_ROOT") && is_set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")) return;
-    taciti_finding_advise(
-        taciti_diagnosis_add(diagnosis, "launcher", "you are root: Open MPI's mpirun will refuse"),
-        TACITI_SEVERITY_WARN,
-        "work as a user, or export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 (containers)");
-}
-
 #define GRACE_VARIABLE "OMPI_MCA_odls_base_sigkill_timeout"
 
 /* Time for a checkpoint when the launcher is told to end: Open MPI's mpirun waits so long before it passes SIGTERM on,
@@ -123,7 +114,12 @@ static void check_launcher(taciti_diagnosis *diagnosis) {
         check_installed_launcher(diagnosis, family);
     else
         check_running_launcher(diagnosis, &launcher, family);
-    if (launcher.name == NULL) check_root(diagnosis, family);
+    const bool allowed = is_set("OMPI_ALLOW_RUN_AS_ROOT") && is_set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
+    if (launcher.name == NULL && geteuid() == 0 && strcmp(family, "openmpi") == 0 && !allowed)
+        taciti_finding_advise(
+            taciti_diagnosis_add(diagnosis, "launcher", "you are root: Open MPI's mpirun will refuse"),
+            TACITI_SEVERITY_WARN,
+            "work as a user, or export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 (containers)");
 }
 
 /* ---- libraries ------------------------------------------------------------------------------------------------- */

@@ -12,21 +12,15 @@
 
 #define GIB 0x1p30
 
-/* Returns the bytes that the control group grants, 0 for no limit below the machine's memory. */
-static double group_limit_bytes(double total_bytes) {
-    double limit = 0;
-    if (!taciti_system_number("/sys/fs/cgroup/memory.max", &limit) &&
-        !taciti_system_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", &limit))
-        return 0;
-    return limit < total_bytes ? limit : 0;
-}
-
 static void check_amount(taciti_diagnosis *diagnosis) {
     const double total = taciti_meminfo_bytes(TACITI_MEMINFO, "MemTotal"),
                  available = taciti_meminfo_bytes(TACITI_MEMINFO, "MemAvailable");
-    const double limit = group_limit_bytes(total);
     char granted[64] = "";
-    if (limit > 0) (void)snprintf(granted, sizeof granted, ", %.3g GiB granted by the control group", limit / GIB);
+    double limit = 0;
+    if (!taciti_system_number("/sys/fs/cgroup/memory.max", &limit))
+        (void)taciti_system_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", &limit);
+    if (limit > 0 && limit < total)
+        (void)snprintf(granted, sizeof granted, ", %.3g GiB granted by the control group", limit / GIB);
     taciti_finding *finding = taciti_diagnosis_add(diagnosis, "memory", "%.3g of %.3g GiB available%s", available / GIB,
                                                    total / GIB, granted);
     if (available <= 0 || available >= GIB) return;

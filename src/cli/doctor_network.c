@@ -24,14 +24,8 @@ typedef struct port {
     bool local; /* bridges of containers and virtual machines: they lead to no other host */
 } port;
 
-static bool is_local_bridge(const char *name) {
-    static const char *const prefixes[] = {"docker", "virbr", "br-", "veth", "cni", "flannel", "lxc", "podman"};
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
-        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0) return true;
-    return false;
-}
-
 static void describe_port(const struct ifaddrs *entry, port *out) {
+    static const char *const bridges[] = {"docker", "virbr", "br-", "veth", "cni", "flannel", "lxc", "podman"};
     char path[128];
     double speed = 0;
     memset(out, 0, sizeof *out);
@@ -43,7 +37,8 @@ static void describe_port(const struct ifaddrs *entry, port *out) {
     if (taciti_system_number(path, &speed) && speed > 0) out->speed_mbps = speed;
     (void)snprintf(path, sizeof path, "/sys/class/net/%s/mtu", entry->ifa_name);
     (void)taciti_system_number(path, &out->mtu);
-    out->local = is_local_bridge(entry->ifa_name);
+    for (size_t i = 0; i < sizeof bridges / sizeof *bridges; i++)
+        out->local = out->local || strncmp(out->name, bridges[i], strlen(bridges[i])) == 0;
 }
 
 /* Interfaces that are up and have an IPv4 address, without the loopback. */

@@ -72,15 +72,18 @@ void taciti_print_entry(const char *name, const char *text) {
     print_paragraph(stdout, NAME_COLUMNS, column, text, strlen(text));
 }
 
+void taciti_flag_usage(const taciti_flag *flag, char *out, size_t size) {
+    (void)snprintf(out, size, "%s%s%s%s%s", flag->alias == NULL ? "" : flag->alias, flag->alias == NULL ? "" : ", ",
+                   flag->name, flag->argument == NULL || *flag->argument == '[' ? "" : " ",
+                   flag->argument == NULL ? "" : flag->argument);
+}
+
 static void print_flags(const taciti_verb *verb) {
-    char name[128];
+    char usage[TACITI_FLAG_USAGE_BYTES];
     printf("\noptions:\n");
     for (const taciti_flag *flag = verb->flags; flag->name != NULL; flag++) {
-        (void)snprintf(name, sizeof name, "%s%s%s%s%s", flag->alias == NULL ? "" : flag->alias,
-                       flag->alias == NULL ? "" : ", ", flag->name,
-                       flag->argument == NULL || *flag->argument == '[' ? "" : " ",
-                       flag->argument == NULL ? "" : flag->argument);
-        taciti_print_entry(name, flag->help);
+        taciti_flag_usage(flag, usage, sizeof usage);
+        taciti_print_entry(usage, flag->help);
     }
     taciti_print_entry("-h, --help", "show this text");
 }
@@ -117,15 +120,9 @@ static bool is_shown(const taciti_verb *verb, const taciti_place *place) {
            taciti_settings_reads(taciti_cli_settings(), reader, place);
 }
 
-static void print_option(const taciti_place *place) {
-    char name[TACITI_OPTION_TEXT_BYTES], text[TACITI_OPTION_TEXT_BYTES];
-    taciti_option_usage(place, name, sizeof name);
-    taciti_option_shorten(place, text, sizeof text);
-    taciti_print_entry(name, text);
-}
-
 /* The options of registered sections (strategies, codecs, controllers), or all others. */
 static void print_sections(const taciti_verb *verb, bool registered) {
+    char usage[TACITI_OPTION_TEXT_BYTES], text[TACITI_OPTION_TEXT_BYTES];
     const taciti_option_table *table = NULL;
     taciti_place place;
     for (size_t i = 0; taciti_config_at(taciti_cli_options(), i, &place); i++) {
@@ -135,7 +132,9 @@ static void print_sections(const taciti_verb *verb, bool registered) {
             print_paragraph(stdout, 1, column, place.table->help, strlen(place.table->help));
         }
         table = place.table;
-        print_option(&place);
+        taciti_option_usage(&place, usage, sizeof usage);
+        taciti_option_shorten(&place, text, sizeof text);
+        taciti_print_entry(usage, text);
     }
 }
 
@@ -151,33 +150,27 @@ static void print_options(const taciti_verb *verb) {
                verb->name, verb->name);
 }
 
-/* Following lines stand below the first word behind "usage:". */
-static void print_usage(const taciti_verb *verb) {
-    enum { INDENT = sizeof "usage: " - 1 };
-    char line[512];
-    (void)snprintf(line, sizeof line, "%stacit %s %s", verb->collective ? "[mpirun -n N] " : "", verb->name,
-                   verb->synopsis);
-    const int column = printf("usage: ");
-    print_paragraph(stdout, INDENT, column, line, strlen(line));
-    (void)putchar('\n');
+static void print_examples(const char *lines) {
+    printf("\nexamples:\n");
+    while (*lines != '\0') {
+        const size_t length = strcspn(lines, "\n");
+        printf("  %.*s\n", (int)length, lines);
+        lines += length + (lines[length] != '\0');
+    }
 }
 
 void taciti_verb_help(const taciti_verb *verb, int argc, char **argv) {
+    char usage[512];
     const int column = printf("tacit %s:", verb->name);
     print_paragraph(stdout, 1, column, verb->summary, strlen(verb->summary));
+    (void)snprintf(usage, sizeof usage, "%stacit %s %s", verb->collective ? "[mpirun -n N] " : "", verb->name,
+                   verb->synopsis);
+    const int begin = printf("\nusage: ") - 1; /* following lines stand below the first word behind it */
+    print_paragraph(stdout, begin, begin, usage, strlen(usage));
     (void)putchar('\n');
-    print_usage(verb);
     taciti_print_wrapped(stdout, 0, verb->description);
     print_flags(verb);
-    if (*verb->example != '\0') {
-        printf("\nexamples:\n");
-        const char *line = verb->example;
-        while (*line != '\0') {
-            const size_t length = strcspn(line, "\n");
-            printf("  %.*s\n", (int)length, line);
-            line += length + (line[length] != '\0');
-        }
-    }
+    if (*verb->example != '\0') print_examples(verb->example);
     if (verb->keys == NULL) return;
     read_run(verb, argc, argv);
     print_options(verb);

@@ -42,32 +42,20 @@ bool taciti_option_accepted(const char *keys, const taciti_place *place) {
 
 enum { LONG_LIST = 40 }; /* bytes; longer ones are in `tacit info options --json` and in the completion */
 
-static const char *argument_of(const taciti_option *option, char choices[TACITI_CHOICES_BYTES]) {
-    switch (option->type) {
-    case TACITI_OPTION_BOOL: return "";
-    case TACITI_OPTION_INT: return "N";
-    case TACITI_OPTION_REAL: return "X";
-    case TACITI_OPTION_BYTES: return "SIZE";
-    case TACITI_OPTION_ENUM: return option->choices;
-    case TACITI_OPTION_NAME: return strlen(taciti_option_choices(option, choices)) < LONG_LIST ? choices : "NAME";
-    case TACITI_OPTION_TEXT: return "TEXT";
-    case TACITI_OPTION_LIST: return "TEXT ...";
-    }
-    return "";
-}
+/* Names of types in `info options`, and what stands for a value. */
+static const struct {
+    const char *name, *argument;
+} TYPES[] = {
+    [TACITI_OPTION_BOOL] = {"bool", ""},     [TACITI_OPTION_INT] = {"int", "N"},
+    [TACITI_OPTION_REAL] = {"real", "X"},    [TACITI_OPTION_BYTES] = {"bytes", "SIZE"},
+    [TACITI_OPTION_ENUM] = {"enum", ""},     [TACITI_OPTION_NAME] = {"name", "NAME"},
+    [TACITI_OPTION_TEXT] = {"text", "TEXT"}, [TACITI_OPTION_LIST] = {"list", "TEXT ..."},
+};
 
-const char *taciti_option_type_name(taciti_option_type type) {
-    switch (type) {
-    case TACITI_OPTION_BOOL: return "bool";
-    case TACITI_OPTION_INT: return "int";
-    case TACITI_OPTION_REAL: return "real";
-    case TACITI_OPTION_BYTES: return "bytes";
-    case TACITI_OPTION_ENUM: return "enum";
-    case TACITI_OPTION_NAME: return "name";
-    case TACITI_OPTION_TEXT: return "text";
-    case TACITI_OPTION_LIST: return "list";
-    }
-    return "unknown";
+static const char *argument_of(const taciti_option *option, char choices[TACITI_CHOICES_BYTES]) {
+    if (option->type == TACITI_OPTION_ENUM) return option->choices;
+    const bool is_short = strlen(taciti_option_choices(option, choices)) < LONG_LIST;
+    return option->type == TACITI_OPTION_NAME && is_short ? choices : TYPES[option->type].argument;
 }
 
 void taciti_option_usage(const taciti_place *place, char *out, size_t size) {
@@ -112,12 +100,11 @@ void taciti_option_shorten(const taciti_place *place, char *out, size_t size) {
 json_t *taciti_option_json(const taciti_place *place) {
     char key[TACITI_KEY_BYTES], choice[TACITI_CHOICE_BYTES], needs[TACITI_NEEDS_BYTES];
     const taciti_option *option = place->option;
-    json_t *object =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:b}", "key", taciti_place_key(place, key), "type",
-                  taciti_option_type_name(option->type), "default", option->fallback, "unit",
-                  option->unit == NULL ? "" : option->unit, "help", option->help, "needs",
-                  taciti_settings_needs(place, needs), "expert", (option->flags & TACITI_OPTION_EXPERT) != 0,
-                  "identity", (option->flags & TACITI_OPTION_NO_DIGEST) == 0);
+    json_t *object = json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:b}", "key", taciti_place_key(place, key), "type",
+        TYPES[option->type].name, "default", option->fallback, "unit", option->unit == NULL ? "" : option->unit, "help",
+        option->help, "needs", taciti_settings_needs(place, needs), "expert",
+        (option->flags & TACITI_OPTION_EXPERT) != 0, "identity", (option->flags & TACITI_OPTION_NO_DIGEST) == 0);
     if (taciti_option_bounded(option)) (void)json_object_set_new(object, "least", json_real(option->min));
     if (taciti_option_bounded(option) && option->max < TACITI_UNBOUNDED)
         (void)json_object_set_new(object, "most", json_real(option->max));

@@ -36,9 +36,6 @@ void taciti_option_shorten(const taciti_place *place, char *out, size_t size);
 struct json_t;
 struct json_t *taciti_option_json(const taciti_place *place);
 
-/* "bool", "int", ...: the type's name in `info options`. */
-const char *taciti_option_type_name(taciti_option_type type);
-
 /* The options of a table that tacit knows, as a JSON array, and indented, one per line. table NULL: none. */
 struct json_t *taciti_table_json(const taciti_option_table *table);
 void taciti_table_print(const taciti_option_table *table);

@@ -134,7 +134,7 @@ static void add_row(rows *r, const taciti_candidate *c) {
     r->list[r->count++] = c;
 }
 
-static int by_step(const void *a, const void *b) {
+int taciti_plan_by_step(const void *a, const void *b) {
     const taciti_candidate *x = *(const taciti_candidate *const *)a, *y = *(const taciti_candidate *const *)b;
     if (x->prediction.step_s != y->prediction.step_s) return x->prediction.step_s > y->prediction.step_s ? 1 : -1;
     return (x > y) - (x < y);
@@ -152,7 +152,7 @@ static rows choose_rows(const taciti_candidates *candidates) {
     add_row(&r, taciti_candidates_fastest(candidates, TACITI_FASTEST_FITS | TACITI_FASTEST_PERIODIC));
     add_row(&r, taciti_candidates_fastest(candidates, TACITI_FASTEST_FITS));
     add_row(&r, taciti_candidates_fastest(candidates, TACITI_FASTEST_PARTS | TACITI_FASTEST_FITS));
-    qsort(r.list, r.count, sizeof(*r.list), by_step);
+    qsort(r.list, r.count, sizeof(*r.list), taciti_plan_by_step);
     return r;
 }
 
@@ -284,20 +284,18 @@ static void print_ahead(const taciti_plan_report *r, double recommended_s) {
     if (*doubt != '\0') printf("%s is faster (%.2fx), but not recommended: %s\n", name, c->verdict.speedup, doubt);
 }
 
-static void print_keep(const taciti_plan_report *r, const taciti_candidate *dense) {
-    char name[WORDS], flags[WORDS] = "";
-    describe_row(dense, name);
-    say_flags(r, dense, flags);
-    printf("keep %s%s%s\n", name, dense->theirs ? "" : ": ", dense->theirs ? "" : flags);
-}
-
 void taciti_plan_print_answer(const taciti_plan_report *r) {
     const taciti_candidate *dense = taciti_candidates_dense(r->candidates);
     double best_s = dense->prediction.step_s;
     const bool gossip = print_gossip(r), compression = print_compression(r);
     if (gossip) best_s = fmin(best_s, taciti_candidates_gossip(r->candidates)->prediction.step_s);
     if (compression) best_s = fmin(best_s, taciti_candidates_compressed(r->candidates)->prediction.step_s);
-    if (!gossip && !compression && dense->prediction.fits && r->even == NULL) print_keep(r, dense);
+    if (!gossip && !compression && dense->prediction.fits && r->even == NULL) {
+        char name[WORDS], flags[WORDS] = ": ";
+        describe_row(dense, name);
+        say_flags(r, dense, flags);
+        printf("keep %s%s\n", name, dense->theirs ? "" : flags);
+    }
     if (dense->prediction.fits) print_ahead(r, best_s);
     print_scene(r);
     print_rows(r);

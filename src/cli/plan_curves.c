@@ -9,7 +9,7 @@
 #include "plan/draws.h"
 
 /* PERIOD_MAX: rounds of a topology that is drawn to fill the picture; each of them is simulated for every rate. */
-enum { PERIOD_MAX = 64, RATE_POINTS = 31, RANKS_MAX = 512, HOSTS_MIN_END = 64 };
+enum { PERIOD_MAX = 64, RATE_POINTS = 3 * TACITI_CURVE_DECADE + 1, RANKS_MAX = 512, HOSTS_MIN_END = 64 };
 static const double RATE_MIN = 0.1, RATE_DECADES = 3; /* Gbit/s, where that has the cluster's own */
 
 /* ---- which methods ----------------------------------------------------------------------------------------------- */
@@ -63,20 +63,16 @@ static void choose_lines(const taciti_candidates *candidates, taciti_plan_curves
 
 /* ---- rates ------------------------------------------------------------------------------------------------------- */
 
-/* Three decades, with the cluster's own rate in them. */
-static double min_rate(double here) {
-    if (here < RATE_MIN) return pow(10, floor(log10(here)));
-    const double decades = log10(here / RATE_MIN) - RATE_DECADES;
-    return decades < 0 ? RATE_MIN : RATE_MIN * pow(10, floor(decades) + 1);
-}
-
 static tacit_status vary_rate(const taciti_scene *scene, const taciti_plan_options *options,
                               taciti_plan_curves *curves) {
     taciti_plan_curve *curve = &curves->rate;
     double bit_per_s[RATE_POINTS];
     if (scene->hosts->count == 1) return TACIT_OK;
     curve->here = 8 / taciti_plan_wire_beta_s(scene->cluster) / 1e9;
-    const double min = min_rate(curve->here);
+    /* Three decades, with the cluster's own rate in them. */
+    const double above = floor(log10(curve->here / RATE_MIN) - RATE_DECADES) + 1;
+    const double lower = curve->here < RATE_MIN ? pow(10, floor(log10(curve->here))) : RATE_MIN;
+    const double min = above > 0 ? RATE_MIN * pow(10, above) : lower;
     for (size_t p = 0; p < RATE_POINTS; p++) {
         curve->x[p] = min * pow(10, RATE_DECADES * (double)p / (RATE_POINTS - 1));
         curve->ranks[p] = scene->hosts->ranks;

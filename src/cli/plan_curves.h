@@ -7,7 +7,8 @@
 
 #include "advise/candidates.h"
 
-enum { TACITI_CURVE_LINES = 7, TACITI_CURVE_POINTS = 40 };
+/* DECADE: points of a decade of the rate. */
+enum { TACITI_CURVE_LINES = 7, TACITI_CURVE_POINTS = 40, TACITI_CURVE_DECADE = 10 };
 
 typedef struct taciti_plan_curve {
     double x[TACITI_CURVE_POINTS]; /* Gbit/s, or hosts */

@@ -35,13 +35,6 @@ static json_t *cluster_json(const taciti_plan_report *r) {
                      "link_error", p->link_error);
 }
 
-static json_t *causes_json(const taciti_prediction *p) {
-    json_t *causes = json_object();
-    for (int b = 0; b < TACITI_BOTTLENECKS; b++)
-        (void)json_object_set_new(causes, taciti_bottleneck_name((taciti_bottleneck)b), json_real(p->cost_s[b]));
-    return causes;
-}
-
 static json_t *mixing_json(const taciti_plan_report *r, const taciti_candidate *c) {
     const taciti_plan_topology *t = taciti_candidate_topology(r->candidates, c);
     if (t == NULL) return json_null();
@@ -91,6 +84,9 @@ static json_t *method_json(const taciti_plan_report *r, const taciti_candidate *
     json_t *seconds = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "step", p->step_s, "low", p->low_s, "high",
                                 p->high_s, "fast_links", p->fast_links_s, "slow_links", p->slow_links_s, "compute",
                                 p->compute_s, "exposed", p->exposed_s, "transfer", p->transfer_s);
+    json_t *causes = json_object();
+    for (int b = 0; b < TACITI_BOTTLENECKS; b++)
+        (void)json_object_set_new(causes, taciti_bottleneck_name((taciti_bottleneck)b), json_real(p->cost_s[b]));
     if (p->uneven_s > 0) (void)json_object_set_new(seconds, "uneven", json_real(p->uneven_s));
     return json_pack("{s:s, s:s, s:s, s:o, s:s, s:o, s:i, s:i, s:i, s:b, s:b, s:o, s:f, s:f, s:f, s:f, s:s, s:o, s:o, "
                      "s:b, s:o, s:o, s:b}",
@@ -100,26 +96,11 @@ static json_t *method_json(const taciti_plan_report *r, const taciti_candidate *
                      taciti_candidate_mixes(r->candidates, c), "configured", c->configured, "seconds", seconds,
                      "link_error", p->link_error, "model_error", p->model_error, "exposed_share",
                      p->step_s > 0 ? p->exposed_s / p->step_s : 0., "nic_bytes_per_step", p->nic_bytes, "bottleneck",
-                     taciti_bottleneck_name(p->bottleneck), "costs_s", causes_json(p), "against_dense",
+                     taciti_bottleneck_name(p->bottleneck), "costs_s", causes, "against_dense",
                      verdict_json(&c->verdict), "replicas_equal",
                      c->method.order == TACITI_ORDER_DENSE || c->method.order == TACITI_ORDER_PARTS, "parts",
                      parts_json(r, &c->method), "memory_bytes",
                      p->memory_bytes > 0 ? json_real(p->memory_bytes) : json_null(), "fits", p->fits);
-}
-
-static json_t *methods_json(const taciti_plan_report *r) {
-    json_t *list = json_array();
-    for (size_t i = 0; i < r->candidates->count; i++)
-        (void)json_array_append_new(list, method_json(r, &r->candidates->list[i]));
-    return list;
-}
-
-static json_t *refused_json(const taciti_candidates *candidates) {
-    json_t *list = json_array();
-    for (size_t i = 0; i < candidates->refused_count; i++)
-        (void)json_array_append_new(list, json_pack("{s:s, s:s}", "topology", candidates->refused[i].name, "reason",
-                                                    candidates->refused[i].reason));
-    return list;
 }
 
 static json_t *answer_json(const taciti_plan_report *r) {
@@ -166,10 +147,16 @@ static json_t *curve_json(const taciti_plan_curves *curves, const taciti_plan_cu
 }
 
 json_t *taciti_plan_json(const taciti_plan_report *r) {
+    const taciti_candidates *c = r->candidates;
+    json_t *methods = json_array(), *refused = json_array();
+    for (size_t i = 0; i < c->count; i++) (void)json_array_append_new(methods, method_json(r, &c->list[i]));
+    for (size_t i = 0; i < c->refused_count; i++)
+        (void)json_array_append_new(
+            refused, json_pack("{s:s, s:s}", "topology", c->refused[i].name, "reason", c->refused[i].reason));
     return json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "program", "tacit", "version",
                      tacit_version(), "model", model_json(r), "cluster", cluster_json(r), "configuration",
                      taciti_config_values(&r->settings->config, 0), "verdict", answer_json(r), "compression",
-                     compression_verdict_json(r), "methods", methods_json(r), "not_possible",
-                     refused_json(r->candidates), "by_rate", curve_json(r->curves, &r->curves->rate, "gbit_per_s"),
-                     "by_hosts", curve_json(r->curves, &r->curves->hosts, "hosts"));
+                     compression_verdict_json(r), "methods", methods, "not_possible", refused, "by_rate",
+                     curve_json(r->curves, &r->curves->rate, "gbit_per_s"), "by_hosts",
+                     curve_json(r->curves, &r->curves->hosts, "hosts"));
 }

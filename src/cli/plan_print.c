@@ -73,42 +73,27 @@ static void print_row(const taciti_plan_report *r, const taciti_candidate *c, in
            MB * p->nic_bytes, MB * p->memory_bytes, taciti_bottleneck_name(p->bottleneck), mixes, letters);
 }
 
-static int by_step(const void *a, const void *b) {
-    const taciti_candidate *x = *(const taciti_candidate *const *)a, *y = *(const taciti_candidate *const *)b;
-    if (x->prediction.step_s != y->prediction.step_s) return x->prediction.step_s > y->prediction.step_s ? 1 : -1;
-    return (x > y) - (x < y);
-}
-
-/* The longest label. */
-static int label_width(const taciti_candidate *const *rows, size_t count) {
-    size_t width = MIN_LABEL;
-    for (size_t i = 0; i < count; i++)
-        if (strlen(rows[i]->method.label) > width) width = strlen(rows[i]->method.label);
-    return (int)width;
-}
-
 static void print_table(const taciti_plan_report *r) {
     const taciti_candidate *rows[TACITI_CANDIDATES_MAX];
     const size_t count = r->candidates->count;
-    for (size_t i = 0; i < count; i++) rows[i] = &r->candidates->list[i];
-    qsort(rows, count, sizeof *rows, by_step);
-    const int width = label_width(rows, count);
+    int width = MIN_LABEL;
+    for (size_t i = 0; i < count; i++) {
+        rows[i] = &r->candidates->list[i];
+        if ((int)strlen(rows[i]->method.label) > width) width = (int)strlen(rows[i]->method.label);
+    }
+    qsort(rows, count, sizeof *rows, taciti_plan_by_step);
     printf("\n  %-*s %9s %17s %8s %9s %11s %8s  %-10s %-9s %s\n", width, "method", "step ms", "low-high", "speed-up",
            "exposed", "NIC MB/step", "rank MB", "held up by", "mixes", "cost");
     for (size_t i = 0; i < count; i++) print_row(r, rows[i], width);
     for (size_t i = 0; i < r->candidates->refused_count; i++) printf("  %s\n", r->candidates->refused[i].reason);
 }
 
-/* Returns the steps between two averages of localsgd. */
-static int steps_alone(const taciti_candidates *candidates) {
-    int every = 0;
-    for (size_t i = 0; i < candidates->count; i++)
-        if (candidates->list[i].method.topology == NULL && candidates->list[i].method.order == TACITI_ORDER_ATC)
-            every = candidates->list[i].method.every;
-    return every;
-}
-
 static void print_legend(const taciti_plan_report *r) {
+    int every = 0; /* steps between two averages of localsgd */
+    for (size_t i = 0; i < r->candidates->count; i++) {
+        const taciti_method *m = &r->candidates->list[i].method;
+        if (m->topology == NULL && m->order == TACITI_ORDER_ATC) every = m->every;
+    }
     /* clang-format off */
     printf(
         "\n"
@@ -121,7 +106,7 @@ static void print_legend(const taciti_plan_report *r) {
         "be recommended: a disagreement needs more than %d mixes to fall to 1/e. What it does to losses: docs/gossip.md\n"
         "c sums or gathers are compressed, C so strongly that it is known to cost accuracy, ? at a speed that the cluster file\n"
         "does not tell: encoding counts as free, and the row is never recommended. auto: where it is faster than dense\n",
-        taciti_candidates_dense(r->candidates)->method.label, steps_alone(r->candidates), TACITI_PLAN_MIXES);
+        taciti_candidates_dense(r->candidates)->method.label, every, TACITI_PLAN_MIXES);
     /* clang-format on */
 }
 

@@ -23,6 +23,9 @@ typedef struct taciti_plan_report {
 
 void taciti_plan_print(const taciti_plan_report *report);
 
+/* Compares pointers to candidates by their step, for qsort(). */
+int taciti_plan_by_step(const void *a, const void *b);
+
 /* Prints in words what pays and the best of each family; taciti_plan_print() begins with it unless all is asked for. */
 void taciti_plan_print_answer(const taciti_plan_report *report);
 

@@ -110,27 +110,26 @@ static void put_text(FILE *out, double x, double y, const char *attributes, cons
     (void)fputs("</text>\n", out);
 }
 
-static void put_tick_y(FILE *out, const axes *a, double y) {
-    char text[32];
-    const double at = place_y(a, y);
-    (void)snprintf(text, sizeof text, "%g", y);
-    (void)fprintf(out, "<path class=\"grid\" d=\"M%.1f %.1fh%d\"/>\n", a->left, at, PANEL);
-    put_text(out, a->left - 8, at + 4, "text-anchor=\"end\"", text);
-}
-
 static void put_ticks_y(FILE *out, const axes *a) {
+    char text[32];
     for (double decade = pow(10, floor(log10(a->min_y))); decade <= a->max_y * 1.001; decade *= 10)
         for (size_t i = 0; i < TICKS_COUNT; i++) {
-            const double y = TICKS[i] * decade;
-            if (has_tick(a->max_y / a->min_y, TICKS[i]) && y >= a->min_y * .999 && y <= a->max_y * 1.001)
-                put_tick_y(out, a, y);
+            const double y = TICKS[i] * decade, at = place_y(a, y);
+            if (!has_tick(a->max_y / a->min_y, TICKS[i]) || y < a->min_y * .999 || y > a->max_y * 1.001) continue;
+            (void)snprintf(text, sizeof text, "%g", y);
+            (void)fprintf(out, "<path class=\"grid\" d=\"M%.1f %.1fh%d\"/>\n", a->left, at, PANEL);
+            put_text(out, a->left - 8, at + 4, "text-anchor=\"end\"", text);
         }
 }
 
-static void put_tick_x(FILE *out, const axes *a, double x, const char *text) {
-    const double at = place_x(a, x);
-    (void)fprintf(out, "<path class=\"grid\" d=\"M%.1f %dV%d\"/>\n", at, TOP, BOTTOM);
-    put_text(out, at, BOTTOM + 18, "text-anchor=\"middle\"", text);
+static void put_ticks_x(FILE *out, const axes *a, const taciti_plan_curve *curve, size_t step) {
+    char text[32];
+    for (size_t p = 0; p < curve->count; p += step) {
+        const double at = place_x(a, curve->x[p]);
+        (void)snprintf(text, sizeof text, "%g", curve->x[p]);
+        (void)fprintf(out, "<path class=\"grid\" d=\"M%.1f %dV%d\"/>\n", at, TOP, BOTTOM);
+        put_text(out, at, BOTTOM + 18, "text-anchor=\"middle\"", text);
+    }
 }
 
 static void put_line(FILE *out, const axes *a, const taciti_plan_curve *curve, const double *step_s, size_t style) {
@@ -157,62 +156,51 @@ static void put_here(FILE *out, const axes *a, double x, const char *text) {
     put_text(out, at, TOP - 6, anchor, text);
 }
 
-static void put_lines(FILE *out, const axes *a, const taciti_plan_curves *curves, const taciti_plan_curve *curve) {
-    for (size_t l = 0; l < curves->line_count; l++) put_line(out, a, curve, curve->step_s[l], l);
-    (void)fprintf(out, "<path class=\"frame\" d=\"M%.1f %dV%dh%d\"/>\n", a->left, TOP, BOTTOM, PANEL);
-}
-
 /* ---- panels ------------------------------------------------------------------------------------------------------ */
 
-static void put_empty(FILE *out, double left, const char *why) {
-    put_text(out, left + PANEL / 2.0, (TOP + BOTTOM) / 2.0, "text-anchor=\"middle\"", why);
+typedef struct panel {
+    const taciti_plan_curve *curve;
+    double left;
+    size_t step;       /* points of the curve from one tick to the next */
+    const char *empty; /* why there is no curve */
+    char here[64], below[64];
+} panel;
+
+static void put_panel(FILE *out, const taciti_plan_curves *curves, const panel *p) {
+    const double middle = p->left + PANEL / 2.0;
+    if (p->curve->count == 0) {
+        put_text(out, middle, (TOP + BOTTOM) / 2.0, "text-anchor=\"middle\"", p->empty);
+        return;
+    }
+    const axes a = axes_of(curves, p->curve, p->left);
+    put_ticks_y(out, &a);
+    put_ticks_x(out, &a, p->curve, p->step);
+    for (size_t l = 0; l < curves->line_count; l++) put_line(out, &a, p->curve, p->curve->step_s[l], l);
+    (void)fprintf(out, "<path class=\"frame\" d=\"M%.1f %dV%dh%d\"/>\n", a.left, TOP, BOTTOM, PANEL);
+    put_here(out, &a, p->curve->here, p->here);
+    put_text(out, middle, BOTTOM + 40, "text-anchor=\"middle\"", p->below);
 }
 
 static void put_rates(FILE *out, const taciti_plan_report *r) {
     const taciti_plan_curve *curve = &r->curves->rate;
-    char text[64];
-    if (curve->count == 0) {
-        put_empty(out, LEFT, "one host: no link between hosts to vary");
-        return;
-    }
-    const axes a = axes_of(r->curves, curve, LEFT);
-    put_ticks_y(out, &a);
-    for (double rate = a.min_x; rate < a.max_x * 1.001; rate *= 10) {
-        (void)snprintf(text, sizeof text, "%g", rate);
-        put_tick_x(out, &a, rate, text);
-    }
-    put_lines(out, &a, r->curves, curve);
-    (void)snprintf(text, sizeof text, "this cluster, %.3g Gbit/s%s", curve->here,
-                   curve->here > a.max_x || curve->here < a.min_x ? ": not in the picture" : "");
-    put_here(out, &a, curve->here, text);
-    (void)snprintf(text, sizeof text, "Gbit/s of a host's link (%d hosts, %d ranks)", r->scene->hosts->count,
+    const double min = curve->x[0], max = curve->count > 0 ? curve->x[curve->count - 1] : 0;
+    panel p = {curve, LEFT, TACITI_CURVE_DECADE, "one host: no link between hosts to vary", "", ""};
+    (void)snprintf(p.here, sizeof p.here, "this cluster, %.3g Gbit/s%s", curve->here,
+                   curve->here > max || curve->here < min ? ": not in the picture" : "");
+    (void)snprintf(p.below, sizeof p.below, "Gbit/s of a host's link (%d hosts, %d ranks)", r->scene->hosts->count,
                    r->scene->hosts->ranks);
-    put_text(out, LEFT + PANEL / 2.0, BOTTOM + 40, "text-anchor=\"middle\"", text);
+    put_panel(out, r->curves, &p);
 }
 
 static void put_hosts(FILE *out, const taciti_plan_report *r) {
-    const taciti_plan_curve *curve = &r->curves->hosts;
-    char text[64];
-    if (curve->count == 0) {
-        put_empty(out, RIGHT, "no links.between: more hosts are unknown");
-        return;
-    }
-    const axes a = axes_of(r->curves, curve, RIGHT);
-    put_ticks_y(out, &a);
-    for (size_t p = 0; p < curve->count; p++) {
-        (void)snprintf(text, sizeof text, "%g", curve->x[p]);
-        put_tick_x(out, &a, curve->x[p], text);
-    }
-    put_lines(out, &a, r->curves, curve);
-    (void)snprintf(text, sizeof text, "this plan, %d host%s", r->scene->hosts->count,
-                   r->scene->hosts->count == 1 ? "" : "s");
-    put_here(out, &a, curve->here, text);
     const taciti_cluster *c = r->scene->cluster;
-    const int max = taciti_cluster_max_ranks_per_host(c);
+    const int hosts = r->scene->hosts->count, max = taciti_cluster_max_ranks_per_host(c);
     const bool equal = taciti_cluster_ranks(c) == c->hosts * max;
-    (void)snprintf(text, sizeof text, "hosts of %s%d rank%s each, the same work per rank", equal ? "" : "up to ", max,
-                   max == 1 ? "" : "s");
-    put_text(out, RIGHT + PANEL / 2.0, BOTTOM + 40, "text-anchor=\"middle\"", text);
+    panel p = {&r->curves->hosts, RIGHT, 1, "no links.between: more hosts are unknown", "", ""};
+    (void)snprintf(p.here, sizeof p.here, "this plan, %d host%s", hosts, hosts == 1 ? "" : "s");
+    (void)snprintf(p.below, sizeof p.below, "hosts of %s%d rank%s each, the same work per rank", equal ? "" : "up to ",
+                   max, max == 1 ? "" : "s");
+    put_panel(out, r->curves, &p);
 }
 
 static void put_legend(FILE *out, const taciti_plan_curves *curves) {

@@ -23,13 +23,6 @@ static tacit_status read_one(const reader *r, const char *label, const char *cha
     return taciti_bench_setting_check(setting, r->ranks);
 }
 
-/* Warns of options that no setting reads; the console drops the lines of all ranks but 0. */
-static tacit_status warn_unread(const taciti_bench_settings *settings) {
-    const taciti_settings *jobs[TACITI_SETTINGS_MAX];
-    for (size_t i = 0; i < settings->count; i++) jobs[i] = &settings->list[i].job;
-    return taciti_settings_warn_unread(jobs, settings->count, TACITI_READER_BENCH);
-}
-
 tacit_status taciti_step_settings_read(const taciti_verb *verb, int argc, char **argv, int ranks,
                                        taciti_arguments *arguments, taciti_bench_settings *out) {
     const reader r = {verb, argc, argv, ranks, arguments, out};
@@ -38,5 +31,8 @@ tacit_status taciti_step_settings_read(const taciti_verb *verb, int argc, char *
     TACITI_TRY(read_one(&r, "base", NULL));
     for (size_t i = 0; (changes = taciti_arguments_each(arguments, "--against", i)) != NULL; i++)
         TACITI_TRY(read_one(&r, changes, changes));
-    return warn_unread(out);
+    const taciti_settings *jobs[TACITI_SETTINGS_MAX];
+    for (size_t i = 0; i < out->count; i++) jobs[i] = &out->list[i].job;
+    return taciti_settings_warn_unread(jobs, out->count,
+                                       TACITI_READER_BENCH); /* the console drops all ranks' but 0's */
 }

@@ -4,11 +4,10 @@
  * around its members, an edge a line as thick as its weight, with a head where it has no partner in the other
  * direction.
  */
-#define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
+#include "base/json_text.h"
 #include "base/memory.h"
 #include "cli/topology_sheet.h"
 
@@ -22,15 +21,19 @@ typedef struct point {
     double x, y;
 } point;
 
+/* Of a rank; rank_at: of a place around the circle; taken_by: of a place in the graph. */
+typedef struct seat {
+    point at;
+    double angle;
+    int taken_by, rank_at;
+    bool busy; /* in this round */
+} seat;
+
 typedef struct scene {
     FILE *out;
     const taciti_topology_sheet *sheet;
-    point *at;          /* [ranks] */
-    double *angle;      /* [ranks] by rank */
-    int *taken_by;      /* [ranks] rank of a place */
-    int *rank_at;       /* [ranks] around the circle */
     const int *host_of; /* [ranks] */
-    bool *busy;         /* [ranks] in this round */
+    seat *seats;        /* [ranks] */
     double dot;         /* radius of a rank */
     double zoom;        /* of a panel */
     size_t left;        /* where the panels begin */
@@ -46,11 +49,11 @@ static void lay_out(scene *s) {
     const double angle = 2 * acos(-1) / (n + gaps);
     for (int host = 0, next = 0; host < hosts; host++)
         for (int place = 0; place < n; place++) {
-            const int rank = s->taken_by[place];
+            const int rank = s->seats[place].taken_by;
             if (s->host_of[rank] != host) continue;
-            s->angle[rank] = angle * (next + (gaps > 0 ? host : 0));
-            s->at[rank] = (point){RADIUS * sin(s->angle[rank]), -RADIUS * cos(s->angle[rank])};
-            s->rank_at[next++] = rank;
+            s->seats[rank].angle = angle * (next + (gaps > 0 ? host : 0));
+            s->seats[rank].at = (point){RADIUS * sin(s->seats[rank].angle), -RADIUS * cos(s->seats[rank].angle)};
+            s->seats[next++].rank_at = rank;
         }
     s->dot = n <= 12 ? 10 : n <= 20 ? 9 : n <= NUMBERED_MAX ? 7 : 3;
 }
@@ -71,16 +74,16 @@ static bool one_host(const scene *s, const int *members, size_t count) {
 
 /* The band of a host, first .. last around the circle. */
 static void draw_band(const scene *s, int first, int last) {
-    const int a = s->rank_at[first], b = s->rank_at[last];
-    const double width = 2 * s->dot + 8, sweep = s->angle[b] - s->angle[a];
-    (void)fprintf(s->out, "<path d=\"M%.1f %.1f", s->at[a].x, s->at[a].y);
+    const int a = s->seats[first].rank_at, b = s->seats[last].rank_at;
+    const double width = 2 * s->dot + 8, sweep = s->seats[b].angle - s->seats[a].angle;
+    (void)fprintf(s->out, "<path d=\"M%.1f %.1f", s->seats[a].at.x, s->seats[a].at.y);
     for (int p = first; p <= last; p++)
-        (void)fprintf(s->out, "L%.1f %.1f", s->at[s->rank_at[p]].x, s->at[s->rank_at[p]].y);
+        (void)fprintf(s->out, "L%.1f %.1f", s->seats[s->seats[p].rank_at].at.x, s->seats[s->seats[p].rank_at].at.y);
     (void)fprintf(s->out,
                   "\" fill=\"none\" stroke=\"%s\" stroke-width=\"%.1f\" stroke-linecap=\"round\" "
                   "stroke-linejoin=\"round\"/>\n",
                   BAND, width);
-    const double middle = s->angle[a] + sweep / 2, radius = RADIUS + width / 2 + 6;
+    const double middle = s->seats[a].angle + sweep / 2, radius = RADIUS + width / 2 + 6;
     const char *anchor = sin(middle) > 0.2 ? "start" : sin(middle) < -0.2 ? "end" : "middle";
     if (s->sheet->hosts->count <= 16)
         (void)fprintf(s->out,
@@ -93,7 +96,7 @@ static void draw_bands(const scene *s) {
     if (s->sheet->hosts->count == 1) return; /* then there is nothing to tell apart */
     int first = 0;
     for (int p = 1; p <= ranks_of(s); p++) {
-        if (p < ranks_of(s) && s->host_of[s->rank_at[p]] == s->host_of[s->rank_at[first]]) continue;
+        if (p < ranks_of(s) && s->host_of[s->seats[p].rank_at] == s->host_of[s->seats[first].rank_at]) continue;
         draw_band(s, first, p - 1);
         first = p;
     }
@@ -103,7 +106,7 @@ static void draw_bands(const scene *s) {
 static bool is_blocked(const scene *s, point a, point b) {
     const double x = b.x - a.x, y = b.y - a.y, length = hypot(x, y);
     for (int r = 0; r < ranks_of(s); r++) {
-        const double u = s->at[r].x - a.x, v = s->at[r].y - a.y, along = (u * x + v * y) / length;
+        const double u = s->seats[r].at.x - a.x, v = s->seats[r].at.y - a.y, along = (u * x + v * y) / length;
         if (along > 1 && along < length - 1 && fabs(u * y - v * x) / length < s->dot) return true;
     }
     return false;
@@ -122,15 +125,15 @@ static void draw_curve(const scene *s, point a, point bent, point b, double widt
 }
 
 static void draw_line(const scene *s, int a, int b, double width, const char *colour) {
-    draw_curve(s, s->at[a], bend_edge(s, s->at[a], s->at[b]), s->at[b], width, colour);
+    draw_curve(s, s->seats[a].at, bend_edge(s, s->seats[a].at, s->seats[b].at), s->seats[b].at, width, colour);
 }
 
 /* The members that a host has on its band, as a broad line along it: they are next to each other. */
 static void draw_run(const scene *s, const int *members, size_t count, const char *colour) {
     (void)fprintf(s->out, "<path d=\"");
     for (size_t p = 0, found = 0; p < (size_t)ranks_of(s) && found < count; p++)
-        if (is_member(members, count, s->rank_at[p])) {
-            const point at = s->at[s->rank_at[p]];
+        if (is_member(members, count, s->seats[p].rank_at)) {
+            const point at = s->seats[s->seats[p].rank_at].at;
             (void)fprintf(s->out, "%s%.1f %.1f", found++ == 0 ? "M" : "L", at.x, at.y);
         }
     (void)fprintf(s->out,
@@ -142,7 +145,7 @@ static void draw_run(const scene *s, const int *members, size_t count, const cha
 /* Members in the order in which they stand: the shape is then convex. */
 static void draw_group(const scene *s, const int *members, size_t count) {
     const char *colour = one_host(s, members, count) ? INSIDE : ACROSS;
-    for (size_t i = 0; i < count; i++) s->busy[members[i]] = true;
+    for (size_t i = 0; i < count; i++) s->seats[members[i]].busy = true;
     if (count == 2) {
         draw_line(s, members[0], members[1], s->dot / 2.5, colour);
         return;
@@ -154,8 +157,9 @@ static void draw_group(const scene *s, const int *members, size_t count) {
     (void)fprintf(s->out, "<path d=\"");
     bool begun = false;
     for (int p = 0; p < ranks_of(s); p++) {
-        if (!is_member(members, count, s->rank_at[p])) continue;
-        (void)fprintf(s->out, "%s%.1f %.1f", begun ? "L" : "M", s->at[s->rank_at[p]].x, s->at[s->rank_at[p]].y);
+        if (!is_member(members, count, s->seats[p].rank_at)) continue;
+        (void)fprintf(s->out, "%s%.1f %.1f", begun ? "L" : "M", s->seats[s->seats[p].rank_at].at.x,
+                      s->seats[s->seats[p].rank_at].at.y);
         begun = true;
     }
     (void)fprintf(
@@ -180,25 +184,26 @@ static void draw_arrow(const scene *s, point a, point b, double width, const cha
 static void draw_edge(const scene *s, size_t round, const taciti_edge *edge) {
     const bool mutual = taciti_topology_weight(&s->sheet->topology, round, edge->from, edge->to) > 0;
     const char *colour = s->host_of[edge->to] == s->host_of[edge->from] ? INSIDE : ACROSS;
-    s->busy[edge->to] = s->busy[edge->from] = true;
+    s->seats[edge->to].busy = s->seats[edge->from].busy = true;
     if (mutual && edge->from > edge->to) return; /* drawn once */
     const double width = 0.6 + 4 * edge->weight;
     if (mutual) {
         draw_line(s, edge->from, edge->to, width, colour);
         return;
     }
-    draw_arrow(s, s->at[edge->from], s->at[edge->to], width, colour);
+    draw_arrow(s, s->seats[edge->from].at, s->seats[edge->to].at, width, colour);
 }
 
 static void draw_ranks(const scene *s) {
     for (int r = 0; r < ranks_of(s); r++) {
-        (void)fprintf(s->out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" fill=\"%s\" stroke=\"%s\"/>\n", s->at[r].x,
-                      s->at[r].y, s->dot, s->busy[r] ? "#ffffff" : BAND, s->busy[r] ? INK : "#9aa5b1");
+        (void)fprintf(s->out, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%.1f\" fill=\"%s\" stroke=\"%s\"/>\n",
+                      s->seats[r].at.x, s->seats[r].at.y, s->dot, s->seats[r].busy ? "#ffffff" : BAND,
+                      s->seats[r].busy ? INK : "#9aa5b1");
         if (ranks_of(s) <= NUMBERED_MAX)
             (void)fprintf(s->out,
                           "<text x=\"%.1f\" y=\"%.1f\" font-size=\"%.0f\" fill=\"%s\" text-anchor=\"middle\" "
                           "dy=\"0.35em\">%d</text>\n",
-                          s->at[r].x, s->at[r].y, s->dot + 1, s->busy[r] ? INK : "#9aa5b1", r);
+                          s->seats[r].at.x, s->seats[r].at.y, s->dot + 1, s->seats[r].busy ? INK : "#9aa5b1", r);
     }
 }
 
@@ -212,7 +217,7 @@ static void draw_panel(const scene *s, size_t which) {
                   "<text x=\"0\" y=\"%d\" font-size=\"%.1f\" fill=\"%s\" text-anchor=\"middle\">round %zu<tspan "
                   "fill=\"%s\">, %.3g on the busiest link</tspan></text>\n",
                   -PANEL / 2 + 2, 13 / s->zoom, INK, which, FAINT, s->sheet->nic[which]);
-    for (int r = 0; r < ranks_of(s); r++) s->busy[r] = false;
+    for (int r = 0; r < ranks_of(s); r++) s->seats[r].busy = false;
     draw_bands(s);
     for (size_t g = 0; g < round->groups; g++)
         draw_group(s, round->members + round->first[g], round->first[g + 1] - round->first[g]);
@@ -267,7 +272,7 @@ static void draw_page(scene *s) {
                   "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %zu %zu\" width=\"%zu\" height=\"%zu\" "
                   "font-family=\"sans-serif\">\n<rect width=\"%zu\" height=\"%zu\" fill=\"#ffffff\"/>\n",
                   width, height, width, height, width, height);
-    for (int r = 0; r < ranks_of(s); r++) s->taken_by[s->sheet->topology.position[r]] = r;
+    for (int r = 0; r < ranks_of(s); r++) s->seats[s->sheet->topology.position[r]].taken_by = r;
     lay_out(s);
     draw_head(s);
     for (size_t r = 0; r < panels; r++) draw_panel(s, r);
@@ -275,23 +280,16 @@ static void draw_page(scene *s) {
     (void)fprintf(s->out, "</svg>\n");
 }
 
+static void write_drawing(FILE *out, const void *object) {
+    scene s = *(const scene *)object;
+    s.out = out;
+    draw_page(&s);
+}
+
 char *taciti_topology_draw(const taciti_topology_sheet *sheet) {
-    const size_t n = (size_t)sheet->topology.ranks;
-    char *text = NULL, *owned = NULL;
-    size_t bytes = 0;
-    scene s = {.sheet = sheet, .host_of = sheet->hosts->host_of, .out = open_memstream(&text, &bytes)};
-    s.at = taciti_calloc(n, sizeof *s.at);
-    s.angle = taciti_calloc(n, sizeof *s.angle);
-    s.rank_at = taciti_calloc(n, 2 * sizeof *s.rank_at);
-    s.busy = taciti_calloc(n, sizeof *s.busy);
-    const bool room = s.at != NULL && s.angle != NULL && s.rank_at != NULL && s.busy != NULL;
-    s.taken_by = room ? s.rank_at + n : NULL;
-    if (s.out != NULL && room) draw_page(&s);
-    if (s.out != NULL && fclose(s.out) == 0 && room) owned = taciti_strdup(text);
-    free(text);
-    taciti_free(s.at);
-    taciti_free(s.angle);
-    taciti_free(s.rank_at);
-    taciti_free(s.busy);
-    return owned;
+    scene s = {.sheet = sheet, .host_of = sheet->hosts->host_of};
+    s.seats = taciti_calloc((size_t)sheet->topology.ranks, sizeof *s.seats);
+    char *text = s.seats == NULL ? NULL : taciti_text_of(write_drawing, &s);
+    taciti_free(s.seats);
+    return text;
 }

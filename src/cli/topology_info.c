@@ -16,19 +16,16 @@ static const char *const FLAGS[] = {"--ranks", "--per-host", "--degree", "--file
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
-json_t *taciti_topologies_json(bool all) {
-    (void)all;
-    json_t *array = json_array();
-    for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++)
-        (void)json_array_append_new(array, json_pack("{s:s, s:s, s:s, s:s}", "name", kind->name, "help", kind->help,
-                                                     "source", kind->source, "ranks", kind->demands));
-    return array;
-}
-
-void taciti_topologies_print(bool all) {
+json_t *taciti_topologies_list(bool json, bool all) {
+    json_t *list = json ? json_array() : NULL;
     (void)all;
     for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++)
-        printf("%-14s %s; ranks: %s (%s)\n", kind->name, kind->help, kind->demands, kind->source);
+        if (json)
+            (void)json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "name", kind->name, "help", kind->help,
+                                                        "source", kind->source, "ranks", kind->demands));
+        else
+            printf("%-14s %s; ranks: %s (%s)\n", kind->name, kind->help, kind->demands, kind->source);
+    return list;
 }
 
 /* ---- what is asked for ------------------------------------------------------------------------------------------- */
@@ -117,18 +114,17 @@ static void print_heading(const question *q) {
 }
 
 static void print_row(const taciti_topology_sheet *s) {
-    char exact[24] = "never", limit[24] = "-", gap[24];
-    const double value = s->figures.spectral_gap;
-    (void)snprintf(gap, sizeof gap, value > 0 && value < 0.001 ? "%.0e" : "%.4f", value);
+    const taciti_topo_figures *f = &s->figures;
+    char partners[24] = "-", gap[24] = "-", exact[24] = "-", limit[24] = "-";
+    if (s->has_figures) {
+        (void)snprintf(partners, sizeof partners, "%zu", f->max_partners);
+        (void)snprintf(gap, sizeof gap, f->spectral_gap > 0 && f->spectral_gap < 0.001 ? "%.0e" : "%.4f",
+                       f->spectral_gap);
+        (void)snprintf(exact, sizeof exact, f->exact_after > 0 ? "%zu" : "never", f->exact_after);
+    }
     if (s->has_limit) (void)snprintf(limit, sizeof limit, "%.3f", s->awc_limit);
-    if (s->figures.exact_after > 0) (void)snprintf(exact, sizeof exact, "%zu", s->figures.exact_after);
-    printf("%-14s %6zu ", s->topology.name, s->topology.period);
-    if (s->has_figures)
-        printf("%8zu %12s %11s ", s->figures.max_partners, gap, exact);
-    else
-        printf("%8s %12s %11s ", "-", "-", "-");
-    printf("%9s ", limit);
-    printf("%8.3f %8.3f", s->nic_mean, s->nic_peak);
+    printf("%-14s %6zu %8s %12s %11s %9s %8.3f %8.3f", s->topology.name, s->topology.period, partners, gap, exact,
+           limit, s->nic_mean, s->nic_peak);
     if (s->topology.directed) printf("  directed: push-sum");
     if (s->moved > 0) printf("  %d ranks moved", s->moved);
     printf("\n");
@@ -152,17 +148,13 @@ static void print_round(const taciti_topology *t, size_t which, double nic) {
     printf("\n");
 }
 
-static void print_seats(const taciti_topology_sheet *s) {
-    printf("\nplaces in the graph, rank by rank:");
-    for (int r = 0; r < s->topology.ranks; r++) printf(" %d", s->topology.position[r]);
-    printf("%s\n", s->moved > 0 ? "" : " (as they are numbered)");
-}
-
 static void print_rounds(const taciti_topology_sheet *s) {
     const size_t period = s->topology.period;
     for (size_t r = 0; r < period && r < ROUNDS_PRINTED; r++) print_round(&s->topology, r, s->nic[r]);
     if (period > ROUNDS_PRINTED) printf("\nand %zu rounds more; --json has them\n", period - ROUNDS_PRINTED);
-    print_seats(s);
+    printf("\nplaces in the graph, rank by rank:");
+    for (int r = 0; r < s->topology.ranks; r++) printf(" %d", s->topology.position[r]);
+    printf("%s\n", s->moved > 0 ? "" : " (as they are numbered)");
 }
 
 /* ---- the flags --------------------------------------------------------------------------------------------------- */
@@ -206,18 +198,16 @@ static tacit_status parse_question(const taciti_arguments *arguments, question *
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
-static tacit_status write_drawing(const taciti_topology_sheet *s, const char *path) {
-    char *text = taciti_topology_draw(s);
-    if (text == NULL) return taciti_fail(TACIT_E_MEMORY, "no memory for the drawing of a topology");
-    const tacit_status status = taciti_file_write(path, text, strlen(text));
-    taciti_free(text);
-    return status;
-}
-
 static tacit_status show_one(const question *q, const char *name, bool json, const char *svg) {
     taciti_topology_sheet s;
     TACITI_TRY(make_sheet(q, name, &s));
-    tacit_status status = svg != NULL ? write_drawing(&s, svg) : TACIT_OK;
+    tacit_status status = TACIT_OK;
+    if (svg != NULL) {
+        char *text = taciti_topology_draw(&s);
+        status = text == NULL ? taciti_fail(TACIT_E_MEMORY, "no memory for the drawing of a topology")
+                              : taciti_file_write(svg, text, strlen(text));
+        taciti_free(text);
+    }
     if (status == TACIT_OK && json) {
         json_t *root = sheet_json(&s, true);
         (void)json_object_set_new(root, "ranks", json_integer(q->hosts.ranks));
@@ -232,38 +222,26 @@ static tacit_status show_one(const question *q, const char *name, bool json, con
     return status;
 }
 
-/* Makes one topology of a table. A topology that the flags do not fit is left out, and its reason kept; a file was
- * named, so it must be right. */
-static tacit_status try_sheet(const question *q, const char *name, taciti_topology_sheet *out, char *reason) {
-    if (strcmp(name, "file") == 0) return make_sheet(q, name, out);
-    taciti_log_capture(reason);
-    const tacit_status status = make_sheet(q, name, out);
-    taciti_log_capture(NULL);
-    if (status != TACIT_OK && status != TACIT_E_CONFIG) return taciti_fail(status, "%s", reason);
-    return status;
-}
-
+/* Adds one topology to a table. One that the flags do not fit is left out, and its reason kept; a file was named, so it
+ * must be right. */
 static tacit_status add_row(const question *q, const char *name, json_t *rows, json_t *refused) {
     char reason[TACITI_REASON_BYTES] = "";
+    const bool must_fit = strcmp(name, "file") == 0;
     taciti_topology_sheet s;
-    const tacit_status status = try_sheet(q, name, &s, reason);
+    if (!must_fit) taciti_log_capture(reason);
+    const tacit_status status = make_sheet(q, name, &s);
+    if (!must_fit) taciti_log_capture(NULL);
     if (status == TACIT_E_CONFIG && reason[0] != '\0') {
         (void)json_array_append_new(refused, json_pack("{s:s, s:s}", "topology", name, "reason", reason));
         return TACIT_OK;
     }
-    TACITI_TRY(status);
+    if (status != TACIT_OK) return must_fit ? status : taciti_fail(status, "%s", reason);
     if (rows != NULL)
         (void)json_array_append_new(rows, sheet_json(&s, false));
     else
         print_row(&s);
     taciti_topology_sheet_destroy(&s);
     return TACIT_OK;
-}
-
-static void print_refused(const json_t *refused) {
-    for (size_t i = 0; i < json_array_size(refused); i++)
-        printf("%snot possible: %s\n", i == 0 ? "\n" : "",
-               json_string_value(json_object_get(json_array_get(refused, i), "reason")));
 }
 
 /* A table shows `file` only when one was named. */
@@ -277,7 +255,9 @@ static tacit_status show_table(const question *q, bool json) {
         return taciti_cli_print_json(json_pack("{s:i, s:i, s:i, s:o, s:o}", "ranks", q->hosts.ranks, "hosts",
                                                q->hosts.count, "per_host", q->per_host, "topologies", rows,
                                                "not_possible", refused));
-    if (status == TACIT_OK) print_refused(refused);
+    for (size_t i = 0; status == TACIT_OK && i < json_array_size(refused); i++)
+        printf("%snot possible: %s\n", i == 0 ? "\n" : "",
+               json_string_value(json_object_get(json_array_get(refused, i), "reason")));
     json_decref(rows);
     json_decref(refused);
     return status;

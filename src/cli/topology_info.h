@@ -11,9 +11,8 @@
 
 struct json_t;
 
-/* Names and help of all topologies. */
-struct json_t *taciti_topologies_json(bool all);
-void taciti_topologies_print(bool all);
+/* Names and help of all topologies: a topic of `info`. */
+struct json_t *taciti_topologies_list(bool json, bool all);
 
 /* Prints what the flags of `info` for topologies request. name: one topology; NULL: all. */
 tacit_status taciti_topologies_show(const taciti_arguments *arguments, const char *name);

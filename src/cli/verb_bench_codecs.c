@@ -86,9 +86,8 @@ static json_t *passes_json(const taciti_codec_figure *f) {
     for (int pass = 0; pass < TACITI_TRIAL_PASSES; pass++) {
         const taciti_codec_rate *rate = &f->rate[pass];
         (void)json_object_set_new(passes, taciti_trial_pass_name((taciti_trial_pass)pass),
-                                  json_pack("{s:o, s:o, s:o}", "input_bytes_per_s",
-                                            taciti_statistics_json(&rate->input_bytes_per_s), "input_share_of_read",
-                                            taciti_statistics_json(&rate->input_share), "moved_share_of_read",
+                                  json_pack("{s:o, s:o}", "input_bytes_per_s",
+                                            taciti_statistics_json(&rate->input_bytes_per_s), "moved_share_of_read",
                                             taciti_statistics_json(&rate->moved_share)));
     }
     return passes;
@@ -108,13 +107,6 @@ static json_t *figures_json(const taciti_codec_bench *bench) {
                       taciti_statistics_json(&f->read_bytes_per_s), "passes", passes_json(f)));
     }
     return list;
-}
-
-static tacit_status print_json(const taciti_machine *machine, const taciti_codec_bench_options *options,
-                               const taciti_codec_bench *bench) {
-    return taciti_cli_print_json(json_pack("{s:o, s:I, s:f, s:i, s:o}", "machine", taciti_machine_json(machine),
-                                           "floats", (json_int_t)options->n, "factor", options->setting.factor,
-                                           "rounds", options->rounds, "codecs", figures_json(bench)));
 }
 
 /* ---- the verb ---------------------------------------------------------------------------------------------------- */
@@ -154,18 +146,16 @@ static tacit_status find_isa(const taciti_arguments *arguments, const taciti_cod
     return TACIT_OK;
 }
 
-static bool is_typed(const taciti_config *config, const char *key) {
-    taciti_place place;
-    return taciti_config_find(config, key, &place) && place.given != NULL && *place.given != TACITI_GIVEN_NOT;
-}
-
 /* Refuses flags that one codec cannot use, and warns of options that it does not read. */
 static tacit_status check_codec(const taciti_arguments *arguments, taciti_settings *settings,
                                 const taciti_codec *codec) {
     const char *factor = taciti_arguments_get(arguments, "--factor");
     if (taciti_arguments_each(arguments, "--codec", 1) != NULL)
         return taciti_fail(TACIT_E_USAGE, "--codec was given twice: one codec, or leave it out for all of them");
-    if (codec != NULL && is_typed(&settings->config, "compress.codec"))
+    taciti_place place;
+    const bool named = taciti_config_find(&settings->config, "compress.codec", &place) && place.given != NULL &&
+                       *place.given != TACITI_GIVEN_NOT;
+    if (codec != NULL && named)
         return taciti_fail(TACIT_E_USAGE,
                            "--codec was given, and compress.codec, too: one of them, or neither for all codecs");
     if (codec != NULL && factor != NULL &&
@@ -197,14 +187,6 @@ static tacit_status read_options(const taciti_arguments *arguments, taciti_setti
     return TACIT_OK;
 }
 
-/* Pages are only claimed when they are written: too many would end the process, not fail. */
-static tacit_status check_memory(const taciti_codec_bench_options *options) {
-    const double needed = taciti_codec_bench_memory_bytes(options), there = (double)taciti_available_bytes();
-    if (there <= 0 || needed <= 0.9 * there) return TACIT_OK;
-    return taciti_fail(TACIT_E_MEMORY, "--n %zu needs %.1f GiB of memory, but only %.1f are free: give a smaller --n",
-                       options->n, needed / 0x1p30, there / 0x1p30);
-}
-
 static tacit_status bench_codecs(const taciti_verb *verb, int argc, char **argv, taciti_settings *settings) {
     taciti_arguments arguments;
     taciti_machine machine;
@@ -214,12 +196,14 @@ static tacit_status bench_codecs(const taciti_verb *verb, int argc, char **argv,
     TACITI_TRY(taciti_config_environment(&settings->config));
     TACITI_TRY(taciti_arguments_parse(verb, &settings->config, argc, argv, &arguments));
     TACITI_TRY(read_options(&arguments, settings, &options));
-    TACITI_TRY(check_memory(&options));
+    TACITI_TRY(taciti_machine_has_room("--n", taciti_codec_bench_memory_bytes(&options)));
     taciti_machine_read(&machine);
     TACITI_TRY(taciti_codec_bench_run(&options, &figures));
     tacit_status status = TACIT_OK;
     if (taciti_arguments_get(&arguments, "--json") != NULL)
-        status = print_json(&machine, &options, &figures);
+        status = taciti_cli_print_json(json_pack("{s:o, s:I, s:f, s:i, s:o}", "machine", taciti_machine_json(&machine),
+                                                 "floats", (json_int_t)options.n, "factor", options.setting.factor,
+                                                 "rounds", options.rounds, "codecs", figures_json(&figures)));
     else
         print_text(&machine, &options, &figures);
     taciti_codec_bench_destroy(&figures);

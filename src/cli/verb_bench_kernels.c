@@ -87,20 +87,6 @@ static json_t *peaks_json(const taciti_kernel_bench *bench) {
     return list;
 }
 
-static json_t *bench_json(const taciti_machine *machine, const taciti_kernel_bench *bench) {
-    return json_pack("{s:o, s:I, s:i, s:o, s:o}", "machine", taciti_machine_json(machine), "floats",
-                     (json_int_t)bench->floats, "rounds", bench->rounds, "peaks", peaks_json(bench), "kernels",
-                     kernels_json(bench));
-}
-
-/* Pages are only claimed when they are written: too many would end the process, not fail. */
-static tacit_status check_memory(const taciti_machine *machine, double floats) {
-    const double needed = TACITI_BENCH_BYTES_PER_FLOAT * floats;
-    if (machine->memory_bytes == 0 || needed <= 0.8 * (double)machine->memory_bytes) return TACIT_OK;
-    return taciti_fail(TACIT_E_MEMORY, "--floats: the arrays need %.1f GiB, more than four fifths of this machine's",
-                       needed / 0x1p30);
-}
-
 tacit_status taciti_verb_bench_kernels(const taciti_verb *verb, int argc, char **argv) {
     taciti_arguments arguments;
     taciti_machine machine;
@@ -111,11 +97,14 @@ tacit_status taciti_verb_bench_kernels(const taciti_verb *verb, int argc, char *
     taciti_machine_read(&machine);
     TACITI_TRY(taciti_arguments_no_words(&arguments));
     TACITI_TRY(taciti_arguments_number(&arguments, "--floats", 64, false, 1 << 20, &mebi));
-    TACITI_TRY(check_memory(&machine, mebi * 0x1p20));
+    TACITI_TRY(taciti_machine_has_room("--floats", TACITI_BENCH_BYTES_PER_FLOAT * mebi * 0x1p20));
     TACITI_TRY(taciti_arguments_count(&arguments, "--rounds", 11, 1, TACITI_BENCH_MAX_ROUNDS, &rounds));
     TACITI_TRY(taciti_arguments_count(&arguments, "--threads", machine.cores, 1, 1024, &threads));
     TACITI_TRY(taciti_kernel_bench_run((size_t)(mebi * 0x1p20), (int)rounds, (int)threads, &bench));
-    if (taciti_arguments_get(&arguments, "--json") != NULL) return taciti_cli_print_json(bench_json(&machine, &bench));
+    if (taciti_arguments_get(&arguments, "--json") != NULL)
+        return taciti_cli_print_json(json_pack("{s:o, s:I, s:i, s:o, s:o}", "machine", taciti_machine_json(&machine),
+                                               "floats", (json_int_t)bench.floats, "rounds", bench.rounds, "peaks",
+                                               peaks_json(&bench), "kernels", kernels_json(&bench)));
     print_text(&machine, &bench);
     return TACIT_OK;
 }

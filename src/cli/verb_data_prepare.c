@@ -90,14 +90,6 @@ static void print_plain(const taciti_prepare_options *o, const taciti_prepare_re
     printf(" --model.vocabulary %" PRId32 "\n", taciti_tokenizer_vocabulary(o->tokenizer));
 }
 
-static tacit_status print_json(const taciti_prepare_options *o, const taciti_prepare_result *r) {
-    return taciti_cli_print_json(json_pack(
-        "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "folder", o->folder, "name", o->name, "bytes", (json_int_t)r->bytes,
-        "vocabulary", (json_int_t)taciti_tokenizer_vocabulary(o->tokenizer), "train_tokens",
-        (json_int_t)r->train_tokens, "train_shards", (json_int_t)r->train_shards, "validation_tokens",
-        (json_int_t)r->validation_tokens, "validation_shards", (json_int_t)r->validation_shards));
-}
-
 static tacit_status prepare_data(const taciti_arguments *arguments) {
     taciti_prepare_options options = {0};
     taciti_tokenizer *tokenizer = NULL;
@@ -112,7 +104,11 @@ static tacit_status prepare_data(const taciti_arguments *arguments) {
     tacit_status status = taciti_data_prepare(&options, arguments->positional, arguments->positional_count, &result);
     if (live.live) (void)fprintf(stderr, "\r\033[K");
     if (status == TACIT_OK && taciti_arguments_get(arguments, "--json") != NULL)
-        status = print_json(&options, &result);
+        status = taciti_cli_print_json(json_pack(
+            "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "folder", options.folder, "name", options.name, "bytes",
+            (json_int_t)result.bytes, "vocabulary", (json_int_t)taciti_tokenizer_vocabulary(tokenizer), "train_tokens",
+            (json_int_t)result.train_tokens, "train_shards", (json_int_t)result.train_shards, "validation_tokens",
+            (json_int_t)result.validation_tokens, "validation_shards", (json_int_t)result.validation_shards));
     else if (status == TACIT_OK)
         print_plain(&options, &result);
     taciti_tokenizer_destroy(tokenizer);

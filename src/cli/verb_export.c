@@ -65,14 +65,6 @@ static tacit_status read_options(const taciti_arguments *arguments, export_optio
     return TACIT_OK;
 }
 
-static tacit_status open_source(const char *from, int64_t step, taciti_run_info *out) {
-    char folder[TACITI_PATH_BYTES], path[TACITI_PATH_BYTES];
-    if (step < 0) return taciti_run_open(from, out);
-    TACITI_TRY(taciti_path_join(folder, sizeof folder, from, "ckpt"));
-    TACITI_TRY(taciti_stage_path(folder, step, "", path));
-    return taciti_run_open(path, out);
-}
-
 static tacit_status convert_weights(const taciti_run_info *source, const char *to,
                                     const taciti_weights_write_options *how, taciti_flat_model *model) {
     TACITI_TRY(taciti_flat_model_create(&source->model, model));
@@ -94,13 +86,6 @@ static tacit_status report_export(const taciti_run_info *source, const char *to,
     return TACIT_OK;
 }
 
-/* Files of the one would lie among those of the other, and the next to read the folder would take them for its weights.
- */
-static tacit_status check_output(const char *from, const char *to) {
-    if (!taciti_file_lies_in(from, to) || !taciti_file_lies_in(to, from)) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG, "%s is the folder that is exported: give another, such as -o %s/hf", to, to);
-}
-
 static tacit_status export_run(const char *from, const char *to, const export_options *options, bool json) {
     const taciti_weights_write_options how = {.format = options->format == FORMAT_LLMC ? TACITI_WEIGHTS_LLMC
                                                                                        : TACITI_WEIGHTS_HF,
@@ -108,8 +93,16 @@ static tacit_status export_run(const char *from, const char *to, const export_op
                                               .shard_bytes = (uint64_t)options->shard_bytes};
     taciti_run_info source;
     taciti_flat_model model = {.flat = NULL};
-    TACITI_TRY(check_output(from, to));
-    TACITI_TRY(open_source(from, options->step, &source));
+    /* Files of the one would lie among those of the other, and the next to read the folder would take them for its
+     * weights. */
+    if (taciti_file_lies_in(from, to) && taciti_file_lies_in(to, from))
+        return taciti_fail(TACIT_E_CONFIG, "%s is the folder that is exported: give another, such as -o %s/hf", to, to);
+    char folder[TACITI_PATH_BYTES], path[TACITI_PATH_BYTES];
+    if (options->step >= 0) {
+        TACITI_TRY(taciti_path_join(folder, sizeof folder, from, "ckpt"));
+        TACITI_TRY(taciti_stage_path(folder, options->step, "", path));
+    }
+    TACITI_TRY(taciti_run_open(options->step >= 0 ? path : from, &source));
     tacit_status status = convert_weights(&source, to, &how, &model);
     if (status == TACIT_OK) status = report_export(&source, to, &how, model.layout.parameters, json);
     taciti_flat_model_destroy(&model);

@@ -21,20 +21,14 @@ const taciti_flag taciti_import_flags[] = {
     {NULL, NULL, NULL, NULL},
 };
 
-/* The description that training writes as well; nothing has been trained yet. Returns owned; taciti_free(). */
-static char *describe_run(const taciti_run_info *source, const char *from) {
-    json_t *model = taciti_run_describe_model(&source->model);
-    json_t *meta = model == NULL
-                       ? NULL
-                       : json_pack("{s:i, s:i, s:i, s:i, s:i, s:s, s:o, s:{}}", "step", 0, "updates", 0, "skipped", 0,
-                                   "tokens", 0, "seed", 0, "imported", from, "model", model, "config");
-    return taciti_json_dump(meta, JSON_COMPACT);
-}
-
 static tacit_status save_run(const taciti_run_info *source, const char *from, const char *folder,
                              const taciti_flat_model *model) {
     const taciti_ckpt_array parameters = {.prefix = "model.", .entry = {.layout = &model->layout, .data = model->flat}};
-    char *meta = describe_run(source, from);
+    /* The description that training writes as well; nothing has been trained yet. */
+    char *meta = taciti_json_dump(json_pack("{s:i, s:i, s:i, s:i, s:i, s:s, s:o, s:{}}", "step", 0, "updates", 0,
+                                            "skipped", 0, "tokens", 0, "seed", 0, "imported", from, "model",
+                                            taciti_run_describe_model(&source->model), "config"),
+                                  JSON_COMPACT);
     if (meta == NULL) return taciti_fail(TACIT_E_DATA, "%s: the path is not UTF-8", from);
     const taciti_ckpt_state state = {.arrays = &parameters, .array_count = 1, .meta_json = meta};
     const tacit_status status = taciti_ckpt_save(NULL, folder, 0, 1, &state);
@@ -42,20 +36,15 @@ static tacit_status save_run(const taciti_run_info *source, const char *from, co
     return status;
 }
 
-static tacit_status refuse_checkpoints(const char *folder) {
-    int64_t *steps = NULL;
-    size_t count = 0;
-    TACITI_TRY(taciti_stage_list(folder, &steps, &count));
-    taciti_free(steps);
-    if (count > 0) return taciti_fail(TACIT_E_CONFIG, "%s: holds checkpoints already; choose another folder", folder);
-    return TACIT_OK;
-}
-
 static tacit_status convert_weights(const taciti_run_info *source, const char *from, const char *run,
                                     taciti_flat_model *model) {
     char folder[TACITI_PATH_BYTES];
+    int64_t *steps = NULL;
+    size_t count = 0;
     TACITI_TRY(taciti_path_join(folder, sizeof folder, run, "ckpt"));
-    TACITI_TRY(refuse_checkpoints(folder));
+    TACITI_TRY(taciti_stage_list(folder, &steps, &count));
+    taciti_free(steps);
+    if (count > 0) return taciti_fail(TACIT_E_CONFIG, "%s: holds checkpoints already; choose another folder", folder);
     TACITI_TRY(taciti_flat_model_create(&source->model, model));
     TACITI_TRY(taciti_run_weights(source, &model->layout, model->flat));
     TACITI_TRY(taciti_file_make_folder(run));
@@ -71,10 +60,8 @@ static tacit_status report_import(const taciti_run_info *source, const char *fro
                run);
         return TACIT_OK;
     }
-    json_t *model = taciti_run_describe_model(&source->model);
-    return taciti_cli_print_json(model == NULL ? NULL
-                                               : json_pack("{s:s, s:s, s:I, s:o}", "source", from, "run", run,
-                                                           "parameters", (json_int_t)parameters, "model", model));
+    return taciti_cli_print_json(json_pack("{s:s, s:s, s:I, s:o}", "source", from, "run", run, "parameters",
+                                           (json_int_t)parameters, "model", taciti_run_describe_model(&source->model)));
 }
 
 static tacit_status import_run(const char *from, const char *run, bool json) {

@@ -37,36 +37,34 @@ const taciti_flag taciti_info_flags[] = {
     {NULL, NULL, NULL, NULL},
 };
 
+/* A topic shows what it lists: in a JSON value, which it returns, or as text. all: those to compare with, too. */
+
 /* ---- options --------------------------------------------------------------------------------------------------- */
 
-static json_t *options_json(bool all) {
-    (void)all;
-    json_t *array = json_array();
-    taciti_place place;
-    for (size_t i = 0; taciti_config_at(taciti_cli_options(), i, &place); i++)
-        (void)json_array_append_new(array, taciti_option_json(&place));
-    return array;
-}
-
-/* Wrapped for people; a line per key for grep. */
-static void print_options(bool all) {
-    (void)all;
-    const bool wrapped = isatty(STDOUT_FILENO);
+/* Text is wrapped for people; grep gets a line per key. */
+static json_t *show_options(bool json, bool all) {
+    json_t *list = json ? json_array() : NULL;
     const taciti_option_table *table = NULL;
     taciti_place place;
     char usage[TACITI_OPTION_TEXT_BYTES], text[TACITI_OPTION_TEXT_BYTES];
+    (void)all;
     for (size_t i = 0; taciti_config_at(taciti_cli_options(), i, &place); i++) {
+        if (json) {
+            (void)json_array_append_new(list, taciti_option_json(&place));
+            continue;
+        }
         if (place.table != table)
             printf("%s%s%s%s\n", table == NULL ? "" : "\n", place.table->section,
                    *place.table->section == '\0' ? "" : ": ", place.table->help);
         table = place.table;
         taciti_option_usage(&place, usage, sizeof usage);
         taciti_option_explain(&place, text, sizeof text);
-        if (wrapped)
+        if (isatty(STDOUT_FILENO))
             taciti_print_entry(usage + 2, text);
         else
             printf("  %-32s %s\n", usage + 2, text);
     }
+    return list;
 }
 
 /* ---- codecs ------------------------------------------------------------------------------------------------------ */
@@ -84,13 +82,6 @@ static json_t *codec_json(const taciti_codec *c) {
     return codec;
 }
 
-static json_t *codecs_json(bool all) {
-    json_t *array = json_array();
-    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
-        if (all || !(*codec)->reference) (void)json_array_append_new(array, codec_json(*codec));
-    return array;
-}
-
 static void print_codec(const taciti_codec *c) {
     char letters[16] = "";
     for (size_t i = 0; taciti_codec_property(c, i, &letters[i]) != NULL; i++) letters[i + 1] = '\0';
@@ -100,10 +91,7 @@ static void print_codec(const taciti_codec *c) {
     if (c->preset != NULL) printf("%11s presets: %s\n", "", c->preset);
 }
 
-static void print_codecs(bool all) {
-    printf("%-11s %-7s %-6s %-6s %s\n", "name", "class", "has", "rounds", "what it does (source)");
-    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
-        if (all || !(*codec)->reference) print_codec(*codec);
+static void print_codec_legend(bool all) {
     if (!all) printf("\n`tacit info codecs --all` lists those to compare with, too.\n");
     printf("\nvalue formats of codecs that select:\n");
     for (const taciti_value_format *const *f = taciti_value_format_list(); *f != NULL; f++)
@@ -120,57 +108,66 @@ static void print_codecs(bool all) {
     /* clang-format on */
 }
 
-/* ---- controllers ----------------------------------------------------------------------------------------------- */
-
-static json_t *controllers_json(bool all) {
-    json_t *array = json_array();
-    for (const taciti_controller *const *c = taciti_controller_list(); *c != NULL; c++)
-        if (all || !(*c)->reference)
-            (void)json_array_append_new(array, json_pack("{s:s, s:b, s:s, s:s, s:b, s:o}", "name", (*c)->name,
-                                                         "reference", (*c)->reference, "help", (*c)->help, "source",
-                                                         (*c)->source, "per_bucket", (*c)->per_bucket, "options",
-                                                         taciti_table_json((*c)->options)));
-    return array;
+static json_t *show_codecs(bool json, bool all) {
+    json_t *list = json ? json_array() : NULL;
+    if (!json) printf("%-11s %-7s %-6s %-6s %s\n", "name", "class", "has", "rounds", "what it does (source)");
+    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
+        if ((*codec)->reference && !all) continue;
+        if (json)
+            (void)json_array_append_new(list, codec_json(*codec));
+        else
+            print_codec(*codec);
+    }
+    if (!json) print_codec_legend(all);
+    return list;
 }
 
-static void print_controllers(bool all) {
-    for (const taciti_controller *const *c = taciti_controller_list(); *c != NULL; c++) {
-        if ((*c)->reference && !all) continue;
-        printf("%-11s %s%s (%s)\n", (*c)->name, (*c)->help, (*c)->per_bucket ? "; for every bucket" : "", (*c)->source);
-        taciti_table_print((*c)->options);
+/* ---- controllers ----------------------------------------------------------------------------------------------- */
+
+static json_t *show_controllers(bool json, bool all) {
+    json_t *list = json ? json_array() : NULL;
+    for (const taciti_controller *const *next = taciti_controller_list(); *next != NULL; next++) {
+        const taciti_controller *c = *next;
+        if (c->reference && !all) continue;
+        if (json) {
+            (void)json_array_append_new(list,
+                                        json_pack("{s:s, s:b, s:s, s:s, s:b, s:o}", "name", c->name, "reference",
+                                                  c->reference, "help", c->help, "source", c->source, "per_bucket",
+                                                  c->per_bucket, "options", taciti_table_json(c->options)));
+            continue;
+        }
+        printf("%-11s %s%s (%s)\n", c->name, c->help, c->per_bucket ? "; for every bucket" : "", c->source);
+        taciti_table_print(c->options);
     }
-    if (!all) printf("\n`tacit info controllers --all` lists those to compare with, too.\n");
+    if (!json && !all) printf("\n`tacit info controllers --all` lists those to compare with, too.\n");
+    return list;
 }
 
 /* ---- strategies, presets --------------------------------------------------------------------------------------- */
 
-static json_t *strategies_json(bool all) {
+static json_t *show_strategies(bool json, bool all) {
+    json_t *list = json ? json_array() : NULL;
     (void)all;
-    json_t *array = json_array();
-    for (const taciti_strategy *const *strategy = taciti_strategy_list(); *strategy != NULL; strategy++)
-        (void)json_array_append_new(array, json_pack("{s:s, s:s, s:s, s:b}", "name", (*strategy)->name, "help",
-                                                     (*strategy)->help, "source", (*strategy)->source, "replicas_equal",
-                                                     (*strategy)->replicas == NULL));
-    return array;
+    for (const taciti_strategy *const *next = taciti_strategy_list(); *next != NULL; next++) {
+        const taciti_strategy *s = *next;
+        if (json)
+            (void)json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:b}", "name", s->name, "help", s->help,
+                                                        "source", s->source, "replicas_equal", s->replicas == NULL));
+        else
+            printf("%-10s %s (%s)\n", s->name, s->help, s->source);
+    }
+    return list;
 }
 
-static void print_strategies(bool all) {
+static json_t *show_presets(bool json, bool all) {
+    json_t *list = json ? json_array() : NULL;
     (void)all;
-    for (const taciti_strategy *const *strategy = taciti_strategy_list(); *strategy != NULL; strategy++)
-        printf("%-10s %s (%s)\n", (*strategy)->name, (*strategy)->help, (*strategy)->source);
-}
-
-static json_t *presets_json(bool all) {
-    (void)all;
-    json_t *array = json_array();
     for (const char *const *preset = taciti_model_presets(); *preset != NULL; preset++)
-        (void)json_array_append_new(array, json_string(*preset));
-    return array;
-}
-
-static void print_presets(bool all) {
-    (void)all;
-    for (const char *const *preset = taciti_model_presets(); *preset != NULL; preset++) printf("%s\n", *preset);
+        if (json)
+            (void)json_array_append_new(list, json_string(*preset));
+        else
+            printf("%s\n", *preset);
+    return list;
 }
 
 /* ---- compute profiles ------------------------------------------------------------------------------------------ */
@@ -181,36 +178,31 @@ static double forward_flops(const taciti_profile *profile) {
     return sum;
 }
 
-static json_t *profiles_json(bool all) {
-    (void)all;
-    json_t *array = json_array();
-    for (const char *const *name = taciti_profile_presets(); *name != NULL; name++) {
-        taciti_profile profile;
-        if (taciti_profile_load(*name, &profile) != TACIT_OK) break;
-        (void)json_array_append_new(array, json_pack("{s:s, s:s, s:I, s:i, s:f, s:f, s:f, s:f, s:f, s:s}", "name",
-                                                     *name, "help", taciti_profile_preset_help(*name), "parameters",
-                                                     (json_int_t)taciti_profile_parameters(&profile), "layers",
-                                                     (int)profile.layer_count, "forward_flops", forward_flops(&profile),
-                                                     "rate_flops_per_s", profile.rate, "batch_samples", profile.batch,
-                                                     "sample_tokens", profile.sample_tokens, "update_s",
-                                                     profile.update_s, "source", profile.source));
-        taciti_profile_destroy(&profile);
-    }
-    return array;
+static json_t *profile_json(const taciti_profile *p) {
+    return json_pack("{s:s, s:s, s:I, s:i, s:f, s:f, s:f, s:f, s:f, s:s}", "name", p->name, "help",
+                     taciti_profile_preset_help(p->name), "parameters", (json_int_t)taciti_profile_parameters(p),
+                     "layers", (int)p->layer_count, "forward_flops", forward_flops(p), "rate_flops_per_s", p->rate,
+                     "batch_samples", p->batch, "sample_tokens", p->sample_tokens, "update_s", p->update_s, "source",
+                     p->source);
 }
 
-static void print_profiles(bool all) {
+static json_t *show_profiles(bool json, bool all) {
+    json_t *list = json ? json_array() : NULL;
     (void)all;
     for (const char *const *name = taciti_profile_presets(); *name != NULL; name++) {
-        taciti_profile profile;
-        if (taciti_profile_load(*name, &profile) != TACIT_OK) return;
-        taciti_profile_to_seconds(&profile, profile.rate, profile.batch);
-        printf("%-17s %s; %g samples at %g TFLOP/s: forward %.1f ms, backward %.1f ms, update %.1f ms\n", *name,
-               taciti_profile_preset_help(*name), profile.batch, profile.rate / 1e12,
-               taciti_profile_forward_s(&profile) * 1e3, taciti_profile_backward_s(&profile) * 1e3,
-               profile.update_s * 1e3);
-        taciti_profile_destroy(&profile);
+        taciti_profile p;
+        if (taciti_profile_load(*name, &p) != TACIT_OK) break;
+        if (json) {
+            (void)json_array_append_new(list, profile_json(&p));
+        } else {
+            taciti_profile_to_seconds(&p, p.rate, p.batch);
+            printf("%-17s %s; %g samples at %g TFLOP/s: forward %.1f ms, backward %.1f ms, update %.1f ms\n", *name,
+                   taciti_profile_preset_help(*name), p.batch, p.rate / 1e12, taciti_profile_forward_s(&p) * 1e3,
+                   taciti_profile_backward_s(&p) * 1e3, p.update_s * 1e3);
+        }
+        taciti_profile_destroy(&p);
     }
+    return list;
 }
 
 /* `tacit info profiles NAME`: the file, to begin an own one with. */
@@ -227,44 +219,39 @@ static tacit_status print_profile(const char *name) {
 
 /* ---- build ----------------------------------------------------------------------------------------------------- */
 
-static json_t *build_json(bool all) {
-    (void)all;
+static json_t *show_build(bool json, bool all) {
     taciti_linked_library libraries[TACITI_LIBRARIES];
     const size_t count = taciti_libraries(libraries);
-    json_t *list = json_object();
-    for (size_t i = 0; i < count; i++)
+    const bool native = strcmp(taciti_matmul_bf16_path(), "native") == 0;
+    json_t *list = json ? json_object() : NULL;
+    (void)all;
+    for (size_t i = 0; i < count && json; i++)
         (void)json_object_set_new(list, libraries[i].name, json_string(libraries[i].version));
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o}", "version", tacit_version(), "compiler", TACIT_BUILD_COMPILER,
-                     "type", TACIT_BUILD_TYPE, "isa", taciti_kernels_get()->isa, "bf16_products",
-                     taciti_matmul_bf16_path(), "libraries", list);
-}
-
-static void print_build(bool all) {
-    (void)all;
-    taciti_linked_library libraries[TACITI_LIBRARIES];
-    const size_t count = taciti_libraries(libraries);
+    if (json)
+        return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o}", "version", tacit_version(), "compiler", TACIT_BUILD_COMPILER,
+                         "type", TACIT_BUILD_TYPE, "isa", taciti_kernels_get()->isa, "bf16_products",
+                         taciti_matmul_bf16_path(), "libraries", list);
     printf("%-10s %s\n%-10s %s\n%-10s %s\n%-10s %s\n", "tacit", tacit_version(), "compiler", TACIT_BUILD_COMPILER,
            "build", TACIT_BUILD_TYPE, "kernels", taciti_kernels_get()->isa);
-    const bool native = strcmp(taciti_matmul_bf16_path(), "native") == 0;
     printf("%-10s %s\n", "bf16", native ? "products by oneDNN" : "products widened to f32: slower than f32 here");
     for (size_t i = 0; i < count; i++) printf("%-10s %s\n", libraries[i].name, libraries[i].version);
+    return NULL;
 }
 
 /* ---- the verb -------------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
-    json_t *(*json)(bool all);
-    void (*print)(bool all);
+    json_t *(*show)(bool json, bool all);
 } TOPICS[] = {
-    {"build", build_json, print_build},
-    {"codecs", codecs_json, print_codecs},
-    {"controllers", controllers_json, print_controllers},
-    {"strategies", strategies_json, print_strategies},
-    {"presets", presets_json, print_presets},
-    {"profiles", profiles_json, print_profiles},
-    {"topologies", taciti_topologies_json, taciti_topologies_print},
-    {"options", options_json, print_options},
+    {"build", show_build},
+    {"codecs", show_codecs},
+    {"controllers", show_controllers},
+    {"strategies", show_strategies},
+    {"presets", show_presets},
+    {"profiles", show_profiles},
+    {"topologies", taciti_topologies_list},
+    {"options", show_options},
 };
 enum { TOPICS_COUNT = sizeof TOPICS / sizeof *TOPICS };
 
@@ -284,12 +271,9 @@ static tacit_status find_topic(const char *name, size_t *out) {
 static tacit_status show_topics(bool json, bool all) {
     json_t *root = json ? json_object() : NULL;
     for (size_t i = 0; i < TOPICS_COUNT; i++) {
-        if (json) {
-            (void)json_object_set_new(root, TOPICS[i].name, TOPICS[i].json(all));
-            continue;
-        }
-        printf("%s%s:\n", i > 0 ? "\n" : "", TOPICS[i].name);
-        TOPICS[i].print(all);
+        if (!json) printf("%s%s:\n", i > 0 ? "\n" : "", TOPICS[i].name);
+        json_t *topic = TOPICS[i].show(json, all);
+        if (json) (void)json_object_set_new(root, TOPICS[i].name, topic);
     }
     return json ? taciti_cli_print_json(root) : TACIT_OK;
 }
@@ -300,18 +284,17 @@ static tacit_status show_topic(const taciti_arguments *arguments) {
     const char *flag = taciti_topologies_flag(arguments);
     size_t topic = 0;
     if (arguments->positional_count > 0) TACITI_TRY(find_topic(arguments->positional[0], &topic));
-    const bool topologies = arguments->positional_count > 0 && TOPICS[topic].print == taciti_topologies_print;
+    const bool topologies = arguments->positional_count > 0 && TOPICS[topic].show == taciti_topologies_list;
     if (flag != NULL && !topologies) return taciti_fail(TACIT_E_USAGE, "%s is for `tacit info topologies`", flag);
     if (arguments->positional_count == 0) return show_topics(json, all);
     if (topologies && arguments->positional_count <= 2 && (flag != NULL || arguments->positional_count == 2))
         return taciti_topologies_show(arguments, arguments->positional_count == 2 ? arguments->positional[1] : NULL);
-    if (arguments->positional_count == 2 && TOPICS[topic].print == print_profiles)
+    if (arguments->positional_count == 2 && TOPICS[topic].show == show_profiles)
         return print_profile(arguments->positional[1]);
     if (arguments->positional_count > 1)
         return taciti_fail(TACIT_E_USAGE, "one topic at a time: tacit info %s", TOPICS[topic].name);
-    if (json) return taciti_cli_print_json(TOPICS[topic].json(all));
-    TOPICS[topic].print(all);
-    return TACIT_OK;
+    json_t *value = TOPICS[topic].show(json, all);
+    return json ? taciti_cli_print_json(value) : TACIT_OK;
 }
 
 tacit_status taciti_verb_info(const taciti_verb *verb, int argc, char **argv) {

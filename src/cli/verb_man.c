@@ -73,14 +73,11 @@ static void print_title(FILE *out, const char *name, const char *summary) {
 }
 
 static void print_flags(FILE *out, const taciti_verb *verb) {
-    char term[NAME_BYTES];
+    char usage[TACITI_FLAG_USAGE_BYTES];
     (void)fputs(".SH OPTIONS\n", out);
     for (const taciti_flag *flag = verb->flags; flag->name != NULL; flag++) {
-        (void)snprintf(term, sizeof term, "%s%s%s%s%s", flag->alias == NULL ? "" : flag->alias,
-                       flag->alias == NULL ? "" : ", ", flag->name,
-                       flag->argument == NULL || *flag->argument == '[' ? "" : " ",
-                       flag->argument == NULL ? "" : flag->argument);
-        print_item(out, term, flag->help);
+        taciti_flag_usage(flag, usage, sizeof usage);
+        print_item(out, usage, flag->help);
     }
     print_item(out, "-h, --help", "show a short text");
 }
@@ -163,7 +160,7 @@ static void print_program(FILE *out, const taciti_verb *verbs) {
 }
 
 /* verb NULL: the program's own page. */
-static tacit_status write_page(const char *folder, const taciti_verb *verbs, const taciti_verb *verb) {
+static tacit_status write_page(const char *folder, const taciti_verb *verb) {
     char name[NAME_BYTES] = "tacit", path[PATH_BYTES];
     if (verb != NULL) page_name(verb, name, sizeof name);
     (void)snprintf(name + strlen(name), sizeof name - strlen(name), ".1");
@@ -171,32 +168,23 @@ static tacit_status write_page(const char *folder, const taciti_verb *verbs, con
     FILE *out = fopen(path, "w");
     if (out == NULL) return taciti_fail(TACIT_E_IO, "%s: cannot be written", path);
     if (verb == NULL)
-        print_program(out, verbs);
+        print_program(out, taciti_verbs());
     else
         print_verb(out, verb);
     const bool wrong = ferror(out) != 0;
-    if (fclose(out) != 0 || wrong) return taciti_fail(TACIT_E_IO, "%s: cannot be written", path);
-    return TACIT_OK;
+    return fclose(out) == 0 && !wrong ? TACIT_OK : taciti_fail(TACIT_E_IO, "%s: cannot be written", path);
 }
 
-static tacit_status write_all(const char *folder, const taciti_verb *verbs) {
-    TACITI_TRY(taciti_file_make_folder(folder));
-    TACITI_TRY(write_page(folder, verbs, NULL));
-    for (const taciti_verb *verb = verbs; verb->name != NULL; verb++)
-        if (!verb->hidden) TACITI_TRY(write_page(folder, verbs, verb));
-    return TACIT_OK;
-}
-
-static tacit_status print_page(const taciti_arguments *arguments, const taciti_verb *verbs) {
+static tacit_status print_page(const taciti_arguments *arguments) {
     char name[NAME_BYTES];
+    const bool two = arguments->positional_count > 1;
     if (arguments->positional_count == 0) {
-        print_program(stdout, verbs);
+        print_program(stdout, taciti_verbs());
         return TACIT_OK;
     }
-    const bool two = arguments->positional_count > 1;
     (void)snprintf(name, sizeof name, "%s%s%s", arguments->positional[0], two ? " " : "",
                    two ? arguments->positional[1] : "");
-    const taciti_verb *verb = taciti_verb_find(verbs, name);
+    const taciti_verb *verb = taciti_verb_find(taciti_verbs(), name);
     if (verb == NULL) return taciti_fail(TACIT_E_USAGE, "there is no verb \"%s\"; `tacit --help` lists all", name);
     print_verb(stdout, verb);
     return TACIT_OK;
@@ -206,5 +194,10 @@ tacit_status taciti_verb_man(const taciti_verb *verb, int argc, char **argv) {
     taciti_arguments arguments;
     TACITI_TRY(taciti_arguments_parse(verb, NULL, argc, argv, &arguments));
     const char *folder = taciti_arguments_get(&arguments, "--all");
-    return folder == NULL ? print_page(&arguments, taciti_verbs()) : write_all(folder, taciti_verbs());
+    if (folder == NULL) return print_page(&arguments);
+    TACITI_TRY(taciti_file_make_folder(folder));
+    TACITI_TRY(write_page(folder, NULL));
+    for (const taciti_verb *next = taciti_verbs(); next->name != NULL; next++)
+        if (!next->hidden) TACITI_TRY(write_page(folder, next));
+    return TACIT_OK;
 }

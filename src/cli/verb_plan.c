@@ -184,18 +184,16 @@ static tacit_status check_cluster(const question *q) {
 
 /* ---- compute ----------------------------------------------------------------------------------------------------- */
 
-static tacit_status refuse_unknown_speed(const question *q) {
-    return taciti_fail(TACIT_E_CONFIG,
-                       "nothing says how fast a rank computes: measure it with `tacit train %s --profile "
-                       "profile.json` and plan with --compute.emulate profile.json, name a preset (--compute.emulate "
-                       "gpt2-124m; `tacit info profiles`), or give the accelerator's rate (--compute.rate 20e12)",
-                       q->model_path);
-}
-
 /* From the network's operations: samples per rank are those of a step among the ranks of the plan. */
 static tacit_status profile_of_model(question *q) {
     taciti_train_settings *s = &q->settings;
-    if (!(s->job.compute.rate > 0)) return refuse_unknown_speed(q);
+    if (!(s->job.compute.rate > 0))
+        return taciti_fail(
+            TACIT_E_CONFIG,
+            "nothing says how fast a rank computes: measure it with `tacit train %s --profile profile.json` and plan "
+            "with --compute.emulate profile.json, name a preset (--compute.emulate gpt2-124m; `tacit info profiles`), "
+            "or give the accelerator's rate (--compute.rate 20e12)",
+            q->model_path);
     TACITI_TRY(taciti_model_resolve(&s->job.model));
     const int64_t tokens = s->train.time > 0 ? s->train.time : s->job.model.context;
     TACITI_TRY(taciti_profile_of_gpt(&s->job.model, (size_t)tokens, &q->profile));
@@ -206,13 +204,11 @@ static tacit_status profile_of_model(question *q) {
     return taciti_compute_apply(&s->job.compute, &q->profile);
 }
 
-static bool names_a_model(const taciti_model_options *m) { return m->preset.text[0] != '\0' || m->layers > 0; }
-
 /* A profile has tensors of its own: they count, not those of the section model. */
 static void warn_of_other_model(const question *q) {
     taciti_model_options model = q->settings.job.model;
     taciti_layout layout;
-    if (!names_a_model(&model) || taciti_model_resolve(&model) != TACIT_OK) return;
+    if ((model.preset.text[0] == '\0' && model.layers == 0) || taciti_model_resolve(&model) != TACIT_OK) return;
     if (taciti_model_layout(&model, (size_t)q->settings.job.exchange.bucket_bytes, &layout) != TACIT_OK) return;
     if (layout.parameters != q->layout.parameters)
         taciti_log(TACITI_LOG_WARN,
@@ -249,14 +245,6 @@ static tacit_status load_profile(question *q) {
 }
 
 /* ---- the answer -------------------------------------------------------------------------------------------------- */
-
-static tacit_status tell_progress(const question *q, const taciti_plan_report *report) {
-    if (q->svg != NULL) TACITI_TRY(taciti_plan_save_svg(report, q->svg));
-    if (q->json) return taciti_cli_print_json(taciti_plan_json(report));
-    taciti_plan_print(report);
-    if (q->svg != NULL) printf("drawn: %s\n", q->svg);
-    return TACIT_OK;
-}
 
 /* Rewrites a line on a terminal, from the first second on. */
 static void show_progress(void *context, size_t done, size_t count) {
@@ -317,7 +305,11 @@ static tacit_status print_answer(const question *q, taciti_candidates *candidate
     TACITI_TRY(taciti_candidates_predict(candidates, &scene, &options, show_progress, &start_ns));
     if (q->json || q->svg != NULL)
         TACITI_TRY(taciti_plan_curves_compute(&s->job, candidates, &scene, &options, &curves));
-    return tell_progress(q, &report);
+    if (q->svg != NULL) TACITI_TRY(taciti_plan_save_svg(&report, q->svg));
+    if (q->json) return taciti_cli_print_json(taciti_plan_json(&report));
+    taciti_plan_print(&report);
+    if (q->svg != NULL) printf("drawn: %s\n", q->svg);
+    return TACIT_OK;
 }
 
 static tacit_status plan_model(const taciti_verb *verb, int argc, char **argv, question *q) {

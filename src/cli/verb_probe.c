@@ -71,10 +71,8 @@ static tacit_status sign_cluster(taciti_cluster *cluster) {
 
 static void print_rate(double beta_s_per_byte) {
     const double gbit_per_s = 8e-9 / beta_s_per_byte;
-    if (gbit_per_s < 1)
-        printf("%10.2f Mbit/s", 1e3 * gbit_per_s);
-    else
-        printf("%10.2f Gbit/s", gbit_per_s);
+    const bool slow = gbit_per_s < 1;
+    printf("%10.2f %s", slow ? 1e3 * gbit_per_s : gbit_per_s, slow ? "Mbit/s" : "Gbit/s");
 }
 
 static void print_link(const char *name, const taciti_link_cost *link) {
@@ -101,18 +99,12 @@ static void print_links(const taciti_cluster *c) {
     print_crowd("several hosts to one", c->incast_beta_s_per_byte, &c->between);
 }
 
-static void print_bytes(size_t bytes) {
-    if (bytes >= 1 << 20)
-        printf("%6zu MiB", bytes >> 20);
-    else
-        printf("%6zu KiB", bytes >> 10);
-}
-
 static void print_timing(const taciti_cluster *c, const taciti_cluster_timing *t) {
     const double bound_s = taciti_cluster_bound_s(c, t->collective, t->group, t->bytes);
-    printf("  %-15s %-9s %-16s ", taciti_collective_name(t->collective), taciti_group_kind_name(t->group), t->by);
-    print_bytes(t->bytes);
-    printf(" %11.3f ms  +-%3.0f %%", 1e3 * t->seconds, 50 * t->spread);
+    const bool large = t->bytes >= 1 << 20;
+    printf("  %-15s %-9s %-16s %6zu %s %11.3f ms  +-%3.0f %%", taciti_collective_name(t->collective),
+           taciti_group_kind_name(t->group), t->by, t->bytes >> (large ? 20 : 10), large ? "MiB" : "KiB",
+           1e3 * t->seconds, 50 * t->spread);
     if (bound_s > 0) printf("   %5.1f %%", 100 * bound_s / t->seconds);
     printf("\n");
 }
@@ -150,13 +142,6 @@ static void print_local(const taciti_cluster *c) {
     if (c->memory_gib > 0) printf("memory: %.3g GiB free on the host that has the fewest\n", c->memory_gib);
 }
 
-static void print_head(const taciti_cluster *c) {
-    const int ranks = taciti_cluster_ranks(c), max = taciti_cluster_max_ranks_per_host(c);
-    printf("%d host%s, %d rank%s", c->hosts, c->hosts == 1 ? "" : "s", ranks, ranks == 1 ? "" : "s");
-    if (c->hosts > 1) printf(" (%s%d per host)", max * c->hosts == ranks ? "" : "up to ", max);
-    printf("; %s\n", c->source);
-}
-
 static void print_next(const taciti_cluster *c, const char *path) {
     const int ranks = taciti_cluster_ranks(c);
     printf("\n");
@@ -169,7 +154,10 @@ static void print_next(const taciti_cluster *c, const char *path) {
 }
 
 static void print_text(const taciti_cluster *c, const char *path) {
-    print_head(c);
+    const int ranks = taciti_cluster_ranks(c), max = taciti_cluster_max_ranks_per_host(c);
+    printf("%d host%s, %d rank%s", c->hosts, c->hosts == 1 ? "" : "s", ranks, ranks == 1 ? "" : "s");
+    if (c->hosts > 1) printf(" (%s%d per host)", max * c->hosts == ranks ? "" : "up to ", max);
+    printf("; %s\n", c->source);
     print_links(c);
     print_collectives(c);
     print_local(c);

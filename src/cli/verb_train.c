@@ -28,16 +28,6 @@ const taciti_flag taciti_train_flags[] = {
     {NULL, NULL, NULL, NULL},
 };
 
-/* Other verbs take the folder of a run here. */
-static tacit_status read_file(const taciti_config *config, const char *path) {
-    struct stat info;
-    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return taciti_config_file(config, path);
-    return taciti_fail(TACIT_E_USAGE,
-                       "%s is a folder, not a configuration: --run.dir %s --resume goes on with that run, --train.init "
-                       "%s starts another from its weights",
-                       path, path, path);
-}
-
 /* The file comes before environment and flags, but its name stands among the flags: they are read twice. */
 static tacit_status read_configuration(const taciti_verb *verb, int argc, char **argv, taciti_train_settings *settings,
                                        taciti_arguments *arguments) {
@@ -48,7 +38,14 @@ static tacit_status read_configuration(const taciti_verb *verb, int argc, char *
                            arguments->positional[1]);
     taciti_config_destroy(&settings->job.config);
     TACITI_TRY(taciti_config_defaults(&settings->job.config));
-    if (arguments->positional_count == 1) TACITI_TRY(read_file(&settings->job.config, arguments->positional[0]));
+    const char *path = arguments->positional_count == 1 ? arguments->positional[0] : NULL;
+    struct stat info;
+    if (path != NULL && stat(path, &info) == 0 && S_ISDIR(info.st_mode)) /* other verbs take the folder of a run */
+        return taciti_fail(TACIT_E_USAGE,
+                           "%s is a folder, not a configuration: --run.dir %s --resume goes on with that run, "
+                           "--train.init %s starts another from its weights",
+                           path, path, path);
+    if (path != NULL) TACITI_TRY(taciti_config_file(&settings->job.config, path));
     TACITI_TRY(taciti_config_environment(&settings->job.config));
     TACITI_TRY(taciti_arguments_parse(verb, &settings->job.config, argc, argv, arguments));
     return taciti_settings_complete(&settings->job);

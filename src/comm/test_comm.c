@@ -18,6 +18,30 @@
 #include "comm/state.h"
 #include "comm/test_engine.h"
 
+/* Tests begin without a launcher and with an empty log. */
+static int set_up(void **state) {
+    static const char *const VARIABLES[] = {
+        "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "PMI_RANK", "PMI_SIZE"};
+    (void)state;
+    for (size_t i = 0; i < sizeof VARIABLES / sizeof *VARIABLES; i++) (void)unsetenv(VARIABLES[i]);
+    test_log_keep();
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    test_log_drop();
+    test_ranks_per_host(0);
+    test_hosts(NULL);
+    return 0;
+}
+
+/* Runs a rank's function on so many ranks with communication threads. */
+static void run_ranks(int size, test_rank *rank, void *context) {
+    const taciti_comm_options options = test_comm_options(true);
+    test_world_run(size, &options, rank, context);
+}
+
 /* ---- witness ----------------------------------------------------------------------------------------------------- */
 static void notes_keep_number_and_text(void **state) {
     (void)state;
@@ -84,16 +108,8 @@ static void sights_read_as_sentences(void **state) {
 }
 
 /* ---- launcher ---------------------------------------------------------------------------------------------------- */
-static const char *const VARIABLES[] = {
-    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "PMI_RANK", "PMI_SIZE"};
-
-static void clear_launcher(void) {
-    for (size_t i = 0; i < sizeof VARIABLES / sizeof *VARIABLES; i++) (void)unsetenv(VARIABLES[i]);
-}
-
 static void launchers_are_told_apart(void **state) {
     (void)state;
-    clear_launcher();
     assert_null(taciti_launcher_detect().name);
     assert_int_equal(taciti_launcher_detect().size, 1);
     (void)setenv("PMI_RANK", "1", 1);
@@ -107,19 +123,16 @@ static void launchers_are_told_apart(void **state) {
     assert_int_equal(taciti_launcher_detect().size, 8);
     (void)setenv("OMPI_COMM_WORLD_SIZE", "8x", 1); /* not a number: not believed */
     assert_int_equal(taciti_launcher_detect().size, 4);
-    clear_launcher();
 }
 
 static void lonely_processes_are_refused_with_the_command(void **state) {
     (void)state;
-    test_log_keep();
     const taciti_launcher launcher = {.name = "mpiexec (MPICH)", .rank = 0, .size = 4}, other = {.rank = 1, .size = 4};
     assert_int_equal(taciti_launcher_refuse(&launcher, "Some MPI 1.0"), TACIT_E_USAGE);
     assert_int_equal(taciti_launcher_refuse(&other, "Some MPI 1.0"), TACIT_E_USAGE);
     assert_int_equal(test_log_count(""), 1);
     assert_int_equal(test_log_count("-n 4"), 1);
     assert_int_equal(test_log_count("test_comm"), 1);
-    test_log_drop();
 }
 
 /* ---- one process ------------------------------------------------------------------------------------------------- */
@@ -131,7 +144,6 @@ static tacit_status note_run(taciti_comm *comm, void *context) {
 
 static void a_single_process_needs_no_launcher(void **state) {
     (void)state;
-    clear_launcher();
     const taciti_comm_options options = test_comm_options(true);
     taciti_comm *comm = NULL;
     assert_int_equal(taciti_comm_open(&options, &comm), TACIT_OK);
@@ -240,16 +252,12 @@ static void exchange_letter(taciti_comm *comm, void *context) {
 
 static void a_receive_up_to_a_bound_tells_and_counts_what_arrived(void **state) {
     (void)state;
-    static const letter LETTERS[] = {{0, 100, true, TACIT_OK, 0},
-                                     {60, 100, true, TACIT_OK, 0},
-                                     {100, 100, true, TACIT_OK, 0},
-                                     {5000, 8192, true, TACIT_OK, 0},
-                                     {100, 100, false, TACIT_OK, 0}};
-    const taciti_comm_options options = test_comm_options(true);
-    for (size_t i = 0; i < sizeof LETTERS / sizeof *LETTERS; i++) {
-        letter l = LETTERS[i];
-        test_world_run(2, &options, exchange_letter, &l);
-    }
+    static letter LETTERS[] = {{0, 100, true, TACIT_OK, 0},
+                               {60, 100, true, TACIT_OK, 0},
+                               {100, 100, true, TACIT_OK, 0},
+                               {5000, 8192, true, TACIT_OK, 0},
+                               {100, 100, false, TACIT_OK, 0}};
+    for (size_t i = 0; i < sizeof LETTERS / sizeof *LETTERS; i++) run_ranks(2, exchange_letter, &LETTERS[i]);
 }
 
 /* The reader's communicator is broken afterwards, so the writer must not say goodbye to it. */
@@ -261,14 +269,11 @@ static void exchange_bad_letter(taciti_comm *comm, void *context) {
 static void a_message_of_another_length_names_rank_and_job(void **state) {
     (void)state;
     letter longer = {101, 100, true, TACIT_E_PEER, 0}, shorter = {99, 100, false, TACIT_E_PEER, 0};
-    const taciti_comm_options options = test_comm_options(true);
-    test_log_keep();
-    test_world_run(2, &options, exchange_bad_letter, &longer);
+    run_ranks(2, exchange_bad_letter, &longer);
     assert_int_equal(test_log_count("letter 7): a message of more than 100 bytes from rank 0"), 1);
     assert_int_equal(test_log_count("where at most 100 fit"), 1);
-    test_world_run(2, &options, exchange_bad_letter, &shorter);
+    run_ranks(2, exchange_bad_letter, &shorter);
     assert_int_equal(test_log_count("a message of 99 bytes from rank 0"), 1);
-    test_log_drop();
 }
 
 /* Every rank sends a block to the next one; hosts hold *context ranks each. */
@@ -300,12 +305,10 @@ static void pass_between_hosts(taciti_comm *comm, void *context) {
 
 static void bytes_between_hosts_are_counted_apart(void **state) {
     (void)state;
-    const taciti_comm_options options = test_comm_options(true);
     for (int per_host = 1; per_host <= 4; per_host++) {
         test_ranks_per_host(per_host);
-        test_world_run(4, &options, pass_between_hosts, &per_host);
+        run_ranks(4, pass_between_hosts, &per_host);
     }
-    test_ranks_per_host(0);
 }
 
 /* Host 5 holds the ranks 0 and 3, host 2 the ranks 1 and 4, host 7 rank 2. */
@@ -325,10 +328,8 @@ static void look_at_hosts(taciti_comm *comm, void *context) {
 static void hosts_are_numbered_by_their_lowest_ranks(void **state) {
     (void)state;
     static const int CLAIMED[5] = {5, 2, 7, 5, 2};
-    const taciti_comm_options options = test_comm_options(true);
     test_hosts(CLAIMED);
-    test_world_run(5, &options, look_at_hosts, NULL);
-    test_hosts(NULL);
+    run_ranks(5, look_at_hosts, NULL);
 }
 
 static void differ(taciti_comm *comm, void *context) {
@@ -341,13 +342,10 @@ static void differ(taciti_comm *comm, void *context) {
 
 static void a_difference_is_shown_once_with_both_values(void **state) {
     (void)state;
-    const taciti_comm_options options = test_comm_options(true);
-    test_log_keep();
-    test_world_run(4, &options, differ, NULL);
+    run_ranks(4, differ, NULL);
     assert_int_equal(test_log_count(""), 1);
     assert_int_equal(test_log_count("rank 0 has \"optim.lr = 6e-4\", rank 2 on host"), 1);
     assert_int_equal(test_log_count("has \"optim.lr = 3e-4\""), 1);
-    test_log_drop();
 }
 
 static void fill_queue(taciti_comm *comm, void *context) {
@@ -380,16 +378,12 @@ static void wait_for_a_refusal(taciti_comm *comm, void *context) {
 
 static void who_waits_for_a_job_knows_why_it_failed(void **state) {
     (void)state;
-    const taciti_comm_options options = test_comm_options(true);
-    test_log_keep();
-    test_world_run(2, &options, wait_for_a_refusal, NULL);
-    test_log_drop();
+    run_ranks(2, wait_for_a_refusal, NULL);
 }
 
 static void the_queue_goes_round(void **state) {
     (void)state;
-    const taciti_comm_options options = test_comm_options(true);
-    test_world_run(2, &options, fill_queue, NULL);
+    run_ranks(2, fill_queue, NULL);
 }
 
 /* Jobs that are handed over and jobs that the caller may run itself, one after the other. */
@@ -426,27 +420,22 @@ static void mix_jobs(taciti_comm *comm, void *context) {
         if (i % 2 != 0) CHECK(taciti_job_wait(comm, &queued) == TACIT_OK);
         CHECK(taciti_comm_barrier(comm) == TACIT_OK);
     }
-    CHECK(book.ran == 2 * DIARY_ROUNDS && book.out_of_order == 0);
-    CHECK(book.by_caller > 0);
+    CHECK(book.ran == 2 * DIARY_ROUNDS && book.out_of_order == 0 && book.by_caller > 0);
 }
 
 static void the_caller_runs_what_it_would_only_wait_for(void **state) {
     (void)state;
     for (int size = 2; size <= 3; size++) {
-        const taciti_comm_options threaded = test_comm_options(true), alone = test_comm_options(false);
-        test_world_run(size, &threaded, mix_jobs, NULL);
+        const taciti_comm_options alone = test_comm_options(false);
+        run_ranks(size, mix_jobs, NULL);
         test_world_run(size, &alone, mix_jobs, NULL);
     }
 }
 
 /* ---- failures ---------------------------------------------------------------------------------------------------- */
 /* Rank 2 has no communication thread and does nothing until the others have given it up. */
-typedef struct silence {
-    _Atomic int gave_up;
-} silence;
-
 static void fall_silent(taciti_comm *comm, void *context) {
-    silence *s = context;
+    _Atomic int *gave_up = context;
     const int size = taciti_comm_size(comm);
     taciti_comm_announce(comm, 118, "backward");
     CHECK(taciti_comm_barrier(comm) == TACIT_OK);
@@ -455,27 +444,26 @@ static void fall_silent(taciti_comm *comm, void *context) {
         CHECK(taciti_comm_barrier(comm) == TACIT_OK);
     }
     if (taciti_comm_rank(comm) == 2)
-        while (atomic_load(&s->gave_up) < size - 1) taciti_sleep_ns(TACITI_NS_PER_MS);
+        while (atomic_load(gave_up) < size - 1) taciti_sleep_ns(TACITI_NS_PER_MS);
     CHECK(taciti_comm_barrier(comm) == TACIT_E_PEER);
     CHECK(taciti_comm_health(comm) == TACIT_E_PEER);
     CHECK(taciti_comm_barrier(comm) == TACIT_E_PEER); /* and stays so */
-    atomic_fetch_add(&s->gave_up, 1);
+    atomic_fetch_add(gave_up, 1);
 }
 
 static void a_silent_rank_is_named_once_and_ends_every_wait(void **state) {
     (void)state;
     for (int size = 3; size <= 5; size++) {
-        silence s = {0};
+        _Atomic int gave_up = 0;
         taciti_comm_options options = test_comm_options(false);
         options.warn_s = 1;
         options.timeout_s = 2;
-        test_log_keep();
-        test_world_run(size, &options, fall_silent, &s);
+        test_log_keep(); /* begins anew */
+        test_world_run(size, &options, fall_silent, &gave_up);
         assert_int_equal(test_log_count("stopped answering"), 1);
         assert_int_equal(test_log_count("rank 2 on host"), 2); /* the warning and the verdict */
         assert_int_equal(test_log_count("has been silent for"), 1);
         assert_true(test_log_count("last seen in step 118, backward") == 2);
-        test_log_drop();
     }
 }
 
@@ -502,16 +490,14 @@ static void who_comes_late_has_comm_start_and_not_comm_timeout(void **state) {
     options.warn_s = 0.3;
     options.timeout_s = 0.6;
     test_world *world = test_world_create(2);
-    newcomer late = {test_world_seat(world, 1), &options, 1500 * TACITI_NS_PER_MS}, first = {.options = &options};
-    first.engine = test_world_seat(world, 0);
+    newcomer late = {test_world_seat(world, 1), &options, 1500 * TACITI_NS_PER_MS},
+             first = {test_world_seat(world, 0), &options, 0};
     pthread_t thread;
-    test_log_keep();
     assert_int_equal(pthread_create(&thread, NULL, come_late, &late), 0);
     (void)come_late(&first);
     (void)pthread_join(thread, NULL);
     assert_int_equal(test_log_count("rank 1 (not yet introduced) has been silent"), 1);
     assert_int_equal(test_log_count("counts as failed after 60.0 s"), 1);
-    test_log_drop();
     test_world_destroy(world);
 }
 
@@ -523,36 +509,32 @@ static void who_does_not_come_is_named_after_comm_start(void **state) {
     const taciti_engine engine = test_world_seat(world, 0);
     taciti_comm *comm = NULL;
     const int64_t begin_ns = taciti_now_ns();
-    test_log_keep();
     assert_int_equal(taciti_comm_open_engine(&options, &engine, &comm), TACIT_E_PEER);
     assert_true(taciti_now_ns() - begin_ns < 20 * TACITI_NS_PER_S); /* comm.timeout is 60 s here */
     assert_int_equal(test_log_count("rank 1 (not yet introduced)"), 1);
     assert_int_equal(test_log_count("not come up within 1 s; --comm.start"), 1);
-    test_log_drop();
     test_world_destroy(world);
 }
 
 static void dawdle(taciti_comm *comm, void *context) {
-    silence *s = context;
+    _Atomic int *gave_up = context;
     taciti_comm_announce(comm, 9, "reading data");
     CHECK(taciti_comm_barrier(comm) == TACIT_OK);
     if (taciti_comm_rank(comm) == 1)
-        while (atomic_load(&s->gave_up) == 0) taciti_sleep_ns(TACITI_NS_PER_MS);
+        while (atomic_load(gave_up) == 0) taciti_sleep_ns(TACITI_NS_PER_MS);
     CHECK(taciti_comm_barrier(comm) == TACIT_E_PEER);
-    atomic_fetch_add(&s->gave_up, 1);
+    atomic_fetch_add(gave_up, 1);
 }
 
 static void a_rank_that_beats_but_does_not_come_is_named(void **state) {
     (void)state;
-    silence s = {0};
+    _Atomic int gave_up = 0;
     taciti_comm_options options = test_comm_options(true);
     options.stall_s = 1;
-    test_log_keep();
-    test_world_run(2, &options, dawdle, &s);
+    test_world_run(2, &options, dawdle, &gave_up);
     assert_int_equal(test_log_count("rank 1 on host"), 1);
     assert_int_equal(test_log_count("is alive but has kept rank 0 waiting"), 1);
     assert_int_equal(test_log_count("barrier; last seen in step 9, reading data"), 1);
-    test_log_drop();
 }
 
 /* A job that does not come back, as a library call that hangs. */
@@ -582,36 +564,35 @@ static void a_hanging_engine_ends_the_wait_too(void **state) {
     taciti_comm_options options = test_comm_options(true);
     options.warn_s = 1;
     options.timeout_s = 2;
-    test_log_keep();
     test_world_run(2, &options, hang_rank_one, &go_on);
     assert_int_equal(
         test_log_count("has not returned for 2.0 s in all-reduce of bucket 3") + test_log_count("rank 1 on host") > 0,
         1);
-    test_log_drop();
 }
 
 int main(void) {
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(notes_keep_number_and_text),
-        cmocka_unit_test(notes_are_read_whole_while_written),
-        cmocka_unit_test(sights_read_as_sentences),
-        cmocka_unit_test(launchers_are_told_apart),
-        cmocka_unit_test(lonely_processes_are_refused_with_the_command),
-        cmocka_unit_test(a_single_process_needs_no_launcher),
-        cmocka_unit_test(collectives_hold_for_any_number_of_ranks),
-        cmocka_unit_test(a_receive_up_to_a_bound_tells_and_counts_what_arrived),
-        cmocka_unit_test(a_message_of_another_length_names_rank_and_job),
-        cmocka_unit_test(bytes_between_hosts_are_counted_apart),
-        cmocka_unit_test(hosts_are_numbered_by_their_lowest_ranks),
-        cmocka_unit_test(a_difference_is_shown_once_with_both_values),
-        cmocka_unit_test(the_queue_goes_round),
-        cmocka_unit_test(who_waits_for_a_job_knows_why_it_failed),
-        cmocka_unit_test(the_caller_runs_what_it_would_only_wait_for),
-        cmocka_unit_test(a_silent_rank_is_named_once_and_ends_every_wait),
-        cmocka_unit_test(who_comes_late_has_comm_start_and_not_comm_timeout),
-        cmocka_unit_test(who_does_not_come_is_named_after_comm_start),
-        cmocka_unit_test(a_rank_that_beats_but_does_not_come_is_named),
-        cmocka_unit_test(a_hanging_engine_ends_the_wait_too),
+        TEST(notes_keep_number_and_text),
+        TEST(notes_are_read_whole_while_written),
+        TEST(sights_read_as_sentences),
+        TEST(launchers_are_told_apart),
+        TEST(lonely_processes_are_refused_with_the_command),
+        TEST(a_single_process_needs_no_launcher),
+        TEST(collectives_hold_for_any_number_of_ranks),
+        TEST(a_receive_up_to_a_bound_tells_and_counts_what_arrived),
+        TEST(a_message_of_another_length_names_rank_and_job),
+        TEST(bytes_between_hosts_are_counted_apart),
+        TEST(hosts_are_numbered_by_their_lowest_ranks),
+        TEST(a_difference_is_shown_once_with_both_values),
+        TEST(the_queue_goes_round),
+        TEST(who_waits_for_a_job_knows_why_it_failed),
+        TEST(the_caller_runs_what_it_would_only_wait_for),
+        TEST(a_silent_rank_is_named_once_and_ends_every_wait),
+        TEST(who_comes_late_has_comm_start_and_not_comm_timeout),
+        TEST(who_does_not_come_is_named_after_comm_start),
+        TEST(a_rank_that_beats_but_does_not_come_is_named),
+        TEST(a_hanging_engine_ends_the_wait_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -132,12 +132,6 @@ static bool wants_to_leave(void *caller) {
     return n->rank == n->t->leaving_rank && n->step == n->t->bad_step && n->reported == 2;
 }
 
-static void set_up(const trial *t, taciti_settings *settings) {
-    CHECK(taciti_settings_init(settings, NULL, 0) == TACIT_OK);
-    for (size_t i = 0; t->pairs[i] != NULL; i += 2)
-        CHECK(taciti_config_set(&settings->config, t->pairs[i], t->pairs[i + 1], "test") == TACIT_OK);
-}
-
 static double learning_rate(int64_t step) { return 0.05 / (double)(step + 1); }
 
 /* An optimizer of the caller's that happens to be one of ours. */
@@ -182,7 +176,9 @@ static void train(taciti_comm *comm, void *context) {
     taciti_optim *own = NULL;
     taciti_driver *driver = NULL;
     taciti_trace trace;
-    set_up(t, &settings);
+    CHECK(taciti_settings_init(&settings, NULL, 0) == TACIT_OK);
+    for (size_t i = 0; t->pairs[i] != NULL; i += 2)
+        CHECK(taciti_config_set(&settings.config, t->pairs[i], t->pairs[i + 1], "test") == TACIT_OK);
     create_tiny(t, rank, &n);
     t->before[rank] = taciti_calloc(n.layout.n, sizeof(float));
     CHECK(taciti_pool_create(1, 0, &pool) == TACIT_OK && taciti_trace_create(0, &trace) == TACIT_OK);
@@ -575,26 +571,13 @@ static void misuse(taciti_comm *comm, void *context) {
     close_stage(&s);
 }
 
-static void on_one_rank(test_rank *rank) {
+static void calls_come_in_order_and_others_are_refused(void **state) {
+    test_rank *const ranks[] = {call_in_order, fail_in_ready, misuse};
     const taciti_comm_options options = test_comm_options(false);
+    (void)state;
     test_log_keep();
-    test_world_run(1, &options, rank, NULL);
+    for (size_t i = 0; i < sizeof ranks / sizeof *ranks; i++) test_world_run(1, &options, ranks[i], NULL);
     test_log_drop();
-}
-
-static void calls_come_in_order(void **state) {
-    (void)state;
-    on_one_rank(call_in_order);
-}
-
-static void a_bucket_that_fails_ends_the_step(void **state) {
-    (void)state;
-    on_one_rank(fail_in_ready);
-}
-
-static void calls_out_of_order_are_refused(void **state) {
-    (void)state;
-    on_one_rank(misuse);
 }
 
 int main(void) {
@@ -604,9 +587,7 @@ int main(void) {
         cmocka_unit_test(an_own_optimizer_is_refused_with_push_sum),
         cmocka_unit_test(a_step_that_is_left_is_skipped_by_all),
         cmocka_unit_test(replicas_that_differ_are_never_asked_to_leave),
-        cmocka_unit_test(calls_come_in_order),
-        cmocka_unit_test(a_bucket_that_fails_ends_the_step),
-        cmocka_unit_test(calls_out_of_order_are_refused),
+        cmocka_unit_test(calls_come_in_order_and_others_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

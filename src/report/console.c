@@ -87,17 +87,16 @@ static void format_fields(const taciti_step_metrics *m, int64_t steps, double et
     }
 }
 
-static size_t joined_columns(char fields[][FIELD_BYTES]) {
-    size_t columns = 0;
-    for (int f = 0; f < FIELDS; f++)
-        if (fields[f][0] != '\0') columns += strlen(fields[f]) + (columns > 0 ? 2 : 0);
-    return columns;
-}
-
+/* Clears fields until the others, with two blanks between them, fit. */
 static void leave_out_until_it_fits(size_t width, char fields[][FIELD_BYTES]) {
-    for (int importance = 0; importance < FIELDS - 1 && joined_columns(fields) > width; importance++)
+    for (int importance = 0; importance < FIELDS; importance++) {
+        size_t columns = 0;
+        for (int f = 0; f < FIELDS; f++)
+            if (fields[f][0] != '\0') columns += strlen(fields[f]) + (columns > 0 ? 2 : 0);
+        if (columns <= width || importance == FIELDS - 1) return;
         for (int f = 0; f < FIELDS; f++)
             if (IMPORTANCE[f] == importance) fields[f][0] = '\0';
+    }
 }
 
 void taciti_console_line(const taciti_step_metrics *m, int64_t steps, double eta_s, size_t width, char *out,
