@@ -133,6 +133,7 @@ static void test_edges(void **state) {
     taciti_change c = {0}, before;
     assert_true(taciti_noise_deviation(&c.noise) > 0);
     assert_true(taciti_change_observe(&c, 1, 1) == 1);
+    assert_true(c.samples == 1 && c.noise.weight == 0); /* the first sample tells nothing of noise */
     before = c;
     assert_true(taciti_change_observe(&c, 0, 1) == 1 && taciti_change_observe(&c, -1, 1) == 1);
     assert_true(taciti_change_observe(&c, (double)NAN, 1) == 1 && taciti_change_observe(&c, (double)INFINITY, 1) == 1);

@@ -210,6 +210,13 @@ static void look_at_facts(taciti_comm *comm, void *context) {
         CHECK(facts->step == step && sent->squares_in > sent->squares_out);
         CHECK(facts->seconds.step >= SECONDS); /* the mean of all ranks, not their sum, which is five times that */
         CHECK(facts->seconds.step < 3 * SECONDS);
+        double logs = 0, n = 0; /* the threshold of the model: the geometric mean of the buckets' by what they sent */
+        for (size_t k = 0; k < b.layout.bucket_count; k++) {
+            const taciti_codec_tally *one = &b.c->tallies[k].sent;
+            if (one->threshold > 0) logs += (double)one->n * log(one->threshold), n += (double)one->n;
+        }
+        CHECK(n == 0 || fabs(sent->threshold - exp(logs / n)) <= 1e-9 * sent->threshold);
+        CHECK(n > 0 || step > 0);
     }
     close_bench(&b);
 }

@@ -209,6 +209,7 @@ static inline void take_step(worker *w, int step) {
     for (size_t b = 0; w->strategy->ready != NULL && b < w->layout.bucket_count; b++)
         CHECK(w->strategy->ready(w->self, b) == TACIT_OK);
     CHECK(w->strategy->finish(w->self, w->t->optim.lr, &w->t->reports[w->rank][step]) == TACIT_OK);
+    CHECK(w->t->reports[w->rank][step].wait_ns >= 0);
     if (w->t->check_bytes) check_bytes(w, step, before);
     check_copy(w);
 }

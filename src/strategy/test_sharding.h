@@ -236,6 +236,7 @@ static inline void step(seat *s) {
     for (size_t p = 0; p < s->t->passes; p++) pass(s, p);
     CHECK(s->strategy->finish(s->self, s->t->ends_at_rest && s->step > 1 ? 0 : 0.01,
                               &s->t->reports[s->rank][s->step]) == TACIT_OK);
+    CHECK(s->t->reports[s->rank][s->step].wait_ns >= 0);
 }
 
 static inline void open_strategy(seat *s) {

@@ -456,6 +456,30 @@ static void exchanges_that_leave_ranks_without_parts_are_refused(void **state) {
     taciti_log_set_sink(NULL, NULL, TACITI_LOG_INFO);
 }
 
+/* Each way of sharding that can be configured is one of the patterns that the planner prices, and the only one. */
+static void one_pattern_is_the_configured_one(void **state) {
+    (void)state;
+    static const taciti_shard_options OPTIONS[] = {{1, F32, ALL, false},
+                                                   {2, BF16, ALL, false},
+                                                   {3, BF16, ALL, false},
+                                                   {3, F32, HOST, false},
+                                                   {3, BF16, ALL, true}};
+    static taciti_pattern patterns[TACITI_PATTERNS_MAX];
+    for (size_t i = 0; i < sizeof OPTIONS / sizeof *OPTIONS; i++) {
+        size_t count = 0, found = 0;
+        assert_int_equal(taciti_shard_patterns(&OPTIONS[i], patterns, &count), TACIT_OK);
+        for (size_t k = 0; k < count; k++) {
+            const taciti_parts *p = &patterns[k].parts;
+            const bool is_it = taciti_parts_stage(p) == OPTIONS[i].stage && p->replicas == (OPTIONS[i].over == HOST) &&
+                               p->secondary == OPTIONS[i].secondary &&
+                               (strcmp(p->gather->name, "bf16") == 0) == (OPTIONS[i].gather == BF16);
+            assert_int_equal(patterns[k].configured, is_it);
+            found += is_it;
+        }
+        assert_int_equal(found, 1);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_holds_what_is_predicted),
@@ -466,6 +490,7 @@ int main(void) {
         cmocka_unit_test(compressions_without_meaning_are_refused),
         cmocka_unit_test(parts_that_hosts_cannot_have_are_refused),
         cmocka_unit_test(exchanges_that_leave_ranks_without_parts_are_refused),
+        cmocka_unit_test(one_pattern_is_the_configured_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
