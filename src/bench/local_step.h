@@ -17,7 +17,7 @@ typedef struct taciti_step_bench_options {
     int threads, rounds; /* rounds: measured ones, after two that are discarded */
 } taciti_step_bench_options;
 
-/* What is measured of every round; names in taciti_step_figure_names. */
+/* The figures of a round; taciti_step_figure_names has their names. */
 enum {
     TACITI_STEP_WHOLE, /* seconds of the step and of its parts ... */
     TACITI_STEP_FORWARD,

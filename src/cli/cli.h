@@ -29,8 +29,9 @@ typedef struct taciti_verb {
     /* Configuration keys that are also flags of this verb. NULL: none; "": all; else words: "strategy" is that key,
      * "data." all keys of that section. */
     const char *keys;
-    bool collective; /* runs under mpirun */
-    bool hidden;     /* for scripts: absent from overview, man pages and completion */
+    bool collective;               /* runs under mpirun */
+    bool hidden;                   /* for scripts: absent from overview, man pages and completion */
+    const struct taciti_verb *all; /* all verbs, for those that describe them; NULL in others */
     /* verb: itself. argv[0] is the last word of the verb. */
     tacit_status (*run)(const struct taciti_verb *verb, int argc, char **argv);
 } taciti_verb;

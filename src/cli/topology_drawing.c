@@ -21,7 +21,7 @@ typedef struct point {
     double x, y;
 } point;
 
-/* Of a rank; rank_at: of a place around the circle; taken_by: of a place in the graph. */
+/* A rank, and which ranks have the place of this number around the circle and in the graph. */
 typedef struct seat {
     point at;
     double angle;

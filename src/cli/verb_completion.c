@@ -213,7 +213,7 @@ tacit_status taciti_verb_completion(const taciti_verb *verb, int argc, char **ar
         if (strcmp(arguments.positional[0], SHELLS[i].name) != 0) continue;
         printf("# %s completion for tacit %s; printed by `tacit completion %s`\n", SHELLS[i].name, tacit_version(),
                SHELLS[i].name);
-        SHELLS[i].print(taciti_verbs());
+        SHELLS[i].print(verb->all);
         return TACIT_OK;
     }
     return taciti_fail(TACIT_E_USAGE, "name the shell: tacit completion bash, zsh or fish");

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "base/text.h"
 #include "cli/doctor.h"
 #include "cli/verbs.h"
 #include "comm/launcher.h"
@@ -17,39 +14,6 @@ const taciti_flag taciti_doctor_flags[] = {
 
 static const char *const SEVERITIES[] = {"ok", "warn", "fail"};
 static const char *const COLOURS[] = {"\033[32m", "\033[33m", "\033[31m"};
-
-/* ---- findings ---------------------------------------------------------------------------------------------------- */
-
-taciti_finding *taciti_diagnosis_add(taciti_diagnosis *diagnosis, const char *check, const char *format, ...) {
-    if (diagnosis->count < TACITI_FINDINGS_MAX) diagnosis->count++;
-    taciti_finding *finding = &diagnosis->findings[diagnosis->count - 1];
-    *finding = (taciti_finding){.check = check, .severity = TACITI_SEVERITY_OK};
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(finding->text, sizeof finding->text, format, arguments);
-    va_end(arguments);
-    return finding;
-}
-
-void taciti_finding_advise(taciti_finding *finding, taciti_severity severity, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(finding->advice, sizeof finding->advice, format, arguments);
-    va_end(arguments);
-    finding->severity = severity;
-}
-
-int taciti_local_ranks(void) {
-    static const char *const variables[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"};
-    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
-        const char *text = getenv(variables[i]);
-        int64_t ranks = 0;
-        if (text != NULL && taciti_integer_parse(text, &ranks) && ranks > 0 && ranks < 100000) return (int)ranks;
-    }
-    return 1;
-}
-
-/* ---- the answer -------------------------------------------------------------------------------------------------- */
 
 static size_t count_of(const taciti_diagnosis *diagnosis, taciti_severity severity) {
     size_t count = 0;

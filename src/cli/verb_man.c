@@ -160,7 +160,7 @@ static void print_program(FILE *out, const taciti_verb *verbs) {
 }
 
 /* verb NULL: the program's own page. */
-static tacit_status write_page(const char *folder, const taciti_verb *verb) {
+static tacit_status write_page(const char *folder, const taciti_verb *verbs, const taciti_verb *verb) {
     char name[NAME_BYTES] = "tacit", path[PATH_BYTES];
     if (verb != NULL) page_name(verb, name, sizeof name);
     (void)snprintf(name + strlen(name), sizeof name - strlen(name), ".1");
@@ -168,23 +168,23 @@ static tacit_status write_page(const char *folder, const taciti_verb *verb) {
     FILE *out = fopen(path, "w");
     if (out == NULL) return taciti_fail(TACIT_E_IO, "%s: cannot be written", path);
     if (verb == NULL)
-        print_program(out, taciti_verbs());
+        print_program(out, verbs);
     else
         print_verb(out, verb);
     const bool wrong = ferror(out) != 0;
     return fclose(out) == 0 && !wrong ? TACIT_OK : taciti_fail(TACIT_E_IO, "%s: cannot be written", path);
 }
 
-static tacit_status print_page(const taciti_arguments *arguments) {
+static tacit_status print_page(const taciti_arguments *arguments, const taciti_verb *verbs) {
     char name[NAME_BYTES];
     const bool two = arguments->positional_count > 1;
     if (arguments->positional_count == 0) {
-        print_program(stdout, taciti_verbs());
+        print_program(stdout, verbs);
         return TACIT_OK;
     }
     (void)snprintf(name, sizeof name, "%s%s%s", arguments->positional[0], two ? " " : "",
                    two ? arguments->positional[1] : "");
-    const taciti_verb *verb = taciti_verb_find(taciti_verbs(), name);
+    const taciti_verb *verb = taciti_verb_find(verbs, name);
     if (verb == NULL) return taciti_fail(TACIT_E_USAGE, "there is no verb \"%s\"; `tacit --help` lists all", name);
     print_verb(stdout, verb);
     return TACIT_OK;
@@ -194,10 +194,10 @@ tacit_status taciti_verb_man(const taciti_verb *verb, int argc, char **argv) {
     taciti_arguments arguments;
     TACITI_TRY(taciti_arguments_parse(verb, NULL, argc, argv, &arguments));
     const char *folder = taciti_arguments_get(&arguments, "--all");
-    if (folder == NULL) return print_page(&arguments);
+    if (folder == NULL) return print_page(&arguments, verb->all);
     TACITI_TRY(taciti_file_make_folder(folder));
-    TACITI_TRY(write_page(folder, NULL));
-    for (const taciti_verb *next = taciti_verbs(); next->name != NULL; next++)
-        if (!next->hidden) TACITI_TRY(write_page(folder, next));
+    TACITI_TRY(write_page(folder, verb->all, NULL));
+    for (const taciti_verb *next = verb->all; next->name != NULL; next++)
+        if (!next->hidden) TACITI_TRY(write_page(folder, verb->all, next));
     return TACIT_OK;
 }

@@ -233,6 +233,7 @@ static const taciti_verb VERBS[] = {
                 "source <(tacit completion zsh)\n"
                 "tacit completion fish | source",
      .flags = no_flags,
+     .all = VERBS,
      .run = taciti_verb_completion},
     {.name = "man",
      .synopsis = "[VERB] | --all FOLDER",
@@ -241,6 +242,7 @@ static const taciti_verb VERBS[] = {
      .example = "tacit man train | man -l -",
      .flags = taciti_man_flags,
      .hidden = true,
+     .all = VERBS,
      .run = taciti_verb_man},
     {.name = NULL},
 };

@@ -36,7 +36,7 @@ static int tear_down(void **state) {
     return 0;
 }
 
-/* Runs a rank's function on so many ranks with communication threads. */
+/* Runs a function on `size` ranks with communication threads. */
 static void run_ranks(int size, test_rank *rank, void *context) {
     const taciti_comm_options options = test_comm_options(true);
     test_world_run(size, &options, rank, context);
@@ -458,7 +458,7 @@ static void a_silent_rank_is_named_once_and_ends_every_wait(void **state) {
         taciti_comm_options options = test_comm_options(false);
         options.warn_s = 1;
         options.timeout_s = 2;
-        test_log_keep(); /* begins anew */
+        test_log_keep(); /* drops the lines of the run before */
         test_world_run(size, &options, fall_silent, &gave_up);
         assert_int_equal(test_log_count("stopped answering"), 1);
         assert_int_equal(test_log_count("rank 2 on host"), 2); /* the warning and the verdict */
