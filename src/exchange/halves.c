@@ -86,7 +86,7 @@ void taciti_halves_destroy(taciti_halves *halves) {
     *halves = (taciti_halves){0};
 }
 
-/* Of one piece. */
+/* Returns the range of a member in one piece. */
 static taciti_range range_of(const taciti_halves *halves, const taciti_piece *t, int member) {
     return halves->shape.range(halves->shape.arrangement, t->cut, t->piece, member);
 }
@@ -150,7 +150,7 @@ static taciti_tally *tally_of(const taciti_halves *halves, const taciti_piece *t
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
-/* What is in front of and between the payloads does not count as compressed data. */
+/* Returns the bytes of the payloads alone, which tallies count. */
 static size_t payload_bytes(const taciti_piece *t, taciti_payload message) {
     const uint32_t *lengths = message.data;
     size_t bytes = 0;
@@ -290,20 +290,20 @@ static bool cut_payload(taciti_payload message, size_t index, size_t *at, taciti
 /* Decodes the payloads of a member for the ranges of `owner`. Contributions are added in the order of the members. */
 static tacit_status decode_message(const taciti_halves *halves, const taciti_piece *t, int member,
                                    taciti_payload_kind kind, int owner, taciti_payload message) {
-    const bool sums = kind == TACITI_PAYLOAD_CONTRIBUTION, last = !sums || member == halves->shape.count - 1;
+    const bool packed = t->cut->together > 1, sums = kind == TACITI_PAYLOAD_CONTRIBUTION;
+    size_t at = packed ? count_pieces(t) * sizeof(uint32_t) : message.bytes;
+    bool whole = true;
     taciti_piece p = *t;
-    size_t at = count_pieces(t) * sizeof(uint32_t);
     do {
         const taciti_range r = range_of(halves, &p, owner);
         taciti_payload one = message;
-        if (t->cut->together > 1 && !cut_payload(message, p.piece - t->piece, &at, &one))
-            return taciti_payload_refused(TACIT_E_DATA, halves->shape.encoding, t->task, halves->ranks[member],
-                                          message.bytes);
-        if (r.n == 0) continue;
+        whole = !packed || cut_payload(message, p.piece - t->piece, &at, &one);
+        if (!whole || r.n == 0) continue;
         TACITI_TRY(decode_range(halves, &p, member, kind, r, one, sums && member > 0));
-        if (last) keep_estimate(halves, t, kind, r);
-    } while (next_of_message(t, &p));
-    return TACIT_OK;
+        if (!sums || member == halves->shape.count - 1) keep_estimate(halves, t, kind, r);
+    } while (whole && next_of_message(t, &p));
+    return taciti_payload_refused(whole && at == message.bytes ? TACIT_OK : TACIT_E_DATA, halves->shape.encoding,
+                                  t->task, halves->ranks[member], message.bytes);
 }
 
 /* Makes the payloads of this rank for its own ranges, which are decoded like everybody's. */
