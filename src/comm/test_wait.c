@@ -14,7 +14,7 @@
 #include "comm/test_engine.h"
 
 #define LATE_NS (2 * TACITI_NS_PER_MS)
-#define NAP_MIN_NS INT64_C(62500) /* a quarter of the shortest wait that counts as long */
+#define NAP_MIN_NS INT64_C(50000) /* a quarter of the shortest wait that counts as long */
 
 enum { MESSAGES = 40 };
 
