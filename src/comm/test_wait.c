@@ -69,7 +69,9 @@ static void a_long_wait_sleeps_between_its_tests(void **state) {
     (void)state;
     int count = 0;
     const taciti_comm_options options = test_comm_options(false);
+    test_ranks_per_host(1);
     test_world_run(2, &options, wait_for_late_messages, &count);
+    test_ranks_per_host(0);
     assert_true(count > 0);
 }
 

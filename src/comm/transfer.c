@@ -101,11 +101,11 @@ static void learn_wait(taciti_comm *comm, int64_t waited_ns) {
     comm->wait_ns += (counted_ns - comm->wait_ns) / WAITS_KEPT;
 }
 
-/* One pause of a wait that has lasted for waited_ns. */
-static void pause_wait(const taciti_comm *comm, uint32_t turn, int64_t waited_ns) {
+/* One pause of a wait that has lasted for waited_ns. Inside a host, few messages are under way to hide a nap. */
+static void pause_wait(const taciti_comm *comm, int peer, uint32_t turn, int64_t waited_ns) {
     const int64_t expected_ns = comm->wait_ns > waited_ns ? comm->wait_ns : waited_ns,
                   nap_ns = expected_ns / NAPS_PER_WAIT;
-    if (expected_ns < LONG_WAIT_NS)
+    if (expected_ns < LONG_WAIT_NS || taciti_comm_same_host(comm, comm->engine.rank, peer))
         taciti_comm_pause(turn);
     else
         taciti_sleep_ns(nap_ns < NAP_MAX_NS ? nap_ns : NAP_MAX_NS);
@@ -123,7 +123,7 @@ tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request
         TACITI_TRY(taciti_detector_tick(comm));
         if (turn == 0) begin_ns = now_ns;
         if (turn % STALL_LOOK_TURNS == STALL_LOOK_TURNS - 1) TACITI_TRY(taciti_detector_stall(comm, peer, begin_ns));
-        pause_wait(comm, turn, now_ns - begin_ns);
+        pause_wait(comm, peer, turn, now_ns - begin_ns);
     }
 }
 
