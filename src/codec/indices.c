@@ -194,6 +194,7 @@ const taciti_index_coder *taciti_index_coder_best(const uint32_t *indices, size_
     const taciti_index_coder *best = CODERS[0];
     *bytes = best->bytes(indices, k, n);
     for (size_t i = 1; i < CODER_COUNT; i++) {
+        if (CODERS[i] == &VARINT && k >= *bytes) continue; /* a gap takes a byte or more */
         const size_t needed = CODERS[i]->bytes(indices, k, n);
         if (needed >= *bytes) continue;
         best = CODERS[i];

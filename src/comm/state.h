@@ -55,6 +55,7 @@ struct taciti_comm {
     /* ---- owner ---- */
     taciti_detector detector;
     taciti_trace trace;
+    int64_t wait_ns;                 /* how long waits last: mean of the last few */
     int64_t link_free_ns;            /* when a link of comm.rate has sent everything so far */
     taciti_engine_request *requests; /* one per rank, for the small collectives */
     char *scratch;

@@ -10,6 +10,13 @@
 #define PACE_SLICE_NS (5 * TACITI_NS_PER_MS)
 #define PACE_CREDIT_NS TACITI_NS_PER_MS /* what a late wake-up may catch up on */
 
+/* A test of a request looks at every connection and yields: 3 us. So a wait that is expected to be long sleeps for a
+ * quarter of that time between two tests. Waits of short arrays stay below LONG_WAIT_NS, where a late wake-up would
+ * count; long arrays have several messages under way, which hide it. */
+#define LONG_WAIT_NS INT64_C(200000)
+#define NAP_MAX_NS INT64_C(200000)
+enum { NAPS_PER_WAIT = 4, WAITS_KEPT = 4 };
+
 /* The kind of a message in taciti_engine_request.wait, beside the peer. */
 enum { SEND, RECEIVE, RECEIVE_UP_TO, KINDS };
 
@@ -88,17 +95,35 @@ static tacit_status note_arrival(taciti_comm *comm, int peer, const taciti_engin
     return TACIT_OK;
 }
 
+/* A wait counts as at most twice the mean: one that compute on a shared core has delayed says nothing of the next. */
+static void learn_wait(taciti_comm *comm, int64_t waited_ns) {
+    const int64_t max_ns = 2 * comm->wait_ns + NAP_MAX_NS / 8, counted_ns = waited_ns < max_ns ? waited_ns : max_ns;
+    comm->wait_ns += (counted_ns - comm->wait_ns) / WAITS_KEPT;
+}
+
+/* One pause of a wait that has lasted for waited_ns. Inside a host, few messages are under way to hide a nap. */
+static void pause_wait(const taciti_comm *comm, int peer, uint32_t turn, int64_t waited_ns) {
+    const int64_t expected_ns = comm->wait_ns > waited_ns ? comm->wait_ns : waited_ns,
+                  nap_ns = expected_ns / NAPS_PER_WAIT;
+    if (expected_ns < LONG_WAIT_NS || taciti_comm_same_host(comm, comm->engine.rank, peer))
+        taciti_comm_pause(turn);
+    else
+        taciti_sleep_ns(nap_ns < NAP_MAX_NS ? nap_ns : NAP_MAX_NS);
+}
+
 tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request) {
     const int peer = (int)(request->wait / KINDS);
     int64_t begin_ns = 0;
     for (uint32_t turn = 0;; turn++) {
         bool done = false;
         TACITI_TRY(taciti_comm_break(comm, comm->engine.test(comm->engine.self, request, &done)));
+        const int64_t now_ns = done && turn == 0 ? 0 : taciti_now_ns();
+        if (done && turn > 0) learn_wait(comm, now_ns - begin_ns);
         if (done) return request->wait % KINDS == SEND ? TACIT_OK : note_arrival(comm, peer, request);
         TACITI_TRY(taciti_detector_tick(comm));
-        if (turn == 0) begin_ns = taciti_now_ns();
+        if (turn == 0) begin_ns = now_ns;
         if (turn % STALL_LOOK_TURNS == STALL_LOOK_TURNS - 1) TACITI_TRY(taciti_detector_stall(comm, peer, begin_ns));
-        taciti_comm_pause(turn);
+        pause_wait(comm, peer, turn, now_ns - begin_ns);
     }
 }
 

@@ -34,6 +34,13 @@ static taciti_range own_share(const taciti_arrangement *arrangement, const tacit
     return taciti_cut_share(arrangement, cut, piece, arrangement->number);
 }
 
+/* Whether pieces of a short array may travel together: with hosts of several ranks they would have to do so inside of
+ * the hosts, too. */
+static bool packs_pieces(const taciti_allreduce *reduce) {
+    return !reduce->gather && taciti_encoding_is_uneven(&reduce->encoding) &&
+           reduce->arrangement.hosts == reduce->arrangement.size;
+}
+
 /* Segment and depths from what all ranks know alike: the options and who shares a host with whom. */
 static void choose_pipeline(taciti_allreduce *reduce, size_t segment_bytes) {
     const taciti_arrangement *p = &reduce->arrangement;
@@ -66,6 +73,7 @@ tacit_status taciti_allreduce_describe(const taciti_hosts *hosts, taciti_members
         .arrangement = p,
         .range = out->gather ? own_share : chunk_of,
         .whole = out->gather,
+        .together = packs_pieces(out) ? UNEVEN_PIECES : 1,
         .between = true,
         .count = taciti_arrangement_is_lane(p) ? p->hosts : 1,
         .me = taciti_arrangement_is_lane(p) ? p->host : 0,
@@ -78,6 +86,7 @@ tacit_status taciti_allreduce_describe(const taciti_hosts *hosts, taciti_members
                               .range = out->contiguous ? run_of : share_of,
                               .count = local_size,
                               .me = p->number,
+                              .together = 1,
                               .range_n = out->segment_n * (out->gather ? 1 : (size_t)p->hosts / out->runs),
                               .slots = (out->local_depth + 1) * out->runs,
                               .lag = (2 * out->wire_depth + out->local_depth) * out->runs,
@@ -144,17 +153,19 @@ static size_t min_pieces(const taciti_allreduce *reduce, size_t n, size_t ranges
 taciti_cut taciti_allreduce_cut(const taciti_allreduce *reduce, size_t n) {
     const size_t lanes = (size_t)reduce->arrangement.lanes, ranges = (size_t)reduce->arrangement.hosts * lanes;
     const size_t unit = ranges * GRAIN;
-    const size_t pieces =
-        taciti_max(divide_up(n, reduce->segment_n * (reduce->gather ? lanes : ranges)), min_pieces(reduce, n, ranges));
-    taciti_cut cut = {
-        .n = n, .piece_n = divide_up(divide_up(n, pieces), unit) * unit, .contiguous = reduce->contiguous};
+    const size_t messages = divide_up(n, reduce->segment_n * (reduce->gather ? lanes : ranges));
+    const size_t pieces = taciti_max(messages, min_pieces(reduce, n, ranges));
+    taciti_cut cut = {.n = n,
+                      .piece_n = divide_up(divide_up(n, pieces), unit) * unit,
+                      .together = reduce->halves_only && packs_pieces(reduce) ? pieces / messages : 1,
+                      .contiguous = reduce->contiguous};
     cut.pieces = divide_up(n, cut.piece_n); /* contiguous: enough for the longest range, as both are rounded up */
     return cut;
 }
 
-/* Piece number `cycle - lag` of an array, when there is such a one. */
+/* Message number `cycle - lag` of an array, when there is such a one: its first piece. */
 static bool piece_at(size_t cycle, size_t lag, taciti_piece *t) {
-    t->piece = cycle - lag;
+    t->piece = (cycle - lag) * t->cut->together;
     return cycle >= lag && t->piece < t->cut->pieces;
 }
 
@@ -257,7 +268,7 @@ static tacit_status run_halves(taciti_allreduce *reduce, float *x, size_t n, con
     const taciti_cut cut = taciti_allreduce_cut(reduce, n);
     const schedule s = schedule_of(reduce, task->phase);
     taciti_piece t = {.x = x, .task = task, .residual = residual, .cut = &cut};
-    for (size_t cycle = 0; cycle < cut.pieces + s.last_lag; cycle++) {
+    for (size_t cycle = 0; cycle < taciti_cut_messages(&cut) + s.last_lag; cycle++) {
         if (s.scatter) TACITI_TRY(scatter_cycle(reduce, cycle, &t));
         TACITI_TRY(gather_cycle(reduce, cycle, &s, &t));
     }

@@ -66,8 +66,13 @@ static inline bool taciti_arrangement_is_lane(const taciti_arrangement *p) { ret
 
 typedef struct taciti_cut {
     size_t n, piece_n, pieces;
+    size_t together; /* pieces that travel in one message between hosts; 1: each in its own */
     bool contiguous; /* pieces and their shares are then no ranges */
 } taciti_cut;
+
+static inline size_t taciti_cut_messages(const taciti_cut *cut) {
+    return cut->pieces / cut->together + (cut->pieces % cut->together != 0);
+}
 
 /* The part of `count` parts of an array that has this index; parts differ by at most 16 floats. */
 taciti_range taciti_cut_part(taciti_range whole, int index, int count);

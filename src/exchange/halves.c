@@ -16,9 +16,22 @@
 #include "exchange/payload.h"
 #include "kernel/kernel.h"
 
+/* Ranges are multiples of it. */
+enum { GRAIN = 16 };
+
 /* ---- buffers ----------------------------------------------------------------------------------------------------- */
+/* Bytes of a payload of n floats among others in one message: its length stands before all payloads, which begin at
+ * multiples of 4. */
+static size_t packed_bytes(const taciti_encoding *encoding, size_t n) {
+    return sizeof(uint32_t) + taciti_round_up(taciti_encoding_bound(encoding, n), sizeof(uint32_t));
+}
+
+/* A message of several payloads has as many floats as one of a single payload, up to the rounding of ranges. */
 static size_t stride_bytes(const taciti_halves_shape *shape) {
-    return taciti_round_up(taciti_encoding_bound(shape->encoding, shape->range_n), TACITI_ALIGN_BYTES);
+    const size_t n = shape->range_n / shape->together + 2 * GRAIN;
+    const size_t one = taciti_encoding_bound(shape->encoding, shape->range_n),
+                 many = shape->together == 1 ? 0 : shape->together * packed_bytes(shape->encoding, n);
+    return taciti_round_up(many > one ? many : one, TACITI_ALIGN_BYTES);
 }
 
 size_t taciti_halves_memory_bytes(const taciti_halves_shape *shape) {
@@ -73,11 +86,38 @@ void taciti_halves_destroy(taciti_halves *halves) {
     *halves = (taciti_halves){0};
 }
 
+/* Returns the range of a member in one piece. */
 static taciti_range range_of(const taciti_halves *halves, const taciti_piece *t, int member) {
     return halves->shape.range(halves->shape.arrangement, t->cut, t->piece, member);
 }
 
-static size_t slot_of(const taciti_halves *halves, const taciti_piece *t) { return t->piece % halves->shape.slots; }
+/* The index of the message of that piece. */
+static size_t message_of(const taciti_piece *t) { return t->piece / t->cut->together; }
+
+/* The pieces of a message, of which `t` is the first one. */
+static size_t count_pieces(const taciti_piece *t) {
+    const size_t left = t->cut->pieces - t->piece;
+    return left < t->cut->together ? left : t->cut->together;
+}
+
+/* Steps through the pieces of a message, of which `t` is the first one; begins with *p = *t. */
+static bool next_of_message(const taciti_piece *t, taciti_piece *p) {
+    p->piece++;
+    return p->piece < t->piece + count_pieces(t);
+}
+
+/* The floats of a member's ranges in a message. */
+static size_t count_floats(const taciti_halves *halves, const taciti_piece *t, int member) {
+    taciti_piece p = *t;
+    size_t n = 0;
+    do n += range_of(halves, &p, member).n;
+    while (next_of_message(t, &p));
+    return n;
+}
+
+static size_t slot_of(const taciti_halves *halves, const taciti_piece *t) {
+    return message_of(t) % halves->shape.slots;
+}
 
 static size_t cell_of(const taciti_halves *halves, const taciti_piece *t, int member) {
     return slot_of(halves, t) * (size_t)halves->shape.count + (size_t)member;
@@ -87,8 +127,8 @@ static char *buffer_of(const taciti_halves *halves, char *block, const taciti_pi
     return block + cell_of(halves, t, member) * halves->stride_bytes;
 }
 
-static size_t *scattered_at(const taciti_halves *halves, size_t piece) {
-    return &halves->scattered[piece % (halves->shape.slots + halves->shape.lag)];
+static size_t *scattered_at(const taciti_halves *halves, size_t message) {
+    return &halves->scattered[message % (halves->shape.slots + halves->shape.lag)];
 }
 
 static int member_behind(const taciti_halves *halves, int k) { return (halves->shape.me + k) % halves->shape.count; }
@@ -110,16 +150,33 @@ static taciti_tally *tally_of(const taciti_halves *halves, const taciti_piece *t
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
-static tacit_status send_payload(taciti_halves *halves, const taciti_piece *t, int member, taciti_payload_kind kind,
-                                 taciti_payload payload) {
-    taciti_tally *tally = tally_of(halves, t, kind);
-    if (tally != NULL) tally->bytes += payload.bytes;
-    return taciti_outbox_send(&halves->sends, halves->ranks[member], payload.data, payload.bytes);
+/* Returns the bytes of the payloads alone, which tallies count. */
+static size_t payload_bytes(const taciti_piece *t, taciti_payload message) {
+    const uint32_t *lengths = message.data;
+    size_t bytes = 0;
+    for (size_t i = 0; i < count_pieces(t) && t->cut->together > 1; i++) bytes += lengths[i];
+    return t->cut->together == 1 ? message.bytes : bytes;
 }
 
-static tacit_status receive_payload(taciti_halves *halves, int member, void *into, size_t n,
+static tacit_status send_message(taciti_halves *halves, const taciti_piece *t, int member, taciti_payload_kind kind,
+                                 taciti_payload message) {
+    taciti_tally *tally = tally_of(halves, t, kind);
+    if (tally != NULL) tally->bytes += payload_bytes(t, message);
+    return taciti_outbox_send(&halves->sends, halves->ranks[member], message.data, message.bytes);
+}
+
+/* Posts the receive for the payloads of these ranges, from another member. */
+static tacit_status receive_message(taciti_halves *halves, const taciti_piece *t, int owner, int from, void *into,
                                     taciti_engine_request *out) {
-    return taciti_payload_receive(halves->comm, halves->shape.encoding, halves->ranks[member], into, n, out);
+    const taciti_encoding *encoding = halves->shape.encoding;
+    taciti_piece p = *t;
+    size_t max = 0;
+    if (t->cut->together == 1)
+        return taciti_payload_receive(halves->comm, encoding, halves->ranks[from], into, range_of(halves, t, owner).n,
+                                      out);
+    do max += packed_bytes(encoding, range_of(halves, &p, owner).n);
+    while (next_of_message(t, &p));
+    return taciti_comm_irecv_up_to(halves->comm, halves->ranks[from], into, max, out);
 }
 
 tacit_status taciti_gather_await_sent(taciti_halves *halves, const taciti_piece *t) {
@@ -159,6 +216,24 @@ static tacit_status encode_range(const taciti_halves *halves, const taciti_piece
     return TACIT_OK;
 }
 
+/* Encodes what this rank has of a member's ranges in a message. */
+static tacit_status encode_message(const taciti_halves *halves, const taciti_piece *t, int member,
+                                   taciti_payload_kind kind, taciti_payload *out) {
+    taciti_piece p = *t;
+    uint32_t *lengths = out->data;
+    if (t->cut->together == 1) return encode_range(halves, t, member, kind, out);
+    out->bytes = count_pieces(t) * sizeof *lengths;
+    do {
+        taciti_payload one = {.data = (char *)out->data + out->bytes};
+        if (range_of(halves, &p, member).n > 0) TACITI_TRY(encode_range(halves, &p, member, kind, &one));
+        const size_t padded = taciti_round_up(one.bytes, sizeof *lengths);
+        memset((char *)one.data + one.bytes, 0, padded - one.bytes);
+        lengths[p.piece - t->piece] = (uint32_t)one.bytes;
+        out->bytes += padded;
+    } while (next_of_message(t, &p));
+    return TACIT_OK;
+}
+
 tacit_status taciti_halves_observe(taciti_halves *halves, const taciti_piece *t) {
     const taciti_halves_shape *s = &halves->shape;
     for (int m = 0; m < (s->whole ? 1 : s->count) && is_coded(halves); m++) {
@@ -192,10 +267,49 @@ static tacit_status decode_range(const taciti_halves *halves, const taciti_piece
     return taciti_payload_refused(status, halves->shape.encoding, t->task, halves->ranks[member], payload.bytes);
 }
 
-/* Makes the payload of this rank for its own range, which is decoded like everybody's. */
+/* Estimates: the sum of all contributions to r, or the result, is complete. */
+static void keep_estimate(const taciti_halves *halves, const taciti_piece *t, taciti_payload_kind kind,
+                          taciti_range r) {
+    const bool contributions = kind == TACITI_PAYLOAD_CONTRIBUTION && !halves->shape.whole;
+    if (t->residual == NULL || !t->residual->feedback.estimates) return;
+    taciti_residual_accumulate(t->residual, contributions ? TACITI_RESIDUAL_RESULT : TACITI_RESIDUAL_MEMORY, r.at,
+                               t->x + r.at, r.n);
+}
+
+/* Sets *out to the payload of a piece of a message, which begins at byte *at, and moves *at behind it. Returns false if
+ * the message is too short. */
+static bool cut_payload(taciti_payload message, size_t index, size_t *at, taciti_payload *out) {
+    uint32_t length = 0;
+    if (message.bytes < (index + 1) * sizeof length || message.bytes < *at) return false;
+    memcpy(&length, (const char *)message.data + index * sizeof length, sizeof length);
+    *out = (taciti_payload){(char *)message.data + *at, length};
+    *at += taciti_round_up(length, sizeof length);
+    return *at <= message.bytes;
+}
+
+/* Decodes the payloads of a member for the ranges of `owner`. Contributions are added in the order of the members. */
+static tacit_status decode_message(const taciti_halves *halves, const taciti_piece *t, int member,
+                                   taciti_payload_kind kind, int owner, taciti_payload message) {
+    const bool packed = t->cut->together > 1, sums = kind == TACITI_PAYLOAD_CONTRIBUTION;
+    size_t at = packed ? count_pieces(t) * sizeof(uint32_t) : message.bytes;
+    bool whole = true;
+    taciti_piece p = *t;
+    do {
+        const taciti_range r = range_of(halves, &p, owner);
+        taciti_payload one = message;
+        whole = !packed || cut_payload(message, p.piece - t->piece, &at, &one);
+        if (!whole || r.n == 0) continue;
+        TACITI_TRY(decode_range(halves, &p, member, kind, r, one, sums && member > 0));
+        if (!sums || member == halves->shape.count - 1) keep_estimate(halves, t, kind, r);
+    } while (whole && next_of_message(t, &p));
+    return taciti_payload_refused(whole && at == message.bytes ? TACIT_OK : TACIT_E_DATA, halves->shape.encoding,
+                                  t->task, halves->ranks[member], message.bytes);
+}
+
+/* Makes the payloads of this rank for its own ranges, which are decoded like everybody's. */
 static tacit_status encode_own(taciti_halves *halves, const taciti_piece *t, taciti_payload *out) {
     *out = (taciti_payload){.data = own_payload(halves, t)};
-    TACITI_TRY(encode_range(halves, t, halves->shape.me, TACITI_PAYLOAD_CONTRIBUTION, out));
+    TACITI_TRY(encode_message(halves, t, halves->shape.me, TACITI_PAYLOAD_CONTRIBUTION, out));
     halves->own[slot_of(halves, t)] = out->bytes;
     return TACIT_OK;
 }
@@ -209,17 +323,15 @@ static tacit_status await_payload(taciti_halves *halves, const taciti_piece *t, 
     return TACIT_OK;
 }
 
-/* My range = sum of the decoded payloads in the order of the members. */
-static tacit_status add_payloads(taciti_halves *halves, const taciti_piece *t, taciti_range mine) {
+/* My ranges = sum of the decoded payloads in the order of the members. */
+static tacit_status add_payloads(taciti_halves *halves, const taciti_piece *t) {
+    const int me = halves->shape.me;
     taciti_payload payload;
     if (!halves->shape.whole) TACITI_TRY(encode_own(halves, t, &payload));
     for (int m = 0; m < halves->shape.count; m++) {
         TACITI_TRY(await_payload(halves, t, m, &payload));
-        TACITI_TRY(decode_range(halves, t, m, TACITI_PAYLOAD_CONTRIBUTION, mine, payload, m > 0));
+        TACITI_TRY(decode_message(halves, t, m, TACITI_PAYLOAD_CONTRIBUTION, me, payload));
     }
-    if (t->residual == NULL || !t->residual->feedback.estimates) return TACIT_OK;
-    taciti_residual_accumulate(t->residual, halves->shape.whole ? TACITI_RESIDUAL_MEMORY : TACITI_RESIDUAL_RESULT,
-                               mine.at, t->x + mine.at, mine.n);
     return TACIT_OK;
 }
 
@@ -248,75 +360,65 @@ static tacit_status add_in_order(taciti_halves *halves, const taciti_piece *t, t
 tacit_status taciti_scatter_begin(taciti_halves *halves, const taciti_piece *t) {
     const taciti_halves_shape *s = &halves->shape;
     if (s->count == 1) return TACIT_OK;
-    const taciti_range mine = range_of(halves, t, s->me);
-    for (int k = 1; k < s->count && mine.n > 0; k++) {
+    const bool owns = count_floats(halves, t, s->me) > 0;
+    for (int k = 1; k < s->count && owns; k++) {
         const int from = member_before(halves, k);
-        TACITI_TRY(receive_payload(halves, from, buffer_of(halves, halves->arriving, t, from), mine.n,
+        TACITI_TRY(receive_message(halves, t, s->me, from, buffer_of(halves, halves->arriving, t, from),
                                    &halves->scatter_in[cell_of(halves, t, from)]));
     }
-    if (is_coded(halves) && t->piece >= s->slots) /* payloads of the piece that had this slot before */
-        TACITI_TRY(taciti_outbox_await(&halves->sends, *scattered_at(halves, t->piece - s->slots)));
+    if (is_coded(halves) && message_of(t) >= s->slots) /* payloads of the message that had this slot before */
+        TACITI_TRY(taciti_outbox_await(&halves->sends, *scattered_at(halves, message_of(t) - s->slots)));
     taciti_payload payload;
-    if (s->whole && mine.n > 0) TACITI_TRY(encode_own(halves, t, &payload));
+    if (s->whole && owns) TACITI_TRY(encode_own(halves, t, &payload));
     for (int k = 1; k < s->count; k++) {
         const int to = member_behind(halves, k);
         const taciti_range r = range_of(halves, t, to);
-        if (r.n == 0) continue;
+        if (count_floats(halves, t, to) == 0) continue;
         if (!is_coded(halves)) payload = (taciti_payload){t->x + r.at, r.n * sizeof(float)};
         if (is_coded(halves) && !s->whole) {
             payload = (taciti_payload){.data = buffer_of(halves, halves->leaving, t, to)};
-            TACITI_TRY(encode_range(halves, t, to, TACITI_PAYLOAD_CONTRIBUTION, &payload));
+            TACITI_TRY(encode_message(halves, t, to, TACITI_PAYLOAD_CONTRIBUTION, &payload));
         }
-        TACITI_TRY(send_payload(halves, t, to, TACITI_PAYLOAD_CONTRIBUTION, payload));
+        TACITI_TRY(send_message(halves, t, to, TACITI_PAYLOAD_CONTRIBUTION, payload));
     }
-    *scattered_at(halves, t->piece) = halves->sends.posted;
+    *scattered_at(halves, message_of(t)) = halves->sends.posted;
     return TACIT_OK;
 }
 
 tacit_status taciti_scatter_end(taciti_halves *halves, const taciti_piece *t) {
-    if (halves->shape.count == 1) return TACIT_OK;
-    const taciti_range mine = range_of(halves, t, halves->shape.me);
-    if (mine.n == 0) return TACIT_OK;
-    return is_coded(halves) ? add_payloads(halves, t, mine) : add_in_order(halves, t, mine);
+    if (halves->shape.count == 1 || count_floats(halves, t, halves->shape.me) == 0) return TACIT_OK;
+    return is_coded(halves) ? add_payloads(halves, t) : add_in_order(halves, t, range_of(halves, t, halves->shape.me));
 }
 
 /* ---- all-gather -------------------------------------------------------------------------------------------------- */
-/* Decodes the result of a range, as every member does. */
-static tacit_status take_result(const taciti_halves *halves, const taciti_piece *t, int member, taciti_range r,
-                                taciti_payload payload) {
-    TACITI_TRY(decode_range(halves, t, member, TACITI_PAYLOAD_RESULT, r, payload, false));
-    if (t->residual != NULL && t->residual->feedback.estimates)
-        taciti_residual_accumulate(t->residual, TACITI_RESIDUAL_MEMORY, r.at, t->x + r.at, r.n);
-    return TACIT_OK;
-}
-
-/* My range goes to all; what they decode is what I keep. */
-static tacit_status send_result(taciti_halves *halves, const taciti_piece *t, taciti_range mine) {
+/* My ranges go to all; what they decode is what I keep. */
+static tacit_status send_result(taciti_halves *halves, const taciti_piece *t) {
     const int me = halves->shape.me;
+    const taciti_range mine = range_of(halves, t, me);
     taciti_payload payload = {t->x + mine.at, mine.n * sizeof(float)};
     if (is_coded(halves)) {
         payload.data = halves->sum + slot_of(halves, t) * halves->stride_bytes;
         TACITI_TRY(taciti_outbox_await(&halves->sends, halves->gathered[slot_of(halves, t)]));
-        TACITI_TRY(encode_range(halves, t, me, TACITI_PAYLOAD_RESULT, &payload));
+        TACITI_TRY(encode_message(halves, t, me, TACITI_PAYLOAD_RESULT, &payload));
     }
     for (int k = 1; k < halves->shape.count; k++)
-        TACITI_TRY(send_payload(halves, t, member_behind(halves, k), TACITI_PAYLOAD_RESULT, payload));
-    return is_coded(halves) ? take_result(halves, t, me, mine, payload) : TACIT_OK;
+        TACITI_TRY(send_message(halves, t, member_behind(halves, k), TACITI_PAYLOAD_RESULT, payload));
+    return is_coded(halves) ? decode_message(halves, t, me, TACITI_PAYLOAD_RESULT, me, payload) : TACIT_OK;
 }
 
 tacit_status taciti_gather_begin(taciti_halves *halves, const taciti_piece *t) {
     const taciti_halves_shape *s = &halves->shape;
     if (s->count == 1 || s->whole) return TACIT_OK;
     /* Their results overwrite what was sent to them, so it must have left. */
-    TACITI_TRY(taciti_outbox_await(&halves->sends, *scattered_at(halves, t->piece)));
+    TACITI_TRY(taciti_outbox_await(&halves->sends, *scattered_at(halves, message_of(t))));
     for (int k = 1; k < s->count; k++) {
         const int from = member_before(halves, k);
-        const taciti_range r = range_of(halves, t, from);
-        void *into = is_coded(halves) ? (void *)buffer_of(halves, halves->sums, t, from) : (void *)(t->x + r.at);
-        if (r.n > 0) TACITI_TRY(receive_payload(halves, from, into, r.n, &halves->gather_in[cell_of(halves, t, from)]));
+        void *into = is_coded(halves) ? (void *)buffer_of(halves, halves->sums, t, from)
+                                      : (void *)(t->x + range_of(halves, t, from).at);
+        if (count_floats(halves, t, from) > 0)
+            TACITI_TRY(receive_message(halves, t, from, from, into, &halves->gather_in[cell_of(halves, t, from)]));
     }
-    const taciti_range mine = range_of(halves, t, s->me);
-    if (mine.n > 0) TACITI_TRY(send_result(halves, t, mine));
+    if (count_floats(halves, t, s->me) > 0) TACITI_TRY(send_result(halves, t));
     halves->gathered[slot_of(halves, t)] = halves->sends.posted;
     return TACIT_OK;
 }
@@ -324,18 +426,17 @@ tacit_status taciti_gather_begin(taciti_halves *halves, const taciti_piece *t) {
 tacit_status taciti_gather_end(taciti_halves *halves, const taciti_piece *t) {
     for (int k = 1; k < halves->shape.count && !halves->shape.whole; k++) {
         const int from = member_before(halves, k);
-        const taciti_range r = range_of(halves, t, from);
         taciti_engine_request *request = &halves->gather_in[cell_of(halves, t, from)];
-        if (r.n == 0) continue;
+        if (count_floats(halves, t, from) == 0) continue;
         TACITI_TRY(taciti_comm_await(halves->comm, request));
         const taciti_payload payload = {buffer_of(halves, halves->sums, t, from), request->bytes};
-        if (is_coded(halves)) TACITI_TRY(take_result(halves, t, from, r, payload));
+        if (is_coded(halves)) TACITI_TRY(decode_message(halves, t, from, TACITI_PAYLOAD_RESULT, from, payload));
     }
     return TACIT_OK;
 }
 
 /* Bytes for n floats of one kind: the mean at that setting, or without one the maximum. */
-static double payload_bytes(const taciti_halves_shape *shape, const taciti_codec_setting *setting, size_t n) {
+static double expected_bytes(const taciti_halves_shape *shape, const taciti_codec_setting *setting, size_t n) {
     if (n == 0) return 0;
     if (setting == NULL) return (double)taciti_encoding_bound(shape->encoding, n);
     const taciti_codec_call call = {.options = shape->encoding->options, .setting = *setting};
@@ -348,8 +449,8 @@ double taciti_halves_bytes(const taciti_halves_shape *shape, const taciti_cut *c
     for (int m = 0; m < shape->count; m++) {
         const size_t n = shape->range(shape->arrangement, cut, piece, m).n;
         const taciti_codec_setting *back = settings == NULL ? NULL : &settings[TACITI_PAYLOAD_RESULT];
-        if (m != member) bytes += payload_bytes(shape, settings, n);
-        if (m == member && !shape->whole) bytes += (shape->count - 1) * payload_bytes(shape, back, n);
+        if (m != member) bytes += expected_bytes(shape, settings, n);
+        if (m == member && !shape->whole) bytes += (shape->count - 1) * expected_bytes(shape, back, n);
     }
     return bytes;
 }

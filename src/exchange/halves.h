@@ -13,6 +13,12 @@
  *   scatter_begin   encodes the range once, sends it to all members, posts the receives from all
  *   scatter_end     waits for all members and adds the payloads in the order of the members
  *
+ * Pieces of a short array travel together (taciti_cut.together): what is said of a piece then holds for such a group,
+ * whose message to a member has the payloads of all its ranges in the order of the pieces:
+ *
+ *   bytes of each payload   4 each
+ *   payloads                each followed by zeros to a multiple of 4
+ *
  * The k-th send goes to the k-th member after this one (outbox.h). All members call the same functions in the same
  * order, so messages between two ranks match by their order. The functions block. Objects with different members do not
  * interfere.
@@ -33,12 +39,13 @@ typedef struct taciti_halves_shape {
     const taciti_arrangement *arrangement; /* borrows */
     taciti_halves_range *range;
     int count, me;
-    bool whole;     /* every payload goes to all members; otherwise each to the owner of its range */
-    bool between;   /* payloads are counted in the task's tallies */
-    size_t range_n; /* floats of the longest range */
-    size_t slots;   /* pieces between begin and end of either half, plus one */
-    size_t lag;     /* pieces between scatter_end and gather_begin */
-    size_t window;  /* sends under way */
+    bool whole;      /* every payload goes to all members; otherwise each to the owner of its range */
+    bool between;    /* payloads are counted in the task's tallies */
+    size_t range_n;  /* floats of the longest range */
+    size_t together; /* maximum of taciti_cut.together */
+    size_t slots;    /* pieces between begin and end of either half, plus one */
+    size_t lag;      /* pieces between scatter_end and gather_begin */
+    size_t window;   /* sends under way */
 } taciti_halves_shape;
 
 typedef struct taciti_halves {
@@ -58,7 +65,7 @@ typedef struct taciti_halves {
     size_t *scattered, *gathered; /* [slots + lag], [slots]: sends.posted after that piece; owned by `scattered` */
 } taciti_halves;
 
-/* One piece of an array. */
+/* One piece of an array, or the first one of those that travel together. */
 typedef struct taciti_piece {
     float *x;
     const taciti_bucket_task *task;

@@ -162,13 +162,13 @@ static double payload_bytes(const taciti_encoding *e, taciti_codec_setting setti
 static taciti_contribution contribution_of(const taciti_encoding *e, const taciti_allreduce *reduce,
                                            const taciti_cut *cut, double n) {
     (void)reduce;
-    return (taciti_contribution){payload_bytes(e, e->expected, n, cut->pieces), cut->pieces, 1};
+    return (taciti_contribution){payload_bytes(e, e->expected, n, cut->pieces), taciti_cut_messages(cut), 1};
 }
 
 /* The pipeline is filled for each of these: only the messages behind its first ones overlap. */
 static size_t count_fillings(const sum *s) {
     const size_t under_way = s->reduce->wire_depth + 1;
-    return (s->cut.pieces + under_way - 1) / under_way;
+    return (taciti_cut_messages(&s->cut) + under_way - 1) / under_way;
 }
 
 static taciti_price price_scatter(const sum *s, taciti_contribution forth) {
@@ -182,7 +182,7 @@ static taciti_price price_scatter(const sum *s, taciti_contribution forth) {
         .busiest = 1,
         .by_owners = true,
         .fillings = count_fillings(s),
-        .messages = (forth.messages + s->cut.pieces) * (size_t)(s->hosts - 1),
+        .messages = (forth.messages + taciti_cut_messages(&s->cut)) * (size_t)(s->hosts - 1),
         .wire_hops = forth.hops + 1};
 }
 
@@ -195,7 +195,7 @@ static taciti_price price_gather(const sum *s) {
         .codec_s = share * (f->encode_s + f->decode_s + (s->hosts - 1) * f->add_s),
         .busiest = 1,
         .fillings = count_fillings(s),
-        .messages = s->cut.pieces * (size_t)(s->hosts - 1),
+        .messages = taciti_cut_messages(&s->cut) * (size_t)(s->hosts - 1),
         .wire_hops = 1};
 }
 

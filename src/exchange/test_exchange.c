@@ -491,41 +491,6 @@ static void staging_stays_bounded(void **state) {
     test_ranks_per_host(0);
 }
 
-/* The pieces of a bucket of n floats, of which every rank owns a chunk. */
-static size_t pieces_of(taciti_comm *comm, const char *codec, size_t n) {
-    taciti_allreduce reduce;
-    void *options = NULL;
-    CHECK(taciti_codec_defaults(taciti_codec_find(codec), &options) == TACIT_OK);
-    const taciti_encoding encoding = {
-        .codec = taciti_codec_find(codec), .options = options, .expected = {.factor = 10}};
-    CHECK(taciti_allreduce_describe(taciti_comm_hosts(comm), (taciti_members){0}, taciti_comm_rank(comm), &encoding,
-                                    (taciti_placement){.scheme = TACITI_SCHEME_FLAT}, 1 << 18, &reduce) == TACIT_OK);
-    const size_t pieces = taciti_allreduce_residual(&reduce, n, (taciti_feedback){.errors = true}).pieces;
-    taciti_allreduce_destroy(&reduce);
-    taciti_free(options);
-    return pieces;
-}
-
-/* If the length of payloads depends on the threshold, every owner gets parts of four stretches, unless they are
- * short. */
-static void look_at_pieces(taciti_comm *comm, void *context) {
-    (void)context;
-    const size_t chunks = (size_t)taciti_comm_size(comm) * 2048;
-    CHECK(pieces_of(comm, "topk", 2 * chunks - 1) == 1);
-    CHECK(pieces_of(comm, "topk", 2 * chunks) == 2);
-    CHECK(pieces_of(comm, "topk", 4 * chunks) == 4);
-    CHECK(pieces_of(comm, "topk", 8 * chunks) == 4);
-    CHECK(pieces_of(comm, "qsgd", 4 * chunks) == 1);
-}
-
-static void uneven_payloads_have_four_pieces(void **state) {
-    (void)state;
-    const taciti_comm_options options = test_comm_options(false);
-    test_ranks_per_host(1);
-    for (int size = 2; size <= 7; size++) test_world_run(size, &options, look_at_pieces, NULL);
-    test_ranks_per_host(0);
-}
-
 /* A bucket that is still being moved when its jobs are destroyed. */
 static tacit_status move_slowly(void *owner, float *x, size_t n, const taciti_bucket_task *task) {
     (void)task;
@@ -570,7 +535,6 @@ int main(void) {
         cmocka_unit_test(misuse_is_refused),
         cmocka_unit_test(short_arrays_take_the_way_that_costs_less),
         cmocka_unit_test(staging_stays_bounded),
-        cmocka_unit_test(uneven_payloads_have_four_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

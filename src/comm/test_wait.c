@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Waits that are expected to be long: how often they ask the engine.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "comm/state.h"
+#include "comm/test_engine.h"
+
+#define LATE_NS (2 * TACITI_NS_PER_MS)
+#define NAP_MIN_NS INT64_C(50000) /* a quarter of the shortest wait that counts as long */
+
+enum { MESSAGES = 40 };
+
+static tacit_status (*g_test)(void *self, taciti_engine_request *request, bool *done);
+static const taciti_engine_request *g_awaited;
+static int64_t g_tests;
+
+static tacit_status count_tests(void *self, taciti_engine_request *request, bool *done) {
+    if (request == g_awaited) g_tests++;
+    return g_test(self, request, done);
+}
+
+static tacit_status send_late(taciti_comm *comm, void *context) {
+    (void)context;
+    for (int64_t i = 0; i < MESSAGES; i++) {
+        taciti_sleep_ns(LATE_NS);
+        TACITI_TRY(taciti_comm_send(comm, 1, &i, sizeof i));
+    }
+    return TACIT_OK;
+}
+
+/* Counts the waits that begin when waits are known to be long. */
+static tacit_status receive_late(taciti_comm *comm, void *context) {
+    int *count = context;
+    for (int64_t i = 0, received = 0; i < MESSAGES; i++) {
+        taciti_engine_request request;
+        const bool is_long = comm->wait_ns > LATE_NS / 2;
+        const int64_t begin_ns = taciti_now_ns();
+        TACITI_TRY(taciti_comm_irecv(comm, 0, &received, sizeof received, &request));
+        g_awaited = &request;
+        g_tests = 0;
+        TACITI_TRY(taciti_comm_await(comm, &request));
+        CHECK(received == i);
+        if (is_long) CHECK(g_tests <= 1 + (taciti_now_ns() - begin_ns) / NAP_MIN_NS);
+        *count += is_long;
+    }
+    return TACIT_OK;
+}
+
+static void wait_for_late_messages(taciti_comm *comm, void *context) {
+    const bool receives = taciti_comm_rank(comm) == 1;
+    taciti_job job = {.run = receives ? receive_late : send_late, .context = context, .name = "test", .detail = -1};
+    if (receives) {
+        g_test = comm->engine.test;
+        comm->engine.test = count_tests;
+    }
+    CHECK(taciti_job_submit(comm, &job) == TACIT_OK);
+    CHECK(taciti_job_wait(comm, &job) == TACIT_OK);
+}
+
+static void a_long_wait_sleeps_between_its_tests(void **state) {
+    (void)state;
+    int count = 0;
+    const taciti_comm_options options = test_comm_options(false);
+    test_ranks_per_host(1);
+    test_world_run(2, &options, wait_for_late_messages, &count);
+    test_ranks_per_host(0);
+    assert_true(count > 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_long_wait_sleeps_between_its_tests)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
