@@ -178,7 +178,7 @@ expect "a controller of the whole gradient" 3 'leave it out, or --strategy dp' s
 expect "votes on changes of parameters" 3 'compress.gather int8' shard 2 no --shard.stage 1 --compress.gather signsgd
 expect "votes for the owners of parts" 3 'compress.codec efsign' shard 2 no --compress.codec signsgd
 expect "votes on differences of averages" 3 'compress.codec efsign' run 2 no --strategy localsgd --compress.codec signsgd
-expect "values of parameters of which some are left out" 3 'stage 3 gathers values' shard 2 no --compress.gather threshold
+expect "values of parameters of which some are left out" 3 'stage 3 gathers values' shard 2 no --compress.gather redsync
 expect "a factor of neither codec" 0 'compress.factor 3: nothing in this run reads it' shard 2 no --shard.stage 2 --compress.codec int4 --compress.factor 3 --dry-run
 expect "a sketch beside gathers in 8 bits" 0 'finished at step 8' shard 2 tagc8 --compress.codec tagc --compress.gather int8
 expect "a warm-up beside gathers in 4 bits" 0 'finished at step 8' shard 2 warm4 --shard.stage 2 --compress.codec topk --compress.warmup 300 --compress.gather int4

@@ -20,6 +20,8 @@
  *   wire gather_end(u - a - 2b),     local gather_begin(u - a - 2b)
  *   local gather_end(u - 2a - 2b)
  *
+ * Pieces of a short array of uneven payloads go through the cycles together, in one message (halves.h).
+ *
  * With taciti_placement.contiguous a lane's share of a piece is one chunk per host, here and there in the array. Each
  * of these is a piece of its own to `local`.
  */
