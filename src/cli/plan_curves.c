@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "plan/draws.h"
+#include "plan/reuse.h"
 
 /* PERIOD_MAX: rounds of a topology that is drawn to fill the picture; each of them is simulated for every rate. */
 enum { PERIOD_MAX = 64, RATE_POINTS = 3 * TACITI_CURVE_DECADE + 1, RANKS_MAX = 512, HOSTS_MIN_END = 64 };
@@ -122,9 +122,9 @@ static tacit_status add_hosts(const taciti_settings *settings, const taciti_scen
     taciti_scene other = *scene;
     other.hosts = &hosts;
     other.slow = NULL; /* named ranks are those of the plan itself */
-    taciti_draws draws = {0};
+    taciti_reuse reuse = {0};
     taciti_plan_options there_options = *options;
-    there_options.draws = &draws;
+    there_options.reuse = &reuse;
     taciti_candidates there = {0};
     const char *names[TACITI_CURVE_LINES + 1] = {NULL};
     for (size_t l = 0; l < curves->line_count; l++) names[l] = curves->lines[l]->topology;
@@ -137,7 +137,7 @@ static tacit_status add_hosts(const taciti_settings *settings, const taciti_scen
     curves->hosts.x[point] = count;
     curves->hosts.ranks[point] = ranks;
     curves->hosts.count += status == TACIT_OK;
-    taciti_draws_destroy(&draws);
+    taciti_reuse_destroy(&reuse);
     taciti_candidates_destroy(&there);
     taciti_hosts_destroy(&hosts);
     return status;

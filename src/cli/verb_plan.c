@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "cli/plan_print.h"
 #include "cli/verbs.h"
-#include "plan/draws.h"
+#include "plan/reuse.h"
 #include "train/train.h"
 
 enum { RANKS_MAX = 4096 }; /* a plan of 4096 ranks takes some seconds */
@@ -266,7 +266,7 @@ static tacit_status predict_without_jitter(taciti_candidates *candidates, const 
     return TACIT_OK;
 }
 
-static tacit_status print_answer(const question *q, taciti_candidates *candidates, taciti_draws *draws) {
+static tacit_status print_answer(const question *q, taciti_candidates *candidates, taciti_reuse *reuse) {
     const taciti_train_settings *s = &q->settings;
     const taciti_scene scene = {
         .profile = &q->profile,
@@ -282,7 +282,7 @@ static tacit_status print_answer(const question *q, taciti_candidates *candidate
     const double measured = q->cluster.compute_cv > 0 ? q->cluster.compute_cv : 0;
     const double asked = s->job.compute.cv > 0 ? s->job.compute.cv : -1;
     const bool even = taciti_arguments_get(&q->arguments, "--no-jitter") != NULL;
-    const taciti_plan_options options = {.seed = s->job.compute.seed, .cv = even ? 0 : asked, .draws = draws};
+    const taciti_plan_options options = {.seed = s->job.compute.seed, .cv = even ? 0 : asked, .reuse = reuse};
     taciti_plan_curves curves = {0};
     taciti_verdict without_jitter;
     char without_text[TACITI_VERDICT_BYTES];
@@ -326,9 +326,9 @@ static tacit_status plan_model(const taciti_verb *verb, int argc, char **argv, q
     TACITI_TRY(taciti_arguments_number(&q->arguments, "--sgp", -1, true, SGP_MAX_S, &sgp_s)); /* -1: not asked for */
     TACITI_TRY(taciti_candidates_create(&q->settings.job, &q->hosts, NULL, &candidates));
     taciti_candidates_add_others(&candidates, &q->cluster, &q->hosts, sgp_s);
-    taciti_draws draws = {0};
-    const tacit_status status = print_answer(q, &candidates, &draws);
-    taciti_draws_destroy(&draws);
+    taciti_reuse reuse = {0};
+    const tacit_status status = print_answer(q, &candidates, &reuse);
+    taciti_reuse_destroy(&reuse);
     taciti_candidates_destroy(&candidates);
     return status;
 }

@@ -2,6 +2,7 @@
 #include "plan/parts.h"
 
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/memory.h"
 #include "plan/compressed.h"
@@ -223,6 +224,17 @@ void taciti_parts_doubts(const taciti_parts_plan *plan, const taciti_links *link
     }
     *error = sum > 0 ? doubtful / sum : 0;
     *calibrated = sum > 0 ? known / sum : 0;
+}
+
+uint64_t taciti_parts_key(const taciti_parts_plan *plan, uint64_t key) {
+    for (size_t k = 0; k < plan->op_count; k++) {
+        const taciti_parts_op *op = &plan->ops[k];
+        const uint64_t numbers[] = {(uint64_t)op->kind, op->job, op->update, op->coded};
+        key = XXH3_64bits_withSeed(numbers, sizeof numbers, key);
+        key = XXH3_64bits_withSeed(&op->seconds, sizeof op->seconds, key);
+    }
+    key = XXH3_64bits_withSeed(plan->codes_gathers, sizeof plan->codes_gathers, key);
+    return XXH3_64bits_withSeed(plan->transfer_s, plan->job_count * TACITI_SCENARIOS * sizeof *plan->transfer_s, key);
 }
 
 double taciti_parts_transfer_s(const taciti_parts_plan *plan) {

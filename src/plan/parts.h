@@ -68,6 +68,7 @@ void taciti_parts_destroy(taciti_parts_plan *plan); /* {0} is fine */
 void taciti_parts_time(taciti_parts_plan *plan, size_t scenario, const taciti_links *links, double latency,
                        double bytes);
 void taciti_parts_doubts(const taciti_parts_plan *plan, const taciti_links *links, double *error, double *calibrated);
+uint64_t taciti_parts_key(const taciti_parts_plan *plan, uint64_t key);
 double taciti_parts_transfer_s(const taciti_parts_plan *plan);
 
 /* Returns the bytes of a step on the busiest host's link, per direction. */

@@ -119,7 +119,7 @@ typedef struct taciti_plan_options {
     double
         cv; /* of compute times; < 0: the cluster's. If that is unknown: 0, and `uneven_s` has the time with jitter */
     bool brief;                 /* only the means: no low and high, no causes; links count as exact */
-    struct taciti_draws *draws; /* what predictions of the same ranks share; NULL: nothing */
+    struct taciti_reuse *reuse; /* what predictions of the same ranks and topologies share; NULL: nothing */
 } taciti_plan_options;
 
 /* The causes that limit a step. */

@@ -23,6 +23,7 @@
  */
 #include <math.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -30,7 +31,7 @@
 #include "plan/footprint.h"
 #include "plan/layers.h"
 #include "plan/parts.h"
-#include "plan/rounds.h"
+#include "plan/reuse.h"
 #include "plan/uneven.h"
 #include "plan/waits.h"
 
@@ -56,14 +57,13 @@ typedef struct model {
     taciti_links links;
     taciti_recursion recursion;
     taciti_stretches stretches;
-    taciti_rounds rounds;
+    taciti_reuse *reuse, own;              /* own: where the caller shares nothing */
+    taciti_rounds *rounds;                 /* borrowed from what is reused */
     taciti_parts_plan parts;               /* of order PARTS, instead of stretches and rounds */
     double even, uneven;                   /* factors of transfers at the ends of the range */
     double waits_s;                        /* of the updates: hand-over and short messages */
     double *ready_s, *update_s, *behind_s; /* [stretches]; one block, owned by the first */
 } model;
-
-static bool has_parts(const model *m) { return m->method.order == TACITI_ORDER_PARTS; }
 
 static void fill_recursion(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
                            model *m) {
@@ -76,8 +76,8 @@ static void fill_recursion(const taciti_scene *scene, const taciti_method *metho
         .delay = method->delay,
         .ranks = scene->hosts->ranks,
         .buckets = m->stretches.count,
-        .period = has_parts(m) ? 1 : m->rounds.period,
-        .rounds = m->rounds.list,
+        .period = m->rounds == NULL ? 1 : m->rounds->period,
+        .rounds = m->rounds == NULL ? NULL : m->rounds->list,
         .compute_s = taciti_profile_forward_s(scene->profile) + taciti_profile_backward_s(scene->profile),
         .ready_s = m->ready_s,
         .update_s = m->update_s,
@@ -85,7 +85,7 @@ static void fill_recursion(const taciti_scene *scene, const taciti_method *metho
         .slow = scene->slow,
         .cv = options->cv >= 0 ? options->cv : known_cv,
         .seed = options->seed,
-        .draws = options->draws,
+        .draws = &m->reuse->draws,
         .steps = steps < STEPS_MIN   ? STEPS_MIN
                  : steps > STEPS_MAX ? STEPS_MAX
                                      : steps,
@@ -112,15 +112,49 @@ static void find_causes(const taciti_recursion_times *times, double waits_s, tac
 
 /* ---- rounds, or parts -------------------------------------------------------------------------------------------- */
 
+static bool has_parts(const model *m) { return m->method.order == TACITI_ORDER_PARTS; }
+
 static tacit_status time_links(model *m, size_t scenario, const taciti_links *links, double latency, double bytes) {
-    if (!has_parts(m)) return taciti_rounds_time(&m->rounds, scenario, links, latency, bytes);
+    if (!has_parts(m)) return taciti_rounds_time(m->rounds, scenario, links, latency, bytes);
     taciti_parts_time(&m->parts, scenario, links, latency, bytes);
     return TACIT_OK;
 }
 
+/* All that a simulation depends on; equal keys mean equal results. */
+static uint64_t key_of(const model *m) {
+    const taciti_recursion *r = &m->recursion;
+    const uint64_t counts[] = {(uint64_t)r->order,
+                               r->overlap,
+                               (uint64_t)r->every,
+                               (uint64_t)r->delay,
+                               r->buckets,
+                               (uint64_t)r->ranks,
+                               r->period,
+                               r->steps,
+                               r->scenarios,
+                               (uint64_t)r->seed,
+                               (uint64_t)(uintptr_t)m->method.topology};
+    const double seconds[] = {r->compute_s, r->cv};
+    uint64_t key = XXH3_64bits_withSeed(counts, sizeof counts, 0);
+    key = XXH3_64bits_withSeed(seconds, sizeof seconds, key);
+    key = XXH3_64bits_withSeed(r->even, sizeof r->even, key);
+    if (r->slow != NULL) key = XXH3_64bits_withSeed(r->slow, (size_t)r->ranks * sizeof *r->slow, key);
+    if (has_parts(m)) return taciti_parts_key(&m->parts, key);
+    key = XXH3_64bits_withSeed(m->ready_s, 3 * r->buckets * sizeof *m->ready_s, key);
+    return taciti_rounds_key(m->rounds, key);
+}
+
 static tacit_status run_model(const model *m, taciti_recursion_times *times) {
-    return has_parts(m) ? taciti_parts_run(&m->parts, &m->recursion, times)
-                        : taciti_recursion_run(&m->recursion, times);
+    const uint64_t key = key_of(m);
+    const taciti_recursion_times *known = taciti_reuse_find(m->reuse, key);
+    if (known != NULL) {
+        memcpy(times, known, TACITI_SCENARIOS * sizeof *times);
+        return TACIT_OK;
+    }
+    TACITI_TRY(has_parts(m) ? taciti_parts_run(&m->parts, &m->recursion, times)
+                            : taciti_recursion_run(&m->recursion, times));
+    taciti_reuse_keep(m->reuse, key, times);
+    return TACIT_OK;
 }
 
 /* Finds the range of a step. Where nobody knows how evenly ranks compute, it may as well be that of doubtful ones. */
@@ -141,7 +175,7 @@ static tacit_status find_range(const taciti_cluster *c, const taciti_plan_option
 
 static tacit_status time_scenarios(model *m, const taciti_links *links, double link_error) {
     const double faster = link_error < 1 ? 1 - link_error : 0, slower = 1 + link_error;
-    double *spread = has_parts(m) ? m->parts.spread : m->rounds.spread;
+    double *spread = has_parts(m) ? m->parts.spread : m->rounds->spread;
     spread[FAST_LINKS] = m->even;
     spread[SLOW_LINKS] = m->uneven;
     TACITI_TRY(time_links(m, FAST_LINKS, links, faster, faster));
@@ -162,7 +196,7 @@ static tacit_status simulate_scenarios(const taciti_scene *scene, const taciti_p
     p->compute_s = times[AS_IT_IS].compute_s - m->waits_s;
     p->exposed_s = excess_of(p->step_s, p->compute_s);
     p->transfer_s = has_parts(m) ? taciti_parts_transfer_s(&m->parts)
-                                 : taciti_rounds_transfer_s(&m->rounds, AS_IT_IS) / m->recursion.every;
+                                 : taciti_rounds_transfer_s(m->rounds, AS_IT_IS) / m->recursion.every;
     p->transfer_s += m->waits_s;
     if (options->brief) return TACIT_OK;
     TACITI_TRY(find_range(scene->cluster, options, times, m, p));
@@ -204,8 +238,8 @@ static tacit_status fill_stretches(const taciti_scene *scene, model *m) {
 static void tear_down(model *m) {
     taciti_links_destroy(&m->links);
     taciti_parts_destroy(&m->parts);
-    taciti_rounds_destroy(&m->rounds);
     taciti_stretches_destroy(&m->stretches);
+    taciti_reuse_destroy(&m->own);
     taciti_free(m->ready_s);
 }
 
@@ -213,12 +247,13 @@ static tacit_status build_rounds(const taciti_scene *scene, model *m) {
     const bool whole = m->method.order == TACITI_ORDER_AWC && !m->method.overlap;
     TACITI_TRY(taciti_stretches_create(scene->layout, TACITI_STRETCHES_SINGLE, whole, &m->stretches));
     TACITI_TRY(fill_stretches(scene, m));
-    return taciti_rounds_create(scene, &m->method, &m->stretches, &m->rounds);
+    return taciti_reuse_rounds(m->reuse, scene, &m->method, &m->stretches, &m->rounds);
 }
 
 static tacit_status build_model(const taciti_scene *scene, const taciti_method *method,
                                 const taciti_plan_options *options, model *m) {
     *m = (model){.method = *method};
+    m->reuse = options->reuse != NULL ? options->reuse : &m->own;
     tacit_status status = taciti_links_create(scene, &m->links);
     if (status == TACIT_OK) status = taciti_uneven_range(scene, &m->method, options->seed, &m->even, &m->uneven);
     if (status == TACIT_OK) {
@@ -242,8 +277,8 @@ static tacit_status predict_step(const taciti_scene *scene, const taciti_plan_op
         p.nic_bytes = taciti_parts_nic_bytes(&m->parts, &m->links);
         taciti_parts_doubts(&m->parts, &m->links, &p.link_error, &calibrated);
     } else {
-        TACITI_TRY(taciti_plan_nic_bytes(scene, &m->method, &m->rounds, &p.nic_bytes));
-        taciti_rounds_doubts(&m->rounds, &m->links, &p.link_error, &calibrated);
+        TACITI_TRY(taciti_plan_nic_bytes(scene, &m->method, m->rounds, &p.nic_bytes));
+        taciti_rounds_doubts(m->rounds, &m->links, &p.link_error, &calibrated);
     }
     p.calibrated = calibrated > 0.5;
     p.model_error = p.calibrated || p.link_error <= 0 ? TACITI_PLAN_MODEL_ERROR : TACITI_PLAN_MODEL_ERROR_UNMEASURED;
@@ -327,7 +362,7 @@ static tacit_status run_rates(const taciti_scene *scene, model *m, const double 
     TACITI_TRY(run_model(m, times));
     for (size_t i = 0; i < count; i++) {
         out.step_s[i] = times[i].step_s;
-        out.transfer_s[i] = has_parts(m) ? 0 : taciti_rounds_transfer_s(&m->rounds, i);
+        out.transfer_s[i] = has_parts(m) ? 0 : taciti_rounds_transfer_s(m->rounds, i);
     }
     return TACIT_OK;
 }

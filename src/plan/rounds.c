@@ -2,6 +2,7 @@
 #include "plan/rounds.h"
 
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -233,8 +234,11 @@ tacit_status taciti_rounds_create(const taciti_scene *scene, const taciti_method
                                   const taciti_stretches *stretches, taciti_rounds *out) {
     size_t meetings, members;
     count_meetings(scene, method->topology, &meetings, &members);
-    taciti_rounds r = {.period = method->topology == NULL ? 1 : method->topology->period, .stretches = stretches};
-    for (size_t c = 0; c < TACITI_SCENARIOS; c++) r.spread[c] = 1;
+    taciti_rounds r = {.period = method->topology == NULL ? 1 : method->topology->period,
+                       .topology = method->topology,
+                       .wire = method->wire,
+                       .stretches_key = taciti_stretches_key(stretches)};
+    taciti_rounds_adopt(&r, method, stretches);
     r.list = taciti_calloc(r.period, sizeof *r.list);
     r.meetings = taciti_calloc(meetings + 1, sizeof *r.meetings);
     r.kind_of = taciti_calloc(2 * (meetings + 1), sizeof *r.kind_of);
@@ -255,6 +259,17 @@ tacit_status taciti_rounds_create(const taciti_scene *scene, const taciti_method
     else
         taciti_rounds_destroy(&r);
     return status;
+}
+
+void taciti_rounds_adopt(taciti_rounds *rounds, const taciti_method *method, const taciti_stretches *stretches) {
+    const size_t transfers = rounds->kind_count * stretches->length_count;
+    for (size_t i = 0; i < transfers; i++)
+        if (rounds->transfers[i].codec == rounds->wire) rounds->transfers[i].codec = method->wire;
+    const size_t seconds = rounds->kind_count * stretches->count * TACITI_SCENARIOS;
+    for (size_t i = 0; i < seconds; i++) rounds->transfer_s[i] = rounds->behind_s[i] = 0;
+    rounds->stretches = stretches;
+    rounds->wire = method->wire;
+    for (size_t c = 0; c < TACITI_SCENARIOS; c++) rounds->spread[c] = 1;
 }
 
 void taciti_rounds_destroy(taciti_rounds *rounds) {
@@ -288,6 +303,13 @@ tacit_status taciti_rounds_time(taciti_rounds *rounds, size_t scenario, const ta
     }
     taciti_free(seconds);
     return TACIT_OK;
+}
+
+uint64_t taciti_rounds_key(const taciti_rounds *rounds, uint64_t key) {
+    const size_t seconds = rounds->kind_count * rounds->stretches->count * TACITI_SCENARIOS;
+    key = XXH3_64bits_withSeed(rounds->kind_of, rounds->meeting_count * sizeof *rounds->kind_of, key);
+    key = XXH3_64bits_withSeed(rounds->transfer_s, seconds * sizeof *rounds->transfer_s, key);
+    return XXH3_64bits_withSeed(rounds->behind_s, seconds * sizeof *rounds->behind_s, key);
 }
 
 void taciti_rounds_doubts(const taciti_rounds *rounds, const taciti_links *links, double *error, double *calibrated) {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/stretch.h"
 
+#include <xxhash.h>
+
 #include "base/memory.h"
 
 static void append(taciti_stretches *s, size_t first, size_t last) {
@@ -57,6 +59,13 @@ void taciti_stretches_destroy(taciti_stretches *stretches) {
     taciti_free(stretches->lengths);
     taciti_free(stretches->plain);
     *stretches = (taciti_stretches){0};
+}
+
+uint64_t taciti_stretches_key(const taciti_stretches *stretches) {
+    const size_t lengths = stretches->length_count;
+    uint64_t key = XXH3_64bits_withSeed(stretches->lengths, lengths * sizeof *stretches->lengths, stretches->count);
+    key = XXH3_64bits_withSeed(stretches->buckets, lengths * sizeof *stretches->buckets, key);
+    return XXH3_64bits_withSeed(stretches->plain, lengths * sizeof *stretches->plain, key);
 }
 
 void taciti_stretches_fill(const taciti_stretches *stretches, const double *of_length, double *own, double *behind) {

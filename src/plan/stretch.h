@@ -46,6 +46,9 @@ typedef struct taciti_stretches {
 tacit_status taciti_stretches_create(const taciti_layout *layout, size_t single, bool whole, taciti_stretches *out);
 void taciti_stretches_destroy(taciti_stretches *stretches); /* {0} is fine */
 
+/* A key of their number and of the lengths of buckets. */
+uint64_t taciti_stretches_key(const taciti_stretches *stretches);
+
 /* A quantity that every bucket of the same entry of `lengths` has: of a stretch's own, and of all its buckets, [count]
  * each. */
 void taciti_stretches_fill(const taciti_stretches *stretches, const double *of_length, double *own, double *behind);
