@@ -156,12 +156,13 @@ expect "which begin anew at another number of ranks, and it says so" 0 'warning:
 check "momentum correction" run 4 momentum "${topk[@]}" --compress.momentum 0.9 --optim.beta1 0 --train.steps 6 --train.save_every -1
 
 # ---- sketches ----------------------------------------------------------------------------------------------------
-sketch=(--compress.codec sketch --compress.factor 5 --compress.warmup 0)
+# The built-in text holds the docs and changes with them; how well sums of sketches decode follows from the text.
+sketch=(--compress.codec sketch --compress.factor 5 --compress.warmup 0 --data.train "$PWD/LICENSE")
 run 4 sketch "${sketch[@]}" --train.steps 12 >/dev/null 2>&1
 run 4 sketch_blocking "${sketch[@]}" --train.steps 12 --exchange.overlap false >/dev/null 2>&1
 check "overlapped is blocking bit for bit, sketch" look 'same("sketch", "sketch_blocking", 12)
 s = steps("sketch"); assert s[-1]["loss"] < s[0]["loss"] - 0.2 and all(r["factor"] == 5 and 0 < r["kept"] < 0.5 for r in s), s
-late = sorted(r["compression"] for r in s[6:]); assert late[len(late) // 2] > 1.2, s'
+assert all(r["compression"] > 1.2 for r in s[6:]), s'
 run 4 sketch_part "${sketch[@]}" --train.steps 12 --train.save_early 5 >/dev/null 2>&1
 rm -rf "$work"/sketch_part/ckpt/step_00000012
 check "resumed bit for bit, sketch" run 4 sketch_part "${sketch[@]}" --train.steps 12 --resume
