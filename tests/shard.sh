@@ -143,10 +143,11 @@ expect "auto goes on with other layers, and says that it begins anew" 0 'payoff 
 fork dp dp-c; check "dp goes on in compressed parts" coded topk 3 dp-c --resume
 check "with its loss" look 'near("dp", "dp-c", 5e-2)'
 
-# T19 of the specification: the same selection, in integers that all round alike. What a sketch does not hold is fetched.
+# T19 of the specification: the same selection, in integers that all round alike. What a sketch does not hold is fetched. The text
+# does not change with the documentation, as the program's own does: on some texts rounding errors grow faster than on others.
 sketched() { # DIR FLAGS...
   local dir=$1; shift
-  shard 3 "$dir" --train.steps 100 --train.save_every 100 --compress.scope bucket --compress.warmup 0 --compress.factor 5 "$@" >/dev/null 2>&1
+  shard 3 "$dir" --data.train LICENSE --train.steps 100 --train.save_every 100 --compress.scope bucket --compress.warmup 0 --compress.factor 5 "$@" >/dev/null 2>&1
 }
 sketched u-tagc0 --compress.codec tagc --tagc.ring uint32 --tagc.ratio 0
 for ratio in 1 2 12; do
