@@ -21,7 +21,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FOLDERS = ["src/strategy", "src/adapt", "src/topo", "src/exchange", "src/optim", "src/plan", "src/cluster", "src/advise"]
 # Whose tests notice, too: they run what the folder's own tests do not, such as steps whose update is the caller's.
-ALSO = {"src/strategy": ["src/driver", "src/api"]}
+ALSO = {"src/strategy": ["src/driver", "src/api"], "src/exchange": ["src/strategy", "src/driver"], "src/adapt": ["src/strategy"]}
 STOPPED = 75
 
 # ---- which changes ---------------------------------------------------------------------------------------------------
