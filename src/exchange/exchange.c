@@ -284,8 +284,7 @@ const taciti_tally *taciti_exchange_tally_of(const taciti_exchange *exchange, si
 }
 
 float *taciti_exchange_residual(const taciti_exchange *exchange, taciti_residual_array which) {
-    size_t bytes = 0;
-    return taciti_store_array(&exchange->store, which, &bytes);
+    return taciti_store_array(&exchange->store, which);
 }
 
 bool taciti_exchange_narrow_residual(taciti_exchange *exchange, taciti_residual_array which, taciti_state_access *out) {
@@ -293,8 +292,8 @@ bool taciti_exchange_narrow_residual(taciti_exchange *exchange, taciti_residual_
 }
 
 void *taciti_exchange_codec_state(const taciti_exchange *exchange, size_t *bytes) {
-    if (exchange->main->verbs->state != NULL) return exchange->main->verbs->state(exchange->main, bytes);
-    return taciti_store_array(&exchange->store, TACITI_RESIDUAL_STATE, bytes);
+    *bytes = 0;
+    return exchange->main->verbs->state == NULL ? NULL : exchange->main->verbs->state(exchange->main, bytes);
 }
 
 void taciti_exchange_restored(taciti_exchange *exchange, bool moved) {
