@@ -41,10 +41,7 @@ static const taciti_option option_list[] = {
     TACITI_OPTION("dtype", ENUM, AT(dtype), "f32", .choices = "f32|bf16", .help = "type of the numbers"),
     TACITI_OPTION("step", INT, AT(step), "-1", .min = -1, .max = 9e18, .unit = "steps", .help = "step"),
 };
-static const taciti_option_table option_table = {.section = "export",
-                                                 .help = "flags of export",
-                                                 .options = option_list,
-                                                 .count = sizeof option_list / sizeof option_list[0]};
+static const taciti_option_table option_table = TACITI_OPTION_TABLE("export", "flags of export", option_list);
 
 static tacit_status read_options(const taciti_arguments *arguments, export_options *out) {
     static const char *const names[][2] = {

@@ -35,8 +35,7 @@ static const taciti_option OPTIONS[] = {{.key = "threshold",
                                          .max = 1e38,
                                          .help = "magnitude from which on an element is sent"}};
 
-static const taciti_option_table TABLE = {
-    .section = "sparse", .help = "a codec for tests", .options = OPTIONS, .count = sizeof OPTIONS / sizeof *OPTIONS};
+static const taciti_option_table TABLE = TACITI_OPTION_TABLE("sparse", "a codec for tests", OPTIONS);
 
 static size_t payload_bytes(size_t count) { return sizeof(header) + count * sizeof(pair); }
 

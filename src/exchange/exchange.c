@@ -28,10 +28,8 @@ static const taciti_option OPTIONS[] = {
     TACITI_OPTION("overlap", BOOL, AT(overlap), "true", .help = "exchange while backward still runs"),
 };
 
-const taciti_option_table taciti_exchange_option_table = {.section = "exchange",
-                                                          .help = "what gradients look like on the wire",
-                                                          .options = OPTIONS,
-                                                          .count = sizeof OPTIONS / sizeof *OPTIONS};
+const taciti_option_table taciti_exchange_option_table =
+    TACITI_OPTION_TABLE("exchange", "what gradients look like on the wire", OPTIONS);
 
 struct taciti_exchange {
     taciti_comm *comm;           /* borrows */

@@ -19,10 +19,8 @@ static const taciti_option OPTIONS[] = {
                       "backward pass gathers inside hosts"),
 };
 
-const taciti_option_table taciti_shard_option_table = {.section = "shard",
-                                                       .help = "what every rank holds a part of",
-                                                       .options = OPTIONS,
-                                                       .count = sizeof OPTIONS / sizeof *OPTIONS};
+const taciti_option_table taciti_shard_option_table =
+    TACITI_OPTION_TABLE("shard", "what every rank holds a part of", OPTIONS);
 
 static tacit_status check_reduce(const taciti_compression_setup *c) {
     if (c->sums.codec == NULL) return TACIT_OK;
