@@ -3,7 +3,6 @@
  * The parameters of a run, for other programs. The sources of import are legal here as well, so this also converts
  * between the foreign formats.
  */
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>

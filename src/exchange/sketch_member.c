@@ -2,7 +2,6 @@
  *
  * The work of a member for the owners of ranges: its contribution, and values of elements that did not decode.
  */
-#include <string.h>
 
 #include "exchange/sketch_bucket.h"
 #include "kernel/kernel.h"

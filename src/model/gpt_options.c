@@ -2,7 +2,6 @@
  *
  * The model's options: presets, checks, sizes.
  */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
