@@ -35,7 +35,7 @@ PY
 expect 0 "links need ranks: mpirun -n 4 tacit probe -o cluster.json" "$tacit" probe --quick --seconds 2 -o one.json
 holds "one rank" one.json '
 assert d["format"] == "tacit-cluster-1" and d["hosts"] == 1 and d["ranks_per_host"] == 1 and d["links"] == {}, d
-assert d["codecs"]["f32"]["encode_gb_per_s"] > 0 and d["compute"]["cv"] >= 0 and "collectives" not in d'
+assert d["compression"][0]["codec"] == "f32" and d["compression"][0]["encode_ns"] > 0 and d["compute"]["cv"] >= 0 and "collectives" not in d'
 
 for ranks in 2 3; do
   expect 0 "written: some.json" "$MPIRUN" -n $ranks "$tacit" probe --quick --seconds 8 -o some.json

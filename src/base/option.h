@@ -13,7 +13,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #include "base/text.h"
 #include "tacit/tacit.h"
@@ -79,6 +78,10 @@ typedef struct taciti_option_table {
     size_t count;
     const char *when; /* the condition of all options, as in taciti_option; NULL: none */
 } taciti_option_table;
+
+/* A table of the rows of an array, without a condition. */
+#define TACITI_OPTION_TABLE(name, about, rows)                                                                         \
+    { .section = (name), .help = (about), .options = (rows), .count = sizeof(rows) / sizeof *(rows) }
 
 /* Origin of a value. A file may record a whole configuration; values that were typed are meant. */
 typedef enum taciti_given { TACITI_GIVEN_NOT, TACITI_GIVEN_IN_FILE, TACITI_GIVEN_TYPED } taciti_given;

@@ -30,7 +30,7 @@ struct taciti_cluster_run {
     int machine_ranks; /* that share this machine, whatever hosts they believe to be on */
     bool speaks;       /* this rank is the first of them */
     double machine_available_bytes;
-    int64_t begin_ns, blocks_begin_ns;
+    int64_t blocks_begin_ns;
     taciti_bench_length length; /* chosen from what was asked for */
     double step_sum_s;          /* a step of each setting, one after the other; rank 0's estimate */
     atomic_size_t blocks_done;  /* of all settings; their records are complete */
@@ -127,9 +127,8 @@ static tacit_status agree_on_comparison(run *r) {
     char text[256];
     const taciti_cluster_options *o = r->options;
     TACITI_TRY(taciti_agree_on_build(r->comm));
-    (void)snprintf(text, sizeof text, "%zu settings, %zu blocks of %zu + %zu steps in %g s, %zu x %zu tokens",
-                   r->variant_count, o->length.blocks, o->length.warm_up, o->length.rounds, o->budget_s, o->batch,
-                   o->time);
+    (void)snprintf(text, sizeof text, "%zu settings, %zu blocks of %zu + %zu steps, %zu x %zu tokens", r->variant_count,
+                   o->length.blocks, o->length.warm_up, o->length.rounds, o->batch, o->time);
     TACITI_TRY(taciti_comm_agree_text(r->comm, "measurement", text));
     for (size_t i = 0; i < r->variant_count; i++) {
         const taciti_bench_variant *variant = &r->variants[i];
@@ -203,7 +202,6 @@ static tacit_status time_steps(run *r) {
     const double soon_s = 0.1;
     taciti_step_record records[TACITI_LENGTH_AUTO_MAX];
     taciti_block_record block;
-    r->begin_ns = taciti_now_ns();
     for (size_t i = 0; i < r->variant_count; i++) {
         const bool whole = r->length.rounds == 0 && r->periods[i] <= TACITI_LENGTH_AUTO_MAX;
         taciti_bench_span span = {.first = 0, .warm_up = 1, .rounds = whole ? r->periods[i] : 1};
@@ -223,32 +221,6 @@ static void duration_text(double seconds, char *out, size_t size) {
     (void)snprintf(out, size, "%.0f %s", is_long ? seconds / 60 : seconds, is_long ? "min" : "s");
 }
 
-static tacit_status fit_budget(run *r) {
-    const taciti_bench_length asked = r->length;
-    const bool speaks = taciti_comm_rank(r->comm) == 0;
-    char text[32];
-    double left_s = r->options->budget_s - seconds_since(r->begin_ns);
-    if (r->options->budget_s <= 0) return TACIT_OK;
-    TACITI_TRY(taciti_comm_broadcast(r->comm, 0, &left_s, sizeof left_s));
-    const bool fits = taciti_bench_length_fit(&r->length, r->period, r->step_sum_s, left_s);
-    const double minutes = r->options->budget_s / 60;
-    if (!fits && !speaks) return TACIT_E_CONFIG;
-    duration_text(taciti_bench_length_seconds(&r->length, r->step_sum_s), text, sizeof text);
-    if (!fits)
-        return taciti_fail(
-            TACIT_E_CONFIG,
-            "--minutes %g: one block of %zu + %zu steps of each of %zu setting%s takes about %s: give more "
-            "minutes, or compare settings with long periods in runs of their own",
-            minutes, r->length.warm_up, r->length.rounds, r->variant_count, r->variant_count == 1 ? "" : "s", text);
-    const bool same =
-        r->length.blocks == asked.blocks && r->length.rounds == asked.rounds && r->length.warm_up == asked.warm_up;
-    if (!same && speaks)
-        taciti_log(TACITI_LOG_INFO, "--minutes %g: %zu block%s of %zu + %zu steps instead of %zu of %zu + %zu", minutes,
-                   r->length.blocks, r->length.blocks == 1 ? "" : "s", r->length.warm_up, r->length.rounds,
-                   asked.blocks, asked.warm_up, asked.rounds);
-    return TACIT_OK;
-}
-
 static tacit_status choose_length(run *r) {
     TACITI_TRY(time_steps(r));
     if (r->length.rounds == 0) taciti_bench_length_choose(&r->length, r->step_sum_s);
@@ -259,7 +231,6 @@ static tacit_status choose_length(run *r) {
         taciti_log(TACITI_LOG_INFO,
                    "what is exchanged repeats after %zu steps: blocks of %zu + %zu steps instead of %zu + %zu",
                    r->period, r->length.warm_up, r->length.rounds, before.warm_up, before.rounds);
-    TACITI_TRY(fit_budget(r));
     char text[32];
     duration_text(taciti_bench_length_seconds(&r->length, r->step_sum_s), text, sizeof text);
     if (speaks)
@@ -272,30 +243,13 @@ static tacit_status choose_length(run *r) {
     return TACIT_OK;
 }
 
-/* Whether `done` rounds of blocks leave no time for another one. All ranks follow rank 0. */
-static tacit_status time_is_up(run *r, size_t done, bool *out) {
-    *out = false;
-    if (r->options->budget_s <= 0 || done == 0 || done == r->shape.blocks) return TACIT_OK;
-    const double next_s = seconds_since(r->blocks_begin_ns) / (double)done;
-    uint8_t up = seconds_since(r->begin_ns) + next_s > r->options->budget_s;
-    TACITI_TRY(taciti_comm_broadcast(r->comm, 0, &up, sizeof up));
-    *out = up != 0;
-    if (*out && taciti_comm_rank(r->comm) == 0)
-        taciti_log(TACITI_LOG_WARN, "--minutes %g: there is no time for more than %zu of %zu blocks",
-                   r->options->budget_s / 60, done, r->shape.blocks);
-    return TACIT_OK;
-}
-
 static tacit_status run_blocks(run *r) {
     taciti_step_record *steps = taciti_calloc(r->shape.rounds, sizeof *steps);
     tacit_status status = taciti_comm_agree(r->comm, steps == NULL ? TACIT_E_MEMORY : TACIT_OK);
     r->blocks_begin_ns = taciti_now_ns();
-    bool up = false;
-    for (size_t b = 0; b < r->shape.blocks && status == TACIT_OK && !up; b++) {
+    for (size_t b = 0; b < r->shape.blocks && status == TACIT_OK; b++)
         for (size_t i = 0; i < r->variant_count && status == TACIT_OK; i++)
             status = run_block(r, (b + i) % r->variant_count, b, steps);
-        if (status == TACIT_OK) status = time_is_up(r, b + 1, &up);
-    }
     taciti_free(steps);
     if (status == TACIT_E_PEER && r->shape.ranks > 1) taciti_comm_abort(r->comm, status);
     return status;

@@ -30,7 +30,6 @@ typedef struct taciti_cluster_run taciti_cluster_run;
 typedef struct taciti_cluster_options {
     const taciti_bench_settings *settings; /* borrows */
     taciti_bench_length length;            /* rounds 0: chosen from the time of a step */
-    double budget_s;                       /* maximum of seconds of the comparison; 0: none */
     size_t batch, time;                    /* per rank, when compute is real */
     int threads;                           /* the same; 0: cores of the machine / ranks on it */
     void (*progress)(void *context, const taciti_cluster_progress *progress); /* rank 0 */

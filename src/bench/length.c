@@ -21,12 +21,3 @@ bool taciti_bench_length_round_up(taciti_bench_length *length, size_t period) {
     length->warm_up = whole_periods(before.warm_up, period);
     return length->rounds != before.rounds || length->warm_up != before.warm_up;
 }
-
-bool taciti_bench_length_fit(taciti_bench_length *length, size_t period, double step_sum_s, double budget_s) {
-    const size_t min_rounds = whole_periods(TACITI_LENGTH_AUTO_MIN, period);
-    while (length->rounds > min_rounds && taciti_bench_length_seconds(length, step_sum_s) > budget_s)
-        length->rounds -= period;
-    while (length->blocks > 1 && taciti_bench_length_seconds(length, step_sum_s) > budget_s) length->blocks--;
-    if (!length->keep_warm_up && taciti_bench_length_seconds(length, step_sum_s) > budget_s) length->warm_up = 0;
-    return taciti_bench_length_seconds(length, step_sum_s) <= budget_s;
-}

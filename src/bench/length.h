@@ -26,9 +26,4 @@ void taciti_bench_length_choose(taciti_bench_length *length, double step_sum_s);
 /* Rounds up rounds and warm-up to whole periods. Returns whether that changed them. */
 bool taciti_bench_length_round_up(taciti_bench_length *length, size_t period);
 
-/* Shortens a comparison to fit `budget_s`: first the measured steps, to whole periods and no fewer than 3 steps, then
- * the number of blocks, then a warm-up that the user did not request. Returns false if the shortest is still too long;
- * that is then in *length. */
-bool taciti_bench_length_fit(taciti_bench_length *length, size_t period, double step_sum_s, double budget_s);
-
 #endif

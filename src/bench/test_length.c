@@ -48,35 +48,11 @@ static void what_is_chosen_lasts_about_a_minute(void **state) {
     assert_int_equal(kept.warm_up, 3);
 }
 
-/* A length that fits is as asked for; a shortened one fits, in whole periods; one that cannot fit is said so. */
-static void a_budget_is_kept_or_refused(void **state) {
-    (void)state;
-    for (size_t p = 0; p < PERIOD_COUNT; p++)
-        for (double budget_s = 0.5; budget_s < 1e5; budget_s *= 1.3)
-            for (int keep = 0; keep < 2; keep++) {
-                const size_t period = PERIODS[p], shortest = period >= 3 ? period : period == 2 ? 4 : 3;
-                const taciti_bench_length asked = {
-                    .blocks = 5, .rounds = 4 * shortest, .warm_up = period, .keep_warm_up = keep != 0};
-                taciti_bench_length length = asked;
-                const bool fits = taciti_bench_length_fit(&length, period, 2.0, budget_s);
-                const double seconds = taciti_bench_length_seconds(&length, 2.0);
-                assert_true(fits == (seconds <= budget_s));
-                assert_true(length.rounds % period == 0 && length.rounds >= shortest && length.blocks >= 1);
-                assert_true(length.warm_up == period || (length.warm_up == 0 && keep == 0));
-                if (taciti_bench_length_seconds(&asked, 2.0) <= budget_s)
-                    assert_memory_equal(&length, &asked, sizeof asked);
-                if (length.blocks < asked.blocks) assert_int_equal(length.rounds, shortest);
-                if (!fits) assert_true(length.blocks == 1 && (keep != 0 || length.warm_up == 0));
-                if (fits && length.warm_up < asked.warm_up) assert_int_equal(length.blocks, 1);
-            }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(seconds_are_steps_times_their_time),
         cmocka_unit_test(rounding_up_makes_whole_periods_and_no_more),
         cmocka_unit_test(what_is_chosen_lasts_about_a_minute),
-        cmocka_unit_test(a_budget_is_kept_or_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

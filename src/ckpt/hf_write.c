@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Hugging Face folders of GPT-2, written as GPT2LMHeadModel.save_pretrained() does: names with "transformer.", one
- * model.safetensors or numbered shards with their index, config.json.
+ * model.safetensors and config.json.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,15 +20,12 @@ typedef struct hf_writer {
     const char *folder;
     taciti_safe_tensor *tensors; /* owned */
     char (*names)[NAME_BYTES];   /* owned */
-    size_t *first;               /* tensors of shard s: [first[s], first[s + 1]); owned */
-    size_t count, shards;
-    uint64_t total_bytes;
+    size_t count;
 } hf_writer;
 
 /* The layout is in the order of gradients, from the head down: backwards it reads as people expect. */
-static void collect_tensors(hf_writer *writer, const taciti_layout *layout, const float *flat, taciti_safe_dtype dtype,
-                            uint64_t shard_bytes) {
-    uint64_t used = 0;
+static void collect_tensors(hf_writer *writer, const taciti_layout *layout, const float *flat,
+                            taciti_safe_dtype dtype) {
     for (size_t i = 0; i < writer->count; i++) {
         const taciti_tensor *tensor = &layout->tensors[writer->count - 1 - i];
         const bool head = strcmp(tensor->name, "lm_head.weight") == 0;
@@ -36,35 +33,16 @@ static void collect_tensors(hf_writer *writer, const taciti_layout *layout, cons
         writer->tensors[i] = (taciti_safe_tensor){
             .name = writer->names[i], .dims = tensor->dims, .data = flat + tensor->offset, .dtype = dtype};
         memcpy(writer->tensors[i].shape, tensor->shape, sizeof tensor->shape);
-        const uint64_t bytes = (uint64_t)tensor->n * (dtype == TACITI_SAFE_BF16 ? 2 : 4);
-        if (i == 0 || (shard_bytes > 0 && used + bytes > shard_bytes)) {
-            writer->first[writer->shards++] = i;
-            used = 0;
-        }
-        used += bytes;
-        writer->total_bytes += bytes;
     }
-    writer->first[writer->shards] = writer->count;
 }
 
-static void shard_name(const hf_writer *writer, size_t shard, char name[NAME_BYTES]) {
-    if (writer->shards == 1)
-        (void)snprintf(name, NAME_BYTES, "model.safetensors");
-    else
-        (void)snprintf(name, NAME_BYTES, "model-%05zu-of-%05zu.safetensors", shard + 1, writer->shards);
-}
-
-static tacit_status write_shard(const hf_writer *writer, size_t shard) {
+static tacit_status write_tensors(const hf_writer *writer) {
     static const char *const metadata[] = {"format", "pt", NULL};
-    char name[NAME_BYTES], path[TACITI_PATH_BYTES], temporary[TACITI_PATH_BYTES];
-    char digest[TACITI_DIGEST_BYTES];
+    char path[TACITI_PATH_BYTES], temporary[TACITI_PATH_BYTES], digest[TACITI_DIGEST_BYTES];
     uint64_t bytes = 0;
-    const size_t first = writer->first[shard];
-    shard_name(writer, shard, name);
-    TACITI_TRY(taciti_path_join(path, sizeof path, writer->folder, name));
+    TACITI_TRY(taciti_path_join(path, sizeof path, writer->folder, "model.safetensors"));
     TACITI_TRY(taciti_formats_temporary(path, temporary));
-    TACITI_TRY(taciti_safe_write(temporary, writer->tensors + first, writer->first[shard + 1] - first, metadata, &bytes,
-                                 digest));
+    TACITI_TRY(taciti_safe_write(temporary, writer->tensors, writer->count, metadata, &bytes, digest));
     return taciti_formats_publish(temporary, path);
 }
 
@@ -77,23 +55,6 @@ static tacit_status write_json(const char *folder, const char *name, json_t *val
     if (status == TACIT_OK) status = taciti_file_write(path, text, strlen(text));
     taciti_free(text);
     return status;
-}
-
-static tacit_status write_index(const hf_writer *writer) {
-    json_t *map = json_object();
-    for (size_t s = 0; s < writer->shards; s++) {
-        char name[NAME_BYTES];
-        shard_name(writer, s, name);
-        for (size_t i = writer->first[s]; i < writer->first[s + 1]; i++)
-            (void)json_object_set_new(map, writer->names[i], json_string(name));
-    }
-    if (json_object_size(map) != writer->count) {
-        json_decref(map);
-        return taciti_fail(TACIT_E_MEMORY, "%s: no memory for the index", writer->folder);
-    }
-    return write_json(
-        writer->folder, "model.safetensors.index.json",
-        json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)writer->total_bytes, "weight_map", map));
 }
 
 static tacit_status write_config(const char *folder, const taciti_model_options *o, int dtype) {
@@ -114,8 +75,7 @@ static tacit_status write_config(const char *folder, const taciti_model_options 
 
 /* config.json comes last: a folder without it is not taken for a model. */
 static tacit_status write_all(const hf_writer *writer, const taciti_model_options *options, int dtype) {
-    for (size_t s = 0; s < writer->shards; s++) TACITI_TRY(write_shard(writer, s));
-    if (writer->shards > 1) TACITI_TRY(write_index(writer));
+    TACITI_TRY(write_tensors(writer));
     return write_config(writer->folder, options, dtype);
 }
 
@@ -136,16 +96,13 @@ tacit_status taciti_hf_write(const char *folder, const taciti_weights_write_opti
     hf_writer writer = {.folder = folder,
                         .tensors = taciti_calloc(layout->tensor_count, sizeof *writer.tensors),
                         .names = taciti_calloc(layout->tensor_count, sizeof *writer.names),
-                        .first = taciti_calloc(layout->tensor_count + 1, sizeof *writer.first),
                         .count = layout->tensor_count};
     tacit_status status = TACIT_E_MEMORY;
-    if (writer.tensors != NULL && writer.names != NULL && writer.first != NULL) {
-        collect_tensors(&writer, layout, flat, how->dtype == TACITI_DTYPE_BF16 ? TACITI_SAFE_BF16 : TACITI_SAFE_F32,
-                        how->shard_bytes);
+    if (writer.tensors != NULL && writer.names != NULL) {
+        collect_tensors(&writer, layout, flat, how->dtype == TACITI_DTYPE_BF16 ? TACITI_SAFE_BF16 : TACITI_SAFE_F32);
         status = write_all(&writer, options, how->dtype);
     }
     taciti_free(writer.tensors);
     taciti_free(writer.names);
-    taciti_free(writer.first);
     return status;
 }

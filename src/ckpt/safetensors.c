@@ -2,7 +2,6 @@
 #include "ckpt/safetensors.h"
 
 #include <jansson.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>

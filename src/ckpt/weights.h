@@ -21,11 +21,10 @@ tacit_status taciti_weights_read(const char *path, const taciti_model_options *o
 
 typedef struct taciti_weights_write_options {
     taciti_weights_format format;
-    int dtype;            /* TACITI_DTYPE_F32 or _BF16 */
-    uint64_t shard_bytes; /* HF: split above this size; 0: single file */
+    int dtype; /* TACITI_DTYPE_F32 or _BF16 */
 } taciti_weights_write_options;
 
-/* HF: writes a folder (config.json, model*.safetensors, index). llm.c: writes a file. Each file is written atomically;
+/* HF: writes a folder (config.json, model.safetensors). llm.c: writes a file. Each file is written atomically;
  * existing files are not overwritten. */
 tacit_status taciti_weights_write(const char *path, const taciti_weights_write_options *how,
                                   const taciti_model_options *options, const taciti_layout *layout, const float *flat);

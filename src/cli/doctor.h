@@ -6,7 +6,6 @@
 #ifndef TACITI_CLI_DOCTOR_H
 #define TACITI_CLI_DOCTOR_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/log.h"

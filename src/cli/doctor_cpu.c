@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cores, instruction sets, topology and the clock.
+ * Cores, instruction sets and topology.
  */
 #define _GNU_SOURCE
 #include <hwloc.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/text.h"
 #include "bench/machine_block.h"
 #include "cli/doctor.h"
@@ -98,34 +95,8 @@ static void check_topology(taciti_diagnosis *diagnosis) {
     hwloc_topology_destroy(topology);
 }
 
-/* ---- clock ----------------------------------------------------------------------------------------------------- */
-
-/* A read of the clock, nanoseconds; the least of several series, so that a pause does not count. */
-static double clock_cost_ns(void) {
-    enum { SERIES = 5, READS = 1000 };
-    int64_t min = INT64_MAX;
-    for (int s = 0; s < SERIES; s++) {
-        const int64_t begin = taciti_now_ns();
-        for (int i = 1; i < READS; i++) (void)taciti_now_ns();
-        const int64_t took = taciti_now_ns() - begin;
-        min = took < min ? took : min;
-    }
-    return (double)min / READS;
-}
-
-static void check_clock(taciti_diagnosis *diagnosis) {
-    char source[64] = "unknown";
-    (void)taciti_system_line("/sys/devices/system/clocksource/clocksource0/current_clocksource", source, sizeof source);
-    const double cost_ns = clock_cost_ns();
-    taciti_finding *finding = taciti_diagnosis_add(diagnosis, "clock", "%s, %.0f ns per read", source, cost_ns);
-    if (cost_ns < 500) return;
-    taciti_finding_advise(finding, TACITI_SEVERITY_WARN,
-                          "reading the clock is a system call here: traces cost time; prefer tsc or kvm-clock");
-}
-
 void taciti_check_cpu(taciti_diagnosis *diagnosis) {
     check_kernels(diagnosis);
     check_cores(diagnosis);
     check_topology(diagnosis);
-    check_clock(diagnosis);
 }

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "cli/doctor.h"
 
 /* As in the kernel's magic.h, which not every system installs. */

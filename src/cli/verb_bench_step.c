@@ -31,13 +31,10 @@ const taciti_flag taciti_bench_step_flags[] = {
     {"--warm-up", NULL, "COUNT",
      "steps of each block that do not count (default 3, or 1 when steps are long; alone always 2)"},
     {"--blocks", NULL, "COUNT", "blocks per setting (default 3, or 1 without --against)"},
-    {"--minutes", NULL, "MINUTES", "upper bound of the whole in a cluster: fewer steps and blocks than asked for"},
     {"--dry-run", NULL, NULL, "check the command and list its settings; measure nothing"},
     {"--against", NULL, "CHANGES", "another setting: the base with \"KEY=VALUE ...\" changed; may be repeated"},
     {NULL, NULL, NULL, NULL},
 };
-
-static const double MINUTES_MAX = 10000;
 
 /* ---- what is asked for ------------------------------------------------------------------------------------------- */
 
@@ -108,7 +105,6 @@ static tacit_status refuse_real_flags(const taciti_arguments *arguments) {
 static tacit_status cluster_options_of(const taciti_arguments *arguments, taciti_bench_settings *settings,
                                        taciti_cluster_options *out) {
     int64_t batch = 0, time = 0, threads = 0, rounds, warm_up, blocks;
-    double minutes;
     taciti_bench_setting *base = &settings->list[0];
     if (taciti_bench_setting_emulated(base)) {
         TACITI_TRY(refuse_real_flags(arguments));
@@ -123,13 +119,11 @@ static tacit_status cluster_options_of(const taciti_arguments *arguments, taciti
     TACITI_TRY(taciti_arguments_count(arguments, "--warm-up", 3, 0, TACITI_CLUSTER_MAX_ROUNDS, &warm_up));
     TACITI_TRY(taciti_arguments_count(arguments, "--blocks", settings->count > 1 ? 3 : 1, 1, TACITI_CLUSTER_MAX_BLOCKS,
                                       &blocks));
-    TACITI_TRY(taciti_arguments_number(arguments, "--minutes", 0, false, MINUTES_MAX, &minutes));
     *out = (taciti_cluster_options){.settings = settings,
                                     .length = {.blocks = (size_t)blocks,
                                                .rounds = (size_t)rounds,
                                                .warm_up = (size_t)warm_up,
                                                .keep_warm_up = taciti_arguments_get(arguments, "--warm-up") != NULL},
-                                    .budget_s = 60 * minutes,
                                     .batch = (size_t)batch,
                                     .time = (size_t)time,
                                     .threads = (int)threads};
@@ -337,7 +331,7 @@ static tacit_status run_cluster(const taciti_arguments *arguments, taciti_bench_
 
 /* One process that was asked for nothing but a network measures its arithmetic. */
 static bool wants_cluster(const taciti_arguments *arguments, const taciti_launcher *launcher, int argc, char **argv) {
-    static const char *const flags[] = {"--against", "--blocks", "--warm-up", "--minutes"};
+    static const char *const flags[] = {"--against", "--blocks", "--warm-up"};
     static const char *const keys[] = {"--strategy", "--exchange.", "--no-exchange.", "--comm.",
                                        "--no-comm.", "--compute.",  "--optim.",       "--no-optim."};
     if (launcher->name != NULL) return true;

@@ -3,7 +3,6 @@
  * The parameters of a run, for other programs. The sources of import are legal here as well, so this also converts
  * between the foreign formats.
  */
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +21,6 @@ const taciti_flag taciti_export_flags[] = {
     {"--format", NULL, "FORMAT",
      "hf: a Hugging Face folder; llmc: a llm.c file (default: llmc when PATH ends in .bin)"},
     {"--dtype", NULL, "TYPE", "f32 or bf16 (default f32)"},
-    {"--shard-bytes", NULL, "BYTES", "hf: begin a new file above this size, such as 5GB (default: one file)"},
     {"--step", NULL, "N", "the checkpoint of this step (default: the newest)"},
     {"--json", NULL, NULL, "answer as one JSON object"},
     {NULL, NULL, NULL, NULL},
@@ -31,7 +29,7 @@ const taciti_flag taciti_export_flags[] = {
 /* The flags' values, parsed as configuration values are. */
 typedef struct export_options {
     int format, dtype;
-    int64_t shard_bytes, step;
+    int64_t step;
 } export_options;
 
 enum { FORMAT_HF, FORMAT_LLMC };
@@ -40,19 +38,13 @@ enum { FORMAT_HF, FORMAT_LLMC };
 static const taciti_option option_list[] = {
     TACITI_OPTION("format", ENUM, AT(format), "hf", .choices = "hf|llmc", .help = "format"),
     TACITI_OPTION("dtype", ENUM, AT(dtype), "f32", .choices = "f32|bf16", .help = "type of the numbers"),
-    TACITI_OPTION("shard_bytes", BYTES, AT(shard_bytes), "0", .max = 9e18, .unit = "bytes", .help = "size of a file"),
     TACITI_OPTION("step", INT, AT(step), "-1", .min = -1, .max = 9e18, .unit = "steps", .help = "step"),
 };
-static const taciti_option_table option_table = {.section = "export",
-                                                 .help = "flags of export",
-                                                 .options = option_list,
-                                                 .count = sizeof option_list / sizeof option_list[0]};
+static const taciti_option_table option_table = TACITI_OPTION_TABLE("export", "flags of export", option_list);
 
 static tacit_status read_options(const taciti_arguments *arguments, export_options *out) {
-    static const char *const names[][2] = {{"--format", "export.format"},
-                                           {"--dtype", "export.dtype"},
-                                           {"--shard-bytes", "export.shard_bytes"},
-                                           {"--step", "export.step"}};
+    static const char *const names[][2] = {
+        {"--format", "export.format"}, {"--dtype", "export.dtype"}, {"--step", "export.step"}};
     const taciti_section section = {&option_table, out, NULL};
     const taciti_config config = {&section, 1};
     TACITI_TRY(taciti_config_defaults(&config));
@@ -87,10 +79,8 @@ static tacit_status report_export(const taciti_run_info *source, const char *to,
 }
 
 static tacit_status export_run(const char *from, const char *to, const export_options *options, bool json) {
-    const taciti_weights_write_options how = {.format = options->format == FORMAT_LLMC ? TACITI_WEIGHTS_LLMC
-                                                                                       : TACITI_WEIGHTS_HF,
-                                              .dtype = options->dtype,
-                                              .shard_bytes = (uint64_t)options->shard_bytes};
+    const taciti_weights_write_options how = {
+        .format = options->format == FORMAT_LLMC ? TACITI_WEIGHTS_LLMC : TACITI_WEIGHTS_HF, .dtype = options->dtype};
     taciti_run_info source;
     taciti_flat_model model = {.flat = NULL};
     /* Files of the one would lie among those of the other, and the next to read the folder would take them for its

@@ -4,7 +4,6 @@
  */
 #include <jansson.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/json_text.h"

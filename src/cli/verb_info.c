@@ -76,7 +76,7 @@ static json_t *codec_json(const taciti_codec *c) {
                               taciti_codec_class_name(c), "help", c->help, "source", c->source, "rounds", c->rounds);
     for (size_t i = 0; (name = taciti_codec_property(c, i, &letter)) != NULL; i++)
         (void)json_object_set_new(codec, name, json_boolean(letter != '-'));
-    (void)json_object_set_new(codec, "state", json_boolean(c->state_bytes != NULL));
+    (void)json_object_set_new(codec, "state", json_boolean(c->linear_state_bytes != NULL));
     (void)json_object_set_new(codec, "preset", json_string(c->preset == NULL ? "" : c->preset));
     (void)json_object_set_new(codec, "options", taciti_table_json(c->options));
     return codec;

@@ -2,7 +2,6 @@
  *
  * What would pay on this cluster - or that nothing does. One process; nothing is measured.
  */
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,7 +10,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/text.h"
 #include "cli/plan_print.h"
 #include "cli/verbs.h"
 #include "plan/reuse.h"

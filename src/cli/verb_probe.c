@@ -121,7 +121,7 @@ static void print_collectives(const taciti_cluster *c) {
 
 static void print_compressions(const taciti_cluster *c) {
     if (c->compression_count == 0) return;
-    printf("\ncompression, one rank alone     factor  bytes per float   encode   decode      add  ns per float\n");
+    printf("\ncodecs, one rank alone          factor  bytes per float   encode   decode      add  ns per float\n");
     for (size_t i = 0; i < c->compression_count; i++) {
         const taciti_cluster_compression *row = &c->compressions[i];
         printf("  %-28s %7.6g %16.4f %8.3f %8.3f %8.3f\n", row->codec, row->factor, row->bytes, row->encode_s * 1e9,
@@ -130,10 +130,6 @@ static void print_compressions(const taciti_cluster *c) {
 }
 
 static void print_local(const taciti_cluster *c) {
-    printf("\ncodecs, one rank alone          encode         decode and add\n");
-    for (size_t i = 0; i < c->codec_count; i++)
-        printf("  %-22s %8.2f GB/s %15.2f GB/s of f32\n", c->codecs[i].name, c->codecs[i].encode_bytes_per_s / 1e9,
-               c->codecs[i].decode_bytes_per_s / 1e9);
     print_compressions(c);
     printf("\ncomputation: cv %.2f %%", 100 * c->compute_cv);
     if (c->compute_lag1 >= -1) printf(", correlation of neighbours in time %.2f", c->compute_lag1);

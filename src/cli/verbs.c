@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/verbs.h"
 
-#include <string.h>
-
 #include "cli/step_settings.h"
 
 static const taciti_flag no_flags[] = {{NULL, NULL, NULL, NULL}};

@@ -77,9 +77,14 @@ void taciti_cluster_destroy(taciti_cluster *cluster) {
     taciti_free(cluster->notes);
     taciti_free(cluster->ranks_per_host);
     taciti_free(cluster->timings);
-    taciti_free(cluster->codecs);
     taciti_free(cluster->compressions);
     *cluster = (taciti_cluster){0};
+}
+
+const taciti_cluster_compression *taciti_cluster_format_speed(const taciti_cluster *cluster, const char *name) {
+    for (size_t i = 0; i < cluster->compression_count; i++)
+        if (strcmp(cluster->compressions[i].codec, name) == 0) return &cluster->compressions[i];
+    return NULL;
 }
 
 /* ---- growing ----------------------------------------------------------------------------------------------------- */
@@ -89,14 +94,6 @@ tacit_status taciti_cluster_add_timing(taciti_cluster *cluster, const taciti_clu
     if (list == NULL) return TACIT_E_MEMORY;
     cluster->timings = list;
     list[cluster->timing_count++] = *timing;
-    return TACIT_OK;
-}
-
-tacit_status taciti_cluster_add_codec(taciti_cluster *cluster, const taciti_cluster_codec *codec) {
-    taciti_cluster_codec *list = taciti_with_room(cluster->codecs, cluster->codec_count, sizeof *list);
-    if (list == NULL) return TACIT_E_MEMORY;
-    cluster->codecs = list;
-    list[cluster->codec_count++] = *codec;
     return TACIT_OK;
 }
 

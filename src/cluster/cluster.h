@@ -48,16 +48,11 @@ typedef struct taciti_cluster_timing {
     double seconds, spread; /* median; (max - min) / median, < 0: unknown */
 } taciti_cluster_timing;
 
-typedef struct taciti_cluster_codec {
-    char name[24];
-    double encode_bytes_per_s, decode_bytes_per_s; /* of f32 data, one rank alone on its core */
-} taciti_cluster_codec;
-
 /* A codec on gradient-like data, at a factor; seconds per float of one rank alone on its core. */
 typedef struct taciti_cluster_compression {
     char codec[24];
     double factor;   /* elements per element sent; 1 for codecs without a factor */
-    double encode_s; /* with error feedback, in pieces as an exchange */
+    double encode_s; /* in pieces as an exchange; with error feedback, but for number formats */
     double decode_s; /* to an array */
     double add_s;    /* to an array, added */
     double bytes;    /* of payload per float */
@@ -79,8 +74,6 @@ typedef struct taciti_cluster {
 
     taciti_cluster_timing *timings; /* owned */
     size_t timing_count;
-    taciti_cluster_codec *codecs; /* owned */
-    size_t codec_count;
     taciti_cluster_compression *compressions; /* owned */
     size_t compression_count;
 
@@ -99,7 +92,6 @@ enum {
     TACITI_CLUSTER_MAX_HOSTS = 100000,
     TACITI_CLUSTER_MAX_RANKS_PER_HOST = 10000,
     TACITI_CLUSTER_MAX_TIMINGS = 4096,
-    TACITI_CLUSTER_MAX_CODECS = 256,
     TACITI_CLUSTER_MAX_COMPRESSIONS = 1024,
     TACITI_CLUSTER_MAX_NOTES = 64,
     TACITI_CLUSTER_NOTE_BYTES = 1024
@@ -143,10 +135,12 @@ bool taciti_cluster_recognise(const char *path);
 /* {0} is fine. */
 void taciti_cluster_destroy(taciti_cluster *cluster);
 
+/* The row of a number format; NULL: its speed is unknown. */
+const taciti_cluster_compression *taciti_cluster_format_speed(const taciti_cluster *cluster, const char *name);
+
 /* Append to the lists of a description; E_MEMORY if memory is exhausted. The note is copied and truncated to
  * TACITI_CLUSTER_NOTE_BYTES - 1 bytes. */
 tacit_status taciti_cluster_add_timing(taciti_cluster *cluster, const taciti_cluster_timing *timing);
-tacit_status taciti_cluster_add_codec(taciti_cluster *cluster, const taciti_cluster_codec *codec);
 tacit_status taciti_cluster_add_compression(taciti_cluster *cluster, const taciti_cluster_compression *compression);
 tacit_status taciti_cluster_add_note(taciti_cluster *cluster, const char *note);
 

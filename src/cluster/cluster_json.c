@@ -37,8 +37,6 @@ static double us_of_s(double s) { return s * 1e6; }
 static double s_of_ns(double ns) { return ns / 1e9; }
 static double ns_of_s(double s) { return s * 1e9; }
 static double of_gbit(double x) { return 8e-9 / x; } /* Gbit/s and seconds per byte; its own inverse */
-static double bytes_of_gb(double gb) { return gb * 1e9; }
-static double gb_of_bytes(double bytes) { return bytes / 1e9; }
 static double keep_value(double x) { return x; }
 
 /* The unit of a number stands at the end of its field's name. */
@@ -50,7 +48,6 @@ typedef struct unit {
 static const unit UNITS[] = {{"_us", s_of_us, us_of_s},
                              {"_ns", s_of_ns, ns_of_s},
                              {"gbit_per_s", of_gbit, of_gbit},
-                             {"gb_per_s", bytes_of_gb, gb_of_bytes},
                              {"", keep_value, keep_value}};
 
 static const unit *unit_of(const field *f) {
@@ -137,14 +134,6 @@ static const field TIMING_FIELDS[] = {
     {"seconds", true, read_number, offsetof(taciti_cluster_timing, seconds), 1e-9, SECONDS_MAX,
      "a number above 0, in seconds (1e-9 to 1e6)", NULL},
     {"spread", false, read_number, offsetof(taciti_cluster_timing, spread), AT_MIN_0, "a share of at least 0", NULL},
-    {.name = NULL},
-};
-
-static const field CODEC_FIELDS[] = {
-    {"encode_gb_per_s", true, read_number, offsetof(taciti_cluster_codec, encode_bytes_per_s), RATE_MIN, RATE_MAX,
-     "a number above 0, in GB/s (1e-6 to 1e6)", NULL},
-    {"decode_gb_per_s", true, read_number, offsetof(taciti_cluster_codec, decode_bytes_per_s), RATE_MIN, RATE_MAX,
-     "a number above 0, in GB/s (1e-6 to 1e6)", NULL},
     {.name = NULL},
 };
 
@@ -259,29 +248,15 @@ static tacit_status read_compressions(reader *r, const json_t *value, const fiel
     return TACIT_OK;
 }
 
-/* An object from names to rates: a file may know codecs that this build does not. */
-static tacit_status read_codecs(reader *r, const json_t *value, const field *f, void *out) {
-    static const char CODEC[] = "an object: {\"encode_gb_per_s\": 5, \"decode_gb_per_s\": 6}";
-    taciti_cluster *cluster = out;
-    json_t *object = NULL; /* jansson's iterators want one that they could change */
-    memcpy(&object, &value, sizeof object);
-    if (!json_is_object(value)) return taciti_strict_refuse(r, value, f->legal);
-    if ((double)json_object_size(value) > f->max)
-        return taciti_fail(TACIT_E_CONFIG, "%s: %s has %zu codecs; at most %.0f are read", r->file, r->path,
-                           json_object_size(value), f->max);
-    for (void *at = json_object_iter(object); at != NULL; at = json_object_iter_next(object, at)) {
-        taciti_cluster_codec codec = {.encode_bytes_per_s = -1, .decode_bytes_per_s = -1};
-        const char *name = json_object_iter_key(at);
-        const size_t length = taciti_strict_enter(r, name);
-        if (*name == '\0' || strlen(name) >= sizeof codec.name)
-            return taciti_fail(TACIT_E_CONFIG, "%s: %s: the name of a codec has 1 to %zu bytes", r->file, r->path,
-                               sizeof codec.name - 1);
-        (void)snprintf(codec.name, sizeof codec.name, "%s", name);
-        TACITI_TRY(taciti_strict_object(r, json_object_iter_value(at), CODEC_FIELDS, CODEC, &codec));
-        TACITI_TRY(taciti_cluster_add_codec(cluster, &codec));
-        taciti_strict_leave(r, length);
-    }
-    return TACIT_OK;
+/* Earlier versions described number formats by rates. */
+static tacit_status refuse_codecs(reader *r, const json_t *value, const field *f, void *out) {
+    (void)value;
+    (void)f;
+    (void)out;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "%s: codecs is no longer read, number formats are items of compression: measure "
+                       "anew with tacit probe, or leave codecs out",
+                       r->file);
 }
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
@@ -303,8 +278,7 @@ static const field FIELDS[] = {
     {"links", true, taciti_strict_nested, 0, 0, 0, "an object: {\"between\": {\"latency_us\": 30, \"gbit_per_s\": 25}}",
      LINKS_FIELDS},
     {"collectives", false, read_timings, 0, 0, TACITI_CLUSTER_MAX_TIMINGS, "a list of measurements", NULL},
-    {"codecs", false, read_codecs, 0, 0, TACITI_CLUSTER_MAX_CODECS, "an object from names of codecs to their rates",
-     NULL},
+    {"codecs", false, refuse_codecs, 0, 0, 0, NULL, NULL},
     {"compression", false, read_compressions, 0, 0, TACITI_CLUSTER_MAX_COMPRESSIONS, "a list of measurements", NULL},
     {"compute", false, taciti_strict_nested, 0, 0, 0, "an object: {\"cv\": 0.02}", COMPUTE_FIELDS},
     {.name = NULL},
@@ -419,19 +393,6 @@ static void write_list(FILE *out, const char *name, const field *fields, const v
     (void)fputs("\n  ]", out);
 }
 
-static void write_codecs(FILE *out, const taciti_cluster *cluster) {
-    if (cluster->codec_count == 0) return;
-    (void)fputs(",\n  \"codecs\": {", out);
-    for (size_t i = 0; i < cluster->codec_count; i++) {
-        (void)fputs(i == 0 ? "\n    " : ",\n    ", out);
-        taciti_json_quote(out, cluster->codecs[i].name);
-        (void)fputs(": {", out);
-        (void)write_fields(out, "", CODEC_FIELDS, &cluster->codecs[i]);
-        (void)fputc('}', out);
-    }
-    (void)fputs("\n  }", out);
-}
-
 static void write_notes(FILE *out, const taciti_cluster *cluster) {
     if (cluster->note_count == 0) return;
     (void)fputs("  \"notes\": [", out);
@@ -474,7 +435,6 @@ static void write_cluster(FILE *out, const void *object) {
     if (cluster->timing_count > 0)
         write_list(out, "collectives", TIMING_FIELDS, cluster->timings, cluster->timing_count,
                    sizeof *cluster->timings);
-    write_codecs(out, cluster);
     if (cluster->compression_count > 0)
         write_list(out, "compression", COMPRESSION_FIELDS, cluster->compressions, cluster->compression_count,
                    sizeof *cluster->compressions);

@@ -71,11 +71,6 @@ static void tidy_numbers(taciti_cluster *cluster) {
         cluster->timings[i].seconds = taciti_rounded(cluster->timings[i].seconds, DIGITS);
         cluster->timings[i].spread = taciti_rounded(cluster->timings[i].spread, 2);
     }
-    for (size_t i = 0; i < cluster->codec_count; i++) {
-        taciti_cluster_codec *codec = &cluster->codecs[i];
-        codec->encode_bytes_per_s = taciti_rounded(codec->encode_bytes_per_s / 1e9, 3) * 1e9;
-        codec->decode_bytes_per_s = taciti_rounded(codec->decode_bytes_per_s / 1e9, 3) * 1e9;
-    }
     for (size_t i = 0; i < cluster->compression_count; i++) {
         taciti_cluster_compression *c = &cluster->compressions[i];
         c->encode_s = taciti_rounded(c->encode_s * 1e9, 3) / 1e9;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How fast one rank encodes and decodes, alone on its core, on gradient-like data (codec/trial.h): number formats by
- * their rates, as `codecs`, all other codecs at some factors, as `compression`.
+ * How fast one rank encodes and decodes, alone on its core, on gradient-like data (codec/trial.h): number formats, and
+ * all other codecs at some factors.
  */
 #include <stdio.h>
 
@@ -37,20 +37,11 @@ static tacit_status time_pass(taciti_trial *trial, taciti_trial_pass pass, doubl
     return TACIT_OK;
 }
 
-static tacit_status time_format(taciti_trial *trial, double max_s, taciti_cluster_codec *out) {
-    double encode_s, add_s;
-    TACITI_TRY(time_pass(trial, TACITI_TRIAL_ENCODE, max_s, &encode_s));
-    TACITI_TRY(time_pass(trial, TACITI_TRIAL_ADD, max_s, &add_s));
-    (void)snprintf(out->name, sizeof out->name, "%s", trial->codec->name);
-    out->encode_bytes_per_s = sizeof(float) / encode_s;
-    out->decode_bytes_per_s = sizeof(float) / add_s;
-    return TACIT_OK;
-}
-
-static tacit_status time_compression(taciti_trial *trial, taciti_cluster_compression *out) {
-    TACITI_TRY(time_pass(trial, TACITI_TRIAL_FEEDBACK, COMPRESSION_MAX_S, &out->encode_s));
-    TACITI_TRY(time_pass(trial, TACITI_TRIAL_DECODE, COMPRESSION_MAX_S, &out->decode_s));
-    TACITI_TRY(time_pass(trial, TACITI_TRIAL_ADD, COMPRESSION_MAX_S, &out->add_s));
+static tacit_status time_codec(taciti_trial *trial, double max_s, taciti_cluster_compression *out) {
+    const bool format = taciti_codec_is_dense(trial->codec);
+    TACITI_TRY(time_pass(trial, format ? TACITI_TRIAL_ENCODE : TACITI_TRIAL_FEEDBACK, max_s, &out->encode_s));
+    TACITI_TRY(time_pass(trial, TACITI_TRIAL_DECODE, max_s, &out->decode_s));
+    TACITI_TRY(time_pass(trial, TACITI_TRIAL_ADD, max_s, &out->add_s));
     (void)snprintf(out->codec, sizeof out->codec, "%s", trial->codec->name);
     out->factor = trial->setting.factor;
     out->bytes = (double)trial->payload_bytes / (double)trial->n;
@@ -71,19 +62,15 @@ typedef struct measurement {
     const taciti_codec *codec;
     double factor, max_s;
     const float *gradient;
+    size_t n;
 } measurement;
 
-/* Fills in the rates of a format, or with rates NULL the compression. */
-static tacit_status measure_codec(const measurement *m, taciti_cluster_codec *rates,
-                                  taciti_cluster_compression *compression) {
+static tacit_status measure_codec(const measurement *m, taciti_cluster_compression *out) {
     void *options = NULL;
     taciti_trial trial = {0};
     tacit_status status = taciti_codec_defaults(m->codec, &options);
-    if (status == TACIT_OK)
-        status = open_trial(m->codec, options, m->factor, m->gradient, (size_t)(rates != NULL ? FORMAT_FLOATS : FLOATS),
-                            &trial);
-    if (status == TACIT_OK)
-        status = rates != NULL ? time_format(&trial, m->max_s, rates) : time_compression(&trial, compression);
+    if (status == TACIT_OK) status = open_trial(m->codec, options, m->factor, m->gradient, m->n, &trial);
+    if (status == TACIT_OK) status = time_codec(&trial, m->max_s, out);
     taciti_trial_destroy(&trial);
     taciti_free(options);
     return status;
@@ -91,17 +78,12 @@ static tacit_status measure_codec(const measurement *m, taciti_cluster_codec *ra
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
-static tacit_status probe_codec(taciti_probe *probe, const measurement *m, bool format) {
-    struct {
-        taciti_cluster_codec rates;
-        taciti_cluster_compression compression;
-    } found = {.rates = {.name = ""}};
-    tacit_status status = TACIT_OK;
-    if (probe->rank == 0) status = measure_codec(m, format ? &found.rates : NULL, &found.compression);
+static tacit_status probe_codec(taciti_probe *probe, const measurement *m) {
+    taciti_cluster_compression found = {.factor = 0};
+    const tacit_status status = probe->rank == 0 ? measure_codec(m, &found) : TACIT_OK;
     TACITI_TRY(taciti_comm_agree(probe->comm, status));
     TACITI_TRY(taciti_comm_broadcast(probe->comm, 0, &found, sizeof found));
-    return format ? taciti_cluster_add_codec(probe->cluster, &found.rates)
-                  : taciti_cluster_add_compression(probe->cluster, &found.compression);
+    return taciti_cluster_add_compression(probe->cluster, &found);
 }
 
 static tacit_status probe_formats(taciti_probe *probe, const float *gradient, double share) {
@@ -109,13 +91,14 @@ static tacit_status probe_formats(taciti_probe *probe, const float *gradient, do
     size_t count = 0;
     while (taciti_codec_dense_name(count) != NULL) count++;
     TACITI_TRY(taciti_probe_left(probe, share, &left_s));
-    const double each_s = left_s / (2 * (double)count);
+    const double each_s = left_s / (3 * (double)count);
     for (size_t i = 0; i < count; i++) {
         const measurement m = {.codec = taciti_codec_find(taciti_codec_dense_name(i)),
                                .factor = 1,
                                .max_s = each_s < FORMAT_MAX_S ? each_s : FORMAT_MAX_S,
-                               .gradient = gradient};
-        TACITI_TRY(probe_codec(probe, &m, true));
+                               .gradient = gradient,
+                               .n = FORMAT_FLOATS};
+        TACITI_TRY(probe_codec(probe, &m));
     }
     return TACIT_OK;
 }
@@ -126,12 +109,16 @@ static tacit_status probe_factor(taciti_probe *probe, const float *gradient, siz
                                  size_t *skipped) {
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
         const double used = taciti_codec_setting_of(*codec, (taciti_codec_setting){.factor = FACTORS[factor]}).factor;
-        const measurement m = {.codec = *codec, .factor = used > 0 ? used : 1, .gradient = gradient};
+        const measurement m = {.codec = *codec,
+                               .factor = used > 0 ? used : 1,
+                               .max_s = COMPRESSION_MAX_S,
+                               .gradient = gradient,
+                               .n = FLOATS};
         double left_s = 0;
         if (!taciti_codec_suits(*codec, TACITI_USE_BY_ITSELF) || (used == 0 && factor != FACTOR_COUNT / 2)) continue;
         TACITI_TRY(taciti_probe_left(probe, share, &left_s));
         if (left_s > 0)
-            TACITI_TRY(probe_codec(probe, &m, false));
+            TACITI_TRY(probe_codec(probe, &m));
         else
             ++*skipped;
     }

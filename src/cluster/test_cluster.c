@@ -67,12 +67,6 @@ static void assert_equal_clusters(const taciti_cluster *a, const taciti_cluster 
         assert_same(a->timings[i].seconds, b->timings[i].seconds);
         assert_same(a->timings[i].spread, b->timings[i].spread);
     }
-    assert_int_equal(a->codec_count, b->codec_count);
-    for (size_t i = 0; i < a->codec_count; i++) {
-        assert_string_equal(a->codecs[i].name, b->codecs[i].name);
-        assert_same(a->codecs[i].encode_bytes_per_s, b->codecs[i].encode_bytes_per_s);
-        assert_same(a->codecs[i].decode_bytes_per_s, b->codecs[i].decode_bytes_per_s);
-    }
     assert_int_equal(a->compression_count, b->compression_count);
     for (size_t i = 0; i < a->compression_count; i++) {
         assert_string_equal(a->compressions[i].codec, b->compressions[i].codec);
@@ -121,7 +115,7 @@ static void test_min(void **state) {
     assert_true(c.duplex_beta_s_per_byte < 0 && c.incast_beta_s_per_byte < 0);
     assert_true(c.compute_cv < 0 && c.compute_lag1 < -1 && c.compute_rank_spread < 0);
     assert_true(c.compute_core_share < 0 && c.hand_over_s < 0 && c.busy_alpha_s < 0);
-    assert_int_equal(c.timing_count + c.codec_count + c.note_count, 0);
+    assert_int_equal(c.timing_count + c.compression_count + c.note_count, 0);
     assert_string_equal(c.name, "");
     assert_round_trip(&c);
     taciti_cluster_destroy(&c);
@@ -146,8 +140,9 @@ static void test_edges(void **state) {
               "{\"between\": {\"latency_us\": 0, \"gbit_per_s\": 1e-6, \"fit_error\": 0}, \"inside\":"
               "{\"latency_us\": 1e8, \"gbit_per_s\": 1e6}, \"busy_latency_us\": 2.5}, \"compute\": {\"cv\": 0, "
               "\"lag1\": -1, \"core_share\": 1e-6, \"memory_gib\": 1.5, \"hand_over_us\": 0}, "
-              "\"notes\": \"\", \"codecs\": {\"later\": {\"encode_gb_per_s\": 1e-6, \"decode_gb_per_s\": "
-              "1e6}}, \"collectives\": [{\"collective\": \"all_gather\", \"group\": \"host\", \"by\": "
+              "\"notes\": \"\", \"compression\": [{\"codec\": \"later\", \"factor\": 1e9, \"encode_ns\": "
+              "1e-6, \"decode_ns\": 1e6, \"add_ns\": 1, \"bytes\": 16}], \"collectives\": [{\"collective\": "
+              "\"all_gather\", \"group\": \"host\", \"by\": "
               "\"\\u00e4\\\"\", \"bytes\": 9007199254740992, \"seconds\": 1e-9}]}",
               &c),
         TACIT_OK);
@@ -219,7 +214,8 @@ static void test_adding(void **state) {
                                                                                 .seconds = 0.25,
                                                                                 .spread = -1}),
                          TACIT_OK);
-    assert_int_equal(taciti_cluster_add_codec(&c, &(taciti_cluster_codec){"f32", 1e9, 2.5e9}), TACIT_OK);
+    assert_int_equal(taciti_cluster_add_compression(&c, &(taciti_cluster_compression){"f32", 1, 4e-9, 1e-9, 1.6e-9, 4}),
+                     TACIT_OK);
     assert_int_equal(
         taciti_cluster_add_compression(&c, &(taciti_cluster_compression){"topk", 100, 1.25e-9, 0.4e-9, 3e-11, 0.0525}),
         TACIT_OK);
@@ -329,13 +325,7 @@ static const struct {
          "\"add_ns\": 1}]}",
      "compression[0].bytes is missing; give"},
     {MIN ", \"compression\": [" COMPRESSION ", " COMPRESSION "]}", "measures the same as compression[0]"},
-    {MIN ", \"codecs\": []}", "codecs is a list; give an object from names"},
-    {MIN ", \"codecs\": {\"f32\": 1}}", "codecs.f32 is 1; give an object: {\"encode_gb_per_s\":"},
-    {MIN ", \"codecs\": {\"f32\": {\"encode_gb_per_s\": 1}}}", "codecs.f32.decode_gb_per_s is missing; give"},
-    {MIN ", \"codecs\": {\"f32\": {\"encode_gb_per_s\": 0, \"decode_gb_per_s\": 1}}}",
-     "codecs.f32.encode_gb_per_s is 0; give a number above 0, in GB/s"},
-    {MIN ", \"codecs\": {\"\": {}}}", "the name of a codec has 1 to 23 bytes"},
-    {MIN ", \"codecs\": {\"012345678901234567890123\": {}}}", "the name of a codec has 1 to 23 bytes"},
+    {MIN ", \"codecs\": {\"f32\": {}}}", "codecs is no longer read, number formats are items of compression"},
     {MIN ", \"compute\": {}}", "compute.cv is missing; give a share of at least 0"},
     {MIN ", \"compute\": {\"cv\": -0.1}}", "compute.cv is -0.1; give"},
     {MIN ", \"compute\": {\"cv\": 0, \"lag1\": 1.5}}", "compute.lag1 is 1.5; give a number from -1 to 1"},

@@ -30,10 +30,8 @@ static const taciti_option OPTIONS[] = {
                   .help = "elements of which the largest 1 / factor are sent"),
 };
 
-static const taciti_option_table TABLE = {.section = "sparseloco",
-                                          .help = "the largest elements of every chunk",
-                                          .options = OPTIONS,
-                                          .count = sizeof OPTIONS / sizeof *OPTIONS};
+static const taciti_option_table TABLE =
+    TACITI_OPTION_TABLE("sparseloco", "the largest elements of every chunk", OPTIONS);
 
 enum { DEFAULT_FACTOR = 64 };
 

@@ -56,22 +56,22 @@ typedef struct taciti_codec_matrix {
     size_t at, rows, columns; /* at: first element in the array */
 } taciti_codec_matrix;
 
-/* Arguments of one encode or decode besides the array. {0} suits a codec without options, setting, key and state. The
- * decoder gets the options, key, round and `before` of the encoder, but neither setting nor state: a payload says
+/* Arguments of one encode or decode besides the array. {0} suits a codec without options, setting and key. The
+ * decoder gets the options, key, round and `before` of the encoder, but not the setting: a payload says
  * itself what else its decoder must know. With class LINEAR the decoder gets all of it, because setting and state are
  * the same on all ranks. */
 typedef struct taciti_codec_call {
     const void *options; /* the struct that the codec's option table fills; NULL if it has none */
     taciti_codec_setting setting;
-    uint64_t key;              /* taciti_codec_key(), then folded with whatever else tells this array from others */
-    const void *state;         /* state_bytes() as the last step that was taken left them; zeros before the first */
-    void *next;                /* state_bytes() that encode (LINEAR: the last decode) writes in full; they become
-                                  `state` if the step is taken; NULL: not wanted */
-    int round;                 /* 0 .. rounds - 1 */
-    const float *before;       /* [payload_n of the round before]: the sum of that round's payloads; NULL in round 0 */
-    int rank, ranks;           /* LINEAR: of the encoder, 0 .. ranks - 1, and how many payloads are summed */
-    void *scratch;             /* scratch_bytes(), aligned to 64, contents unspecified; encode and decode may use it */
-    taciti_codec_tally *tally; /* encode adds to it; NULL: not wanted */
+    uint64_t key;        /* taciti_codec_key(), then folded with whatever else tells this array from others */
+    const void *state;   /* LINEAR: linear_state_bytes() as the last step that was taken left them; at first zeros */
+    void *next;          /* LINEAR: those that the last decode writes in full; they become `state` if the
+                            step is taken; NULL: not wanted */
+    int round;           /* 0 .. rounds - 1 */
+    const float *before; /* [payload_n of the round before]: the sum of that round's payloads; NULL in round 0 */
+    int rank, ranks;     /* LINEAR: of the encoder, 0 .. ranks - 1, and how many payloads are summed */
+    void *scratch;       /* scratch_bytes(), aligned to 64, contents unspecified; encode and decode may use it */
+    taciti_codec_tally *tally;           /* encode adds to it; NULL: not wanted */
     const taciti_codec_matrix *matrices; /* [n_matrices], ascending; NULL: unknown */
     size_t n_matrices;
 } taciti_codec_call;
@@ -130,12 +130,8 @@ struct taciti_codec {
     /* Bytes of scratch memory for arrays of up to n floats. NULL: none is needed. Any thread. */
     size_t (*scratch_bytes)(const taciti_codec *codec, const void *options, size_t n);
 
-    /* Bytes of state for an array of n floats. The exchange allocates them at the start, once for every array that it
-     * encodes, aligned to 64. NULL: the codec keeps no state. Any thread. */
-    size_t (*state_bytes)(const void *options, size_t n);
-
     /* Class LINEAR only, NULL for others: floats of the payload of call->round, 0: the round is skipped; and bytes of
-     * the state (0 without one; it replaces state_bytes). Functions of n and of the call's options, setting, round,
+     * the state (0 without one). Functions of n and of the call's options, setting, round,
      * matrices, ranks and state (NULL: the maximum over all states), so they are the same on all ranks. Any thread. */
     size_t (*payload_n)(const taciti_codec_call *call, size_t n);
     size_t (*linear_state_bytes)(const taciti_codec_call *call, size_t n);

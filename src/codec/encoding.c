@@ -12,11 +12,10 @@ bool taciti_codec_suits(const taciti_codec *codec, taciti_codec_use use) {
     case TACITI_USE_SUMS: return codec->aggregation != TACITI_CODEC_LINEAR && codec->rounds == 1;
     case TACITI_USE_FEEDBACK: return !codec->no_feedback;
     case TACITI_USE_MAGNITUDES: return !codec->votes;
-    case TACITI_USE_UPDATES: return codec->state_bytes == NULL;
     case TACITI_USE_VALUES: return codec->aggregation == TACITI_CODEC_SUM;
     case TACITI_USE_FACTORS: return codec->selects;
     case TACITI_USE_COPIES: return codec->lossless;
-    case TACITI_USE_BY_OTHERS: return codec->fixed_size && codec->state_bytes == NULL && codec->scratch_bytes == NULL;
+    case TACITI_USE_BY_OTHERS: return codec->fixed_size && codec->scratch_bytes == NULL;
     case TACITI_USE_BY_ITSELF: return !codec->reference && !codec->number_format && codec->rungs == NULL;
     }
     return false;
@@ -32,10 +31,6 @@ const char *taciti_codec_narrow_name(const taciti_codec *format) { return format
 size_t taciti_encoding_scratch_bytes(const taciti_encoding *e, size_t n) {
     if (e->codec->scratch_bytes == NULL) return 0;
     return taciti_round_up(e->codec->scratch_bytes(e->codec, e->options, n), TACITI_ALIGN_BYTES);
-}
-
-size_t taciti_encoding_state_bytes(const taciti_encoding *e, size_t n) {
-    return e->codec->state_bytes == NULL ? 0 : e->codec->state_bytes(e->options, n);
 }
 
 double taciti_encoding_factor(const taciti_encoding *e) {

@@ -48,11 +48,10 @@ typedef enum taciti_codec_use {
     TACITI_USE_SUMS,       /* owners of ranges add payloads up */
     TACITI_USE_FEEDBACK,   /* its errors are added to what it encodes next, and do not grow without limit */
     TACITI_USE_MAGNITUDES, /* its sums have the scale of what was added, and are no votes on a direction */
-    TACITI_USE_UPDATES,    /* it encodes updates of parameters, without a state of its own */
     TACITI_USE_VALUES,     /* no element of an array is left out */
     TACITI_USE_FACTORS,    /* a factor says how many of the elements it sends */
     TACITI_USE_COPIES,     /* what is decoded is what was encoded */
-    TACITI_USE_BY_OTHERS,  /* any rank makes the payloads of all, without state and scratch memory */
+    TACITI_USE_BY_OTHERS,  /* any rank makes the payloads of all, without scratch memory */
     TACITI_USE_BY_ITSELF   /* results recommend it, and neither another codec nor exchange.wire sends the same */
 } taciti_codec_use;
 bool taciti_codec_suits(const taciti_codec *codec, taciti_codec_use use);
@@ -78,8 +77,6 @@ static inline size_t taciti_encoding_bound(const taciti_encoding *encoding, size
 
 /* Bytes of scratch memory for encoding or decoding up to n floats, a multiple of 64. */
 size_t taciti_encoding_scratch_bytes(const taciti_encoding *encoding, size_t n);
-/* Bytes of the codec's state for n floats. */
-size_t taciti_encoding_state_bytes(const taciti_encoding *encoding, size_t n);
 
 /* Whether payloads are made from arrays and decoded; false: they are the bytes of the arrays themselves. */
 static inline bool taciti_encoding_encodes(const taciti_encoding *encoding) { return !encoding->codec->identity; }

@@ -30,10 +30,8 @@ static const taciti_option OPTIONS[] = {
                           "square (1-bit Adam)"),
 };
 
-static const taciti_option_table TABLE = {.section = "onebit",
-                                          .help = "signs and two values per block (1-bit SGD)",
-                                          .options = OPTIONS,
-                                          .count = sizeof OPTIONS / sizeof *OPTIONS};
+static const taciti_option_table TABLE =
+    TACITI_OPTION_TABLE("onebit", "signs and two values per block (1-bit SGD)", OPTIONS);
 
 static taciti_quantiser_shape shape(const void *options) {
     (void)options;

@@ -29,14 +29,9 @@
 static const taciti_option SKETCH_OPTIONS[] = {OPTIONS_WITH("0")};
 static const taciti_option TAGC_OPTIONS[] = {OPTIONS_WITH("2")};
 
-static const taciti_option_table SKETCH_TABLE = {.section = "sketch",
-                                                 .help = "sums of sketches of the largest elements",
-                                                 .options = SKETCH_OPTIONS,
-                                                 .count = sizeof SKETCH_OPTIONS / sizeof *SKETCH_OPTIONS};
-static const taciti_option_table TAGC_TABLE = {.section = "tagc",
-                                               .help = "sketch as in TAGC",
-                                               .options = TAGC_OPTIONS,
-                                               .count = sizeof TAGC_OPTIONS / sizeof *TAGC_OPTIONS};
+static const taciti_option_table SKETCH_TABLE =
+    TACITI_OPTION_TABLE("sketch", "sums of sketches of the largest elements", SKETCH_OPTIONS);
+static const taciti_option_table TAGC_TABLE = TACITI_OPTION_TABLE("tagc", "sketch as in TAGC", TAGC_OPTIONS);
 
 static const taciti_selector SELECTOR = {.select = taciti_select_topk};
 

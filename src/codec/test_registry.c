@@ -74,7 +74,7 @@ static size_t matrices_of(size_t n) {
 
 static size_t state_bytes(const taciti_codec *codec, const taciti_codec_call *call, size_t n) {
     if (codec->linear_state_bytes != NULL) return codec->linear_state_bytes(call, n);
-    return codec->state_bytes != NULL ? codec->state_bytes(call->options, n) : 0;
+    return 0;
 }
 
 /* A call of the only rank, before any step. */

@@ -2,8 +2,7 @@
  *
  * sparse: sends the elements whose magnitude reaches a threshold, as pairs of index and value. For tests: it depends on
  * every field of a call, so that an exchange which confuses two of them fails.
- *
- * The element `taken % n` travels in any case, which makes the payload depend on the state. NaN and Inf always travel.
+ NaN and Inf always travel.
  *
  * Properties (test_codec.c): what is selected arrives bit for bit, so the error is the array without it; payload
  * 8 + 8 k bytes for k elements; class GATHER; the decoder must have the encoder's key.
@@ -36,8 +35,7 @@ static const taciti_option OPTIONS[] = {{.key = "threshold",
                                          .max = 1e38,
                                          .help = "magnitude from which on an element is sent"}};
 
-static const taciti_option_table TABLE = {
-    .section = "sparse", .help = "a codec for tests", .options = OPTIONS, .count = sizeof OPTIONS / sizeof *OPTIONS};
+static const taciti_option_table TABLE = TACITI_OPTION_TABLE("sparse", "a codec for tests", OPTIONS);
 
 static size_t payload_bytes(size_t count) { return sizeof(header) + count * sizeof(pair); }
 
@@ -47,12 +45,6 @@ static size_t bound(const taciti_codec *codec, const void *options, size_t n) {
     return payload_bytes(n);
 }
 
-static size_t state_bytes(const void *options, size_t n) {
-    (void)options;
-    (void)n;
-    return sizeof(test_sparse_state);
-}
-
 static double threshold_of(const taciti_codec_call *call) {
     const test_sparse_options *options = call->options;
     return call->setting.threshold > 0 ? call->setting.threshold : options->threshold;
@@ -60,19 +52,16 @@ static double threshold_of(const taciti_codec_call *call) {
 
 static tacit_status encode(const taciti_codec *codec, const taciti_codec_call *call, const float *x, size_t n,
                            void *out, float *error, size_t *bytes) {
-    const test_sparse_state *state = call->state;
-    test_sparse_state *next = call->next;
     header *head = out;
     pair *pairs = (pair *)(head + 1);
     const double threshold = threshold_of(call);
     (void)codec;
     *head = (header){.key = (uint32_t)call->key};
     for (size_t i = 0; i < n; i++) {
-        const bool sent = !(fabs((double)x[i]) < threshold) || i == state->taken % n;
+        const bool sent = !(fabs((double)x[i]) < threshold);
         if (sent) pairs[head->count++] = (pair){.index = (uint32_t)i, .value = x[i]};
         if (error != NULL) error[i] = sent ? 0 : x[i];
     }
-    next->taken = state->taken + 1;
     *bytes = payload_bytes(head->count);
     return TACIT_OK;
 }
@@ -116,7 +105,6 @@ const taciti_codec test_sparse = {
     .aggregation = TACITI_CODEC_GATHER,
     .rounds = 1,
     .bound = bound,
-    .state_bytes = state_bytes,
     .encode = encode,
     .decode = decode,
 };

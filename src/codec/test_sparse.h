@@ -12,11 +12,6 @@ typedef struct test_sparse_options {
     double threshold; /* sparse.threshold: used when a call sets none */
 } test_sparse_options;
 
-/* A step leaves the encodes that were taken. */
-typedef struct test_sparse_state {
-    uint64_t taken;
-} test_sparse_state;
-
 extern const taciti_codec test_sparse;
 
 #endif

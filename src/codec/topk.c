@@ -20,10 +20,7 @@ static const taciti_option OPTIONS[] = {
                   .names = taciti_composed_index_name, .help = "how the indices are stored; auto: the shortest"),
 };
 
-static const taciti_option_table TABLE = {.section = "topk",
-                                          .help = "the elements of the largest magnitude",
-                                          .options = OPTIONS,
-                                          .count = sizeof OPTIONS / sizeof *OPTIONS};
+static const taciti_option_table TABLE = TACITI_OPTION_TABLE("topk", "the elements of the largest magnitude", OPTIONS);
 
 static const taciti_selector SELECTOR = {.select = taciti_select_topk};
 

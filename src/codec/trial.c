@@ -61,7 +61,6 @@ double taciti_trial_moved_bytes(const taciti_trial *t, taciti_trial_pass pass) {
 double taciti_trial_codec_bytes(const taciti_codec *codec, const void *options, size_t n) {
     double bytes = (double)codec->bound(codec, options, n);
     if (codec->scratch_bytes != NULL) bytes += (double)codec->scratch_bytes(codec, options, n);
-    if (codec->state_bytes != NULL) bytes += 2 * (double)codec->state_bytes(options, n);
     return bytes + (codec->rounds > 1 ? (double)n * sizeof(float) : 0);
 }
 
@@ -79,8 +78,7 @@ static size_t state_bytes(const taciti_trial *t) {
                                      .ranks = 1,
                                      .matrices = &t->matrix,
                                      .n_matrices = t->matrix.rows > 0 ? 1 : 0};
-    if (c->linear_state_bytes != NULL) return c->linear_state_bytes(&shape, t->piece_n);
-    return c->state_bytes == NULL ? 0 : c->state_bytes(t->options, t->piece_n);
+    return c->linear_state_bytes == NULL ? 0 : c->linear_state_bytes(&shape, t->piece_n);
 }
 
 static tacit_status allocate_buffers(taciti_trial *t) {
@@ -139,12 +137,10 @@ static float *before_of(const taciti_trial *t) {
 }
 
 static taciti_codec_call call_of(const taciti_trial *t, size_t piece) {
-    const bool linear = t->codec->aggregation == TACITI_CODEC_LINEAR;
     return (taciti_codec_call){.options = t->options,
                                .setting = t->setting,
                                .key = taciti_codec_key(1, 0, TACITI_CODEC_ALL_RANKS, piece % SLOTS),
                                .state = state_of(t, piece, t->now),
-                               .next = linear ? NULL : state_of(t, piece, 1 - t->now),
                                .ranks = 1,
                                .scratch = t->before_at == 0 ? NULL : t->scratch.base,
                                .matrices = &t->matrix,

@@ -10,9 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "base/rng.h"
 #include "kernel/kernel.h"
-#include "tacit/tacit.h"
 
 /* Ids of formats, in payloads; they never change. */
 enum {

@@ -37,10 +37,8 @@ static const taciti_option OPTIONS[] = {
                   .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
 };
 
-const taciti_option_table taciti_comm_option_table = {.section = "comm",
-                                                      .help = "how ranks talk and when a silent one is given up",
-                                                      .options = OPTIONS,
-                                                      .count = sizeof OPTIONS / sizeof *OPTIONS};
+const taciti_option_table taciti_comm_option_table =
+    TACITI_OPTION_TABLE("comm", "how ranks talk and when a silent one is given up", OPTIONS);
 
 /* ---- life ------------------------------------------------------------------------------------------------------ */
 static void destroy_comm(taciti_comm *comm) {

@@ -2,8 +2,6 @@
 #define _GNU_SOURCE
 #include "comm/guard.h"
 
-#include <signal.h>
-
 #include "base/log.h"
 #include "comm/futex.h"
 #include "comm/quiet.h"

@@ -3,7 +3,6 @@
 #include "comm/supervise.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -5,7 +5,6 @@
  * thread may take the engine for a job that it would only wait for: handing over costs more than a short message.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>

@@ -8,7 +8,6 @@
 #define TACITI_COMM_WITNESS_H
 
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdint.h>
 
 enum { TACITI_NOTE_WORDS = 6, TACITI_NOTE_BYTES = 48, TACITI_WITNESS_TEXT_BYTES = 160 };

@@ -5,7 +5,6 @@
  */
 #include "data/bpe.h"
 
-#include <inttypes.h>
 #include <stdbool.h>
 #include <string.h>
 

@@ -9,8 +9,6 @@
  */
 #include "data/bpe.h"
 
-#include <string.h>
-
 #include "base/memory.h"
 #include "base/rng.h"
 

@@ -25,9 +25,5 @@ static const taciti_option options[] = {
         .flags = TACITI_OPTION_NO_DIGEST),
 };
 
-const taciti_option_table taciti_data_option_table = {
-    .section = "data",
-    .help = "the tokens of a run: text or shards, and what is held out for validation",
-    .options = options,
-    .count = sizeof options / sizeof options[0],
-};
+const taciti_option_table taciti_data_option_table =
+    TACITI_OPTION_TABLE("data", "the tokens of a run: text or shards, and what is held out for validation", options);

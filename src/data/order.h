@@ -12,7 +12,6 @@
 #ifndef TACITI_DATA_ORDER_H
 #define TACITI_DATA_ORDER_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 typedef struct taciti_sample_order {

@@ -6,7 +6,6 @@
 #ifndef TACITI_DATA_SHARD_WRITER_H
 #define TACITI_DATA_SHARD_WRITER_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -6,7 +6,6 @@
 #ifndef TACITI_DATA_TOKENS_H
 #define TACITI_DATA_TOKENS_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

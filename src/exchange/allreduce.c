@@ -170,31 +170,25 @@ static bool piece_at(size_t cycle, size_t lag, taciti_piece *t) {
 }
 
 /* ---- what encodings leave ---------------------------------------------------------------------------------------- */
-static taciti_residual sizes_of(const taciti_allreduce *reduce, size_t pieces, size_t range_n) {
-    return (taciti_residual){
-        .pieces = pieces,
-        .members = (size_t)reduce->wire_shape.count,
-        .state_bytes = taciti_round_up(taciti_encoding_state_bytes(&reduce->encoding, range_n), TACITI_ALIGN_BYTES),
-    };
-}
-
 taciti_residual taciti_allreduce_residual(const taciti_allreduce *reduce, size_t n, taciti_feedback feedback) {
     if (reduce->arrangement.hosts == 1 || !taciti_encoding_encodes(&reduce->encoding) || n == 0)
         return (taciti_residual){0};
-    taciti_residual residual = sizes_of(reduce, taciti_allreduce_cut(reduce, n).pieces, reduce->segment_n);
-    residual.feedback = feedback;
-    residual.results = (!reduce->gather || feedback.errors) && !feedback.half; /* a resumed run may bring gather some */
-    residual.lasting = true;
-    return residual;
+    return (taciti_residual){
+        .pieces = taciti_allreduce_cut(reduce, n).pieces,
+        .feedback = feedback,
+        .results = (!reduce->gather || feedback.errors) && !feedback.half, /* a resumed run may bring gather some */
+    };
 }
 
 /* Pieces under way, so that none overwrites what another has not given back. */
 taciti_residual taciti_allreduce_errors(const taciti_allreduce *reduce, float back) {
     if (reduce->wire_shape.count == 1 || !taciti_encoding_encodes(&reduce->encoding)) return (taciti_residual){0};
-    taciti_residual residual = sizes_of(reduce, 2 * (reduce->local_depth + reduce->wire_depth) + 1, reduce->segment_n);
-    residual.cell_n = reduce->segment_n;
-    residual.back = back;
-    return residual;
+    return (taciti_residual){
+        .pieces = 2 * (reduce->local_depth + reduce->wire_depth) + 1,
+        .members = (size_t)reduce->wire_shape.count,
+        .cell_n = reduce->segment_n,
+        .back = back,
+    };
 }
 
 /* x += back * error in this rank's share. The piece is final here; but my share of it may still be on its way to my
@@ -298,8 +292,7 @@ tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, 
 }
 
 tacit_status taciti_allreduce_observe(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task) {
-    if (n == 0 || reduce->wire_shape.count == 1 || taciti_encoding_state_bytes(&reduce->encoding, n) > 0)
-        return TACIT_OK;
+    if (n == 0 || reduce->wire_shape.count == 1) return TACIT_OK;
     const taciti_cut cut = taciti_allreduce_cut(reduce, n);
     taciti_piece t = {.x = x, .task = task, .cut = &cut};
     for (; t.piece < cut.pieces; t.piece++) TACITI_TRY(taciti_halves_observe(&reduce->wire, &t));

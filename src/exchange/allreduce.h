@@ -82,14 +82,14 @@ taciti_residual taciti_allreduce_errors(const taciti_allreduce *reduce, float ba
  *   reduce to lanes  the sum in this lane's share
  *   gather to lanes  from owners to the lanes
  *   gather in host   from the shares of this host's lanes to all of x
- * task: NULL for all of bucket 0 in step 0. residual: one of the above, opened; may be NULL if the codec keeps
- * no state, and encoding errors are then lost. With one member, x does not change. Communication thread. Collective
+ * task: NULL for all of bucket 0 in step 0. residual: one of the above, opened; NULL: encoding
+ * errors are lost. With one member, x does not change. Communication thread. Collective
  * over the members. */
 tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task,
                                   taciti_residual *residual);
 
 /* Adds to the task's tallies what the codec would see in this rank's x[n], without the other ranks of its
- * host. Nothing is sent. For codecs without state. Communication thread. */
+ * host. Nothing is sent. Communication thread. */
 tacit_status taciti_allreduce_observe(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task);
 
 /* Sets *out to the index-th range of an array of n floats that this rank owns between the halves, in ascending order;

@@ -28,10 +28,8 @@ static const taciti_option OPTIONS[] = {
     TACITI_OPTION("overlap", BOOL, AT(overlap), "true", .help = "exchange while backward still runs"),
 };
 
-const taciti_option_table taciti_exchange_option_table = {.section = "exchange",
-                                                          .help = "what gradients look like on the wire",
-                                                          .options = OPTIONS,
-                                                          .count = sizeof OPTIONS / sizeof *OPTIONS};
+const taciti_option_table taciti_exchange_option_table =
+    TACITI_OPTION_TABLE("exchange", "what gradients look like on the wire", OPTIONS);
 
 struct taciti_exchange {
     taciti_comm *comm;           /* borrows */
@@ -284,8 +282,7 @@ const taciti_tally *taciti_exchange_tally_of(const taciti_exchange *exchange, si
 }
 
 float *taciti_exchange_residual(const taciti_exchange *exchange, taciti_residual_array which) {
-    size_t bytes = 0;
-    return taciti_store_array(&exchange->store, which, &bytes);
+    return taciti_store_array(&exchange->store, which);
 }
 
 bool taciti_exchange_narrow_residual(taciti_exchange *exchange, taciti_residual_array which, taciti_state_access *out) {
@@ -293,8 +290,8 @@ bool taciti_exchange_narrow_residual(taciti_exchange *exchange, taciti_residual_
 }
 
 void *taciti_exchange_codec_state(const taciti_exchange *exchange, size_t *bytes) {
-    if (exchange->main->verbs->state != NULL) return exchange->main->verbs->state(exchange->main, bytes);
-    return taciti_store_array(&exchange->store, TACITI_RESIDUAL_STATE, bytes);
+    *bytes = 0;
+    return exchange->main->verbs->state == NULL ? NULL : exchange->main->verbs->state(exchange->main, bytes);
 }
 
 void taciti_exchange_restored(taciti_exchange *exchange, bool moved) {

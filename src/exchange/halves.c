@@ -206,7 +206,7 @@ static tacit_status encode_range(const taciti_halves *halves, const taciti_piece
     taciti_tally *tally = tally_of(halves, t, kind);
     taciti_codec_call call = call_of(halves, t, halves->shape.me, kind, r);
     float *x = t->x + r.at, *error = NULL;
-    if (t->residual != NULL) error = taciti_residual_enter(t->residual, &place, x, &call);
+    if (t->residual != NULL) error = taciti_residual_enter(t->residual, &place, x);
     if (tally != NULL && kind == TACITI_PAYLOAD_CONTRIBUTION)
         TACITI_TRY(taciti_payload_observe(halves->comm, codec, t->task, call, x, r.n, out->data));
     call.tally = tally != NULL ? &tally->sent : NULL;

@@ -69,7 +69,7 @@ typedef struct taciti_halves {
 typedef struct taciti_piece {
     float *x;
     const taciti_bucket_task *task;
-    taciti_residual *residual; /* of what this rank encodes; may be NULL if the codec keeps no state */
+    taciti_residual *residual; /* of what this rank encodes; NULL: encoding errors are lost */
     const taciti_cut *cut;
     size_t piece;
 } taciti_piece;
@@ -89,7 +89,7 @@ tacit_status taciti_gather_begin(taciti_halves *halves, const taciti_piece *t);
 tacit_status taciti_gather_end(taciti_halves *halves, const taciti_piece *t);
 
 /* Adds to the task's tallies what the codec would see in this rank's contributions to that piece, which
- * are sent by other means. For codecs without state. No run may be under way. */
+ * are sent by other means. No run may be under way. */
 tacit_status taciti_halves_observe(taciti_halves *halves, const taciti_piece *t);
 
 /* Blocks until the sends of gather_begin for that piece have completed. Call it at most slots - 1 pieces later. */

@@ -91,14 +91,10 @@ static size_t segment_bytes_of(const taciti_neighbours *nb) {
     return taciti_round_up(nb->segment_n * sizeof(float), TACITI_ALIGN_BYTES);
 }
 
-static size_t state_bytes_of(const taciti_neighbours *nb) {
-    return taciti_round_up(taciti_encoding_state_bytes(nb->encoding, nb->segment_n), TACITI_ALIGN_BYTES);
-}
-
 size_t taciti_neighbours_workspace_bytes(const taciti_neighbours *nb) {
     const size_t arriving = nb->slots * nb->in_count * nb->stride_bytes;
     if (!is_encoded(nb)) return arriving;
-    return arriving + nb->slots * nb->stride_bytes + segment_bytes_of(nb) + 2 * state_bytes_of(nb) +
+    return arriving + nb->slots * nb->stride_bytes + segment_bytes_of(nb) +
            taciti_encoding_scratch_bytes(nb->encoding, nb->segment_n);
 }
 
@@ -113,7 +109,7 @@ tacit_status taciti_neighbours_open(taciti_neighbours *nb, taciti_comm *comm, vo
     if (!is_encoded(nb)) return TACIT_OK;
     nb->leaving = nb->arriving + cells * nb->stride_bytes;
     nb->decoded = (float *)(void *)(nb->leaving + nb->slots * nb->stride_bytes);
-    nb->state = (char *)nb->decoded + segment_bytes_of(nb);
+    nb->scratch = (char *)nb->decoded + segment_bytes_of(nb);
     return TACIT_OK;
 }
 
@@ -144,18 +140,13 @@ static char *arriving_at(const taciti_neighbours *nb, const segment *s, size_t k
 
 static taciti_codec_call call_of(const taciti_neighbours *nb, const segment *s, int rank) {
     taciti_codec_call call = taciti_payload_call(nb->encoding, s->task, rank, TACITI_PAYLOAD_CONTRIBUTION, s->at);
-    if (nb->state != NULL) call.scratch = nb->state + 2 * state_bytes_of(nb);
+    call.scratch = nb->scratch;
     return call;
 }
 
 /* Encodes my segment. error[n], if not NULL, receives the encoding error. */
 static tacit_status encode_segment(taciti_neighbours *nb, const segment *s, float *error, taciti_payload *out) {
-    const size_t state_bytes = state_bytes_of(nb);
-    taciti_codec_call call = call_of(nb, s, nb->rank);
-    if (state_bytes > 0) {
-        call.state = memset(nb->state, 0, state_bytes);
-        call.next = nb->state + state_bytes;
-    }
+    const taciti_codec_call call = call_of(nb, s, nb->rank);
     out->data = nb->leaving + s->slot * nb->stride_bytes;
     return taciti_payload_encode(nb->comm, nb->encoding->codec, &call, s->x, s->n, error, out);
 }

@@ -5,8 +5,7 @@
  * way at a time, so that transfers overlap with additions. For the communication thread.
  *
  * All receivers of a segment get the same payload; each applies its own weight. The sender adds the encoding error,
- * times the sum of the receivers' weights, to its own result; this preserves the sum over all ranks. Every encoding
- * begins with the codec's initial state.
+ * times the sum of the receivers' weights, to its own result; this preserves the sum over all ranks.
  */
 #ifndef TACITI_EXCHANGE_NEIGHBOURS_H
 #define TACITI_EXCHANGE_NEIGHBOURS_H
@@ -30,10 +29,10 @@ typedef struct taciti_neighbours {
     size_t in_count, out_count;
     size_t segment_n, slots; /* floats of a segment; segments under way, plus one */
     size_t stride_bytes;
-    char *arriving; /* [slots][in_count] payloads; borrows */
-    char *leaving;  /* [slots] payloads; NULL if the codec is the identity */
-    float *decoded; /* one segment; NULL if the codec is the identity */
-    char *state;    /* the codec's initial state (zeros), its next state, its scratch memory; each may be empty */
+    char *arriving;               /* [slots][in_count] payloads; borrows */
+    char *leaving;                /* [slots] payloads; NULL if the codec is the identity */
+    float *decoded;               /* one segment; NULL if the codec is the identity */
+    char *scratch;                /* of the codec; NULL if it is the identity */
     taciti_engine_request *heard; /* [slots][in_count]; owned */
     taciti_outbox sends;          /* its requests are in the same block */
     size_t *sent;                 /* [slots] `posted` after that segment's sends; owned */

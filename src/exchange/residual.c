@@ -45,10 +45,6 @@ static bool has_array(const taciti_residual *r, taciti_residual_array which) {
 }
 
 size_t taciti_residual_bytes(const taciti_residual *r, taciti_residual_array which, size_t n) {
-    if (which == TACITI_RESIDUAL_STATE)
-        return r->lasting ? (count_cells(r, TACITI_PAYLOAD_CONTRIBUTION) + count_cells(r, TACITI_PAYLOAD_RESULT)) *
-                                r->state_bytes
-                          : 0;
     return has_array(r, which) ? taciti_round_up(taciti_residual_form_bytes(r->feedback.stored, n), TACITI_ALIGN_BYTES)
                                : 0;
 }
@@ -58,7 +54,7 @@ static size_t cell_bytes(const taciti_residual *r, int kind) {
 }
 
 size_t taciti_residual_back_bytes(const taciti_residual *r) {
-    return cell_bytes(r, TACITI_PAYLOAD_CONTRIBUTION) + cell_bytes(r, TACITI_PAYLOAD_RESULT) + 2 * r->state_bytes;
+    return cell_bytes(r, TACITI_PAYLOAD_CONTRIBUTION) + cell_bytes(r, TACITI_PAYLOAD_RESULT);
 }
 
 void taciti_residual_back_open(taciti_residual *r, void *memory) {
@@ -67,8 +63,6 @@ void taciti_residual_back_open(taciti_residual *r, void *memory) {
         r->arrays[kind].at[0] = r->arrays[kind].at[1] = at;
         at += cell_bytes(r, kind);
     }
-    r->arrays[TACITI_RESIDUAL_STATE].at[0] = at;
-    r->arrays[TACITI_RESIDUAL_STATE].at[1] = at + r->state_bytes;
 }
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
@@ -126,20 +120,6 @@ static float *error_at(taciti_residual *r, taciti_payload_kind kind, size_t at) 
 }
 
 /* ---- encoding ---------------------------------------------------------------------------------------------------- */
-static void set_state(taciti_residual *r, const taciti_residual_place *p, taciti_codec_call *call) {
-    taciti_versions *v = &r->arrays[TACITI_RESIDUAL_STATE];
-    size_t cell = 0;
-    if (r->state_bytes == 0) return;
-    if (r->lasting) {
-        cell = cell_of(r, p->kind, p->piece, p->member);
-        if (p->kind == TACITI_PAYLOAD_RESULT) cell += count_cells(r, TACITI_PAYLOAD_CONTRIBUTION);
-        v->written = v->held[!v->now] = true;
-    } else
-        memset(v->at[0], 0, r->state_bytes);
-    call->state = v->at[v->now] + cell * r->state_bytes;
-    call->next = v->at[!v->now] + cell * r->state_bytes;
-}
-
 /* x becomes momentum * u + x, which is also stored. */
 static void add_momentum(taciti_residual *r, size_t at, float *x, size_t n) {
     const float *u = committed_floats(r, TACITI_RESIDUAL_MEMORY, at);
@@ -157,9 +137,8 @@ static void add_residual(const taciti_residual *r, taciti_payload_kind kind, siz
         taciti_kernels_get()->add_scaled(x, residual, decay, n);
 }
 
-float *taciti_residual_enter(taciti_residual *r, const taciti_residual_place *p, float *x, taciti_codec_call *call) {
+float *taciti_residual_enter(taciti_residual *r, const taciti_residual_place *p, float *x) {
     const taciti_feedback *f = &r->feedback;
-    set_state(r, p, call);
     if (in_cells(r)) return taciti_residual_error(r, p->kind, p->piece, p->member);
     if (f->estimates) {
         const bool result = p->kind == TACITI_PAYLOAD_RESULT;
@@ -245,7 +224,7 @@ static void clear_version(taciti_versions *v, int version) {
 void taciti_residual_commit(taciti_residual *r, const bool swap[TACITI_RESIDUAL_ARRAYS]) {
     for (int a = 0; a < TACITI_RESIDUAL_ARRAYS; a++) {
         taciti_versions *v = &r->arrays[a];
-        if (r->flushed && a != TACITI_RESIDUAL_STATE) clear_version(v, v->now);
+        if (r->flushed) clear_version(v, v->now);
         if (swap[a] && !v->written) { /* the other version becomes a copy of the committed one */
             if (v->held[v->now]) overwrite_bytes(v->at[!v->now], v->at[v->now], v->bytes);
             if (!v->held[v->now]) clear_version(v, !v->now);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory of a rank's encodings of a bucket from step to step: the codec's state and one of
+ * The memory of a rank's encodings of a bucket from step to step, one of
  *
  * - errors: error feedback. v = x + decay * residual is encoded; what v loses is the next residual. With momentum
  *   (Y. Lin et al., "Deep Gradient Compression", ICLR 2018, arXiv 1712.01887, section 3.2 and 3.3):
@@ -30,7 +30,6 @@ typedef enum taciti_residual_array {
     TACITI_RESIDUAL_CONTRIBUTION, /* residuals or estimates of this rank's contributions */
     TACITI_RESIDUAL_RESULT,       /* residuals of the results that it owns, or the sum of all ranks' estimates */
     TACITI_RESIDUAL_MEMORY,       /* momentum: u; estimates: that of the sum, as all ranks know it */
-    TACITI_RESIDUAL_STATE,        /* the codec's state for contributions and, behind it, for results */
     TACITI_RESIDUAL_ARRAYS
 } taciti_residual_array;
 
@@ -45,15 +44,13 @@ typedef struct taciti_versions {
 
 /* The residuals of one bucket. The owner of the object sets the sizes, down to `back`. {0} stores nothing. */
 typedef struct taciti_residual {
-    size_t pieces, members; /* pieces of the bucket, members that exchange payloads */
-    size_t state_bytes;     /* of the codec's state per payload, rounded up; 0: the codec has none */
+    size_t pieces; /* of the bucket; 0: nothing is encoded */
     taciti_feedback feedback;
     bool results; /* results are encoded, too */
-    bool lasting; /* the codec's state lasts from step to step; else every encoding begins with zeros */
     float back; /* if not 0, this rank's result is the decoded result + back * its errors, which are not feedback then:
                    errors lie in cells of cell_n floats, piece i uses the cells of i % pieces, and only one version is
                    stored */
-    size_t cell_n;
+    size_t cell_n, members;      /* members that exchange payloads */
     const taciti_layout *layout; /* of the bucket: nothing is stored in its gaps; borrows; NULL: there are none */
     size_t bucket;
     float *scratch; /* of narrow forms; borrows. Holds one range, or the whole bucket, each element at its place */
@@ -81,7 +78,7 @@ void taciti_residual_narrow(taciti_residual_form form, void *stored, size_t at, 
 /* Bytes of one version of an array for a bucket of n floats. */
 size_t taciti_residual_bytes(const taciti_residual *residual, taciti_residual_array which, size_t n);
 
-/* Return the bytes of all errors and states for taciti_residual.back; and divide that memory, which is zeroed, 64-byte
+/* Return the bytes of all errors for taciti_residual.back; and divide that memory, which is zeroed, 64-byte
  * aligned and borrowed. */
 size_t taciti_residual_back_bytes(const taciti_residual *residual);
 void taciti_residual_back_open(taciti_residual *residual, void *memory);
@@ -90,10 +87,9 @@ void taciti_residual_back_open(taciti_residual *residual, void *memory);
  * Communication thread, like the next four. */
 void taciti_residual_begin(taciti_residual *residual, bool flush, float *x, size_t n);
 
-/* Prepares the encoding of x[place.n]: turns x into what is to be encoded and sets the call's state. Returns the array
+/* Prepares the encoding of x[place.n]: turns x into what is to be encoded. Returns the array
  * for the encoding error, or NULL. */
-float *taciti_residual_enter(taciti_residual *residual, const taciti_residual_place *place, float *x,
-                             taciti_codec_call *call);
+float *taciti_residual_enter(taciti_residual *residual, const taciti_residual_place *place, float *x);
 
 /* Called after the encoding of x, with its payload. */
 tacit_status taciti_residual_leave(taciti_residual *residual, const taciti_residual_place *place, const float *x,

@@ -277,11 +277,10 @@ static tacit_status run_bucket(taciti_route *route, float *x, size_t n, const ta
                                taciti_residual *residual) {
     const taciti_residual_place all = {.kind = TACITI_PAYLOAD_CONTRIBUTION, .n = n};
     taciti_tally *tally = &task->tallies[TACITI_PAYLOAD_CONTRIBUTION];
-    taciti_codec_call unused = {.options = NULL};
     if (task->phase != TACITI_PHASE_ALL_REDUCE)
         return taciti_fail(TACIT_E_INTERNAL, "bucket %zu: an all-reduce with a codec of class LINEAR has no halves",
                            task->bucket);
-    float *error = residual != NULL ? taciti_residual_enter(residual, &all, x, &unused) : NULL;
+    float *error = residual != NULL ? taciti_residual_enter(residual, &all, x) : NULL;
     tally->bytes += bytes_of(route, task->bucket, task->setting[TACITI_PAYLOAD_CONTRIBUTION]);
     TACITI_TRY(taciti_linear_run(route->own, x, n, task, error, &tally->sent));
     if (error != NULL) taciti_residual_keep(residual, all.kind, all.at, all.n);

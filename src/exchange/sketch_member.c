@@ -2,7 +2,6 @@
  *
  * The work of a member for the owners of ranges: its contribution, and values of elements that did not decode.
  */
-#include <string.h>
 
 #include "exchange/sketch_bucket.h"
 #include "kernel/kernel.h"
@@ -18,12 +17,12 @@ static taciti_residual_place place_of(const bucket *b, size_t piece, int owner) 
 }
 
 /* x becomes what is to be encoded. */
-static void enter_ranges(bucket *b, size_t block, int owner, taciti_codec_call *call) {
+static void enter_ranges(bucket *b, size_t block, int owner) {
     const taciti_sketch_pieces pieces = taciti_sketch_pieces_of(b->s->reduce, b->cut, block);
     for (size_t p = pieces.first; p < pieces.end; p++) {
         const taciti_residual_place place = place_of(b, p, owner);
         if (place.n == 0 || b->residual == NULL) continue;
-        float *error = taciti_residual_enter(b->residual, &place, b->x + place.at, call);
+        float *error = taciti_residual_enter(b->residual, &place, b->x + place.at);
         b->errors = error == NULL ? NULL : error - place.at;
     }
 }
@@ -47,7 +46,7 @@ static tacit_status select_for(bucket *b, slot *t, int owner) {
         taciti_payload_call(&s->reduce->encoding, b->task, s->ranks[s->me], TACITI_PAYLOAD_CONTRIBUTION, share->at);
     size_t at;
     call.scratch = s->scratch;
-    enter_ranges(b, t->block, owner, &call);
+    enter_ranges(b, t->block, owner);
     const bool one = taciti_sketch_is_one_range(b, t->block, owner, &at);
     if (!one) taciti_sketch_gather(b, t->block, owner, b->x, s->x);
     const float *x = one ? b->x + at : s->x;

@@ -12,7 +12,7 @@
 
 typedef struct taciti_small {
     taciti_comm *comm;                     /* borrows */
-    const taciti_encoding *encoding;       /* of a wire; fixed size, no state; borrows */
+    const taciti_encoding *encoding;       /* of a wire; fixed size; borrows */
     const taciti_arrangement *arrangement; /* borrows */
     float *blocks;                         /* [size][n] this rank's, then those of the positions after it; borrows */
     float *part;  /* [n] one host's contribution; part of the block of `blocks`, like the two below */
@@ -31,7 +31,7 @@ size_t taciti_small_memory_bytes(const taciti_encoding *encoding, const taciti_a
 tacit_status taciti_small_run(taciti_small *small, float *x, size_t n, const taciti_bucket_task *task, float back);
 
 /* Returns whether this file supports the encoding: every rank encodes the contributions of all, so the codec must have
- * payloads of fixed size, no state and no scratch memory. */
+ * payloads of fixed size and no scratch memory. */
 bool taciti_small_takes(const taciti_encoding *encoding);
 
 /* Returns whether this is estimated to be faster than reduce-scatter and all-gather for n floats; the same on all

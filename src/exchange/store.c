@@ -10,7 +10,7 @@ enum { LINE = TACITI_LINE8_N, CHUNK = 4096 };
 
 static taciti_residual residual_of(const taciti_allreduce *reduce, size_t n, taciti_feedback feedback) {
     if (reduce != NULL) return taciti_allreduce_residual(reduce, n, feedback);
-    return (taciti_residual){.pieces = 1, .members = 1, .feedback = feedback, .lasting = true};
+    return (taciti_residual){.pieces = 1, .feedback = feedback};
 }
 
 /* Returns the bytes of one version of an array for all buckets. Buckets are multiples of 64 bytes, so floats lie as in
@@ -55,12 +55,11 @@ static size_t touched_bytes(const taciti_allreduce *reduce, const taciti_layout 
 
 size_t taciti_store_predict_bytes(const taciti_allreduce *reduce, const taciti_layout *layout,
                                   taciti_feedback feedback) {
-    size_t bytes = 2 * version_bytes(reduce, layout, feedback, TACITI_RESIDUAL_STATE), errors = 0;
-    for (int a = 0; a < TACITI_RESIDUAL_STATE; a++)
+    size_t bytes = 0;
+    for (int a = 0; a < TACITI_RESIDUAL_ARRAYS; a++)
         if (version_bytes(reduce, layout, feedback, (taciti_residual_array)a) > 0)
-            errors += touched_bytes(reduce, layout, feedback.stored, (taciti_residual_array)a);
-    if (errors > 0) bytes += scratch_n(reduce, layout, feedback) * sizeof(float);
-    return bytes + errors;
+            bytes += touched_bytes(reduce, layout, feedback.stored, (taciti_residual_array)a);
+    return bytes == 0 ? 0 : bytes + scratch_n(reduce, layout, feedback) * sizeof(float);
 }
 
 /* Where an array is written in parts only, huge pages would need memory for the gaps. */
@@ -68,7 +67,7 @@ static tacit_status create_pages(taciti_store *store, const taciti_allreduce *re
     const bool whole = reduce == NULL || reduce->arrangement.lanes == 1;
     for (int a = 0; a < TACITI_RESIDUAL_ARRAYS; a++) {
         const size_t bytes = version_bytes(reduce, store->layout, feedback, (taciti_residual_array)a);
-        const bool small = a == TACITI_RESIDUAL_RESULT || (a < TACITI_RESIDUAL_STATE && !whole);
+        const bool small = a == TACITI_RESIDUAL_RESULT || !whole;
         for (int version = 0; version < 2 && bytes > 0; version++)
             TACITI_TRY((small ? taciti_pages_create_small : taciti_pages_create)(bytes, "the residuals of the exchange",
                                                                                  &store->pages[a][version]));
@@ -133,10 +132,9 @@ void taciti_store_settle(taciti_store *store, bool taken) {
             taciti_residual_drop(&store->all[b]);
 }
 
-void *taciti_store_array(const taciti_store *store, taciti_residual_array which, size_t *bytes) {
-    const bool floats = which == TACITI_RESIDUAL_STATE || store->form == TACITI_RESIDUAL_F32;
-    *bytes = store->all == NULL || !floats ? 0 : store->pages[which][0].bytes;
-    return *bytes == 0 ? NULL : store->pages[which][store->all[0].arrays[which].now].base;
+float *taciti_store_array(const taciti_store *store, taciti_residual_array which) {
+    if (store->all == NULL || store->form != TACITI_RESIDUAL_F32 || store->pages[which][0].bytes == 0) return NULL;
+    return store->pages[which][store->all[0].arrays[which].now].base;
 }
 
 void taciti_store_restored(taciti_store *store) {
@@ -192,5 +190,5 @@ static void write_floats(void *object, int which, size_t at, const float *x, siz
 bool taciti_store_narrow(taciti_store *store, taciti_residual_array which, taciti_state_access *out) {
     if (store->all == NULL || store->form == TACITI_RESIDUAL_F32 || store->pages[which][0].bytes == 0) return false;
     *out = (taciti_state_access){.object = store, .which = (int)which, .read = read_floats, .write = write_floats};
-    return which != TACITI_RESIDUAL_STATE;
+    return true;
 }

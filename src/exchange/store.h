@@ -29,10 +29,9 @@ size_t taciti_store_predict_bytes(const taciti_allreduce *reduce, const taciti_l
 /* Commits (taken) or drops the step of all buckets. */
 void taciti_store_settle(taciti_store *store, bool taken);
 
-/* Returns the committed content of an array, and its bytes: floats of the flat array, or the codec's state. NULL: there
- * is none, or it is stored in a narrow form. The content may be replaced between two steps, with
- * taciti_store_restored() afterwards. */
-void *taciti_store_array(const taciti_store *store, taciti_residual_array which, size_t *bytes);
+/* Returns the committed content of an array, floats of the flat array. NULL: there is none, or it is stored in a narrow
+ * form. The content may be replaced between two steps, with taciti_store_restored() afterwards. */
+float *taciti_store_array(const taciti_store *store, taciti_residual_array which);
 void taciti_store_restored(taciti_store *store);
 
 /* Errors in a narrow form, whose floats at .. at + n of the flat array can be read and written instead, for

@@ -152,7 +152,7 @@ static const float *read_stored(const bench *b, taciti_residual_array which) {
 }
 
 static void have_stored_the_same(const bench *a, const bench *b, int64_t step) {
-    for (int which = 0; which < TACITI_RESIDUAL_STATE; which++) {
+    for (int which = 0; which < TACITI_RESIDUAL_ARRAYS; which++) {
         const float *x = read_stored(a, (taciti_residual_array)which);
         const float *y = read_stored(b, (taciti_residual_array)which);
         if (x == NULL) continue;

@@ -15,7 +15,7 @@
 enum { N = 4 };
 static _Alignas(64) char g_memory[TACITI_RESIDUAL_ARRAYS][2][64];
 static const taciti_residual_place PLACE = {.kind = TACITI_PAYLOAD_CONTRIBUTION, .n = N};
-static const bool ALL[TACITI_RESIDUAL_ARRAYS] = {true, true, true, true};
+static const bool ALL[TACITI_RESIDUAL_ARRAYS] = {true, true, true};
 
 static taciti_residual residual_of(taciti_feedback feedback) {
     taciti_residual r = {.pieces = 1, .members = 1, .feedback = feedback};
@@ -34,7 +34,7 @@ static void step(taciti_residual *r, const float *x, size_t sent, const float *e
     memcpy(v, x, sizeof v);
     taciti_residual_begin(r, false, v, N);
     taciti_codec_call call = {0};
-    float *error = taciti_residual_enter(r, &PLACE, v, &call);
+    float *error = taciti_residual_enter(r, &PLACE, v);
     assert_memory_equal(v, expected, sizeof v);
     assert_true((error != NULL) == r->feedback.errors);
     for (size_t i = 0; error != NULL && i < N; i++) error[i] = i < sent ? 0 : v[i];
@@ -114,17 +114,16 @@ static void only_contributions_decay(void **state) {
     r.arrays[TACITI_RESIDUAL_RESULT] = r.arrays[TACITI_RESIDUAL_CONTRIBUTION];
     r.arrays[TACITI_RESIDUAL_CONTRIBUTION] = (taciti_versions){.bytes = 0};
     for (int flush = 0; flush < 2; flush++) {
-        taciti_codec_call call = {0};
         float v[N];
         memcpy(v, x, sizeof v);
-        float *error = taciti_residual_enter(&r, &result, v, &call);
+        float *error = taciti_residual_enter(&r, &result, v);
         memcpy(error, flush == 0 ? v : x, sizeof v);
         taciti_residual_commit(&r, ALL);
         memcpy(v, x, sizeof v);
         if (flush)
             taciti_residual_begin(&r, true, v, N);
         else
-            (void)taciti_residual_enter(&r, &result, v, &call);
+            (void)taciti_residual_enter(&r, &result, v);
         assert_memory_equal(v, whole, sizeof v);
         taciti_residual_drop(&r);
     }

@@ -6,7 +6,6 @@
  */
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "model/gpt.h"
 

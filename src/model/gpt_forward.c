@@ -7,7 +7,6 @@
  *
  * Row-wise steps that follow each other run block by block, so that a block is read from memory once.
  */
-#include "base/clock.h"
 #include "base/log.h"
 #include "model/gpt.h"
 

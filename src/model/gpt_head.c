@@ -5,7 +5,6 @@
  */
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "model/gpt.h"
 

@@ -2,7 +2,6 @@
  *
  * The model's options: presets, checks, sizes.
  */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -53,12 +52,8 @@ static const taciti_option option_list[] = {
                   .help = "operand type of matrix products; parameters, sums and the optimizer stay in f32"),
 };
 
-const taciti_option_table taciti_model_option_table = {
-    .section = "model",
-    .help = "the network: GPT-2 of any size",
-    .options = option_list,
-    .count = sizeof option_list / sizeof option_list[0],
-};
+const taciti_option_table taciti_model_option_table =
+    TACITI_OPTION_TABLE("model", "the network: GPT-2 of any size", option_list);
 
 static void fill_size(int64_t *value, int64_t preset) {
     if (*value == 0) *value = preset;

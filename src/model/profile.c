@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/profile.h"
 
-#include <string.h>
-
 #include "base/log.h"
 #include "base/memory.h"
 #include "model/profile_build.h"

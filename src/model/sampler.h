@@ -8,8 +8,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tacit/tacit.h"
-
 typedef struct taciti_sampler {
     double temperature; /* 0: always the most likely token */
     size_t top_k;       /* only the k most likely; 0: all */

@@ -49,12 +49,8 @@ static const taciti_option OPTIONS[] = {
     TACITI_OPTION("clip", REAL, AT(clip), "1", .max = 1e30, .help = "bound of the global gradient norm; 0: none"),
 };
 
-const taciti_option_table taciti_optim_option_table = {
-    .section = "optim",
-    .help = "how parameters follow their gradients",
-    .options = OPTIONS,
-    .count = sizeof OPTIONS / sizeof OPTIONS[0],
-};
+const taciti_option_table taciti_optim_option_table =
+    TACITI_OPTION_TABLE("optim", "how parameters follow their gradients", OPTIONS);
 
 /* cos^2(pi r / 2) for r in [0, 1/2] by the Taylor series of the cosine; its first omitted term is below 3e-18. The C
  * library's cos is not used because it picks its code by CPU, and every rank must find the same bits. */

@@ -23,14 +23,12 @@ enum { SHORT_BYTES = 16 << 10 };
 
 /* An array is encoded once and added twice, as it is and as a sum. */
 static double codec_s(const taciti_links *links, const taciti_transfer *t) {
-    for (size_t i = 0; i < links->cluster->codec_count && t->codec != NULL; i++) {
-        const taciti_cluster_codec *rates = &links->cluster->codecs[i];
-        if (strcmp(rates->name, t->codec->name) != 0) continue;
-        const double encode = t->codec->identity ? 0 : 1 / rates->encode_bytes_per_s;
-        const int lanes = t->demand.lanes > 0 ? t->demand.lanes : 1;
-        return (double)t->f32_bytes / lanes * (encode + 2 / rates->decode_bytes_per_s);
-    }
-    return 0;
+    const taciti_cluster_compression *speed =
+        t->codec == NULL ? NULL : taciti_cluster_format_speed(links->cluster, t->codec->name);
+    const int lanes = t->demand.lanes > 0 ? t->demand.lanes : 1;
+    if (speed == NULL) return 0;
+    return (double)t->f32_bytes / sizeof(float) / lanes *
+           ((t->codec->identity ? 0 : speed->encode_s) + 2 * speed->add_s);
 }
 
 /* The busiest host's link, or the busiest rank's connections. */

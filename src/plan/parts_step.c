@@ -165,10 +165,8 @@ static void finish_step(builder *b) {
 /* An addition of arrays, as fast as the cluster's; 0: unknown. All ranks do it at the same time. */
 static double pass_s(const taciti_cluster *cluster) {
     const double share = cluster->compute_core_share > 0 ? cluster->compute_core_share : 1;
-    for (size_t i = 0; i < cluster->codec_count; i++)
-        if (strcmp(cluster->codecs[i].name, "f32") == 0)
-            return sizeof(float) / cluster->codecs[i].decode_bytes_per_s / share;
-    return 0;
+    const taciti_cluster_compression *f32 = taciti_cluster_format_speed(cluster, "f32");
+    return f32 == NULL ? 0 : f32->add_s / share;
 }
 
 tacit_status taciti_parts_owners(const taciti_scene *scene, const taciti_method *method, int *out) {

@@ -234,9 +234,8 @@ static void set_up_coded(fixture *f, int passes, const char *sums, const char *g
         (void)snprintf(row.codec, sizeof row.codec, "%s", CODECS[i]);
         assert_int_equal(taciti_cluster_add_compression(&f->cluster, &row), TACIT_OK);
     }
-    const taciti_cluster_codec f32 = {
-        .name = "f32", .encode_bytes_per_s = 1e12, .decode_bytes_per_s = PASS_BYTES_PER_S};
-    assert_int_equal(taciti_cluster_add_codec(&f->cluster, &f32), TACIT_OK);
+    const taciti_cluster_compression f32 = {.codec = "f32", .factor = 1, .add_s = sizeof(float) / PASS_BYTES_PER_S};
+    assert_int_equal(taciti_cluster_add_compression(&f->cluster, &f32), TACIT_OK);
     f->cluster.compute_core_share = CORE_SHARE;
     f->method.parts.gather = taciti_codec_find("f32");
     if (*sums != '\0') f->method.compression = compression_of(sums, 10);

@@ -257,7 +257,8 @@ static void without_overlap_transfers_are_waited_for(void **state) {
 /* Lanes share the work of an all-reduce; along edges every rank encodes and adds for itself. */
 static void codecs_work_for_as_much_as_they_are_given(void **state) {
     (void)state;
-    static const char slow_codec[] = ", \"codecs\": {\"f32\": {\"encode_gb_per_s\": 1, \"decode_gb_per_s\": 0.1}}";
+    static const char slow_codec[] = ", \"compression\": [{\"codec\": \"f32\", \"factor\": 1, \"encode_ns\": 4, "
+                                     "\"decode_ns\": 40, \"add_ns\": 40, \"bytes\": 4}]";
     const double alone = 4 * BUCKET_BYTES * 2 / 0.1e9;
     stage s;
     open_stage(&s, 2, 2, "\"between\": {\"latency_us\": 0, \"gbit_per_s\": 1000}", slow_codec);

@@ -14,10 +14,8 @@ static const taciti_option STRATEGY_OPTIONS[] = {
     TACITI_OPTION("strategy", NAME, 0, "dp", .names = taciti_strategy_name,
                   .help = "what is exchanged and when; `tacit info strategies` lists them"),
 };
-const taciti_option_table taciti_strategy_option_table = {.section = "",
-                                                          .help = "how the ranks work together",
-                                                          .options = STRATEGY_OPTIONS,
-                                                          .count = sizeof STRATEGY_OPTIONS / sizeof *STRATEGY_OPTIONS};
+const taciti_option_table taciti_strategy_option_table =
+    TACITI_OPTION_TABLE("", "how the ranks work together", STRATEGY_OPTIONS);
 
 /* ---- what registries bring --------------------------------------------------------------------------------------- */
 

@@ -15,10 +15,7 @@ static const taciti_option OPTIONS[] = {
     TACITI_OPTION("after", INT, AT(after), "3", .min = 1, .max = 99, .unit = "steps", .help = "a number of steps"),
     TACITI_OPTION("names", LIST, AT(names), "", .help = "words"),
 };
-static const taciti_option_table TABLE = {.section = "test-only",
-                                          .help = "a strategy of tests",
-                                          .options = OPTIONS,
-                                          .count = sizeof OPTIONS / sizeof *OPTIONS};
+static const taciti_option_table TABLE = TACITI_OPTION_TABLE("test-only", "a strategy of tests", OPTIONS);
 
 static tacit_status check(const taciti_strategy_context *context, const taciti_hosts *hosts) {
     const test_options *o = context->options;

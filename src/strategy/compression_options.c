@@ -73,20 +73,16 @@ static const taciti_option OPTIONS[] = {
                   .flags = TACITI_OPTION_EXPERT),
 };
 
-const taciti_option_table taciti_compress_option_table = {.section = "compress",
-                                                          .help = "compression of gradients, or of what averages send",
-                                                          .options = OPTIONS,
-                                                          .count = sizeof OPTIONS / sizeof *OPTIONS};
+const taciti_option_table taciti_compress_option_table =
+    TACITI_OPTION_TABLE("compress", "compression of gradients, or of what averages send", OPTIONS);
 
 static const taciti_option ADAPT_OPTIONS[] = {
     TACITI_OPTION("policy", NAME, offsetof(taciti_adapt_options, policy), "fixed", .names = taciti_controller_name,
                   .help = "what chooses the factor of every step (docs/adaptive.md)", .flags = TACITI_OPTION_MEMBER),
 };
 
-const taciti_option_table taciti_adapt_option_table = {.section = "adapt",
-                                                       .help = "the compression factor while training",
-                                                       .options = ADAPT_OPTIONS,
-                                                       .count = sizeof ADAPT_OPTIONS / sizeof *ADAPT_OPTIONS};
+const taciti_option_table taciti_adapt_option_table =
+    TACITI_OPTION_TABLE("adapt", "the compression factor while training", ADAPT_OPTIONS);
 
 enum { SEED = 1 }; /* of codecs that draw random numbers */
 

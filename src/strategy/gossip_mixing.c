@@ -10,7 +10,6 @@
  * alone, so every rank computes all of them for itself, with the same bits, and no message is needed.
  */
 #include <math.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -43,11 +43,8 @@ static const taciti_option OPTIONS[] = {
                   .help = "iterations more that a transfer may take; 1 needs gamma 0.5 or less and two more arrays"),
 };
 
-const taciti_option_table taciti_gossip_option_table = {.section = "gossip",
-                                                        .help =
-                                                            "replicas that mix with a few neighbours (strategy gossip)",
-                                                        .options = OPTIONS,
-                                                        .count = sizeof OPTIONS / sizeof *OPTIONS};
+const taciti_option_table taciti_gossip_option_table =
+    TACITI_OPTION_TABLE("gossip", "replicas that mix with a few neighbours (strategy gossip)", OPTIONS);
 
 /* ---- what the planner prices ------------------------------------------------------------------------------------- */
 

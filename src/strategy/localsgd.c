@@ -48,11 +48,8 @@ static const taciti_option OPTIONS[] = {
                   .help = "momentum of the outer step; DiLoCo: 0.9"),
 };
 
-const taciti_option_table taciti_localsgd_option_table = {
-    .section = "localsgd",
-    .help = "steps of every rank's own between averages, and the outer step",
-    .options = OPTIONS,
-    .count = sizeof OPTIONS / sizeof *OPTIONS};
+const taciti_option_table taciti_localsgd_option_table =
+    TACITI_OPTION_TABLE("localsgd", "steps of every rank's own between averages, and the outer step", OPTIONS);
 
 typedef struct localsgd {
     taciti_strategy_context context;

@@ -19,10 +19,8 @@ static const taciti_option OPTIONS[] = {
                       "backward pass gathers inside hosts"),
 };
 
-const taciti_option_table taciti_shard_option_table = {.section = "shard",
-                                                       .help = "what every rank holds a part of",
-                                                       .options = OPTIONS,
-                                                       .count = sizeof OPTIONS / sizeof *OPTIONS};
+const taciti_option_table taciti_shard_option_table =
+    TACITI_OPTION_TABLE("shard", "what every rank holds a part of", OPTIONS);
 
 static tacit_status check_reduce(const taciti_compression_setup *c) {
     if (c->sums.codec == NULL) return TACIT_OK;
@@ -47,7 +45,7 @@ static tacit_status check_reduce(const taciti_compression_setup *c) {
 
 static tacit_status check_gather(const taciti_shard_options *o, const taciti_compression_setup *c) {
     if (c->gathers.codec == NULL) return TACIT_OK;
-    if (!taciti_route_of(c->gathers.codec)->results || !taciti_codec_suits(c->gathers.codec, TACITI_USE_UPDATES))
+    if (!taciti_route_of(c->gathers.codec)->results)
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.gather %s: this codec is for sums of gradients; --compress.gather int4, or topk "
                            "with shard.stage 1 or 2",

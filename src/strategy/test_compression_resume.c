@@ -10,7 +10,7 @@
 /* cmocka wants the four above first */
 #include <cmocka.h>
 
-#include "codec/test_sparse.h"
+#include "codec/trial.h"
 #include "strategy/test_control.h"
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
@@ -223,10 +223,10 @@ static void forget(taciti_comm *comm, void *context) {
     const int estimates = *(const int *)context;
     taciti_compress_options options = {
         .factor = 10, .start = 1, .what = estimates > 0 ? TACITI_SENDS_CHANGE : TACITI_SENDS_GRADIENT};
-    const test_sparse_options sparse = {.threshold = 0.5};
-    const taciti_compression_setup setup = {.sums.codec = estimates ? taciti_codec_find("topk") : &test_sparse,
-                                            .sums.options = estimates ? NULL : &sparse,
-                                            .options = &options};
+    const taciti_codec *codec = taciti_codec_find(estimates ? "topk" : "powersgd");
+    void *codec_options = NULL;
+    CHECK(taciti_codec_defaults(codec, &codec_options) == TACIT_OK);
+    const taciti_compression_setup setup = {.sums.codec = codec, .sums.options = codec_options, .options = &options};
     for (int moved = 0; moved < 3; moved++) {
         bench b;
         size_t bytes = 0, kept = 0;
@@ -245,6 +245,7 @@ static void forget(taciti_comm *comm, void *context) {
         CHECK(kept == (moved == 0 ? bytes : 0) && b.c->saved_placement == b.c->placement);
         close_bench(&b);
     }
+    taciti_free(codec_options);
 }
 
 static void positions_are_forgotten(void **state) {

@@ -11,8 +11,6 @@
 #ifndef TACITI_TENSOR_STATE_H
 #define TACITI_TENSOR_STATE_H
 
-#include <stdint.h>
-
 #include "tensor/layout.h"
 
 typedef enum taciti_state_kind {

@@ -7,7 +7,6 @@
 #include "topo/eigen.h"
 
 #include <math.h>
-#include <stdbool.h>
 
 #include "base/log.h"
 #include "base/memory.h"

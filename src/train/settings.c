@@ -41,10 +41,8 @@ static const taciti_option TRAIN_OPTIONS[] = {
                   .help = "weights to start from: a run folder, a Hugging Face GPT-2 folder or a llm.c file"),
 };
 #undef AT
-const taciti_option_table taciti_train_option_table = {.section = "train",
-                                                       .help = "length, batch, evaluation and checkpoints of a run",
-                                                       .options = TRAIN_OPTIONS,
-                                                       .count = sizeof TRAIN_OPTIONS / sizeof *TRAIN_OPTIONS};
+const taciti_option_table taciti_train_option_table =
+    TACITI_OPTION_TABLE("train", "length, batch, evaluation and checkpoints of a run", TRAIN_OPTIONS);
 
 #define AT(member) offsetof(taciti_run_options, member)
 static const taciti_option RUN_OPTIONS[] = {
@@ -60,10 +58,8 @@ static const taciti_option RUN_OPTIONS[] = {
                   .flags = TACITI_OPTION_NO_DIGEST),
 };
 #undef AT
-const taciti_option_table taciti_run_option_table = {.section = "run",
-                                                     .help = "where a run leaves its files",
-                                                     .options = RUN_OPTIONS,
-                                                     .count = sizeof RUN_OPTIONS / sizeof *RUN_OPTIONS};
+const taciti_option_table taciti_run_option_table =
+    TACITI_OPTION_TABLE("run", "where a run leaves its files", RUN_OPTIONS);
 
 tacit_status taciti_train_settings_init(taciti_train_settings *settings) {
     const taciti_own_section own[] = {

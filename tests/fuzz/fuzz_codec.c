@@ -52,17 +52,12 @@ static void set_linear(workspace *w, const taciti_codec *codec, size_t n) {
     w->call.before = w->before;
 }
 
-static size_t state_bytes(const workspace *w, const taciti_codec *codec, size_t n) {
-    if (codec->aggregation == TACITI_CODEC_LINEAR) return codec->linear_state_bytes(&w->call, n);
-    return codec->state_bytes != NULL ? codec->state_bytes(w->options, n) : 0;
-}
-
 static void prepare(workspace *w, const taciti_codec *codec, size_t n) {
     *w = (workspace){.call = {.key = 1}};
     if (taciti_codec_defaults(codec, &w->options) != TACIT_OK) abort();
     w->call.options = w->options;
     if (codec->aggregation == TACITI_CODEC_LINEAR) set_linear(w, codec, n);
-    const size_t bytes = state_bytes(w, codec, n);
+    const size_t bytes = codec->linear_state_bytes != NULL ? codec->linear_state_bytes(&w->call, n) : 0;
     w->state = bytes > 0 ? memory(bytes) : NULL; /* as the exchange gives it */
     w->next = bytes > 0 ? memory(bytes) : NULL;
     w->call.state = w->state;

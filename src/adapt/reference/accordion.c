@@ -38,10 +38,8 @@ static const taciti_option OPTIONS[] = {
                   .help = "epochs between decisions"),
 };
 
-static const taciti_option_table OPTION_TABLE = {.section = "accordion",
-                                                 .help = "options of adapt.policy accordion",
-                                                 .options = OPTIONS,
-                                                 .count = sizeof OPTIONS / sizeof *OPTIONS};
+static const taciti_option_table OPTION_TABLE =
+    TACITI_OPTION_TABLE("accordion", "options of adapt.policy accordion", OPTIONS);
 
 typedef struct bucket_state {
     double squares;     /* of this epoch so far */

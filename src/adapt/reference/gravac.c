@@ -57,10 +57,8 @@ static const taciti_option OPTIONS[] = {
                   .help = "with our corrections, or as in the paper"),
 };
 
-static const taciti_option_table OPTION_TABLE = {.section = "gravac",
-                                                 .help = "options of adapt.policy gravac",
-                                                 .options = OPTIONS,
-                                                 .count = sizeof OPTIONS / sizeof *OPTIONS};
+static const taciti_option_table OPTION_TABLE =
+    TACITI_OPTION_TABLE("gravac", "options of adapt.policy gravac", OPTIONS);
 
 typedef struct level {
     taciti_ewma sent, all;

@@ -49,8 +49,7 @@ static const taciti_option OPTIONS[] = {
     TACITI_OPTION("alternate", BOOL, AT(alternate), "false",
                   .help = "send the left factor in one step and the right one in the next: half the bytes, one round"),
 };
-static const taciti_option_table TABLE = {
-    .section = "powersgd", .help = "the codec powersgd", .options = OPTIONS, .count = sizeof OPTIONS / sizeof *OPTIONS};
+static const taciti_option_table TABLE = TACITI_OPTION_TABLE("powersgd", "the codec powersgd", OPTIONS);
 
 static size_t rank_of(const void *options) {
     return options == NULL ? 4 : (size_t)((const powersgd_options *)options)->rank;

@@ -29,10 +29,8 @@ static const taciti_option OPTIONS[] = {
                   .help = "levels above zero; 1, 3, 7, ... 127 fill 2, 3, 4, ... 8 bits"),
 };
 
-static const taciti_option_table TABLE = {.section = "qsgd",
-                                          .help = "stochastic quantisation to levels of a norm (QSGD)",
-                                          .options = OPTIONS,
-                                          .count = sizeof OPTIONS / sizeof *OPTIONS};
+static const taciti_option_table TABLE =
+    TACITI_OPTION_TABLE("qsgd", "stochastic quantisation to levels of a norm (QSGD)", OPTIONS);
 
 static taciti_quantiser_shape shape(const void *options) {
     const qsgd_options *o = options;
