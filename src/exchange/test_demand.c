@@ -333,6 +333,21 @@ static void formulas_are_what_counters_count(void **state) {
     assert_true(tried > 100 / (STEP * STEP));
 }
 
+/* Four pairs across one link have a quarter of its flows each; pairs within hosts do not count. */
+static void groups_that_share_a_link_share_its_flows(void **state) {
+    (void)state;
+    int host_of[TEST_MAX_RANKS];
+    static const int pairs[] = {0, 4, 1, 5, 2, 6, 3, 7}, some_members[] = {0, 4, 1, 2, 3, 5, 6, 7};
+    static const size_t by_two[] = {0, 2, 4, 6, 8}, mixed[] = {0, 2, 5, 8};
+    const taciti_hosts hosts = hosts_by_size(host_of, 2, 4);
+    const taciti_round all = {.groups = 4, .first = by_two, .members = pairs},
+                       some = {.groups = 3, .first = mixed, .members = some_members};
+    for (size_t g = 0; g < all.groups; g++)
+        CHECK(taciti_mix_placement(&hosts, &all, taciti_members_of(&all, g), AUTO).lanes == TACITI_FLOWS / 4);
+    CHECK(taciti_mix_placement(&hosts, &some, taciti_members_of(&some, 0), AUTO).lanes == TACITI_FLOWS);
+    CHECK(taciti_mix_placement(&hosts, &some, taciti_members_of(&some, 1), AUTO).lanes == 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sixteen_ranks_on_four_hosts),
@@ -340,6 +355,7 @@ int main(void) {
         cmocka_unit_test(a_rank_sends_its_host_what_the_lanes_leave),
         cmocka_unit_test(edges_load_the_links_of_both_ends),
         cmocka_unit_test(a_pass_over_a_round_is_group_by_group),
+        cmocka_unit_test(groups_that_share_a_link_share_its_flows),
         cmocka_unit_test(formulas_are_what_counters_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

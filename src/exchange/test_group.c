@@ -86,6 +86,7 @@ static void sum_over(taciti_comm *comm, const taciti_group *group) {
     for (size_t l = 0; l < LENGTH_COUNT; l++) {
         w.n = LENGTHS[l];
         const size_t scratch_n = taciti_group_scratch_n(group, w.n);
+        CHECK(scratch_n < w.n + 16 * (size_t)group->size); /* chunks of all others, in blocks of 16 */
         w.scratch = taciti_calloc(scratch_n + 1, sizeof(float));
         w.scratch[scratch_n] = w.x[w.n] = 12345.0f;
         for (size_t i = 0; i < w.n; i++) w.x[i] = wild(taciti_comm_rank(comm), i);

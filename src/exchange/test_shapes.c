@@ -251,6 +251,20 @@ static void neighbours_keep_a_slot_for_each_arrival(void **state) {
     taciti_neighbours_destroy(&nb);
 }
 
+/* So that not all send to the lowest rank first. */
+static void neighbours_send_first_to_the_ranks_after_them(void **state) {
+    (void)state;
+    const taciti_edge edges[] = {{2, 0, .25}, {2, 1, .25}, {2, 3, .25}, {2, 4, .125}};
+    const taciti_round round = {.edges = edges, .edge_count = 4, .self = (double[]){.75, .75, .125, .75, .875}};
+    const taciti_encoding f32 = {.codec = taciti_codec_find("f32")};
+    static const int ORDER[] = {3, 4, 0, 1};
+    taciti_neighbours nb;
+    assert_int_equal(taciti_neighbours_describe(&TWO, &round, 2, &f32, SEGMENT_BYTES, &nb), TACIT_OK);
+    for (size_t i = 0; i < nb.out_count; i++) assert_int_equal(nb.out[i].rank, ORDER[i]);
+    assert_true(nb.out_count == 4 && nb.in_count == 0 && nb.out[1].weight == .125);
+    taciti_neighbours_destroy(&nb);
+}
+
 /* ---- without memory ---------------------------------------------------------------------------------------------- */
 static void a_size_that_overflows_is_no_memory(void **state) {
     (void)state;
@@ -324,6 +338,7 @@ int main(void) {
         cmocka_unit_test(stores_take_what_a_rank_encodes),
         cmocka_unit_test(narrow_errors_are_read_as_they_were_written),
         cmocka_unit_test(neighbours_keep_a_slot_for_each_arrival),
+        cmocka_unit_test(neighbours_send_first_to_the_ranks_after_them),
         cmocka_unit_test(a_size_that_overflows_is_no_memory),
         cmocka_unit_test(a_linear_route_keeps_two_payloads),
     };
