@@ -444,6 +444,8 @@ static void look_at_costs(taciti_comm *comm, void *context) {
     const taciti_arrangement *p = &reduce.arrangement;
     CHECK(p->hosts < p->size || taciti_small_pays(p, 2));
     CHECK(!taciti_small_pays(p, taciti_small_max_n(p) + 1));
+    /* Eight ranks at most: some messages of tens of microseconds each, inside hosts as well as between them. */
+    CHECK(taciti_small_halves_cost_s(p, 1) > 0 && taciti_small_halves_cost_s(p, 1) < 5e-3);
     for (size_t n = 1; n < 100000; n *= 3) {
         CHECK(taciti_small_cost_s(p, 3 * n) > taciti_small_cost_s(p, n));
         CHECK(taciti_small_halves_cost_s(p, 3 * n) > taciti_small_halves_cost_s(p, n));
