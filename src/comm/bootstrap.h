@@ -7,6 +7,7 @@
 #ifndef TACITI_COMM_BOOTSTRAP_H
 #define TACITI_COMM_BOOTSTRAP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,7 +29,7 @@ typedef struct taciti_bootstrap {
 } taciti_bootstrap;
 
 /* Returns true if the key can be used with every store. */
-int taciti_bootstrap_key_is_valid(const char *key);
+bool taciti_bootstrap_key_is_valid(const char *key);
 
 /* A store in a folder that all ranks see. Every value is a file of its own, written under a temporary name and renamed,
  * so that nobody reads half of it. Creates the folder if it is missing. The folder must be empty, or be left over from
@@ -37,15 +38,16 @@ tacit_status taciti_bootstrap_folder_open(const char *folder, taciti_bootstrap *
 void taciti_bootstrap_folder_close(taciti_bootstrap *bootstrap);
 
 /* A store in the memory of rank 0, which listens on host:port ("10.0.0.1:4711", "[fe80::1]:4711", "node0:4711"); the
- * others connect to it. Rank 0 serves from a thread until it closes the store, and must not do so before all ranks have
- * read what they need. The store does not know who is asking: it holds nothing secret but the cookie of a run, which
- * keeps out processes that do not know of the run. Limits: BOOTSTRAP_KEYS_MAX values, a connection per rank and a few
- * more; a connection that asks nothing for 5 s is closed. */
-tacit_status taciti_bootstrap_port_open(const char *address, int rank, int size, taciti_bootstrap *out);
+ * others connect to it, for up to timeout_s each time. Rank 0 serves from a thread until it closes the store, and must
+ * not do so before all ranks have read what they need. The store does not know who is asking: it holds nothing secret
+ * but the cookie of a run, which keeps out processes that do not know of the run. Limits: 4 values per rank, a
+ * connection per rank and a few more; one that asks nothing for 5 s is closed. */
+tacit_status taciti_bootstrap_port_open(const char *address, int rank, int size, double timeout_s,
+                                        taciti_bootstrap *out);
 void taciti_bootstrap_port_close(taciti_bootstrap *bootstrap);
 
-/* Writes the address of this host, as a number, from which the others reached rank 0 or from which this rank reaches
- * it: a good taciti_tcp_request.interface. "" if it is not known yet. */
+/* Writes the address of this host, as a number, by which this rank reached rank 0 or on which rank 0 listens: a good
+ * taciti_tcp_request.interface. "" if it is not known. */
 void taciti_bootstrap_port_local_address(const taciti_bootstrap *bootstrap, char *out, size_t bytes);
 
 #endif
