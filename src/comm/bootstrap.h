@@ -23,8 +23,8 @@ typedef struct taciti_bootstrap {
     /* Stores a copy of n bytes, replacing an older value. */
     tacit_status (*set)(void *self, const char *key, const void *bytes, size_t n);
     /* Waits for up to timeout_s until the key has a value, and copies it. timeout_s = 0: asks once. Returns E_PEER if
-     * the time is over, E_DATA if the value is longer than `max`. Logs nothing in the first case: the caller knows
-     * which rank is missing. Writes *n only on success. */
+     * the time is over, E_DATA if the value is longer than `max`. In the first case it logs nothing, but sets the
+     * error's text (taciti_error_set): the caller knows which rank is missing. Writes *n only on success. */
     tacit_status (*get)(void *self, const char *key, void *bytes, size_t max, size_t *n, double timeout_s);
 } taciti_bootstrap;
 

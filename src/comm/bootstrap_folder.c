@@ -85,6 +85,7 @@ static tacit_status folder_get(void *self, const char *key, void *bytes, size_t 
     const int64_t end_ns = taciti_now_ns() + (int64_t)(timeout_s * 1e9);
     for (int64_t nap_ns = POLL_MIN_NS;; nap_ns = 2 * nap_ns < POLL_MAX_NS ? 2 * nap_ns : POLL_MAX_NS) {
         const tacit_status status = read_file(path, bytes, max, n);
+        if (status == TACIT_E_PEER) taciti_error_set("there is no %s", path);
         if (status != TACIT_E_PEER || taciti_now_ns() >= end_ns) return status;
         taciti_sleep_ns(nap_ns);
     }

@@ -310,8 +310,8 @@ static tacit_status port_set(void *self, const char *key, const void *bytes, siz
     TACITI_TRY(check_question(key, n, &question));
     if (store->rank != 0) {
         if (ask_until(store, &question, store->timeout_s, space, &answer, &reached)) return TACIT_OK;
-        return taciti_fail(TACIT_E_PEER, "rank %d does not reach rank 0 at %s for %g s", store->rank, store->address,
-                           store->timeout_s);
+        return taciti_fail(TACIT_E_PEER, "rank %d: rank 0 at %s cannot be reached for %g s", store->rank,
+                           store->address, store->timeout_s);
     }
     (void)pthread_mutex_lock(&store->lock);
     const bool stored = put_entry(store, key, bytes, n);
@@ -337,9 +337,8 @@ static tacit_status port_get(void *self, const char *key, void *bytes, size_t ma
     TACITI_TRY(check_question(key, 0, &question));
     const bool found = store->rank == 0 ? get_own(store, &question, timeout_s, space, &answer)
                                         : ask_until(store, &question, timeout_s, space, &answer, &reached);
-    if (!found && !reached && timeout_s > 0)
-        return taciti_fail(TACIT_E_PEER, "rank %d does not reach rank 0 at %s for %g s", store->rank, store->address,
-                           timeout_s);
+    if (!found && !reached) taciti_error_set("rank 0 at %s cannot be reached", store->address);
+    if (!found && reached) taciti_error_set("%s has published nothing", key);
     if (!found) return TACIT_E_PEER;
     if (answer.value_bytes > max) return taciti_fail(TACIT_E_DATA, "%s has more than %zu bytes", key, max);
     if (answer.value_bytes > 0) memcpy(bytes, answer.value, answer.value_bytes);
