@@ -301,15 +301,18 @@ static void drive_stranger(mesh *m, attempt *a, short events, int64_t now) {
 
 /* ---- all together ------------------------------------------------------------------------------------------------ */
 static void poll_all(mesh *m) {
+    const int64_t now = taciti_now_ns();
+    int timeout_ms = LOOK_MS;
     bool room = false;
     for (int i = 0; i < m->count; i++) {
         const attempt *a = &m->attempts[i];
         m->polls[LISTENERS + i] = (struct pollfd){.fd = a->fd, .events = a->state == CONNECTING ? POLLOUT : POLLIN};
         room = room || (i >= m->outgoing && a->fd < 0);
+        if (i < m->outgoing && a->state == IDLE && a->next_ns <= now) timeout_ms = 0;
     }
     for (int k = 0; k < LISTENERS; k++)
         m->polls[k] = (struct pollfd){.fd = room ? m->listeners[k] : -1, .events = POLLIN};
-    (void)poll(m->polls, (nfds_t)(LISTENERS + m->count), LOOK_MS);
+    (void)poll(m->polls, (nfds_t)(LISTENERS + m->count), timeout_ms);
 }
 
 static tacit_status name_missing(const mesh *m) {
