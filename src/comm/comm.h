@@ -62,6 +62,12 @@ typedef struct taciti_engine {
      * request->bytes is then the length of the message. A message that is longer than `count` also completes the
      * receive, with request->bytes > count. Returns E_PEER if the library reports an error. */
     tacit_status (*test)(void *self, taciti_engine_request *request, bool *done);
+    /* Sleeps until a message may have moved, or for `ns`; the caller tests again. NULL: the engine cannot. */
+    tacit_status (*wait)(void *self, int64_t ns);
+    /* Returns NULL, or why the connection to this peer is gone; the text names the peer and is valid until close().
+     * Messages of such a peer that are not complete never will be: test() sets the error's text, logs nothing and
+     * returns E_PEER. Others are not affected. NULL: the engine cannot tell. */
+    const char *(*lost)(void *self, int peer);
     /* Ends all processes of the job with this exit code. Ends this process with taciti_guard_end_process(), so it
      * returns where a process must not be ended. */
     void (*abort)(void *self, int exit_code);
