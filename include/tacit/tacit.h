@@ -143,7 +143,10 @@ TACIT_API tacit_status tacit_open(const tacit_settings *settings, tacit_comm **o
 /* This process alone, whoever has started it. Not collective. */
 TACIT_API tacit_status tacit_open_self(const tacit_settings *settings, tacit_comm **out);
 
-/* The communicator of an MPI program: tacit_open_mpi() in tacit_mpi.h. */
+/* The communicator of an MPI program: tacit_open_mpi() in tacit_mpi.h. This is the same function for languages that do
+ * not read <mpi.h>: family is "openmpi" or "mpich", communicator points to an MPI_Comm. */
+TACIT_API tacit_status tacit_open_family(const char *family, const void *communicator, const tacit_settings *settings,
+                                         tacit_comm **out);
 
 TACIT_API int tacit_rank(const tacit_comm *comm); /* 0 .. tacit_size() - 1; -1 for a handle that is none */
 TACIT_API int tacit_size(const tacit_comm *comm); /* number of ranks; -1 for a handle that is none */

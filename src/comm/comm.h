@@ -86,7 +86,10 @@ typedef struct taciti_engine {
 /* ---- options -------------------------------------------------------------------------------------------------- */
 enum { TACITI_SEGMENT_BYTES = 256 << 10 };
 
+typedef enum taciti_engine_kind { TACITI_ENGINE_AUTO, TACITI_ENGINE_MPI, TACITI_ENGINE_SELF } taciti_engine_kind;
+
 typedef struct taciti_comm_options {
+    int engine;       /* comm.engine: a taciti_engine_kind */
     bool thread;      /* comm.thread */
     double timeout_s; /* comm.timeout: a peer silent for longer is reported as failed (default 15) */
     double start_s;   /* comm.start: maximum time for all ranks to start and connect (default 120) */
@@ -115,15 +118,17 @@ void taciti_comm_attach(taciti_comm *comm, taciti_witness *witness);
  * Any thread. */
 void taciti_comm_announce(taciti_comm *comm, int64_t step, const char *doing);
 
-/* Opens the engine (MPI if the environment shows a launcher with more than one rank, else self), exchanges the peers'
- * identities and starts the communication thread. Returns E_USAGE, with the command to type, if the MPI library sees
- * one rank where the launcher started several. Fails on all ranks if one of them called taciti_comm_refuse().
- * Collective. */
+/* Opens the engine that taciti_engine_choose() names (engine.h: MPI under a launcher of several ranks, else self),
+ * exchanges the peers' identities and starts the communication thread. Returns E_USAGE, with the command to type, if
+ * the MPI library sees one rank where the launcher started several. Fails on all ranks if one of them called
+ * taciti_comm_refuse(). Collective. */
 tacit_status taciti_comm_open(const taciti_comm_options *options, taciti_comm **out);
 
-/* Like taciti_comm_open(), for a process in which other code may call MPI as well. communicator: pointer to an
- * MPI_Comm, which is duplicated before the call returns; NULL: all ranks of the launcher. Collective. */
-tacit_status taciti_comm_open_among(const taciti_comm_options *options, const void *communicator, taciti_comm **out);
+/* Like taciti_comm_open(), for a process in which other code may call MPI as well. family: that of an MPI
+ * library; communicator: pointer to its MPI_Comm, which is duplicated before the call returns. Both NULL: all ranks of
+ * the launcher. Collective. */
+tacit_status taciti_comm_open_among(const taciti_comm_options *options, const char *family, const void *communicator,
+                                    taciti_comm **out);
 
 /* Called instead of taciti_comm_open() by a rank that failed with `status` before: taciti_comm_open() then fails on all
  * other ranks. An error that several ranks have in common is logged once. Call it once, in a process that a launcher

@@ -128,8 +128,8 @@ static void launchers_are_told_apart(void **state) {
 static void lonely_processes_are_refused_with_the_command(void **state) {
     (void)state;
     const taciti_launcher launcher = {.name = "mpiexec (MPICH)", .rank = 0, .size = 4}, other = {.rank = 1, .size = 4};
-    assert_int_equal(taciti_launcher_refuse(&launcher, "Some MPI 1.0"), TACIT_E_USAGE);
-    assert_int_equal(taciti_launcher_refuse(&other, "Some MPI 1.0"), TACIT_E_USAGE);
+    assert_int_equal(taciti_launcher_refuse(&launcher, "mpich", "Some MPI 1.0"), TACIT_E_USAGE);
+    assert_int_equal(taciti_launcher_refuse(&other, "mpich", "Some MPI 1.0"), TACIT_E_USAGE);
     assert_int_equal(test_log_count(""), 1);
     assert_int_equal(test_log_count("-n 4"), 1);
     assert_int_equal(test_log_count("test_comm"), 1);
