@@ -129,6 +129,15 @@ done
 check "dp sends the residuals of parts" look 'a, b, c = (steps(f"left-{how}")[4] for how in ("shard", "dp", "none"))
 assert abs(a["grad_norm"] - b["grad_norm"]) < 1e-4 * a["grad_norm"] < 1e-2 * abs(a["grad_norm"] - c["grad_norm"]), (a, b, c)'
 check "and says so" grep -q "residuals of 3 ranks go on at 3" "$work/left-dp.out"
+for how in shard dp; do
+  fork c-topk "one-$how"; run 1 "one-$how" "${exact[@]}" --strategy $how --compress.codec topk --compress.factor 5 --resume >"$work/one-$how.out" 2>&1
+  check "$how adds them on one rank" look "a, b, c = steps('left-shard')[4], steps('one-$how')[4], steps('left-none')[4]
+assert abs(a['grad_norm'] - b['grad_norm']) < 1e-4 * a['grad_norm'] < 1e-2 * abs(a['grad_norm'] - c['grad_norm']), (a, b, c)
+assert not [n for n in tensors('one-$how') if 'residual' in n]"
+  check "and says so" grep -q "residuals of 3 ranks go on at 1" "$work/one-$how.out"
+done
+fork r-local one-local; run 1 one-local --strategy localsgd --localsgd.every 2 --compress.codec int4 --resume >"$work/one-local.out" 2>&1
+check "a replica alone sends nothing, and the warning asks for nothing" grep -q "residuals of 3 ranks (compress.codec int4) are dropped$" "$work/one-local.out"
 check "none sends none, and says so" grep -q "residuals of 3 ranks (compress.codec topk) are dropped" "$work/left-none.out"
 run 3 sums --compress.codec topk --compress.factor 5 >/dev/null 2>&1
 for how in dp shard; do fork sums "sums-$how"; run 3 "sums-$how" --strategy $how --compress.codec topk --resume >"$work/sums-$how.out" 2>&1; done
