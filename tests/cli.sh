@@ -68,6 +68,10 @@ expect 4 "$folder: is a folder" "$tacit" train nano.yaml --data.train "$folder"
 expect 4 'none: cannot open' "$tacit" train nano.yaml --data.vocab none
 expect 4 'none: cannot open' "$tacit" train nano.yaml --train.init none
 expect 4 'none: cannot open' "$tacit" data prepare none -o prepared
+printf a > letter.txt
+expect 0 'no run can train on 1 tokens: add text' "$tacit" data prepare letter.txt -o letter
+grep -q 'tacit train' out && complain "data prepare recommends a run that must fail"
+expect 3 'letter.txt: is a file where a folder is needed; name another folder' "$tacit" data prepare letter.txt -o letter.txt
 for verb in eval sample 'export -o x' 'import -o x'; do
     # shellcheck disable=SC2086
     expect 4 'none: cannot open' "$tacit" $verb none
@@ -277,7 +281,8 @@ EOF
 expect 0 "0 to mend" "$tacit" doctor --dir new/run
 [[ -e new ]] && complain "the doctor created a folder"
 touch file
-expect 7 "fail  disk" "$tacit" doctor --dir file
+expect 7 "file: cannot be a folder: a file is in the way" "$tacit" doctor --dir file
+expect 7 "choose another folder with --dir" "$tacit" doctor --dir file
 expect 7 "fail  disk" "$tacit" doctor --dir file/run
 expect 7 "fail  disk" "$tacit" doctor --dir /proc
 expect 7 "did you mean TACIT_OPTIM_NAME?" env TACIT_OPTIM_NMAE=x "$tacit" doctor
@@ -290,6 +295,7 @@ ls -A | grep -q tacit-doctor && complain "the doctor left a file"
 expect 2 "tacit: rank 1: error: unknown verb" env OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 "$tacit" docotr
 
 # bench codecs: every codec with every instruction set, in pieces and as a whole
+expect 3 '--codec: "terngrad" has gone: take --compress.codec qsgd' "$tacit" bench codecs --codec terngrad
 expect 3 'there is no codec "topq"' "$tacit" bench codecs --codec topq
 expect 3 "--isa mmx is not an instruction set of this CPU" "$tacit" bench codecs --isa mmx
 expect 3 "--factor 0.5: elements per element sent, 1 to" "$tacit" bench codecs --factor 0.5
@@ -369,6 +375,9 @@ for codec in none tagc sparseloco; do
 done
 expect 0 "lr: 0.003" "$tacit" train --optim.lr 0.003 --print-config=changed
 [[ $(wc -l < out) == 2 ]] || complain "more than what differs is printed: $(brief "$(cat out)")"
+for at in x -1 3:0 3: 3:2x; do
+    expect 3 "environment: TACIT_FAIL_AT=$at is not STEP or STEP:COUNT" env TACIT_FAIL_AT="$at" "$tacit" train nano.yaml --run.dir poisoned
+done
 expect 3 "--print-config=all: --print-config, or --print-config=changed" "$tacit" train --print-config=all
 
 # options at the ends of their ranges

@@ -60,6 +60,11 @@ check "too little text" untouched 4 'train tokens' --data.train "$work/short.txt
 check "a model that does not fit" untouched 7 'MiB of memory' --model.layers 1024 --model.channels 65536 --model.heads 64
 check "sizes beyond 64 bits" untouched 7 'MiB of memory' --model.layers 1024 --model.channels 65536 --model.heads 64 --train.batch 1000000000
 check "a profile that cannot be written" untouched 7 'no/such' --profile "$work/no/such/profile.json"
+check "a folder in a file" untouched 3 'lies in a file, .*give another --run.dir' --run.dir "$work/short.txt/run"
+for place in ckpt "ckpt/$(ls "$work/two/ckpt" | tail -n 1)"; do
+  check "a new run in $place of another" untouched 3 "of the run $work/two: --run.dir $work/two --resume" --run.dir "$work/two/$place"
+  check "and --resume" untouched 3 "of the run $work/two: --run.dir $work/two --resume" --run.dir "$work/two/$place" --resume
+done
 expect "without evaluation no validation tokens are needed" 0 'finished' train split0 --data.split 0 --train.eval_every -1 --train.steps 3
 expect "the largest seed" 0 'finished' train seed --train.seed 9223372036854775807 --train.steps 2
 expect "and it is resumed" 0 'resume at step 2' train seed --train.seed 9223372036854775807 --train.steps 3 --resume

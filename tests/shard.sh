@@ -20,6 +20,12 @@ exact=(--optim.clip 0) # squares of parts are added in another order
 run() { local n=$1 dir=$2; shift 2; timeout 120 "$MPIRUN" -n "$n" "$tacit" train "${nano[@]}" --run.dir "$work/$dir" "$@"; }
 shard() { local n=$1 dir=$2; shift 2; run "$n" "$dir" --strategy shard "$@"; }
 fork() { cp -r "$work/$1" "$work/$2" && rm -rf "$work/$2/ckpt/step_00000008"; }
+# goes_on RUN FORK [TOLERANCE]: the first step after the checkpoint of step 4 has the same loss, to the bit unless a tolerance is
+# given, and the last one a smaller one.
+goes_on() {
+  look "a, b = steps('$1'), steps('$2')
+assert abs(a[4]['loss'] - b[4]['loss']) <= ${3:-0} * a[4]['loss'] and b[7]['loss'] < b[4]['loss'], (a[4], b[4], b[7])"
+}
 
 # ---- stages ------------------------------------------------------------------------------------------------------
 run 3 dp "${exact[@]}" --exchange.scheme flat >/dev/null 2>&1
@@ -119,7 +125,8 @@ fork r-local r-local-again
 check "resumed" run 3 r-local-again --strategy localsgd --localsgd.every 2 --compress.codec int4 --compress.residual int8 --resume
 check "is uninterrupted, bit for bit" look 'same("r-local", "r-local-again")'
 fork c-topk c-dp; check "compressed parts go on as dp" run 3 c-dp --resume
-check "with the loss of the parts" look 'near("c-topk", "c-dp", 5e-2)'
+# Gathers had not yet brought all changes of parameters to those who compute with them; the owners have them.
+check "from the parameters of the parts' owners" goes_on c-topk c-dp 1e-2
 # A dense step sends what was left: the same sum, whoever owns it. Without residuals the norm would be another.
 for how in shard dp none; do
   fork c-topk "left-$how"; codec=topk; [ "$how" != none ] || codec=none
@@ -129,6 +136,15 @@ done
 check "dp sends the residuals of parts" look 'a, b, c = (steps(f"left-{how}")[4] for how in ("shard", "dp", "none"))
 assert abs(a["grad_norm"] - b["grad_norm"]) < 1e-4 * a["grad_norm"] < 1e-2 * abs(a["grad_norm"] - c["grad_norm"]), (a, b, c)'
 check "and says so" grep -q "residuals of 3 ranks go on at 3" "$work/left-dp.out"
+for how in shard dp; do
+  fork c-topk "one-$how"; run 1 "one-$how" "${exact[@]}" --strategy $how --compress.codec topk --compress.factor 5 --resume >"$work/one-$how.out" 2>&1
+  check "$how adds them on one rank" look "a, b, c = steps('left-shard')[4], steps('one-$how')[4], steps('left-none')[4]
+assert abs(a['grad_norm'] - b['grad_norm']) < 1e-4 * a['grad_norm'] < 1e-2 * abs(a['grad_norm'] - c['grad_norm']), (a, b, c)
+assert not [n for n in tensors('one-$how') if 'residual' in n]"
+  check "and says so" grep -q "residuals of 3 ranks go on at 1" "$work/one-$how.out"
+done
+fork r-local one-local; run 1 one-local --strategy localsgd --localsgd.every 2 --compress.codec int4 --resume >"$work/one-local.out" 2>&1
+check "a replica alone sends nothing, and the warning asks for nothing" grep -q "residuals of 3 ranks (compress.codec int4) are dropped$" "$work/one-local.out"
 check "none sends none, and says so" grep -q "residuals of 3 ranks (compress.codec topk) are dropped" "$work/left-none.out"
 run 3 sums --compress.codec topk --compress.factor 5 >/dev/null 2>&1
 for how in dp shard; do fork sums "sums-$how"; run 3 "sums-$how" --strategy $how --compress.codec topk --resume >"$work/sums-$how.out" 2>&1; done
@@ -136,12 +152,12 @@ check "residuals of sums go on in dp, without a word" bash -c "! grep -q 'residu
 check "and are dropped in shard, with one" grep -q "residuals of sums are dropped" "$work/sums-shard.out"
 fork c-topk left-f32; expect "a codec without residuals says so" 0 'residuals of 3 ranks .* are dropped' shard 3 left-f32 --shard.stage 1 --compress.codec f32 --resume
 fork s1 plain-c; check "plain parts go on compressed" coded topk 3 plain-c --resume
-check "with the loss of plain parts" look 'near("s1", "plain-c", 5e-2)'
+check "from the parameters of plain parts" goes_on s1 plain-c
 shard 3 c-auto --compress.codec auto --train.steps 24 --train.save_every 16 --exchange.bucket 1MiB >/dev/null 2>&1
 expect "auto goes on with other layers, and says that it begins anew" 0 'payoff begins anew: it measures how fast these links are now' \
   shard 3 c-auto --compress.codec auto --train.steps 26 --exchange.bucket 1MiB --compress.layers mlp --resume
 fork dp dp-c; check "dp goes on in compressed parts" coded topk 3 dp-c --resume
-check "with its loss" look 'near("dp", "dp-c", 5e-2)'
+check "from its parameters" goes_on dp dp-c
 
 # T19 of the specification: the same selection, in integers that all round alike. What a sketch does not hold is fetched. The text
 # does not change with the documentation, as the program's own does: on some texts rounding errors grow faster than on others.

@@ -99,7 +99,7 @@ TACIT_API const char *tacit_version(void);
 /* The same keys as the program `tacit` has. `tacit info options` lists them with type, default and range; later calls
  * win. These say what is exchanged, and how:
  *
- *   strategy      dp, shard, gossip or localsgd; the last three have sections of their names: "shard.stage=1"
+ *   strategy      dp, none, shard, gossip or localsgd; the last three have sections of their names: "shard.stage=1"
  *   optim         the optimizer, its learning rate and its schedule
  *   exchange      number format on the wire, size of buckets, overlap
  *   compress      codec and factor, for dp, shard and localsgd: "compress.codec=auto". Every codec with options has a

@@ -32,7 +32,7 @@ static tacit_status make_one_folder(const char *path) {
     struct stat status;
     if (stat(path, &status) == 0) {
         if (S_ISDIR(status.st_mode)) return TACIT_OK;
-        return taciti_fail(TACIT_E_IO, "%s: exists and is not a folder", path);
+        return taciti_fail(TACIT_E_IO, "%s: is a file where a folder is needed; name another folder", path);
     }
     if (lstat(path, &status) == 0)
         return taciti_fail(TACIT_E_IO, "%s: is a link to something that does not exist; remove it or make its target",

@@ -62,11 +62,14 @@ tacit_status taciti_config_defaults(const taciti_config *config) {
 }
 
 static tacit_status fail_unknown(const taciti_config *config, const char *key, const char *origin) {
-    char text[TACITI_OLD_KEY_BYTES];
+    char text[TACITI_OLD_KEY_BYTES], quoted[TACITI_QUOTED_BYTES];
+    const bool alone = strcmp(origin, key) == 0; /* in the C interface a key has no other origin */
     const taciti_old_key *old = taciti_old_key_find(key);
-    if (old != NULL) return taciti_fail(TACIT_E_CONFIG, "%s: %s", origin, taciti_old_key_text(old, key, text));
+    if (old != NULL)
+        return taciti_fail(TACIT_E_CONFIG, "%s%s%s", alone ? "" : origin, alone ? "" : ": ",
+                           taciti_old_key_text(old, key, text));
     const taciti_nearest nearest = taciti_config_nearest(config, key);
-    char quoted[TACITI_QUOTED_BYTES];
+    if (alone) return taciti_fail(TACIT_E_CONFIG, "unknown key %s%s", taciti_quote(key, quoted), nearest.hint);
     return taciti_fail(TACIT_E_CONFIG, "%s: unknown key %s%s", origin, taciti_quote(key, quoted), nearest.hint);
 }
 

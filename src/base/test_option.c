@@ -459,6 +459,10 @@ static void set_reports_its_origin(void **state) {
     assert_int_equal(g_data.bucket, 4000);
     assert_int_equal(taciti_config_set(&g_config, "data.bukcet", "4kB", "here"), TACIT_E_CONFIG);
     assert_string_equal(g_line, "here: unknown key \"data.bukcet\"; did you mean \"data.bucket\"?");
+    assert_int_equal(taciti_config_set(&g_config, "data.bukcet", "4kB", "data.bukcet"), TACIT_E_CONFIG);
+    assert_string_equal(g_line, "unknown key \"data.bukcet\"; did you mean \"data.bucket\"?");
+    assert_int_equal(taciti_config_set(&g_config, "knee.max", "3", "knee.max"), TACIT_E_CONFIG);
+    assert_int_equal(strncmp(g_line, "knee.max has gone: ", strlen("knee.max has gone: ")), 0);
 }
 
 static void json_escapes_and_leaves_out(void **state) {

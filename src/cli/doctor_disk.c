@@ -38,7 +38,10 @@ static const char *file_system(const char *folder) {
 /* The folder itself, or the nearest one above it that exists: there it will be created. */
 static bool existing_folder(const char *folder, char out[PATH_MAX]) {
     struct stat status;
-    if (snprintf(out, PATH_MAX, "%s", *folder == '\0' ? "." : folder) >= PATH_MAX) return false;
+    if (snprintf(out, PATH_MAX, "%s", *folder == '\0' ? "." : folder) >= PATH_MAX) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
     while (stat(out, &status) != 0) {
         char *slash = strrchr(out, '/');
         if (errno != ENOENT || strcmp(out, ".") == 0 || strcmp(out, "/") == 0) return false;
@@ -49,6 +52,7 @@ static bool existing_folder(const char *folder, char out[PATH_MAX]) {
         else
             *slash = '\0';
     }
+    errno = ENOTDIR; /* if it is not one */
     return S_ISDIR(status.st_mode);
 }
 
@@ -77,7 +81,7 @@ static void check_speed(taciti_diagnosis *diagnosis, const char *folder) {
     if (seconds < 0) {
         taciti_finding_advise(
             taciti_diagnosis_add(diagnosis, "disk", "%s: cannot write: %s", folder, strerror((int)-seconds)),
-            TACITI_SEVERITY_FAIL, "choose another folder with --run.dir, or mend its permissions");
+            TACITI_SEVERITY_FAIL, "choose another folder with --dir, or mend its permissions");
         return;
     }
     taciti_finding *finding =
@@ -92,8 +96,8 @@ void taciti_check_disk(taciti_diagnosis *diagnosis, const char *folder) {
     struct statvfs status;
     if (!existing_folder(folder, existing) || statvfs(existing, &status) != 0) {
         taciti_finding_advise(taciti_diagnosis_add(diagnosis, "disk", "%.200s: cannot be a folder: %s", folder,
-                                                   errno == 0 ? "a file is in the way" : strerror(errno)),
-                              TACITI_SEVERITY_FAIL, "choose another folder with --run.dir");
+                                                   errno == ENOTDIR ? "a file is in the way" : strerror(errno)),
+                              TACITI_SEVERITY_FAIL, "choose another folder with --dir");
         return;
     }
     const double free_bytes = (double)status.f_bavail * (double)status.f_frsize;

@@ -124,9 +124,13 @@ static void show_progress(const void *context, const char *codec, const char *is
 
 static tacit_status find_codec(const char *name, const taciti_codec **out) {
     taciti_nearest nearest = {0};
-    char quoted[TACITI_QUOTED_BYTES];
+    char quoted[TACITI_QUOTED_BYTES], section[TACITI_KEY_BYTES];
     *out = name == NULL ? NULL : taciti_codec_find(name);
     if (name == NULL || *out != NULL) return TACIT_OK;
+    (void)snprintf(section, sizeof section, "%s.", name); /* a codec that went has a section that went */
+    const taciti_old_key *old = taciti_old_key_find(section);
+    if (old != NULL && strcmp(old->key, section) == 0)
+        return taciti_fail(TACIT_E_CONFIG, "--codec: %s has gone: %s", taciti_quote(name, quoted), old->text);
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
         taciti_nearest_offer(&nearest, name, (*codec)->name);
     return taciti_fail(TACIT_E_CONFIG, "--codec: there is no codec %s%s; `tacit info codecs` lists all",

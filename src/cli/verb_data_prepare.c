@@ -85,6 +85,11 @@ static void print_plain(const taciti_prepare_options *o, const taciti_prepare_re
            r->train_shards == 1 ? "" : "s", r->train_tokens);
     printf("%s/%s_val_*.bin: %" PRIu64 " shard%s, %" PRIu64 " tokens\n", folder, name, r->validation_shards,
            r->validation_shards == 1 ? "" : "s", r->validation_tokens);
+    if (r->train_tokens < 2) { /* a sample has a token and the next one */
+        taciti_log(TACITI_LOG_WARN, "no run can train on %" PRIu64 " tokens: add text, or lower --split",
+                   r->train_tokens);
+        return;
+    }
     printf("\ntacit train --data.train %s/%s_train_*.bin", folder, name);
     if (r->validation_shards > 0) printf(" --data.validation %s/%s_val_*.bin", folder, name);
     printf(" --model.vocabulary %" PRId32 "\n", taciti_tokenizer_vocabulary(o->tokenizer));

@@ -58,14 +58,16 @@ static tacit_status say_residuals(const taciti_resume *resume, const taciti_stat
     const json_t *config = json_object_get(resume->ckpt.meta, "config");
     const char *codec = json_string_value(json_object_get(config, "compress.codec"));
     const bool keeps = taciti_state_find(state, gradients) != NULL, keeps_sums = taciti_state_find(state, sums) != NULL;
-    const bool lost = !keeps || resume->ckpt.resumption == TACITI_RESUME_FROM_MEAN || resume->ckpt.ranks == 1;
+    const bool lost = !keeps || resume->ckpt.resumption == TACITI_RESUME_FROM_MEAN;
+    const bool alone = resume->ckpt.ranks == 1 && resume->strategy->replicas != NULL; /* it keeps none */
     bool some, some_sums;
     TACITI_TRY(find_array(resume, layout, gradients, &some));
     TACITI_TRY(find_array(resume, layout, sums, &some_sums));
     const bool first = resume->ckpt.rank == 0; /* it warns of lost state, also in a quiet run */
     if (some && lost && first)
         taciti_log(TACITI_LOG_WARN, "resume: the residuals of %d ranks (compress.codec %s) are dropped%s",
-                   resume->replicas, codec == NULL ? "?" : codec, keeps ? "" : "; resume with that codec to send them");
+                   resume->replicas, codec == NULL ? "?" : codec,
+                   keeps || alone ? "" : "; resume with that codec to send them");
     else if (some && !lost && resume->ckpt.resumption == TACITI_RESUME_REGROUPED && is_speaker(resume))
         taciti_log(TACITI_LOG_INFO,
                    "resume: the residuals of %d ranks go on at %d: what ranks have not sent is part of their next sum",

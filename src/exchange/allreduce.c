@@ -171,10 +171,11 @@ static bool piece_at(size_t cycle, size_t lag, taciti_piece *t) {
 
 /* ---- what encodings leave ---------------------------------------------------------------------------------------- */
 taciti_residual taciti_allreduce_residual(const taciti_allreduce *reduce, size_t n, taciti_feedback feedback) {
-    if (reduce->arrangement.hosts == 1 || !taciti_encoding_encodes(&reduce->encoding) || n == 0)
+    const bool encodes = reduce->arrangement.hosts > 1;
+    if (!taciti_encoding_encodes(&reduce->encoding) || n == 0 || (!encodes && feedback.estimates))
         return (taciti_residual){0};
     return (taciti_residual){
-        .pieces = taciti_allreduce_cut(reduce, n).pieces,
+        .pieces = encodes ? taciti_allreduce_cut(reduce, n).pieces : 0,
         .feedback = feedback,
         .results = (!reduce->gather || feedback.errors) && !feedback.half, /* a resumed run may bring gather some */
     };

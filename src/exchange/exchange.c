@@ -262,6 +262,7 @@ tacit_status taciti_exchange_settle(taciti_exchange *exchange, bool taken) {
         return taciti_fail(TACIT_E_INTERNAL, "step %" PRId64 " is settled before all of its buckets were waited for",
                            exchange->task.step);
     taciti_store_settle(&exchange->store, taken);
+    if (taken && !taciti_route_encodes(exchange->main)) taciti_store_destroy(&exchange->store); /* it is empty now */
     if (exchange->main->verbs->settle != NULL) exchange->main->verbs->settle(exchange->main, taken);
     exchange->moved = exchange->moved && !taken;
     exchange->task.step++;
@@ -295,7 +296,7 @@ void *taciti_exchange_codec_state(const taciti_exchange *exchange, size_t *bytes
 }
 
 void taciti_exchange_restored(taciti_exchange *exchange, bool moved) {
-    exchange->moved = moved;
+    exchange->moved = moved || !taciti_route_encodes(exchange->main);
     taciti_store_restored(&exchange->store);
     if (exchange->main->verbs->restored != NULL) exchange->main->verbs->restored(exchange->main);
 }

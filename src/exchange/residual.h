@@ -44,7 +44,7 @@ typedef struct taciti_versions {
 
 /* The residuals of one bucket. The owner of the object sets the sizes, down to `back`. {0} stores nothing. */
 typedef struct taciti_residual {
-    size_t pieces; /* of the bucket; 0: nothing is encoded */
+    size_t pieces; /* of the bucket; 0: nothing is encoded, and the arrays hold only what a checkpoint brings */
     taciti_feedback feedback;
     bool results; /* results are encoded, too */
     float back; /* if not 0, this rank's result is the decoded result + back * its errors, which are not feedback then:

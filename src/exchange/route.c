@@ -25,12 +25,15 @@ static const taciti_allreduce *encoders_of(const taciti_route *route) {
     return route->verbs->whole ? NULL : &route->reduce;
 }
 
+bool taciti_route_encodes(const taciti_route *route) {
+    return (route->verbs->whole ? route->setup.hosts->ranks : route->reduce.arrangement.hosts) > 1;
+}
+
 tacit_status taciti_route_create_store(const taciti_route *route, taciti_store *out) {
-    if (route->setup.hosts->ranks == 1) return TACIT_OK;
     return taciti_store_create(encoders_of(route), route->setup.layout, route->setup.encoding.feedback, out);
 }
 
 size_t taciti_route_store_bytes(const taciti_route *route) {
-    if (route->setup.hosts->ranks == 1) return 0;
+    if (!taciti_route_encodes(route)) return 0;
     return taciti_store_predict_bytes(encoders_of(route), route->setup.layout, route->setup.encoding.feedback);
 }

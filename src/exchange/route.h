@@ -136,6 +136,9 @@ const taciti_route_verbs *taciti_route_of(const taciti_codec *codec);
 tacit_status taciti_route_describe(const taciti_route_setup *setup, taciti_route *out);
 void taciti_route_close(taciti_route *route); /* {0} is allowed */
 
+/* Whether anything is encoded. If not, a store only takes what a checkpoint holds, and the first step adds that. */
+bool taciti_route_encodes(const taciti_route *route);
+
 /* Creates what a rank keeps of its encodings from step to step; and predicts its bytes. */
 tacit_status taciti_route_create_store(const taciti_route *route, taciti_store *out);
 size_t taciti_route_store_bytes(const taciti_route *route);

@@ -137,11 +137,17 @@ float *taciti_store_array(const taciti_store *store, taciti_residual_array which
     return store->pages[which][store->all[0].arrays[which].now].base;
 }
 
+/* Where nothing is encoded, the run that goes on had no residuals: adding zeros would turn -0 into 0. */
+static bool has_values(const taciti_versions *v, bool encodes) {
+    const char *at = v->at[v->now];
+    return v->bytes > 0 && (encodes || at[0] != 0 || memcmp(at, at + 1, v->bytes - 1) != 0);
+}
+
 void taciti_store_restored(taciti_store *store) {
     for (size_t b = 0; store->all != NULL && b < store->layout->bucket_count; b++)
         for (int a = 0; a < TACITI_RESIDUAL_ARRAYS; a++) {
             taciti_versions *v = &store->all[b].arrays[a];
-            v->held[v->now] = v->bytes > 0;
+            v->held[v->now] = has_values(v, store->all[b].pieces > 0);
         }
 }
 

@@ -267,6 +267,81 @@ static void what_is_read_is_stored_as_it_was(void **state) {
     try_codecs(resume);
 }
 
+/* ---- one rank ---------------------------------------------------------------------------------------------------- */
+
+/* A residual that another number of ranks has left; 0 in gaps. Sums of some are exact in every form. */
+static float small_integer(const taciti_layout *layout, int which, size_t i) {
+    return test_is_gap(layout, i) ? 0 : (float)((int)taciti_rng_below((uint64_t)which, i, 17) - 8);
+}
+
+/* Writes residuals to arrays 0 .. arrays - 1; returns whether an exchange has them all. */
+static bool bring_residuals(const bench *b, int arrays) {
+    taciti_state_access access;
+    bool all = true;
+    for (int a = 0; a < arrays; a++) {
+        float *floats = taciti_exchange_residual(b->exchange, (taciti_residual_array)a);
+        const bool narrow = taciti_exchange_narrow_residual(b->exchange, (taciti_residual_array)a, &access);
+        all = all && narrow != (floats != NULL);
+        for (size_t i = 0; all && i < b->layout.n; i++) {
+            const float x = small_integer(&b->layout, a, i);
+            if (narrow)
+                access.write(access.object, access.which, i, &x, 1);
+            else
+                floats[i] = x;
+        }
+    }
+    return all;
+}
+
+/* Residuals of contributions and, but for linear codecs, of results. The first step is dropped. */
+static void add_once(taciti_comm *comm, void *context) {
+    const trial *t = context;
+    const int arrays = strcmp(t->codec, "powersgd") == 0 ? 1 : 2;
+    bench b;
+    set_up(comm, t, t->form, &b);
+    CHECK(bring_residuals(&b, arrays));
+    taciti_exchange_restored(b.exchange, false);
+    for (int64_t step = 0; step < 3; step++) {
+        const taciti_bucket_task dense = {.dense = true};
+        for (size_t i = 0; i < b.layout.n; i++) b.x[i] = test_is_gap(&b.layout, i) ? 0 : -0.0F;
+        taciti_exchange_at(b.exchange, step, &dense);
+        CHECK(taciti_exchange_run(b.exchange, b.x) == TACIT_OK);
+        for (size_t i = 0; i < b.layout.n; i++) {
+            float sum = test_is_gap(&b.layout, i) ? 0 : -0.0F;
+            for (int a = 0; a < arrays && step < 2; a++) sum += small_integer(&b.layout, a, i);
+            CHECK(memcmp(&sum, &b.x[i], sizeof sum) == 0);
+        }
+        CHECK(taciti_exchange_settle(b.exchange, step > 0) == TACIT_OK);
+        CHECK(bring_residuals(&b, arrays) == (step == 0));
+    }
+    tear_down(&b);
+}
+
+/* Nor do residuals that are zeros change a bit. */
+static void add_zeros(taciti_comm *comm, void *context) {
+    const taciti_bucket_task dense = {.dense = true};
+    bench b;
+    set_up(comm, context, ((const trial *)context)->form, &b);
+    taciti_exchange_restored(b.exchange, false);
+    b.x[0] = -0.0F;
+    taciti_exchange_at(b.exchange, 0, &dense);
+    CHECK(taciti_exchange_run(b.exchange, b.x) == TACIT_OK);
+    CHECK(signbit(b.x[0]) != 0);
+    tear_down(&b);
+}
+
+static void one_rank_adds_residuals_of_a_checkpoint_once(void **state) {
+    (void)state;
+    static const char *const CODECS[] = {"topk", "int4", "sketch", "powersgd"};
+    const taciti_comm_options options = test_comm_options(true);
+    for (size_t i = 0; i < sizeof CODECS / sizeof *CODECS; i++)
+        for (int form = TACITI_RESIDUAL_F32; form <= TACITI_RESIDUAL_INT8; form++) {
+            trial t = {.codec = CODECS[i], .decay = 1, .form = (taciti_residual_form)form};
+            test_world_run(1, &options, add_once, &t);
+            if (strcmp(t.codec, "powersgd") != 0) test_world_run(1, &options, add_zeros, &t);
+        }
+}
+
 /* ---- memory, refusals -------------------------------------------------------------------------------------------- */
 
 static size_t predict(taciti_comm *comm, const bench *b, taciti_feedback feedback) {
@@ -329,6 +404,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_an_exchange_whose_residuals_are_rounded),
         cmocka_unit_test(what_is_read_is_stored_as_it_was),
+        cmocka_unit_test(one_rank_adds_residuals_of_a_checkpoint_once),
         cmocka_unit_test(memory_is_predicted),
         cmocka_unit_test(only_errors_are_narrow),
     };

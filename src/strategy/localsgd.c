@@ -120,6 +120,8 @@ static tacit_status localsgd_create(const taciti_strategy_context *context, void
                     .alone = taciti_comm_size(context->comm) == 1 && is_plain(options)};
     tacit_status status = taciti_comm_agree(context->comm, allocate_outer(l));
     if (status == TACIT_OK) status = taciti_compression_create(context, &l->compression);
+    if (status == TACIT_OK && l->alone) /* no exchange will ever add residuals of a checkpoint: take none */
+        status = taciti_exchange_settle(taciti_compression_exchange(l->compression), true);
     if (status == TACIT_OK) status = taciti_average_create(context, &l->average);
     if (status == TACIT_OK)
         *out = l;

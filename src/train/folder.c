@@ -21,13 +21,42 @@ enum { MANY_OLD_RUNS = 3 };
 
 /* ---- what cannot be ---------------------------------------------------------------------------------------------- */
 
+static bool holds_steps(const char *folder) {
+    char path[TACITI_PATH_BYTES];
+    bool found = false;
+    DIR *entries = opendir(folder);
+    for (const struct dirent *entry; entries != NULL && !found && (entry = readdir(entries)) != NULL;)
+        found = strncmp(entry->d_name, "step_", strlen("step_")) == 0 &&
+                taciti_path_join(path, sizeof path, folder, entry->d_name) == TACIT_OK &&
+                taciti_file_exists_in(path, "manifest.json");
+    if (entries != NULL) (void)closedir(entries);
+    return found;
+}
+
+/* A run in the checkpoints of another one would be deleted with them. */
+static tacit_status refuse_checkpoints(const char *folder) {
+    const bool one = taciti_file_exists_in(folder, "manifest.json");
+    char path[TACITI_PATH_BYTES];
+    if (!one && !holds_steps(folder)) return TACIT_OK;
+    TACITI_TRY(taciti_path_join(path, sizeof path, folder, one ? "../.." : ".."));
+    char *real = realpath(path, NULL);
+    const char *run = real != NULL ? real : path;
+    const tacit_status status = taciti_fail(
+        TACIT_E_CONFIG, "%s %s of the run %s: --run.dir %s --resume goes on, --train.init %s starts from its weights",
+        folder, one ? "is a checkpoint" : "holds the checkpoints", run, run, run);
+    free(real);
+    return status;
+}
+
 tacit_status taciti_check_run_folder(const char *folder, const char *init, bool resume) {
     struct stat info;
     if (*folder == '\0')
         return taciti_fail(TACIT_E_CONFIG, "run.dir is empty, and a run needs a folder: give --run.dir FOLDER");
-    if (stat(folder, &info) == 0 && !S_ISDIR(info.st_mode))
-        return taciti_fail(TACIT_E_CONFIG, "run.dir %s is a file, and a run needs a folder: give another --run.dir",
-                           folder);
+    const bool found = stat(folder, &info) == 0, in_file = !found && errno == ENOTDIR;
+    if (in_file || (found && !S_ISDIR(info.st_mode)))
+        return taciti_fail(TACIT_E_CONFIG, "run.dir %s %s a file, and a run needs a folder: give another --run.dir",
+                           folder, in_file ? "lies in" : "is");
+    TACITI_TRY(refuse_checkpoints(folder));
     if (resume || init[0] == '\0' || !taciti_file_lies_in(init, folder)) return TACIT_OK;
     return taciti_fail(
         TACIT_E_CONFIG,
@@ -144,7 +173,7 @@ static tacit_status move_entries(const char *folder, const char *aside) {
     return status;
 }
 
-tacit_status taciti_set_old_run_aside(const char *folder) {
+tacit_status taciti_set_old_run_aside(const char *folder, bool resume) {
     char aside[TACITI_PATH_BYTES], many[TACITI_PATH_BYTES] = "";
     int number = 0;
     if (!taciti_file_exists_in(folder, "metrics.jsonl") && !taciti_file_exists_in(folder, "ckpt")) return TACIT_OK;
@@ -157,8 +186,8 @@ tacit_status taciti_set_old_run_aside(const char *folder) {
     if (number >= MANY_OLD_RUNS)
         (void)snprintf(many, sizeof many, "; %d old runs lie there, to remove them: rm -r %.*s*", number, (int)stem,
                        aside);
-    taciti_log(TACITI_LOG_WARN, "%s held an earlier run: it is now %s (to go on with a run, use --resume)%s", folder,
-               aside, many);
+    taciti_log(TACITI_LOG_WARN, "%s held an earlier run: it is now %s%s%s", folder, aside,
+               resume ? "" : " (to go on with a run, use --resume)", many);
     return TACIT_OK;
 }
 

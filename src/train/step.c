@@ -12,12 +12,26 @@
 enum { DROPOUT_STREAM = 'd' };
 
 /* For tests: TACIT_FAIL_AT=STEP or STEP:COUNT in the environment makes the last rank's gradient of these steps not
- * finite. */
+ * finite. Returns whether the text is that. */
+static bool parse_fault(const char *text, long long *first, long long *count) {
+    int end = 0;
+    *count = 1;
+    return sscanf(text, "%lld%n:%lld%n", first, &end, count, &end) > 0 && text[end] == '\0' && *first >= 0 &&
+           *count > 0;
+}
+
+static tacit_status check_fault(void) {
+    const char *text = getenv("TACIT_FAIL_AT");
+    long long first, count;
+    if (text == NULL || parse_fault(text, &first, &count)) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG, "environment: TACIT_FAIL_AT=%.80s is not STEP or STEP:COUNT", text);
+}
+
 static bool is_faulty(const taciti_trainer *trainer, int64_t step) {
     const char *text = getenv("TACIT_FAIL_AT");
-    long long first = 0, count = 1;
-    return text != NULL && trainer->rank == trainer->ranks - 1 && sscanf(text, "%lld:%lld", &first, &count) > 0 &&
-           step >= first && step - first < count;
+    long long first, count;
+    return text != NULL && trainer->rank == trainer->ranks - 1 && parse_fault(text, &first, &count) && step >= first &&
+           step - first < count;
 }
 
 /* Reads the samples of this rank, micro-batch by micro-batch. A rank without samples still makes one empty pass: its
@@ -56,6 +70,7 @@ static bool wants_to_leave(void *caller) {
 }
 
 tacit_status taciti_trainer_create_driver(taciti_trainer *trainer, const taciti_strategy_context *context) {
+    TACITI_TRY(taciti_comm_agree(trainer->comm, check_fault()));
     trainer->network = (taciti_model_network){.model = trainer->model, .batch = next_batch, .context = trainer};
     const taciti_driver_setup setup = {.strategy = trainer->strategy,
                                        .context = *context,

@@ -43,7 +43,7 @@ static void what_is_no_run_stays(void **state) {
     (void)state;
     put(g_folder.text, "notes.txt");
     put(g_folder.text, "lock");
-    assert_int_equal(taciti_set_old_run_aside(g_folder.text), TACIT_OK);
+    assert_int_equal(taciti_set_old_run_aside(g_folder.text, false), TACIT_OK);
     assert_true(has(g_folder.text, "notes.txt") && has(g_folder.text, "lock"));
     char aside[sizeof g_folder.text + 8];
     (void)snprintf(aside, sizeof aside, "%s.old1", g_folder.text);
@@ -63,9 +63,42 @@ static void old_runs_are_named_where_they_lie(void **state) {
     test_log_keep();
     for (int i = 0; i < 4; i++) {
         put(run.text, "metrics.jsonl");
-        assert_int_equal(taciti_set_old_run_aside(paths[i]), TACIT_OK);
+        assert_int_equal(taciti_set_old_run_aside(paths[i], false), TACIT_OK);
         assert_int_equal(test_log_count(advice), i < 2 ? 0 : i - 1);
     }
+    test_log_drop();
+}
+
+static void who_asked_to_resume_is_not_told_to(void **state) {
+    (void)state;
+    for (int resume = 0; resume < 2; resume++) {
+        put(g_folder.text, "metrics.jsonl");
+        test_log_keep();
+        assert_int_equal(taciti_set_old_run_aside(g_folder.text, resume == 1), TACIT_OK);
+        assert_int_equal(test_log_count("use --resume"), resume == 0);
+        test_log_drop();
+    }
+}
+
+static void checkpoints_are_no_run_folder(void **state) {
+    (void)state;
+    const test_path run = path_in(g_folder.text, "w1"), ckpt = path_in(run.text, "ckpt");
+    const test_path step = path_in(ckpt.text, "step_00000004"), file = path_in(run.text, "file");
+    assert_int_equal(mkdir(run.text, 0777) | mkdir(ckpt.text, 0777) | mkdir(step.text, 0777), 0);
+    assert_int_equal(taciti_check_run_folder(ckpt.text, "", false), TACIT_OK); /* a name is no checkpoint */
+    put(step.text, "manifest.json");
+    put(run.text, "file");
+    char advice[sizeof run.text + 32];
+    (void)snprintf(advice, sizeof advice, "w1: --run.dir %s --resume", run.text);
+    test_log_keep();
+    for (int resume = 0; resume < 2; resume++) {
+        assert_int_equal(taciti_check_run_folder(step.text, "", resume), TACIT_E_CONFIG);
+        assert_int_equal(taciti_check_run_folder(ckpt.text, "", resume), TACIT_E_CONFIG);
+        assert_int_equal(taciti_check_run_folder(run.text, "", resume), TACIT_OK);
+        assert_int_equal(taciti_check_run_folder(path_in(file.text, "x").text, "", resume), TACIT_E_CONFIG);
+    }
+    assert_int_equal(test_log_count(advice), 4);
+    assert_int_equal(test_log_count("lies in a file"), 2);
     test_log_drop();
 }
 
@@ -96,7 +129,7 @@ static void an_old_run_goes_aside_whole(void **state) {
             assert_int_equal(mkdir(path_in(run.text, "ckpt").text, 0777), 0);
         else
             put(run.text, "metrics.jsonl");
-        assert_int_equal(taciti_set_old_run_aside(run.text), TACIT_OK);
+        assert_int_equal(taciti_set_old_run_aside(run.text, false), TACIT_OK);
         const test_path old = path_in(g_folder.text, aside);
         assert_true(has(old.text, "notes.txt") && has(old.text, i == 3 ? "ckpt" : "metrics.jsonl"));
         assert_false(has(old.text, "lock"));
@@ -114,7 +147,7 @@ static void behind_a_link_the_target_makes_room(void **state) {
     assert_int_equal(mkdir(target.text, 0777), 0);
     assert_int_equal(symlink(target.text, link.text), 0);
     put(link.text, "metrics.jsonl");
-    assert_int_equal(taciti_set_old_run_aside(link.text), TACIT_OK);
+    assert_int_equal(taciti_set_old_run_aside(link.text, false), TACIT_OK);
     assert_true(has(path_in(g_folder.text, "target.old1").text, "metrics.jsonl"));
     assert_false(has(g_other.text, "run.old1"));
     assert_true(has(g_other.text, "run"));
@@ -236,6 +269,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(an_old_run_goes_aside_whole, set_up, tear_down),
         cmocka_unit_test(a_limit_must_allow_what_is_mapped_and_what_comes),
         cmocka_unit_test_setup_teardown(old_runs_are_named_where_they_lie, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_asked_to_resume_is_not_told_to, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(checkpoints_are_no_run_folder, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_misspelt_run_is_found, set_up, tear_down),
         cmocka_unit_test_setup_teardown(behind_a_link_the_target_makes_room, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_checkpoint_must_find_room, set_up, tear_down),

@@ -148,11 +148,11 @@ static tacit_status save_checkpoint(taciti_trainer *trainer) {
 
 static bool has_checkpoints(const taciti_trainer *trainer) { return trainer->settings->train.save_every >= 0; }
 
-static tacit_status open_reports(taciti_trainer *trainer) {
+static tacit_status open_reports(taciti_trainer *trainer, bool resume) {
     const taciti_run_options *run = &trainer->settings->run;
     tacit_status status = TACIT_OK;
     if (trainer->rank == 0) {
-        if (trainer->position.step == 0) status = taciti_set_old_run_aside(run->dir.text);
+        if (trainer->position.step == 0) status = taciti_set_old_run_aside(run->dir.text, resume);
         if (status == TACIT_OK)
             status = taciti_metrics_open(run->dir.text, trainer->position.step, run->tensorboard, &trainer->metrics);
         taciti_console_open(&trainer->console, stdout, run->quiet, trainer->settings->train.steps,
@@ -369,7 +369,7 @@ static tacit_status train_built(taciti_trainer *trainer, bool resume) {
     TACITI_TRY(restore_or_initialise(trainer, resume));
     const bool complete = trainer->position.step >= trainer->settings->train.steps;
     if (!complete) TACITI_TRY(taciti_comm_agree(trainer->comm, taciti_profiling_check(trainer)));
-    TACITI_TRY(open_reports(trainer));
+    TACITI_TRY(open_reports(trainer, resume));
     if (complete) {
         if (trainer->rank == 0)
             taciti_log(TACITI_LOG_WARN,

@@ -134,12 +134,13 @@ tacit_status taciti_trainer_agree_on_digest(const taciti_trainer *trainer, uint6
 tacit_status taciti_trainer_claim_folder(taciti_trainer *trainer);
 tacit_status taciti_trainer_check_folder(const taciti_trainer *trainer);
 
-/* Refuses a run.dir that is empty or a file and, unless the run is resumed, one that holds the weights to start from,
- * which the new run would move aside. */
+/* Refuses a run.dir that is empty, a file, in a file, or checkpoints of a run and, unless the run is resumed, one that
+ * holds the weights to start from, which the new run would move aside. */
 tacit_status taciti_check_run_folder(const char *folder, const char *init, bool resume);
 
-/* A new run in the folder of an old one: what it holds goes to the first free name beside it. Rank 0. */
-tacit_status taciti_set_old_run_aside(const char *folder);
+/* A new run in the folder of an old one: what it holds goes to the first free name beside it. resume: what was asked
+ * for, although there was no checkpoint. Rank 0. */
+tacit_status taciti_set_old_run_aside(const char *folder, bool resume);
 
 /* Writes "; did you mean "run.dir"?" for the most similar name of a folder with checkpoints beside this one; "" if none
  * is close. */
