@@ -38,9 +38,9 @@ static tacit_status check_torch(const taciti_launcher *launcher, const taciti_la
     if (launcher->name == NULL || torch->name == NULL) return TACIT_OK;
     if (launcher->size != torch->size)
         return FAIL_TOGETHER(launcher->rank, TACIT_E_USAGE,
-                             "%s started %d processes, but WORLD_SIZE is %d: use one launcher, or unset RANK and "
+                             "%s started %d process%s, but WORLD_SIZE is %d: use one launcher, or unset RANK and "
                              "WORLD_SIZE",
-                             launcher->name, launcher->size, torch->size);
+                             launcher->name, launcher->size, launcher->size == 1 ? "" : "es", torch->size);
     if (launcher->rank != torch->rank)
         return taciti_fail(TACIT_E_USAGE,
                            "this process is rank %d of %s, but RANK is %d: use one launcher, or unset RANK and "
