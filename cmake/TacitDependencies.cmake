@@ -6,6 +6,11 @@ find_package(Threads REQUIRED)
 # MPI is needed by the plugins only (src/comm/plugin.h), one for each family that is found here: a target
 # tacit_mpi_FAMILY with the flags of its mpicc. None is no error.
 set(TACIT_MPI "auto" CACHE STRING "MPI families to build plugins for: auto, none, or a list of openmpi and mpich")
+foreach(word IN LISTS TACIT_MPI)
+  if(NOT word MATCHES "^(auto|none|openmpi|mpich)$")
+    message(FATAL_ERROR "TACIT_MPI is auto, none, or a list of openmpi and mpich, not \"${TACIT_MPI}\"")
+  endif()
+endforeach()
 set(tacit_mpi_package_openmpi libopenmpi-dev)
 set(tacit_mpi_package_mpich libmpich-dev)
 

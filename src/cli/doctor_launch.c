@@ -35,18 +35,20 @@ static const char *family_of(const char *path) {
 }
 
 /* Returns whether the plugin of the launcher's family can be opened; if not, adds a finding. */
-static bool check_plugin(taciti_diagnosis *diagnosis, const char *launcher, const char *family) {
+static bool check_plugin(taciti_diagnosis *diagnosis, const char *launcher, const char *family,
+                         taciti_severity severity) {
     char reason[TACITI_REASON_BYTES];
     const taciti_plugin *plugin = NULL;
     taciti_log_capture(reason);
     const tacit_status status = taciti_plugin_open(family, &plugin);
     taciti_log_capture(NULL);
     if (status == TACIT_OK) return true;
-    taciti_finding_advise(taciti_diagnosis_add(diagnosis, "launcher",
-                                               "%s is of %s, for which tacit has no plugin here: its ranks cannot find "
-                                               "each other",
-                                               launcher, family),
-                          TACITI_SEVERITY_FAIL, "%s", taciti_error_text());
+    taciti_finding_advise(
+        taciti_diagnosis_add(diagnosis, "launcher",
+                             "%s belongs to %s, for which tacit has no plugin here: its ranks cannot find "
+                             "each other",
+                             launcher, family),
+        severity, "%s", taciti_error_text());
     return false;
 }
 
@@ -60,12 +62,13 @@ static void check_installed_launcher(taciti_diagnosis *diagnosis) {
         return;
     }
     const char *found = family_of(path);
-    if (*found == '\0' || check_plugin(diagnosis, path, found))
+    if (*found == '\0' || check_plugin(diagnosis, path, found, TACITI_SEVERITY_WARN))
         (void)taciti_diagnosis_add(diagnosis, "launcher", "started by hand; mpirun is %s", path);
 }
 
 static void check_running_launcher(taciti_diagnosis *diagnosis, const taciti_launcher *launcher) {
-    if (launcher->family != NULL && launcher->size > 1 && !check_plugin(diagnosis, launcher->name, launcher->family))
+    if (launcher->family != NULL && launcher->size > 1 &&
+        !check_plugin(diagnosis, launcher->name, launcher->family, TACITI_SEVERITY_FAIL))
         return;
     if (launcher->family == NULL && launcher->size > 1) {
         taciti_finding_advise(taciti_diagnosis_add(diagnosis, "launcher",

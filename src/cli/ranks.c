@@ -110,7 +110,7 @@ static _Noreturn void become_rank(const crew *c, int rank, char **argv, pid_t st
     set_number("LOCAL_RANK", rank);
     set_number("WORLD_SIZE", c->ranks);
     set_number("LOCAL_WORLD_SIZE", c->ranks);
-    (void)setenv("TACIT_MEET", c->folder, 1);
+    (void)setenv("TACIT_COMM_MEET", c->folder, 1);
     (void)sigprocmask(SIG_SETMASK, mask, NULL);
     (void)execv("/proc/self/exe", argv);
     (void)dprintf(STDERR_FILENO, "tacit: error: rank %d cannot be started: %s\n", rank, strerror(errno));

@@ -8,9 +8,11 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/engine.h"
+#include "comm/engine_tcp.h"
 #include "comm/futex.h"
 #include "comm/guard.h"
 #include "comm/launcher.h"
+#include "comm/meet.h"
 #include "comm/plugin.h"
 #include "comm/state.h"
 
@@ -19,8 +21,19 @@ enum { WARN_PART = 5, TRACE_SPANS = 1 << 16, ABORT_S = 3, FINISH_S = 15, LATE_SP
 #define AT(member) offsetof(taciti_comm_options, member)
 
 static const taciti_option OPTIONS[] = {
-    TACITI_OPTION("engine", ENUM, AT(engine), "auto", .choices = "auto|mpi|self",
-                  .help = "what carries messages; auto: mpi under a launcher of several ranks, else self, a rank alone",
+    TACITI_OPTION("engine", ENUM, AT(engine), "auto", .choices = "auto|mpi|tcp|self",
+                  .help = "what carries messages; auto: mpi under a launcher of MPI, tcp under torchrun and --ranks, "
+                          "else self, a rank alone",
+                  .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
+    TACITI_OPTION("meet", TEXT, AT(meet), "",
+                  .help = "where ranks of the engine tcp meet: HOST:PORT of rank 0, or a folder that all see; without "
+                          "it, the port after MASTER_PORT, or a folder below /tmp where all are on one host",
+                  .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
+    TACITI_OPTION("interface", TEXT, AT(interface), "",
+                  .help = "name or address of the interface of the engine tcp; without it, all that are up",
+                  .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
+    TACITI_OPTION("streams", INT, AT(streams), "1", .min = 1, .max = 8,
+                  .help = "connections between two ranks, of the engine tcp",
                   .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
     TACITI_OPTION("thread", BOOL, AT(thread), "true",
                   .help = "own thread for communication; without it nothing overlaps and comm.timeout must exceed the "
@@ -122,6 +135,28 @@ static tacit_status open_mpi(const taciti_comm_options *options, const taciti_la
     return taciti_launcher_refuse(launcher, family, engine.library);
 }
 
+/* Connects the ranks over sockets. Every engine of a process is another epoch: all ranks open them in the same order.
+ */
+static tacit_status open_tcp(const taciti_comm_options *options, const taciti_launcher *launcher, taciti_comm **out) {
+    static _Atomic uint32_t opened;
+    taciti_meeting meeting;
+    taciti_engine engine;
+    TACITI_TRY(taciti_meet_open(options, launcher, &meeting));
+    const taciti_tcp_request request = {.rank = launcher->rank,
+                                        .size = launcher->size,
+                                        .epoch = atomic_fetch_add(&opened, 1),
+                                        .bootstrap = meeting.store,
+                                        .streams = (int)options->streams,
+                                        .interface =
+                                            *options->interface.text != 0 ? options->interface.text : meeting.local,
+                                        .start_s = options->start_s,
+                                        .timeout_s = options->timeout_s};
+    const tacit_status status = taciti_engine_tcp_open(&request, &engine);
+    taciti_meet_close(&meeting);
+    TACITI_TRY(status);
+    return taciti_comm_open_engine(options, &engine, out);
+}
+
 /* Logs why the engine was chosen; a process that nobody started with others needs no line. */
 static void log_choice(const taciti_comm *comm, const taciti_engine_choice *choice) {
     const bool plain = choice->kind == TACITI_ENGINE_SELF && comm->options.engine == TACITI_ENGINE_AUTO;
@@ -136,6 +171,7 @@ static tacit_status open_chosen(const taciti_comm_options *options, bool others,
     const taciti_launcher launcher = taciti_launcher_detect();
     TACITI_TRY(taciti_engine_choose(options->engine, &launcher, choice));
     if (choice->kind == TACITI_ENGINE_MPI) return open_mpi(options, &launcher, choice->family, others, out);
+    if (choice->kind == TACITI_ENGINE_TCP) return open_tcp(options, &launcher, out);
     taciti_engine engine;
     taciti_engine_self_open(&engine);
     return taciti_comm_open_engine(options, &engine, out);
@@ -175,8 +211,9 @@ tacit_status taciti_comm_open_among(const taciti_comm_options *options, const ch
     const taciti_mpi_request request = {.communicator = communicator, .threaded = options->thread, .others = true};
     const taciti_plugin *plugin = NULL;
     taciti_engine engine;
-    if (options->engine == TACITI_ENGINE_SELF)
-        return taciti_fail(TACIT_E_CONFIG, "comm.engine is self, but the caller's communicator is one of MPI");
+    if (options->engine == TACITI_ENGINE_SELF || options->engine == TACITI_ENGINE_TCP)
+        return taciti_fail(TACIT_E_CONFIG, "comm.engine is %s, but the caller's communicator is one of MPI",
+                           options->engine == TACITI_ENGINE_TCP ? "tcp" : "self");
     TACITI_TRY(taciti_plugin_open(family, &plugin));
     TACITI_TRY(plugin->open(&request, &engine));
     return taciti_comm_open_engine(options, &engine, out);
@@ -187,7 +224,7 @@ void taciti_comm_refuse(tacit_status status) {
     const taciti_section section = {&taciti_comm_option_table, &options, NULL};
     const taciti_config config = {&section, 1};
     taciti_comm *comm = NULL;
-    if (taciti_config_defaults(&config) != TACIT_OK) return;
+    if (taciti_config_defaults(&config) != TACIT_OK || taciti_config_environment(&config) != TACIT_OK) return;
     options.warn_s = options.timeout_s; /* ranks that refuse leave in any order: no silence is worth a warning */
     (void)open_agreed(&options, status, &comm);
 }

@@ -294,9 +294,11 @@ static void mpi_library(char *out, size_t bytes) {
     out[at] = 0;
 }
 
-/* Components of Open MPI 4.1 (mca_pml_ob1.so, mca_btl_tcp.so, ...) use symbols of libmpi and libopen-pal without naming
- * these libraries among those they need, so MPI_Init() finds its components only if the libraries are in the global
- * scope. The plugin was opened without that (plugin.c). MPICH is one library. */
+/* Components of Open MPI (mca_pml_ob1.so, mca_btl_tcp.so, ...) use symbols of libmpi and libopen-pal without naming
+ * these libraries among those they need (readelf -d); they find them in the global scope. In Open MPI 4.1 the libraries
+ * are there only because other components, which do name them, happen to be opened before; versions before 3.0 did not
+ * start (open-mpi/ompi issue 3705). This file was opened without the global scope (plugin.c), so the libraries are
+ * moved there before MPI starts. MPICH is one library. */
 static void publish_library(void) {
 #if defined(OPEN_MPI)
     Dl_info info;

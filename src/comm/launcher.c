@@ -16,11 +16,12 @@ enum { COMMAND_BYTES = 1024 };
 
 /* In the order in which they are believed. Slurm's SLURM_NTASKS is not among them: a batch script has it too. */
 static const struct {
-    const char *name, *rank, *size, *local_rank, *family;
+    const char *name, *rank, *size, *local_rank, *local_size, *family;
 } LAUNCHERS[] = {
-    {"mpirun (Open MPI)", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "openmpi"},
-    {"srun (Slurm)", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL},
-    {"mpiexec (MPICH)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "mpich"},
+    {"mpirun (Open MPI)", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE", "openmpi"},
+    {"srun (Slurm)", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_TASKS_PER_NODE", NULL},
+    {"mpiexec (MPICH)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "mpich"},
 };
 
 static bool read_count(const char *variable, int min, int *out) {
@@ -40,22 +41,27 @@ static const char *slurm_family(void) {
     return getenv("PMI_RANK") != NULL || getenv("PMI_FD") != NULL ? "mpich" : NULL;
 }
 
+taciti_launcher taciti_launcher_torch(void) {
+    const taciti_launcher none = {.size = 1, .first_of_host = true};
+    taciti_launcher found = {.name = getenv("TORCHELASTIC_RUN_ID") != NULL ? "torchrun" : "tacit --ranks"};
+    int local_rank = 0;
+    if (!read_count("RANK", 0, &found.rank) || !read_count("WORLD_SIZE", 1, &found.size)) return none;
+    found.first_of_host = !read_count("LOCAL_RANK", 0, &local_rank) || local_rank == 0;
+    (void)read_count("LOCAL_WORLD_SIZE", 1, &found.local_size);
+    return found;
+}
+
 taciti_launcher taciti_launcher_detect(void) {
     for (size_t i = 0; i < sizeof LAUNCHERS / sizeof *LAUNCHERS; i++) {
-        taciti_launcher found = {.name = LAUNCHERS[i].name, .family = LAUNCHERS[i].family};
+        taciti_launcher found = {.name = LAUNCHERS[i].name, .family = LAUNCHERS[i].family, .mpi = true};
         int local_rank = 0;
         if (!read_count(LAUNCHERS[i].rank, 0, &found.rank) || !read_count(LAUNCHERS[i].size, 1, &found.size)) continue;
         if (found.family == NULL) found.family = slurm_family();
         found.first_of_host = !read_count(LAUNCHERS[i].local_rank, 0, &local_rank) || local_rank == 0;
+        (void)read_count(LAUNCHERS[i].local_size, 1, &found.local_size);
         return found;
     }
-    return (taciti_launcher){.size = 1, .first_of_host = true};
-}
-
-taciti_launcher taciti_launcher_torch(void) {
-    taciti_launcher found = {.name = "torchrun", .first_of_host = true};
-    if (read_count("RANK", 0, &found.rank) && read_count("WORLD_SIZE", 1, &found.size)) return found;
-    return (taciti_launcher){.size = 1, .first_of_host = true};
+    return taciti_launcher_torch();
 }
 
 /* The command line of this process, words separated by blanks. */

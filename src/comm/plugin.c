@@ -3,6 +3,7 @@
 #include "comm/plugin.h"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <limits.h>
 #include <link.h>
 #include <pthread.h>
@@ -134,10 +135,22 @@ static tacit_status check_table(const char *path, const char *family, const taci
                        path);
 }
 
+/* The loader maps a file that was cut off and dies when it touches what is missing. The table of sections is last. */
+static bool is_whole(const char *path) {
+    ElfW(Ehdr) head = {0};
+    FILE *const file = fopen(path, "rb");
+    if (file == NULL) return false;
+    const bool elf = fread(&head, sizeof head, 1, file) == 1 && memcmp(head.e_ident, ELFMAG, SELFMAG) == 0;
+    const long bytes = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1;
+    (void)fclose(file);
+    return elf && bytes > 0 && head.e_shoff + (size_t)head.e_shnum * head.e_shentsize <= (size_t)bytes;
+}
+
 /* RTLD_LOCAL: MPI libraries define the same names, and `tacit info build` may not decide which of them the process
  * uses. RTLD_NOW: what is missing is found here, not in the middle of a step. */
 static tacit_status load_file(const char *path, const plugin_family *family, const taciti_plugin **out) {
     taciti_plugin_entry *enter = NULL;
+    if (!is_whole(path)) return taciti_fail(TACIT_E_UNSUPPORTED, "%s is not a whole library: install it again", path);
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     void *const symbol = handle == NULL ? NULL : dlsym(handle, TACITI_PLUGIN_ENTRY);
     if (symbol == NULL)
