@@ -21,7 +21,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-/* What the other ranks get when one has failed: they notice within comm.timeout, 15 s unless it is set. */
+/* The time that the other ranks get when one has failed: they notice within comm.timeout, 15 s unless it is set. */
 #define GRACE_S 20
 #define KILL_S 5
 enum { SIGNALED = 128, FOLDER_BYTES = 256, NUMBER_BYTES = 16 };
@@ -154,7 +154,7 @@ static int code_of(const crew *c, int rank, pid_t pid, int status) {
     return tacit_status_exit_code(TACIT_E_PEER);
 }
 
-static void reap(crew *c) {
+static void reap_ended(crew *c) {
     int status = 0;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
         int rank = 0;
@@ -168,7 +168,7 @@ static void reap(crew *c) {
 }
 
 /* Those that do not end after a failure. */
-static void hurry(crew *c) {
+static void hurry_rest(crew *c) {
     if (c->code == 0 || c->left == 0) return;
     const double since_s = (double)(taciti_now_ns() - c->failed_ns) * 1e-9;
     if (since_s > GRACE_S && !c->told) {
@@ -185,8 +185,8 @@ static void hurry(crew *c) {
 
 static void watch_all(crew *c, const sigset_t *watched) {
     static const struct timespec SLICE = {.tv_sec = 1};
-    for (reap(c); c->left > 0; reap(c)) {
-        hurry(c);
+    for (reap_ended(c); c->left > 0; reap_ended(c)) {
+        hurry_rest(c);
         const int got = sigtimedwait(watched, NULL, &SLICE);
         if (got <= 0 || got == SIGCHLD) continue;
         c->last_signal = got;

@@ -19,8 +19,9 @@ tacit_status taciti_ranks_take(int *argc, char **argv, int *ranks);
 
 /* Starts this program `ranks` times with these words (argv ends with NULL) and waits for all processes. Each finds in
  * its environment RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE, as under torchrun, and in TACIT_COMM_MEET a
- * folder of their own where they meet. Signals are passed on. When a process fails the others have 20 s to say what they see;
- * then they are ended. Returns the exit code of the first that failed, or 0. Call before threads are started. */
+ * folder of their own where they meet. Signals are passed on. When a process fails the others have 20 s to say what
+ * they see; then they are ended. Returns the exit code of the first that failed, or 0. Call before threads are
+ * started. */
 int taciti_ranks_run(int ranks, char **argv);
 
 #endif

@@ -26,14 +26,16 @@ typedef struct taciti_bootstrap {
      * the time is over, E_DATA if the value is longer than `max`. In the first case it logs nothing, but sets the
      * error's text (taciti_error_set): the caller knows which rank is missing. Writes *n only on success. */
     tacit_status (*get)(void *self, const char *key, void *bytes, size_t max, size_t *n, double timeout_s);
+    /* Drops this rank's value when nobody reads it any more. NULL: the store goes as a whole. */
+    void (*forget)(void *self, const char *key);
 } taciti_bootstrap;
 
 /* Returns true if the key can be used with every store. */
 bool taciti_bootstrap_key_is_valid(const char *key);
 
 /* A store in a folder that all ranks see. Every value is a file of its own, written under a temporary name and renamed,
- * so that nobody reads half of it. Creates the folder if it is missing. The folder must be empty, or be left over from
- * an earlier run of the same ranks. */
+ * so that nobody reads half of it. Creates the folder if it is missing; a close removes it if it is empty. The folder
+ * must be empty, or be left over from an earlier run of the same ranks. */
 tacit_status taciti_bootstrap_folder_open(const char *folder, taciti_bootstrap *out);
 void taciti_bootstrap_folder_close(taciti_bootstrap *bootstrap);
 

@@ -19,7 +19,7 @@
 #define POLL_MIN_NS TACITI_NS_PER_MS
 #define POLL_MAX_NS (100 * TACITI_NS_PER_MS)
 
-enum { PATH_BYTES = 4096 };
+enum { PATH_BYTES = 4096, CREATE_TURNS = 100 };
 
 typedef struct folder_store {
     char folder[PATH_BYTES];
@@ -46,8 +46,17 @@ static tacit_status fail_with_path(const char *path, const char *what) {
     return taciti_fail(TACIT_E_IO, "%s: cannot %s: %s", path, what, strerror(errno));
 }
 
-static tacit_status write_file(const char *path, const void *bytes, size_t n) {
-    const int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+/* A rank that closes its store removes the folder if it is empty just then. */
+static int create_file(const folder_store *store, const char *path) {
+    for (int turn = 0;; turn++) {
+        const int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (file >= 0 || errno != ENOENT || turn == CREATE_TURNS) return file;
+        (void)mkdir(store->folder, 0700);
+    }
+}
+
+static tacit_status write_file(const folder_store *store, const char *path, const void *bytes, size_t n) {
+    const int file = create_file(store, path);
     if (file < 0) return fail_with_path(path, "create the file");
     const bool written = write(file, bytes, n) == (ssize_t)n;
     if (close(file) == 0 && written) return TACIT_OK;
@@ -59,7 +68,7 @@ static tacit_status folder_set(void *self, const char *key, const void *bytes, s
     if (n > TACITI_BOOTSTRAP_VALUE_BYTES) return taciti_fail(TACIT_E_INTERNAL, "a bootstrap value of %zu bytes", n);
     TACITI_TRY(format_path(self, key, false, path));
     TACITI_TRY(format_path(self, key, true, temporary));
-    TACITI_TRY(write_file(temporary, bytes, n));
+    TACITI_TRY(write_file(self, temporary, bytes, n));
     return rename(temporary, path) == 0 ? TACIT_OK : fail_with_path(path, "rename");
 }
 
@@ -91,17 +100,24 @@ static tacit_status folder_get(void *self, const char *key, void *bytes, size_t 
     }
 }
 
+static void folder_forget(void *self, const char *key) {
+    char path[PATH_BYTES];
+    if (format_path(self, key, false, path) == TACIT_OK) (void)unlink(path);
+}
+
 tacit_status taciti_bootstrap_folder_open(const char *folder, taciti_bootstrap *out) {
     if (strlen(folder) >= PATH_BYTES) return taciti_fail(TACIT_E_CONFIG, "the path %s is too long", folder);
     if (mkdir(folder, 0700) != 0 && errno != EEXIST) return fail_with_path(folder, "create the folder");
     folder_store *store = taciti_calloc(1, sizeof *store);
     if (store == NULL) return TACIT_E_MEMORY;
     (void)snprintf(store->folder, sizeof store->folder, "%s", folder);
-    *out = (taciti_bootstrap){.self = store, .set = folder_set, .get = folder_get};
+    *out = (taciti_bootstrap){.self = store, .set = folder_set, .get = folder_get, .forget = folder_forget};
     return TACIT_OK;
 }
 
 void taciti_bootstrap_folder_close(taciti_bootstrap *bootstrap) {
+    const folder_store *store = bootstrap->self;
+    if (store != NULL) (void)rmdir(store->folder);
     taciti_free(bootstrap->self);
     bootstrap->self = NULL;
 }

@@ -139,7 +139,7 @@ static tacit_status open_mpi(const taciti_comm_options *options, const taciti_la
  */
 static tacit_status open_tcp(const taciti_comm_options *options, const taciti_launcher *launcher, taciti_comm **out) {
     static _Atomic uint32_t opened;
-    taciti_meeting meeting;
+    taciti_meeting_place meeting;
     taciti_engine engine;
     TACITI_TRY(taciti_meet_open(options, launcher, &meeting));
     const taciti_tcp_request request = {.rank = launcher->rank,

@@ -12,14 +12,14 @@
 
 enum { PORT_MAX = 65535 };
 
-static tacit_status format_place(taciti_meeting *out, int length) {
+static tacit_status format_place(taciti_meeting_place *out, int length) {
     if (length > 0 && (size_t)length < sizeof out->place) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG, "the place where ranks meet (comm.meet) is longer than %zu bytes",
                        sizeof out->place - 1);
 }
 
 /* torchrun keeps MASTER_PORT for its own store. */
-static bool find_master(taciti_meeting *out, tacit_status *status) {
+static bool find_master(taciti_meeting_place *out, tacit_status *status) {
     const char *host = getenv("MASTER_ADDR"), *text = getenv("MASTER_PORT");
     if (host == NULL || *host == 0 || text == NULL) return false;
     char *end = NULL;
@@ -48,10 +48,10 @@ static bool name_job(char *out, size_t bytes) {
 }
 
 tacit_status taciti_meet_find(const taciti_comm_options *options, const taciti_launcher *launcher,
-                              taciti_meeting *out) {
+                              taciti_meeting_place *out) {
     tacit_status status = TACIT_OK;
     char job[TACITI_MEET_BYTES / 2];
-    *out = (taciti_meeting){0};
+    *out = (taciti_meeting_place){0};
     if (*options->meet.text != 0) {
         out->by_port = strchr(options->meet.text, '/') == NULL;
         return format_place(out, snprintf(out->place, sizeof out->place, "%s", options->meet.text));
@@ -66,7 +66,7 @@ tacit_status taciti_meet_find(const taciti_comm_options *options, const taciti_l
 }
 
 tacit_status taciti_meet_open(const taciti_comm_options *options, const taciti_launcher *launcher,
-                              taciti_meeting *out) {
+                              taciti_meeting_place *out) {
     TACITI_TRY(taciti_meet_find(options, launcher, out));
     if (!out->by_port) return taciti_bootstrap_folder_open(out->place, &out->store);
     TACITI_TRY(taciti_bootstrap_port_open(out->place, launcher->rank, launcher->size, options->start_s, &out->store));
@@ -74,7 +74,7 @@ tacit_status taciti_meet_open(const taciti_comm_options *options, const taciti_l
     return TACIT_OK;
 }
 
-void taciti_meet_close(taciti_meeting *meeting) {
+void taciti_meet_close(taciti_meeting_place *meeting) {
     if (meeting->by_port)
         taciti_bootstrap_port_close(&meeting->store);
     else

@@ -95,6 +95,14 @@ static tacit_status publish_record(mesh *m) {
     return m->request->bootstrap.set(m->request->bootstrap.self, key, bytes, sizeof bytes);
 }
 
+/* All are connected, so nobody reads it any more. */
+static void forget_record(const mesh *m) {
+    char key[TACITI_BOOTSTRAP_KEY_BYTES];
+    const taciti_bootstrap *store = &m->request->bootstrap;
+    name_key(m, m->request->rank, key);
+    if (store->forget != NULL) store->forget(store->self, key);
+}
+
 /* E_PEER: there is none yet, or one of another run; m->reason says what was found. */
 static tacit_status read_record(mesh *m, int rank, double timeout_s) {
     char key[TACITI_BOOTSTRAP_KEY_BYTES];
@@ -382,6 +390,7 @@ tacit_status taciti_tcp_connect(const taciti_tcp_request *request, int64_t end_n
     for (int i = 0; m.attempts != NULL && i < m.count; i++) m.attempts[i].fd = -1;
     tacit_status status = TACIT_E_MEMORY;
     if (m.records != NULL && m.attempts != NULL && m.polls != NULL) status = meet_ranks(&m);
+    if (status == TACIT_OK) forget_record(&m);
     clean_up(&m, status != TACIT_OK);
     return status;
 }

@@ -19,6 +19,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "comm/meet.h"
 #include "comm/plugin.h"
 #include "comm/test_engine.h"
 
@@ -180,9 +181,11 @@ static void a_plugin_that_fits_is_opened_and_kept(void **state) {
 }
 
 /* ---- the choice -------------------------------------------------------------------------------------------------- */
-static const taciti_launcher ALONE = {.size = 1}, ONE = {.name = "mpirun (Open MPI)", .family = "openmpi", .size = 1},
-                             FOUR = {.name = "mpiexec (MPICH)", .family = "mpich", .rank = 0, .size = 4},
-                             THIRD = {.name = "mpiexec (MPICH)", .family = "mpich", .rank = 2, .size = 4};
+static const taciti_launcher ALONE = {.size = 1},
+                             ONE = {.name = "mpirun (Open MPI)", .family = "openmpi", .mpi = true, .size = 1},
+                             FOUR = {.name = "mpiexec (MPICH)", .family = "mpich", .mpi = true, .rank = 0, .size = 4},
+                             THIRD = {.name = "mpiexec (MPICH)", .family = "mpich", .mpi = true, .rank = 2, .size = 4},
+                             TORCH = {.name = "torchrun", .size = 4, .local_size = 4};
 
 static void chosen(int wanted, const taciti_launcher *launcher, taciti_engine_kind kind, const char *reason) {
     taciti_engine_choice choice;
@@ -200,6 +203,9 @@ static void the_launcher_decides_unless_an_engine_is_named(void **state) {
     chosen(TACITI_ENGINE_MPI, &FOUR, TACITI_ENGINE_MPI, "mpiexec (MPICH) started 4 processes");
     chosen(TACITI_ENGINE_MPI, &ALONE, TACITI_ENGINE_MPI, "the configuration says so");
     chosen(TACITI_ENGINE_SELF, &ALONE, TACITI_ENGINE_SELF, "the configuration says so");
+    chosen(TACITI_ENGINE_AUTO, &TORCH, TACITI_ENGINE_TCP, "torchrun started 4 processes");
+    chosen(TACITI_ENGINE_TCP, &FOUR, TACITI_ENGINE_TCP, "mpiexec (MPICH) started 4 processes");
+    chosen(TACITI_ENGINE_TCP, &ALONE, TACITI_ENGINE_SELF, "no launcher started this process");
     assert_string_equal(taciti_engine_family(&FOUR), "mpich");
     assert_string_equal(taciti_engine_family(&ONE), "openmpi");
     (void)setenv("TACIT_PLUGINS", TEST_PLUGINS "/0", 1);
@@ -230,15 +236,44 @@ static void contradictions_are_refused_once(void **state) {
     chosen(TACITI_ENGINE_AUTO, &THIRD, TACITI_ENGINE_MPI, "mpiexec (MPICH) started 4 processes");
     contradicts(TACITI_ENGINE_AUTO, &FOUR, TACIT_E_USAGE, "rank 0 of mpiexec (MPICH), but RANK is 2", 1);
     contradicts(TACITI_ENGINE_AUTO, &ONE, TACIT_E_USAGE, "started 1 process, but WORLD_SIZE is 4", 1);
-    contradicts(TACITI_ENGINE_AUTO, &ALONE, TACIT_E_UNSUPPORTED, "tell of 4 processes", 0);
     ranks_of_torch("0", "2");
     contradicts(TACITI_ENGINE_AUTO, &FOUR, TACIT_E_USAGE, "started 4 processes, but WORLD_SIZE is 2", 1);
     contradicts(TACITI_ENGINE_AUTO, &THIRD, TACIT_E_USAGE, "started 4 processes, but WORLD_SIZE is 2", 0);
-    contradicts(TACITI_ENGINE_AUTO, &ALONE, TACIT_E_UNSUPPORTED, "tell of 2 processes", 1);
+    contradicts(TACITI_ENGINE_MPI, &TORCH, TACIT_E_CONFIG, "MPI would see one", 1);
     ranks_of_torch("0", "1");
     chosen(TACITI_ENGINE_AUTO, &ALONE, TACITI_ENGINE_SELF, "no launcher started this process");
     ranks_of_torch("zero", "4"); /* not torchrun's */
     chosen(TACITI_ENGINE_AUTO, &ALONE, TACITI_ENGINE_SELF, "no launcher started this process");
+}
+
+static void ranks_meet_where_they_are_told(void **state) {
+    (void)state;
+    taciti_comm_options options = {.start_s = 1};
+    taciti_meeting_place found;
+    (void)setenv("MASTER_ADDR", "10.0.0.1", 1);
+    (void)setenv("MASTER_PORT", "29500", 1);
+    assert_int_equal(taciti_meet_find(&options, &TORCH, &found), TACIT_OK);
+    assert_true(found.by_port);
+    assert_string_equal(found.place, "10.0.0.1:29501");
+    (void)setenv("MASTER_ADDR", "fe80::1", 1);
+    assert_int_equal(taciti_meet_find(&options, &TORCH, &found), TACIT_OK);
+    assert_string_equal(found.place, "[fe80::1]:29501");
+    (void)setenv("MASTER_PORT", "65535", 1);
+    (void)unsetenv("PMIX_NAMESPACE");
+    (void)unsetenv("SLURM_JOB_ID");
+    assert_int_equal(taciti_meet_find(&options, &TORCH, &found), TACIT_E_CONFIG);
+    assert_int_equal(taciti_meet_find(&options, &FOUR, &found), TACIT_E_CONFIG);
+    (void)setenv("PMIX_NAMESPACE", "job/7", 1);
+    assert_int_equal(taciti_meet_find(&options, &FOUR, &found), TACIT_E_CONFIG); /* on several hosts, perhaps */
+    assert_int_equal(taciti_meet_find(&options, &TORCH, &found), TACIT_OK);
+    assert_non_null(strstr(found.place, "-job_7"));
+    assert_false(found.by_port);
+    (void)snprintf(options.meet.text, sizeof options.meet.text, "node0:4711");
+    assert_int_equal(taciti_meet_find(&options, &FOUR, &found), TACIT_OK);
+    assert_true(found.by_port && strcmp(found.place, "node0:4711") == 0);
+    (void)snprintf(options.meet.text, sizeof options.meet.text, "./here");
+    assert_int_equal(taciti_meet_find(&options, &FOUR, &found), TACIT_OK);
+    assert_true(!found.by_port && strcmp(found.place, "./here") == 0);
 }
 
 /* Last: the library stays in the process. */
@@ -269,6 +304,7 @@ int main(void) {
         TEST(a_plugin_that_fits_is_opened_and_kept),
         TEST(the_launcher_decides_unless_an_engine_is_named),
         TEST(contradictions_are_refused_once),
+        TEST(ranks_meet_where_they_are_told),
         TEST(a_library_that_the_program_uses_goes_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
