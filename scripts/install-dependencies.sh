@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs the packages that are missing (Debian 12 and relatives). As root it installs them; as anybody else it prints
 # the command and stops. Usage: scripts/install-dependencies.sh [build] [test]
+# Open MPI is what most clusters have; a build without libopenmpi-dev works, for one process or under MPICH.
 set -euo pipefail
 
 build="gcc cmake ninja-build pkg-config libopenmpi-dev openmpi-bin libdnnl-dev libyaml-dev libjansson-dev libxxhash-dev libhwloc-dev"

@@ -290,6 +290,16 @@ expect 0 "OMPI_MCA_mpi_yield_when_idle=0" env OMPI_MCA_mpi_yield_when_idle=0 "$t
 expect 0 "TACIT_ISA=scalar" env TACIT_ISA=scalar "$tacit" doctor
 expect 2 "takes no words" "$tacit" doctor run
 ls -A | grep -q tacit-doctor && complain "the doctor left a file"
+# MPI is a plugin: who needs it where it is not reads where it was looked for and what brings it
+export TACIT_PLUGINS=/nowhere
+expect 0 "MPI        none" "$tacit" info build
+expect 7 "fail  launcher       mpirun (Open MPI) belongs to openmpi, for which tacit has no plugin" \
+    env OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 "$tacit" doctor
+expect 3 "libtacit-mpi-openmpi.so, through which ranks find each other, is not in /nowhere: " "$tacit" train --model.preset nano --train.steps 1 --run.dir none --comm.engine mpi
+unset TACIT_PLUGINS
+expect 3 "comm.engine is self, but mpirun (Open MPI) started 4 processes" \
+    env OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 "$tacit" train --model.preset nano --train.steps 1 --run.dir none --comm.engine self
+expect 3 "RANK and WORLD_SIZE tell of 4 processes" env RANK=0 WORLD_SIZE=4 "$tacit" train --model.preset nano --train.steps 1 --run.dir none
 # a rank that is not the first keeps silent
 [[ -z $(OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 "$tacit" doctor) ]] || complain "rank 1 speaks"
 expect 2 "tacit: rank 1: error: unknown verb" env OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 "$tacit" docotr

@@ -188,8 +188,8 @@ assert steps == list(range(1, len(steps) + 1)) and len(steps) >= 100, steps' "$w
   return "$status"
 }
 expect "and so does one of replicas, with a line for every step" 6 '100 steps in a row' hopeless_replicas
-expect "a wrong launcher is refused with the right command" 2 'mpirun' \
-  env PMI_SIZE=4 PMI_RANK=0 PMI_FD=9999 "$tacit" train "${nano[@]}" --run.dir "$work/l" --train.steps 1
+expect "ranks that do not find each other are refused with the right command" 2 'do not find each other.* mpirun.* -n 4 ' \
+  env OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0 "$tacit" train "${nano[@]}" --run.dir "$work/l" --train.steps 1
 expect "an unknown key names the nearest" 2 'optim\.lr' "$tacit" train --optim.lrr 1
 printf 'optim:\n  nmae: sgd\n' >"$work/typo.yaml"
 expect "a typo in a file has line and column" 3 'typo.yaml:2:3: .*optim\.name' "$tacit" train "$work/typo.yaml"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # tests/install.sh BUILD: installs a build by the README's lines, in a home folder of its own, and uses it the way others will:
 # C and C++17 programs through pkg-config and through find_package, the command of docs/library.md, the examples on four
-# ranks, manual pages, completion.
+# ranks, programs of either MPI, an installation without MPI, manual pages, completion.
 set -euo pipefail
 build=$(cd "${1:?usage: tests/install.sh BUILD, for instance build/release}" && pwd)
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -84,6 +84,15 @@ if nm -D --undefined-only "$shared" | awk '{ sub("@.*", "", $2); print $2 }' |
     fail "the library ends the process, prints or takes signals"
 fi
 
+# what they link: no MPI, and what others embed neither matrix products nor OpenMP
+if ldd "$shared" | grep -E 'mpi|libgomp|libdnnl'; then fail "libtacit.so links too much"; fi
+if ldd "$usr/bin/tacit" | grep mpi; then fail "the program links an MPI"; fi
+if grep -i mpi "$(find "$usr" -name tacit.pc)" "$(find "$usr" -name tacitConfig.cmake)"; then fail "users of the library are asked for MPI"; fi
+plugins=${shared%/*}/tacit
+for plugin in "$build"/lib/libtacit-mpi-*.so; do
+    [[ ! -e $plugin || -s $plugins/${plugin##*/} ]] || fail "${plugin##*/} is not installed"
+done
+
 # the examples on four ranks, as docs/library.md has them
 . "$source/scripts/mpi-environment.sh"
 cp "$source"/examples/c/*.c .
@@ -125,8 +134,52 @@ as_documented() {
     (cd "$prefix" && ln -s "$source/examples" . && eval "$command" > out 2> err) || { cat "$prefix/err"; fail "$command: failed"; }
     grep -q '^step 300 loss' "$prefix/out" || fail "$command: does not train"
 }
-if [[ -n $MPIRUN && $(readelf -d "$shared") == *libmpi.so* ]]; then
+nano=(--model.preset nano --train.threads 1 --train.batch 8 --train.steps 4)
+# refuses WHAT FOLDER: one line that names the folder, and exit status 3
+refuses() {
+    local status=0
+    timeout 60 "$MPIRUN" -n 2 "$usr/bin/tacit" train "${nano[@]}" --run.dir "$prefix/none" > "$prefix/out" 2> "$prefix/err" || status=$?
+    [[ $status == 3 && $(grep -c '^tacit: ' "$prefix/err") == 1 ]] || { cat "$prefix/err"; fail "$1: exit status $status"; }
+    grep -q "error: libtacit-mpi-openmpi.so.* is not in .*$2.*apt-get install" "$prefix/err" || { cat "$prefix/err"; fail "$1: not the reason"; }
+}
+has_plugin() { [[ -s $plugins/libtacit-mpi-$1.so ]]; }
+# A program that uses MPI itself.
+cat > own_mpi.c <<'EOF'
+#include <stdio.h>
+#include <tacit/tacit_mpi.h>
+int main(void) {
+    tacit_comm *comm = NULL;
+    int level = 0, rank = 0;
+    MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (tacit_open_mpi(MPI_COMM_WORLD, NULL, &comm) != TACIT_OK) {
+        puts(tacit_error_text());
+        return 1;
+    }
+    if (tacit_rank(comm) == rank) printf("one of %d\n", tacit_size(comm));
+    tacit_close(comm);
+    MPI_Finalize();
+    return 0;
+}
+EOF
+cp own_mpi.c own_mpi.cc
+# own_mpi FAMILY LAUNCHER: built by the compilers of the family, in C and C++
+own_mpi() {
+    has_plugin "$1" && [[ $(command -v "mpicc.$1" "mpicxx.$1" "$2" | wc -l) == 3 ]] || return 0
+    "mpicc.$1" -std=c11 $strict "${flags[@]}" own_mpi.c -o own_mpi_c "${libraries[@]}" || fail "no C program of $1"
+    "mpicxx.$1" -std=c++17 "${flags[@]}" own_mpi.cc -o own_mpi_cc "${libraries[@]}" || fail "no C++ program of $1"
+    for program in own_mpi_c own_mpi_cc; do
+        timeout 60 "$2" -n 2 ./$program > "$prefix/out" || { cat "$prefix/out"; fail "$program of $1 failed"; }
+        [[ $(grep -c '^one of 2$' "$prefix/out") == 2 ]] || { cat "$prefix/out"; fail "$program of $1: not two ranks"; }
+    done
+}
+own_mpi openmpi "${MPIRUN:-mpirun}"
+own_mpi mpich mpiexec.mpich
+if [[ -n $MPIRUN ]] && has_plugin openmpi; then
     as_documented
+    timeout 60 "$MPIRUN" -n 2 "$usr/bin/tacit" train "${nano[@]}" --run.dir "$prefix/two" > "$prefix/out" 2>&1 || { cat "$prefix/out"; fail "two ranks"; }
+    grep -q 'comm.engine mpi (Open MPI .*): mpirun (Open MPI) started 2 processes' "$prefix/out" || { cat "$prefix/out"; fail "the choice of the engine is not logged"; }
+    TACIT_PLUGINS=/nowhere refuses "no plugin in TACIT_PLUGINS" /nowhere
     for strategy in dp gossip "localsgd localsgd.every=8"; do
         learns ./own_network strategy=$strategy optim.lr=0.01
         agrees examples/own_optimizer strategy=$strategy
@@ -135,6 +188,12 @@ if [[ -n $MPIRUN && $(readelf -d "$shared") == *libmpi.so* ]]; then
     learns examples/own_network strategy=shard shard.stage=1 compress.codec=auto optim.lr=0.01
     agrees ./own_optimizer strategy=gossip gossip.order=atc
 fi
+
+# an installation without plugins, as on a machine without MPI
+rm -r "$plugins"
+"$usr/bin/tacit" train "${nano[@]}" --run.dir "$prefix/alone" > "$prefix/out" 2>&1 || { cat "$prefix/out"; fail "one rank without plugins"; }
+"$usr/bin/tacit" info build | grep -q '^MPI  *none' || fail "info build sees an MPI where no plugin is"
+[[ -z $MPIRUN ]] || refuses "no plugins" "$usr/bin"
 
 # the next minor version is another interface
 sed -i 's/tacit 0.1 /tacit 0.2 /' CMakeLists.txt

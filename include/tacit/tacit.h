@@ -106,7 +106,7 @@ TACIT_API const char *tacit_version(void);
  *                 section of its name: "topk.values=int4" (`tacit info codecs`)
  *   adapt         the controller that chooses the factor: "adapt.policy=gravac". Every controller with options has a
  *                 section of its name (`tacit info controllers`)
- *   comm          time limits and the communication thread
+ *   comm          the engine, time limits and the communication thread
  *
  * A combination that makes no sense is refused by tacit_job_open(). */
 typedef struct tacit_settings tacit_settings;
@@ -132,9 +132,10 @@ typedef struct tacit_comm tacit_comm;
 
 /* All processes that mpirun or srun has started, or this process alone when there is no launcher. MPI is initialised
  * unless the program has done so; then what tacit_mpi.h says about thread levels holds. settings may be NULL: defaults.
- * E_PEER where a rank that has started does not go on, E_UNSUPPORTED for a thread level that
- * is too low, E_USAGE where the launcher belongs to another MPI library, or where MPI was finalized in this process: it
- * cannot be started twice. Returns owned. Collective.
+ * E_PEER where a rank that has started does not go on; E_UNSUPPORTED for a thread level that is too low, or where
+ * libtacit has no plugin for the launcher's MPI; E_USAGE where the ranks do not find each other, where RANK and
+ * WORLD_SIZE contradict the launcher, or where MPI was finalized in this process: it cannot be started twice. Returns
+ * owned. Collective.
  *
  * MPI itself waits for all processes to start, however long that takes: if one has not come after comm.start, an error
  * is logged and the wait goes on. */
@@ -143,7 +144,10 @@ TACIT_API tacit_status tacit_open(const tacit_settings *settings, tacit_comm **o
 /* This process alone, whoever has started it. Not collective. */
 TACIT_API tacit_status tacit_open_self(const tacit_settings *settings, tacit_comm **out);
 
-/* The communicator of an MPI program: tacit_open_mpi() in tacit_mpi.h. */
+/* The communicator of an MPI program: tacit_open_mpi() in tacit_mpi.h. This is the same function for languages that do
+ * not read <mpi.h>: family is "openmpi" or "mpich", communicator points to an MPI_Comm. */
+TACIT_API tacit_status tacit_open_family(const char *family, const void *communicator, const tacit_settings *settings,
+                                         tacit_comm **out);
 
 TACIT_API int tacit_rank(const tacit_comm *comm); /* 0 .. tacit_size() - 1; -1 for a handle that is none */
 TACIT_API int tacit_size(const tacit_comm *comm); /* number of ranks; -1 for a handle that is none */

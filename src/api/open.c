@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "api/open.h"
 #include "api/object.h"
 #include "base/log.h"
+#include "comm/engine.h"
 
 static tacit_status read_options(const tacit_settings *settings, taciti_comm_options *out) {
     if (settings != NULL) {
@@ -15,15 +15,17 @@ static tacit_status read_options(const tacit_settings *settings, taciti_comm_opt
 }
 
 /* Opens the communicator of a fresh handle. */
-typedef tacit_status opener(const taciti_comm_options *options, const void *communicator, taciti_comm **out);
+typedef tacit_status opener(const taciti_comm_options *options, const char *family, const void *communicator,
+                            taciti_comm **out);
 
-static tacit_status open_by(opener *open, const tacit_settings *settings, const void *communicator, tacit_comm **out) {
+static tacit_status open_by(opener *open, const tacit_settings *settings, const char *family, const void *communicator,
+                            tacit_comm **out) {
     taciti_comm_options options;
     TACITI_TRY(taciti_argument_check(out, "out"));
     TACITI_TRY(read_options(settings, &options));
     tacit_comm *comm = taciti_calloc(1, sizeof *comm);
     if (comm == NULL) return TACIT_E_MEMORY;
-    const tacit_status status = open(&options, communicator, &comm->comm);
+    const tacit_status status = open(&options, family, communicator, &comm->comm);
     if (status != TACIT_OK) {
         taciti_free(comm);
         return status;
@@ -33,23 +35,28 @@ static tacit_status open_by(opener *open, const tacit_settings *settings, const 
     return TACIT_OK;
 }
 
-static tacit_status open_alone(const taciti_comm_options *options, const void *communicator, taciti_comm **out) {
+static tacit_status open_alone(const taciti_comm_options *options, const char *family, const void *communicator,
+                               taciti_comm **out) {
     taciti_engine engine;
+    (void)family;
     (void)communicator;
     taciti_engine_self_open(&engine);
     return taciti_comm_open_engine(options, &engine, out);
 }
 
 tacit_status tacit_open(const tacit_settings *settings, tacit_comm **out) {
-    return open_by(taciti_comm_open_among, settings, NULL, out);
+    return open_by(taciti_comm_open_among, settings, NULL, NULL, out);
 }
 
 tacit_status tacit_open_self(const tacit_settings *settings, tacit_comm **out) {
-    return open_by(open_alone, settings, NULL, out);
+    return open_by(open_alone, settings, NULL, NULL, out);
 }
 
-tacit_status taciti_api_open_mpi(const void *communicator, const tacit_settings *settings, tacit_comm **out) {
-    return open_by(taciti_comm_open_among, settings, communicator, out);
+tacit_status tacit_open_family(const char *family, const void *communicator, const tacit_settings *settings,
+                               tacit_comm **out) {
+    TACITI_TRY(taciti_argument_check(family, "family"));
+    TACITI_TRY(taciti_argument_check(communicator, "communicator"));
+    return open_by(taciti_comm_open_among, settings, family, communicator, out);
 }
 
 int tacit_rank(const tacit_comm *comm) {

@@ -43,7 +43,8 @@ static void check_cores(taciti_diagnosis *diagnosis) {
             taciti_diagnosis_add(diagnosis, "cores", "the control group grants %.2g cores' time of %d", quota, allowed),
             TACITI_SEVERITY_WARN, "raise the limit of the container or job, or set train.threads to it");
     if (ranks > online) {
-        const bool mpich = strcmp(taciti_engine_mpi_family(), "mpich") == 0;
+        const taciti_launcher launcher = taciti_launcher_detect();
+        const bool mpich = strcmp(taciti_engine_family(&launcher), "mpich") == 0;
         taciti_finding_advise(taciti_diagnosis_add(diagnosis, "cores", "%d ranks share %d cores%s", ranks, online,
                                                    mpich ? ", and MPICH spins without yielding" : ""),
                               mpich ? TACITI_SEVERITY_FAIL : TACITI_SEVERITY_WARN,

@@ -14,8 +14,7 @@
 #include "cli/doctor.h"
 #include "cli/libraries.h"
 #include "cli/option_text.h"
-#include "comm/engine.h"
-#include "comm/launcher.h"
+#include "comm/plugin.h"
 
 enum { GRACE_MIN_S = 3 };
 
@@ -35,40 +34,43 @@ static const char *family_of(const char *path) {
     return "";
 }
 
-/* Started by hand: is there a launcher that fits the library? */
-static void check_installed_launcher(taciti_diagnosis *diagnosis, const char *family) {
+/* Returns whether the plugin of the launcher's family can be opened; if not, adds a finding. */
+static bool check_plugin(taciti_diagnosis *diagnosis, const char *launcher, const char *family,
+                         taciti_severity severity) {
+    char reason[TACITI_REASON_BYTES];
+    const taciti_plugin *plugin = NULL;
+    taciti_log_capture(reason);
+    const tacit_status status = taciti_plugin_open(family, &plugin);
+    taciti_log_capture(NULL);
+    if (status == TACIT_OK) return true;
+    taciti_finding_advise(
+        taciti_diagnosis_add(diagnosis, "launcher",
+                             "%s belongs to %s, for which tacit has no plugin here: its ranks cannot find "
+                             "each other",
+                             launcher, family),
+        severity, "%s", taciti_error_text());
+    return false;
+}
+
+/* Started by hand: is there a launcher, and a plugin for its library? */
+static void check_installed_launcher(taciti_diagnosis *diagnosis) {
     char path[PATH_MAX];
     if (!taciti_launcher_find("mpirun", path, sizeof path) && !taciti_launcher_find("mpiexec", path, sizeof path)) {
         taciti_finding_advise(
             taciti_diagnosis_add(diagnosis, "launcher", "neither mpirun nor mpiexec is in PATH: one rank only"),
-            TACITI_SEVERITY_WARN, "install it (Debian: apt-get install %s) or load the cluster's MPI module",
-            strcmp(family, "mpich") == 0 ? "mpich" : "openmpi-bin");
+            TACITI_SEVERITY_WARN, "install it (Debian: apt-get install openmpi-bin) or load the cluster's MPI module");
         return;
     }
     const char *found = family_of(path);
-    if (*found != '\0' && strcmp(found, family) != 0) {
-        const bool mpich = strcmp(family, "mpich") == 0;
-        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "launcher",
-                                                   "mpirun is %s of %s, but tacit was built with %s", path, found,
-                                                   family),
-                              TACITI_SEVERITY_WARN, "start tacit with %s, or build it with -DTACIT_MPI=%s",
-                              mpich ? "mpiexec.mpich" : "mpirun.openmpi", found);
-        return;
-    }
-    (void)taciti_diagnosis_add(diagnosis, "launcher", "started by hand; mpirun is %s", path);
+    if (*found == '\0' || check_plugin(diagnosis, path, found, TACITI_SEVERITY_WARN))
+        (void)taciti_diagnosis_add(diagnosis, "launcher", "started by hand; mpirun is %s", path);
 }
 
-static void check_running_launcher(taciti_diagnosis *diagnosis, const taciti_launcher *launcher, const char *family) {
-    const bool mpich = strcmp(family, "mpich") == 0;
-    const bool wrong = (strstr(launcher->name, "Open MPI") != NULL && mpich) ||
-                       (strstr(launcher->name, "MPICH") != NULL && strcmp(family, "openmpi") == 0);
-    if (wrong) {
-        taciti_finding_advise(taciti_diagnosis_add(diagnosis, "launcher",
-                                                   "started by %s, but tacit was built with %s: ranks will not find "
-                                                   "each other",
-                                                   launcher->name, family),
-                              TACITI_SEVERITY_FAIL, "start tacit with %s", mpich ? "mpiexec.mpich" : "mpirun.openmpi");
-    } else if (strstr(launcher->name, "srun") != NULL && !mpich && launcher->size > 1 && !is_set("PMIX_RANK")) {
+static void check_running_launcher(taciti_diagnosis *diagnosis, const taciti_launcher *launcher) {
+    if (launcher->family != NULL && launcher->size > 1 &&
+        !check_plugin(diagnosis, launcher->name, launcher->family, TACITI_SEVERITY_FAIL))
+        return;
+    if (launcher->family == NULL && launcher->size > 1) {
         taciti_finding_advise(taciti_diagnosis_add(diagnosis, "launcher",
                                                    "srun started %d processes without PMIx: each will believe to be "
                                                    "alone",
@@ -108,12 +110,12 @@ static void check_grace(taciti_diagnosis *diagnosis, const taciti_launcher *laun
 
 static void check_launcher(taciti_diagnosis *diagnosis) {
     const taciti_launcher launcher = taciti_launcher_detect();
-    const char *family = taciti_engine_mpi_family();
+    const char *family = taciti_engine_family(&launcher);
     check_grace(diagnosis, &launcher, family);
     if (launcher.name == NULL)
-        check_installed_launcher(diagnosis, family);
+        check_installed_launcher(diagnosis);
     else
-        check_running_launcher(diagnosis, &launcher, family);
+        check_running_launcher(diagnosis, &launcher);
     const bool allowed = is_set("OMPI_ALLOW_RUN_AS_ROOT") && is_set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
     if (launcher.name == NULL && geteuid() == 0 && strcmp(family, "openmpi") == 0 && !allowed)
         taciti_finding_advise(

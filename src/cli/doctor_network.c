@@ -61,8 +61,9 @@ static void add_port(taciti_diagnosis *diagnosis, const port *p) {
     taciti_finding *finding =
         taciti_diagnosis_add(diagnosis, "network", "%s: %s, %s, MTU %.0f", p->name, p->address, speed, p->mtu);
     if (!p->local) return;
+    const taciti_launcher launcher = taciti_launcher_detect();
     taciti_finding_advise(finding, TACITI_SEVERITY_WARN, "it leads to no other host; between hosts keep MPI off it: %s",
-                          strcmp(taciti_engine_mpi_family(), "mpich") == 0
+                          strcmp(taciti_engine_family(&launcher), "mpich") == 0
                               ? "UCX_NET_DEVICES=<the right one>"
                               : "mpirun --mca btl_tcp_if_include <the right one> --mca oob_tcp_if_include <the same>");
 }

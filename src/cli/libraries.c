@@ -11,7 +11,7 @@
 #include <gnu/libc-version.h>
 #endif
 
-#include "comm/engine.h"
+#include "comm/plugin.h"
 
 static void add_numbers(taciti_linked_library *out, const char *name, unsigned major, unsigned minor, unsigned patch) {
     out->name = name;
@@ -23,13 +23,28 @@ static void add_text(taciti_linked_library *out, const char *name, const char *v
     (void)snprintf(out->version, sizeof out->version, "%s", version);
 }
 
+/* The library that this process would use. */
+static void add_mpi(taciti_linked_library *out) {
+    const taciti_launcher launcher = taciti_launcher_detect();
+    const char *const family = taciti_engine_family(&launcher);
+    const taciti_plugin *plugin = NULL;
+    char reason[TACITI_REASON_BYTES] = "";
+    add_text(out, "MPI", "none");
+    if (!taciti_plugin_exists(family)) return;
+    taciti_log_capture(reason);
+    const tacit_status status = taciti_plugin_open(family, &plugin);
+    taciti_log_capture(NULL);
+    if (status == TACIT_OK)
+        plugin->library(out->version, sizeof out->version);
+    else
+        add_text(out, "MPI", "none: its plugin does not load");
+}
+
 size_t taciti_libraries(taciti_linked_library out[TACITI_LIBRARIES]) {
     const dnnl_version_t *onednn = dnnl_version();
     const unsigned hwloc = hwloc_get_api_version(), xxhash = XXH_versionNumber();
     size_t count = 0;
-    out[count].name = "MPI";
-    taciti_engine_mpi_library(out[count].version, sizeof out[count].version);
-    count++;
+    add_mpi(&out[count++]);
     add_numbers(&out[count++], "oneDNN", (unsigned)onednn->major, (unsigned)onednn->minor, (unsigned)onednn->patch);
     add_numbers(&out[count++], "hwloc", hwloc >> 16, hwloc >> 8 & 0xff, hwloc & 0xff);
     add_text(&out[count++], "jansson", jansson_version_str());

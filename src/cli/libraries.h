@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The libraries that the program is linked with. The linker refuses to start it with one of another interface.
+ * The libraries that the program is linked with or, MPI, opens. The linker refuses to start it with one of another
+ * interface.
  */
 #ifndef TACITI_CLI_LIBRARIES_H
 #define TACITI_CLI_LIBRARIES_H

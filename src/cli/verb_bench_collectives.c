@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "bench/collectives.h"
 #include "bench/machine_block.h"
+#include "cli/ranks.h"
 #include "cli/verbs.h"
 #include "comm/supervise.h"
 
@@ -15,6 +16,7 @@
 #define LATENCY_BYTES ((size_t)64 << 10) /* up to here time is what people ask for, beyond it the rate */
 
 const taciti_flag taciti_bench_collectives_flags[] = {
+    TACITI_RANKS_FLAG,
     {"--json", NULL, NULL, "answer as one JSON object"},
     {"--op", NULL, "NAME", TACITI_OPERATION_CHOICES " (default all-reduce)"},
     {"--bytes", "-b", "LIST", "sizes of the f32 array (default " DEFAULT_BYTES ")"},

@@ -13,12 +13,14 @@
 #include "bench/local_step.h"
 #include "bench/machine_block.h"
 #include "cli/cluster_print.h"
+#include "cli/ranks.h"
 #include "cli/step_settings.h"
 #include "cli/verbs.h"
 #include "comm/launcher.h"
 #include "comm/supervise.h"
 
 const taciti_flag taciti_bench_step_flags[] = {
+    TACITI_RANKS_FLAG,
     {"--json", NULL, NULL, "answer as one JSON object"},
     {"--model", "-m", "PRESET", "network (default gpt2-30m, or the profile's); see tacit info presets"},
     {"--batch", "-b", "COUNT", "sequences per step and rank (default 4)"},

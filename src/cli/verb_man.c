@@ -144,6 +144,8 @@ static void print_program(FILE *out, const taciti_verb *verbs) {
     (void)fputs(".SH ENVIRONMENT\n", out);
     print_item(out, "TACIT_SECTION_KEY", "sets a key of the configuration; see tacit-train(1)");
     print_item(out, "TACIT_ISA", "scalar, avx2 or avx512: the instruction set of the kernels (default: the best)");
+    print_item(out, "TACIT_PLUGINS",
+               "the folder of the plugins for MPI libraries (default: where they were installed)");
     print_item(out, "NO_COLOR", "when set, no colour on the terminal");
     print_exit_status(out);
     (void)fputs(".SH SEE ALSO\n", out);

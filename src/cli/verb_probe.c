@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "bench/machine_block.h"
+#include "cli/ranks.h"
 #include "cli/verbs.h"
 #include "cluster/probe.h"
 #include "comm/comm.h"
@@ -20,6 +21,7 @@
 #include "plan/plan.h"
 
 const taciti_flag taciti_probe_flags[] = {
+    TACITI_RANKS_FLAG,
     {"--output", "-o", "FILE", "write the description of the cluster"},
     {"--seconds", "-s", "S", "most time for everything (default 60)"},
     {"--quick", NULL, NULL, "fewer sizes and rounds"},

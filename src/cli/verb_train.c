@@ -6,12 +6,14 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/cli.h"
+#include "cli/ranks.h"
 #include "cli/verbs.h"
 #include "comm/supervise.h"
 #include "train/stop.h"
 #include "train/train.h"
 
 const taciti_flag taciti_train_flags[] = {
+    TACITI_RANKS_FLAG,
     {"--resume", NULL, NULL, "go on from the newest valid checkpoint of run.dir, with any number of ranks"},
     {"--resume-from-mean", NULL, NULL,
      "as --resume, but where the replicas of the checkpoint differ all ranks go on from their mean"},

@@ -8,9 +8,12 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/engine.h"
+#include "comm/engine_tcp.h"
 #include "comm/futex.h"
 #include "comm/guard.h"
 #include "comm/launcher.h"
+#include "comm/meet.h"
+#include "comm/plugin.h"
 #include "comm/state.h"
 
 enum { WARN_PART = 5, TRACE_SPANS = 1 << 16, ABORT_S = 3, FINISH_S = 15, LATE_SPEAKERS = 4 };
@@ -18,6 +21,20 @@ enum { WARN_PART = 5, TRACE_SPANS = 1 << 16, ABORT_S = 3, FINISH_S = 15, LATE_SP
 #define AT(member) offsetof(taciti_comm_options, member)
 
 static const taciti_option OPTIONS[] = {
+    TACITI_OPTION("engine", ENUM, AT(engine), "auto", .choices = "auto|mpi|tcp|self",
+                  .help = "what carries messages; auto: mpi under a launcher of MPI, tcp under torchrun and --ranks, "
+                          "else self, a rank alone",
+                  .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
+    TACITI_OPTION("meet", TEXT, AT(meet), "",
+                  .help = "where ranks of the engine tcp meet: HOST:PORT of rank 0, or a folder that all see; without "
+                          "it, the port after MASTER_PORT, or a folder below /tmp where all are on one host",
+                  .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
+    TACITI_OPTION("interface", TEXT, AT(interface), "",
+                  .help = "name or address of the interface of the engine tcp; without it, all that are up",
+                  .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
+    TACITI_OPTION("streams", INT, AT(streams), "1", .min = 1, .max = 8,
+                  .help = "connections between two ranks, of the engine tcp",
+                  .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
     TACITI_OPTION("thread", BOOL, AT(thread), "true",
                   .help = "own thread for communication; without it nothing overlaps and comm.timeout must exceed the "
                           "longest compute",
@@ -85,61 +102,120 @@ tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const t
     return status;
 }
 
-/* Starts MPI, under a launcher of several processes. */
-static tacit_status open_mpi(const taciti_comm_options *options, const taciti_launcher *launcher, bool others,
-                             taciti_comm **out) {
+/* Plugins belong to hosts, so the first rank of each host says what is wrong with them. */
+static tacit_status open_plugin(const taciti_launcher *launcher, const char *family, const taciti_plugin **out) {
+    char reason[TACITI_REASON_BYTES];
+    if (!launcher->first_of_host) taciti_log_capture(reason);
+    const tacit_status status = taciti_plugin_open(family, out);
+    if (!launcher->first_of_host) taciti_log_capture(NULL);
+    return status;
+}
+
+/* Starts MPI. */
+static tacit_status open_mpi(const taciti_comm_options *options, const taciti_launcher *launcher, const char *family,
+                             bool others, taciti_comm **out) {
     const taciti_mpi_request request = {.threaded = options->thread, .others = others};
+    const taciti_plugin *plugin = NULL;
+    TACITI_TRY(open_plugin(launcher, family, &plugin));
     taciti_engine engine;
     char late[256];
     (void)snprintf(late, sizeof late,
                    "rank %d: MPI has not started within %.0f s (comm.start): at least one of the %d processes of %s "
                    "did not come up",
-                   launcher->rank, options->start_s, launcher->size, launcher->name);
+                   launcher->rank, options->start_s, launcher->size, launcher->name == NULL ? "MPI" : launcher->name);
     taciti_guard guard = {0};
     /* One after the other, so that one line is enough: the launcher ends the rest when the first rank gives up. */
     const double turn_s = launcher->rank < LATE_SPEAKERS ? launcher->rank : LATE_SPEAKERS;
     taciti_guard_arm(&guard, options->start_s + turn_s, tacit_status_exit_code(TACIT_E_PEER), late);
-    const tacit_status status = taciti_engine_mpi_open(&request, &engine);
+    const tacit_status status = plugin->open(&request, &engine);
     taciti_guard_disarm(&guard);
     TACITI_TRY(status);
-    if (engine.size > 1) return taciti_comm_open_engine(options, &engine, out);
+    if (engine.size > 1 || launcher->size <= 1) return taciti_comm_open_engine(options, &engine, out);
     engine.close(engine.self);
-    return taciti_launcher_refuse(launcher, engine.library);
+    return taciti_launcher_refuse(launcher, family, engine.library);
 }
 
-/* `mine` is what this rank has refused so far. A rank that has refused comes here, too, so that nobody waits for it and
- * all compare what they refused. */
-static tacit_status open_agreed(const taciti_comm_options *options, tacit_status mine, taciti_comm **out) {
+/* Connects the ranks over sockets. Every engine of a process is another epoch: all ranks open them in the same order.
+ */
+static tacit_status open_tcp(const taciti_comm_options *options, const taciti_launcher *launcher, taciti_comm **out) {
+    static _Atomic uint32_t opened;
+    taciti_meeting_place meeting;
+    taciti_engine engine;
+    TACITI_TRY(taciti_meet_open(options, launcher, &meeting));
+    const taciti_tcp_request request = {.rank = launcher->rank,
+                                        .size = launcher->size,
+                                        .epoch = atomic_fetch_add(&opened, 1),
+                                        .bootstrap = meeting.store,
+                                        .streams = (int)options->streams,
+                                        .interface =
+                                            *options->interface.text != 0 ? options->interface.text : meeting.local,
+                                        .start_s = options->start_s,
+                                        .timeout_s = options->timeout_s};
+    const tacit_status status = taciti_engine_tcp_open(&request, &engine);
+    taciti_meet_close(&meeting);
+    TACITI_TRY(status);
+    return taciti_comm_open_engine(options, &engine, out);
+}
+
+/* Logs why the engine was chosen; a process that nobody started with others needs no line. */
+static void log_choice(const taciti_comm *comm, const taciti_engine_choice *choice) {
+    const bool plain = choice->kind == TACITI_ENGINE_SELF && comm->options.engine == TACITI_ENGINE_AUTO;
+    if (comm->engine.rank == 0)
+        taciti_log(plain ? TACITI_LOG_DEBUG : TACITI_LOG_INFO, "comm.engine %s (%s): %s", comm->engine.name,
+                   comm->engine.library, choice->reason);
+}
+
+/* Opens the engine that is chosen; `others` as in taciti_mpi_request. */
+static tacit_status open_chosen(const taciti_comm_options *options, bool others, taciti_engine_choice *choice,
+                                taciti_comm **out) {
     const taciti_launcher launcher = taciti_launcher_detect();
-    taciti_comm *comm = NULL;
-    tacit_status status = open_mpi(options, &launcher, false, &comm);
-    if (status == TACIT_OK) {
-        status = taciti_comm_agree(comm, mine);
-        if (status != TACIT_OK) (void)taciti_comm_close(comm);
-    }
-    if (status != TACIT_OK)
-        taciti_log_set_mode(TACITI_LOG_DIRECT);
-    else
-        *out = comm;
-    return status;
-}
-
-tacit_status taciti_comm_open(const taciti_comm_options *options, taciti_comm **out) {
-    if (taciti_launcher_detect().size > 1) return open_agreed(options, TACIT_OK, out);
+    TACITI_TRY(taciti_engine_choose(options->engine, &launcher, choice));
+    if (choice->kind == TACITI_ENGINE_MPI) return open_mpi(options, &launcher, choice->family, others, out);
+    if (choice->kind == TACITI_ENGINE_TCP) return open_tcp(options, &launcher, out);
     taciti_engine engine;
     taciti_engine_self_open(&engine);
     return taciti_comm_open_engine(options, &engine, out);
 }
 
-tacit_status taciti_comm_open_among(const taciti_comm_options *options, const void *communicator, taciti_comm **out) {
-    const taciti_launcher launcher = taciti_launcher_detect();
+/* `mine` is what this rank has refused so far. A rank that has refused comes here, too, so that nobody waits for it and
+ * all compare what they refused. */
+static tacit_status open_agreed(const taciti_comm_options *options, tacit_status mine, taciti_comm **out) {
+    taciti_engine_choice choice;
+    taciti_comm *comm = NULL;
+    tacit_status status = open_chosen(options, false, &choice, &comm);
+    if (status == TACIT_OK && comm->engine.size > 1) {
+        status = taciti_comm_agree(comm, mine);
+        if (status != TACIT_OK) (void)taciti_comm_close(comm);
+    }
+    if (status != TACIT_OK) {
+        taciti_log_set_mode(TACITI_LOG_DIRECT);
+        return status;
+    }
+    log_choice(comm, &choice);
+    *out = comm;
+    return TACIT_OK;
+}
+
+tacit_status taciti_comm_open(const taciti_comm_options *options, taciti_comm **out) {
+    return open_agreed(options, TACIT_OK, out);
+}
+
+tacit_status taciti_comm_open_among(const taciti_comm_options *options, const char *family, const void *communicator,
+                                    taciti_comm **out) {
+    taciti_engine_choice choice;
+    if (communicator == NULL) {
+        TACITI_TRY(open_chosen(options, true, &choice, out));
+        log_choice(*out, &choice);
+        return TACIT_OK;
+    }
     const taciti_mpi_request request = {.communicator = communicator, .threaded = options->thread, .others = true};
+    const taciti_plugin *plugin = NULL;
     taciti_engine engine;
-    if (communicator == NULL && launcher.size > 1) return open_mpi(options, &launcher, true, out);
-    if (communicator == NULL)
-        taciti_engine_self_open(&engine);
-    else
-        TACITI_TRY(taciti_engine_mpi_open(&request, &engine));
+    if (options->engine == TACITI_ENGINE_SELF || options->engine == TACITI_ENGINE_TCP)
+        return taciti_fail(TACIT_E_CONFIG, "comm.engine is %s, but the caller's communicator is one of MPI",
+                           options->engine == TACITI_ENGINE_TCP ? "tcp" : "self");
+    TACITI_TRY(taciti_plugin_open(family, &plugin));
+    TACITI_TRY(plugin->open(&request, &engine));
     return taciti_comm_open_engine(options, &engine, out);
 }
 
@@ -148,7 +224,7 @@ void taciti_comm_refuse(tacit_status status) {
     const taciti_section section = {&taciti_comm_option_table, &options, NULL};
     const taciti_config config = {&section, 1};
     taciti_comm *comm = NULL;
-    if (taciti_config_defaults(&config) != TACIT_OK) return;
+    if (taciti_config_defaults(&config) != TACIT_OK || taciti_config_environment(&config) != TACIT_OK) return;
     options.warn_s = options.timeout_s; /* ranks that refuse leave in any order: no silence is worth a warning */
     (void)open_agreed(&options, status, &comm);
 }

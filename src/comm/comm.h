@@ -62,6 +62,12 @@ typedef struct taciti_engine {
      * request->bytes is then the length of the message. A message that is longer than `count` also completes the
      * receive, with request->bytes > count. Returns E_PEER if the library reports an error. */
     tacit_status (*test)(void *self, taciti_engine_request *request, bool *done);
+    /* Sleeps until a message may have moved, or for `ns`; the caller tests again. NULL: the engine cannot. */
+    tacit_status (*wait)(void *self, int64_t ns);
+    /* Returns NULL, or why the connection to this peer is gone; the text names the peer and is valid until close().
+     * Messages of such a peer that are not complete never will be: test() sets the error's text, logs nothing and
+     * returns E_PEER. Others are not affected. NULL: the engine cannot tell. */
+    const char *(*lost)(void *self, int peer);
     /* Ends all processes of the job with this exit code. Ends this process with taciti_guard_end_process(), so it
      * returns where a process must not be ended. */
     void (*abort)(void *self, int exit_code);
@@ -80,10 +86,21 @@ typedef struct taciti_engine {
 /* ---- options -------------------------------------------------------------------------------------------------- */
 enum { TACITI_SEGMENT_BYTES = 256 << 10 };
 
+typedef enum taciti_engine_kind {
+    TACITI_ENGINE_AUTO,
+    TACITI_ENGINE_MPI,
+    TACITI_ENGINE_TCP,
+    TACITI_ENGINE_SELF
+} taciti_engine_kind;
+
 typedef struct taciti_comm_options {
-    bool thread;      /* comm.thread */
-    double timeout_s; /* comm.timeout: a peer silent for longer is reported as failed (default 15) */
-    double start_s;   /* comm.start: maximum time for all ranks to start and connect (default 120) */
+    int engine;       /* comm.engine: a taciti_engine_kind */
+    taciti_text meet; /* comm.meet: HOST:PORT or a folder, where ranks of the TCP engine meet; "": meet.h says where */
+    taciti_text interface; /* comm.interface: name or address; "": all that are up */
+    int64_t streams;       /* comm.streams: connections of the TCP engine between two ranks (default 1) */
+    bool thread;           /* comm.thread */
+    double timeout_s;      /* comm.timeout: a peer silent for longer is reported as failed (default 15) */
+    double start_s;        /* comm.start: maximum time for all ranks to start and connect (default 120) */
     double stall_s;   /* comm.stall: a live peer that keeps this rank waiting for longer has failed (default 600) */
     double rate_mbps; /* comm.rate: limit of what this rank sends, in Mbit/s; 0: none */
     /* Not in the table. */
@@ -109,15 +126,17 @@ void taciti_comm_attach(taciti_comm *comm, taciti_witness *witness);
  * Any thread. */
 void taciti_comm_announce(taciti_comm *comm, int64_t step, const char *doing);
 
-/* Opens the engine (MPI if the environment shows a launcher with more than one rank, else self), exchanges the peers'
- * identities and starts the communication thread. Returns E_USAGE, with the command to type, if the MPI library sees
- * one rank where the launcher started several. Fails on all ranks if one of them called taciti_comm_refuse().
- * Collective. */
+/* Opens the engine that taciti_engine_choose() names (engine.h: MPI under a launcher of several ranks, else self),
+ * exchanges the peers' identities and starts the communication thread. Returns E_USAGE, with the command to type, if
+ * the MPI library sees one rank where the launcher started several. Fails on all ranks if one of them called
+ * taciti_comm_refuse(). Collective. */
 tacit_status taciti_comm_open(const taciti_comm_options *options, taciti_comm **out);
 
-/* Like taciti_comm_open(), for a process in which other code may call MPI as well. communicator: pointer to an
- * MPI_Comm, which is duplicated before the call returns; NULL: all ranks of the launcher. Collective. */
-tacit_status taciti_comm_open_among(const taciti_comm_options *options, const void *communicator, taciti_comm **out);
+/* Like taciti_comm_open(), for a process in which other code may call MPI as well. family: that of an MPI
+ * library; communicator: pointer to its MPI_Comm, which is duplicated before the call returns. Both NULL: all ranks of
+ * the launcher. Collective. */
+tacit_status taciti_comm_open_among(const taciti_comm_options *options, const char *family, const void *communicator,
+                                    taciti_comm **out);
 
 /* Called instead of taciti_comm_open() by a rank that failed with `status` before: taciti_comm_open() then fails on all
  * other ranks. An error that several ranks have in common is logged once. Call it once, in a process that a launcher

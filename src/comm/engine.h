@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The built-in engines.
+ * The engines, and the choice among them.
  */
 #ifndef TACITI_COMM_ENGINE_H
 #define TACITI_COMM_ENGINE_H
 
 #include "comm/comm.h"
+#include "comm/launcher.h"
 
 /* One process, no peers. */
 void taciti_engine_self_open(taciti_engine *out);
@@ -16,15 +17,20 @@ typedef struct taciti_mpi_request {
     bool others;              /* other code in the process may call MPI, or open more engines */
 } taciti_mpi_request;
 
-/* Opens MPI on a duplicate of the communicator. Fails if the thread level that MPI provides does not allow the request.
- * Closing the last engine finalizes MPI if an open initialised it. Collective. */
-tacit_status taciti_engine_mpi_open(const taciti_mpi_request *request, taciti_engine *out);
+/* ---- which engine --------------------------------------------------------------------------------------------------
+ */
 
-/* Returns the MPI family of this build: "openmpi", "mpich" or "mpi". */
-const char *taciti_engine_mpi_family(void);
+typedef struct taciti_engine_choice {
+    taciti_engine_kind kind; /* not AUTO */
+    const char *family;      /* MPI: the family of the library, for taciti_plugin_open(); else NULL */
+    char reason[128];        /* "mpirun (Open MPI) started 4 processes" */
+} taciti_engine_choice;
 
-/* Writes name and version of the loaded MPI library, "Open MPI v4.1.4", without initialising it. Any thread, not
- * collective. */
-void taciti_engine_mpi_library(char *out, size_t bytes);
+/* Returns the family of the MPI library that this process would use; never NULL. Any thread. */
+const char *taciti_engine_family(const taciti_launcher *launcher);
+
+/* Chooses the engine from comm.engine, the launcher and the environment. Refuses contradictions between them with
+ * E_CONFIG or E_USAGE; if all processes of the launcher have the same one, its rank 0 logs it. */
+tacit_status taciti_engine_choose(int wanted, const taciti_launcher *launcher, taciti_engine_choice *out);
 
 #endif

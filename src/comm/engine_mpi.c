@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The engine over MPI-3.1, and the only file that includes <mpi.h>. Training uses non-blocking point-to-point only. A
- * message larger than an int can count travels as several, all posted at once, so that the order between messages
- * stays. The library's own all-reduces are here too, for benchmarks to measure ours against.
+ * The engine over MPI-3.1: the only file that includes <mpi.h>, and the only source of the plugins (plugin.h), one for
+ * each MPI library. It links nothing of ours; what it needs it calls through g_host. Training uses non-blocking
+ * point-to-point only. A message larger than an int can count travels as several, all posted at once, so that the order
+ * between messages stays. The library's own all-reduces are here too, for benchmarks to measure ours against.
  */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE
 #include <ctype.h>
+#include <dlfcn.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
-#include "base/memory.h"
-#include "comm/engine.h"
-#include "comm/guard.h"
+#include "comm/plugin.h"
 
 #define PIECE_BYTES ((size_t)1 << 30)
 #define PIECE_FLOATS (PIECE_BYTES / sizeof(float))
@@ -22,6 +21,8 @@
 /* The MPI request handle lies in opaque[0]; for a message of several pieces opaque[1] points to their handles and
  * opaque[2] counts them. */
 _Static_assert(sizeof(MPI_Request) <= sizeof(uintptr_t), "a request handle fits a pointer");
+
+static const taciti_plugin_host *g_host;
 
 enum { NATIVES_MAX = 8 };
 
@@ -48,7 +49,7 @@ static tacit_status check_call(int code, const char *call) {
     char text[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
     (void)MPI_Error_string(code, text, &length);
-    return taciti_fail(TACIT_E_PEER, "%s failed: %s", call, text);
+    return g_host->fail(TACIT_E_PEER, "%s failed: %s", call, text);
 }
 
 /* Exactly one of out_bytes (receive) and in_bytes (send) is given. */
@@ -59,7 +60,7 @@ static tacit_status post_all(const engine_mpi *mpi, int peer, int tag, const cha
     memset(out->opaque, 0, sizeof out->opaque);
     out->bytes = 0;
     if (pieces > 1) {
-        requests = taciti_calloc(pieces, sizeof *requests);
+        requests = g_host->calloc(pieces, sizeof *requests);
         if (requests == NULL) return TACIT_E_MEMORY;
     }
     for (size_t i = 0; i < pieces; i++) {
@@ -122,7 +123,7 @@ static tacit_status mpi_test(void *self, taciti_engine_request *request, bool *d
     *done = !left;
     if (pieces == 1) memcpy(&request->opaque[0], &one, sizeof one);
     if (pieces > 1 && *done) {
-        taciti_free(requests);
+        g_host->free(requests);
         request->opaque[1] = 0;
     }
     return TACIT_OK;
@@ -131,7 +132,7 @@ static tacit_status mpi_test(void *self, taciti_engine_request *request, bool *d
 static void mpi_abort(void *self, int exit_code) {
     const engine_mpi *mpi = self;
     (void)MPI_Abort(mpi->communicator, exit_code);
-    taciti_guard_end_process(exit_code);
+    g_host->end_process(exit_code);
 }
 
 /* ---- the library's own all-reduces ---------------------------------------------------------------------------------
@@ -221,7 +222,7 @@ static tacit_status duplicate_for(const engine_mpi *mpi, const native_plan *plan
     int before = 0, code = MPI_SUCCESS;
     const bool swap = plan->algorithm != 0;
     if (swap && !swap_algorithm(plan->algorithm, &before))
-        return taciti_fail(TACIT_E_UNSUPPORTED, "the MPI library refuses %s = %d", plan->variable, plan->algorithm);
+        return g_host->fail(TACIT_E_UNSUPPORTED, "the MPI library refuses %s = %d", plan->variable, plan->algorithm);
     if (plan->prefer != NULL) code = MPI_Info_create(&info);
     if (plan->prefer != NULL && code == MPI_SUCCESS)
         code = MPI_Info_set(info, "ompi_comm_coll_preference", plan->prefer);
@@ -275,25 +276,15 @@ static void mpi_close(void *self) {
     for (int i = 0; i < mpi->native_count; i++) (void)MPI_Comm_free(&mpi->native_communicator[i]);
     mpi->native_count = 0;
     (void)MPI_Comm_free(&mpi->communicator);
-    taciti_free(mpi);
+    g_host->free(mpi);
     (void)pthread_mutex_lock(&g_mpi.lock);
     const bool last = --g_mpi.engines == 0;
     if (last && g_mpi.initialised_here) (void)MPI_Finalize();
     (void)pthread_mutex_unlock(&g_mpi.lock);
 }
 
-const char *taciti_engine_mpi_family(void) {
-#if defined(OPEN_MPI)
-    return "openmpi";
-#elif defined(MPICH_VERSION)
-    return "mpich";
-#else
-    return "mpi";
-#endif
-}
-
 /* "Open MPI v4.1.4, package: ..." -> "Open MPI v4.1.4"; "MPICH Version:\t4.0.2\n..." -> "MPICH Version: 4.0.2". */
-void taciti_engine_mpi_library(char *out, size_t bytes) {
+static void mpi_library(char *out, size_t bytes) {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length = 0;
     (void)MPI_Get_library_version(text, &length);
@@ -303,18 +294,32 @@ void taciti_engine_mpi_library(char *out, size_t bytes) {
     out[at] = 0;
 }
 
+/* Components of Open MPI (mca_pml_ob1.so, mca_btl_tcp.so, ...) use symbols of libmpi and libopen-pal without naming
+ * these libraries among those they need (readelf -d); they find them in the global scope. In Open MPI 4.1 the libraries
+ * are there only because other components, which do name them, happen to be opened before; versions before 3.0 did not
+ * start (open-mpi/ompi issue 3705). This file was opened without the global scope (plugin.c), so the libraries are
+ * moved there before MPI starts. MPICH is one library. */
+static void publish_library(void) {
+#if defined(OPEN_MPI)
+    Dl_info info;
+    if (dladdr((const void *)MPI_COMM_WORLD, &info) != 0 && info.dli_fname != NULL)
+        (void)dlopen(info.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+#endif
+}
+
 static tacit_status start_library(int wanted, int *level) {
     int running = 0, finalized = 0;
     TACITI_TRY(check_call(MPI_Finalized(&finalized), "MPI_Finalized"));
     if (finalized != 0)
-        return taciti_fail(TACIT_E_USAGE, "MPI was finalized in this process and cannot be started again: open all "
-                                          "communicators before the last one is closed, or call MPI_Init_thread() and "
-                                          "MPI_Finalize() yourself");
+        return g_host->fail(TACIT_E_USAGE, "MPI was finalized in this process and cannot be started again: open all "
+                                           "communicators before the last one is closed, or call MPI_Init_thread() and "
+                                           "MPI_Finalize() yourself");
     TACITI_TRY(check_call(MPI_Initialized(&running), "MPI_Initialized"));
     if (running != 0) return check_call(MPI_Query_thread(level), "MPI_Query_thread");
     /* Without yielding, ranks that share cores take a thousand times longer; a user's own setting wins. */
     (void)setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
     (void)setenv(DYNAMIC_RULES, "1", 0);
+    publish_library();
     TACITI_TRY(check_call(MPI_Init_thread(NULL, NULL, wanted, level), "MPI_Init_thread"));
     g_mpi.initialised_here = true;
     return TACIT_OK;
@@ -329,21 +334,22 @@ static tacit_status check_level(int level) {
     const char *const name = level >= MPI_THREAD_SERIALIZED ? "MPI_THREAD_SERIALIZED"
                              : level >= MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED"
                                                             : "MPI_THREAD_SINGLE";
-    return taciti_fail(TACIT_E_UNSUPPORTED,
-                       "MPI was initialised with %s, but the communication thread needs MPI_THREAD_MULTIPLE: call "
-                       "MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level), or set comm.thread=false",
-                       name);
+    return g_host->fail(TACIT_E_UNSUPPORTED,
+                        "MPI was initialised with %s, but the communication thread needs MPI_THREAD_MULTIPLE: call "
+                        "MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level), or set comm.thread=false",
+                        name);
 }
 
 static tacit_status duplicate_communicator(const taciti_mpi_request *request, engine_mpi *mpi) {
     MPI_Comm from = MPI_COMM_WORLD;
     int between = 0;
     if (request->communicator != NULL) memcpy(&from, request->communicator, sizeof from);
-    if (from == MPI_COMM_NULL) return taciti_fail(TACIT_E_USAGE, "the communicator is MPI_COMM_NULL");
+    if (from == MPI_COMM_NULL) return g_host->fail(TACIT_E_USAGE, "the communicator is MPI_COMM_NULL");
     TACITI_TRY(check_call(MPI_Comm_test_inter(from, &between), "MPI_Comm_test_inter"));
     if (between != 0)
-        return taciti_fail(TACIT_E_USAGE, "the communicator joins two groups (an intercommunicator); make one group of "
-                                          "them with MPI_Intercomm_merge()");
+        return g_host->fail(TACIT_E_USAGE,
+                            "the communicator joins two groups (an intercommunicator); make one group of "
+                            "them with MPI_Intercomm_merge()");
     TACITI_TRY(check_call(MPI_Comm_dup(from, &mpi->communicator), "MPI_Comm_dup"));
     return check_call(MPI_Comm_set_errhandler(mpi->communicator, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
 }
@@ -353,7 +359,7 @@ static tacit_status open_library(const taciti_mpi_request *request, engine_mpi *
     int running = 0;
     if (request->communicator != NULL) {
         TACITI_TRY(check_call(MPI_Initialized(&running), "MPI_Initialized"));
-        if (running == 0) return taciti_fail(TACIT_E_USAGE, "MPI is not initialised: call MPI_Init_thread() first");
+        if (running == 0) return g_host->fail(TACIT_E_USAGE, "MPI is not initialised: call MPI_Init_thread() first");
     }
     const bool others = request->others && request->threaded;
     TACITI_TRY(start_library(others ? MPI_THREAD_MULTIPLE : MPI_THREAD_SERIALIZED, level));
@@ -363,15 +369,15 @@ static tacit_status open_library(const taciti_mpi_request *request, engine_mpi *
     return TACIT_OK;
 }
 
-tacit_status taciti_engine_mpi_open(const taciti_mpi_request *request, taciti_engine *out) {
+static tacit_status mpi_open(const taciti_mpi_request *request, taciti_engine *out) {
     int level = MPI_THREAD_SINGLE;
-    engine_mpi *mpi = taciti_calloc(1, sizeof *mpi);
+    engine_mpi *mpi = g_host->calloc(1, sizeof *mpi);
     if (mpi == NULL) return TACIT_E_MEMORY;
     (void)pthread_mutex_lock(&g_mpi.lock);
     const tacit_status status = open_library(request, mpi, &level);
     (void)pthread_mutex_unlock(&g_mpi.lock);
     if (status != TACIT_OK) {
-        taciti_free(mpi);
+        g_host->free(mpi);
         return status;
     }
     *out = (taciti_engine){.name = "mpi",
@@ -385,7 +391,30 @@ tacit_status taciti_engine_mpi_open(const taciti_mpi_request *request, taciti_en
                            .close = mpi_close,
                            .native_open = mpi_native_open,
                            .native_allreduce = mpi_native_allreduce};
-    taciti_engine_mpi_library(out->library, sizeof out->library);
+    mpi_library(out->library, sizeof out->library);
     TACITI_TRY(check_call(MPI_Comm_rank(mpi->communicator, &out->rank), "MPI_Comm_rank"));
     return check_call(MPI_Comm_size(mpi->communicator, &out->size), "MPI_Comm_size");
+}
+
+/* ---- the plugin -------------------------------------------------------------------------------------------------- */
+#if defined(OPEN_MPI)
+#define FAMILY "openmpi"
+#elif defined(MPICH_VERSION)
+#define FAMILY "mpich"
+#else
+#error "neither Open MPI nor MPICH"
+#endif
+
+static const taciti_plugin PLUGIN = {.bytes = sizeof PLUGIN,
+                                     .version = TACITI_PLUGIN_VERSION,
+                                     .engine_bytes = sizeof(taciti_engine),
+                                     .family = FAMILY,
+                                     .library = mpi_library,
+                                     .open = mpi_open};
+
+TACIT_API taciti_plugin_entry taciti_plugin_enter;
+
+const taciti_plugin *taciti_plugin_enter(const taciti_plugin_host *host) {
+    g_host = host;
+    return &PLUGIN;
 }

@@ -50,7 +50,8 @@ static tacit_status listen_to(taciti_comm *comm, taciti_link *link) {
 }
 
 static tacit_status send_beat(taciti_comm *comm, taciti_link *link) {
-    if (link->sending) return TACIT_OK; /* the engine still holds the last one: it counts for this one too */
+    if (link->sending || link->lost_ns != 0)
+        return TACIT_OK; /* the engine still holds the last one: it counts for this one too */
     link->out = (taciti_beat){.kind = BEAT};
     taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &link->out.sight);
     link->sending = true;
@@ -60,18 +61,31 @@ static tacit_status send_beat(taciti_comm *comm, taciti_link *link) {
 
 /* culprit: of a death. */
 static tacit_status send_last_word(taciti_comm *comm, taciti_link *link, int kind, int culprit) {
-    if (link->said) return TACIT_OK;
+    if (link->said || link->lost_ns != 0) return TACIT_OK;
     link->last = (taciti_beat){.kind = kind, .culprit = culprit};
     link->said = link->leaving = true;
     return comm->engine.isend(comm->engine.self, link->peer, TACITI_TAG_BEAT, &link->last, sizeof link->last,
                               &link->last_request);
 }
 
+static const char *reason_of_loss(taciti_comm *comm, int peer) {
+    return comm->engine.lost != NULL ? comm->engine.lost(comm->engine.self, peer) : NULL;
+}
+
+/* Tests a message of a link. A lost connection is noted, and whoever's turn it is speaks of it (judge_link). */
+static tacit_status test_link(taciti_comm *comm, taciti_link *link, taciti_engine_request *request, bool *done) {
+    const tacit_status status = comm->engine.test(comm->engine.self, request, done);
+    if (status != TACIT_E_PEER || reason_of_loss(comm, link->peer) == NULL) return status;
+    if (link->lost_ns == 0) link->lost_ns = taciti_now_ns();
+    *done = false;
+    return TACIT_OK;
+}
+
 /* *busy turns false when the engine has let go of the message. */
-static tacit_status has_left(taciti_comm *comm, taciti_engine_request *request, bool *busy) {
+static tacit_status has_left(taciti_comm *comm, taciti_link *link, taciti_engine_request *request, bool *busy) {
     bool done = true;
-    if (*busy) TACITI_TRY(comm->engine.test(comm->engine.self, request, &done));
-    *busy = !done;
+    if (*busy) TACITI_TRY(test_link(comm, link, request, &done));
+    *busy = !done && link->lost_ns == 0;
     return TACIT_OK;
 }
 
@@ -123,7 +137,7 @@ static tacit_status hear_of_death(taciti_comm *comm, const taciti_link *link) {
 static tacit_status hear_link(taciti_comm *comm, taciti_link *link, int64_t now) {
     while (link->receiving) {
         bool done = false;
-        TACITI_TRY(comm->engine.test(comm->engine.self, &link->in_request, &done));
+        TACITI_TRY(test_link(comm, link, &link->in_request, &done));
         if (!done) break;
         link->receiving = false;
         link->heard_ns = now;
@@ -132,8 +146,8 @@ static tacit_status hear_link(taciti_comm *comm, taciti_link *link, int64_t now)
         link->gone = link->in.kind == GOODBYE;
         if (!link->gone) TACITI_TRY(listen_to(comm, link));
     }
-    TACITI_TRY(has_left(comm, &link->out_request, &link->sending));
-    return has_left(comm, &link->last_request, &link->leaving);
+    TACITI_TRY(has_left(comm, link, &link->out_request, &link->sending));
+    return has_left(comm, link, &link->last_request, &link->leaving);
 }
 
 /* How many neighbours of `peer` come before this rank and look well from here: they speak first. */
@@ -143,7 +157,7 @@ static int speakers_before_me(const taciti_comm *comm, int peer, int64_t now, in
     for (int rank = 0; rank < comm->engine.rank; rank++) {
         if (!are_neighbours(rank, peer, comm->engine.size)) continue;
         const int i = d->link_of[rank];
-        count += i < 0 || (!d->links[i].gone && now - d->links[i].heard_ns < limit_ns);
+        count += i < 0 || (!d->links[i].gone && d->links[i].lost_ns == 0 && now - d->links[i].heard_ns < limit_ns);
     }
     return count;
 }
@@ -191,11 +205,30 @@ static tacit_status pronounce_dead(taciti_comm *comm, const taciti_link *link, i
     return tell_death(comm, link->peer);
 }
 
+static tacit_status pronounce_lost(taciti_comm *comm, int peer) {
+    const int i = comm->detector.link_of[peer];
+    char name[NAME_BYTES], sight[TACITI_WITNESS_TEXT_BYTES];
+    name_of(comm, peer, name);
+    taciti_sight_text(i >= 0 ? &comm->detector.links[i].seen : &(taciti_sight){0}, sight);
+    (void)taciti_fail(TACIT_E_PEER, "%s has failed: the connection to %s; last seen in %s", name,
+                      reason_of_loss(comm, peer), sight);
+    return tell_death(comm, peer);
+}
+
+tacit_status taciti_detector_lost(taciti_comm *comm, int peer) {
+    return comm->detector.link_of[peer] >= 0 ? TACIT_OK : pronounce_lost(comm, peer);
+}
+
 static tacit_status judge_link(taciti_comm *comm, taciti_link *link, int64_t now) {
     const int64_t age = now - link->heard_ns, warn_ns = (int64_t)(comm->options.warn_s * 1e9),
                   timeout_ns = (int64_t)(timeout_s(comm) * 1e9);
     char name[NAME_BYTES], sight[TACITI_WITNESS_TEXT_BYTES];
-    if (link->gone || (age <= warn_ns && !link->warned)) return TACIT_OK;
+    if (link->gone) return TACIT_OK;
+    if (link->lost_ns != 0) {
+        const int before = speakers_before_me(comm, link->peer, now, warn_ns);
+        return now - link->lost_ns >= before * GRACE_NS ? pronounce_lost(comm, link->peer) : TACIT_OK;
+    }
+    if (age <= warn_ns && !link->warned) return TACIT_OK;
     if (age <= warn_ns) {
         link->warned = false;
         name_of(comm, link->peer, name);
@@ -246,7 +279,7 @@ static bool look_after_failure(taciti_comm *comm, int64_t now) {
     if (atomic_exchange(&comm->giving_up, 0) != 0) taciti_detector_tell(comm);
     for (int i = 0; i < comm->detector.count; i++) {
         taciti_link *link = &comm->detector.links[i];
-        if (has_left(comm, &link->last_request, &link->leaving) != TACIT_OK) link->leaving = false;
+        if (has_left(comm, link, &link->last_request, &link->leaving) != TACIT_OK) link->leaving = false;
         busy = busy || link->leaving;
     }
     return busy;
@@ -256,7 +289,7 @@ void taciti_detector_last_words(taciti_comm *comm) {
     const int64_t begin_ns = taciti_now_ns();
     uint32_t turn = 0;
     while (look_after_failure(comm, taciti_now_ns()) && taciti_now_ns() - begin_ns < LAST_WORDS_NS)
-        taciti_comm_pause(turn++);
+        taciti_comm_pause(comm, turn++);
 }
 
 tacit_status taciti_detector_tick(taciti_comm *comm) {
@@ -303,6 +336,6 @@ tacit_status taciti_detector_goodbye(taciti_comm *comm) {
             if (!link->gone) TACITI_TRY(taciti_detector_stall(comm, link->peer, begin_ns));
         }
         if (over) return TACIT_OK;
-        taciti_comm_pause(turn);
+        taciti_comm_pause(comm, turn);
     }
 }

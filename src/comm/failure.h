@@ -7,6 +7,7 @@
  *   silent > timeout / 5    the lowest healthy neighbour logs a warning, and another line when the peer answers again
  *   silent > comm.timeout   the lowest healthy neighbour names the peer, notifies the others and ends communication;
  *                           if that neighbour has failed too, the next one does so a second later, and so on
+ *   connection lost         an engine that can tell (taciti_engine.lost) knows at once: the same, without the wait
  *   alive, but a wait for it has lasted comm.stall: handled like comm.timeout
  *
  * Until all ranks have introduced themselves, comm.start replaces comm.timeout and comm.stall.
@@ -36,6 +37,7 @@ typedef struct taciti_link {
     bool said; /* this rank has said goodbye, or reported a failure to the peer */
     bool receiving, sending, leaving;
     int64_t heard_ns;
+    int64_t lost_ns; /* when the engine was seen to have lost the connection; 0: it has not */
     taciti_sight seen;
     taciti_beat in, out, last; /* last: goodbye or report of a failure; it need not wait until `out` has been sent */
     taciti_engine_request in_request, out_request, last_request;
@@ -66,6 +68,10 @@ void taciti_detector_last_words(taciti_comm *comm);
 
 /* Notes that a message from `peer` has arrived. */
 void taciti_detector_heard(taciti_comm *comm, int peer);
+
+/* Called while a wait for `peer` finds that the engine has lost the connection to it. Returns E_PEER when it has been
+ * decided that the peer has failed; neighbours of the peer speak one after the other. */
+tacit_status taciti_detector_lost(taciti_comm *comm, int peer);
 
 /* Restarts the measurement of silence and waits, because this process did not listen until now. */
 void taciti_detector_forgive(taciti_comm *comm);

@@ -70,9 +70,9 @@ struct taciti_comm {
  * `status`. */
 tacit_status taciti_comm_break(taciti_comm *comm, tacit_status status);
 
-/* One pause of a wait that has lasted `turns` turns: nothing or a yield at first, later a sleep, so that compute gets
- * the core. */
-void taciti_comm_pause(uint32_t turns);
+/* One pause of a wait that has lasted `turns` turns: sleeps until something moves if the engine can do so; else nothing
+ * or a yield at first, later a sleep, so that compute gets the core. Owner. */
+void taciti_comm_pause(taciti_comm *comm, uint32_t turns);
 
 /* ---- thread.c ---- */
 tacit_status taciti_comm_thread_start(taciti_comm *comm);

@@ -107,34 +107,6 @@ static void sights_read_as_sentences(void **state) {
     assert_string_equal(text, "probe");
 }
 
-/* ---- launcher ---------------------------------------------------------------------------------------------------- */
-static void launchers_are_told_apart(void **state) {
-    (void)state;
-    assert_null(taciti_launcher_detect().name);
-    assert_int_equal(taciti_launcher_detect().size, 1);
-    (void)setenv("PMI_RANK", "1", 1);
-    (void)setenv("PMI_SIZE", "2", 1);
-    assert_string_equal(taciti_launcher_detect().name, "mpiexec (MPICH)");
-    (void)setenv("SLURM_PROCID", "3", 1);
-    (void)setenv("SLURM_STEP_NUM_TASKS", "4", 1);
-    assert_int_equal(taciti_launcher_detect().rank, 3);
-    (void)setenv("OMPI_COMM_WORLD_RANK", "5", 1);
-    (void)setenv("OMPI_COMM_WORLD_SIZE", "8", 1);
-    assert_int_equal(taciti_launcher_detect().size, 8);
-    (void)setenv("OMPI_COMM_WORLD_SIZE", "8x", 1); /* not a number: not believed */
-    assert_int_equal(taciti_launcher_detect().size, 4);
-}
-
-static void lonely_processes_are_refused_with_the_command(void **state) {
-    (void)state;
-    const taciti_launcher launcher = {.name = "mpiexec (MPICH)", .rank = 0, .size = 4}, other = {.rank = 1, .size = 4};
-    assert_int_equal(taciti_launcher_refuse(&launcher, "Some MPI 1.0"), TACIT_E_USAGE);
-    assert_int_equal(taciti_launcher_refuse(&other, "Some MPI 1.0"), TACIT_E_USAGE);
-    assert_int_equal(test_log_count(""), 1);
-    assert_int_equal(test_log_count("-n 4"), 1);
-    assert_int_equal(test_log_count("test_comm"), 1);
-}
-
 /* ---- one process ------------------------------------------------------------------------------------------------- */
 static tacit_status note_run(taciti_comm *comm, void *context) {
     (void)comm;
@@ -576,8 +548,6 @@ int main(void) {
         TEST(notes_keep_number_and_text),
         TEST(notes_are_read_whole_while_written),
         TEST(sights_read_as_sentences),
-        TEST(launchers_are_told_apart),
-        TEST(lonely_processes_are_refused_with_the_command),
         TEST(a_single_process_needs_no_launcher),
         TEST(collectives_hold_for_any_number_of_ranks),
         TEST(a_receive_up_to_a_bound_tells_and_counts_what_arrived),

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE
 #include "comm/test_engine.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "comm/engine_tcp.h"
 
 enum { TAG_DATA = 1, EAGER_BYTES = 4096, MAX_RANKS = 16, MAX_LINES = 64, LINE_BYTES = 512 };
 
@@ -177,6 +179,7 @@ taciti_engine test_world_seat(test_world *world, int rank) {
 
 uint64_t test_bytes_to_other_hosts(const taciti_comm *comm) {
     const struct seat *seat = taciti_comm_engine(comm)->self;
+    if (strcmp(taciti_comm_engine(comm)->name, "tcp") == 0) return taciti_comm_count(comm).away_bytes_sent;
     return seat->bytes_to_other_hosts;
 }
 
@@ -186,12 +189,31 @@ typedef struct player {
     const taciti_comm_options *options;
     test_rank *rank;
     void *context;
+    const char *folder;     /* where ranks of the TCP engine meet; NULL: mailboxes */
     pthread_barrier_t *end; /* nobody frees what others may still write to */
 } player;
+
+/* Replaces the seat by a rank of the TCP engine, which claims the same host. */
+static void open_tcp(taciti_engine *seat, const char *folder) {
+    const char *streams = getenv("TACIT_TEST_STREAMS");
+    taciti_tcp_request request = {.rank = seat->rank,
+                                  .size = seat->size,
+                                  .streams = streams == NULL ? 0 : (int)strtol(streams, NULL, 10),
+                                  .interface = "127.0.0.1",
+                                  .start_s = 60,
+                                  .only_tcp = streams != NULL};
+    taciti_engine engine;
+    if (taciti_bootstrap_folder_open(folder, &request.bootstrap) != TACIT_OK) fail("no folder");
+    if (taciti_engine_tcp_open(&request, &engine) != TACIT_OK) fail("no TCP engine");
+    taciti_bootstrap_folder_close(&request.bootstrap);
+    memcpy(engine.host, seat->host, sizeof engine.host);
+    *seat = engine;
+}
 
 static void *play(void *argument) {
     player *p = argument;
     taciti_comm *comm = NULL;
+    if (p->folder != NULL) open_tcp(&p->engine, p->folder);
     if (taciti_comm_open_engine(p->options, &p->engine, &comm) != TACIT_OK) fail("cannot open");
     p->rank(comm, p->context);
     (void)pthread_barrier_wait(p->end);
@@ -199,19 +221,38 @@ static void *play(void *argument) {
     return NULL;
 }
 
+bool test_over_tcp(void) {
+    const char *engine = getenv("TACIT_TEST_ENGINE");
+    return engine != NULL && strcmp(engine, "tcp") == 0;
+}
+
+static void remove_folder(const char *folder, int size) {
+    char path[64];
+    for (int i = 0; i < size; i++) {
+        (void)snprintf(path, sizeof path, "%s/tacit-0-%d", folder, i);
+        (void)unlink(path);
+    }
+    (void)rmdir(folder);
+}
+
 void test_world_run(int size, const taciti_comm_options *options, test_rank *rank, void *context) {
     test_world *world = test_world_create(size);
+    char folder[] = "/tmp/tacit-test-XXXXXX";
+    const bool tcp = test_over_tcp() && size > 1;
+    if (tcp && mkdtemp(folder) == NULL) fail("no folder");
     player players[MAX_RANKS];
     pthread_barrier_t end;
     (void)pthread_barrier_init(&end, NULL, (unsigned)size);
     for (int i = 0; i < size; i++)
         players[i] = (player){
             .engine = test_world_seat(world, i), .options = options, .rank = rank, .context = context, .end = &end};
+    for (int i = 0; tcp && i < size; i++) players[i].folder = folder;
     for (int i = 0; i < size; i++) {
         if (pthread_create(&players[i].thread, NULL, play, &players[i]) != 0) fail("no thread");
     }
     for (int i = 0; i < size; i++) (void)pthread_join(players[i].thread, NULL);
     (void)pthread_barrier_destroy(&end);
+    if (tcp) remove_folder(folder, size);
     test_world_destroy(world);
 }
 

@@ -33,8 +33,13 @@ taciti_engine test_world_seat(test_world *world, int rank);
 /* The work of one rank; runs on its own thread, with its communicator open. Closes nothing. */
 typedef void test_rank(taciti_comm *comm, void *context);
 
-/* Opens a communicator per rank, runs `rank` on all of them and closes them. */
+/* Opens a communicator per rank, runs `rank` on all of them and closes them. If the environment says
+ * TACIT_TEST_ENGINE=tcp, the ranks are connected by sockets instead: over Unix-domain ones, or over
+ * TACIT_TEST_STREAMS TCP connections per pair. */
 void test_world_run(int size, const taciti_comm_options *options, test_rank *rank, void *context);
+
+/* True if test_world_run() uses sockets. */
+bool test_over_tcp(void);
 
 /* From now on `count` ranks claim to share a host; 0, as at first: all of them. */
 void test_ranks_per_host(int count);

@@ -101,14 +101,24 @@ static void learn_wait(taciti_comm *comm, int64_t waited_ns) {
     comm->wait_ns += (counted_ns - comm->wait_ns) / WAITS_KEPT;
 }
 
-/* One pause of a wait that has lasted for waited_ns. Inside a host, few messages are under way to hide a nap. */
-static void pause_wait(const taciti_comm *comm, int peer, uint32_t turn, int64_t waited_ns) {
+/* One pause of a wait that has lasted for waited_ns. Inside a host, few messages are under way to hide a nap. An engine
+ * that can sleep until something moves needs no guess. */
+static void pause_wait(taciti_comm *comm, int peer, uint32_t turn, int64_t waited_ns) {
     const int64_t expected_ns = comm->wait_ns > waited_ns ? comm->wait_ns : waited_ns,
                   nap_ns = expected_ns / NAPS_PER_WAIT;
-    if (expected_ns < LONG_WAIT_NS || taciti_comm_same_host(comm, comm->engine.rank, peer))
-        taciti_comm_pause(turn);
+    if (comm->engine.wait != NULL || expected_ns < LONG_WAIT_NS || taciti_comm_same_host(comm, comm->engine.rank, peer))
+        taciti_comm_pause(comm, turn);
     else
         taciti_sleep_ns(nap_ns < NAP_MAX_NS ? nap_ns : NAP_MAX_NS);
+}
+
+/* A peer whose connection is gone is the detector's to name, in a line that one rank writes. It does not watch all
+ * peers of a large job; for the others the rank that waits speaks. */
+static tacit_status test_request(taciti_comm *comm, int peer, taciti_engine_request *request, bool *done) {
+    const tacit_status status = comm->engine.test(comm->engine.self, request, done);
+    if (status != TACIT_E_PEER || comm->engine.lost == NULL) return taciti_comm_break(comm, status);
+    if (comm->engine.lost(comm->engine.self, peer) != NULL) return taciti_detector_lost(comm, peer);
+    return taciti_comm_break(comm, status);
 }
 
 tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request) {
@@ -116,7 +126,7 @@ tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request
     int64_t begin_ns = 0;
     for (uint32_t turn = 0;; turn++) {
         bool done = false;
-        TACITI_TRY(taciti_comm_break(comm, comm->engine.test(comm->engine.self, request, &done)));
+        TACITI_TRY(test_request(comm, peer, request, &done));
         const int64_t now_ns = done && turn == 0 ? 0 : taciti_now_ns();
         if (done && turn > 0) learn_wait(comm, now_ns - begin_ns);
         if (done) return request->wait % KINDS == SEND ? TACIT_OK : note_arrival(comm, peer, request);

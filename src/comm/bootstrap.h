@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where ranks meet before they are connected: a store of small values under keys. Every rank sets one value and reads
+ * those of others. The store may be a caller's own (torch.distributed has one), a folder that all ranks see, or a port
+ * of rank 0. A value is set once per key; a reader must expect that a folder still holds values of an earlier run.
+ */
+#ifndef TACITI_COMM_BOOTSTRAP_H
+#define TACITI_COMM_BOOTSTRAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tacit/tacit.h"
+
+enum {
+    TACITI_BOOTSTRAP_KEY_BYTES = 64,     /* with the terminating zero; letters, digits, '-', '_' and '.' */
+    TACITI_BOOTSTRAP_VALUE_BYTES = 4096, /* a longer value is refused */
+};
+
+typedef struct taciti_bootstrap {
+    void *self;
+    /* Stores a copy of n bytes, replacing an older value. */
+    tacit_status (*set)(void *self, const char *key, const void *bytes, size_t n);
+    /* Waits for up to timeout_s until the key has a value, and copies it. timeout_s = 0: asks once. Returns E_PEER if
+     * the time is over, E_DATA if the value is longer than `max`. In the first case it logs nothing, but sets the
+     * error's text (taciti_error_set): the caller knows which rank is missing. Writes *n only on success. */
+    tacit_status (*get)(void *self, const char *key, void *bytes, size_t max, size_t *n, double timeout_s);
+    /* Drops this rank's value when nobody reads it any more. NULL: the store goes as a whole. */
+    void (*forget)(void *self, const char *key);
+} taciti_bootstrap;
+
+/* Returns true if the key can be used with every store. */
+bool taciti_bootstrap_key_is_valid(const char *key);
+
+/* A store in a folder that all ranks see. Every value is a file of its own, written under a temporary name and renamed,
+ * so that nobody reads half of it. Creates the folder if it is missing; a close removes it if it is empty. The folder
+ * must be empty, or be left over from an earlier run of the same ranks. */
+tacit_status taciti_bootstrap_folder_open(const char *folder, taciti_bootstrap *out);
+void taciti_bootstrap_folder_close(taciti_bootstrap *bootstrap);
+
+/* A store in the memory of rank 0, which listens on host:port ("10.0.0.1:4711", "[fe80::1]:4711", "node0:4711"); the
+ * others connect to it, for up to timeout_s each time. Rank 0 serves from a thread until it closes the store, and must
+ * not do so before all ranks have read what they need. The store does not know who is asking: it holds nothing secret
+ * but the cookie of a run, which keeps out processes that do not know of the run. Limits: 4 values per rank, a
+ * connection per rank and a few more; one that asks nothing for 5 s is closed. */
+tacit_status taciti_bootstrap_port_open(const char *address, int rank, int size, double timeout_s,
+                                        taciti_bootstrap *out);
+void taciti_bootstrap_port_close(taciti_bootstrap *bootstrap);
+
+/* Writes the address of this host, as a number, by which this rank reached rank 0 or on which rank 0 listens: a good
+ * taciti_tcp_request.interface. "" if it is not known. */
+void taciti_bootstrap_port_local_address(const taciti_bootstrap *bootstrap, char *out, size_t bytes);
+
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A bootstrap store in a folder that all ranks see.
+ */
+#define _POSIX_C_SOURCE 200809L
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "comm/bootstrap.h"
+
+#define POLL_MIN_NS TACITI_NS_PER_MS
+#define POLL_MAX_NS (100 * TACITI_NS_PER_MS)
+
+enum { PATH_BYTES = 4096, CREATE_TURNS = 100 };
+
+typedef struct folder_store {
+    char folder[PATH_BYTES];
+} folder_store;
+
+bool taciti_bootstrap_key_is_valid(const char *key) {
+    const size_t n = strnlen(key, TACITI_BOOTSTRAP_KEY_BYTES);
+    if (n == 0 || n == TACITI_BOOTSTRAP_KEY_BYTES || key[0] == '.') return false;
+    for (size_t i = 0; i < n; i++)
+        if (isalnum((unsigned char)key[i]) == 0 && strchr("-_.", key[i]) == NULL) return false;
+    return true;
+}
+
+/* Writes the path of a key's file, or of the file of this process that will become it. */
+static tacit_status format_path(const folder_store *store, const char *key, bool temporary, char out[PATH_BYTES]) {
+    if (!taciti_bootstrap_key_is_valid(key)) return taciti_fail(TACIT_E_INTERNAL, "\"%s\" is not a bootstrap key", key);
+    const int n = temporary ? snprintf(out, PATH_BYTES, "%s/.%s.%ld", store->folder, key, (long)getpid())
+                            : snprintf(out, PATH_BYTES, "%s/%s", store->folder, key);
+    if (n > 0 && n < PATH_BYTES) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG, "the path %s is too long", store->folder);
+}
+
+static tacit_status fail_with_path(const char *path, const char *what) {
+    return taciti_fail(TACIT_E_IO, "%s: cannot %s: %s", path, what, strerror(errno));
+}
+
+/* A rank that closes its store removes the folder if it is empty just then. */
+static int create_file(const folder_store *store, const char *path) {
+    for (int turn = 0;; turn++) {
+        const int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (file >= 0 || errno != ENOENT || turn == CREATE_TURNS) return file;
+        (void)mkdir(store->folder, 0700);
+    }
+}
+
+static tacit_status write_file(const folder_store *store, const char *path, const void *bytes, size_t n) {
+    const int file = create_file(store, path);
+    if (file < 0) return fail_with_path(path, "create the file");
+    const bool written = write(file, bytes, n) == (ssize_t)n;
+    if (close(file) == 0 && written) return TACIT_OK;
+    return fail_with_path(path, "write");
+}
+
+static tacit_status folder_set(void *self, const char *key, const void *bytes, size_t n) {
+    char path[PATH_BYTES], temporary[PATH_BYTES];
+    if (n > TACITI_BOOTSTRAP_VALUE_BYTES) return taciti_fail(TACIT_E_INTERNAL, "a bootstrap value of %zu bytes", n);
+    TACITI_TRY(format_path(self, key, false, path));
+    TACITI_TRY(format_path(self, key, true, temporary));
+    TACITI_TRY(write_file(self, temporary, bytes, n));
+    return rename(temporary, path) == 0 ? TACIT_OK : fail_with_path(path, "rename");
+}
+
+/* E_PEER: there is no such file yet. */
+static tacit_status read_file(const char *path, void *bytes, size_t max, size_t *n) {
+    uint8_t text[TACITI_BOOTSTRAP_VALUE_BYTES + 1];
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0 && errno == ENOENT) return TACIT_E_PEER;
+    if (file < 0) return fail_with_path(path, "open");
+    const ssize_t got = read(file, text, sizeof text);
+    (void)close(file);
+    if (got < 0) return fail_with_path(path, "read");
+    if ((size_t)got > max || (size_t)got >= sizeof text)
+        return taciti_fail(TACIT_E_DATA, "%s has more than %zu bytes", path, max);
+    memcpy(bytes, text, (size_t)got);
+    *n = (size_t)got;
+    return TACIT_OK;
+}
+
+static tacit_status folder_get(void *self, const char *key, void *bytes, size_t max, size_t *n, double timeout_s) {
+    char path[PATH_BYTES];
+    TACITI_TRY(format_path(self, key, false, path));
+    const int64_t end_ns = taciti_now_ns() + (int64_t)(timeout_s * 1e9);
+    for (int64_t nap_ns = POLL_MIN_NS;; nap_ns = 2 * nap_ns < POLL_MAX_NS ? 2 * nap_ns : POLL_MAX_NS) {
+        const tacit_status status = read_file(path, bytes, max, n);
+        if (status == TACIT_E_PEER) taciti_error_set("there is no %s", path);
+        if (status != TACIT_E_PEER || taciti_now_ns() >= end_ns) return status;
+        taciti_sleep_ns(nap_ns);
+    }
+}
+
+static void folder_forget(void *self, const char *key) {
+    char path[PATH_BYTES];
+    if (format_path(self, key, false, path) == TACIT_OK) (void)unlink(path);
+}
+
+tacit_status taciti_bootstrap_folder_open(const char *folder, taciti_bootstrap *out) {
+    if (strlen(folder) >= PATH_BYTES) return taciti_fail(TACIT_E_CONFIG, "the path %s is too long", folder);
+    if (mkdir(folder, 0700) != 0 && errno != EEXIST) return fail_with_path(folder, "create the folder");
+    folder_store *store = taciti_calloc(1, sizeof *store);
+    if (store == NULL) return TACIT_E_MEMORY;
+    (void)snprintf(store->folder, sizeof store->folder, "%s", folder);
+    *out = (taciti_bootstrap){.self = store, .set = folder_set, .get = folder_get, .forget = folder_forget};
+    return TACIT_OK;
+}
+
+void taciti_bootstrap_folder_close(taciti_bootstrap *bootstrap) {
+    const folder_store *store = bootstrap->self;
+    if (store != NULL) (void)rmdir(store->folder);
+    taciti_free(bootstrap->self);
+    bootstrap->self = NULL;
+}

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A bootstrap store in the memory of rank 0, served on a port. A request and its answer have the same form:
+ *
+ *    0 three bytes of magic, then 'S' (set), 'G' (get), 'V' (answer: done, or the value) or 'N' (answer: no value)
+ *    4 u8 length of the key, u8 zero, u16 length of the value (little-endian)
+ *    8 the key and the value
+ *
+ * A get is answered at once; the reader asks again until its time is over, so that the server keeps no waiters.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "comm/bootstrap.h"
+#include "comm/quiet.h"
+#include "comm/tcp_address.h"
+
+#define IDLE_NS (5 * TACITI_NS_PER_S)
+#define ASK_AGAIN_MIN_NS TACITI_NS_PER_MS
+#define ASK_AGAIN_MAX_NS (100 * TACITI_NS_PER_MS)
+
+enum { HEAD_BYTES = 8, VALUES_PER_RANK = 4, SPARE_CONNECTIONS = 16, OWN_FDS = 2, LOOK_MS = 1000, ANSWER_MS = 5000 };
+enum { TALK_BYTES = HEAD_BYTES + TACITI_BOOTSTRAP_KEY_BYTES + TACITI_BOOTSTRAP_VALUE_BYTES };
+
+static const uint8_t MAGIC[3] = {0xb5, 't', 'b'};
+
+/* A request or an answer. */
+typedef struct talk {
+    char op;
+    char key[TACITI_BOOTSTRAP_KEY_BYTES];
+    const uint8_t *value; /* borrowed */
+    size_t value_bytes;
+} talk;
+
+typedef struct entry {
+    char key[TACITI_BOOTSTRAP_KEY_BYTES];
+    uint8_t *value; /* owned */
+    size_t bytes;
+} entry;
+
+typedef struct connection {
+    int64_t heard_ns;
+    size_t count;
+    uint8_t bytes[TALK_BYTES];
+} connection;
+
+typedef struct port_store {
+    taciti_socket_name name;
+    char address[128]; /* as given, for messages */
+    char local[TACITI_ADDRESS_TEXT_BYTES];
+    int rank, size, fd; /* fd: rank 0's listener, or the connection to it or -1 */
+    double timeout_s;
+
+    /* ---- rank 0 ---- */
+    pthread_t thread;
+    int stop; /* eventfd */
+    pthread_mutex_t lock;
+    entry *entries;
+    int entry_count, entry_max;
+    struct pollfd *polls; /* [OWN_FDS + connection_max]: listener, stop, connections */
+    connection *connections;
+    int connection_max;
+} port_store;
+
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
+static size_t write_talk(const talk *t, uint8_t out[TALK_BYTES]) {
+    const size_t key_bytes = strlen(t->key);
+    memcpy(out, MAGIC, sizeof MAGIC);
+    out[3] = (uint8_t)t->op;
+    out[4] = (uint8_t)key_bytes;
+    out[5] = 0;
+    out[6] = (uint8_t)t->value_bytes;
+    out[7] = (uint8_t)(t->value_bytes >> 8);
+    memcpy(out + HEAD_BYTES, t->key, key_bytes);
+    if (t->value_bytes > 0) memcpy(out + HEAD_BYTES + key_bytes, t->value, t->value_bytes);
+    return HEAD_BYTES + key_bytes + t->value_bytes;
+}
+
+/* Returns 1 when `n` bytes hold a whole request or answer, 0 when more must come, -1 when they never will. */
+static int read_talk(const uint8_t *in, size_t n, talk *out) {
+    if (memcmp(in, MAGIC, n < sizeof MAGIC ? n : sizeof MAGIC) != 0) return -1;
+    if (n < HEAD_BYTES) return 0;
+    const size_t key_bytes = in[4], value_bytes = (size_t)in[6] | (size_t)in[7] << 8;
+    if (strchr("SGVN", in[3]) == NULL || in[3] == 0 || in[5] != 0) return -1;
+    if (key_bytes >= TACITI_BOOTSTRAP_KEY_BYTES || value_bytes > TACITI_BOOTSTRAP_VALUE_BYTES) return -1;
+    if (n < HEAD_BYTES + key_bytes + value_bytes) return 0;
+    if (n > HEAD_BYTES + key_bytes + value_bytes) return -1; /* one question at a time */
+    *out = (talk){.op = (char)in[3], .value = in + HEAD_BYTES + key_bytes, .value_bytes = value_bytes};
+    memcpy(out->key, in + HEAD_BYTES, key_bytes);
+    return 1;
+}
+
+/* ---- the store, on rank 0 ---------------------------------------------------------------------------------------- */
+static entry *find_entry(port_store *store, const char *key) {
+    for (int i = 0; i < store->entry_count; i++)
+        if (strcmp(store->entries[i].key, key) == 0) return &store->entries[i];
+    return NULL;
+}
+
+/* With the lock. */
+static bool put_entry(port_store *store, const char *key, const void *bytes, size_t n) {
+    entry *e = find_entry(store, key);
+    uint8_t *value = taciti_calloc(n + 1, 1);
+    if (value == NULL || (e == NULL && store->entry_count == store->entry_max)) {
+        taciti_free(value);
+        return false;
+    }
+    if (e == NULL) {
+        e = &store->entries[store->entry_count++];
+        (void)snprintf(e->key, sizeof e->key, "%s", key);
+    }
+    if (n > 0) memcpy(value, bytes, n);
+    taciti_free(e->value);
+    e->value = value;
+    e->bytes = n;
+    return true;
+}
+
+/* Writes the answer; its length, or 0 if the question is refused. */
+static size_t answer_question(port_store *store, const talk *question, uint8_t out[TALK_BYTES]) {
+    talk answer = {.op = 'V'};
+    size_t n = 0;
+    if (!taciti_bootstrap_key_is_valid(question->key)) return 0;
+    (void)pthread_mutex_lock(&store->lock);
+    if (question->op == 'S') {
+        n = put_entry(store, question->key, question->value, question->value_bytes) ? write_talk(&answer, out) : 0;
+    } else if (question->op == 'G' && question->value_bytes == 0) {
+        const entry *e = find_entry(store, question->key);
+        if (e != NULL) answer.value = e->value, answer.value_bytes = e->bytes;
+        if (e == NULL) answer.op = 'N';
+        n = write_talk(&answer, out);
+    }
+    (void)pthread_mutex_unlock(&store->lock);
+    return n;
+}
+
+/* ---- the server -------------------------------------------------------------------------------------------------- */
+static void drop_connection(port_store *store, int i) {
+    (void)close(store->polls[OWN_FDS + i].fd);
+    store->polls[OWN_FDS + i].fd = -1;
+}
+
+static void accept_connections(port_store *store, int64_t now) {
+    for (int i = 0; i < store->connection_max; i++) {
+        if (store->polls[OWN_FDS + i].fd >= 0) continue;
+        const int fd = taciti_socket_accept(store->fd);
+        if (fd < 0) return;
+        store->polls[OWN_FDS + i] = (struct pollfd){.fd = fd, .events = POLLIN};
+        store->connections[i].heard_ns = now;
+        store->connections[i].count = 0;
+    }
+}
+
+/* Returns false when the connection shall be closed. */
+static bool serve_connection(port_store *store, int i, int64_t now) {
+    connection *c = &store->connections[i];
+    const int fd = store->polls[OWN_FDS + i].fd;
+    const ssize_t got = recv(fd, c->bytes + c->count, sizeof c->bytes - c->count, 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+    if (got <= 0) return false;
+    c->count += (size_t)got;
+    talk question;
+    const int state = read_talk(c->bytes, c->count, &question);
+    if (state <= 0) return state == 0;
+    uint8_t answer[TALK_BYTES];
+    const size_t n = answer_question(store, &question, answer);
+    c->count = 0;
+    c->heard_ns = now;
+    return n > 0 && send(fd, answer, n, MSG_NOSIGNAL) == (ssize_t)n;
+}
+
+/* The listener is looked at only while there is room. */
+static bool has_room(const port_store *store) {
+    for (int i = 0; i < store->connection_max; i++)
+        if (store->polls[OWN_FDS + i].fd < 0) return true;
+    return false;
+}
+
+static void *serve_store(void *argument) {
+    port_store *store = argument;
+    for (;;) {
+        store->polls[0].events = has_room(store) ? POLLIN : 0;
+        (void)poll(store->polls, (nfds_t)(OWN_FDS + store->connection_max), LOOK_MS);
+        if (store->polls[1].revents != 0) return NULL;
+        const int64_t now = taciti_now_ns();
+        for (int i = 0; i < store->connection_max; i++) {
+            const struct pollfd *p = &store->polls[OWN_FDS + i];
+            if (p->fd < 0) continue;
+            const bool stays =
+                p->revents != 0 ? serve_connection(store, i, now) : now - store->connections[i].heard_ns < IDLE_NS;
+            if (!stays) drop_connection(store, i);
+        }
+        accept_connections(store, now);
+    }
+}
+
+static void destroy_server(port_store *store) {
+    for (int i = 0; store->polls != NULL && i < store->connection_max; i++)
+        if (store->polls[OWN_FDS + i].fd >= 0) drop_connection(store, i);
+    for (int i = 0; i < store->entry_count; i++) taciti_free(store->entries[i].value);
+    taciti_free(store->entries);
+    taciti_free(store->polls);
+    taciti_free(store->connections);
+    if (store->stop >= 0) (void)close(store->stop);
+}
+
+static tacit_status start_server(port_store *store) {
+    store->entry_max = VALUES_PER_RANK * store->size;
+    store->connection_max = store->size + SPARE_CONNECTIONS;
+    store->entries = taciti_calloc((size_t)store->entry_max, sizeof *store->entries);
+    store->connections = taciti_calloc((size_t)store->connection_max, sizeof *store->connections);
+    store->polls = taciti_calloc((size_t)(OWN_FDS + store->connection_max), sizeof *store->polls);
+    store->stop = eventfd(0, EFD_CLOEXEC);
+    if (store->entries == NULL || store->connections == NULL || store->polls == NULL || store->stop < 0)
+        return TACIT_E_MEMORY;
+    for (int i = 0; i < store->connection_max; i++) store->polls[OWN_FDS + i].fd = -1;
+    store->fd = taciti_socket_listen(&store->name, true);
+    if (store->fd < 0 && errno == EADDRNOTAVAIL) { /* a name by which others know this host, like that of a router */
+        const taciti_socket_name any = taciti_socket_name_any(&store->name);
+        store->fd = taciti_socket_listen(&any, true);
+    }
+    if (store->fd < 0)
+        return taciti_fail(TACIT_E_CONFIG, "rank 0 cannot listen on %s: %s", store->address, strerror(errno));
+    store->polls[0] = (struct pollfd){.fd = store->fd, .events = POLLIN};
+    store->polls[1] = (struct pollfd){.fd = store->stop, .events = POLLIN};
+    const int error = taciti_thread_start_quiet(&store->thread, serve_store, store);
+    if (error == 0) return TACIT_OK;
+    return taciti_fail(TACIT_E_MEMORY, "the system refused a thread: %s", strerror(error));
+}
+
+/* ---- a client ---------------------------------------------------------------------------------------------------- */
+static void note_local_address(port_store *store) {
+    taciti_socket_name mine = {.bytes = sizeof mine.storage};
+    if (getsockname(store->fd, (struct sockaddr *)&mine.storage, &mine.bytes) == 0)
+        taciti_socket_name_text(&mine, store->local);
+}
+
+static void hang_up(port_store *store) {
+    if (store->fd >= 0) (void)close(store->fd);
+    store->fd = -1;
+}
+
+static bool wait_for(int fd, short events, int timeout_ms) {
+    struct pollfd p = {.fd = fd, .events = events};
+    return poll(&p, 1, timeout_ms) == 1;
+}
+
+static bool connect_once(port_store *store) {
+    if (store->fd >= 0) return true;
+    store->fd = taciti_socket_connect(&store->name);
+    if (store->fd >= 0 && wait_for(store->fd, POLLOUT, ANSWER_MS) && taciti_socket_connect_error(store->fd) == 0) {
+        note_local_address(store);
+        return true;
+    }
+    hang_up(store);
+    return false;
+}
+
+/* Sends a question and reads its answer into `bytes`. Returns false, without a connection, if that fails. */
+static bool ask_once(port_store *store, const talk *question, uint8_t bytes[TALK_BYTES], talk *answer) {
+    if (!connect_once(store)) return false;
+    size_t n = write_talk(question, bytes);
+    bool fine = send(store->fd, bytes, n, MSG_NOSIGNAL) == (ssize_t)n;
+    int state = 0;
+    for (n = 0; fine && state == 0;) {
+        fine = wait_for(store->fd, POLLIN, ANSWER_MS);
+        const ssize_t got = fine ? recv(store->fd, bytes + n, TALK_BYTES - n, 0) : 0;
+        fine = got > 0;
+        if (fine) state = read_talk(bytes, n += (size_t)got, answer);
+        fine = fine && state >= 0;
+    }
+    if (!fine) hang_up(store);
+    return fine;
+}
+
+/* Asks until the answer is 'V', for up to timeout_s; *reached: rank 0 has answered. */
+static bool ask_until(port_store *store, const talk *question, double timeout_s, uint8_t bytes[TALK_BYTES],
+                      talk *answer, bool *reached) {
+    const int64_t end_ns = taciti_now_ns() + (int64_t)(timeout_s * 1e9);
+    for (int64_t nap_ns = ASK_AGAIN_MIN_NS;; nap_ns = 2 * nap_ns < ASK_AGAIN_MAX_NS ? 2 * nap_ns : ASK_AGAIN_MAX_NS) {
+        *reached = ask_once(store, question, bytes, answer);
+        if (*reached && answer->op == 'V') return true;
+        if (taciti_now_ns() >= end_ns) return false;
+        taciti_sleep_ns(nap_ns);
+    }
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+static tacit_status check_question(const char *key, size_t n, talk *out) {
+    if (!taciti_bootstrap_key_is_valid(key)) return taciti_fail(TACIT_E_INTERNAL, "\"%s\" is not a bootstrap key", key);
+    if (n > TACITI_BOOTSTRAP_VALUE_BYTES) return taciti_fail(TACIT_E_INTERNAL, "a bootstrap value of %zu bytes", n);
+    (void)snprintf(out->key, sizeof out->key, "%s", key);
+    return TACIT_OK;
+}
+
+static tacit_status port_set(void *self, const char *key, const void *bytes, size_t n) {
+    port_store *store = self;
+    talk question = {.op = 'S', .value = bytes, .value_bytes = n}, answer;
+    uint8_t space[TALK_BYTES];
+    bool reached = false;
+    TACITI_TRY(check_question(key, n, &question));
+    if (store->rank != 0) {
+        if (ask_until(store, &question, store->timeout_s, space, &answer, &reached)) return TACIT_OK;
+        return taciti_fail(TACIT_E_PEER, "rank %d: rank 0 at %s cannot be reached for %g s", store->rank,
+                           store->address, store->timeout_s);
+    }
+    (void)pthread_mutex_lock(&store->lock);
+    const bool stored = put_entry(store, key, bytes, n);
+    (void)pthread_mutex_unlock(&store->lock);
+    return stored ? TACIT_OK : taciti_fail(TACIT_E_INTERNAL, "more than %d bootstrap values", store->entry_max);
+}
+
+static bool get_own(port_store *store, const talk *question, double timeout_s, uint8_t space[TALK_BYTES],
+                    talk *answer) {
+    const int64_t end_ns = taciti_now_ns() + (int64_t)(timeout_s * 1e9);
+    for (;; taciti_sleep_ns(ASK_AGAIN_MIN_NS)) {
+        const size_t n = answer_question(store, question, space);
+        if (n > 0 && read_talk(space, n, answer) == 1 && answer->op == 'V') return true;
+        if (taciti_now_ns() >= end_ns) return false;
+    }
+}
+
+static tacit_status port_get(void *self, const char *key, void *bytes, size_t max, size_t *n, double timeout_s) {
+    port_store *store = self;
+    talk question = {.op = 'G'}, answer = {0};
+    uint8_t space[TALK_BYTES];
+    bool reached = true;
+    TACITI_TRY(check_question(key, 0, &question));
+    const bool found = store->rank == 0 ? get_own(store, &question, timeout_s, space, &answer)
+                                        : ask_until(store, &question, timeout_s, space, &answer, &reached);
+    if (!found && !reached) taciti_error_set("rank 0 at %s cannot be reached", store->address);
+    if (!found && reached) taciti_error_set("%s has published nothing", key);
+    if (!found) return TACIT_E_PEER;
+    if (answer.value_bytes > max) return taciti_fail(TACIT_E_DATA, "%s has more than %zu bytes", key, max);
+    if (answer.value_bytes > 0) memcpy(bytes, answer.value, answer.value_bytes);
+    *n = answer.value_bytes;
+    return TACIT_OK;
+}
+
+tacit_status taciti_bootstrap_port_open(const char *address, int rank, int size, double timeout_s,
+                                        taciti_bootstrap *out) {
+    port_store *store = taciti_calloc(1, sizeof *store);
+    if (store == NULL) return TACIT_E_MEMORY;
+    store->rank = rank, store->size = size, store->timeout_s = timeout_s;
+    store->fd = store->stop = -1;
+    (void)snprintf(store->address, sizeof store->address, "%s", address);
+    (void)pthread_mutex_init(&store->lock, NULL);
+    tacit_status status = taciti_socket_name_resolve(address, &store->name);
+    if (status == TACIT_OK && rank == 0) status = start_server(store);
+    if (status == TACIT_OK) {
+        if (rank == 0) note_local_address(store);
+        *out = (taciti_bootstrap){.self = store, .set = port_set, .get = port_get};
+        return TACIT_OK;
+    }
+    destroy_server(store);
+    hang_up(store);
+    taciti_free(store);
+    return status;
+}
+
+void taciti_bootstrap_port_close(taciti_bootstrap *bootstrap) {
+    port_store *store = bootstrap->self;
+    if (store == NULL) return;
+    if (store->rank == 0) {
+        (void)eventfd_write(store->stop, 1);
+        (void)pthread_join(store->thread, NULL);
+    }
+    destroy_server(store);
+    hang_up(store);
+    (void)pthread_mutex_destroy(&store->lock);
+    taciti_free(store);
+    bootstrap->self = NULL;
+}
+
+void taciti_bootstrap_port_local_address(const taciti_bootstrap *bootstrap, char *out, size_t bytes) {
+    const port_store *store = bootstrap->self;
+    const char *begin = store->local[0] == '[' ? store->local + 1 : store->local;
+    const char *end = strrchr(store->local, store->local[0] == '[' ? ']' : ':');
+    const bool any = strncmp(begin, "0.0.0.0:", 8) == 0 || strncmp(begin, "::]", 3) == 0;
+    (void)snprintf(out, bytes, "%.*s", end == NULL || any ? 0 : (int)(end - begin), begin);
+}

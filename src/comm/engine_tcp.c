@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _GNU_SOURCE
+#include "comm/engine_tcp.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "comm/guard.h"
+#include "comm/tcp_connect.h"
+#include "comm/tcp_peer.h"
+
+#define ABORT_NS (TACITI_NS_PER_S / 5)
+#define CLOSE_NS (5 * TACITI_NS_PER_S)
+#define NAP_MAX_NS (10 * TACITI_NS_PER_MS)
+
+enum { EVENTS = 64, SPARE_FILES = 64, TAG_MEET = -1 };
+
+typedef struct engine_tcp {
+    struct engine_tcp *next; /* of those that are open in this process */
+    int rank, size, streams;
+    int epoll;
+    bool forked;            /* this process is a fork of the one that opened it */
+    taciti_tcp_peer *peers; /* [size] */
+    taciti_tcp_link *links; /* [size * streams] */
+    taciti_tcp_pool pool;
+} engine_tcp;
+
+/* ---- fork --------------------------------------------------------------------------------------------------------
+ * A child that kept the sockets open would hide the end of its parent from the peers, and two processes that write to
+ * one connection would spoil it. */
+static struct {
+    pthread_once_t once;
+    pthread_mutex_t lock;
+    engine_tcp *first;
+} g_open = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void lock_engines(void) { (void)pthread_mutex_lock(&g_open.lock); }
+
+static void unlock_engines(void) { (void)pthread_mutex_unlock(&g_open.lock); }
+
+static void leave_sockets_to_parent(void) {
+    for (engine_tcp *tcp = g_open.first; tcp != NULL; tcp = tcp->next) {
+        for (int i = 0; i < tcp->size * tcp->streams; i++) taciti_tcp_link_close(&tcp->links[i]);
+        (void)close(tcp->epoll);
+        tcp->epoll = -1;
+        tcp->forked = true;
+    }
+    unlock_engines();
+}
+
+static void watch_forks(void) { (void)pthread_atfork(lock_engines, unlock_engines, leave_sockets_to_parent); }
+
+static void register_engine(engine_tcp *tcp) {
+    (void)pthread_once(&g_open.once, watch_forks);
+    lock_engines();
+    tcp->next = g_open.first;
+    g_open.first = tcp;
+    unlock_engines();
+}
+
+static void unregister_engine(const engine_tcp *tcp) {
+    lock_engines();
+    engine_tcp **at = &g_open.first;
+    while (*at != NULL && *at != tcp) at = &(*at)->next;
+    if (*at != NULL) *at = tcp->next;
+    unlock_engines();
+}
+
+static tacit_status refuse_fork(const engine_tcp *tcp) {
+    return taciti_fail(TACIT_E_USAGE,
+                       "this process is a fork of rank %d and cannot use its connections: open a communicator of its "
+                       "own, or start it before the parent opens one",
+                       tcp->rank);
+}
+
+/* ---- progress ---------------------------------------------------------------------------------------------------- */
+static void watch_link(const engine_tcp *tcp, taciti_tcp_link *link, int operation, bool out) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = link};
+    if (out) event.events |= EPOLLOUT;
+    if (link->fd >= 0) (void)epoll_ctl(tcp->epoll, operation, link->fd, &event);
+    link->watches_out = out;
+}
+
+static void write_peer(const engine_tcp *tcp, taciti_tcp_peer *peer) {
+    taciti_tcp_peer_write(peer);
+    for (int i = 0; i < peer->streams; i++) {
+        taciti_tcp_link *link = &peer->links[i];
+        const bool out = taciti_tcp_peer_wants_out(peer, link);
+        if (out != link->watches_out) watch_link(tcp, link, EPOLL_CTL_MOD, out);
+    }
+}
+
+static void obey_abort(engine_tcp *tcp, taciti_tcp_peer *peer) {
+    char why[TACITI_TCP_WHY_BYTES];
+    (void)snprintf(why, sizeof why, "it has ended the job with exit code %d", peer->abort_code);
+    taciti_guard_end_process(peer->abort_code);
+    taciti_tcp_peer_lose(peer, why);
+    (void)tcp;
+}
+
+/* Looks at every connection where something can move, once. */
+static void make_progress(engine_tcp *tcp) {
+    struct epoll_event events[EVENTS];
+    const int count = epoll_wait(tcp->epoll, events, EVENTS, 0);
+    for (int i = 0; i < count; i++) {
+        taciti_tcp_link *link = events[i].data.ptr;
+        taciti_tcp_peer *peer = &tcp->peers[link->peer];
+        if (link->fd < 0) continue; /* closed by an event before this one */
+        if ((events[i].events & ~(uint32_t)EPOLLOUT) != 0) taciti_tcp_peer_read(peer, link);
+        if (peer->abort_code >= 0 && !peer->lost) obey_abort(tcp, peer);
+        write_peer(tcp, peer);
+    }
+}
+
+static tacit_status tcp_wait(void *self, int64_t ns) {
+    const engine_tcp *tcp = self;
+    struct epoll_event event;
+    if (tcp->forked) return refuse_fork(tcp);
+    (void)epoll_wait(tcp->epoll, &event, 1, (int)((ns + TACITI_NS_PER_MS - 1) / TACITI_NS_PER_MS));
+    return TACIT_OK;
+}
+
+/* ---- requests ----------------------------------------------------------------------------------------------------
+ * opaque[0] points to the message; 0: it was done before the call returned, and request->bytes is set. */
+static tacit_status check_peer(const engine_tcp *tcp, int peer) {
+    if (tcp->forked) return refuse_fork(tcp);
+    if (peer >= 0 && peer < tcp->size && peer != tcp->rank) return TACIT_OK;
+    return taciti_fail(TACIT_E_INTERNAL, "rank %d has no peer of rank %d", tcp->rank, peer);
+}
+
+static void fill_request(taciti_tcp_message *m, size_t bytes, taciti_engine_request *out) {
+    out->opaque[0] = m->done ? 0 : (uintptr_t)m;
+    out->bytes = bytes;
+    if (m->done) taciti_tcp_message_release(m);
+}
+
+static tacit_status tcp_isend(void *self, int peer, int tag, const void *bytes, size_t count,
+                              taciti_engine_request *out) {
+    engine_tcp *tcp = self;
+    taciti_tcp_message *m = NULL;
+    TACITI_TRY(check_peer(tcp, peer));
+    TACITI_TRY(taciti_tcp_peer_send(&tcp->peers[peer], tag, bytes, count, &m));
+    write_peer(tcp, &tcp->peers[peer]);
+    fill_request(m, count, out);
+    return TACIT_OK;
+}
+
+static tacit_status tcp_irecv(void *self, int peer, int tag, void *bytes, size_t count, taciti_engine_request *out) {
+    engine_tcp *tcp = self;
+    taciti_tcp_message *m = NULL;
+    TACITI_TRY(check_peer(tcp, peer));
+    TACITI_TRY(taciti_tcp_peer_receive(&tcp->peers[peer], tag, bytes, count, &m));
+    if (tcp->peers[peer].out.first != NULL) write_peer(tcp, &tcp->peers[peer]);
+    fill_request(m, m->total, out);
+    return TACIT_OK;
+}
+
+/* The peer of a message that will never be done. The detector logs it. */
+static tacit_status report_loss(const taciti_tcp_peer *peer) {
+    taciti_error_set("%s", peer->why);
+    return TACIT_E_PEER;
+}
+
+static tacit_status tcp_test(void *self, taciti_engine_request *request, bool *done) {
+    engine_tcp *tcp = self;
+    taciti_tcp_message *m = (taciti_tcp_message *)request->opaque[0]; /* NOLINT: kept as a number */
+    *done = false;
+    if (tcp->forked) return refuse_fork(tcp);
+    if (m != NULL && !m->done) make_progress(tcp);
+    if (m != NULL && !m->done) return m->peer->lost ? report_loss(m->peer) : TACIT_OK;
+    *done = true;
+    if (m == NULL) return TACIT_OK;
+    fill_request(m, m->frame.kind == 0 ? m->total : m->count, request);
+    return TACIT_OK;
+}
+
+static const char *tcp_lost(void *self, int peer) {
+    const engine_tcp *tcp = self;
+    return peer != tcp->rank && tcp->peers[peer].lost ? tcp->peers[peer].why : NULL;
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+static void tell_all(engine_tcp *tcp, taciti_frame_kind kind, uint64_t value) {
+    for (int i = 0; i < tcp->size; i++) {
+        if (i == tcp->rank || tcp->peers[i].lost) continue;
+        (void)taciti_tcp_peer_tell(&tcp->peers[i], kind, value);
+        write_peer(tcp, &tcp->peers[i]);
+    }
+}
+
+static bool is_quiet(const engine_tcp *tcp, bool both_ways) {
+    for (int i = 0; i < tcp->size; i++) {
+        const taciti_tcp_peer *peer = &tcp->peers[i];
+        if (i == tcp->rank || peer->lost) continue;
+        if (taciti_tcp_peer_wants_out(peer, &peer->links[0])) return false;
+        if (both_ways && !peer->heard_goodbye) return false;
+    }
+    return true;
+}
+
+/* Returns when everything is written and, if wanted, all have said goodbye, or when the time is over. */
+static void drain_out(engine_tcp *tcp, bool both_ways, int64_t max_ns) {
+    const int64_t end_ns = taciti_now_ns() + max_ns;
+    while (!is_quiet(tcp, both_ways) && taciti_now_ns() < end_ns) {
+        (void)tcp_wait(tcp, NAP_MAX_NS);
+        make_progress(tcp);
+    }
+}
+
+static void tcp_abort(void *self, int exit_code) {
+    engine_tcp *tcp = self;
+    if (!tcp->forked) {
+        tell_all(tcp, TACITI_FRAME_ABORT, (uint64_t)(exit_code & 255));
+        drain_out(tcp, false, ABORT_NS);
+    }
+    taciti_guard_end_process(exit_code);
+}
+
+static void destroy_engine(engine_tcp *tcp) {
+    unregister_engine(tcp);
+    for (int i = 0; tcp->links != NULL && i < tcp->size * tcp->streams; i++) taciti_tcp_link_close(&tcp->links[i]);
+    if (tcp->epoll >= 0) (void)close(tcp->epoll);
+    taciti_tcp_pool_destroy(&tcp->pool);
+    taciti_free(tcp->links);
+    taciti_free(tcp->peers);
+    taciti_free(tcp);
+}
+
+static void tcp_close(void *self) {
+    engine_tcp *tcp = self;
+    if (!tcp->forked) {
+        tell_all(tcp, TACITI_FRAME_GOODBYE, 0);
+        drain_out(tcp, true, CLOSE_NS);
+    }
+    destroy_engine(tcp);
+}
+
+/* ---- open -------------------------------------------------------------------------------------------------------- */
+static void allow_files(rlim_t count) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= count) return;
+    limit.rlim_cur = count < limit.rlim_max ? count : limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+static tacit_status create_peer(engine_tcp *tcp, int rank, uint32_t epoch, const taciti_tcp_mesh *mesh) {
+    taciti_tcp_peer *peer = &tcp->peers[rank];
+    *peer = (taciti_tcp_peer){.rank = rank,
+                              .streams = tcp->streams,
+                              .links = &tcp->links[rank * tcp->streams],
+                              .pool = &tcp->pool,
+                              .abort_code = -1};
+    (void)snprintf(peer->name, sizeof peer->name, "rank %d (%s)", rank, mesh->names[rank]);
+    for (int s = 0; s < tcp->streams; s++) {
+        TACITI_TRY(taciti_tcp_link_create(mesh->fds[rank * tcp->streams + s], rank, s, epoch, &peer->links[s]));
+        mesh->fds[rank * tcp->streams + s] = -1;
+        watch_link(tcp, &peer->links[s], EPOLL_CTL_ADD, false);
+    }
+    return TACIT_OK;
+}
+
+static tacit_status await_request(engine_tcp *tcp, taciti_engine_request *request, int peer, int64_t end_ns) {
+    for (bool done = false; !done;) {
+        const tacit_status status = tcp_test(tcp, request, &done);
+        if (status != TACIT_OK) return taciti_fail(status, "rank %d: %s", tcp->rank, tcp->peers[peer].why);
+        if (!done && taciti_now_ns() > end_ns)
+            return taciti_fail(TACIT_E_PEER, "rank %d: %s is connected, but not all of the others are", tcp->rank,
+                               tcp->peers[peer].name);
+        if (!done) (void)tcp_wait(tcp, NAP_MAX_NS);
+    }
+    return TACIT_OK;
+}
+
+/* Rank 0 hears that every rank is connected to all, and tells them. */
+static tacit_status meet_all(engine_tcp *tcp, int64_t end_ns) {
+    taciti_engine_request request;
+    if (tcp->rank != 0) {
+        TACITI_TRY(tcp_isend(tcp, 0, TAG_MEET, NULL, 0, &request));
+        TACITI_TRY(await_request(tcp, &request, 0, end_ns));
+        TACITI_TRY(tcp_irecv(tcp, 0, TAG_MEET, NULL, 0, &request));
+        return await_request(tcp, &request, 0, end_ns);
+    }
+    for (int peer = 1; peer < tcp->size; peer++) {
+        TACITI_TRY(tcp_irecv(tcp, peer, TAG_MEET, NULL, 0, &request));
+        TACITI_TRY(await_request(tcp, &request, peer, end_ns));
+    }
+    for (int peer = 1; peer < tcp->size; peer++) {
+        TACITI_TRY(tcp_isend(tcp, peer, TAG_MEET, NULL, 0, &request));
+        TACITI_TRY(await_request(tcp, &request, peer, end_ns));
+    }
+    return TACIT_OK;
+}
+
+static tacit_status connect_engine(engine_tcp *tcp, const taciti_tcp_request *request, const taciti_tcp_mesh *mesh) {
+    const int64_t end_ns = taciti_now_ns() + (int64_t)(request->start_s * 1e9);
+    tcp->peers = taciti_calloc((size_t)tcp->size, sizeof *tcp->peers);
+    tcp->links = taciti_calloc((size_t)(tcp->size * tcp->streams), sizeof *tcp->links);
+    if (tcp->peers == NULL || tcp->links == NULL) return TACIT_E_MEMORY;
+    for (int i = 0; i < tcp->size * tcp->streams; i++) tcp->links[i].fd = -1;
+    tcp->epoll = epoll_create1(EPOLL_CLOEXEC);
+    allow_files((rlim_t)(tcp->size * tcp->streams + SPARE_FILES));
+    taciti_tcp_mesh filled = *mesh;
+    TACITI_TRY(taciti_tcp_connect(request, end_ns, &filled));
+    tacit_status status = TACIT_OK;
+    for (int rank = 0; rank < tcp->size && status == TACIT_OK; rank++)
+        if (rank != tcp->rank) status = create_peer(tcp, rank, request->epoch, mesh);
+    return status == TACIT_OK ? meet_all(tcp, end_ns) : status;
+}
+
+static tacit_status check_request(const taciti_tcp_request *r) {
+    if (r->size >= 1 && r->rank >= 0 && r->rank < r->size && r->streams >= 0 && r->streams <= TACITI_TCP_STREAMS_MAX)
+        return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG, "rank %d of %d with %d streams (1 to %d) cannot be", r->rank, r->size,
+                       r->streams, (int)TACITI_TCP_STREAMS_MAX);
+}
+
+static void fill_table(engine_tcp *tcp, taciti_engine *out) {
+    *out = (taciti_engine){.name = "tcp",
+                           .self = tcp,
+                           .rank = tcp->rank,
+                           .size = tcp->size,
+                           .any_thread = true,
+                           .isend = tcp_isend,
+                           .irecv = tcp_irecv,
+                           .test = tcp_test,
+                           .wait = tcp_wait,
+                           .lost = tcp_lost,
+                           .abort = tcp_abort,
+                           .close = tcp_close};
+    (void)snprintf(out->library, sizeof out->library, "TCP, %d connection%s per pair", tcp->streams,
+                   tcp->streams == 1 ? "" : "s");
+}
+
+tacit_status taciti_engine_tcp_open(const taciti_tcp_request *request, taciti_engine *out) {
+    TACITI_TRY(check_request(request));
+    engine_tcp *tcp = taciti_calloc(1, sizeof *tcp);
+    if (tcp == NULL) return TACIT_E_MEMORY;
+    tcp->rank = request->rank, tcp->size = request->size;
+    tcp->streams = request->streams > 0 ? request->streams : 1;
+    tcp->epoll = -1;
+    const size_t size = (size_t)tcp->size, count = size * (size_t)tcp->streams;
+    const taciti_tcp_mesh mesh = {.fds = taciti_calloc(count, sizeof *mesh.fds),
+                                  .names = taciti_calloc(size, sizeof *mesh.names)};
+    tacit_status status = TACIT_E_MEMORY;
+    if (mesh.fds != NULL && mesh.names != NULL) {
+        for (size_t i = 0; i < count; i++) mesh.fds[i] = -1;
+        status = connect_engine(tcp, request, &mesh);
+        for (size_t i = 0; i < count; i++)
+            if (mesh.fds[i] >= 0) (void)close(mesh.fds[i]);
+    }
+    taciti_free(mesh.fds);
+    taciti_free(mesh.names);
+    if (status != TACIT_OK) {
+        destroy_engine(tcp);
+        return status;
+    }
+    register_engine(tcp);
+    fill_table(tcp, out);
+    return TACIT_OK;
+}

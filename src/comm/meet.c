@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include "comm/meet.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+enum { PORT_MAX = 65535 };
+
+static tacit_status format_place(taciti_meeting_place *out, int length) {
+    if (length > 0 && (size_t)length < sizeof out->place) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG, "the place where ranks meet (comm.meet) is longer than %zu bytes",
+                       sizeof out->place - 1);
+}
+
+/* torchrun keeps MASTER_PORT for its own store. */
+static bool find_master(taciti_meeting_place *out, tacit_status *status) {
+    const char *host = getenv("MASTER_ADDR"), *text = getenv("MASTER_PORT");
+    if (host == NULL || *host == 0 || text == NULL) return false;
+    char *end = NULL;
+    errno = 0;
+    const long port = strtol(text, &end, 10);
+    if (errno != 0 || end == text || *end != 0 || port < 1 || port >= PORT_MAX) return false;
+    const bool brackets = strchr(host, ':') != NULL && *host != '[';
+    out->by_port = true;
+    *status = format_place(out, snprintf(out->place, sizeof out->place, "%s%s%s:%ld", brackets ? "[" : "", host,
+                                         brackets ? "]" : "", port + 1));
+    return true;
+}
+
+/* A name that the ranks of this job share and other jobs do not have; false: this launcher gives none. */
+static bool name_job(char *out, size_t bytes) {
+    const char *job = getenv("PMIX_NAMESPACE"), *slurm = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
+    int n = 0;
+    if (job != NULL && *job != 0)
+        n = snprintf(out, bytes, "%s", job);
+    else if (slurm != NULL && step != NULL)
+        n = snprintf(out, bytes, "%s.%s", slurm, step);
+    if (n <= 0 || (size_t)n >= bytes) return false;
+    for (char *at = out; *at != 0; at++)
+        if (*at == '/') *at = '_';
+    return true;
+}
+
+tacit_status taciti_meet_find(const taciti_comm_options *options, const taciti_launcher *launcher,
+                              taciti_meeting_place *out) {
+    tacit_status status = TACIT_OK;
+    char job[TACITI_MEET_BYTES / 2];
+    *out = (taciti_meeting_place){0};
+    if (*options->meet.text != 0) {
+        out->by_port = strchr(options->meet.text, '/') == NULL;
+        return format_place(out, snprintf(out->place, sizeof out->place, "%s", options->meet.text));
+    }
+    if (!launcher->mpi && find_master(out, &status)) return status;
+    if (launcher->local_size == launcher->size && name_job(job, sizeof job))
+        return format_place(out, snprintf(out->place, sizeof out->place, "/tmp/tacit-%ld-%s", (long)getuid(), job));
+    return TACITI_FAIL_TOGETHER(launcher, TACIT_E_CONFIG,
+                                "%s started %d processes, and nothing says where they meet: set comm.meet to HOST:PORT "
+                                "of rank 0, or to a folder that all of them see",
+                                launcher->name, launcher->size);
+}
+
+tacit_status taciti_meet_open(const taciti_comm_options *options, const taciti_launcher *launcher,
+                              taciti_meeting_place *out) {
+    TACITI_TRY(taciti_meet_find(options, launcher, out));
+    if (!out->by_port) return taciti_bootstrap_folder_open(out->place, &out->store);
+    TACITI_TRY(taciti_bootstrap_port_open(out->place, launcher->rank, launcher->size, options->start_s, &out->store));
+    taciti_bootstrap_port_local_address(&out->store, out->local, sizeof out->local);
+    return TACIT_OK;
+}
+
+void taciti_meet_close(taciti_meeting_place *meeting) {
+    if (meeting->by_port)
+        taciti_bootstrap_port_close(&meeting->store);
+    else
+        taciti_bootstrap_folder_close(&meeting->store);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How ranks meet. Each listens, publishes its record in the bootstrap store, connects to the ranks below it and accepts
+ * those above it. Both sides of a connection say hello with the cookie of the run, which rank 0 has drawn; until the
+ * hello is complete and right a connection is a stranger's: 64 bytes of it are read, it has 5 s, and at most
+ * TACITI_TCP_STRANGERS_MAX of them are looked at at a time. A record may be one of an earlier run, so what fails is
+ * tried again with a fresh record until the time is over.
+ */
+#ifndef TACITI_COMM_TCP_CONNECT_H
+#define TACITI_COMM_TCP_CONNECT_H
+
+#include "comm/engine_tcp.h"
+#include "comm/tcp_address.h"
+
+enum { TACITI_TCP_STRANGERS_MAX = 64 };
+
+/* The connections of a rank: [size * streams], by peer and stream; -1 for the rank itself. */
+typedef struct taciti_tcp_mesh {
+    int *fds;
+    char (*names)[TACITI_ADDRESS_TEXT_BYTES]; /* [size]: the address of each peer */
+} taciti_tcp_mesh;
+
+/* Fills `out`, whose arrays the caller provides, until end_ns of the monotonic clock. After an error all are closed.
+ * Collective. */
+tacit_status taciti_tcp_connect(const taciti_tcp_request *request, int64_t end_ns, taciti_tcp_mesh *out);
+
+#endif

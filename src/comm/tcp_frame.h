@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the TCP engine writes on its connections and publishes in the bootstrap store: pure functions between structs
+ * and bytes. No byte is believed before all of a header has been checked; a refusal is a text that says why.
+ *
+ *   hello   64 bytes, first in each direction: the cookie of the run, who speaks, to whom
+ *   frame   a header of 40 bytes, and up to TACITI_FRAME_CHUNK_BYTES of payload
+ *   record  256 bytes in the store: where a rank listens
+ *
+ * All numbers are little-endian. Layout of a frame's header:
+ *    0 u32 checksum of the bytes 4 to 39 (low half of XXH3)
+ *    4 u32 number of the frame on this connection and direction
+ *    8 u32 epoch
+ *   12 u32 kind
+ *   16 u32 tag
+ *   20 u32 bytes of payload behind the header
+ *   24 u64 message: number of the announcement among those from this rank to its peer
+ *   32 u64 value (see the kinds)
+ *
+ * The payload has no checksum: TCP's own covers it, and sealed frames will authenticate it.
+ */
+#ifndef TACITI_COMM_TCP_FRAME_H
+#define TACITI_COMM_TCP_FRAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    TACITI_TCP_FRAME_BYTES = 40,
+    TACITI_FRAME_EAGER_BYTES = 16 << 10,  /* maximum length of a message that is sent without asking */
+    TACITI_FRAME_CHUNK_BYTES = 256 << 10, /* maximum part of a long message in one frame */
+    TACITI_FRAME_WINDOW_BYTES = 256 << 10 /* eager messages that a rank keeps for a peer before they are received */
+};
+
+typedef enum taciti_frame_kind {
+    TACITI_FRAME_EAGER = 1, /* a whole message */
+    TACITI_FRAME_ASK,       /* announces a long message; value: its length */
+    TACITI_FRAME_GO,        /* the receive of `message` is posted; value: how many bytes of it to send */
+    TACITI_FRAME_CHUNK,     /* a part of `message`; value: its offset */
+    TACITI_FRAME_CREDIT,    /* value: bytes of the window that are free again */
+    TACITI_FRAME_ABORT,     /* the sender ends the job; value: exit code */
+    TACITI_FRAME_GOODBYE,   /* nothing follows, and that is no failure */
+} taciti_frame_kind;
+
+typedef struct taciti_frame {
+    taciti_frame_kind kind;
+    int tag;
+    uint32_t bytes;
+    uint64_t message, value;
+} taciti_frame;
+
+/* Returns the part of the window that an eager message takes: memory is needed for short ones as well. */
+static inline size_t taciti_frame_cost(size_t bytes) { return bytes + 64; }
+
+void taciti_frame_write(const taciti_frame *frame, uint32_t epoch, uint32_t number,
+                        uint8_t out[TACITI_TCP_FRAME_BYTES]);
+
+/* Returns NULL, or why the header is refused; then *out is not written. */
+const char *taciti_frame_read(const uint8_t in[TACITI_TCP_FRAME_BYTES], uint32_t epoch, uint32_t number,
+                              taciti_frame *out);
+
+/* ---- hello ------------------------------------------------------------------------------------------------------- */
+enum { TACITI_HELLO_BYTES = 64, TACITI_HELLO_MAGIC_BYTES = 8, TACITI_COOKIE_BYTES = 16 };
+
+typedef struct taciti_hello {
+    uint8_t cookie[TACITI_COOKIE_BYTES];
+    uint32_t epoch;
+    int from, to, size;
+    int stream, streams; /* which of how many connections of this pair */
+} taciti_hello;
+
+void taciti_hello_write(const taciti_hello *hello, uint8_t out[TACITI_HELLO_BYTES]);
+
+/* Returns true while `n` bytes (up to TACITI_HELLO_BYTES) may be the beginning of a hello. */
+int taciti_hello_may_begin(const uint8_t *bytes, size_t n);
+
+/* Returns NULL, or why the hello is refused. `expected` has the cookie, epoch, size and streams of this run and this
+ * rank in `to`; `from` and `stream` come from the hello and are in range. */
+const char *taciti_hello_read(const uint8_t in[TACITI_HELLO_BYTES], const taciti_hello *expected, taciti_hello *out);
+
+/* ---- record ------------------------------------------------------------------------------------------------------ */
+enum { TACITI_RECORD_BYTES = 256, TACITI_RECORD_ADDRESSES = 4, TACITI_TCP_HOST_BYTES = 16, TACITI_LOCAL_BYTES = 24 };
+
+typedef struct taciti_tcp_address {
+    int family;        /* 4 or 6 */
+    uint8_t bytes[16]; /* an address of family 4 takes four */
+} taciti_tcp_address;
+
+typedef struct taciti_tcp_record {
+    uint8_t cookie[TACITI_COOKIE_BYTES]; /* that of rank 0 is the cookie of the run */
+    uint8_t host[TACITI_TCP_HOST_BYTES]; /* equal on two ranks: they reach each other by Unix-domain sockets */
+    char local[TACITI_LOCAL_BYTES];      /* name of the Unix-domain socket in the abstract namespace */
+    uint32_t epoch;
+    int rank, size, streams;
+    uint16_t port;
+    int addresses;
+    taciti_tcp_address address[TACITI_RECORD_ADDRESSES];
+} taciti_tcp_record;
+
+void taciti_tcp_record_write(const taciti_tcp_record *record, uint8_t out[TACITI_RECORD_BYTES]);
+
+/* Returns NULL, or why the record is refused. */
+const char *taciti_tcp_record_read(const uint8_t *in, size_t n, taciti_tcp_record *out);
+
+#endif

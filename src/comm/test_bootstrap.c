@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The two bootstrap stores: what every store must do, and what strangers may do to a port.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "comm/bootstrap.h"
+#include "comm/tcp_address.h"
+#include "comm/test_engine.h"
+
+enum { READERS = 6, STRANGERS = 21 /* more than the server has connections for 2 ranks */ };
+
+static int set_up(void **state) {
+    (void)state;
+    test_log_keep();
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    test_log_drop();
+    return 0;
+}
+
+/* ---- every store ------------------------------------------------------------------------------------------------- */
+typedef struct reader {
+    pthread_t thread;
+    taciti_bootstrap store;
+    int number;
+} reader;
+
+static void *read_late_value(void *argument) {
+    reader *r = argument;
+    char text[16] = "", key[16];
+    size_t n = 0;
+    (void)snprintf(key, sizeof key, "reader-%d", r->number);
+    CHECK(r->store.set(r->store.self, key, key, strlen(key)) == TACIT_OK);
+    CHECK(r->store.get(r->store.self, "late", text, sizeof text, &n, 20) == TACIT_OK);
+    CHECK(n == 5 && memcmp(text, "value", 5) == 0);
+    return NULL;
+}
+
+static void exchange_values(reader *readers) {
+    const taciti_bootstrap mine = readers[0].store;
+    size_t n = 99;
+    char text[TACITI_BOOTSTRAP_VALUE_BYTES] = "", key[16];
+    for (int i = 1; i < READERS; i++)
+        assert_int_equal(pthread_create(&readers[i].thread, NULL, read_late_value, &readers[i]), 0);
+    for (int i = 1; i < READERS; i++) {
+        (void)snprintf(key, sizeof key, "reader-%d", i);
+        assert_int_equal(mine.get(mine.self, key, text, sizeof text, &n, 20), TACIT_OK);
+        assert_int_equal(n, strlen(key));
+        assert_memory_equal(text, key, n);
+    }
+    taciti_sleep_ns(20 * TACITI_NS_PER_MS);
+    assert_int_equal(mine.set(mine.self, "late", "value", 5), TACIT_OK);
+    for (int i = 1; i < READERS; i++) (void)pthread_join(readers[i].thread, NULL);
+}
+
+static void keep_contract(const taciti_bootstrap *store) {
+    static char large[TACITI_BOOTSTRAP_VALUE_BYTES], text[TACITI_BOOTSTRAP_VALUE_BYTES];
+    size_t n = 99;
+    test_log_keep();
+    const int64_t begin_ns = taciti_now_ns();
+    assert_int_equal(store->get(store->self, "missing", text, sizeof text, &n, 0), TACIT_E_PEER);
+    assert_int_equal(store->get(store->self, "missing", text, sizeof text, &n, 0.1), TACIT_E_PEER);
+    assert_true(taciti_now_ns() - begin_ns >= 100 * TACITI_NS_PER_MS);
+    assert_int_equal(n, 99);
+    assert_int_equal(test_log_count(""), 0);
+    memset(large, 'x', sizeof large);
+    assert_int_equal(store->set(store->self, "large", large, sizeof large), TACIT_OK);
+    assert_int_equal(store->get(store->self, "large", text, sizeof text, &n, 0), TACIT_OK);
+    assert_int_equal(n, sizeof large);
+    assert_memory_equal(text, large, n);
+    assert_int_equal(store->get(store->self, "large", text, 10, &n, 0), TACIT_E_DATA);
+    assert_int_equal(store->set(store->self, "large", large, sizeof large + 1), TACIT_E_INTERNAL);
+    assert_int_equal(store->set(store->self, "large", "", 0), TACIT_OK); /* replaces */
+    assert_int_equal(store->get(store->self, "large", text, 10, &n, 0), TACIT_OK);
+    assert_int_equal(n, 0);
+    assert_int_equal(store->set(store->self, "../etc", "x", 1), TACIT_E_INTERNAL);
+    assert_int_equal(store->get(store->self, "a/b", text, 10, &n, 0), TACIT_E_INTERNAL);
+}
+
+static void keys_are_file_names(void **state) {
+    (void)state;
+    assert_true(taciti_bootstrap_key_is_valid("tacit-1.rank_2"));
+    static const char *const BAD[] = {"", ".", "..", ".hidden", "a/b", "a b", "\xc3\xa4"};
+    for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) assert_false(taciti_bootstrap_key_is_valid(BAD[i]));
+    char longer[TACITI_BOOTSTRAP_KEY_BYTES + 1] = "";
+    memset(longer, 'x', TACITI_BOOTSTRAP_KEY_BYTES);
+    assert_false(taciti_bootstrap_key_is_valid(longer));
+    longer[TACITI_BOOTSTRAP_KEY_BYTES - 1] = 0;
+    assert_true(taciti_bootstrap_key_is_valid(longer));
+}
+
+static void a_folder_is_a_store(void **state) {
+    (void)state;
+    char folder[] = "/tmp/tacit-test-XXXXXX", below[64];
+    reader readers[READERS];
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(below, sizeof below, "%s/meet", folder);
+    for (int i = 0; i < READERS; i++) {
+        readers[i].number = i;
+        assert_int_equal(taciti_bootstrap_folder_open(below, &readers[i].store), TACIT_OK);
+    }
+    keep_contract(&readers[0].store);
+    exchange_values(readers);
+    for (int i = 0; i < READERS; i++) taciti_bootstrap_folder_close(&readers[i].store);
+    taciti_bootstrap store;
+    assert_int_equal(taciti_bootstrap_folder_open("/proc/no/such/folder", &store), TACIT_E_IO);
+    (void)snprintf(below, sizeof below, "rm -r %s", folder);
+    assert_int_equal(system(below), 0);
+}
+
+/* ---- the port ---------------------------------------------------------------------------------------------------- */
+/* A port that was free a moment ago. */
+static void find_port(char out[32]) {
+    const taciti_tcp_address loopback = {4, {127, 0, 0, 1}};
+    taciti_socket_name name = taciti_socket_name_of(&loopback, 0);
+    const int fd = taciti_socket_listen(&name, false);
+    assert_true(fd >= 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&name.storage, &name.bytes), 0);
+    (void)snprintf(out, 32, "127.0.0.1:%u", (unsigned)taciti_socket_name_port(&name));
+    (void)close(fd);
+}
+
+static void rank_0_serves_a_store(void **state) {
+    (void)state;
+    char address[32], local[64];
+    reader readers[READERS];
+    find_port(address);
+    for (int i = 0; i < READERS; i++) {
+        readers[i].number = i;
+        assert_int_equal(taciti_bootstrap_port_open(address, i, READERS, 20, &readers[i].store), TACIT_OK);
+    }
+    keep_contract(&readers[0].store);
+    keep_contract(&readers[1].store);
+    exchange_values(readers);
+    for (int i = 0; i < READERS; i++) {
+        taciti_bootstrap_port_local_address(&readers[i].store, local, sizeof local);
+        assert_string_equal(local, "127.0.0.1");
+    }
+    for (int i = READERS - 1; i >= 0; i--) taciti_bootstrap_port_close(&readers[i].store);
+}
+
+static int connect_to(const char *address) {
+    taciti_socket_name name;
+    assert_int_equal(taciti_socket_name_resolve(address, &name), TACIT_OK);
+    const int fd = taciti_socket_connect(&name);
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    assert_true(fd >= 0 && poll(&p, 1, 5000) == 1);
+    return fd;
+}
+
+/* Sends the bytes; the server must close the connection without an answer. */
+static void expect_refusal(const char *address, const void *bytes, size_t n) {
+    char answer[16];
+    const int fd = connect_to(address);
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    assert_int_equal(send(fd, bytes, n, MSG_NOSIGNAL), n);
+    assert_int_equal(poll(&p, 1, 10000), 1);
+    assert_true(recv(fd, answer, sizeof answer, 0) <= 0);
+    (void)close(fd);
+}
+
+static void strangers_at_the_port_do_no_harm(void **state) {
+    (void)state;
+    char address[32], text[16];
+    taciti_bootstrap server, client;
+    size_t n = 0;
+    find_port(address);
+    assert_int_equal(taciti_bootstrap_port_open(address, 0, 2, 20, &server), TACIT_OK);
+    assert_int_equal(taciti_bootstrap_port_open(address, 1, 2, 20, &client), TACIT_OK);
+    expect_refusal(address, "GET / HTTP/1.1\r\n\r\n", 18);
+    expect_refusal(address, "\xb5tbX\1\0\0\0k", 9);   /* an unknown word */
+    expect_refusal(address, "\xb5tbG\100\0\0\0", 8);  /* a key of 64 bytes */
+    expect_refusal(address, "\xb5tbS\1\0\1\x10", 8);  /* a value of 4097 bytes */
+    expect_refusal(address, "\xb5tbG\1\0\0\0/", 9);   /* no key */
+    expect_refusal(address, "\xb5tbG\1\0\0\0kk", 10); /* more than one question */
+    expect_refusal(address, "\xb5tbV\1\0\0\0k", 9);   /* an answer */
+    expect_refusal(address, "\xb5tbG\1\0\1\0kv", 10); /* a get with a value */
+    for (char i = 0; i < 8; i++) {                    /* 4 values per rank, no more */
+        char set[] = "\xb5tbS\1\0\0\0k";
+        set[8] = (char)('a' + i);
+        const int fd = connect_to(address);
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        assert_int_equal(send(fd, set, 9, MSG_NOSIGNAL), 9);
+        assert_true(poll(&p, 1, 10000) == 1 && recv(fd, text, sizeof text, 0) > 0);
+        (void)close(fd);
+    }
+    expect_refusal(address, "\xb5tbS\1\0\0\0z", 9);
+    assert_int_equal(client.set(client.self, "a", "x", 1), TACIT_OK); /* known already */
+    assert_int_equal(client.get(client.self, "a", text, sizeof text, &n, 5), TACIT_OK);
+    taciti_bootstrap_port_close(&client);
+    taciti_bootstrap_port_close(&server);
+}
+
+/* They take all connections; a rank gets one when the first of them have been silent for 5 s. */
+static void silent_strangers_are_sent_away(void **state) {
+    (void)state;
+    char address[32], text[16];
+    int fds[STRANGERS];
+    taciti_bootstrap server, client;
+    size_t n = 0;
+    find_port(address);
+    assert_int_equal(taciti_bootstrap_port_open(address, 0, 2, 60, &server), TACIT_OK);
+    assert_int_equal(taciti_bootstrap_port_open(address, 1, 2, 60, &client), TACIT_OK);
+    assert_int_equal(server.set(server.self, "k", "value", 5), TACIT_OK);
+    for (int i = 0; i < STRANGERS; i++) fds[i] = connect_to(address);
+    assert_int_equal(client.get(client.self, "k", text, sizeof text, &n, 60), TACIT_OK);
+    for (int i = 0; i < STRANGERS; i++) (void)close(fds[i]);
+    taciti_bootstrap_port_close(&client);
+    taciti_bootstrap_port_close(&server);
+}
+
+static void impossible_addresses_are_refused(void **state) {
+    (void)state;
+    static const char *const BAD[] = {"", "host", ":1", "127.0.0.1:", "127.0.0.1:x", "no such host:1"};
+    taciti_bootstrap store;
+    for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++)
+        assert_int_equal(taciti_bootstrap_port_open(BAD[i], 0, 2, 1, &store), TACIT_E_CONFIG);
+}
+
+static void a_missing_rank_0_is_named(void **state) {
+    (void)state;
+    char address[32], text[16];
+    taciti_bootstrap client;
+    size_t n = 0;
+    find_port(address);
+    assert_int_equal(taciti_bootstrap_port_open(address, 3, 4, 0.2, &client), TACIT_OK);
+    assert_int_equal(client.set(client.self, "k", "v", 1), TACIT_E_PEER);
+    assert_int_equal(client.get(client.self, "k", text, sizeof text, &n, 0.2), TACIT_E_PEER);
+    assert_non_null(strstr(taciti_error_text(), "rank 0 at 127.0.0.1:"));
+    assert_int_equal(test_log_count(""), 1);
+    assert_int_equal(test_log_count("rank 3: rank 0 at 127.0.0.1:"), 1);
+    taciti_bootstrap_port_close(&client);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(keys_are_file_names, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_folder_is_a_store, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(rank_0_serves_a_store, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(strangers_at_the_port_do_no_harm, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(silent_strangers_are_sent_away, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(impossible_addresses_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_missing_rank_0_is_named, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The messages of a pair over socket pairs, on one thread: matching, order, what a peer may not do, random frames.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/rng.h"
+#include "comm/tcp_peer.h"
+#include "comm/test_engine.h"
+
+enum { EPOCH = 4, STREAMS = 2, LONG_BYTES = 3 << 20, RANDOM_ROUNDS = 3000 };
+
+/* Two ranks that hold each other as peers; side 1 may be played by hand through raw[]. */
+typedef struct pair {
+    taciti_tcp_link links[2][STREAMS];
+    taciti_tcp_pool pools[2];
+    taciti_tcp_peer peers[2];
+    int raw[STREAMS];
+    uint32_t numbers[STREAMS];
+} pair;
+
+static void create_side(pair *p, int side, const int *fds) {
+    p->peers[side] = (taciti_tcp_peer){
+        .rank = 1 - side, .streams = STREAMS, .links = p->links[side], .pool = &p->pools[side], .abort_code = -1};
+    (void)snprintf(p->peers[side].name, sizeof p->peers[side].name, "rank %d", 1 - side);
+    for (int s = 0; s < STREAMS; s++)
+        assert_int_equal(taciti_tcp_link_create(fds[s], 0, s, EPOCH, &p->links[side][s]), TACIT_OK);
+}
+
+static pair *create_pair(bool by_hand) {
+    pair *p = taciti_calloc(1, sizeof *p);
+    int fds[2][STREAMS];
+    assert_non_null(p);
+    for (int s = 0; s < STREAMS; s++) {
+        int both[2];
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, both), 0);
+        fds[0][s] = both[0], fds[1][s] = p->raw[s] = both[1];
+    }
+    create_side(p, 0, fds[0]);
+    if (!by_hand) create_side(p, 1, fds[1]);
+    return p;
+}
+
+static void destroy_pair(pair *p) {
+    for (int side = 0; side < 2; side++) {
+        for (int s = 0; s < p->peers[side].streams; s++) taciti_tcp_link_close(&p->links[side][s]);
+        taciti_tcp_pool_destroy(&p->pools[side]);
+    }
+    for (int s = 0; s < STREAMS && p->peers[1].streams == 0; s++) (void)close(p->raw[s]);
+    taciti_free(p);
+}
+
+static void move_side(pair *p, int side) {
+    for (int s = 0; s < STREAMS; s++)
+        if (p->links[side][s].fd >= 0) taciti_tcp_peer_read(&p->peers[side], &p->links[side][s]);
+    taciti_tcp_peer_write(&p->peers[side]);
+}
+
+static void move_both(pair *p) {
+    for (int turn = 0; turn < 200; turn++) move_side(p, turn % 2);
+}
+
+static taciti_tcp_message *send_on(pair *p, int tag, const void *bytes, size_t n) {
+    taciti_tcp_message *m = NULL;
+    assert_int_equal(taciti_tcp_peer_send(&p->peers[0], tag, bytes, n, &m), TACIT_OK);
+    return m;
+}
+
+static taciti_tcp_message *receive_on(pair *p, int tag, void *bytes, size_t n) {
+    taciti_tcp_message *m = NULL;
+    assert_int_equal(taciti_tcp_peer_receive(&p->peers[1], tag, bytes, n, &m), TACIT_OK);
+    return m;
+}
+
+static void fill_bytes(char *out, size_t n, uint64_t key) {
+    for (size_t i = 0; i < n; i++) out[i] = (char)taciti_rng_u32(key, (uint32_t)i);
+}
+
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
+static const size_t SIZES[] = {
+    0, 1, TACITI_FRAME_EAGER_BYTES, TACITI_FRAME_EAGER_BYTES + 1, TACITI_FRAME_CHUNK_BYTES, LONG_BYTES - 1};
+
+/* posted_first: the receive is there before the message. room: of the receive. */
+static void pass_message(size_t n, size_t room, bool posted_first) {
+    pair *p = create_pair(false);
+    char *in = taciti_calloc(n + room + 1, 1), *out = taciti_calloc(n + 1, 1);
+    fill_bytes(out, n, n);
+    memset(in, 'x', n + room + 1);
+    taciti_tcp_message *receive = posted_first ? receive_on(p, 5, in, room) : NULL;
+    taciti_tcp_message *sent = send_on(p, 5, out, n);
+    if (!posted_first) {
+        move_both(p);
+        assert_int_equal(sent->done, n <= TACITI_FRAME_EAGER_BYTES); /* a longer one waits for its receive */
+        receive = receive_on(p, 5, in, room);
+    }
+    move_both(p);
+    assert_true(sent->done && receive->done);
+    assert_int_equal(receive->total, n);
+    assert_memory_equal(in, out, n < room ? n : room);
+    for (size_t i = n < room ? n : room; i < n + room + 1; i++) assert_int_equal(in[i], 'x');
+    assert_false(p->peers[0].lost || p->peers[1].lost);
+    assert_null(p->peers[1].arriving.first);
+    assert_int_equal(p->peers[1].asked_held, 0);
+    assert_int_equal(p->peers[0].asked, 0);
+    assert_int_equal(p->peers[1].window_held, 0);
+    taciti_free(in);
+    taciti_free(out);
+    destroy_pair(p);
+}
+
+static void messages_of_all_lengths_arrive(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++)
+        for (int first = 0; first < 2; first++) {
+            pass_message(SIZES[i], SIZES[i], first == 1);
+            pass_message(SIZES[i], SIZES[i] + 1, first == 1);
+            pass_message(SIZES[i] + 1, SIZES[i], first == 1);
+            pass_message(SIZES[i], 0, first == 1);
+            pass_message(SIZES[i], SIZES[i] / 2, first == 1);
+        }
+}
+
+static void messages_of_a_tag_keep_their_order(void **state) {
+    (void)state;
+    enum { COUNT = 400 };
+    pair *p = create_pair(false);
+    static char in[COUNT][40000], out[40000];
+    taciti_tcp_message *sent[COUNT], *received[COUNT];
+    memset(in, 0, sizeof in);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        const size_t n = (size_t)taciti_rng_below(3, i, 4) == 0 ? sizeof out : (size_t)taciti_rng_below(4, i, 5000);
+        sent[i] = send_on(p, (int)(i % 3), out, n);
+        if (i % 7 == 0) move_both(p);
+    }
+    for (int tag = 2; tag >= 0; tag--) /* another order of tags than that of the sends */
+        for (int i = tag; i < COUNT; i += 3) received[i] = receive_on(p, tag, in[i], sizeof in[i]);
+    for (int i = 0; i < 20; i++) move_both(p);
+    for (int i = 0; i < COUNT; i++) {
+        assert_true(sent[i]->done && received[i]->done);
+        assert_int_equal(received[i]->total, sent[i]->count);
+    }
+    destroy_pair(p);
+}
+
+static void a_long_message_does_not_hold_up_a_short_one(void **state) {
+    (void)state;
+    pair *p = create_pair(false);
+    char *out = taciti_calloc(LONG_BYTES, 1), *in = taciti_calloc(LONG_BYTES, 1), word[5] = "";
+    const taciti_tcp_message *unwanted = send_on(p, 3, out, LONG_BYTES); /* nobody receives it */
+    const taciti_tcp_message *arriving = receive_on(p, 1, in, LONG_BYTES);
+    const taciti_tcp_message *sent = send_on(p, 1, out, LONG_BYTES);
+    for (int turn = 0; turn < 4; turn++) move_side(p, turn % 2); /* the long one is on its way */
+    assert_true(arriving->claimed > 0);
+    const taciti_tcp_message *answer = receive_on(p, 2, word, sizeof word);
+    (void)send_on(p, 2, "word", 5);
+    while (!answer->done) move_side(p, 0), move_side(p, 1);
+    assert_false(arriving->done || sent->done || unwanted->done);
+    assert_string_equal(word, "word");
+    move_both(p);
+    assert_true(arriving->done && sent->done && !unwanted->done);
+    taciti_free(in);
+    taciti_free(out);
+    destroy_pair(p);
+}
+
+static void the_peer_keeps_a_window_and_no_more(void **state) {
+    (void)state;
+    enum { COUNT = 1000 };
+    pair *p = create_pair(false);
+    static char out[TACITI_FRAME_EAGER_BYTES], in[TACITI_FRAME_EAGER_BYTES];
+    const taciti_tcp_message *sent[COUNT];
+    for (int i = 0; i < COUNT; i++) sent[i] = send_on(p, 1, out, sizeof out);
+    move_both(p);
+    assert_true(p->peers[1].window_held > TACITI_FRAME_WINDOW_BYTES - 2 * sizeof out);
+    assert_true(p->peers[1].window_held <= TACITI_FRAME_WINDOW_BYTES);
+    for (int i = 0; i < COUNT; i++) {
+        const taciti_tcp_message *m = receive_on(p, 1, in, sizeof in);
+        for (int turn = 0; !m->done; turn++) {
+            assert_true(turn < 100);
+            move_side(p, 0), move_side(p, 1);
+        }
+    }
+    for (int i = 0; i < COUNT; i++) assert_true(sent[i]->done);
+    move_both(p);
+    assert_int_equal(p->peers[1].window_held, 0);
+    assert_int_equal(p->peers[0].window_used, p->peers[1].credit);
+    destroy_pair(p);
+}
+
+static void there_is_a_bound_on_messages_that_nobody_receives(void **state) {
+    (void)state;
+    pair *p = create_pair(false);
+    taciti_tcp_message *m = NULL;
+    static char out[TACITI_FRAME_EAGER_BYTES + 1];
+    test_log_keep();
+    for (int i = 0; i < TACITI_TCP_ASKED_MAX; i++) (void)send_on(p, 1, out, sizeof out);
+    assert_int_equal(taciti_tcp_peer_send(&p->peers[0], 1, out, sizeof out, &m), TACIT_E_INTERNAL);
+    assert_int_equal(test_log_count("65536 messages to rank 1 wait for their receives"), 1);
+    test_log_drop();
+    destroy_pair(p);
+}
+
+static void a_goodbye_is_no_failure(void **state) {
+    (void)state;
+    pair *p = create_pair(false);
+    assert_int_equal(taciti_tcp_peer_tell(&p->peers[0], TACITI_FRAME_GOODBYE, 0), TACIT_OK);
+    move_both(p);
+    assert_true(p->peers[1].heard_goodbye);
+    for (int s = STREAMS - 1; s >= 0; s--) taciti_tcp_link_close(&p->links[0][s]);
+    for (int s = STREAMS - 1; s >= 0; s--) taciti_tcp_peer_read(&p->peers[1], &p->links[1][s]);
+    assert_false(p->peers[1].lost);
+    destroy_pair(p);
+}
+
+/* ---- what a peer may not do -------------------------------------------------------------------------------------- */
+static void write_raw(pair *p, int stream, const taciti_frame *frame, const void *payload) {
+    uint8_t header[TACITI_TCP_FRAME_BYTES];
+    taciti_frame_write(frame, EPOCH, p->numbers[stream]++, header);
+    assert_int_equal(send(p->raw[stream], header, sizeof header, MSG_NOSIGNAL), sizeof header);
+    if (payload != NULL) assert_int_equal(send(p->raw[stream], payload, frame->bytes, MSG_NOSIGNAL), frame->bytes);
+}
+
+static void expect_loss(pair *p, const char *why) {
+    move_side(p, 0);
+    assert_true(p->peers[0].lost);
+    if (strcmp(p->peers[0].why, why) != 0) print_error("%s\n", p->peers[0].why);
+    assert_string_equal(p->peers[0].why, why);
+    for (int s = 0; s < STREAMS; s++) assert_int_equal(p->links[0][s].fd, -1);
+    destroy_pair(p);
+}
+
+static void refuse_frame(taciti_frame frame, int stream, const char *why) {
+    pair *p = create_pair(true);
+    write_raw(p, stream, &frame, NULL);
+    expect_loss(p, why);
+}
+
+static void impossible_answers_lose_the_peer(void **state) {
+    (void)state;
+    refuse_frame((taciti_frame){.kind = TACITI_FRAME_GO}, 0, "rank 1: it answers what nobody asked");
+    refuse_frame((taciti_frame){.kind = TACITI_FRAME_CREDIT, .value = 1}, 0, "rank 1: it frees more than it was sent");
+    refuse_frame((taciti_frame){.kind = TACITI_FRAME_ASK, .message = 1}, 0, "rank 1: a message out of order");
+    refuse_frame((taciti_frame){.kind = TACITI_FRAME_EAGER, .message = 1}, 0, "rank 1: a message out of order");
+    refuse_frame((taciti_frame){.kind = TACITI_FRAME_EAGER}, 1, "rank 1: a frame on the wrong connection");
+    refuse_frame((taciti_frame){.kind = TACITI_FRAME_CHUNK, .bytes = 1}, 1,
+                 "rank 1: a part of a message that nobody receives");
+    pair *p = create_pair(true);
+    write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_GOODBYE}, NULL);
+    write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_ASK}, NULL);
+    expect_loss(p, "rank 1: a frame after a goodbye");
+    p = create_pair(true);
+    (void)send_on(p, 1, "", 0);
+    (void)send_on(p, 1, p, TACITI_FRAME_EAGER_BYTES + 1);
+    move_side(p, 0);
+    write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_GO, .message = 0}, NULL); /* the eager one */
+    expect_loss(p, "rank 1: it answers what nobody asked");
+    p = create_pair(true);
+    (void)send_on(p, 1, p, TACITI_FRAME_EAGER_BYTES + 1);
+    move_side(p, 0);
+    write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_GO, .value = TACITI_FRAME_EAGER_BYTES + 2}, NULL);
+    expect_loss(p, "rank 1: it wants more than there is");
+}
+
+/* A receive of 100 bytes is answered with GO; then a part of its message comes that does not fit. */
+static void refuse_chunk(uint32_t first_bytes, uint64_t offset, uint32_t bytes) {
+    pair *p = create_pair(true);
+    char in[100], part[100] = "";
+    taciti_tcp_message *m = NULL;
+    assert_int_equal(taciti_tcp_peer_receive(&p->peers[0], 1, in, sizeof in, &m), TACIT_OK);
+    write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_ASK, .tag = 1, .value = 200}, NULL);
+    if (first_bytes > 0) write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_CHUNK, .bytes = first_bytes}, part);
+    write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_CHUNK, .bytes = bytes, .value = offset}, NULL);
+    expect_loss(p, "rank 1: a part outside of its message");
+}
+
+static void parts_stay_inside_their_message(void **state) {
+    (void)state;
+    refuse_chunk(0, 0, 101);
+    refuse_chunk(0, 100, 1);
+    refuse_chunk(0, 50, 51);
+    refuse_chunk(0, UINT64_MAX / 2, 1);
+    refuse_chunk(60, 0, 41); /* together more than the message */
+}
+
+static void a_peer_cannot_fill_the_memory(void **state) {
+    (void)state;
+    static char payload[TACITI_FRAME_EAGER_BYTES];
+    pair *p = create_pair(true);
+    for (uint64_t i = 0; i < 16; i++) {
+        write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_EAGER, .bytes = sizeof payload, .message = i}, payload);
+        move_side(p, 0);
+        if (i < 15) assert_false(p->peers[0].lost);
+    }
+    expect_loss(p, "rank 1: it sends more than it may");
+    p = create_pair(true);
+    for (uint64_t i = 0; i <= TACITI_TCP_ASKED_MAX; i++) {
+        write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_ASK, .message = i, .value = SIZE_MAX / 2}, NULL);
+        if (i % 64 == 0) move_side(p, 0);
+        if (i % 64 == 0) assert_false(p->peers[0].lost && i < TACITI_TCP_ASKED_MAX);
+    }
+    expect_loss(p, "rank 1: it announces more messages than it may");
+}
+
+static void the_end_of_a_connection_is_named(void **state) {
+    (void)state;
+    pair *p = create_pair(true);
+    (void)shutdown(p->raw[1], SHUT_RDWR);
+    expect_loss(p, "rank 1: it has closed the connection");
+    p = create_pair(true);
+    assert_int_equal(send(p->raw[0], "abc", 3, 0), 3);
+    (void)shutdown(p->raw[0], SHUT_RDWR);
+    move_side(p, 0);
+    expect_loss(p, "rank 1: the connection ended within a frame");
+    p = create_pair(true);
+    write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_EAGER, .bytes = 10}, NULL);
+    (void)shutdown(p->raw[0], SHUT_RDWR);
+    move_side(p, 0);
+    expect_loss(p, "rank 1: the connection ended within a frame");
+    p = create_pair(true);
+    assert_int_equal(send(p->raw[0], "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n", 49, 0), 49);
+    expect_loss(p, "rank 1: a frame with a wrong checksum");
+    p = create_pair(true);
+    (void)shutdown(p->raw[0], SHUT_RDWR);
+    (void)send_on(p, 1, "x", 1);
+    taciti_tcp_peer_write(&p->peers[0]); /* and no SIGPIPE */
+    expect_loss(p, "rank 1: Broken pipe");
+}
+
+/* ---- random frames ----------------------------------------------------------------------------------------------- */
+/* Frames with right checksums and numbers, and anything else in them, some damaged: the peer may be lost, and nothing
+ * worse. The receives have exact arrays, so that the address sanitizer sees what is written outside. */
+static void throw_frames(uint64_t seed) {
+    static uint8_t payload[TACITI_FRAME_CHUNK_BYTES];
+    static const size_t LENGTHS[] = {0, 1, 100, 20000, 300000};
+    pair *p = create_pair(true);
+    char *in[8];
+    for (uint64_t i = 0; i < 8; i++) {
+        const size_t n = LENGTHS[taciti_rng_below(seed, i, 5)];
+        taciti_tcp_message *m = NULL;
+        in[i] = taciti_calloc(n, 1);
+        assert_int_equal(taciti_tcp_peer_receive(&p->peers[0], (int)(i % 3), in[i], n, &m), TACIT_OK);
+        (void)send_on(p, 1, payload, LENGTHS[taciti_rng_below(seed, 20 + i, 5)]);
+    }
+    for (uint64_t i = 0; i < 40 && !p->peers[0].lost; i++) {
+        const uint64_t draw = taciti_rng_u64(seed, 100 + i);
+        const taciti_frame_kind kind = (taciti_frame_kind)(1 + draw % 5);
+        const bool has_bytes = kind == TACITI_FRAME_EAGER || kind == TACITI_FRAME_CHUNK;
+        const int stream = kind == TACITI_FRAME_CHUNK ? (int)(draw >> 8 & 1) : 0;
+        taciti_frame frame = {.kind = kind, .tag = (int)(draw >> 16 & 3), .message = draw >> 20 & 3};
+        if (kind == TACITI_FRAME_EAGER || kind == TACITI_FRAME_ASK) frame.message = p->peers[0].in_number;
+        if (has_bytes) frame.bytes = (uint32_t)(draw >> 32 & 0xfff) + 1;
+        if (kind != TACITI_FRAME_EAGER) frame.value = draw >> 44 & 0xfff;
+        write_raw(p, stream, &frame, has_bytes ? payload : NULL);
+        for (int s = 0; s < STREAMS; s++) { /* the answers are of no interest */
+            static char sink[1 << 16];
+            while (recv(p->raw[s], sink, sizeof sink, MSG_DONTWAIT) > 0) {
+            }
+        }
+        move_side(p, 0);
+    }
+    destroy_pair(p);
+    for (int i = 0; i < 8; i++) taciti_free(in[i]);
+}
+
+static void random_frames_do_no_harm(void **state) {
+    (void)state;
+    const char *rounds = getenv("TACIT_FUZZ_ROUNDS");
+    const uint64_t count = rounds == NULL ? RANDOM_ROUNDS : strtoull(rounds, NULL, 10);
+    for (uint64_t seed = 0; seed < count; seed++) throw_frames(seed);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(messages_of_all_lengths_arrive),
+        cmocka_unit_test(messages_of_a_tag_keep_their_order),
+        cmocka_unit_test(a_long_message_does_not_hold_up_a_short_one),
+        cmocka_unit_test(the_peer_keeps_a_window_and_no_more),
+        cmocka_unit_test(there_is_a_bound_on_messages_that_nobody_receives),
+        cmocka_unit_test(a_goodbye_is_no_failure),
+        cmocka_unit_test(impossible_answers_lose_the_peer),
+        cmocka_unit_test(parts_stay_inside_their_message),
+        cmocka_unit_test(a_peer_cannot_fill_the_memory),
+        cmocka_unit_test(the_end_of_a_connection_is_named),
+        cmocka_unit_test(random_frames_do_no_harm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
