@@ -324,7 +324,7 @@ static const char *take_credit(taciti_tcp_peer *peer, uint64_t value) {
 static const char *accept_frame(taciti_tcp_peer *peer, taciti_tcp_link *link) {
     const taciti_frame *frame = &link->in_frame;
     if (link->stream != 0 && frame->kind != TACITI_FRAME_CHUNK) return "a frame on the wrong connection";
-    if (peer->heard_goodbye) return "a frame after a goodbye";
+    if (link->stream == 0 && peer->heard_goodbye) return "a frame after a goodbye";
     if ((frame->kind == TACITI_FRAME_EAGER || frame->kind == TACITI_FRAME_ASK) && frame->message != peer->in_number++)
         return "a message out of order";
     switch (frame->kind) {
