@@ -85,7 +85,10 @@ bool taciti_tcp_link_flush(taciti_tcp_link *link, void (*written)(void *owner, s
     if (total == 0) return true;
     const struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
     const ssize_t sent = sendmsg(link->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0 && errno != EAGAIN && errno != EINTR) return note_loss(link, strerror(errno));
+    if (sent < 0 && errno != EAGAIN && errno != EINTR) {
+        link->out_broken = true;
+        return note_loss(link, strerror(errno));
+    }
     link->out_blocked = sent < (ssize_t)total;
     if (sent > 0) drop_written(link, (size_t)sent, written);
     return true;

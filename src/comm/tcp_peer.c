@@ -83,7 +83,7 @@ void taciti_tcp_pool_destroy(taciti_tcp_pool *pool) {
 void taciti_tcp_peer_lose(taciti_tcp_peer *peer, const char *why) {
     if (peer->lost) return;
     peer->lost = true;
-    (void)snprintf(peer->why, sizeof peer->why, "%s: %s", peer->name, why);
+    (void)snprintf(peer->why, sizeof peer->why, "%s", why);
     for (int i = 0; i < peer->streams; i++) taciti_tcp_link_close(&peer->links[i]);
 }
 
@@ -159,14 +159,11 @@ static void put_chunk(taciti_tcp_peer *peer, taciti_tcp_link *link) {
 
 /* Returns true if the connection took everything and there is more. */
 static bool write_once(taciti_tcp_peer *peer, taciti_tcp_link *link) {
-    if (link->fd < 0) return false;
+    if (link->fd < 0 || link->out_broken) return false;
     if (link->stream == 0) put_announcements(peer, link);
     put_chunk(peer, link);
     if (link->out_count == 0) return false;
-    if (!taciti_tcp_link_flush(link, note_written)) {
-        taciti_tcp_peer_lose(peer, link->why);
-        return false;
-    }
+    if (!taciti_tcp_link_flush(link, note_written)) return false; /* its last words can still be read */
     return !link->out_blocked && taciti_tcp_peer_wants_out(peer, link);
 }
 
@@ -179,7 +176,7 @@ void taciti_tcp_peer_write(taciti_tcp_peer *peer) {
 }
 
 bool taciti_tcp_peer_wants_out(const taciti_tcp_peer *peer, const taciti_tcp_link *link) {
-    if (link->fd < 0) return false;
+    if (link->fd < 0 || link->out_broken) return false;
     return link->out_count > 0 || peer->sending.first != NULL || (link->stream == 0 && peer->out.first != NULL);
 }
 
@@ -351,7 +348,8 @@ static const char *end_payload(taciti_tcp_peer *peer, taciti_tcp_link *link) {
 
 /* The end of a connection is no failure when one of both has said goodbye. */
 static const char *end_connection(taciti_tcp_peer *peer, taciti_tcp_link *link) {
-    if (!peer->heard_goodbye && !peer->said_goodbye) return "it has closed the connection";
+    if (!peer->heard_goodbye && !peer->said_goodbye)
+        return link->out_broken ? link->why : "it has closed the connection";
     taciti_tcp_link_close(link);
     if (link->stream == 0) peer->heard_goodbye = true;
     return NULL;
