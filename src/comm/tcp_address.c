@@ -20,7 +20,7 @@
 #include "base/log.h"
 #include "base/system.h"
 
-/* What may wait unsent in the system: a short message must not queue behind megabytes of a long one. */
+/* The system keeps at most this much unsent: a short message must not queue behind megabytes of a long one. */
 enum { UNSENT_BYTES = 256 << 10, UNIX_BUFFER_BYTES = 1 << 20, BACKLOG = 4096 };
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
@@ -160,7 +160,7 @@ int taciti_tcp_addresses_find(const char *interface, taciti_tcp_address out[TACI
     return count;
 }
 
-void taciti_host_identity(uint8_t out[TACITI_HOST_BYTES]) {
+void taciti_host_identity(uint8_t out[TACITI_TCP_HOST_BYTES]) {
     char text[256] = "", boot[64] = "";
     struct stat network = {0};
     (void)taciti_system_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);

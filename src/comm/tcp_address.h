@@ -60,6 +60,6 @@ void taciti_socket_tune(int fd, double user_timeout_s);
 
 /* Equal on processes that share an abstract namespace of Unix-domain sockets: the machine since its boot, and the
  * network namespace. */
-void taciti_host_identity(uint8_t out[TACITI_HOST_BYTES]);
+void taciti_host_identity(uint8_t out[TACITI_TCP_HOST_BYTES]);
 
 #endif

@@ -6,19 +6,19 @@
 #include <string.h>
 #include <xxhash.h>
 
-static void put(uint8_t *out, uint64_t x, int bytes) {
+static void put_number(uint8_t *out, uint64_t x, int bytes) {
     for (int i = 0; i < bytes; i++) out[i] = (uint8_t)(x >> (8 * i));
 }
 
-static uint64_t take(const uint8_t *in, int bytes) {
+static uint64_t take_number(const uint8_t *in, int bytes) {
     uint64_t x = 0;
     for (int i = 0; i < bytes; i++) x |= (uint64_t)in[i] << (8 * i);
     return x;
 }
 
-static void put_u32(uint8_t *out, uint32_t x) { put(out, x, 4); }
+static void put_u32(uint8_t *out, uint32_t x) { put_number(out, x, 4); }
 
-static uint32_t take_u32(const uint8_t *in) { return (uint32_t)take(in, 4); }
+static uint32_t take_u32(const uint8_t *in) { return (uint32_t)take_number(in, 4); }
 
 static bool are_zero(const uint8_t *in, size_t n) {
     for (size_t i = 0; i < n; i++)
@@ -35,21 +35,22 @@ static bool take_count(const uint8_t *in, int *out) {
 
 /* ---- frame ------------------------------------------------------------------------------------------------------- */
 static uint32_t frame_checksum(const uint8_t *header) {
-    return (uint32_t)XXH3_64bits(header + 4, TACITI_FRAME_BYTES - 4);
+    return (uint32_t)XXH3_64bits(header + 4, TACITI_FRAME_HEADER_BYTES - 4);
 }
 
-void taciti_frame_write(const taciti_frame *frame, uint32_t epoch, uint32_t number, uint8_t out[TACITI_FRAME_BYTES]) {
+void taciti_frame_write(const taciti_frame *frame, uint32_t epoch, uint32_t number,
+                        uint8_t out[TACITI_FRAME_HEADER_BYTES]) {
     put_u32(out + 4, number);
     put_u32(out + 8, epoch);
     put_u32(out + 12, (uint32_t)frame->kind);
     put_u32(out + 16, (uint32_t)frame->tag);
     put_u32(out + 20, frame->bytes);
-    put(out + 24, frame->message, 8);
-    put(out + 32, frame->value, 8);
+    put_number(out + 24, frame->message, 8);
+    put_number(out + 32, frame->value, 8);
     put_u32(out, frame_checksum(out));
 }
 
-/* What each kind may carry. Kinds without a payload have max_bytes 0. */
+/* The limits of each kind. Kinds without a payload have max_bytes 0. */
 typedef struct frame_limits {
     uint32_t min_bytes, max_bytes;
     uint64_t max_value;
@@ -65,10 +66,10 @@ static const frame_limits LIMITS[] = {
     [TACITI_FRAME_GOODBYE] = {0, 0, 0},
 };
 
-const char *taciti_frame_read(const uint8_t in[TACITI_FRAME_BYTES], uint32_t epoch, uint32_t number,
+const char *taciti_frame_read(const uint8_t in[TACITI_FRAME_HEADER_BYTES], uint32_t epoch, uint32_t number,
                               taciti_frame *out) {
     const uint32_t kind = take_u32(in + 12), bytes = take_u32(in + 20);
-    const uint64_t value = take(in + 32, 8);
+    const uint64_t value = take_number(in + 32, 8);
     if (take_u32(in) != frame_checksum(in)) return "a frame with a wrong checksum";
     if (take_u32(in + 8) != epoch) return "a frame of another epoch";
     if (take_u32(in + 4) != number) return "a frame out of order";
@@ -79,7 +80,7 @@ const char *taciti_frame_read(const uint8_t in[TACITI_FRAME_BYTES], uint32_t epo
     *out = (taciti_frame){.kind = (taciti_frame_kind)kind,
                           .tag = (int)take_u32(in + 16),
                           .bytes = bytes,
-                          .message = take(in + 24, 8),
+                          .message = take_number(in + 24, 8),
                           .value = value};
     return NULL;
 }
@@ -100,7 +101,7 @@ void taciti_hello_write(const taciti_hello *hello, uint8_t out[TACITI_HELLO_BYTE
     put_u32(out + 36, (uint32_t)hello->size);
     put_u32(out + 40, (uint32_t)hello->stream);
     put_u32(out + 44, (uint32_t)hello->streams);
-    put(out + 56, checksum_before(out, 56), 8);
+    put_number(out + 56, checksum_before(out, 56), 8);
 }
 
 int taciti_hello_may_begin(const uint8_t *bytes, size_t n) {
@@ -117,7 +118,7 @@ static bool cookies_differ(const uint8_t *a, const uint8_t *b) {
 const char *taciti_hello_read(const uint8_t in[TACITI_HELLO_BYTES], const taciti_hello *expected, taciti_hello *out) {
     taciti_hello hello = {.epoch = take_u32(in + 24)};
     if (!taciti_hello_may_begin(in, TACITI_HELLO_BYTES)) return "it does not speak this protocol";
-    if (take(in + 56, 8) != checksum_before(in, 56) || !are_zero(in + 48, 8)) return "its hello is damaged";
+    if (take_number(in + 56, 8) != checksum_before(in, 56) || !are_zero(in + 48, 8)) return "its hello is damaged";
     memcpy(hello.cookie, in + 8, TACITI_COOKIE_BYTES);
     if (cookies_differ(hello.cookie, expected->cookie)) return "it belongs to another run";
     if (hello.epoch != expected->epoch) return "it belongs to another epoch";
@@ -144,7 +145,7 @@ void taciti_tcp_record_write(const taciti_tcp_record *record, uint8_t out[TACITI
     memset(out, 0, TACITI_RECORD_BYTES);
     memcpy(out, RECORD_MAGIC, sizeof RECORD_MAGIC);
     memcpy(out + 8, record->cookie, TACITI_COOKIE_BYTES);
-    memcpy(out + 24, record->host, TACITI_HOST_BYTES);
+    memcpy(out + 24, record->host, TACITI_TCP_HOST_BYTES);
     memcpy(out + 40, record->local, TACITI_LOCAL_BYTES);
     put_u32(out + 64, record->epoch);
     put_u32(out + 68, (uint32_t)record->rank);
@@ -157,7 +158,7 @@ void taciti_tcp_record_write(const taciti_tcp_record *record, uint8_t out[TACITI
         at[0] = (uint8_t)record->address[i].family;
         memcpy(at + 1, record->address[i].bytes, 16);
     }
-    put(out + 248, checksum_before(out, 248), 8);
+    put_number(out + 248, checksum_before(out, 248), 8);
 }
 
 static bool take_addresses(const uint8_t *in, taciti_tcp_record *record) {
@@ -175,9 +176,9 @@ const char *taciti_tcp_record_read(const uint8_t *in, size_t n, taciti_tcp_recor
     taciti_tcp_record record = {0};
     if (n != TACITI_RECORD_BYTES || memcmp(in, RECORD_MAGIC, sizeof RECORD_MAGIC) != 0)
         return "is not a record of this version";
-    if (take(in + 248, 8) != checksum_before(in, 248)) return "is damaged";
+    if (take_number(in + 248, 8) != checksum_before(in, 248)) return "is damaged";
     memcpy(record.cookie, in + 8, TACITI_COOKIE_BYTES);
-    memcpy(record.host, in + 24, TACITI_HOST_BYTES);
+    memcpy(record.host, in + 24, TACITI_TCP_HOST_BYTES);
     memcpy(record.local, in + 40, TACITI_LOCAL_BYTES);
     record.epoch = take_u32(in + 64);
     const uint32_t port = take_u32(in + 80);

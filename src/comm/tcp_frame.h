@@ -26,7 +26,7 @@
 #include <stdint.h>
 
 enum {
-    TACITI_FRAME_BYTES = 40,
+    TACITI_FRAME_HEADER_BYTES = 40,
     TACITI_FRAME_EAGER_BYTES = 16 << 10,  /* maximum length of a message that is sent without asking */
     TACITI_FRAME_CHUNK_BYTES = 256 << 10, /* maximum part of a long message in one frame */
     TACITI_FRAME_WINDOW_BYTES = 256 << 10 /* eager messages that a rank keeps for a peer before they are received */
@@ -49,13 +49,15 @@ typedef struct taciti_frame {
     uint64_t message, value;
 } taciti_frame;
 
-/* What an eager message takes from the window: memory is needed for short ones as well. */
+/* Returns the part of the window that an eager message takes: memory is needed for short ones as well. */
 static inline size_t taciti_frame_cost(size_t bytes) { return bytes + 64; }
 
-void taciti_frame_write(const taciti_frame *frame, uint32_t epoch, uint32_t number, uint8_t out[TACITI_FRAME_BYTES]);
+void taciti_frame_write(const taciti_frame *frame, uint32_t epoch, uint32_t number,
+                        uint8_t out[TACITI_FRAME_HEADER_BYTES]);
 
 /* Returns NULL, or why the header is refused; then *out is not written. */
-const char *taciti_frame_read(const uint8_t in[TACITI_FRAME_BYTES], uint32_t epoch, uint32_t number, taciti_frame *out);
+const char *taciti_frame_read(const uint8_t in[TACITI_FRAME_HEADER_BYTES], uint32_t epoch, uint32_t number,
+                              taciti_frame *out);
 
 /* ---- hello ------------------------------------------------------------------------------------------------------- */
 enum { TACITI_HELLO_BYTES = 64, TACITI_HELLO_MAGIC_BYTES = 8, TACITI_COOKIE_BYTES = 16 };
@@ -77,7 +79,7 @@ int taciti_hello_may_begin(const uint8_t *bytes, size_t n);
 const char *taciti_hello_read(const uint8_t in[TACITI_HELLO_BYTES], const taciti_hello *expected, taciti_hello *out);
 
 /* ---- record ------------------------------------------------------------------------------------------------------ */
-enum { TACITI_RECORD_BYTES = 256, TACITI_RECORD_ADDRESSES = 4, TACITI_HOST_BYTES = 16, TACITI_LOCAL_BYTES = 24 };
+enum { TACITI_RECORD_BYTES = 256, TACITI_RECORD_ADDRESSES = 4, TACITI_TCP_HOST_BYTES = 16, TACITI_LOCAL_BYTES = 24 };
 
 typedef struct taciti_tcp_address {
     int family;        /* 4 or 6 */
@@ -86,7 +88,7 @@ typedef struct taciti_tcp_address {
 
 typedef struct taciti_tcp_record {
     uint8_t cookie[TACITI_COOKIE_BYTES]; /* that of rank 0 is the cookie of the run */
-    uint8_t host[TACITI_HOST_BYTES];     /* equal on two ranks: they reach each other by Unix-domain sockets */
+    uint8_t host[TACITI_TCP_HOST_BYTES]; /* equal on two ranks: they reach each other by Unix-domain sockets */
     char local[TACITI_LOCAL_BYTES];      /* name of the Unix-domain socket in the abstract namespace */
     uint32_t epoch;
     int rank, size, streams;

@@ -19,7 +19,7 @@
 enum { TACITI_TCP_OUT_FRAMES = 8, TACITI_TCP_STAGE_BYTES = 32 << 10, TACITI_TCP_WHY_BYTES = 128 };
 
 typedef struct taciti_tcp_out {
-    uint8_t header[TACITI_FRAME_BYTES];
+    uint8_t header[TACITI_FRAME_HEADER_BYTES];
     const char *payload; /* borrowed until it has been written */
     size_t bytes;
     void *owner; /* told when the frame has been written; NULL: nobody */

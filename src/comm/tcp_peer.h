@@ -9,7 +9,7 @@
  *
  * EAGER and ASK frames go over the first connection in the order of the sends, which is the order in which receives of
  * the same tag match. Chunks go over all connections; those of several messages take turns. A short message of another
- * tag therefore waits for a chunk, never for a long message. What a peer may make this rank keep is bounded: a window
+ * tag therefore waits for a chunk, never for a long message. A peer can make this rank keep a bounded amount: a window
  * of eager messages and ASKED_MAX announcements. Whoever exceeds that, or breaks the protocol otherwise, is lost.
  */
 #ifndef TACITI_COMM_TCP_PEER_H

@@ -27,7 +27,7 @@ enum { RANKS_MAX = 5, TEXT_BYTES = 4096, FAILED = 3 };
 
 #define TIMEOUT_S 3.0
 
-/* What a rank does once it has worked for a while. */
+/* A rank does this once it has worked for a while. */
 typedef enum deed { WORK, ABORT, FORK, REUSE_FORK, LEAVE } deed;
 
 typedef struct troupe {

@@ -225,7 +225,7 @@ static void a_goodbye_is_no_failure(void **state) {
 
 /* ---- what a peer may not do -------------------------------------------------------------------------------------- */
 static void write_raw(pair *p, int stream, const taciti_frame *frame, const void *payload) {
-    uint8_t header[TACITI_FRAME_BYTES];
+    uint8_t header[TACITI_FRAME_HEADER_BYTES];
     taciti_frame_write(frame, EPOCH, p->numbers[stream]++, header);
     assert_int_equal(send(p->raw[stream], header, sizeof header, MSG_NOSIGNAL), sizeof header);
     if (payload != NULL) assert_int_equal(send(p->raw[stream], payload, frame->bytes, MSG_NOSIGNAL), frame->bytes);
