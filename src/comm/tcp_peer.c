@@ -355,17 +355,27 @@ static const char *end_connection(taciti_tcp_peer *peer, taciti_tcp_link *link) 
     return NULL;
 }
 
-void taciti_tcp_peer_read(taciti_tcp_peer *peer, taciti_tcp_link *link) {
-    taciti_tcp_link_is_readable(link);
-    for (bool more = true; more && !peer->lost && link->fd >= 0;) {
-        const char *refusal = NULL;
-        switch (taciti_tcp_link_receive(link)) {
-        case TACITI_TCP_NOTHING: more = false; break;
-        case TACITI_TCP_FRAME: refusal = accept_frame(peer, link); break;
-        case TACITI_TCP_PAYLOAD: refusal = end_payload(peer, link); break;
-        case TACITI_TCP_CLOSED: refusal = end_connection(peer, link); break;
-        case TACITI_TCP_LOST: refusal = link->why; break;
-        }
-        if (refusal != NULL) taciti_tcp_peer_lose(peer, refusal);
+/* Deals with one event; false when there are no more. */
+static bool read_once(taciti_tcp_peer *peer, taciti_tcp_link *link, const char **refusal) {
+    switch (taciti_tcp_link_receive(link)) {
+    case TACITI_TCP_NOTHING: return false;
+    case TACITI_TCP_FRAME: *refusal = accept_frame(peer, link); break;
+    case TACITI_TCP_PAYLOAD: *refusal = end_payload(peer, link); break;
+    case TACITI_TCP_CLOSED: *refusal = end_connection(peer, link); break;
+    case TACITI_TCP_LOST: *refusal = link->why; break;
     }
+    return *refusal == NULL && link->fd >= 0;
+}
+
+/* A process that ends closes all its connections at once, and its last words are on the first one: they are read before
+ * the end of another one counts. */
+void taciti_tcp_peer_read(taciti_tcp_peer *peer, taciti_tcp_link *link) {
+    const char *refusal = NULL;
+    if (link->fd < 0) return;
+    taciti_tcp_link_is_readable(link);
+    while (read_once(peer, link, &refusal)) {
+    }
+    if (refusal == NULL) return;
+    if (link->stream != 0) taciti_tcp_peer_read(peer, &peer->links[0]);
+    taciti_tcp_peer_lose(peer, refusal);
 }

@@ -336,6 +336,21 @@ static void the_end_of_a_connection_is_named(void **state) {
     expect_loss(p, "Broken pipe");
 }
 
+/* The first connection still holds what the peer said before it ended. */
+static void last_words_are_read_before_the_peer_is_lost(void **state) {
+    (void)state;
+    pair *p = create_pair(true);
+    char word[5] = "";
+    taciti_tcp_message *m = NULL;
+    assert_int_equal(taciti_tcp_peer_receive(&p->peers[0], 2, word, sizeof word, &m), TACIT_OK);
+    write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_EAGER, .tag = 2, .bytes = 5}, "word");
+    for (int s = 0; s < STREAMS; s++) (void)shutdown(p->raw[s], SHUT_RDWR);
+    taciti_tcp_peer_read(&p->peers[0], &p->links[0][1]);
+    assert_true(p->peers[0].lost && m->done);
+    assert_string_equal(word, "word");
+    destroy_pair(p);
+}
+
 /* ---- random frames ----------------------------------------------------------------------------------------------- */
 /* Frames with right checksums and numbers, and anything else in them, some damaged: the peer may be lost, and nothing
  * worse. The receives have exact arrays, so that the address sanitizer sees what is written outside. */
@@ -391,6 +406,7 @@ int main(void) {
         cmocka_unit_test(parts_stay_inside_their_message),
         cmocka_unit_test(a_peer_cannot_fill_the_memory),
         cmocka_unit_test(the_end_of_a_connection_is_named),
+        cmocka_unit_test(last_words_are_read_before_the_peer_is_lost),
         cmocka_unit_test(random_frames_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
