@@ -64,9 +64,9 @@ typedef struct taciti_engine {
     tacit_status (*test)(void *self, taciti_engine_request *request, bool *done);
     /* Sleeps until a message may have moved, or for `ns`; the caller tests again. NULL: the engine cannot. */
     tacit_status (*wait)(void *self, int64_t ns);
-    /* Returns NULL, or why the connection to this peer is gone; the text names the peer and is valid until close().
-     * Messages of such a peer that are not complete never will be: test() sets the error's text, logs nothing and
-     * returns E_PEER. Others are not affected. NULL: the engine cannot tell. */
+    /* Returns NULL, or why the connection to this peer is gone ("it has closed the connection"), valid until close().
+     * Messages of such a peer that are not complete never will be: test() sets the error's text, which names the peer,
+     * logs nothing and returns E_PEER. Others are not affected. NULL: the engine cannot tell. */
     const char *(*lost)(void *self, int peer);
     /* Ends all processes of the job with this exit code. Ends this process with taciti_guard_end_process(), so it
      * returns where a process must not be ended. */

@@ -164,7 +164,7 @@ static tacit_status tcp_irecv(void *self, int peer, int tag, void *bytes, size_t
 
 /* The peer of a message that will never be done. The detector logs it. */
 static tacit_status report_loss(const taciti_tcp_peer *peer) {
-    taciti_error_set("%s", peer->why);
+    taciti_error_set("%s: %s", peer->name, peer->why);
     return TACIT_E_PEER;
 }
 
@@ -269,7 +269,8 @@ static tacit_status create_peer(engine_tcp *tcp, int rank, uint32_t epoch, const
 static tacit_status await_request(engine_tcp *tcp, taciti_engine_request *request, int peer, int64_t end_ns) {
     for (bool done = false; !done;) {
         const tacit_status status = tcp_test(tcp, request, &done);
-        if (status != TACIT_OK) return taciti_fail(status, "rank %d: %s", tcp->rank, tcp->peers[peer].why);
+        if (status != TACIT_OK)
+            return taciti_fail(status, "rank %d: %s: %s", tcp->rank, tcp->peers[peer].name, tcp->peers[peer].why);
         if (!done && taciti_now_ns() > end_ns)
             return taciti_fail(TACIT_E_PEER, "rank %d: %s is connected, but not all of the others are", tcp->rank,
                                tcp->peers[peer].name);

@@ -15,6 +15,9 @@
 #define GRACE_NS TACITI_NS_PER_S /* between one neighbour's chance to speak and the next one's */
 
 #define LAST_WORDS_NS (TACITI_NS_PER_S / 2)
+/* A rank that ends because of another one's failure closes its connections too; what says so may still be on its way.
+ */
+#define LAST_WORDS_COME_NS (100 * TACITI_NS_PER_MS)
 
 enum { BEAT, GOODBYE, DEATH_KNOWN, ALL_PAIRS_RANKS = 32, NAME_BYTES = 128 };
 
@@ -210,8 +213,7 @@ static tacit_status pronounce_lost(taciti_comm *comm, int peer) {
     char name[NAME_BYTES], sight[TACITI_WITNESS_TEXT_BYTES];
     name_of(comm, peer, name);
     taciti_sight_text(i >= 0 ? &comm->detector.links[i].seen : &(taciti_sight){0}, sight);
-    (void)taciti_fail(TACIT_E_PEER, "%s has failed: the connection to %s; last seen in %s", name,
-                      reason_of_loss(comm, peer), sight);
+    (void)taciti_fail(TACIT_E_PEER, "%s has failed: %s; last seen in %s", name, reason_of_loss(comm, peer), sight);
     return tell_death(comm, peer);
 }
 
@@ -226,7 +228,8 @@ static tacit_status judge_link(taciti_comm *comm, taciti_link *link, int64_t now
     if (link->gone) return TACIT_OK;
     if (link->lost_ns != 0) {
         const int before = speakers_before_me(comm, link->peer, now, warn_ns);
-        return now - link->lost_ns >= before * GRACE_NS ? pronounce_lost(comm, link->peer) : TACIT_OK;
+        return now - link->lost_ns >= LAST_WORDS_COME_NS + before * GRACE_NS ? pronounce_lost(comm, link->peer)
+                                                                             : TACIT_OK;
     }
     if (age <= warn_ns && !link->warned) return TACIT_OK;
     if (age <= warn_ns) {

@@ -20,7 +20,7 @@
 #include "base/log.h"
 #include "base/system.h"
 
-/* Bytes that may wait unsent in the system: a short message must not queue behind megabytes of a long one. */
+/* The system keeps at most this much unsent: a short message must not queue behind megabytes of a long one. */
 enum { UNSENT_BYTES = 256 << 10, UNIX_BUFFER_BYTES = 1 << 20, BACKLOG = 4096 };
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */

@@ -35,11 +35,11 @@ static bool take_count(const uint8_t *in, int *out) {
 
 /* ---- frame ------------------------------------------------------------------------------------------------------- */
 static uint32_t frame_checksum(const uint8_t *header) {
-    return (uint32_t)XXH3_64bits(header + 4, TACITI_TCP_FRAME_BYTES - 4);
+    return (uint32_t)XXH3_64bits(header + 4, TACITI_FRAME_HEADER_BYTES - 4);
 }
 
 void taciti_frame_write(const taciti_frame *frame, uint32_t epoch, uint32_t number,
-                        uint8_t out[TACITI_TCP_FRAME_BYTES]) {
+                        uint8_t out[TACITI_FRAME_HEADER_BYTES]) {
     put_u32(out + 4, number);
     put_u32(out + 8, epoch);
     put_u32(out + 12, (uint32_t)frame->kind);
@@ -50,7 +50,7 @@ void taciti_frame_write(const taciti_frame *frame, uint32_t epoch, uint32_t numb
     put_u32(out, frame_checksum(out));
 }
 
-/* The payload that each kind may carry. Kinds without a payload have max_bytes 0. */
+/* The limits of each kind. Kinds without a payload have max_bytes 0. */
 typedef struct frame_limits {
     uint32_t min_bytes, max_bytes;
     uint64_t max_value;
@@ -66,7 +66,7 @@ static const frame_limits LIMITS[] = {
     [TACITI_FRAME_GOODBYE] = {0, 0, 0},
 };
 
-const char *taciti_frame_read(const uint8_t in[TACITI_TCP_FRAME_BYTES], uint32_t epoch, uint32_t number,
+const char *taciti_frame_read(const uint8_t in[TACITI_FRAME_HEADER_BYTES], uint32_t epoch, uint32_t number,
                               taciti_frame *out) {
     const uint32_t kind = take_u32(in + 12), bytes = take_u32(in + 20);
     const uint64_t value = take_number(in + 32, 8);

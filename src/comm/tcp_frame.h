@@ -26,7 +26,7 @@
 #include <stdint.h>
 
 enum {
-    TACITI_TCP_FRAME_BYTES = 40,
+    TACITI_FRAME_HEADER_BYTES = 40,
     TACITI_FRAME_EAGER_BYTES = 16 << 10,  /* maximum length of a message that is sent without asking */
     TACITI_FRAME_CHUNK_BYTES = 256 << 10, /* maximum part of a long message in one frame */
     TACITI_FRAME_WINDOW_BYTES = 256 << 10 /* eager messages that a rank keeps for a peer before they are received */
@@ -53,10 +53,10 @@ typedef struct taciti_frame {
 static inline size_t taciti_frame_cost(size_t bytes) { return bytes + 64; }
 
 void taciti_frame_write(const taciti_frame *frame, uint32_t epoch, uint32_t number,
-                        uint8_t out[TACITI_TCP_FRAME_BYTES]);
+                        uint8_t out[TACITI_FRAME_HEADER_BYTES]);
 
 /* Returns NULL, or why the header is refused; then *out is not written. */
-const char *taciti_frame_read(const uint8_t in[TACITI_TCP_FRAME_BYTES], uint32_t epoch, uint32_t number,
+const char *taciti_frame_read(const uint8_t in[TACITI_FRAME_HEADER_BYTES], uint32_t epoch, uint32_t number,
                               taciti_frame *out);
 
 /* ---- hello ------------------------------------------------------------------------------------------------------- */

@@ -85,7 +85,10 @@ bool taciti_tcp_link_flush(taciti_tcp_link *link, void (*written)(void *owner, s
     if (total == 0) return true;
     const struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
     const ssize_t sent = sendmsg(link->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0 && errno != EAGAIN && errno != EINTR) return note_loss(link, strerror(errno));
+    if (sent < 0 && errno != EAGAIN && errno != EINTR) {
+        link->out_broken = true;
+        return note_loss(link, strerror(errno));
+    }
     link->out_blocked = sent < (ssize_t)total;
     if (sent > 0) drop_written(link, (size_t)sent, written);
     return true;
@@ -128,7 +131,7 @@ static void make_stage_room(taciti_tcp_link *link) {
  * header, for the rest would have to be copied. */
 static taciti_tcp_event read_more(taciti_tcp_link *link) {
     make_stage_room(link);
-    const size_t stage_max = link->in_chunks ? TACITI_TCP_FRAME_BYTES : TACITI_TCP_STAGE_BYTES;
+    const size_t stage_max = link->in_chunks ? TACITI_FRAME_HEADER_BYTES : TACITI_TCP_STAGE_BYTES;
     struct iovec parts[2];
     int count = 0;
     if (link->sink_bytes > 0) parts[count++] = (struct iovec){.iov_base = link->sink, .iov_len = link->sink_bytes};
@@ -150,7 +153,7 @@ static taciti_tcp_event read_header(taciti_tcp_link *link) {
     const char *refusal =
         taciti_frame_read(link->stage + link->stage_begin, link->epoch, link->in_number, &link->in_frame);
     if (refusal != NULL) return note_loss(link, refusal), TACITI_TCP_LOST;
-    link->stage_begin += TACITI_TCP_FRAME_BYTES;
+    link->stage_begin += TACITI_FRAME_HEADER_BYTES;
     link->in_number++;
     link->in_chunks = link->in_frame.kind == TACITI_FRAME_CHUNK;
     return TACITI_TCP_FRAME;
@@ -161,7 +164,7 @@ taciti_tcp_event taciti_tcp_link_receive(taciti_tcp_link *link) {
         if (link->sink_bytes > 0) {
             move_from_stage(link);
             if (link->sink_bytes == 0) return TACITI_TCP_PAYLOAD;
-        } else if (link->stage_end - link->stage_begin >= TACITI_TCP_FRAME_BYTES) {
+        } else if (link->stage_end - link->stage_begin >= TACITI_FRAME_HEADER_BYTES) {
             return read_header(link);
         }
         if (link->in_drained) return TACITI_TCP_NOTHING;

@@ -19,7 +19,7 @@
 enum { TACITI_TCP_OUT_FRAMES = 8, TACITI_TCP_STAGE_BYTES = 32 << 10, TACITI_TCP_WHY_BYTES = 128 };
 
 typedef struct taciti_tcp_out {
-    uint8_t header[TACITI_TCP_FRAME_BYTES];
+    uint8_t header[TACITI_FRAME_HEADER_BYTES];
     const char *payload; /* borrowed until it has been written */
     size_t bytes;
     void *owner; /* told when the frame has been written; NULL: nobody */
@@ -35,8 +35,10 @@ typedef struct taciti_tcp_link {
 
     taciti_tcp_out out[TACITI_TCP_OUT_FRAMES]; /* a ring */
     int out_first, out_count;
-    bool out_has_chunk, out_blocked; /* the system took less than was offered */
-    size_t out_written;              /* bytes of the first frame that are gone */
+    bool out_has_chunk;
+    bool out_blocked;   /* the system took less than was offered */
+    bool out_broken;    /* the system takes nothing any more; a read will find the end */
+    size_t out_written; /* bytes of the first frame that are gone */
     uint32_t out_number;
 
     uint8_t *stage; /* [TACITI_TCP_STAGE_BYTES]; owned */
@@ -62,7 +64,7 @@ bool taciti_tcp_link_has_room(const taciti_tcp_link *link, taciti_frame_kind kin
 void taciti_tcp_link_put(taciti_tcp_link *link, const taciti_frame *frame, const void *payload, void *owner);
 
 /* Offers the frames to the system once. Calls written(owner, bytes of payload) for each frame that is gone. Returns
- * false if the connection is lost; then `why` says why. */
+ * false if nothing can be written any more; then `why` says why. */
 bool taciti_tcp_link_flush(taciti_tcp_link *link, void (*written)(void *owner, size_t bytes));
 
 /* ---- in ---------------------------------------------------------------------------------------------------------- */

@@ -83,7 +83,7 @@ void taciti_tcp_pool_destroy(taciti_tcp_pool *pool) {
 void taciti_tcp_peer_lose(taciti_tcp_peer *peer, const char *why) {
     if (peer->lost) return;
     peer->lost = true;
-    (void)snprintf(peer->why, sizeof peer->why, "%s: %s", peer->name, why);
+    (void)snprintf(peer->why, sizeof peer->why, "%s", why);
     for (int i = 0; i < peer->streams; i++) taciti_tcp_link_close(&peer->links[i]);
 }
 
@@ -159,14 +159,11 @@ static void put_chunk(taciti_tcp_peer *peer, taciti_tcp_link *link) {
 
 /* Returns true if the connection took everything and there is more. */
 static bool write_once(taciti_tcp_peer *peer, taciti_tcp_link *link) {
-    if (link->fd < 0) return false;
+    if (link->fd < 0 || link->out_broken) return false;
     if (link->stream == 0) put_announcements(peer, link);
     put_chunk(peer, link);
     if (link->out_count == 0) return false;
-    if (!taciti_tcp_link_flush(link, note_written)) {
-        taciti_tcp_peer_lose(peer, link->why);
-        return false;
-    }
+    if (!taciti_tcp_link_flush(link, note_written)) return false; /* its last words can still be read */
     return !link->out_blocked && taciti_tcp_peer_wants_out(peer, link);
 }
 
@@ -179,7 +176,7 @@ void taciti_tcp_peer_write(taciti_tcp_peer *peer) {
 }
 
 bool taciti_tcp_peer_wants_out(const taciti_tcp_peer *peer, const taciti_tcp_link *link) {
-    if (link->fd < 0) return false;
+    if (link->fd < 0 || link->out_broken) return false;
     return link->out_count > 0 || peer->sending.first != NULL || (link->stream == 0 && peer->out.first != NULL);
 }
 
@@ -324,7 +321,7 @@ static const char *take_credit(taciti_tcp_peer *peer, uint64_t value) {
 static const char *accept_frame(taciti_tcp_peer *peer, taciti_tcp_link *link) {
     const taciti_frame *frame = &link->in_frame;
     if (link->stream != 0 && frame->kind != TACITI_FRAME_CHUNK) return "a frame on the wrong connection";
-    if (peer->heard_goodbye) return "a frame after a goodbye";
+    if (link->stream == 0 && peer->heard_goodbye) return "a frame after a goodbye";
     if ((frame->kind == TACITI_FRAME_EAGER || frame->kind == TACITI_FRAME_ASK) && frame->message != peer->in_number++)
         return "a message out of order";
     switch (frame->kind) {
@@ -351,23 +348,34 @@ static const char *end_payload(taciti_tcp_peer *peer, taciti_tcp_link *link) {
 
 /* The end of a connection is no failure when one of both has said goodbye. */
 static const char *end_connection(taciti_tcp_peer *peer, taciti_tcp_link *link) {
-    if (!peer->heard_goodbye && !peer->said_goodbye) return "it has closed the connection";
+    if (!peer->heard_goodbye && !peer->said_goodbye)
+        return link->out_broken ? link->why : "it has closed the connection";
     taciti_tcp_link_close(link);
     if (link->stream == 0) peer->heard_goodbye = true;
     return NULL;
 }
 
-void taciti_tcp_peer_read(taciti_tcp_peer *peer, taciti_tcp_link *link) {
-    taciti_tcp_link_is_readable(link);
-    for (bool more = true; more && !peer->lost && link->fd >= 0;) {
-        const char *refusal = NULL;
-        switch (taciti_tcp_link_receive(link)) {
-        case TACITI_TCP_NOTHING: more = false; break;
-        case TACITI_TCP_FRAME: refusal = accept_frame(peer, link); break;
-        case TACITI_TCP_PAYLOAD: refusal = end_payload(peer, link); break;
-        case TACITI_TCP_CLOSED: refusal = end_connection(peer, link); break;
-        case TACITI_TCP_LOST: refusal = link->why; break;
-        }
-        if (refusal != NULL) taciti_tcp_peer_lose(peer, refusal);
+/* Deals with one event; false when there are no more. */
+static bool read_once(taciti_tcp_peer *peer, taciti_tcp_link *link, const char **refusal) {
+    switch (taciti_tcp_link_receive(link)) {
+    case TACITI_TCP_NOTHING: return false;
+    case TACITI_TCP_FRAME: *refusal = accept_frame(peer, link); break;
+    case TACITI_TCP_PAYLOAD: *refusal = end_payload(peer, link); break;
+    case TACITI_TCP_CLOSED: *refusal = end_connection(peer, link); break;
+    case TACITI_TCP_LOST: *refusal = link->why; break;
     }
+    return *refusal == NULL && link->fd >= 0;
+}
+
+/* A process that ends closes all its connections at once, and its last words are on the first one: they are read before
+ * the end of another one counts. */
+void taciti_tcp_peer_read(taciti_tcp_peer *peer, taciti_tcp_link *link) {
+    const char *refusal = NULL;
+    if (link->fd < 0) return;
+    taciti_tcp_link_is_readable(link);
+    while (read_once(peer, link, &refusal)) {
+    }
+    if (refusal == NULL) return;
+    if (link->stream != 0) taciti_tcp_peer_read(peer, &peer->links[0]);
+    taciti_tcp_peer_lose(peer, refusal);
 }

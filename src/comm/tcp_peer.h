@@ -9,9 +9,8 @@
  *
  * EAGER and ASK frames go over the first connection in the order of the sends, which is the order in which receives of
  * the same tag match. Chunks go over all connections; those of several messages take turns. A short message of another
- * tag therefore waits for a chunk, never for a long message. The memory that a peer can make this rank use is bounded:
- * a window of eager messages and ASKED_MAX announcements. Whoever exceeds that, or breaks the protocol otherwise, is
- * lost.
+ * tag therefore waits for a chunk, never for a long message. A peer can make this rank keep a bounded amount: a window
+ * of eager messages and ASKED_MAX announcements. Whoever exceeds that, or breaks the protocol otherwise, is lost.
  */
 #ifndef TACITI_COMM_TCP_PEER_H
 #define TACITI_COMM_TCP_PEER_H
@@ -63,9 +62,9 @@ typedef struct taciti_tcp_peer {
     size_t window_held, asked_held; /* of the peer's announcements, here */
     size_t credit;                  /* freed part of the window that the peer has not been told of */
     bool lost, said_goodbye, heard_goodbye;
-    int abort_code;                     /* the peer ends the job; -1: no */
-    char why[3 * TACITI_TCP_WHY_BYTES]; /* why it was lost */
-    char name[TACITI_TCP_WHY_BYTES];    /* "rank 3 (10.0.0.1:4711)" */
+    int abort_code;                  /* the peer ends the job; -1: no */
+    char why[TACITI_TCP_WHY_BYTES];  /* why it was lost */
+    char name[TACITI_TCP_WHY_BYTES]; /* "rank 3 (10.0.0.1:4711)" */
 } taciti_tcp_peer;
 
 /* Post a message; *out is to be released with taciti_tcp_message_release() when it is done. Return E_MEMORY, or

@@ -121,7 +121,7 @@ static void a_folder_is_a_store(void **state) {
     for (int i = 0; i < READERS; i++) taciti_bootstrap_folder_close(&readers[i].store);
     taciti_bootstrap store;
     assert_int_equal(taciti_bootstrap_folder_open("/proc/no/such/folder", &store), TACIT_E_IO);
-    (void)snprintf(below, sizeof below, "rm -r %s", folder);
+    (void)snprintf(below, sizeof below, "rm -rf %s", folder);
     assert_int_equal(system(below), 0);
 }
 

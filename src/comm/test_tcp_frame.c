@@ -30,7 +30,7 @@ enum { FRAME_COUNT = sizeof FRAMES / sizeof *FRAMES };
 static void frames_come_back_as_they_were(void **state) {
     (void)state;
     for (int i = 0; i < FRAME_COUNT; i++) {
-        uint8_t header[TACITI_TCP_FRAME_BYTES];
+        uint8_t header[TACITI_FRAME_HEADER_BYTES];
         taciti_frame frame = {0};
         taciti_frame_write(&FRAMES[i], EPOCH, NUMBER, header);
         assert_null(taciti_frame_read(header, EPOCH, NUMBER, &frame));
@@ -44,8 +44,8 @@ static void frames_come_back_as_they_were(void **state) {
 static void every_changed_bit_is_found(void **state) {
     (void)state;
     for (int i = 0; i < FRAME_COUNT; i++)
-        for (unsigned bit = 0; bit < 8 * TACITI_TCP_FRAME_BYTES; bit++) {
-            uint8_t header[TACITI_TCP_FRAME_BYTES];
+        for (unsigned bit = 0; bit < 8 * TACITI_FRAME_HEADER_BYTES; bit++) {
+            uint8_t header[TACITI_FRAME_HEADER_BYTES];
             taciti_frame frame = {.tag = 99};
             taciti_frame_write(&FRAMES[i], EPOCH, NUMBER, header);
             header[bit / 8] = (uint8_t)(header[bit / 8] ^ 1u << bit % 8);
@@ -56,7 +56,7 @@ static void every_changed_bit_is_found(void **state) {
 
 /* A header with a right checksum that no rank would write. */
 static const char *read_bad(const taciti_frame *bad, uint32_t epoch, uint32_t number) {
-    uint8_t header[TACITI_TCP_FRAME_BYTES];
+    uint8_t header[TACITI_FRAME_HEADER_BYTES];
     taciti_frame frame;
     taciti_frame_write(bad, epoch, number, header);
     return taciti_frame_read(header, EPOCH, NUMBER, &frame);
@@ -94,7 +94,7 @@ static void impossible_frames_are_refused_with_the_reason(void **state) {
 static void random_bytes_are_no_frame(void **state) {
     (void)state;
     for (uint64_t i = 0; i < 100000; i++) {
-        uint8_t bytes[TACITI_TCP_FRAME_BYTES];
+        uint8_t bytes[TACITI_FRAME_HEADER_BYTES];
         taciti_frame frame;
         for (uint64_t k = 0; k < 5; k++) {
             const uint64_t x = taciti_rng_u64(1, 5 * i + k);

@@ -225,7 +225,7 @@ static void a_goodbye_is_no_failure(void **state) {
 
 /* ---- what a peer may not do -------------------------------------------------------------------------------------- */
 static void write_raw(pair *p, int stream, const taciti_frame *frame, const void *payload) {
-    uint8_t header[TACITI_TCP_FRAME_BYTES];
+    uint8_t header[TACITI_FRAME_HEADER_BYTES];
     taciti_frame_write(frame, EPOCH, p->numbers[stream]++, header);
     assert_int_equal(send(p->raw[stream], header, sizeof header, MSG_NOSIGNAL), sizeof header);
     if (payload != NULL) assert_int_equal(send(p->raw[stream], payload, frame->bytes, MSG_NOSIGNAL), frame->bytes);
@@ -248,28 +248,27 @@ static void refuse_frame(taciti_frame frame, int stream, const char *why) {
 
 static void impossible_answers_lose_the_peer(void **state) {
     (void)state;
-    refuse_frame((taciti_frame){.kind = TACITI_FRAME_GO}, 0, "rank 1: it answers what nobody asked");
-    refuse_frame((taciti_frame){.kind = TACITI_FRAME_CREDIT, .value = 1}, 0, "rank 1: it frees more than it was sent");
-    refuse_frame((taciti_frame){.kind = TACITI_FRAME_ASK, .message = 1}, 0, "rank 1: a message out of order");
-    refuse_frame((taciti_frame){.kind = TACITI_FRAME_EAGER, .message = 1}, 0, "rank 1: a message out of order");
-    refuse_frame((taciti_frame){.kind = TACITI_FRAME_EAGER}, 1, "rank 1: a frame on the wrong connection");
-    refuse_frame((taciti_frame){.kind = TACITI_FRAME_CHUNK, .bytes = 1}, 1,
-                 "rank 1: a part of a message that nobody receives");
+    refuse_frame((taciti_frame){.kind = TACITI_FRAME_GO}, 0, "it answers what nobody asked");
+    refuse_frame((taciti_frame){.kind = TACITI_FRAME_CREDIT, .value = 1}, 0, "it frees more than it was sent");
+    refuse_frame((taciti_frame){.kind = TACITI_FRAME_ASK, .message = 1}, 0, "a message out of order");
+    refuse_frame((taciti_frame){.kind = TACITI_FRAME_EAGER, .message = 1}, 0, "a message out of order");
+    refuse_frame((taciti_frame){.kind = TACITI_FRAME_EAGER}, 1, "a frame on the wrong connection");
+    refuse_frame((taciti_frame){.kind = TACITI_FRAME_CHUNK, .bytes = 1}, 1, "a part of a message that nobody receives");
     pair *p = create_pair(true);
     write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_GOODBYE}, NULL);
     write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_ASK}, NULL);
-    expect_loss(p, "rank 1: a frame after a goodbye");
+    expect_loss(p, "a frame after a goodbye");
     p = create_pair(true);
     (void)send_on(p, 1, "", 0);
     (void)send_on(p, 1, p, TACITI_FRAME_EAGER_BYTES + 1);
     move_side(p, 0);
     write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_GO, .message = 0}, NULL); /* the eager one */
-    expect_loss(p, "rank 1: it answers what nobody asked");
+    expect_loss(p, "it answers what nobody asked");
     p = create_pair(true);
     (void)send_on(p, 1, p, TACITI_FRAME_EAGER_BYTES + 1);
     move_side(p, 0);
     write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_GO, .value = TACITI_FRAME_EAGER_BYTES + 2}, NULL);
-    expect_loss(p, "rank 1: it wants more than there is");
+    expect_loss(p, "it wants more than there is");
 }
 
 /* A receive of 100 bytes is answered with GO; then a part of its message comes that does not fit. */
@@ -281,7 +280,7 @@ static void refuse_chunk(uint32_t first_bytes, uint64_t offset, uint32_t bytes) 
     write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_ASK, .tag = 1, .value = 200}, NULL);
     if (first_bytes > 0) write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_CHUNK, .bytes = first_bytes}, part);
     write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_CHUNK, .bytes = bytes, .value = offset}, NULL);
-    expect_loss(p, "rank 1: a part outside of its message");
+    expect_loss(p, "a part outside of its message");
 }
 
 static void parts_stay_inside_their_message(void **state) {
@@ -302,39 +301,54 @@ static void a_peer_cannot_fill_the_memory(void **state) {
         move_side(p, 0);
         if (i < 15) assert_false(p->peers[0].lost);
     }
-    expect_loss(p, "rank 1: it sends more than it may");
+    expect_loss(p, "it sends more than it may");
     p = create_pair(true);
     for (uint64_t i = 0; i <= TACITI_TCP_ASKED_MAX; i++) {
         write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_ASK, .message = i, .value = SIZE_MAX / 2}, NULL);
         if (i % 64 == 0) move_side(p, 0);
         if (i % 64 == 0) assert_false(p->peers[0].lost && i < TACITI_TCP_ASKED_MAX);
     }
-    expect_loss(p, "rank 1: it announces more messages than it may");
+    expect_loss(p, "it announces more messages than it may");
 }
 
 static void the_end_of_a_connection_is_named(void **state) {
     (void)state;
     pair *p = create_pair(true);
     (void)shutdown(p->raw[1], SHUT_RDWR);
-    expect_loss(p, "rank 1: it has closed the connection");
+    expect_loss(p, "it has closed the connection");
     p = create_pair(true);
     assert_int_equal(send(p->raw[0], "abc", 3, 0), 3);
     (void)shutdown(p->raw[0], SHUT_RDWR);
     move_side(p, 0);
-    expect_loss(p, "rank 1: the connection ended within a frame");
+    expect_loss(p, "the connection ended within a frame");
     p = create_pair(true);
     write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_EAGER, .bytes = 10}, NULL);
     (void)shutdown(p->raw[0], SHUT_RDWR);
     move_side(p, 0);
-    expect_loss(p, "rank 1: the connection ended within a frame");
+    expect_loss(p, "the connection ended within a frame");
     p = create_pair(true);
     assert_int_equal(send(p->raw[0], "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n", 49, 0), 49);
-    expect_loss(p, "rank 1: a frame with a wrong checksum");
+    expect_loss(p, "a frame with a wrong checksum");
     p = create_pair(true);
     (void)shutdown(p->raw[0], SHUT_RDWR);
     (void)send_on(p, 1, "x", 1);
     taciti_tcp_peer_write(&p->peers[0]); /* and no SIGPIPE */
-    expect_loss(p, "rank 1: Broken pipe");
+    expect_loss(p, "Broken pipe");
+}
+
+/* The first connection still holds what the peer said before it ended. */
+static void last_words_are_read_before_the_peer_is_lost(void **state) {
+    (void)state;
+    pair *p = create_pair(true);
+    char word[5] = "";
+    taciti_tcp_message *m = NULL;
+    assert_int_equal(taciti_tcp_peer_receive(&p->peers[0], 2, word, sizeof word, &m), TACIT_OK);
+    write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_EAGER, .tag = 2, .bytes = 5}, "word");
+    for (int s = 0; s < STREAMS; s++) (void)shutdown(p->raw[s], SHUT_RDWR);
+    taciti_tcp_peer_read(&p->peers[0], &p->links[0][1]);
+    assert_true(p->peers[0].lost && m->done);
+    assert_string_equal(word, "word");
+    destroy_pair(p);
 }
 
 /* ---- random frames ----------------------------------------------------------------------------------------------- */
@@ -392,6 +406,7 @@ int main(void) {
         cmocka_unit_test(parts_stay_inside_their_message),
         cmocka_unit_test(a_peer_cannot_fill_the_memory),
         cmocka_unit_test(the_end_of_a_connection_is_named),
+        cmocka_unit_test(last_words_are_read_before_the_peer_is_lost),
         cmocka_unit_test(random_frames_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,8 +21,8 @@ static void need(int condition) {
 
 static void read_frame(uint8_t *bytes, int repair) {
     taciti_frame frame;
-    uint8_t again[TACITI_TCP_FRAME_BYTES];
-    const uint32_t sum = (uint32_t)XXH3_64bits(bytes + 4, TACITI_TCP_FRAME_BYTES - 4);
+    uint8_t again[TACITI_FRAME_HEADER_BYTES];
+    const uint32_t sum = (uint32_t)XXH3_64bits(bytes + 4, TACITI_FRAME_HEADER_BYTES - 4);
     if (repair) memcpy(bytes, &sum, sizeof sum);
     if (taciti_frame_read(bytes, EPOCH, NUMBER, &frame) != NULL) return;
     need(frame.bytes <= TACITI_FRAME_CHUNK_BYTES && frame.value <= SIZE_MAX / 2);
@@ -90,5 +90,5 @@ size_t fuzz_seed(size_t i, uint8_t *out) {
     out[0] = 6;
     taciti_frame_write(&(taciti_frame){.kind = kind, .tag = 1, .bytes = has_bytes ? 100 : 0, .message = i}, EPOCH,
                        NUMBER, out + 1);
-    return 1 + TACITI_TCP_FRAME_BYTES;
+    return 1 + TACITI_FRAME_HEADER_BYTES;
 }
