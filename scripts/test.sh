@@ -48,7 +48,7 @@ for stage in "${stages[@]}"; do
     style) style ;;
     gcc) build release; unit release unit; unit release program ;;
     mpi) build release; unit release mpi ;;
-    train) build release; program release tests/train.sh; program release tests/compression.sh; program release tests/shard.sh; program release tests/folder.sh ;;
+    train) build release; program release tests/train.sh; program release tests/ranks.sh; program release tests/compression.sh; program release tests/shard.sh; program release tests/folder.sh ;;
     faults) build release; program release tests/faults.sh; check "campaign of 10 faults" tests/campaign.sh 10 ;;
     lab) build release; program release tests/lab.sh; program release tests/lab_step.sh; program release tests/lab_shard.sh; program release tests/lab_probe.sh; program release tests/lab_collectives.sh ;;
     asan) build asan-ubsan; unit asan-ubsan unit; program asan-ubsan tests/smoke.sh ;;

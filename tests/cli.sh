@@ -299,7 +299,7 @@ expect 3 "libtacit-mpi-openmpi.so, through which ranks find each other, is not i
 unset TACIT_PLUGINS
 expect 3 "comm.engine is self, but mpirun (Open MPI) started 4 processes" \
     env OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 "$tacit" train --model.preset nano --train.steps 1 --run.dir none --comm.engine self
-expect 3 "RANK and WORLD_SIZE tell of 4 processes" env RANK=0 WORLD_SIZE=4 "$tacit" train --model.preset nano --train.steps 1 --run.dir none
+expect 3 "RANK / WORLD_SIZE started 4 processes, and nothing says where they meet" env RANK=0 WORLD_SIZE=4 "$tacit" train --model.preset nano --train.steps 1 --run.dir none
 # a rank that is not the first keeps silent
 [[ -z $(OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 "$tacit" doctor) ]] || complain "rank 1 speaks"
 expect 2 "tacit: rank 1: error: unknown verb" env OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 "$tacit" docotr

@@ -59,7 +59,7 @@ static const taciti_verb VERBS[] = {
      .run = taciti_verb_plan},
     {.name = "train",
      .synopsis = "[CONFIG.yaml] [--resume] [--section.key VALUE ...]",
-     .summary = "train a GPT over MPI",
+     .summary = "train a GPT on any number of ranks",
      .description =
          "Trains on text or token shards with any number of ranks; the sequence of global batches is the same for all "
          "of "
@@ -68,7 +68,8 @@ static const taciti_verb VERBS[] = {
          "earlier run in the same folder is moved aside unless --resume is given.\n\n"
          "SIGTERM, SIGINT and SIGUSR1 leave the step, save a checkpoint and end the run cleanly. A rank that dies or "
          "freezes ends the job with exit code 5 and one line that names it.",
-     .example = "mpirun -n 4 tacit train examples/shakespeare.yaml --data.train input.txt\n"
+     .example = "tacit train examples/shakespeare.yaml --data.train input.txt --ranks 4\n"
+                "mpirun -n 4 tacit train examples/shakespeare.yaml --data.train input.txt\n"
                 "mpirun -n 3 tacit train examples/shakespeare.yaml --data.train input.txt --resume",
      .flags = taciti_train_flags,
      .keys = "strategy train. run. model. data. optim. exchange. compress. adapt. registered. comm.",

@@ -43,7 +43,9 @@ static const char *slurm_family(void) {
 
 taciti_launcher taciti_launcher_torch(void) {
     const taciti_launcher none = {.size = 1, .first_of_host = true};
-    taciti_launcher found = {.name = getenv("TORCHELASTIC_RUN_ID") != NULL ? "torchrun" : "tacit --ranks"};
+    taciti_launcher found = {.name = getenv("TORCHELASTIC_RUN_ID") != NULL ? "torchrun"
+                                     : getenv("TACIT_COMM_MEET") != NULL   ? "tacit --ranks"
+                                                                           : "RANK / WORLD_SIZE"};
     int local_rank = 0;
     if (!read_count("RANK", 0, &found.rank) || !read_count("WORLD_SIZE", 1, &found.size)) return none;
     found.first_of_host = !read_count("LOCAL_RANK", 0, &local_rank) || local_rank == 0;

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Ranks without MPI: --ranks and torchrun's variables give the run that mpirun gives, signals and failures end it with one
+# code and one line, and mistakes are refused.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+. scripts/mpi-environment.sh
+. tests/check.sh
+find_program
+work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+export TMPDIR=$work TACIT_PLUGINS=/nowhere # no MPI can be found
+
+nano=(--data.train LICENSE --model.preset nano --model.heads 1 --model.channels 41 --train.threads 1 --train.batch 7 --run.tensorboard false --train.steps 12)
+train() { local dir=$1; shift; timeout 120 "$tacit" train "${nano[@]}" --run.dir "$work/$dir" "$@"; }
+bits() { (cd "$work/$1/ckpt" && sha256sum */*.safetensors); }
+same() { diff <(bits "$1") <(bits "$2") && [ -n "$(bits "$1")" ]; }
+
+for n in 2 3 5; do
+  check "$n ranks train" train "r$n" --ranks $n
+  TACIT_PLUGINS='' timeout 120 "$MPIRUN" -n $n "$tacit" train "${nano[@]}" --run.dir "$work/m$n" >"$work/m$n.out" 2>&1
+  check "as $n of mpirun do, bit for bit" same "r$n" "m$n"
+done
+expect "and say what joined them" 0 'comm.engine tcp .*: tacit --ranks started 3 processes' train r3 --ranks=3
+env TACIT_PLUGINS='' timeout 120 "$MPIRUN" -n 3 "$tacit" train "${nano[@]}" --run.dir "$work/t3" --comm.engine tcp --comm.streams 2 >"$work/t3.out" 2>&1
+check "ranks of mpirun over TCP have the same bits" same r3 t3
+for r in 0 1 2; do
+  RANK=$r WORLD_SIZE=3 LOCAL_RANK=$r LOCAL_WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=39517 train torch >"$work/torch.$r" 2>&1 &
+done
+wait %1 %2 %3 2>/dev/null || wait
+check "ranks of torchrun have the same bits" same r3 torch
+check "no folder stays behind" bash -c "! ls -d '$work'/tacit-* 2>/dev/null"
+
+# ---- ends --------------------------------------------------------------------------------------------------------
+# begin DIR: a long run of three ranks that has taken 20 steps; $starter is its starter.
+begin() {
+  "$tacit" train "${nano[@]}" --run.dir "$work/$1" --ranks 3 --train.steps 1000000 >"$work/$1.out" 2>&1 &
+  starter=$!
+  for _ in $(seq 200); do ! grep -q '"step": *20\b' "$work/$1/metrics.jsonl" 2>/dev/null || break; sleep 0.1; done
+}
+nobody() { ! pgrep -f "[r]un.dir $work/$1 "; }
+begin told; kill -TERM $starter; wait $starter; code=$?
+check "a signal ends all, cleanly" [ $code -eq 0 ]
+check "and saves a checkpoint" bash -c "ls '$work'/told/ckpt/step_*"
+check "nobody stays" nobody told
+begin dead; pkill -KILL -n -f "[r]un.dir $work/dead "; wait $starter; code=$?
+check "a killed rank gives code 5" [ $code -eq 5 ]
+check "and is named" grep -q 'was killed by signal 9' "$work/dead.out"
+check "nobody stays of its run" nobody dead
+begin lost; kill -KILL $starter; wait $starter 2>/dev/null
+for _ in $(seq 100); do nobody lost >/dev/null && break; sleep 0.1; done
+check "ranks end with their starter" nobody lost
+
+# ---- refusals ----------------------------------------------------------------------------------------------------
+expect "no number" 2 'ranks needs a number' train no --ranks
+expect "no ranks" 3 'a number from 1 to' train no --ranks 0
+expect "a word" 3 'a number from 1 to' train no --ranks four
+expect "under a launcher" 2 'leave it out' env OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 "$tacit" train "${nano[@]}" --ranks 2
+expect "mpi, which would see one rank" 3 'MPI would see one' train no --ranks 2 --comm.engine mpi
+expect "a mistake is said once" 3 '^tacit: error: [^\n]*$' train no --ranks 3 --shard.stage 4 --strategy shard
+finish_checks
