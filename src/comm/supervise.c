@@ -95,12 +95,18 @@ static void say_of_worker(const supervised *it, const char *level, const char *w
 /* ---- the watcher ---------------------------------------------------------------------------------------------------
  */
 
+/* Whether a signal to the whole process group, before the worker had one of its own, has reached this watcher, too. */
+static bool has_arrived(int signal_number) {
+    sigset_t pending;
+    return sigpending(&pending) == 0 && sigismember(&pending, signal_number) == 1;
+}
+
 static int exit_code_of(const supervised *it, int status, const bool *sent) {
     if (WIFEXITED(status)) return WEXITSTATUS(status);
     const int signal_number = WTERMSIG(status);
     char reason[REASON_BYTES];
     for (int i = 0; i < PASSED_ON_COUNT; i++)
-        if (signal_number == PASSED_ON[i] && sent[i]) return SIGNALED + signal_number;
+        if (signal_number == PASSED_ON[i] && (sent[i] || has_arrived(signal_number))) return SIGNALED + signal_number;
     (void)snprintf(reason, sizeof reason, "was killed by signal %d (%s)", signal_number, strsignal(signal_number));
     say_of_worker(it, "error", reason);
     return tacit_status_exit_code(TACIT_E_PEER);

@@ -104,6 +104,6 @@ int main(int argc, char **argv) {
         if (fork() == 0) _exit(run_rank(rank, size, streams, rounds, folder));
     int failed = 0, status = 0;
     while (wait(&status) > 0) failed |= status != 0;
-    (void)snprintf(command, sizeof command, "rm -r %s", folder);
+    (void)snprintf(command, sizeof command, "rm -rf %s", folder);
     return system(command) != 0 || failed;
 }
