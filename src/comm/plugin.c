@@ -47,7 +47,8 @@ static const taciti_plugin_host HOST = {.bytes = sizeof HOST,
 
 /* Folders relative to that of this program or library: its own; of an installed library; of a program in the build
  * tree; of an installed program. */
-static const char *const PLACES[] = {"", "/tacit", "/../lib", "/" TACITI_PLUGIN_FOLDER};
+#define INSTALLED "/" TACITI_PLUGIN_FOLDER
+static const char *const PLACES[] = {"", "/tacit", "/../lib", INSTALLED};
 enum { PLACE_COUNT = sizeof PLACES / sizeof *PLACES };
 
 /* Writes the folder of the file that contains this code. */
