@@ -97,12 +97,11 @@ static void write_peer(const engine_tcp *tcp, taciti_tcp_peer *peer) {
     }
 }
 
-static void obey_abort(engine_tcp *tcp, taciti_tcp_peer *peer) {
+static void obey_abort(taciti_tcp_peer *peer) {
     char why[TACITI_TCP_WHY_BYTES];
     (void)snprintf(why, sizeof why, "it has ended the job with exit code %d", peer->abort_code);
     taciti_guard_end_process(peer->abort_code);
     taciti_tcp_peer_lose(peer, why);
-    (void)tcp;
 }
 
 /* Looks at every connection where something can move, once. */
@@ -114,7 +113,7 @@ static void make_progress(engine_tcp *tcp) {
         taciti_tcp_peer *peer = &tcp->peers[link->peer];
         if (link->fd < 0) continue; /* closed by an event before this one */
         if ((events[i].events & ~(uint32_t)EPOLLOUT) != 0) taciti_tcp_peer_read(peer, link);
-        if (peer->abort_code >= 0 && !peer->lost) obey_abort(tcp, peer);
+        if (peer->abort_code >= 0 && !peer->lost) obey_abort(peer);
         write_peer(tcp, peer);
     }
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -65,10 +66,22 @@ tacit_status taciti_meet_find(const taciti_comm_options *options, const taciti_l
                                 launcher->name, launcher->size);
 }
 
+/* Anybody can foresee the name of a job's folder below /tmp: what another user has put there is not believed. */
+static tacit_status check_owner(const char *folder) {
+    struct stat info;
+    if (lstat(folder, &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == getuid()) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG, "%s is not a folder of this user: set comm.meet to another one", folder);
+}
+
 tacit_status taciti_meet_open(const taciti_comm_options *options, const taciti_launcher *launcher,
                               taciti_meeting_place *out) {
     TACITI_TRY(taciti_meet_find(options, launcher, out));
-    if (!out->by_port) return taciti_bootstrap_folder_open(out->place, &out->store);
+    if (!out->by_port) {
+        TACITI_TRY(taciti_bootstrap_folder_open(out->place, &out->store));
+        const tacit_status status = *options->meet.text != 0 ? TACIT_OK : check_owner(out->place);
+        if (status != TACIT_OK) taciti_bootstrap_folder_close(&out->store);
+        return status;
+    }
     TACITI_TRY(taciti_bootstrap_port_open(out->place, launcher->rank, launcher->size, options->start_s, &out->store));
     taciti_bootstrap_port_local_address(&out->store, out->local, sizeof out->local);
     return TACIT_OK;

@@ -14,8 +14,8 @@
 
 #define NAP_NS INT64_C(100000)
 
-#define SLEEP_NS                                                                                                       \
-    (10 * TACITI_NS_PER_MS) /* the detector looks every 50 ms, and other threads may have asked for an end */
+/* The detector looks every 50 ms, and other threads may have asked for an end. */
+#define SLEEP_NS (10 * TACITI_NS_PER_MS)
 
 enum { YIELD_TURNS = 1000, TURNS_PER_YIELD = 8 };
 
