@@ -118,7 +118,7 @@ static size_t describe_pages(taciti_linear_reduce *linear) {
 }
 
 static tacit_status allocate_memory(taciti_linear_reduce *linear) {
-    TACITI_TRY(taciti_pages_create(describe_pages(linear) + 1, "the linear exchange", &linear->pages));
+    TACITI_TRY(taciti_pages_create(describe_pages(linear), "the linear exchange", &linear->pages));
     const size_t payload = payload_bytes(linear);
     char *at = linear->pages.base;
     for (int i = 0; i < 2; i++, at += payload) linear->payload[i] = (float *)(void *)at;

@@ -64,7 +64,6 @@ static extent extent_of_block(const taciti_allreduce *reduce, const taciti_cut *
 static extent extent_of(const taciti_allreduce *reduce, const taciti_layout *layout) {
     extent max = {0};
     for (size_t b = 0; b < layout->bucket_count; b++) {
-        if (layout->buckets[b].n == 0) continue;
         const taciti_cut cut = taciti_allreduce_cut(reduce, layout->buckets[b].n);
         const size_t blocks = taciti_sketch_block_count(reduce, &cut);
         max.slots = blocks > max.slots ? blocks : max.slots;

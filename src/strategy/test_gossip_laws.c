@@ -512,29 +512,41 @@ static void ranks_with_other_topologies_are_refused(void **state) {
         }
 }
 
+/* Weights between ranks 2, 3 and 0, 1 that keep all sums and what ranks keep of their own. */
+static void write_twisted_matrix(const char *path) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    (void)fputs(".25,.25,.25,.25\n.25,.25,.25,.25\n.26,.24,.25,.25\n.24,.26,.25,.25\n", file);
+    assert_int_equal(fclose(file), 0);
+}
+
 static void ranks_with_other_weights_are_refused(void **state) {
     (void)state;
-    char paths[2][32] = {"/tmp/tacit-matrix-XXXXXX", "/tmp/tacit-matrix-XXXXXX"};
-    for (int k = 0; k < 2; k++) {
+    char paths[4][32];
+    for (int k = 0; k < 4; k++) {
+        (void)snprintf(paths[k], sizeof paths[k], "/tmp/tacit-matrix-XXXXXX");
         const int fd = mkstemp(paths[k]);
         assert_true(fd >= 0);
         (void)close(fd);
-        write_matrix(paths[k], 4, k == 0 ? 0.3 : 0.30000000000001);
     }
-    for (int k = 0; k < 2; k++) {
+    write_matrix(paths[0], 4, 0.3);
+    write_matrix(paths[1], 4, 0.30000000000001);
+    write_matrix(paths[2], 4, 0.25);
+    write_twisted_matrix(paths[3]);
+    for (int k = 0; k < 4; k++) {
         test_replicas t = mixing(4, 2, "file");
-        (void)snprintf(t.gossip.file.text, sizeof t.gossip.file.text, "%s", paths[0]);
+        (void)snprintf(t.gossip.file.text, sizeof t.gossip.file.text, "%s", paths[k < 2 ? 0 : 2]);
         taciti_gossip_options other = t.gossip;
         (void)snprintf(other.file.text, sizeof other.file.text, "%s", paths[k]);
         t.odd = &other;
         t.odd_rank = 2;
-        if (k > 0) test_log_keep();
+        if (k % 2 > 0) test_log_keep();
         test_replicas_run(&t);
-        for (int r = 0; r < 4; r++) assert_int_equal(t.created[r], k == 0 ? TACIT_OK : TACIT_E_CONFIG);
-        if (k > 0) test_log_drop();
+        for (int r = 0; r < 4; r++) assert_int_equal(t.created[r], k % 2 == 0 ? TACIT_OK : TACIT_E_CONFIG);
+        if (k % 2 > 0) test_log_drop();
         test_replicas_free(&t);
     }
-    for (int k = 0; k < 2; k++) (void)unlink(paths[k]);
+    for (int k = 0; k < 4; k++) (void)unlink(paths[k]);
 }
 
 int main(void) {

@@ -128,6 +128,24 @@ static void bytes_are_as_predicted(void **state) {
             }
 }
 
+/* Beside its mix a channel has one array; a rank that hands over has its own as well, a tracker two more. */
+static void every_array_is_predicted(void **state) {
+    (void)state;
+    enum { PLAIN, EVERY = 2, TRACKER = 4, DELAY = 6 };
+    size_t bytes[WAYS], array = 0;
+    for (int which = 0; which < WAYS; which += 2) {
+        test_replicas t = way(which, 5, 3);
+        test_replicas_run(&t);
+        bytes[which] = t.own_bytes;
+        array = t.n * sizeof(float);
+        test_replicas_free(&t);
+    }
+    const size_t mix = bytes[DELAY] - bytes[EVERY] - array;
+    assert_true(bytes[PLAIN] > mix + array);
+    assert_int_equal(bytes[EVERY] - bytes[PLAIN], array);
+    assert_int_equal(bytes[TRACKER] - bytes[PLAIN], mix + 3 * array);
+}
+
 static void what_cannot_be_is_refused(void **state) {
     (void)state;
     const struct {
@@ -164,6 +182,7 @@ int main(void) {
         cmocka_unit_test(averaging_leaves_no_trace),
         cmocka_unit_test(a_complete_mix_leaves_no_distance),
         cmocka_unit_test(bytes_are_as_predicted),
+        cmocka_unit_test(every_array_is_predicted),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

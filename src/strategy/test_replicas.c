@@ -313,7 +313,7 @@ static void check_bytes(const test_replicas *t, taciti_comm *comm, const rank_st
 static void keep_state(test_replicas *t, int rank, const rank_state *s) {
     const taciti_state state = state_of(s);
     const taciti_state_entry *numbers = taciti_state_find(&state, "numbers");
-    if (rank == 0) t->lag = s->figures.lag;
+    if (rank == 0) t->lag = s->figures.lag, t->own_bytes = s->figures.own_bytes;
     if (numbers != NULL) memcpy(t->numbers[rank], numbers->data, bytes_of(numbers));
     for (size_t i = 0, a = 0; i < state.count; i++) {
         const taciti_state_entry *entry = &state.entries[i];
