@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
+#include <string.h>
 
 #include "api/object.h"
 #include "base/log.h"
@@ -38,4 +39,31 @@ tacit_status taciti_handle_check(const void *object, taciti_handle_kind kind) {
 
 tacit_status taciti_argument_check(const void *argument, const char *name) {
     return argument != NULL ? TACIT_OK : taciti_fail(TACIT_E_USAGE, "the argument %s is NULL", name);
+}
+
+/* ---- structs that begin with their size -------------------------------------------------------------------------- */
+
+enum { STRUCT_MAX_BYTES = 4096 }; /* a larger size is memory that nobody has set */
+
+tacit_status taciti_struct_read(const void *given, const char *name, size_t bytes, void *out) {
+    size_t size = 0;
+    memcpy(&size, given, sizeof size);
+    if (size <= sizeof size || size > STRUCT_MAX_BYTES)
+        return taciti_fail(TACIT_E_USAGE, "%s: its size is %zu; begin with %s x = {.size = sizeof x}", name, size,
+                           name);
+    for (size_t i = bytes; i < size; i++)
+        if (((const char *)given)[i] != 0)
+            return taciti_fail(TACIT_E_UNSUPPORTED,
+                               "%s: byte %zu is set, but that of libtacit %s ends at %zu: the program was built for a "
+                               "newer one",
+                               name, i, tacit_version(), bytes);
+    memset(out, 0, bytes);
+    memcpy(out, given, size < bytes ? size : bytes);
+    return TACIT_OK;
+}
+
+void taciti_struct_write(const void *from, size_t bytes, void *given) {
+    size_t size = 0;
+    memcpy(&size, given, sizeof size);
+    memcpy((char *)given + sizeof size, (const char *)from + sizeof size, (size < bytes ? size : bytes) - sizeof size);
 }

@@ -34,6 +34,13 @@ tacit_status taciti_handle_check(const void *object, taciti_handle_kind kind);
 /* Returns E_USAGE, naming the argument, if it is NULL. */
 tacit_status taciti_argument_check(const void *argument, const char *name);
 
+/* Structs of the interface begin with their size (tacit.h). read: copies the caller's struct to `out`, of `bytes`;
+ * members that an older program does not know are 0. E_USAGE, naming the struct, unless the size is set;
+ * E_UNSUPPORTED if a newer program has set a member that this library does not know. `given` is not NULL. write: copies
+ * as much of `from` as the caller knows, whose size stays; call read before work begins that must not be in vain. */
+tacit_status taciti_struct_read(const void *given, const char *name, size_t bytes, void *out);
+void taciti_struct_write(const void *from, size_t bytes, void *given);
+
 struct tacit_settings {
     taciti_handle handle;
     taciti_settings values;
