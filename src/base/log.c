@@ -10,19 +10,44 @@ enum { LINE_MAX_BYTES = TACITI_ERROR_BYTES };
 
 static struct {
     pthread_mutex_t lock;
-    taciti_log_sink *sink;
-    void *context;
-    taciti_log_level lowest;
-} g_log = {.lock = PTHREAD_MUTEX_INITIALIZER, .lowest = TACITI_LOG_INFO};
+    taciti_log_route all;     /* of lines without a route of their own */
+    taciti_log_route *routes; /* of subjects */
+} g_log = {.lock = PTHREAD_MUTEX_INITIALIZER, .all.lowest = TACITI_LOG_INFO};
 
 static _Thread_local char t_error[LINE_MAX_BYTES]; /* text of the last error */
 static _Thread_local char *t_reason;               /* of taciti_log_capture(); NULL: lines go to the sink */
+static _Thread_local const void *t_subject;
 
 void taciti_log_set_sink(taciti_log_sink *sink, void *context, taciti_log_level lowest) {
     (void)pthread_mutex_lock(&g_log.lock);
-    g_log.sink = sink;
-    g_log.context = context;
-    g_log.lowest = lowest;
+    g_log.all = (taciti_log_route){.sink = sink, .context = context, .lowest = lowest};
+    (void)pthread_mutex_unlock(&g_log.lock);
+}
+
+void taciti_log_set_route(taciti_log_route *route, const taciti_log_route *value) {
+    (void)pthread_mutex_lock(&g_log.lock);
+    taciti_log_route **at = &g_log.routes;
+    while (*at != NULL && *at != route) at = &(*at)->next;
+    if (*at != NULL) *at = route->next;
+    *route = value == NULL ? (taciti_log_route){.sink = NULL} : *value;
+    if (value != NULL) {
+        route->next = g_log.routes;
+        g_log.routes = route;
+    }
+    (void)pthread_mutex_unlock(&g_log.lock);
+}
+
+void taciti_log_about(const void *subject) { t_subject = subject; }
+
+const void *taciti_log_subject(void) { return t_subject; }
+
+/* Passes the line to the sink of the thread's subject. */
+static void pass_line(taciti_log_level level, const char *line) {
+    (void)pthread_mutex_lock(&g_log.lock);
+    const taciti_log_route *route = t_subject == NULL ? NULL : g_log.routes;
+    while (route != NULL && route->subject != t_subject) route = route->next;
+    if (route == NULL) route = &g_log.all;
+    if (route->sink != NULL && level >= route->lowest) route->sink(route->context, level, line);
     (void)pthread_mutex_unlock(&g_log.lock);
 }
 
@@ -38,9 +63,7 @@ void taciti_log_list(taciti_log_level level, const char *format, va_list args) {
     }
     char line[LINE_MAX_BYTES];
     (void)vsnprintf(line, sizeof line, format, args);
-    (void)pthread_mutex_lock(&g_log.lock);
-    if (g_log.sink != NULL && level >= g_log.lowest) g_log.sink(g_log.context, level, line);
-    (void)pthread_mutex_unlock(&g_log.lock);
+    pass_line(level, line);
 }
 
 void taciti_log(taciti_log_level level, const char *format, ...) {
@@ -59,11 +82,19 @@ static struct {
     taciti_log_mode mode;
     uint64_t digest;
     int count; /* of lines that wait */
-    char lines[HELD_MAX][LINE_MAX_BYTES];
+    struct {
+        const void *subject;
+        char text[LINE_MAX_BYTES];
+    } lines[HELD_MAX];
 } g_held = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void show_held(void) {
-    for (int i = 0; i < g_held.count; i++) taciti_log(TACITI_LOG_ERROR, "%s", g_held.lines[i]);
+    const void *mine = t_subject;
+    for (int i = 0; i < g_held.count; i++) {
+        t_subject = g_held.lines[i].subject;
+        taciti_log(TACITI_LOG_ERROR, "%s", g_held.lines[i].text);
+    }
+    t_subject = mine;
     g_held.count = 0;
 }
 
@@ -77,7 +108,8 @@ static void fail_line(tacit_status status, const char *line) {
     }
     if (compared && g_held.mode == TACITI_LOG_HOLD) {
         if (g_held.count == HELD_MAX) show_held();
-        (void)snprintf(g_held.lines[g_held.count++], LINE_MAX_BYTES, "%s", line);
+        g_held.lines[g_held.count].subject = t_subject;
+        (void)snprintf(g_held.lines[g_held.count++].text, LINE_MAX_BYTES, "%s", line);
     } else {
         taciti_log(TACITI_LOG_ERROR, "%s", line);
     }

@@ -13,12 +13,12 @@
 
 #include "tacit/tacit.h"
 
-typedef enum taciti_log_level {
-    TACITI_LOG_DEBUG,
-    TACITI_LOG_INFO,
-    TACITI_LOG_WARN,
-    TACITI_LOG_ERROR,
-} taciti_log_level;
+/* Levels and sinks are those of the C interface. */
+typedef tacit_log_level taciti_log_level;
+#define TACITI_LOG_DEBUG TACIT_LOG_DEBUG
+#define TACITI_LOG_INFO TACIT_LOG_INFO
+#define TACITI_LOG_WARN TACIT_LOG_WARN
+#define TACITI_LOG_ERROR TACIT_LOG_ERROR
 
 #if defined(__GNUC__)
 #define TACITI_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
@@ -27,10 +27,28 @@ typedef enum taciti_log_level {
 #endif
 
 /* Receives one line without its newline. Called by any thread, but by one at a time; must not log itself. */
-typedef void taciti_log_sink(void *context, taciti_log_level level, const char *line);
+typedef tacit_log_callback taciti_log_sink;
 
 /* Installs the sink (NULL: none) and the lowest level passed to it. Any thread. */
 void taciti_log_set_sink(taciti_log_sink *sink, void *context, taciti_log_level lowest);
+
+/* Where the lines about a subject go instead: a communicator has a sink of its own. The threads that work for a subject
+ * name it; a thread that names none, or one without a route, logs to the sink above. */
+typedef struct taciti_log_route {
+    struct taciti_log_route *next; /* used by the log */
+    const void *subject;
+    taciti_log_sink *sink;
+    void *context;
+    taciti_log_level lowest;
+} taciti_log_route;
+
+/* Replaces the route by *value; NULL: the subject has none from now on. The route is zero at first, and borrowed while
+ * it has a value. Returns when no line is on its way through the old one. Any thread. */
+void taciti_log_set_route(taciti_log_route *route, const taciti_log_route *value);
+
+/* From now on lines of this thread are about this subject, which is compared only; NULL, as at first: about none. */
+void taciti_log_about(const void *subject);
+const void *taciti_log_subject(void);
 
 /* Logs one line; lines longer than 2047 bytes are truncated. Any thread. */
 void taciti_log(taciti_log_level level, const char *format, ...) TACITI_PRINTF(2, 3);

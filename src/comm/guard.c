@@ -20,6 +20,7 @@ void taciti_guard_end_process(int exit_code) {
 
 static void *watch(void *argument) {
     taciti_guard *guard = argument;
+    taciti_log_about(guard->subject);
     int64_t left_ns = (int64_t)(guard->seconds * 1e9);
     while (left_ns > 0) {
         const int64_t begin_ns = taciti_now_ns();
@@ -39,6 +40,7 @@ void taciti_guard_arm(taciti_guard *guard, double seconds, int exit_code, const 
     guard->seconds = seconds;
     guard->exit_code = exit_code;
     guard->text = text;
+    guard->subject = taciti_log_subject();
     atomic_store_explicit(&guard->off, 0, memory_order_release);
     guard->armed = taciti_thread_start_quiet(&guard->thread, watch, guard) == 0;
     if (!guard->armed) taciti_log(TACITI_LOG_WARN, "the system refused a guard thread: a hang would not be noticed");

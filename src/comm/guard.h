@@ -22,6 +22,7 @@ typedef struct taciti_guard {
     const char *text;                              /* logged as an error when the time is over; NULL: nothing */
     void (*late)(void *context, const char *text); /* called after that; NULL: nothing */
     void *context;
+    const void *subject; /* of its lines: that of the thread that armed it */
 } taciti_guard;
 
 /* Sets the function that ends the process, such as _exit(). NULL, the default: the process is never ended. Call it

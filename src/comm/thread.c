@@ -99,6 +99,7 @@ static void *serve_jobs(void *argument) {
     taciti_comm *comm = argument;
     taciti_queue *queue = &comm->queue;
     watch borrower = watch_from_now(comm);
+    taciti_log_about(comm);
     (void)prctl(PR_SET_NAME, "tacit comm");
     (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
     taciti_thread_short_turns(); /* what has arrived must not wait until compute has had its turn */
