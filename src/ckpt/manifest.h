@@ -4,7 +4,7 @@
  * which protects every byte and keeps the file plain JSON:
  *
  *   {"digest": "<32 hexadecimal digits>",
- *    "format": 1, "tacit": "0.1.0", "step": 100, "world": 4, "tensors": 447,
+ *    "format": 1, "tacit": "0.2.0", "step": 100, "world": 4, "tensors": 447,
  *    "files": [{"name": "rank-00000.safetensors", "bytes": 1024, "xxh3": "...", "tensors": 112}, ...],
  *    "meta": {...}}
  */

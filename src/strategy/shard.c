@@ -349,6 +349,8 @@ static void shard_state(void *self, taciti_state *out) {
     taciti_compression_state(s->reduce, out);
     if (s->coded != NULL) taciti_compression_state(s->coded, out);
     if (taciti_shard_sends_changes(&s->context)) add_parameters(s, out);
+    for (size_t i = 0; i < out->count && i < TACITI_STATE_MAX_ENTRIES; i++)
+        if (out->entries[i].ranges == ranges) out->entries[i].held = s->own;
 }
 
 /* Writes the decisions about the sums, the gathers, or both. */

@@ -33,6 +33,12 @@ bool taciti_state_range(const taciti_state_entry *entry, size_t index, taciti_ra
     return true;
 }
 
+bool taciti_state_held(const taciti_state_entry *entry, size_t index, taciti_range *out) {
+    if (!taciti_state_range(entry, index, out)) return false;
+    if (entry->held != NULL) *out = entry->held[index];
+    return true;
+}
+
 void taciti_state_add_numbers(taciti_state *state, const char *name, taciti_state_owner owner,
                               taciti_state_regroup regroup, double *numbers, size_t n) {
     taciti_state_add(

@@ -56,6 +56,7 @@ typedef struct taciti_state_entry {
     size_t n;                    /* of an array: layout->n */
     const taciti_range *ranges;  /* of an array: these of it, ascending; NULL: all of it */
     size_t range_count;
+    const taciti_range *held; /* as many; what this rank needs to go on, where others save some of it. NULL: `ranges` */
     taciti_state_access access; /* of a whole array, instead of data, if `read` is not NULL */
     bool optional;              /* if a checkpoint lacks it, it keeps its value from before the first step */
 } taciti_state_entry;
@@ -83,6 +84,9 @@ void taciti_state_add_numbers(taciti_state *state, const char *name, taciti_stat
 
 /* The index-th run of floats that an array entry consists of, relative to its data. False behind the last. */
 bool taciti_state_range(const taciti_state_entry *entry, size_t index, taciti_range *out);
+
+/* The same of what this rank holds. */
+bool taciti_state_held(const taciti_state_entry *entry, size_t index, taciti_range *out);
 
 /* Every rank writes a part of the entry to a checkpoint: an own entry that lies in the shards, or a range. */
 bool taciti_state_is_of_rank(const taciti_state_entry *entry);
