@@ -135,23 +135,29 @@ static tacit_status open_mpi(const taciti_comm_options *options, const taciti_la
     return taciti_launcher_refuse(launcher, family, engine.library);
 }
 
-/* Connects the ranks over sockets. Every engine of a process is another epoch: all ranks open them in the same order.
- */
+/* Connects the ranks over sockets. The caller has set who they are and where they meet. */
+static tacit_status connect_ranks(const taciti_comm_options *options, const taciti_tcp_request *who,
+                                  taciti_engine *out) {
+    taciti_tcp_request request = *who;
+    request.streams = (int)options->streams;
+    request.start_s = options->start_s;
+    request.timeout_s = options->timeout_s;
+    if (*options->interface.text != 0) request.interface = options->interface.text;
+    return taciti_engine_tcp_open(&request, out);
+}
+
+/* Every engine of a process is another epoch: all ranks open them in the same order. */
 static tacit_status open_tcp(const taciti_comm_options *options, const taciti_launcher *launcher, taciti_comm **out) {
     static _Atomic uint32_t opened;
     taciti_meeting_place meeting;
     taciti_engine engine;
     TACITI_TRY(taciti_meet_open(options, launcher, &meeting));
-    const taciti_tcp_request request = {.rank = launcher->rank,
-                                        .size = launcher->size,
-                                        .epoch = atomic_fetch_add(&opened, 1),
-                                        .bootstrap = meeting.store,
-                                        .streams = (int)options->streams,
-                                        .interface =
-                                            *options->interface.text != 0 ? options->interface.text : meeting.local,
-                                        .start_s = options->start_s,
-                                        .timeout_s = options->timeout_s};
-    const tacit_status status = taciti_engine_tcp_open(&request, &engine);
+    const taciti_tcp_request who = {.rank = launcher->rank,
+                                    .size = launcher->size,
+                                    .epoch = atomic_fetch_add(&opened, 1),
+                                    .bootstrap = meeting.store,
+                                    .interface = meeting.local};
+    const tacit_status status = connect_ranks(options, &who, &engine);
     taciti_meet_close(&meeting);
     TACITI_TRY(status);
     return taciti_comm_open_engine(options, &engine, out);
@@ -217,6 +223,21 @@ tacit_status taciti_comm_open_among(const taciti_comm_options *options, const ch
     TACITI_TRY(taciti_plugin_open(family, &plugin));
     TACITI_TRY(plugin->open(&request, &engine));
     return taciti_comm_open_engine(options, &engine, out);
+}
+
+tacit_status taciti_comm_open_store(const taciti_comm_options *options, int rank, int size,
+                                    const taciti_bootstrap *store, taciti_comm **out) {
+    const taciti_tcp_request who = {.rank = rank, .size = size, .bootstrap = *store};
+    taciti_engine engine;
+    taciti_engine_choice choice;
+    TACITI_TRY(taciti_engine_choose_store(options, rank, size, &choice));
+    if (choice.kind == TACITI_ENGINE_TCP)
+        TACITI_TRY(connect_ranks(options, &who, &engine));
+    else
+        taciti_engine_self_open(&engine);
+    TACITI_TRY(taciti_comm_open_engine(options, &engine, out));
+    log_choice(*out, &choice);
+    return TACIT_OK;
 }
 
 void taciti_comm_refuse(tacit_status status) {

@@ -25,6 +25,7 @@
 #include "base/log.h"
 #include "base/option.h"
 #include "base/trace.h"
+#include "comm/bootstrap.h"
 #include "comm/witness.h"
 #include "tacit/tacit.h"
 
@@ -137,6 +138,12 @@ tacit_status taciti_comm_open(const taciti_comm_options *options, taciti_comm **
  * the launcher. Collective. */
 tacit_status taciti_comm_open_among(const taciti_comm_options *options, const char *family, const void *communicator,
                                     taciti_comm **out);
+
+/* The engine tcp among the ranks that call this, which meet in a store of the caller's (bootstrap.h); a rank alone gets
+ * the engine self. The store is not used after the return. E_USAGE for a rank that cannot be; E_CONFIG where
+ * comm.engine or comm.meet say something else; E_PEER, naming a missing rank, after comm.start. Collective. */
+tacit_status taciti_comm_open_store(const taciti_comm_options *options, int rank, int size,
+                                    const taciti_bootstrap *store, taciti_comm **out);
 
 /* Called instead of taciti_comm_open() by a rank that failed with `status` before: taciti_comm_open() then fails on all
  * other ranks. An error that several ranks have in common is logged once. Call it once, in a process that a launcher

@@ -33,4 +33,8 @@ const char *taciti_engine_family(const taciti_launcher *launcher);
  * E_CONFIG or E_USAGE; if all processes of the launcher have the same one, its rank 0 logs it. */
 tacit_status taciti_engine_choose(int wanted, const taciti_launcher *launcher, taciti_engine_choice *out);
 
+/* The same where the caller says who the ranks are and where they meet: tcp, or self for a rank alone. */
+tacit_status taciti_engine_choose_store(const taciti_comm_options *options, int rank, int size,
+                                        taciti_engine_choice *out);
+
 #endif

@@ -8,6 +8,8 @@
  *   tcp           tcp                            tcp                                 self
  *   self          refused: each rank would be alone                                  self
  *
+ * Where the caller brings a store (tacit_open_store()): tcp, or self with one rank; mpi and self are refused.
+ *
  * The MPI library is that which the program is linked with, else that of the launcher, else the first whose plugin
  * exists.
  */
@@ -79,5 +81,22 @@ tacit_status taciti_engine_choose(int wanted, const taciti_launcher *launcher, t
         choose_joined(launcher, (taciti_engine_kind)wanted, out);
     else
         choose_self(launcher, wanted == TACITI_ENGINE_SELF, out);
+    return TACIT_OK;
+}
+
+tacit_status taciti_engine_choose_store(const taciti_comm_options *options, int rank, int size,
+                                        taciti_engine_choice *out) {
+    const bool tcp = options->engine == TACITI_ENGINE_AUTO || options->engine == TACITI_ENGINE_TCP;
+    if (size < 1 || rank < 0 || rank >= size)
+        return taciti_fail(TACIT_E_USAGE, "rank %d of %d cannot be: ranks count from 0", rank, size);
+    if (!tcp)
+        return taciti_fail(TACIT_E_CONFIG, "comm.engine is %s, but ranks that meet in a store are connected by tcp",
+                           options->engine == TACITI_ENGINE_MPI ? "mpi" : "self");
+    if (*options->meet.text != 0)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "comm.meet is %s, but the ranks meet in a store of the caller's: leave it out",
+                           options->meet.text);
+    *out = (taciti_engine_choice){.kind = size > 1 ? TACITI_ENGINE_TCP : TACITI_ENGINE_SELF};
+    (void)snprintf(out->reason, sizeof out->reason, "%d rank%s of the caller's store", size, size == 1 ? "" : "s");
     return TACIT_OK;
 }
