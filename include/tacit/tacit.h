@@ -28,6 +28,8 @@
  *     prints and installs no signal handler.
  *   - *Collective* functions are called by all ranks of the communicator, in the same order.
  *   - A communicator and its jobs belong to one thread at a time. *Any thread* marks what is free of that.
+ *   - Structs begin with their size, which the caller sets, {.size = sizeof(tacit_counters)}, so that they can grow:
+ *     a member that an older program does not know is 0, or is not written. Without a size: TACIT_E_USAGE.
  *   - A NULL where none is allowed, a handle that was closed and an index out of range give TACIT_E_USAGE. A wrong call
  *     changes nothing.
  *   - Several communicators may be open at once, with several jobs on each.
@@ -50,7 +52,7 @@ extern "C" {
 #endif
 
 #define TACIT_VERSION_MAJOR 0
-#define TACIT_VERSION_MINOR 1
+#define TACIT_VERSION_MINOR 2
 #define TACIT_VERSION_PATCH 0
 
 /* ---- 1. statuses and texts -------------------------------------------------------------------------------------- */
@@ -122,6 +124,24 @@ TACIT_API tacit_status tacit_settings_set(tacit_settings *settings, const char *
  * that stand before the mistake are applied. Not collective. */
 TACIT_API tacit_status tacit_settings_file(tacit_settings *settings, const char *path);
 
+/* Writes the value of a key, with a final zero, as tacit_settings_set() takes it: "0.01", "true", "gossip". E_CONFIG
+ * for an unknown key; E_USAGE if it needs more than `room` bytes. Not collective. */
+enum { TACIT_VALUE_BYTES = 512 }; /* room for every value */
+TACIT_API tacit_status tacit_settings_get(const tacit_settings *settings, const char *key, char *text, size_t room);
+
+/* Lists of what is built in. */
+typedef enum tacit_list_kind {
+    TACIT_LIST_OPTIONS, /* the keys: "optim.lr" */
+    TACIT_LIST_STRATEGIES,
+    TACIT_LIST_CODECS,      /* values of compress.codec, beside none and auto; those for reference, too */
+    TACIT_LIST_CONTROLLERS, /* of adapt.policy */
+    TACIT_LIST_OPTIMIZERS   /* of optim.name */
+} tacit_list_kind;
+
+/* The index-th member, and what it does in one line; name and help may be NULL. *name is valid until the next call of
+ * this thread. False behind the last. Any thread, not collective. */
+TACIT_API bool tacit_list(tacit_list_kind kind, size_t index, const char **name, const char **help);
+
 /* Jobs and other objects that were opened with the settings do not need them any more. NULL is fine. */
 TACIT_API void tacit_settings_destroy(tacit_settings *settings);
 
@@ -148,6 +168,26 @@ TACIT_API tacit_status tacit_open_self(const tacit_settings *settings, tacit_com
  * not read <mpi.h>: family is "openmpi" or "mpich", communicator points to an MPI_Comm. */
 TACIT_API tacit_status tacit_open_family(const char *family, const void *communicator, const tacit_settings *settings,
                                          tacit_comm **out);
+
+/* Where ranks that nobody has started together find each other: values under keys, which all of them set and get. */
+typedef struct tacit_store {
+    size_t size; /* sizeof(tacit_store) */
+    void *context;
+    /* Stores a copy of `count` bytes, up to 4096, in place of an older value. */
+    tacit_status (*set)(void *context, const char *key, const void *bytes, size_t count);
+    /* Waits for up to `seconds` until the key has a value - 0: looks once - and writes it and its size. It must come
+     * back then: with E_PEER where there is none. A value of more than `room` bytes is E_DATA. */
+    tacit_status (*get)(void *context, const char *key, void *bytes, size_t room, size_t *count, double seconds);
+} tacit_store;
+
+/* `ranks` processes of which this one is `rank`, connected by TCP, and by Unix-domain sockets on a host. They meet in
+ * the store: every rank sets one value, under the key "tacit-0-RANK", and reads those of lower ranks, in the calling
+ * thread and before this returns. Values of an earlier use do no harm, but communicators that are opened at the same
+ * time need keys, or stores, of their own. Any other status of the store ends the call with that status.
+ * E_PEER names a rank that has not come after comm.start; E_USAGE a rank that cannot be; E_CONFIG a comm.engine other
+ * than auto and tcp, and comm.meet. Returns owned. Collective. */
+TACIT_API tacit_status tacit_open_store(const tacit_settings *settings, int rank, int ranks, const tacit_store *store,
+                                        tacit_comm **out);
 
 TACIT_API int tacit_rank(const tacit_comm *comm); /* 0 .. tacit_size() - 1; -1 for a handle that is none */
 TACIT_API int tacit_size(const tacit_comm *comm); /* number of ranks; -1 for a handle that is none */
@@ -291,12 +331,17 @@ TACIT_API tacit_status tacit_job_revert(tacit_job *job);
 
 /* Bytes of the caller that a checkpoint holds: the state of a generator, a position in the data. */
 typedef struct tacit_blob {
+    size_t size;      /* sizeof(tacit_blob); of a list, the same in all */
     const char *name; /* 1 to 39 letters, digits, '_', '-' or '.' */
-    void *bytes;
-    size_t size; /* 1 byte to 1 GiB; a checkpoint with another size is refused */
+    void *bytes;      /* `count` bytes; tacit_job_load() refuses a checkpoint that has another number */
+    size_t count;
     bool own;    /* every rank has its own; else it is the same on all ranks */
     bool loaded; /* set by tacit_job_load(): false where the checkpoint has none of that name, or where another number
                   * of ranks has saved blobs of their own; then `bytes` stay as they were */
+    /* Where `bytes` is NULL, tacit_job_load() asks for room for the `count` bytes that the checkpoint has, and sets
+     * `bytes` and `count` if the load succeeds; if not, the room is the caller's all the same. NULL: there is none. */
+    void *(*room)(void *context, size_t count);
+    void *context;
 } tacit_blob;
 
 /* Writes checkpoint folder/step_00000100 of step 100: parameters, state of optimizer and strategy, blobs. Complete or
@@ -319,9 +364,23 @@ TACIT_API tacit_status tacit_job_save(tacit_job *job, const char *folder, int ke
 TACIT_API tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_blob *blobs, size_t blob_count,
                                       bool *found);
 
+/* The same in memory: the whole state of this rank - parameters, optimizer, residuals, controller, steps - as one
+ * string of bytes with a checksum, for a caller that stores it, together with those of the other ranks.
+ * `buffer` has `room` bytes and receives *bytes of them; NULL: *bytes alone, which later steps do not exceed. E_USAGE
+ * if the room is too small; *bytes says what is needed. Blobs are not part of it. Between two steps, or between average
+ * and revert. Not collective: nothing is sent. */
+TACIT_API tacit_status tacit_job_state(tacit_job *job, void *buffer, size_t room, size_t *bytes);
+
+/* In place of tacit_job_start(): every rank goes on from the bytes of its own rank, all of the same step, bit for bit
+ * as if the job had never stopped. E_DATA, on all ranks, and the job is as it was: bytes that are damaged, of another
+ * rank, of other tensors or of other settings - comm and what affects no result may differ -, or of another number of
+ * ranks, which only a folder of tacit_job_save() serves. The bytes are not needed any more afterwards. Collective. */
+TACIT_API tacit_status tacit_job_restore(tacit_job *job, const void *bytes, size_t count);
+
 /* ---- 10. counters ------------------------------------------------------------------------------------------------ */
 
 typedef struct tacit_counters {
+    size_t size;                               /* sizeof(tacit_counters) */
     int64_t steps;                             /* finished, those before a checkpoint included */
     int64_t skipped;                           /* of these: without an update, on this rank */
     double wait_s;                             /* seconds waited for messages since the job was opened */
@@ -345,6 +404,11 @@ typedef void tacit_log_callback(void *context, tacit_log_level level, const char
  * logged on the rank that has noticed it; what several ranks refuse in the same words while a job is opened, saved or
  * loaded, on the first of them. tacit_error_text() has it on all. Any thread, not collective. */
 TACIT_API tacit_status tacit_log_to(tacit_log_callback *callback, void *context, tacit_log_level lowest);
+
+/* Lines of this communicator and its jobs, those of its threads included, go there from now on and not to the function
+ * above; NULL: there again. Lines of a call that opens a communicator are nobody's yet. Not collective. */
+TACIT_API tacit_status tacit_comm_log_to(tacit_comm *comm, tacit_log_callback *callback, void *context,
+                                         tacit_log_level lowest);
 
 /* Called once, when communication has failed: E_PEER and the line that names the culprit. Called by a thread of the
  * library as soon as the failure is noticed - after comm.timeout for a silent rank -, also while no function runs; or

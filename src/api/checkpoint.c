@@ -12,7 +12,6 @@
 #include "driver/resume.h"
 
 enum { MAX_BLOBS = 32, BLOB_NAME_BYTES = 40 };
-#define BLOB_BYTES ((size_t)1 << 30)
 
 /* The table, and the names of blobs in it. */
 typedef struct table {
@@ -30,19 +29,33 @@ static tacit_status check_name(const char *name) {
                        name == NULL ? "" : name, BLOB_NAME_BYTES - 1);
 }
 
-static tacit_status check_blobs(const tacit_blob *blobs, size_t count) {
+static tacit_status check_blob(const tacit_blob *blob, bool loading) {
+    TACITI_TRY(check_name(blob->name));
+    if (blob->bytes != NULL || (loading && blob->room != NULL)) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE, "blob %s: its bytes are at NULL%s", blob->name,
+                       loading ? ", and it has no function room()" : "");
+}
+
+/* Copies the list of a caller whose structs may have another size. */
+static tacit_status read_blobs(const tacit_blob *list, size_t count, bool loading, tacit_blob out[MAX_BLOBS]) {
     if (count > MAX_BLOBS) return taciti_fail(TACIT_E_USAGE, "%zu blobs; %d is the maximum", count, MAX_BLOBS);
-    if (count > 0) TACITI_TRY(taciti_argument_check(blobs, "blobs"));
-    for (size_t i = 0; i < count; i++) {
-        TACITI_TRY(check_name(blobs[i].name));
-        if (blobs[i].bytes == NULL || blobs[i].size == 0 || blobs[i].size > BLOB_BYTES)
-            return taciti_fail(TACIT_E_USAGE, "blob %s: %zu bytes at %s; 1 byte to 1 GiB can be saved", blobs[i].name,
-                               blobs[i].size, blobs[i].bytes == NULL ? "NULL" : "an address");
+    if (count > 0) TACITI_TRY(taciti_argument_check(list, "blobs"));
+    const char *at = (const char *)list;
+    for (size_t i = 0; i < count; at += out[i++].size) {
+        TACITI_TRY(taciti_struct_read(at, "tacit_blob", sizeof *out, &out[i]));
+        if (out[i].size != out[0].size)
+            return taciti_fail(TACIT_E_USAGE, "tacit_blob: blob 0 has size %zu, blob %zu size %zu", out[0].size, i,
+                               out[i].size);
+        TACITI_TRY(check_blob(&out[i], loading));
         for (size_t j = 0; j < i; j++)
-            if (strcmp(blobs[i].name, blobs[j].name) == 0)
-                return taciti_fail(TACIT_E_USAGE, "blob %s stands twice in the list", blobs[i].name);
+            if (strcmp(out[i].name, out[j].name) == 0)
+                return taciti_fail(TACIT_E_USAGE, "blob %s stands twice in the list", out[i].name);
     }
     return TACIT_OK;
+}
+
+static void write_blobs(const tacit_blob *from, size_t count, tacit_blob *list) {
+    for (size_t i = 0; i < count; i++) taciti_struct_write(&from[i], sizeof *from, (char *)list + i * from[0].size);
 }
 
 static void add_blob(table *t, size_t index, const tacit_blob *blob) {
@@ -52,7 +65,7 @@ static void add_blob(table *t, size_t index, const tacit_blob *blob) {
                                                      .owner = blob->own ? TACITI_STATE_OWN : TACITI_STATE_SHARED,
                                                      .regroup = TACITI_STATE_RESET,
                                                      .data = blob->bytes,
-                                                     .n = blob->size});
+                                                     .n = blob->count});
 }
 
 /* ---- save -------------------------------------------------------------------------------------------------------- */
@@ -74,14 +87,15 @@ static tacit_status save_mean(tacit_job *job, const char *folder, int keep, cons
 
 tacit_status tacit_job_save(tacit_job *job, const char *folder, int keep, const tacit_blob *blobs, size_t blob_count) {
     double distance = 0;
+    tacit_blob mine[MAX_BLOBS];
     TACITI_TRY(taciti_job_check_either(job, TACITI_JOB_BETWEEN, TACITI_JOB_AVERAGED, "tacit_job_save"));
     TACITI_TRY(taciti_argument_check(folder, "folder"));
     if (keep < 1) return taciti_fail(TACIT_E_USAGE, "tacit_job_save: keep %d checkpoints; 1 is the minimum", keep);
-    TACITI_TRY(check_blobs(blobs, blob_count));
+    TACITI_TRY(read_blobs(blobs, blob_count, false, mine));
     taciti_comm_announce(job->comm->comm, job->step, "checkpoint");
     taciti_api_log_together(job->comm);
     tacit_status status = taciti_driver_average(job->driver, &distance);
-    if (status == TACIT_OK) status = save_mean(job, folder, keep, blobs, blob_count);
+    if (status == TACIT_OK) status = save_mean(job, folder, keep, mine, blob_count);
     if (job->phase == TACITI_JOB_BETWEEN) taciti_driver_revert(job->driver);
     taciti_api_log_alone();
     return taciti_api_report(job->comm, status);
@@ -108,9 +122,14 @@ static tacit_status find_blob(const taciti_ckpt_origin *from, table *t, size_t i
     if (blob->own) taciti_ckpt_own_prefix(from->rank, t->names[index], prefix);
     TACITI_TRY(taciti_ckpt_find_bytes(from->path, prefix, &held, &bytes));
     if (!held) return TACIT_OK;
-    if (bytes != blob->size)
+    if (blob->bytes != NULL && bytes != blob->count)
         return taciti_fail(TACIT_E_DATA, "%s: blob %s has %zu bytes there, room is for %zu", from->path, blob->name,
-                           bytes, blob->size);
+                           bytes, blob->count);
+    if (blob->bytes == NULL) blob->bytes = blob->room(blob->context, bytes);
+    if (blob->bytes == NULL)
+        return taciti_fail(TACIT_E_MEMORY, "%s: the caller has no room for the %zu bytes of blob %s", from->path, bytes,
+                           blob->name);
+    blob->count = bytes;
     add_blob(t, index, blob);
     blob->loaded = true;
     return TACIT_OK;
@@ -172,21 +191,24 @@ static tacit_status find_and_restore(tacit_job *job, const char *folder, tacit_b
     if (!*found) return TACIT_OK;
     if (status == TACIT_OK) status = restore_and_start(job, path, meta, blobs, count);
     taciti_free(meta);
-    for (size_t i = 0; i < count && status != TACIT_OK; i++) blobs[i].loaded = false;
     return status;
 }
 
 tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_blob *blobs, size_t blob_count, bool *found) {
     bool there = false;
+    tacit_blob mine[MAX_BLOBS];
     TACITI_TRY(taciti_job_check(job, TACITI_JOB_NEW, "tacit_job_load"));
     TACITI_TRY(taciti_argument_check(folder, "folder"));
     TACITI_TRY(taciti_argument_check(found, "found"));
-    TACITI_TRY(check_blobs(blobs, blob_count));
+    TACITI_TRY(read_blobs(blobs, blob_count, true, mine));
     taciti_api_log_together(job->comm);
-    const tacit_status status = find_and_restore(job, folder, blobs, blob_count, &there);
+    const tacit_status status = find_and_restore(job, folder, mine, blob_count, &there);
     taciti_api_log_alone();
     if (status != TACIT_OK) return taciti_api_report(job->comm, status);
-    if (there) job->phase = TACITI_JOB_BETWEEN;
+    if (there) {
+        write_blobs(mine, blob_count, blobs);
+        job->phase = TACITI_JOB_BETWEEN;
+    }
     *found = there;
     return TACIT_OK;
 }

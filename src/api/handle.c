@@ -26,11 +26,19 @@ void taciti_handle_close(taciti_handle *handle) {
     (void)pthread_mutex_unlock(&g_lock);
 }
 
+/* The communicator that lines about the object are about; NULL: none. */
+static const taciti_comm *comm_of(const void *object, taciti_handle_kind kind) {
+    if (kind == TACITI_HANDLE_COMM) return ((const tacit_comm *)object)->comm;
+    return kind == TACITI_HANDLE_JOB ? ((const tacit_job *)object)->comm->comm : NULL;
+}
+
 tacit_status taciti_handle_check(const void *object, taciti_handle_kind kind) {
+    taciti_log_about(NULL);
     if (object == NULL) return taciti_fail(TACIT_E_USAGE, "a %s is NULL; open or create one first", NAMES[kind]);
     (void)pthread_mutex_lock(&g_lock);
     const taciti_handle *handle = g_open;
     while (handle != NULL && (const void *)handle != object) handle = handle->next;
+    if (handle != NULL && handle->kind == kind) taciti_log_about(comm_of(object, kind));
     (void)pthread_mutex_unlock(&g_lock);
     if (handle == NULL) return taciti_fail(TACIT_E_USAGE, "this %s is not open: it was closed before", NAMES[kind]);
     if (handle->kind == kind) return TACIT_OK;

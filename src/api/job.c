@@ -169,9 +169,9 @@ static void release_job(tacit_job *job) {
 tacit_status tacit_job_open(tacit_comm *comm, const tacit_settings *settings, const tacit_layout *layout,
                             const tacit_job_options *options, tacit_job **out) {
     static const tacit_job_options NONE;
-    TACITI_TRY(taciti_handle_check(comm, TACITI_HANDLE_COMM));
     TACITI_TRY(taciti_handle_check(settings, TACITI_HANDLE_SETTINGS));
     TACITI_TRY(taciti_handle_check(layout, TACITI_HANDLE_LAYOUT));
+    TACITI_TRY(taciti_handle_check(comm, TACITI_HANDLE_COMM));
     TACITI_TRY(taciti_argument_check(out, "out"));
     tacit_job *job = taciti_calloc(1, sizeof *job);
     if (job == NULL) return TACIT_E_MEMORY;

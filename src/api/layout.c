@@ -23,6 +23,7 @@ static tacit_status build(taciti_layout *layout, const tacit_tensor *tensors, si
 }
 
 tacit_status tacit_layout_create(const tacit_tensor *tensors, size_t count, tacit_layout **out) {
+    taciti_log_about(NULL);
     TACITI_TRY(taciti_argument_check(tensors, "tensors"));
     TACITI_TRY(taciti_argument_check(out, "out"));
     if (count == 0) return taciti_fail(TACIT_E_USAGE, "a layout of 0 tensors: nothing to train");

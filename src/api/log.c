@@ -1,34 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _POSIX_C_SOURCE 200809L
-#include <pthread.h>
-
-#include "api/object.h"
 #include "base/log.h"
+#include "api/object.h"
 
-_Static_assert((int)TACIT_LOG_DEBUG == (int)TACITI_LOG_DEBUG && (int)TACIT_LOG_ERROR == (int)TACITI_LOG_ERROR,
-               "the levels of the interface are those of the log");
-
-static struct {
-    pthread_mutex_t lock;
-    tacit_log_callback *callback;
-    void *context;
-} g_log = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static void pass_on(void *context, taciti_log_level level, const char *line) {
-    (void)context;
-    (void)pthread_mutex_lock(&g_log.lock);
-    if (g_log.callback != NULL) g_log.callback(g_log.context, (tacit_log_level)level, line);
-    (void)pthread_mutex_unlock(&g_log.lock);
+static tacit_status check_level(tacit_log_level lowest, const char *function) {
+    if (lowest >= TACIT_LOG_DEBUG && lowest <= TACIT_LOG_ERROR) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE, "%s: %d is no level", function, (int)lowest);
 }
 
 tacit_status tacit_log_to(tacit_log_callback *callback, void *context, tacit_log_level lowest) {
-    if (lowest < TACIT_LOG_DEBUG || lowest > TACIT_LOG_ERROR)
-        return taciti_fail(TACIT_E_USAGE, "tacit_log_to: %d is no level", (int)lowest);
-    (void)pthread_mutex_lock(&g_log.lock);
-    g_log.callback = callback;
-    g_log.context = context;
-    (void)pthread_mutex_unlock(&g_log.lock);
-    taciti_log_set_sink(callback == NULL ? NULL : pass_on, NULL, (taciti_log_level)lowest);
+    taciti_log_about(NULL);
+    TACITI_TRY(check_level(lowest, "tacit_log_to"));
+    taciti_log_set_sink(callback, context, lowest);
+    return TACIT_OK;
+}
+
+tacit_status tacit_comm_log_to(tacit_comm *comm, tacit_log_callback *callback, void *context, tacit_log_level lowest) {
+    TACITI_TRY(taciti_handle_check(comm, TACITI_HANDLE_COMM));
+    TACITI_TRY(check_level(lowest, "tacit_comm_log_to"));
+    const taciti_log_route route = {.subject = comm->comm, .sink = callback, .context = context, .lowest = lowest};
+    taciti_log_set_route(&comm->log, callback == NULL ? NULL : &route);
     return TACIT_OK;
 }
 

@@ -6,6 +6,7 @@
 #ifndef TACITI_API_OBJECT_H
 #define TACITI_API_OBJECT_H
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "driver/driver.h"
 #include "settings/settings.h"
@@ -28,7 +29,8 @@ typedef struct taciti_handle {
 void taciti_handle_open(taciti_handle *handle, taciti_handle_kind kind);
 void taciti_handle_close(taciti_handle *handle);
 
-/* Returns E_USAGE unless `object` is an open handle of the kind. Does not dereference `object`. */
+/* Returns E_USAGE unless `object` is an open handle of the kind. Dereferences it only if it is open. From here on lines
+ * of this thread are about the object's communicator, or about none: a function checks its communicator or job last. */
 tacit_status taciti_handle_check(const void *object, taciti_handle_kind kind);
 
 /* Returns E_USAGE, naming the argument, if it is NULL. */
@@ -59,6 +61,7 @@ struct tacit_comm {
     size_t jobs; /* open jobs over it */
     tacit_failure_callback *callback;
     void *context;
+    taciti_log_route log; /* of tacit_comm_log_to() */
 };
 
 /* Which functions may be called on a job. */

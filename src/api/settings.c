@@ -26,6 +26,7 @@ static void release(tacit_settings *settings) {
 }
 
 tacit_status tacit_settings_create(tacit_settings **out) {
+    taciti_log_about(NULL);
     TACITI_TRY(taciti_argument_check(out, "out"));
     tacit_settings *s = taciti_calloc(1, sizeof *s);
     if (s == NULL) return TACIT_E_MEMORY;
@@ -57,6 +58,21 @@ tacit_status tacit_settings_file(tacit_settings *settings, const char *path) {
     TACITI_TRY(taciti_argument_check(path, "path"));
     TACITI_TRY(taciti_config_file(&settings->config, path));
     return taciti_settings_complete(&settings->values);
+}
+
+tacit_status tacit_settings_get(const tacit_settings *settings, const char *key, char *text, size_t room) {
+    taciti_place place;
+    char value[TACITI_VALUE_BYTES];
+    TACITI_TRY(taciti_handle_check(settings, TACITI_HANDLE_SETTINGS));
+    TACITI_TRY(taciti_argument_check(key, "key"));
+    TACITI_TRY(taciti_argument_check(text, "text"));
+    TACITI_TRY(taciti_config_need(&settings->config, key, key, &place));
+    const size_t bytes = strlen(taciti_place_text(&place, value)) + 1;
+    if (bytes > room)
+        return taciti_fail(TACIT_E_USAGE, "tacit_settings_get: the value of %s needs %zu bytes, room is for %zu", key,
+                           bytes, room);
+    memcpy(text, value, bytes);
+    return TACIT_OK;
 }
 
 void tacit_settings_destroy(tacit_settings *settings) {

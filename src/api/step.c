@@ -118,15 +118,18 @@ tacit_status tacit_job_revert(tacit_job *job) {
 tacit_status tacit_job_counters(const tacit_job *job, tacit_counters *out) {
     TACITI_TRY(taciti_handle_check(job, TACITI_HANDLE_JOB));
     TACITI_TRY(taciti_argument_check(out, "out"));
+    tacit_counters counters;
+    TACITI_TRY(taciti_struct_read(out, "tacit_counters", sizeof counters, &counters));
     const taciti_comm_counters c = taciti_comm_count(job->comm->comm);
-    *out = (tacit_counters){.steps = job->step,
-                            .skipped = job->skipped,
-                            .wait_s = job->wait_s,
-                            .bytes_sent = c.bytes_sent,
-                            .bytes_received = c.bytes_received,
-                            .messages_sent = c.messages_sent,
-                            .messages_received = c.messages_received,
-                            .away_sent = c.away_bytes_sent,
-                            .away_received = c.away_bytes_received};
+    counters = (tacit_counters){.steps = job->step,
+                                .skipped = job->skipped,
+                                .wait_s = job->wait_s,
+                                .bytes_sent = c.bytes_sent,
+                                .bytes_received = c.bytes_received,
+                                .messages_sent = c.messages_sent,
+                                .messages_received = c.messages_received,
+                                .away_sent = c.away_bytes_sent,
+                                .away_received = c.away_bytes_received};
+    taciti_struct_write(&counters, sizeof counters, out);
     return TACIT_OK;
 }

@@ -156,7 +156,7 @@ static tacit_job *open_own(const scene *s) {
 static void test_order_with_an_own_optimizer(void **state) {
     tacit_job *job = open_own(*state);
     tacit_step step = {.number = -1};
-    tacit_counters counters;
+    tacit_counters counters = {.size = sizeof counters};
     assert_int_equal(tacit_job_start(job), TACIT_OK);
     assert_int_equal(tacit_job_ready(job, 0), TACIT_OK);
     refused(tacit_job_finish(job, &step), TACIT_E_USAGE, "with own_optimizer");
@@ -249,7 +249,7 @@ static void test_shard_refuses_an_own_optimizer(void **state) {
 static void test_a_skipped_step(void **state) {
     tacit_job *job = ((scene *)*state)->job;
     tacit_step step;
-    tacit_counters counters;
+    tacit_counters counters = {.size = sizeof counters};
     assert_int_equal(tacit_job_start(job), TACIT_OK);
     tacit_job_gradients(job)[0] = NAN;
     assert_int_equal(tacit_job_ready(job, TACIT_ALL_TENSORS), TACIT_OK);
@@ -268,18 +268,14 @@ static void test_blobs(void **state) {
     tacit_job *job = ((scene *)*state)->job;
     char byte = 1;
     bool found = true;
-    tacit_blob blob = {.name = "../x", .bytes = &byte, .size = 1};
+    tacit_blob blob = {.size = sizeof blob, .name = "../x", .bytes = &byte, .count = 1};
     assert_int_equal(tacit_job_start(job), TACIT_OK);
     refused(tacit_job_save(job, "unused", 1, &blob, 1), TACIT_E_USAGE, "../x");
     blob.name = "x";
     refused(tacit_job_save(job, "unused", 0, &blob, 1), TACIT_E_USAGE, "keep 0");
     refused(tacit_job_save(job, NULL, 1, &blob, 1), TACIT_E_USAGE, "folder is NULL");
     refused(tacit_job_save(job, "unused", 1, (tacit_blob[]){blob, blob}, 2), TACIT_E_USAGE, "twice");
-    blob.size = 0;
-    refused(tacit_job_save(job, "unused", 1, &blob, 1), TACIT_E_USAGE, "0 bytes");
-    blob.size = ((size_t)1 << 30) + 1;
-    refused(tacit_job_save(job, "unused", 1, &blob, 1), TACIT_E_USAGE, "1 GiB");
-    blob = (tacit_blob){.name = "forty-letters-and-so-one-more-than-legal", .bytes = &byte, .size = 1};
+    blob.name = "forty-letters-and-so-one-more-than-legal";
     refused(tacit_job_save(job, "unused", 1, &blob, 1), TACIT_E_USAGE, "1 to 39 letters");
     refused(tacit_job_save(job, "unused", 1, NULL, 1), TACIT_E_USAGE, "blobs is NULL");
     refused(tacit_job_save(job, "unused", 1, &blob, 33), TACIT_E_USAGE, "32 is the maximum");
@@ -387,7 +383,8 @@ static void test_loads(void **state) {
     const scene *s = *state;
     const test_path folder = folder_create();
     char word[4] = "abc", other[4] = "xyz";
-    tacit_blob blobs[] = {{.name = "word", .bytes = word, .size = 4}, {.name = "other", .bytes = other, .size = 4}};
+    tacit_blob blobs[] = {{.size = sizeof *blobs, .name = "word", .bytes = word, .count = 4},
+                          {.size = sizeof *blobs, .name = "other", .bytes = other, .count = 4}};
     bool found = true;
     tacit_job *job = open_with(s, NONE);
     assert_int_equal(tacit_job_load(job, folder.text, blobs, 2, &found), TACIT_OK);
@@ -397,9 +394,9 @@ static void test_loads(void **state) {
     assert_int_equal(tacit_job_close(job), TACIT_OK);
     memset(word, 0, sizeof word);
     job = open_with(s, NONE);
-    blobs[0].size = 3;
+    blobs[0].count = 3;
     refused(tacit_job_load(job, folder.text, blobs, 2, &found), TACIT_E_DATA, "blob word has 4 bytes there");
-    blobs[0].size = 4;
+    blobs[0].count = 4;
     refused(tacit_job_load(job, folder.text, blobs, 2, NULL), TACIT_E_USAGE, "found is NULL");
     assert_int_equal(tacit_job_load(job, folder.text, blobs, 2, &found), TACIT_OK);
     assert_true(found && blobs[0].loaded && !blobs[1].loaded);
@@ -442,7 +439,7 @@ static void test_other_settings(void **state) {
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         const switching *c = &CASES[i];
         bool found = false;
-        tacit_counters counters;
+        tacit_counters counters = {.size = sizeof counters};
         const test_path folder = folder_create();
         save_with(s, c->from, folder.text);
         tacit_job *job = open_with(s, c->to);

@@ -73,15 +73,19 @@ static tacit_status fail_unknown(const taciti_config *config, const char *key, c
     return taciti_fail(TACIT_E_CONFIG, "%s: unknown key %s%s", origin, taciti_quote(key, quoted), nearest.hint);
 }
 
+tacit_status taciti_config_need(const taciti_config *config, const char *key, const char *origin, taciti_place *out) {
+    return taciti_config_find(config, key, out) ? TACIT_OK : fail_unknown(config, key, origin);
+}
+
 tacit_status taciti_config_set(const taciti_config *config, const char *key, const char *value, const char *origin) {
     taciti_place place;
-    if (!taciti_config_find(config, key, &place)) return fail_unknown(config, key, origin);
+    TACITI_TRY(taciti_config_need(config, key, origin, &place));
     return taciti_place_set(&place, origin, value);
 }
 
 tacit_status taciti_config_preset(const taciti_config *config, const char *key, const char *value, const char *origin) {
     taciti_place place;
-    if (!taciti_config_find(config, key, &place)) return fail_unknown(config, key, origin);
+    TACITI_TRY(taciti_config_need(config, key, origin, &place));
     if (place.given != NULL && *place.given != TACITI_GIVEN_NOT) {
         if (value != NULL && !taciti_place_is(&place, value)) *place.given = TACITI_GIVEN_TYPED;
         return TACIT_OK;

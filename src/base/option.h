@@ -143,6 +143,9 @@ typedef struct taciti_place {
 bool taciti_config_at(const taciti_config *config, size_t index, taciti_place *out);
 bool taciti_config_find(const taciti_config *config, const char *key, taciti_place *out);
 
+/* As find; E_CONFIG, with the nearest legal key, when there is none. origin as for taciti_config_set(). */
+tacit_status taciti_config_need(const taciti_config *config, const char *key, const char *origin, taciti_place *out);
+
 /* "optim.name". */
 enum { TACITI_KEY_BYTES = 96 };
 const char *taciti_place_key(const taciti_place *place, char out[TACITI_KEY_BYTES]);

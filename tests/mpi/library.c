@@ -270,8 +270,9 @@ static void check_two_communicators(tacit_comm *comm) {
 static void refuses_a_blob(tacit_job *job, const char *folder) {
     char small[2] = "";
     bool found = false;
-    tacit_counters counters;
-    tacit_blob blob = {.name = "place", .bytes = small, .size = g_rank == 0 ? 2 : sizeof(int), .own = true};
+    tacit_counters counters = {.size = sizeof counters};
+    tacit_blob blob = {
+        .size = sizeof blob, .name = "place", .bytes = small, .count = g_rank == 0 ? 2 : sizeof(int), .own = true};
     int place = 0;
     if (g_rank != 0) blob.bytes = &place;
     CHECK(tacit_job_load(job, folder, &blob, 1, &found) == TACIT_E_DATA && !found && !blob.loaded);
@@ -284,8 +285,8 @@ static void check_checkpoints(tacit_comm *comm, const char *const *list, const c
     static float whole[MAX_FLOATS], resumed[MAX_FLOATS];
     int place = 100 + g_rank, word = 42;
     bool found = true;
-    tacit_blob blobs[] = {{.name = "place", .bytes = &place, .size = sizeof place, .own = true},
-                          {.name = "word", .bytes = &word, .size = sizeof word}};
+    tacit_blob blobs[] = {{.size = sizeof *blobs, .name = "place", .bytes = &place, .count = sizeof place, .own = true},
+                          {.size = sizeof *blobs, .name = "word", .bytes = &word, .count = sizeof word}};
     train(comm, list, NULL, false, whole);
     tacit_job *job = open_job(comm, list, NULL, false);
     OK(tacit_job_load(job, folder, blobs, 2, &found));
