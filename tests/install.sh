@@ -50,7 +50,7 @@ cp use.c use.cc
 cat > CMakeLists.txt <<'EOF'
 cmake_minimum_required(VERSION 3.20)
 project(user LANGUAGES C CXX)
-find_package(tacit 0.1 REQUIRED)
+find_package(tacit 0.2 REQUIRED)
 foreach(source use.c use.cc)
   string(REPLACE . _ name ${source})
   add_executable(${name} ${source})
@@ -74,7 +74,7 @@ for program in ./by_pc_c ./by_pc_cc out/use_c out/use_cc; do
 done
 # what the library shows, and what it must not use: it never ends the process, prints, or takes signals
 shared=$(find "$usr" -name 'libtacit.so.*.*.*')
-readelf -d "$shared" | grep -q 'SONAME.*\[libtacit\.so\.0\.1\]' || fail "the soname is not libtacit.so.0.1"
+readelf -d "$shared" | grep -q 'SONAME.*\[libtacit\.so\.0\.2\]' || fail "the soname is not libtacit.so.0.2"
 nm -D --defined-only "$shared" | awk '{ print $3 }' | sort > "$prefix/symbols"
 sed -n 's/^TACIT_API [^(]*[ *]\(tacit_[a-z_]*\)(.*/\1/p' "$usr"/include/tacit/*.h | sort > "$prefix/declared"
 [[ $(wc -l < "$prefix/declared") -gt 20 ]] || fail "too few functions are declared"
@@ -99,7 +99,7 @@ cp "$source"/examples/c/*.c .
 cat > CMakeLists.txt <<'EOF'
 cmake_minimum_required(VERSION 3.20)
 project(examples LANGUAGES C)
-find_package(tacit 0.1 REQUIRED)
+find_package(tacit 0.2 REQUIRED)
 foreach(name own_network own_optimizer)
   add_executable(${name} ${name}.c)
   target_link_libraries(${name} PRIVATE tacit::tacit m)
@@ -196,6 +196,6 @@ rm -r "$plugins"
 [[ -z $MPIRUN ]] || refuses "no plugins" "$usr/bin"
 
 # the next minor version is another interface
-sed -i 's/tacit 0.1 /tacit 0.2 /' CMakeLists.txt
-if cmake -S . -B out2 > /dev/null 2>&1; then fail "find_package(tacit 0.2) found $version"; fi
+sed -i 's/tacit 0.2 /tacit 0.3 /' CMakeLists.txt
+if cmake -S . -B out2 > /dev/null 2>&1; then fail "find_package(tacit 0.3) found $version"; fi
 echo "install: $version installed by the README and used from C11 and C++17, through pkg-config and find_package; examples on 4 ranks"
