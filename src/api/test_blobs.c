@@ -175,7 +175,7 @@ static void programs_of_other_versions(void **state) {
     assert_string_equal(a, "aaa");
     new[1].more = a;
     refused(tacit_job_save(s->job, s->folder.text, 1, &new[0].blob, 2), TACIT_E_UNSUPPORTED, "built for a newer one");
-    old[1].size++;
+    old[1].size--;
     refused(tacit_job_save(s->job, s->folder.text, 1, (tacit_blob *)(void *)old, 2), TACIT_E_USAGE, "blob 1 size");
     old[0].size = 0;
     refused(tacit_job_save(s->job, s->folder.text, 1, (tacit_blob *)(void *)old, 2), TACIT_E_USAGE,
