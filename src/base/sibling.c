@@ -37,13 +37,23 @@ bool taciti_process_is_stopped(pid_t pid) {
     return read_stat(pid, &state, &parent) && means_stopped(state);
 }
 
+/* Whether an entry of the environment tells the rank. */
+static bool read_rank(const char *entry, int *rank) {
+    static const char *const VARIABLES[] = {"OMPI_COMM_WORLD_RANK=", "PMI_RANK=", "RANK="};
+    for (size_t i = 0; i < sizeof VARIABLES / sizeof *VARIABLES; i++) {
+        const size_t length = strlen(VARIABLES[i]);
+        if (strncmp(entry, VARIABLES[i], length) != 0) continue;
+        *rank = atoi(entry + length);
+        return true;
+    }
+    return false;
+}
+
 static int rank_of(pid_t pid) {
-    static const char VARIABLE[] = "OMPI_COMM_WORLD_RANK=";
     char *text = malloc(TEXT_BYTES);
     int rank = -1;
     const size_t n = text == NULL ? 0 : read_environment(pid, text, TEXT_BYTES);
-    for (size_t at = 0; at < n; at += strlen(text + at) + 1)
-        if (strncmp(text + at, VARIABLE, sizeof VARIABLE - 1) == 0) rank = atoi(text + at + sizeof VARIABLE - 1);
+    for (size_t at = 0; at < n && !read_rank(text + at, &rank);) at += strlen(text + at) + 1;
     free(text);
     return rank;
 }

@@ -19,7 +19,7 @@
  */
 #define LAST_WORDS_COME_NS (100 * TACITI_NS_PER_MS)
 
-enum { BEAT, GOODBYE, DEATH_KNOWN, ALL_PAIRS_RANKS = 32, NAME_BYTES = 128 };
+enum { BEAT, WATCHED_BEAT, GOODBYE, DEATH_KNOWN, ALL_PAIRS_RANKS = 32, NAME_BYTES = 128 };
 
 static bool are_neighbours(int a, int b, int size) {
     if (a == b) return false;
@@ -55,8 +55,9 @@ static tacit_status listen_to(taciti_comm *comm, taciti_link *link) {
 static tacit_status send_beat(taciti_comm *comm, taciti_link *link) {
     if (link->sending || link->lost_ns != 0)
         return TACIT_OK; /* the engine still holds the last one: it counts for this one too */
-    link->out = (taciti_beat){.kind = BEAT};
-    taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &link->out.sight);
+    const taciti_witness *witness = atomic_load_explicit(&comm->witness, memory_order_acquire);
+    link->out = (taciti_beat){.kind = witness == &comm->own_witness ? BEAT : WATCHED_BEAT};
+    taciti_witness_look(witness, &link->out.sight);
     link->sending = true;
     return comm->engine.isend(comm->engine.self, link->peer, TACITI_TAG_BEAT, &link->out, sizeof link->out,
                               &link->out_request);
@@ -144,7 +145,8 @@ static tacit_status hear_link(taciti_comm *comm, taciti_link *link, int64_t now)
         if (!done) break;
         link->receiving = false;
         link->heard_ns = now;
-        if (link->in.kind == BEAT) link->seen = link->in.sight;
+        link->watched = link->in.kind == WATCHED_BEAT;
+        if (link->watched || link->in.kind == BEAT) link->seen = link->in.sight;
         if (link->in.kind == DEATH_KNOWN) return hear_of_death(comm, link);
         link->gone = link->in.kind == GOODBYE;
         if (!link->gone) TACITI_TRY(listen_to(comm, link));
@@ -208,12 +210,15 @@ static tacit_status pronounce_dead(taciti_comm *comm, const taciti_link *link, i
     return tell_death(comm, link->peer);
 }
 
+/* One error is enough: that of a watcher, if there is one, says more. */
 static tacit_status pronounce_lost(taciti_comm *comm, int peer) {
     const int i = comm->detector.link_of[peer];
+    const taciti_link *link = i >= 0 ? &comm->detector.links[i] : &(taciti_link){0};
     char name[NAME_BYTES], sight[TACITI_WITNESS_TEXT_BYTES];
     name_of(comm, peer, name);
-    taciti_sight_text(i >= 0 ? &comm->detector.links[i].seen : &(taciti_sight){0}, sight);
-    (void)taciti_fail(TACIT_E_PEER, "%s has failed: %s; last seen in %s", name, reason_of_loss(comm, peer), sight);
+    taciti_sight_text(&link->seen, sight);
+    taciti_error_set("%s has failed: %s; last seen in %s", name, reason_of_loss(comm, peer), sight);
+    taciti_log(link->watched ? TACITI_LOG_WARN : TACITI_LOG_ERROR, "%s", taciti_error_text());
     return tell_death(comm, peer);
 }
 

@@ -7,8 +7,8 @@
  *   silent > timeout / 5    the lowest healthy neighbour logs a warning, and another line when the peer answers again
  *   silent > comm.timeout   the lowest healthy neighbour names the peer, notifies the others and ends communication;
  *                           if that neighbour has failed too, the next one does so a second later, and so on
- *   connection lost         an engine that can tell (taciti_engine.lost) knows at once: the same, without the wait
- *   alive, but a wait for it has lasted comm.stall: handled like comm.timeout
+ *   connection lost         an engine that can tell (taciti_engine.lost) knows at once: the same, without the wait, as
+ * a warning where a watcher says more alive, but a wait for it has lasted comm.stall: handled like comm.timeout
  *
  * Until all ranks have introduced themselves, comm.start replaces comm.timeout and comm.stall.
  *
@@ -33,8 +33,9 @@ typedef struct taciti_beat {
 typedef struct taciti_link {
     int peer;
     bool warned;
-    bool gone; /* the peer has said goodbye */
-    bool said; /* this rank has said goodbye, or reported a failure to the peer */
+    bool gone;    /* the peer has said goodbye */
+    bool watched; /* its watcher names it when its process ends */
+    bool said;    /* this rank has said goodbye, or reported a failure to the peer */
     bool receiving, sending, leaving;
     int64_t heard_ns;
     int64_t lost_ns; /* when the engine was seen to have lost the connection; 0: it has not */
