@@ -110,26 +110,27 @@ static tacit_status dispatch_together(int argc, char **argv) {
     return status;
 }
 
-/* Takes --ranks N from the command line of a verb that may run on several ranks. */
-static tacit_status take_ranks(int *argc, char **argv, int *ranks) {
+/* Takes --ranks and --hosts from the command line of a verb that may run on several ranks. */
+static tacit_status take_ranks(int *argc, char **argv, taciti_ranks *ranks) {
     const taciti_verb *verb = NULL;
-    *ranks = 0;
+    *ranks = (taciti_ranks){0};
     if (*argc < 2 || find_verb(*argc - 1, argv + 1, &verb) == 0 || !verb->collective) return TACIT_OK;
     if (wants_help(*argc, argv)) return TACIT_OK;
     taciti_cli_log_init(0, false);
     TACITI_TRY(taciti_ranks_take(argc, argv, ranks));
     const taciti_launcher launcher = taciti_launcher_detect();
-    if (*ranks == 0 || launcher.name == NULL) return TACIT_OK;
+    if ((ranks->ranks == 0 && ranks->hosts == NULL) || launcher.name == NULL) return TACIT_OK;
     if (launcher.rank > 0) return TACIT_E_USAGE;
-    return taciti_fail(TACIT_E_USAGE, "--ranks starts processes itself: leave it out, since %s has started %d",
-                       launcher.name, launcher.size);
+    return taciti_fail(TACIT_E_USAGE, "%s starts processes itself: leave it out, since %s has started %d",
+                       ranks->hosts == NULL ? "--ranks" : "--hosts", launcher.name, launcher.size);
 }
 
 int main(int argc, char **argv) {
-    int ranks = 0;
+    taciti_ranks ranks;
+    if (argc > 1 && strcmp(argv[1], TACITI_RANKS_SERVE) == 0) return taciti_ranks_serve(argc, argv);
     const tacit_status taken = take_ranks(&argc, argv, &ranks);
     if (taken != TACIT_OK) return tacit_status_exit_code(taken);
-    if (ranks > 1) return taciti_ranks_run(ranks, argv);
+    if (ranks.ranks > 1 || ranks.hosts != NULL) return taciti_ranks_run(&ranks, argv);
     taciti_guard_install(_exit);
     tacit_status status = dispatch_together(argc > 0 ? argc - 1 : 0, argv + 1);
     const bool written = fflush(stdout) == 0 && ferror(stdout) == 0;

@@ -16,7 +16,7 @@
 #define LATENCY_BYTES ((size_t)64 << 10) /* up to here time is what people ask for, beyond it the rate */
 
 const taciti_flag taciti_bench_collectives_flags[] = {
-    TACITI_RANKS_FLAG,
+    TACITI_RANKS_FLAGS,
     {"--json", NULL, NULL, "answer as one JSON object"},
     {"--op", NULL, "NAME", TACITI_OPERATION_CHOICES " (default all-reduce)"},
     {"--bytes", "-b", "LIST", "sizes of the f32 array (default " DEFAULT_BYTES ")"},
@@ -251,7 +251,7 @@ static tacit_status measure_over(const setup *s) {
     tacit_status status = TACIT_OK;
     if (taciti_comm_size(comm) < 2)
         status = taciti_fail(TACIT_E_USAGE, "a single process has nobody to talk to; start several: "
-                                            "mpirun -n 4 tacit bench collectives");
+                                            "tacit bench collectives --ranks 4");
     else
         status = measure_and_print(comm, s);
     taciti_comm_close(comm);

@@ -20,7 +20,7 @@
 #include "comm/supervise.h"
 
 const taciti_flag taciti_bench_step_flags[] = {
-    TACITI_RANKS_FLAG,
+    TACITI_RANKS_FLAGS,
     {"--json", NULL, NULL, "answer as one JSON object"},
     {"--model", "-m", "PRESET", "network (default gpt2-30m, or the profile's); see tacit info presets"},
     {"--batch", "-b", "COUNT", "sequences per step and rank (default 4)"},

@@ -21,7 +21,7 @@
 #include "plan/plan.h"
 
 const taciti_flag taciti_probe_flags[] = {
-    TACITI_RANKS_FLAG,
+    TACITI_RANKS_FLAGS,
     {"--output", "-o", "FILE", "write the description of the cluster"},
     {"--seconds", "-s", "S", "most time for everything (default 60)"},
     {"--quick", NULL, NULL, "fewer sizes and rounds"},

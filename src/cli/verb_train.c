@@ -13,7 +13,7 @@
 #include "train/train.h"
 
 const taciti_flag taciti_train_flags[] = {
-    TACITI_RANKS_FLAG,
+    TACITI_RANKS_FLAGS,
     {"--resume", NULL, NULL, "go on from the newest valid checkpoint of run.dir, with any number of ranks"},
     {"--resume-from-mean", NULL, NULL,
      "as --resume, but where the replicas of the checkpoint differ all ranks go on from their mean"},

@@ -69,6 +69,7 @@ static const taciti_verb VERBS[] = {
          "SIGTERM, SIGINT and SIGUSR1 leave the step, save a checkpoint and end the run cleanly. A rank that dies or "
          "freezes ends the job with exit code 5 and one line that names it.",
      .example = "tacit train examples/shakespeare.yaml --data.train input.txt --ranks 4\n"
+                "tacit train examples/shakespeare.yaml --data.train input.txt --hosts a,b --ranks 2\n"
                 "mpirun -n 4 tacit train examples/shakespeare.yaml --data.train input.txt\n"
                 "mpirun -n 3 tacit train examples/shakespeare.yaml --data.train input.txt --resume",
      .flags = taciti_train_flags,

@@ -43,9 +43,11 @@ static const char *slurm_family(void) {
 
 taciti_launcher taciti_launcher_torch(void) {
     const taciti_launcher none = {.size = 1, .first_of_host = true};
-    taciti_launcher found = {.name = getenv("TORCHELASTIC_RUN_ID") != NULL ? "torchrun"
-                                     : getenv("TACIT_COMM_MEET") != NULL   ? "tacit --ranks"
-                                                                           : "RANK / WORLD_SIZE"};
+    const char *starter = getenv("TACIT_STARTER"); /* set by cli/ranks.c */
+    taciti_launcher found = {.name = starter != NULL                         ? starter
+                                     : getenv("TORCHELASTIC_RUN_ID") != NULL ? "torchrun"
+                                                                             : "RANK / WORLD_SIZE",
+                             .names_killed = starter != NULL};
     int local_rank = 0;
     if (!read_count("RANK", 0, &found.rank) || !read_count("WORLD_SIZE", 1, &found.size)) return none;
     found.first_of_host = !read_count("LOCAL_RANK", 0, &local_rank) || local_rank == 0;

@@ -15,6 +15,7 @@ typedef struct taciti_launcher {
     const char *name;   /* "mpirun (Open MPI)", "srun (Slurm)", ...; NULL: started by hand */
     const char *family; /* of the MPI library that it serves, "openmpi" or "mpich"; NULL: not known */
     bool mpi;           /* it starts processes of MPI */
+    bool names_killed;  /* it tells which of its processes a signal has killed */
     int rank, size;     /* 0 and 1 when started by hand */
     int local_size;     /* processes on this host; 0: not known */
     bool first_of_host; /* no lower rank is on this host, as far as the launcher tells */

@@ -73,6 +73,7 @@ typedef struct supervised {
     int rank;
     pid_t watcher, worker;
     double timeout_s;
+    bool watcher_is_named; /* by the launcher, when it is killed */
     page *shared;
 } supervised;
 
@@ -112,13 +113,17 @@ static int exit_code_of(const supervised *it, int status, const bool *sent) {
     return tacit_status_exit_code(TACIT_E_PEER);
 }
 
+static _Noreturn void kill_worker(const supervised *it) {
+    (void)kill(it->worker, SIGKILL);
+    (void)waitpid(it->worker, NULL, 0);
+    _exit(tacit_status_exit_code(TACIT_E_PEER));
+}
+
 static _Noreturn void end_worker(const supervised *it, const char *what, double seconds) {
     char reason[REASON_BYTES];
     (void)snprintf(reason, sizeof reason, "%s %.1f s and is killed", what, seconds);
     say_of_worker(it, "error", reason);
-    (void)kill(it->worker, SIGKILL);
-    (void)waitpid(it->worker, NULL, 0);
-    _exit(tacit_status_exit_code(TACIT_E_PEER));
+    kill_worker(it);
 }
 
 /* Since when the worker has been in a state that must end. */
@@ -127,15 +132,15 @@ typedef struct patience {
     int64_t meeting_ns, shut_down_ns;
 } patience;
 
-/* The ranks do not meet: is that because one was stopped before it had a watcher? */
+/* The ranks do not meet: is that because one was stopped before it had a watcher? It is woken, so that the next watcher
+ * does not name it again, and it can end. */
 static void look_at_siblings(const supervised *it) {
     pid_t pid = 0;
     int rank = -1;
     if (!taciti_sibling_find_stopped(&pid, &rank)) return;
     print_line("error", rank, pid, "is stopped and has not begun; the job ends");
-    (void)kill(it->worker, SIGKILL);
-    (void)waitpid(it->worker, NULL, 0);
-    _exit(tacit_status_exit_code(TACIT_E_PEER));
+    (void)kill(pid, SIGCONT);
+    kill_worker(it);
 }
 
 /* Before the ranks hear each other, and after they have said goodbye, nobody else would end a worker that does not get
@@ -145,7 +150,10 @@ static void look_at_worker(const supervised *it, patience *since) {
     taciti_witness_look(&it->shared->witness, &sight);
     const bool meeting = sight.doing[0] == 0, shutting_down = strcmp(sight.doing, TACITI_DOING_SHUT_DOWN) == 0;
     const double stopped_s = stopped_for(&since->stopped, it->worker);
-    if (stopped_s > it->timeout_s + (meeting || shutting_down ? 0 : PEERS_FIRST_S))
+    const bool told_to_end = atomic_load(&it->shared->told_to_end) != 0;
+    const bool heard_by_peers = !meeting && !shutting_down;
+    if (heard_by_peers && told_to_end && stopped_s > it->timeout_s) kill_worker(it); /* they have named it */
+    if (stopped_s > it->timeout_s + (heard_by_peers ? PEERS_FIRST_S : 0))
         end_worker(it, "was stopped, has not gone on for", stopped_s);
     const int64_t now = taciti_now_ns();
     if (!meeting || stopped_s > 0) since->meeting_ns = now;
@@ -192,9 +200,10 @@ static _Noreturn void leave_orphaned(void) {
     taciti_witness_look(&g_self.shared->witness, &sight);
     (void)snprintf(reason, sizeof reason, "ends because its watcher (pid %ld) was killed", (long)g_self.watcher);
     const bool shutting_down = strcmp(sight.doing, TACITI_DOING_SHUT_DOWN) == 0;
-    if (atomic_load(&g_self.shared->told_to_end) == 0 && !shutting_down)
+    const bool told_to_end = atomic_load(&g_self.shared->told_to_end) != 0;
+    if (!told_to_end && !shutting_down && !g_self.watcher_is_named)
         say_of_worker(&g_self, "error", reason);
-    else if (g_self.rank == 0 && strcmp(sight.doing, "checkpoint") == 0)
+    else if (told_to_end && g_self.rank == 0 && strcmp(sight.doing, "checkpoint") == 0)
         say_of_worker(&g_self, "error", "was ended by its launcher before its checkpoint was complete");
     _exit(tacit_status_exit_code(TACIT_E_PEER));
 }
@@ -270,6 +279,7 @@ static void split_process(const taciti_launcher *launcher) {
     (void)signal(SIGCHLD, SIG_DFL); /* ignored, it would take the exit status away */
     (void)sigprocmask(SIG_BLOCK, &watched, &before);
     g_self.rank = launcher->rank;
+    g_self.watcher_is_named = launcher->names_killed;
     g_self.watcher = getpid();
     g_self.worker = fork();
     if (g_self.worker > 0) watch_worker(&g_self, &watched);
