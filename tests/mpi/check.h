@@ -30,7 +30,8 @@ static inline void print_line(void *context, taciti_log_level level, const char 
     (void)fprintf(stderr, "%s: %s\n", NAMES[level], line);
 }
 
-/* Opens with the defaults changed by TEST_THREAD, TEST_TIMEOUT, TEST_WARN, TEST_RATE and TEST_SEGMENT. */
+/* Opens with the defaults changed by TEST_THREAD, TEST_TIMEOUT, TEST_WARN, TEST_RATE, TEST_SEGMENT and TACIT_COMM_MEET.
+ */
 static inline taciti_comm *open_comm(void) {
     const char *v = NULL;
     taciti_comm_options options = {
@@ -42,6 +43,7 @@ static inline taciti_comm *open_comm(void) {
     if ((v = getenv("TEST_STALL")) != NULL) options.stall_s = strtod(v, NULL);
     if ((v = getenv("TEST_RATE")) != NULL) options.rate_mbps = strtod(v, NULL);
     if ((v = getenv("TEST_SEGMENT")) != NULL) options.segment_bytes = strtoll(v, NULL, 10);
+    if ((v = getenv("TACIT_COMM_MEET")) != NULL) (void)snprintf(options.meet.text, sizeof options.meet.text, "%s", v);
     taciti_guard_install(_exit);
     taciti_log_set_sink(print_line, NULL, TACITI_LOG_INFO);
     taciti_comm *comm = NULL;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run in which something happens to one rank: faults PHASE RANK SIGNAL. What must come of it is checked by faults.sh.
+ * A run in which something happens to one rank: faults [--ranks N] PHASE RANK SIGNAL. What must come of it is checked
+ * by faults.sh.
  *
+ *   early    before the rank has a watcher
  *   init     before communication is opened        reduce   from another thread, amid all-reduces
  *   compute  in a computation between all-reduces   finish   before the orderly end, while the others wait in it
  *   end      after it, when nobody hears this rank any more; end-watcher: its watcher
@@ -17,6 +19,8 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "check.h"
+#include "cli/ranks.h"
+#include "comm/launcher.h"
 #include "comm/supervise.h"
 #include "exchange/exchange.h"
 
@@ -97,14 +101,17 @@ static void reduce_natively(taciti_comm *comm) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 4) return 2;
+    taciti_ranks ranks;
+    taciti_log_set_sink(print_line, NULL, TACITI_LOG_INFO);
+    if (taciti_ranks_take(&argc, argv, &ranks) != TACIT_OK || argc != 4) return 2;
+    if (ranks.ranks > 1) return taciti_ranks_run(&ranks, argv);
     const char *timeout = getenv("TEST_TIMEOUT");
-    taciti_witness *witness = taciti_supervise(timeout == NULL ? 2 : strtod(timeout, NULL));
     g_phase = argv[1];
     g_victim = atoi(argv[2]);
     g_signal = atoi(argv[3]);
-    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
-    g_rank = rank == NULL ? 0 : atoi(rank);
+    g_rank = taciti_launcher_detect().rank;
+    if (g_rank == g_victim && strcmp(g_phase, "early") == 0) (void)raise(g_signal);
+    taciti_witness *witness = taciti_supervise(timeout == NULL ? 2 : strtod(timeout, NULL));
     hit("init");
     taciti_comm *comm = open_comm();
     if (witness != NULL) taciti_comm_attach(comm, witness);
