@@ -32,7 +32,7 @@ unit() {
   for _ in $(seq "$failed"); do fail "ctest $1 -L $2" "$log"; done
 }
 
-program() { TACIT=$root/build/$1/bin/tacit run_checks "$2"; }
+program() { TACIT=$root/build/$1/bin/tacit run_checks "${@:2}"; }
 
 style() {
   check "clang-format" bash -c "clang-format --dry-run -Werror \$(git ls-files -co --exclude-standard '*.c' '*.h')"
@@ -48,8 +48,9 @@ for stage in "${stages[@]}"; do
     style) style ;;
     gcc) build release; unit release unit; unit release program ;;
     mpi) build release; unit release mpi ;;
-    train) build release; program release tests/train.sh; program release tests/ranks.sh; program release tests/compression.sh; program release tests/shard.sh; program release tests/folder.sh ;;
-    faults) build release; program release tests/faults.sh; check "campaign of 10 faults" tests/campaign.sh 10 ;;
+    train) build release; program release tests/train.sh; program release tests/ranks.sh; program release tests/hosts.sh; program release tests/compression.sh; program release tests/shard.sh; program release tests/folder.sh ;;
+    faults) build release; program release tests/faults.sh mpi; program release tests/faults.sh tcp
+      for engine in mpi tcp; do check "campaign of 10 faults over $engine" tests/campaign.sh 10 --engine $engine; done ;;
     lab) build release; program release tests/lab.sh; program release tests/lab_step.sh; program release tests/lab_shard.sh; program release tests/lab_probe.sh; program release tests/lab_collectives.sh ;;
     asan) build asan-ubsan; unit asan-ubsan unit; program asan-ubsan tests/smoke.sh ;;
     tsan) build tsan; TSAN_OPTIONS=suppressions=$root/tests/tsan.supp unit tsan unit '^(base|comm|exchange|strategy|optim|matmul|gpt|spans)' ;;

@@ -2,11 +2,13 @@
 # Source this: a counter of checks for shell tests.
 #   check NAME COMMAND...      runs a command; its output is shown when it fails
 #   expect NAME STATUS TEXT COMMAND...  the command must exit with STATUS and print TEXT (an extended regular expression)
+#   beside NAME COMMAND...     like check, but while other checks run, up to three at a time: for those that mostly wait
+#   together                   waits for all of them, and reports them in their order
 #   skip NAME REASON           says that a check could not be made here; neither passed nor failed, but not forgotten
 #   find_program [PATH]        sets $tacit, an absolute path: PATH, else $TACIT, else the release build; ends the script if there is none
 #   need_cluster NAME          ends the script with a skip where lab/cluster cannot make hosts
 #   own_cluster LETTER         names a cluster, $ours, and makes a folder, $work; both go when the script ends
-#   run_checks SCRIPT          runs a script of checks in its own process and adds its counts
+#   run_checks SCRIPT [WORD...]  runs a script of checks in its own process and adds its counts
 CHECKS_PASSED=0
 CHECKS_FAILED=0
 CHECKS_FAILED_NAMES=()
@@ -40,6 +42,26 @@ expect() {
     pass "$name"
   fi
   rm -f "$log"
+}
+
+BESIDE_NAMES=()
+BESIDE_FOLDER=
+beside() {
+  local log; [ -n "$BESIDE_FOLDER" ] || BESIDE_FOLDER=$(mktemp -d)
+  log=$BESIDE_FOLDER/${#BESIDE_NAMES[@]}
+  BESIDE_NAMES+=("$1"); shift
+  while [ "$(jobs -rp | wc -l)" -ge 3 ]; do wait -n; done
+  { "$@" >"$log" 2>&1 </dev/null && : >"$log.fine"; } &
+}
+
+together() {
+  local i
+  wait
+  for i in "${!BESIDE_NAMES[@]}"; do
+    if [ -f "$BESIDE_FOLDER/$i.fine" ]; then pass "${BESIDE_NAMES[i]}"; else fail "${BESIDE_NAMES[i]}" "$BESIDE_FOLDER/$i"; fi
+  done
+  rm -rf "$BESIDE_FOLDER"
+  BESIDE_NAMES=() BESIDE_FOLDER=
 }
 
 find_program() {
@@ -78,7 +100,7 @@ remove_cluster() {
 # The counts of a script come back through a file, so that its own `exit` or crash cannot lose them.
 run_checks() {
   local counts; counts=$(mktemp)
-  if ! CHECKS_FILE=$counts bash "$1"; then
+  if ! CHECKS_FILE=$counts bash "$@"; then
     [ -s "$counts" ] || fail "$1 ended early"
   fi
   if [ -s "$counts" ]; then
@@ -87,8 +109,8 @@ run_checks() {
     CHECKS_PASSED=$((CHECKS_PASSED + passed)); CHECKS_FAILED=$((CHECKS_FAILED + failed))
     while read -r kind named; do
       case $kind in
-        failed) CHECKS_FAILED_NAMES+=("$1: $named") ;;
-        skipped) CHECKS_SKIPPED_NAMES+=("$1: $named") ;;
+        failed) CHECKS_FAILED_NAMES+=("$*: $named") ;;
+        skipped) CHECKS_SKIPPED_NAMES+=("$*: $named") ;;
       esac
     done < <(tail -n +2 "$counts")
   fi

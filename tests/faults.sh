@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Faults of whole runs: killed and frozen ranks, wrong launchers, ranks that disagree, signals, full disks, damaged files.
 # Each must end soon, with the right exit code, one line that names the culprit, and no process left behind.
+# Usage: tests/faults.sh [mpi|tcp]    under mpirun; or started by `tacit --ranks`, and only what depends on that
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export OMPI_MCA_odls_base_sigkill_timeout=1 # mpirun waits twice as long after every failure
@@ -10,18 +11,37 @@ export OMPI_MCA_odls_base_sigkill_timeout=1 # mpirun waits twice as long after e
 find_program
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 tag=$(basename "$work") # in the command line of every worker of this test, and in the environment of its watcher
-
+launcher=${1:-mpi}
 nano=(--model.preset nano --model.dtype f32 --train.threads 1 --train.batch 8 --train.eval_every 0 --train.eval_windows 2
       --run.tensorboard false)
-launch() { FAULTS_TAG=$tag timeout --foreground -k 10 120 "$MPIRUN" -n "$1" "$tacit" train "${nano[@]}" --run.dir "$work/$2" "${@:3}"; }
+# started N WORD...: sets words to the command that starts N ranks with these words
+started() { words=("$MPIRUN" ${quiet:+-q} -n "$1" "$tacit" "${@:2}"); }
+# two COMMAND COMMAND: starts two ranks that differ
+two() { timeout 60 "$MPIRUN" -n 1 bash -c "$1" : -n 1 bash -c "$2"; }
+if [ "$launcher" = tcp ]; then
+  started() { words=("$tacit" "${@:2}" --ranks "$1"); }
+  two() {
+    local meet first second; meet=$(mktemp -d -p "$work")
+    RANK=0 WORLD_SIZE=2 TACIT_COMM_MEET=$meet timeout 60 bash -c "$1" & first=$!
+    RANK=1 WORLD_SIZE=2 TACIT_COMM_MEET=$meet timeout 60 bash -c "$2" & second=$!
+    wait $first; local status=$?
+    wait $second || status=$?
+    return $status
+  }
+fi
+launch() {
+  local words; started "$1" train "${nano[@]}" --run.dir "$work/$2" "${@:3}"
+  FAULTS_TAG=$tag/$2 timeout --foreground -k "${patience:-10}" "${limit:-120}" "${words[@]}"
+}
 
 # Watchers change their command line to "watch: rank N"; their environment stays. Other runs may be on this host.
+# living DIR: processes of the run there
 living() {
-  pgrep -af "$tag"
+  pgrep -af "$tag/$1( |\$)"
   local p
-  for p in $(pgrep -f '^watch: rank'); do ! grep -qsz "^FAULTS_TAG=$tag\$" "/proc/$p/environ" || echo "watcher $p"; done
+  for p in $(pgrep -f '^watch: rank'); do ! grep -qsz "^FAULTS_TAG=$tag/$1\$" "/proc/$p/environ" || echo "watcher $p"; done
 }
-nobody_left() { for _ in $(seq 50); do [ -n "$(living)" ] || return 0; sleep 0.1; done; living; return 1; }
+nobody_left() { for _ in $(seq 50); do [ -n "$(living "$1")" ] || return 0; sleep 0.1; done; living "$1"; return 1; }
 
 # steps DIR N: waits until the run has logged N steps
 steps() {
@@ -33,41 +53,45 @@ steps() {
 }
 
 # worker N: the process that computes as the N-th of the job (the youngest processes are the workers)
-workers() { pgrep -f "^[^ ]*tacit train.*$tag/$1( |\$)" | while read -r p; do [ "$(cat "/proc/$p/comm" 2>/dev/null)" = tacit ] && echo "$p"; done; }
+workers() {
+  pgrep -f "^[^ ]*tacit train.*$tag/$1( |\$)" | while read -r p; do
+    [ "$(cat "/proc/$p/comm" 2>/dev/null)" = tacit ] && grep -qsz 'RANK=' "/proc/$p/environ" && echo "$p"
+  done
+}
 
 # fault SIGNAL N FLAGS...: runs 4 ranks without end, sends SIGNAL to the N-th worker; leaves status, log and seconds behind
 fault() {
-  local dir=fault-$1-$2-$# started victim
+  local dir=fault-$1-$2-$#-${4:-dp} begun victim
   launch 4 "$dir" --train.steps 1000000 --comm.timeout 4 "${@:3}" >"$work/$dir.log" 2>&1 &
   local job=$!
   steps "$dir" 20 || { kill "$job"; return 1; }
   sleep 1 # some heartbeats, which carry the step
   victim=$(workers "$dir" | sed -n "$2p")
   [ -n "$victim" ] || { echo "no worker $2"; kill "$job"; return 1; }
-  started=$SECONDS
+  begun=$SECONDS
   kill "-$1" "$victim"
   wait "$job"; local status=$?
   cat "$work/$dir.log"
-  echo "exit status $status after $((SECONDS - started)) s"
+  echo "exit status $status after $((SECONDS - begun)) s"
   [ "$status" -eq 5 ] || return 1
-  [ $((SECONDS - started)) -le 14 ] || return 1
+  [ $((SECONDS - begun)) -le 14 ] || return 1
   [ "$(grep -cE 'error: .*rank [0-9]+ on host .*\(pid '"$victim"'\)' "$work/$dir.log")" -eq 1 ] || { echo "not one line names pid $victim"; return 1; }
   grep -E "pid $victim" "$work/$dir.log" | grep -qE 'step [0-9]+' || { echo "the line does not name the step"; return 1; }
-  nobody_left
+  nobody_left "$dir"
 }
 
-check "kill -9 of the first rank: exit 5, named, nothing left" fault KILL 1
-check "kill -9 of the last rank: exit 5, named, nothing left" fault KILL 4
-check "SIGSTOP of a rank: exit 5, named, nothing left" fault STOP 2
+beside "kill -9 of the first rank: exit 5, named, nothing left" fault KILL 1
+beside "kill -9 of the last rank: exit 5, named, nothing left" fault KILL 4
+beside "SIGSTOP of a rank: exit 5, named, nothing left" fault STOP 2
 
 # Nothing in a step waits for all ranks, and yet every rank learns of the culprit.
 gossip=(--strategy gossip --gossip.topology exp)
-check "gossip, kill -9 of a rank: exit 5, named, nothing left" fault KILL 3 "${gossip[@]}"
-check "gossip, SIGSTOP of a rank: exit 5, named, nothing left" fault STOP 2 "${gossip[@]}"
+beside "gossip, kill -9 of a rank: exit 5, named, nothing left" fault KILL 3 "${gossip[@]}"
+beside "gossip, SIGSTOP of a rank: exit 5, named, nothing left" fault STOP 2 "${gossip[@]}"
 parts=(--strategy shard --compress.codec int4 --compress.gather int8)
-check "shard, kill -9 of a rank: exit 5, named, nothing left" fault KILL 3 --strategy shard
-check "compressed shard, kill -9 of a rank: exit 5, named, nothing left" fault KILL 2 "${parts[@]}"
-check "compressed shard, SIGSTOP of a rank: exit 5, named, nothing left" fault STOP 4 "${parts[@]}"
+beside "shard, kill -9 of a rank: exit 5, named, nothing left" fault KILL 3 --strategy shard
+beside "compressed shard, kill -9 of a rank: exit 5, named, nothing left" fault KILL 2 "${parts[@]}"
+beside "compressed shard, SIGSTOP of a rank: exit 5, named, nothing left" fault STOP 4 "${parts[@]}"
 
 asked_to_stop() {
   launch 3 "$1" --train.steps 1000000 "${@:3}" >"$work/$1.log" 2>&1 &
@@ -76,23 +100,22 @@ asked_to_stop() {
   kill "-$2" "$(workers "$1" | sed -n 2p)"
   wait "$job"; local status=$?
   cat "$work/$1.log"
-  [ "$status" -eq 0 ] && [ -n "$(ls "$work/$1/ckpt" 2>/dev/null)" ] && nobody_left
+  [ "$status" -eq 0 ] && [ -n "$(ls "$work/$1/ckpt" 2>/dev/null)" ] && nobody_left "$1"
 }
-check "SIGTERM to one rank: checkpoint, clean exit" asked_to_stop term TERM
-check "SIGUSR1 to one rank: checkpoint, clean exit" asked_to_stop usr1 USR1
-check "gossip, SIGTERM to one rank: checkpoint, clean exit" asked_to_stop gossip-term TERM "${gossip[@]}"
+beside "SIGTERM to one rank: checkpoint, clean exit" asked_to_stop term TERM
+beside "SIGUSR1 to one rank: checkpoint, clean exit" asked_to_stop usr1 USR1
+beside "gossip, SIGTERM to one rank: checkpoint, clean exit" asked_to_stop gossip-term TERM "${gossip[@]}"
 
 asked_quietly() { asked_to_stop quiet USR1 --run.quiet && grep -q 'stopped as asked at step [1-9]' "$work/quiet.log"; }
-check "a quiet run says where it stopped" asked_quietly
+beside "a quiet run says where it stopped" asked_quietly
 # `timeout` signals mpirun's process group as well as mpirun; with --foreground mpirun gets one SIGTERM, and passes it on.
 timed_out() {
-  OMPI_MCA_odls_base_sigkill_timeout=3 FAULTS_TAG=$tag timeout --foreground -k 30 5 "$MPIRUN" -n 3 "$tacit" train "${nano[@]}" \
-    --run.dir "$work/timed" --train.steps 1000000 >"$work/timed.log" 2>&1
+  OMPI_MCA_odls_base_sigkill_timeout=3 patience=30 limit=5 launch 3 timed --train.steps 1000000 >"$work/timed.log" 2>&1
   local status=$?
   cat "$work/timed.log"
-  [ "$status" -eq 124 ] && grep -q 'told to stop by SIG' "$work/timed.log" && grep -q 'stopped as asked at step [1-9]' "$work/timed.log" && nobody_left
+  [ "$status" -eq 124 ] && grep -q 'told to stop by SIG' "$work/timed.log" && grep -q 'stopped as asked at step [1-9]' "$work/timed.log" && nobody_left timed
 }
-check "timeout --foreground around mpirun leaves a checkpoint" timed_out
+beside "timeout --foreground around the launcher leaves a checkpoint" timed_out
 
 # A handler that ran on a thread inside of a matrix product would overwrite memory: a signal must never find one.
 many_signals() {
@@ -102,9 +125,9 @@ many_signals() {
   for _ in $(seq 20); do workers many | xargs -r kill -USR1 2>/dev/null; done
   wait "$job"; local status=$?
   cat "$work/many.log"
-  [ "$status" -eq 0 ] && [ -n "$(ls "$work/many/ckpt" 2>/dev/null)" ] && nobody_left
+  [ "$status" -eq 0 ] && [ -n "$(ls "$work/many/ckpt" 2>/dev/null)" ] && nobody_left many
 }
-check "20 SIGUSR1 in a row during f32 matrix products: checkpoint, clean exit" many_signals
+beside "20 SIGUSR1 in a row during f32 matrix products: checkpoint, clean exit" many_signals
 
 # A long step is not finished but left, on every rank; the run goes on as if that step had never been begun.
 long_step=(--model.preset byte-2m --train.batch 128 --train.micro_batch 32 --train.save_early 0 --train.save_every 0)
@@ -115,9 +138,9 @@ left_step() {
   kill -TERM "$(workers left | sed -n "$1p")"
   wait "$job"; local status=$?
   cat "$work/left.log"; ls "$work/left/ckpt"; wc -l "$work/left/metrics.jsonl"
-  [ "$status" -eq 0 ] && [ -d "$work/left/ckpt/step_00000001" ] && nobody_left
+  [ "$status" -eq 0 ] && [ -d "$work/left/ckpt/step_00000001" ] && nobody_left left
 }
-check "SIGTERM within a long step: the step before is saved at once" left_step 2
+beside "SIGTERM within a long step: the step before is saved at once" left_step 2
 left_and_resumed() {
   launch 2 left "${long_step[@]}" --train.steps 3 --resume || return 1
   launch 2 whole "${long_step[@]}" --train.steps 3 || return 1
@@ -125,6 +148,7 @@ left_and_resumed() {
     cmp "$shard" "$work/left/ckpt/step_00000003/$(basename "$shard")" || return 1
   done
 }
+together
 check "and the run that goes on has the same bits as one that was never stopped" left_and_resumed
 
 # resumes DIR RANKS FLAGS...
@@ -146,19 +170,15 @@ print(len(steps), 'lines')"
 }
 check "gossip, stopped and resumed: every step has its line once" lines_in_order gossip-term
 
-disagree() {
-  timeout 60 "$MPIRUN" -n 1 "$tacit" train "${nano[@]}" --run.dir "$work/d" --train.steps 5 "$1" "$2" : \
-    -n 1 "$tacit" train "${nano[@]}" --run.dir "$work/d" --train.steps 5 "$1" "$3"
-}
+rank_command() { echo "exec $tacit train ${nano[*]} --run.dir $work/d --train.steps 5 $*"; }
+disagree() { two "$(rank_command "$1" "$2")" "$(rank_command "$1" "$3")"; }
 expect "different learning rates are refused with both values" 3 '0\.01.*0\.02|0\.02.*0\.01' disagree --optim.lr 0.01 0.02
-variables_disagree() {
-  timeout 60 "$MPIRUN" -n 1 -x TACIT_OPTIM_LR=0.01 "$tacit" train "${nano[@]}" --run.dir "$work/d" --train.steps 5 : \
-    -n 1 "$tacit" train "${nano[@]}" --run.dir "$work/d" --train.steps 5
-}
+variables_disagree() { two "export TACIT_OPTIM_LR=0.01; $(rank_command)" "$(rank_command)"; }
 expect "variables of the environment that differ are a matter of configuration" 3 'optim\.lr differs' variables_disagree
 # What all ranks refuse is one line: how they leave is no silence that a rank has to warn of.
 refused_in_one_line() { # RANKS TEXT WORDS ...
-  timeout --foreground -k 10 60 "$MPIRUN" -q -n "$1" "$tacit" "${@:3}" >"$work/refused" 2>&1
+  local words quiet=yes; started "$1" "${@:3}"
+  timeout --foreground -k 10 60 "${words[@]}" >"$work/refused" 2>&1
   cat "$work/refused"
   [ "$(wc -l <"$work/refused")" -eq 1 ] && grep -q "tacit: error: .*$2" "$work/refused"
 }
@@ -170,13 +190,13 @@ head -c 200000 README.md src/*/*.c >"$work/a.txt" 2>/dev/null; cat src/*/*.c | h
 expect "different data is refused with both digests" 3 'digest [0-9a-f]+.*digest [0-9a-f]+' disagree --data.train "$work/a.txt" "$work/b.txt"
 # The same path, but each rank finds other weights there.
 different_weights() {
-  local program; program=$(realpath "$tacit")
   for seed in 1 2; do launch 1 "weights$seed/w" --train.steps 1 --train.seed "$seed" || return 1; done
-  timeout 60 "$MPIRUN" -n 1 -wdir "$work/weights1" "$program" train "${nano[@]}" --run.dir "$work/w" --train.init w "$@" : \
-    -n 1 -wdir "$work/weights2" "$program" train "${nano[@]}" --run.dir "$work/w" --train.init w "$@"
+  two "cd $work/weights1 && $(rank_command --train.init w "$@")" "cd $work/weights2 && $(rank_command --train.init w "$@")"
 }
 expect "different initial weights are refused with both digests" 3 'initial model differs.*digest [0-9a-f]+.*digest [0-9a-f]+' \
-  different_weights --train.steps 3 "${gossip[@]}"
+  different_weights "${gossip[@]}"
+[ "$launcher" = mpi ] || { finish_checks; exit; } # nothing below depends on who starts the ranks
+
 TACIT_FAIL_AT=3:200 expect "a run whose every step is skipped gives up" 6 '100 steps in a row' launch 3 hopeless --train.steps 200
 # Their reports travel late: a line for each step all the same, and nothing is left on its way.
 hopeless_replicas() {
