@@ -45,7 +45,8 @@ launcher_of() {
   case $1 in
     openmpi) candidates="mpirun.openmpi mpirun" package=openmpi-bin ;;
     mpich) candidates="mpiexec.mpich mpiexec.hydra" package=mpich ;;
-    *) die 2 "--mpi is openmpi or mpich, not \"$1\"" ;;
+    none) echo none; return ;;
+    *) die 2 "--mpi is openmpi, mpich or none, not \"$1\"" ;;
   esac
   for candidate in $candidates; do
     command -v "$candidate" >/dev/null || continue
@@ -53,7 +54,7 @@ launcher_of() {
     echo "$candidate"
     return
   done
-  die 7 "no launcher of $1 was found (looked for $candidates): apt-get install $package"
+  die 7 "no launcher of $1 was found (looked for $candidates): apt-get install $package, or --mpi none with tacit"
 }
 
 command_run() {
@@ -163,6 +164,8 @@ command_first() {
   step "naming the hosts" mount --bind "$state/hosts" /etc/hosts
   printf '#!/bin/sh\nexec "%s" _agent %s "$@"\n' "$self" "$name" >"$session/agent"
   chmod +x "$session/agent"
+  # Programs whose ranks talk over TCP by themselves meet in a folder, and keep off the launcher's network.
+  export TACIT_COMM_MEET=${TACIT_COMM_MEET:-$session/meet} TACIT_COMM_INTERFACE=${TACIT_COMM_INTERFACE:-eth0}
   "${mpi}_command" "$launcher" "$@"
   SECONDS=0
   # timeout passes a signal on and kills ten seconds later; what then still lives ends with this process.
@@ -191,6 +194,15 @@ signal_launcher() {
 command_head() {
   load_cluster "$1"
   exec nsenter --uts="$state/uts/head" --net="/run/netns/$name-head" "${@:2}"
+}
+
+# The program starts its ranks itself, as `tacit train --hosts` does.
+none_command() {
+  local i list=""
+  for ((i = 0; i < $(hosts_used); i++)); do
+    list+=${list:+,}$name-n$i:$((ranks - i * ranks_per_host < ranks_per_host ? ranks - i * ranks_per_host : ranks_per_host))
+  done
+  launch=("${@:2}" --hosts "$list" --rsh "$session/agent")
 }
 
 hosts_used() { echo $(((ranks + ranks_per_host - 1) / ranks_per_host)); }

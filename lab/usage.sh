@@ -20,10 +20,10 @@ schedule FILE|links that change: lines SECONDS HOST|all RATE [DELAY], counted fr
 $NAME_OPTION" \
   "lab/cluster up 4 --rate 200mbit --per-host 2"
 define rate "RATE [HOST]" "changes the rate of all links, or of one host's" "$NAME_OPTION" "lab/cluster rate 50mbit n2"
-define run "-- COMMAND..." "starts MPI ranks on the hosts; signals and the exit status pass through" \
+define run "-- COMMAND..." "starts ranks on the hosts; signals and the exit status pass through" \
   "n R|ranks (default: hosts x ranks per host)
 per-host P|ranks on one host (default: the cluster's; with -n as few as will do)
-mpi WHICH|openmpi or mpich (default: openmpi)
+mpi WHICH|openmpi, mpich or none: tacit starts its own ranks (default: openmpi)
 timeout SECONDS|end the run after so long, with status 124
 $NAME_OPTION" \
   "lab/cluster run -n 8 --per-host 2 -- tacit train examples/demo.yaml"

@@ -189,8 +189,9 @@ check "SIGUSR1 reaches the ranks" told
 expect "--timeout ends a run with status 124" 124 'after 1 second' run -n 2 --timeout 1 -- sh -c "sleep 300; : $tag"
 check "and leaves no process" nobody_left "sleep 300; : $tag"
 
-cut_while_training() {
-  run -n 4 -- "$tacit" train --model.preset nano --model.dtype f32 --train.threads 1 --train.batch 8 --train.eval_every 0 \
+cut_while_training() { # MPI
+  rm -rf "$work/train"
+  run --mpi "$1" -n 4 -- "$tacit" train --model.preset nano --model.dtype f32 --train.threads 1 --train.batch 8 --train.eval_every 0 \
     --run.tensorboard false --run.dir "$work/train" --train.steps 1000000 --comm.timeout 4 >"$work/train.log" 2>&1 &
   local job=$! started
   for _ in $(seq 300); do [ -f "$work/train/metrics.jsonl" ] && [ "$(wc -l <"$work/train/metrics.jsonl")" -ge 20 ] && break; sleep 0.1; done
@@ -203,7 +204,13 @@ cut_while_training() {
   [ $status -eq 5 ] && [ $((SECONDS - started)) -le 12 ] && nobody_left "$tag/train" &&
     grep -qE 'error: rank [01] on host .*-n0|error: rank [23] on host .*-n1' "$work/train.log"
 }
-check "a host is cut while it trains: exit 5, a rank of the other side is named, nothing left" cut_while_training
+check "a host is cut while it trains: exit 5, a rank of the other side is named, nothing left" cut_while_training openmpi
+check "the same without MPI" cut_while_training none
+expect "ranks on 2 hosts talk over TCP by themselves" 0 '^ranks  *4 on 2 hosts' \
+  run -- "$tacit" bench collectives --bytes 8,1MB --rounds 1 --line 50mbit --comm.engine tcp
+expect "and start by themselves: 2 and 1" 0 '^ranks  *3 on 2 hosts' run --mpi none -n 3 -- "$tacit" bench collectives --bytes 8 --rounds 1
+own_exit() { run --mpi none -- "$tacit" train --model.preset nano --run.dir "$work/no" --train.steps 0; }
+expect "the exit status of ranks that start by themselves passes through" 3 'train.steps' own_exit
 
 if command -v mpiexec.mpich >/dev/null; then
   mpich_ranks() {
