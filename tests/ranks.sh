@@ -49,6 +49,15 @@ check "nobody stays of its run" nobody dead
 begin lost; kill -KILL $starter; wait $starter 2>/dev/null
 for _ in $(seq 100); do nobody lost >/dev/null && break; sleep 0.1; done
 check "ranks end with their starter" nobody lost
+# A starter may be gone before it has started all: the others wait for that rank, and nobody else would end them.
+alone() {
+  RANK=0 WORLD_SIZE=2 TACIT_COMM_MEET=$work/alone-meet "$tacit" train "${nano[@]}" --run.dir "$work/alone" &
+  local rank=$! begun; sleep 2; begun=$SECONDS
+  kill -TERM $rank; wait $rank; local code=$?
+  echo "exit status $code after $((SECONDS - begun)) s"
+  [ $code -eq 143 ] && [ $((SECONDS - begun)) -le 8 ] && nobody alone
+}
+check "SIGTERM ends a rank that waits for others" alone
 
 # ---- refusals ----------------------------------------------------------------------------------------------------
 expect "no number" 2 'ranks needs a number' train no --ranks

@@ -24,7 +24,8 @@
 enum { TITLE_BYTES = 32, SIGNALED = 128, REASON_BYTES = 128 };
 
 #define LOOK_NS TACITI_NS_PER_S
-#define SHUT_DOWN_S 30.0 /* the library itself is given half of it (comm.c) */
+#define MEETING_NS (2 * TACITI_NS_PER_S) /* for a worker that is told to end while ranks meet */
+#define SHUT_DOWN_S 30.0                 /* the library itself is given half of it (comm.c) */
 /* While ranks hear each other's beats, peers speak for a rank that is stopped; its watcher only if they do not. */
 #define PEERS_FIRST_S 30.0
 
@@ -129,7 +130,7 @@ static _Noreturn void end_worker(const supervised *it, const char *what, double 
 /* Since when the worker has been in a state that must end. */
 typedef struct patience {
     stop_watch stopped;
-    int64_t meeting_ns, shut_down_ns;
+    int64_t meeting_ns, shut_down_ns, told_ns;
 } patience;
 
 /* The ranks do not meet: is that because one was stopped before it had a watcher? It is woken, so that the next watcher
@@ -141,6 +142,15 @@ static void look_at_siblings(const supervised *it) {
     print_line("error", rank, pid, "is stopped and has not begun; the job ends");
     (void)kill(pid, SIGCONT);
     kill_worker(it);
+}
+
+/* A worker that waits for ranks which may never come takes a signal as a request for later. It has nothing to save. */
+static void end_waiting(const supervised *it, bool waiting, patience *since, int64_t now) {
+    if (!waiting) since->told_ns = now;
+    if (now - since->told_ns <= MEETING_NS) return;
+    (void)kill(it->worker, SIGKILL);
+    (void)waitpid(it->worker, NULL, 0);
+    _exit(SIGNALED + SIGTERM);
 }
 
 /* Before the ranks hear each other, and after they have said goodbye, nobody else would end a worker that does not get
@@ -156,6 +166,7 @@ static void look_at_worker(const supervised *it, patience *since) {
     if (stopped_s > it->timeout_s + (heard_by_peers ? PEERS_FIRST_S : 0))
         end_worker(it, "was stopped, has not gone on for", stopped_s);
     const int64_t now = taciti_now_ns();
+    end_waiting(it, meeting && told_to_end, since, now);
     if (!meeting || stopped_s > 0) since->meeting_ns = now;
     if (!shutting_down || stopped_s > 0) since->shut_down_ns = now;
     const double shut_down_s = (double)(now - since->shut_down_ns) * 1e-9;
@@ -171,7 +182,7 @@ static _Noreturn void watch_worker(const supervised *it, const sigset_t *set) {
     (void)close(STDIN_FILENO);
     (void)close(STDOUT_FILENO);
     bool sent[PASSED_ON_COUNT] = {false};
-    patience since = {.stopped.last_ns = taciti_now_ns(), .meeting_ns = taciti_now_ns()};
+    patience since = {.stopped.last_ns = taciti_now_ns(), .meeting_ns = taciti_now_ns(), .told_ns = taciti_now_ns()};
     for (;;) {
         int status = 0;
         const pid_t ended = waitpid(it->worker, &status, WNOHANG);
