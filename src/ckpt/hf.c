@@ -196,10 +196,11 @@ static tacit_status check_entry(hf_reader *reader, const taciti_safe_file *file,
         return taciti_fail(TACIT_E_DATA, "%s: tensor %s does not belong to the model in config.json", file->view.path,
                            entry->name);
     const taciti_tensor *tensor = &reader->layout->tensors[t];
-    if (entry->dims != tensor->dims || memcmp(entry->shape, tensor->shape, sizeof entry->shape) != 0)
-        return taciti_fail(TACIT_E_DATA, "%s: tensor %s is %zu x %zu (%d dimensions), config.json needs %zu x %zu (%d)",
-                           file->view.path, entry->name, entry->shape[0], entry->shape[1], entry->dims,
-                           tensor->shape[0], tensor->shape[1], tensor->dims);
+    char there[TACITI_SHAPE_TEXT_BYTES], here[TACITI_SHAPE_TEXT_BYTES];
+    if (!taciti_shape_equals(entry->dims, entry->shape, tensor->dims, tensor->shape))
+        return taciti_fail(TACIT_E_DATA, "%s: tensor %s has shape %s, config.json needs %s", file->view.path,
+                           entry->name, taciti_shape_text(entry->dims, entry->shape, there),
+                           taciti_shape_text(tensor->dims, tensor->shape, here));
     if (head) return TACIT_OK;
     if (reader->seen[t]) return taciti_fail(TACIT_E_DATA, "%s: tensor %s comes twice", file->view.path, entry->name);
     reader->seen[t] = 1;

@@ -14,7 +14,7 @@
 #include "ckpt/safetensors.h"
 #include "ckpt/sink.h"
 
-enum { NAME_BYTES = 2 * TACITI_TENSOR_NAME_BYTES, GPT2_VOCABULARY = 50257, GPT2_END_OF_TEXT = 50256 };
+enum { NAME_BYTES = 128, GPT2_VOCABULARY = 50257, GPT2_END_OF_TEXT = 50256 };
 
 typedef struct hf_writer {
     const char *folder;
@@ -30,9 +30,11 @@ static void collect_tensors(hf_writer *writer, const taciti_layout *layout, cons
         const taciti_tensor *tensor = &layout->tensors[writer->count - 1 - i];
         const bool head = strcmp(tensor->name, "lm_head.weight") == 0;
         (void)snprintf(writer->names[i], NAME_BYTES, "%s%s", head ? "" : "transformer.", tensor->name);
-        writer->tensors[i] = (taciti_safe_tensor){
-            .name = writer->names[i], .dims = tensor->dims, .data = flat + tensor->offset, .dtype = dtype};
-        memcpy(writer->tensors[i].shape, tensor->shape, sizeof tensor->shape);
+        writer->tensors[i] = (taciti_safe_tensor){.name = writer->names[i],
+                                                  .dims = tensor->dims,
+                                                  .shape = tensor->shape,
+                                                  .data = flat + tensor->offset,
+                                                  .dtype = dtype};
     }
 }
 

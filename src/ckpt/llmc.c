@@ -131,7 +131,7 @@ static tacit_status read_floats(llmc_file *file, float *out, size_t n) {
 /* Finds the layout's tensor for one place of the stack. */
 static tacit_status stack_tensor(const taciti_layout *layout, const stack_entry *entry, int64_t layer,
                                  const taciti_tensor **out) {
-    char name[TACITI_TENSOR_NAME_BYTES];
+    char name[64];
     if (!entry->layered) return taciti_formats_tensor(layout, entry->name, out);
     (void)snprintf(name, sizeof name, "h.%lld.%s", (long long)layer, entry->name);
     return taciti_formats_tensor(layout, name, out);

@@ -17,7 +17,7 @@
 #include "ckpt/stage.h"
 #include "kernel/kernel.h"
 
-enum { SHAPE_TEXT_BYTES = 96, CHUNK_FLOATS = 4096 };
+enum { CHUNK_FLOATS = 4096 };
 
 /* A stored tensor that a wanted array needs, or a piece of one. */
 typedef struct piece {
@@ -41,23 +41,16 @@ static void shards_close(shards *s) {
 
 /* ---- the pieces in the shards ------------------------------------------------------------------------------------ */
 
-static const char *shape_text(int dims, const size_t *shape, char text[SHAPE_TEXT_BYTES]) {
-    size_t at = 0;
-    text[0] = 0;
-    for (int i = 0; i < dims && at < SHAPE_TEXT_BYTES; i++)
-        at += (size_t)snprintf(text + at, SHAPE_TEXT_BYTES - at, "[%zu]", shape[i]);
-    return text;
-}
-
 static tacit_status check_entry(const char *file, const taciti_safe_entry *entry, const taciti_ckpt_part *part) {
-    char stored[SHAPE_TEXT_BYTES], needed[SHAPE_TEXT_BYTES];
+    char stored[TACITI_SHAPE_TEXT_BYTES], needed[TACITI_SHAPE_TEXT_BYTES];
     const bool tensor = part->tensor != NULL && taciti_ckpt_part_is_whole(part);
     const int dims = tensor ? part->tensor->dims : 1;
     const size_t *shape = tensor ? part->tensor->shape : &part->n;
     const taciti_safe_dtype dtype = part->tensor == NULL ? TACITI_SAFE_U8 : TACITI_SAFE_F32;
-    if (entry->dims != dims || memcmp(entry->shape, shape, sizeof *shape * (size_t)dims) != 0)
+    if (!taciti_shape_equals(entry->dims, entry->shape, dims, shape))
         return taciti_fail(TACIT_E_DATA, "%s: tensor %s has shape %s, the run needs %s", file, entry->name,
-                           shape_text(entry->dims, entry->shape, stored), shape_text(dims, shape, needed));
+                           taciti_shape_text(entry->dims, entry->shape, stored),
+                           taciti_shape_text(dims, shape, needed));
     if (entry->dtype != dtype)
         return taciti_fail(TACIT_E_DATA, "%s: tensor %s is not of dtype %s", file, entry->name,
                            part->tensor == NULL ? "U8" : "F32");

@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
+#include "base/memory.h"
 #include "base/number.h"
+
+enum { RANGE_BYTES = 72 }; /* three numbers of 64 bits */
 
 bool taciti_ckpt_part_of_rank(const taciti_ckpt_array *array) { return array->own || array->entry.ranges != NULL; }
 
@@ -38,20 +40,20 @@ bool taciti_ckpt_part_is_whole(const taciti_ckpt_part *part) {
     return part->tensor == NULL || part->n == part->tensor->n;
 }
 
-tacit_status taciti_ckpt_part_name(const taciti_ckpt_array *array, const taciti_ckpt_part *part,
-                                   char out[TACITI_CKPT_PART_NAME_BYTES]) {
+char *taciti_ckpt_part_name(const taciti_ckpt_array *array, const taciti_ckpt_part *part) {
     const char *tensor = part->tensor == NULL ? "" : part->tensor->name;
-    const int length = taciti_ckpt_part_is_whole(part)
-                           ? snprintf(out, TACITI_CKPT_PART_NAME_BYTES, "%s%s", array->prefix, tensor)
-                           : snprintf(out, TACITI_CKPT_PART_NAME_BYTES, "%s%s[%zu:%zu/%zu]", array->prefix, tensor,
-                                      part->first, part->first + part->n, part->tensor->n);
-    if (length > 0 && length < TACITI_CKPT_PART_NAME_BYTES) return TACIT_OK;
-    return taciti_fail(TACIT_E_INTERNAL, "checkpoint: tensor name %s%s is too long", array->prefix, tensor);
+    const size_t room = strlen(array->prefix) + strlen(tensor) + RANGE_BYTES;
+    char range[RANGE_BYTES] = "", *out = taciti_calloc(room, 1);
+    if (out == NULL) return NULL;
+    if (!taciti_ckpt_part_is_whole(part))
+        (void)snprintf(range, sizeof range, "[%zu:%zu/%zu]", part->first, part->first + part->n, part->tensor->n);
+    (void)snprintf(out, room, "%s%s%s", array->prefix, tensor, range);
+    return out;
 }
 
 /* "[a:b/n]" at the end of a name, whose numbers are written as taciti_ckpt_part_name() writes them. */
 static bool parse_range(const char *text, size_t *begin, size_t *end, size_t *of) {
-    char again[TACITI_CKPT_PART_NAME_BYTES];
+    char again[RANGE_BYTES];
     unsigned long long a = 0, b = 0, n = 0;
     if (sscanf(text, "[%llu:%llu/%llu]", &a, &b, &n) != 3) return false; /* NOLINT: compared below */
     (void)snprintf(again, sizeof again, "[%llu:%llu/%llu]", a, b, n);
@@ -61,20 +63,24 @@ static bool parse_range(const char *text, size_t *begin, size_t *end, size_t *of
     return strcmp(again, text) == 0 && a < b && b <= n;
 }
 
-static const taciti_tensor *find_tensor(const taciti_layout *layout, const char *name) {
-    const size_t t = taciti_layout_find(layout, name);
-    return t < layout->tensor_count ? &layout->tensors[t] : NULL;
+bool taciti_ckpt_is_part_name(const char *name) {
+    const char *range = strrchr(name, '[');
+    size_t begin, end, of;
+    return range != NULL && parse_range(range, &begin, &end, &of);
+}
+
+/* The tensor whose name is the first `length` bytes of `name`, or NULL. */
+static const taciti_tensor *find_tensor(const taciti_layout *layout, const char *name, size_t length) {
+    for (const taciti_tensor *t = layout->tensors; t < layout->tensors + layout->tensor_count; t++)
+        if (strncmp(t->name, name, length) == 0 && t->name[length] == '\0') return t;
+    return NULL;
 }
 
 static bool parse_piece(const taciti_layout *layout, const char *name, taciti_ckpt_part *out) {
-    char tensor[TACITI_TENSOR_NAME_BYTES];
     size_t begin = 0, end = 0, of = 0;
     const char *range = strrchr(name, '[');
-    if (range == NULL || (size_t)(range - name) >= sizeof tensor || !parse_range(range, &begin, &end, &of))
-        return false;
-    memcpy(tensor, name, (size_t)(range - name));
-    tensor[range - name] = '\0';
-    const taciti_tensor *t = find_tensor(layout, tensor);
+    if (range == NULL || !parse_range(range, &begin, &end, &of)) return false;
+    const taciti_tensor *t = find_tensor(layout, name, (size_t)(range - name));
     if (t == NULL || t->n != of) return false;
     *out = (taciti_ckpt_part){.tensor = t, .first = begin, .n = end - begin};
     return true;
@@ -87,7 +93,7 @@ bool taciti_ckpt_part_parse(const taciti_ckpt_array *array, const char *name, ta
         *out = (taciti_ckpt_part){.n = array->entry.n};
         return name[prefix] == '\0';
     }
-    const taciti_tensor *t = find_tensor(array->entry.layout, name + prefix);
+    const taciti_tensor *t = find_tensor(array->entry.layout, name + prefix, strlen(name + prefix));
     if (t == NULL) return parse_piece(array->entry.layout, name + prefix, out);
     *out = (taciti_ckpt_part){.tensor = t, .n = t->n};
     return true;

@@ -10,8 +10,6 @@
 
 #include "ckpt/ckpt.h"
 
-enum { TACITI_CKPT_PART_NAME_BYTES = 256 };
-
 /* The part of one tensor that an array holds; of bytes (tensor NULL): all of them. */
 typedef struct taciti_ckpt_part {
     const taciti_tensor *tensor;
@@ -33,9 +31,11 @@ bool taciti_ckpt_part_get(const taciti_ckpt_array *array, size_t index, taciti_c
 
 bool taciti_ckpt_part_is_whole(const taciti_ckpt_part *part);
 
-/* Formats the name of a part. Returns E_INTERNAL if it is too long. */
-tacit_status taciti_ckpt_part_name(const taciti_ckpt_array *array, const taciti_ckpt_part *part,
-                                   char out[TACITI_CKPT_PART_NAME_BYTES]);
+/* Formats the name of a part. Returns owned; NULL: no memory. */
+char *taciti_ckpt_part_name(const taciti_ckpt_array *array, const taciti_ckpt_part *part);
+
+/* Whether a name ends like that of a part, in "[a:b/n]": no tensor may have such a name. */
+bool taciti_ckpt_is_part_name(const char *name);
 
 /* Parses the name of a part into tensor, first and n; does not set out->at. Returns false if the name belongs to
  * another array or is invalid. */

@@ -42,10 +42,11 @@ static bool read_size(const json_t *value, size_t *out) {
 /* Bytes that dtype x shape needs, in *bytes; the product is guarded against overflow. */
 static tacit_status parse_shape(const char *path, const json_t *shape, size_t item_bytes, taciti_safe_entry *entry,
                                 size_t *bytes) {
-    if (!json_is_array(shape) || json_array_size(shape) > TACITI_TENSOR_DIMS)
-        return taciti_fail(TACIT_E_DATA, "%s: tensor %s: \"shape\" must be an array of at most %d sizes", path,
-                           entry->name, TACITI_TENSOR_DIMS);
-    entry->dims = (int)json_array_size(shape);
+    if (!json_is_array(shape))
+        return taciti_fail(TACIT_E_DATA, "%s: tensor %s: \"shape\" must be an array of sizes", path, entry->name);
+    entry->dims = (int)json_array_size(shape); /* the header limits it */
+    entry->shape = taciti_calloc(json_array_size(shape), sizeof *entry->shape);
+    if (entry->shape == NULL) return TACIT_E_MEMORY;
     *bytes = item_bytes;
     for (int i = 0; i < entry->dims; i++) {
         size_t size = 0;
@@ -190,7 +191,10 @@ tacit_status taciti_safe_open(const char *path, taciti_safe_file *out) {
 }
 
 void taciti_safe_close(taciti_safe_file *file) {
-    for (size_t i = 0; i < file->count; i++) taciti_free(file->entries[i].name);
+    for (size_t i = 0; i < file->count; i++) {
+        taciti_free(file->entries[i].name);
+        taciti_free(file->entries[i].shape);
+    }
     taciti_free(file->entries);
     taciti_view_close(&file->view);
     *file = (taciti_safe_file){.view = {.fd = -1}};

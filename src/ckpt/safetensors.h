@@ -25,7 +25,7 @@ typedef struct taciti_safe_entry {
     char *name; /* owned */
     taciti_safe_dtype dtype;
     int dims;
-    size_t shape[TACITI_TENSOR_DIMS];
+    size_t *shape;        /* [dims]; owned */
     size_t offset, bytes; /* in the file */
 } taciti_safe_entry;
 
@@ -50,7 +50,7 @@ tacit_status taciti_safe_read_half(const taciti_view *view, size_t offset, tacit
 typedef struct taciti_safe_tensor {
     const char *name;
     int dims;
-    size_t shape[TACITI_TENSOR_DIMS];
+    const size_t *shape; /* [dims]; borrowed */
     const void *data;
     taciti_safe_dtype dtype;
     const taciti_state_access *access; /* not NULL: gives the floats instead of data, from `at` on. Borrows */

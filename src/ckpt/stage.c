@@ -120,45 +120,47 @@ tacit_status taciti_stage_assign(const size_t *sizes, size_t count, int writers,
     return fine ? TACIT_OK : TACIT_E_MEMORY;
 }
 
-typedef struct full_name {
-    char text[TACITI_CKPT_PART_NAME_BYTES];
-} full_name;
-
 /* All tensors of a state, in array and layout order, those that all ranks hold first; and memory for choosing among
  * them. */
 typedef struct inventory {
     taciti_safe_tensor *tensors;
-    full_name *names;
-    size_t *sizes;
+    char **names;
+    size_t *lengths; /* elements */
+    size_t *sizes;   /* bytes */
     int *owner;
     size_t count, shared;
 } inventory;
 
 static void inventory_destroy(inventory *all) {
+    for (size_t i = 0; i < all->count; i++) taciti_free(all->names[i]);
     taciti_free(all->tensors);
     taciti_free(all->names);
+    taciti_free(all->lengths);
     taciti_free(all->sizes);
     taciti_free(all->owner);
 }
 
 static tacit_status add_part(inventory *all, const taciti_ckpt_array *array, const taciti_ckpt_part *part) {
-    full_name *name = &all->names[all->count];
-    taciti_safe_tensor *out = &all->tensors[all->count];
-    TACITI_TRY(taciti_ckpt_part_name(array, part, name->text));
+    const size_t i = all->count;
+    taciti_safe_tensor *out = &all->tensors[i];
+    all->names[i] = taciti_ckpt_part_name(array, part);
+    if (all->names[i] == NULL) return TACIT_E_MEMORY;
     const taciti_state_entry *entry = &array->entry;
     const bool bytes = entry->kind == TACITI_STATE_BYTES, other_form = entry->access.read != NULL;
-    *out = (taciti_safe_tensor){.name = name->text,
+    *out = (taciti_safe_tensor){.name = all->names[i],
                                 .dtype = bytes ? TACITI_SAFE_U8 : TACITI_SAFE_F32,
                                 .dims = 1,
-                                .shape = {part->n},
+                                .shape = &all->lengths[i],
                                 .data = bytes || other_form ? entry->data : (const float *)entry->data + part->at,
                                 .access = other_form ? &entry->access : NULL,
                                 .at = part->at};
     if (!bytes && taciti_ckpt_part_is_whole(part)) {
         out->dims = part->tensor->dims;
-        memcpy(out->shape, part->tensor->shape, sizeof out->shape);
+        out->shape = part->tensor->shape;
     }
-    all->sizes[all->count++] = part->n * (bytes ? 1 : sizeof(float));
+    all->lengths[i] = part->n;
+    all->sizes[i] = part->n * (bytes ? 1 : sizeof(float));
+    all->count++;
     return TACIT_OK;
 }
 
@@ -177,9 +179,11 @@ static tacit_status inventory_create(const taciti_ckpt_state *state, inventory *
     for (size_t a = 0; a < state->array_count; a++) count += taciti_ckpt_part_count(&state->arrays[a]);
     *all = (inventory){.tensors = taciti_calloc(count, sizeof *all->tensors),
                        .names = taciti_calloc(count, sizeof *all->names),
+                       .lengths = taciti_calloc(count, sizeof *all->lengths),
                        .sizes = taciti_calloc(count, sizeof *all->sizes),
                        .owner = taciti_calloc(count, sizeof *all->owner)};
-    if (all->tensors == NULL || all->names == NULL || all->sizes == NULL || all->owner == NULL) return TACIT_E_MEMORY;
+    if (all->tensors == NULL || all->names == NULL || all->lengths == NULL || all->sizes == NULL || all->owner == NULL)
+        return TACIT_E_MEMORY;
     TACITI_TRY(add_arrays(all, state, false));
     all->shared = all->count;
     return add_arrays(all, state, true);

@@ -103,8 +103,11 @@ static void split_file(const model_case *c, const char *folder, taciti_safe_dtyp
         const taciti_tensor *tensor = &c->layout.tensors[i];
         char name[160], file[64], digest[TACITI_DIGEST_BYTES];
         uint64_t bytes = 0;
-        taciti_safe_tensor one = {.name = name, .dims = tensor->dims, .data = c->flat + tensor->offset, .dtype = dtype};
-        memcpy(one.shape, tensor->shape, sizeof one.shape);
+        taciti_safe_tensor one = {.name = name,
+                                  .dims = tensor->dims,
+                                  .shape = tensor->shape,
+                                  .data = c->flat + tensor->offset,
+                                  .dtype = dtype};
         (void)snprintf(name, sizeof name, "%s%s", strcmp(tensor->name, "lm_head.weight") == 0 ? "" : "transformer.",
                        tensor->name);
         (void)snprintf(file, sizeof file, "model-%zu.safetensors", i);
@@ -197,9 +200,11 @@ static void list_tensors(const model_case *c, const char *prefix, tensor_list *o
     for (size_t t = 0; t < c->layout.tensor_count; t++, out->count++) {
         const taciti_tensor *tensor = &c->layout.tensors[t];
         (void)snprintf(out->names[t], sizeof out->names[t], "%s%s", prefix, tensor->name);
-        out->tensors[t] = (taciti_safe_tensor){
-            .name = out->names[t], .dims = tensor->dims, .data = c->flat + tensor->offset, .dtype = TACITI_SAFE_F32};
-        memcpy(out->tensors[t].shape, tensor->shape, sizeof tensor->shape);
+        out->tensors[t] = (taciti_safe_tensor){.name = out->names[t],
+                                               .dims = tensor->dims,
+                                               .shape = tensor->shape,
+                                               .data = c->flat + tensor->offset,
+                                               .dtype = TACITI_SAFE_F32};
     }
 }
 
@@ -227,8 +232,8 @@ static void names_and_extras_of_other_writers_are_accepted(void **state) {
     for (size_t p = 0; p < 2; p++) {
         list_tensors(&c, prefixes[p], &list);
         assert_int_equal(read_list(&c, &list), TACIT_OK);
-        list.tensors[list.count++] =
-            (taciti_safe_tensor){.name = "h.0.attn.bias", .dims = 4, .shape = {1, 1, 9, 9}, .data = mask};
+        list.tensors[list.count++] = (taciti_safe_tensor){
+            .name = "h.0.attn.bias", .dims = 4, .shape = (const size_t[]){1, 1, 9, 9}, .data = mask};
         list.tensors[list.count++] = (taciti_safe_tensor){.name = "transformer.h.1.attn.masked_bias", .data = mask};
         list.tensors[list.count] = list.tensors[taciti_layout_find(&c.layout, "wte.weight")];
         list.tensors[list.count++].name = "lm_head.weight";
@@ -260,7 +265,7 @@ static void tensors_that_do_not_fit_are_refused(void **state) {
     assert_int_equal(read_list(&c, &list), TACIT_E_DATA);
     list_tensors(&c, "", &list);
     taciti_safe_tensor *matrix = &list.tensors[taciti_layout_find(&c.layout, "h.0.attn.c_attn.weight")];
-    matrix->shape[0] = 102, matrix->shape[1] = 34; /* transposed */
+    matrix->shape = (const size_t[]){102, 34}; /* transposed */
     assert_int_equal(read_list(&c, &list), TACIT_E_DATA);
     list_tensors(&c, "", &list);
     list.tensors[list.count] = list.tensors[taciti_layout_find(&c.layout, "wte.weight")];

@@ -75,11 +75,12 @@ static tacit_status check_layout(const char *path, const taciti_model_options *o
                              expected.tensor_count, layout->tensor_count);
     for (size_t t = 0; t < expected.tensor_count && status == TACIT_OK; t++) {
         const taciti_tensor *file = &expected.tensors[t], *wanted = &layout->tensors[t];
-        if (strcmp(file->name, wanted->name) != 0 || file->dims != wanted->dims ||
-            memcmp(file->shape, wanted->shape, sizeof file->shape) != 0)
-            status = taciti_fail(
-                TACIT_E_CONFIG, "%s: has %s of %zu x %zu where the configured model has %s of %zu x %zu", path,
-                file->name, file->shape[0], file->shape[1], wanted->name, wanted->shape[0], wanted->shape[1]);
+        char there[TACITI_SHAPE_TEXT_BYTES], here[TACITI_SHAPE_TEXT_BYTES];
+        if (strcmp(file->name, wanted->name) != 0 ||
+            !taciti_shape_equals(file->dims, file->shape, wanted->dims, wanted->shape))
+            status = taciti_fail(TACIT_E_CONFIG, "%s: has %s%s where the configured model has %s%s", path, file->name,
+                                 taciti_shape_text(file->dims, file->shape, there), wanted->name,
+                                 taciti_shape_text(wanted->dims, wanted->shape, here));
     }
     taciti_layout_destroy(&expected);
     return status;

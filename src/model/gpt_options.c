@@ -127,7 +127,7 @@ static tacit_status append_layer(taciti_layout *layout, int64_t layer, size_t c)
         [TACITI_GPT_LN1_B] = {"ln_1.bias", 0, 1},
     };
     for (int i = 0; i < TACITI_GPT_LAYER_TENSORS; i++) {
-        char name[TACITI_TENSOR_NAME_BYTES];
+        char name[64];
         (void)snprintf(name, sizeof name, "h.%lld.%s", (long long)layer, tensors[i].name);
         const bool matrix = tensors[i].rows > 0;
         const size_t shape[2] = {matrix ? tensors[i].rows * c : tensors[i].columns * c, tensors[i].columns * c};

@@ -17,14 +17,16 @@
 #include "model/model.h"
 #include "tensor/layout.h"
 
+enum { TACITI_PROFILE_NAME_BYTES = 64, TACITI_PROFILE_DIMS = 4 };
+
 typedef struct taciti_profile_tensor {
-    char name[TACITI_TENSOR_NAME_BYTES];
+    char name[TACITI_PROFILE_NAME_BYTES];
     int dims;
-    size_t shape[TACITI_TENSOR_DIMS];
+    size_t shape[TACITI_PROFILE_DIMS];
 } taciti_profile_tensor;
 
 typedef struct taciti_profile_layer {
-    char name[TACITI_TENSOR_NAME_BYTES];
+    char name[TACITI_PROFILE_NAME_BYTES];
     double forward_s, backward_s;         /* of one step; valid if the profile is in seconds */
     double forward_flops, backward_flops; /* per sample; valid if it is in operations */
     taciti_profile_tensor *tensors;       /* owned; may be NULL */

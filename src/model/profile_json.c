@@ -28,7 +28,7 @@ static tacit_status read_shape(taciti_strict_reader *r, const json_t *value, con
     static const taciti_strict_field SIZE = {.min = 1, .max = 0x1p40, .legal = "an integer of at least 1"};
     taciti_profile_tensor *tensor = out;
     const size_t dims = json_array_size(value);
-    if (!json_is_array(value) || dims < 1 || dims > TACITI_TENSOR_DIMS)
+    if (!json_is_array(value) || dims < 1 || dims > TACITI_PROFILE_DIMS)
         return taciti_strict_refuse(r, value, field->legal);
     for (size_t d = 0; d < dims; d++) {
         const size_t length = taciti_strict_enter_item(r, d);
@@ -41,7 +41,7 @@ static tacit_status read_shape(taciti_strict_reader *r, const json_t *value, con
 
 /* The fields write into the whole tensor: shape and dims belong together. */
 static const taciti_strict_field TENSOR_FIELDS[] = {
-    {"name", true, taciti_strict_name, offsetof(taciti_profile_tensor, name), 1, TACITI_TENSOR_NAME_BYTES,
+    {"name", true, taciti_strict_name, offsetof(taciti_profile_tensor, name), 1, TACITI_PROFILE_NAME_BYTES,
      "a text of 1 to 63 bytes that no other tensor has", NULL},
     {"shape", true, read_shape, 0, 0, 0, "a list of 1 to 4 sizes, such as [768, 2304]", NULL},
     {0},
@@ -65,7 +65,7 @@ static tacit_status read_tensors(taciti_strict_reader *r, const json_t *value, c
 #define LAYER(member) offsetof(taciti_profile_layer, member)
 /* clang-format off */
 #define LAYER_FIELDS(forward, backward, limits, legal) \
-    {"name", true, taciti_strict_name, LAYER(name), 1, TACITI_TENSOR_NAME_BYTES, \
+    {"name", true, taciti_strict_name, LAYER(name), 1, TACITI_PROFILE_NAME_BYTES, \
      "a text of 1 to 63 bytes, no control characters", NULL}, \
     {#forward, true, taciti_strict_real, LAYER(forward), limits, legal, NULL}, \
     {#backward, true, taciti_strict_real, LAYER(backward), limits, legal, NULL}, \

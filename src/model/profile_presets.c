@@ -66,8 +66,8 @@ TACITI_PRINTF(3, 4) static void append_layer(builder *b, double forward_flops, c
     l->backward_flops = BACKWARD * forward_flops;
 }
 
-/* Up to TACITI_TENSOR_DIMS sizes, 0 where there are fewer. */
-#define SHAPE(...) ((const size_t[TACITI_TENSOR_DIMS]){__VA_ARGS__})
+/* Up to TACITI_PROFILE_DIMS sizes, 0 where there are fewer. */
+#define SHAPE(...) ((const size_t[TACITI_PROFILE_DIMS]){__VA_ARGS__})
 
 /* Appends to the newest layer. The name is "layer.name", or `name` alone when it begins with '/'. */
 static void append_tensor(builder *b, const char *name, const size_t *shape) {
@@ -80,7 +80,7 @@ static void append_tensor(builder *b, const char *name, const size_t *shape) {
         (void)snprintf(t->name, sizeof t->name, "%s", name + 1);
     else /* cut nowhere: the longest is 47 bytes (test_profile.c finds doubles) */
         (void)snprintf(t->name, sizeof t->name, "%.24s.%.38s", l->name, name);
-    while (t->dims < TACITI_TENSOR_DIMS && shape[t->dims] != 0) {
+    while (t->dims < TACITI_PROFILE_DIMS && shape[t->dims] != 0) {
         t->shape[t->dims] = shape[t->dims];
         t->dims++;
     }

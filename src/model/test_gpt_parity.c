@@ -20,7 +20,7 @@
 enum { BATCH = 4, TIME = 16, TOKENS = BATCH * TIME };
 
 static void read_tensor(const taciti_safe_file *file, const char *prefix, const char *name, float *out, size_t n) {
-    char full[2 * TACITI_TENSOR_NAME_BYTES];
+    char full[128];
     (void)snprintf(full, sizeof full, "%s%s", prefix, name);
     const taciti_safe_entry *entry = taciti_safe_find(file, full);
     if (entry == NULL) fail_msg("%s is not in the dump", full);

@@ -114,7 +114,8 @@ static void gpt2_has_the_layout_of_the_model(void **state) {
         assert_int_equal(ours.tensors[i].offset, emulated.tensors[i].offset);
         assert_int_equal(ours.tensors[i].decay, emulated.tensors[i].decay);
         assert_int_equal(ours.tensors[i].dims, emulated.tensors[i].dims);
-        assert_memory_equal(ours.tensors[i].shape, emulated.tensors[i].shape, sizeof ours.tensors[i].shape);
+        assert_memory_equal(ours.tensors[i].shape, emulated.tensors[i].shape,
+                            (size_t)ours.tensors[i].dims * sizeof *ours.tensors[i].shape);
     }
     assert_int_equal(ours.bucket_count, emulated.bucket_count);
     assert_int_equal(ours.parameters, emulated.parameters);

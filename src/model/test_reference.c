@@ -25,7 +25,7 @@ static const double *tensor(const struct net *net, const char *name) {
 }
 
 static const double *layer_tensor(const struct net *net, size_t layer, const char *name) {
-    char full[TACITI_TENSOR_NAME_BYTES];
+    char full[64];
     (void)snprintf(full, sizeof full, "h.%zu.%s", layer, name);
     return tensor(net, full);
 }

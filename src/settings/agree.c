@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <xxhash.h>
 
 #include "base/file.h"
@@ -54,8 +55,8 @@ tacit_status taciti_agree_on_layout(taciti_comm *comm, const taciti_layout *layo
     uint64_t digest = 0; /* of names, shapes, offsets and buckets: equal ones exchange the same bytes */
     for (size_t i = 0; i < layout->tensor_count; i++) {
         const taciti_tensor *t = &layout->tensors[i];
-        digest = XXH3_64bits_withSeed(t->name, sizeof t->name, digest);
-        digest = XXH3_64bits_withSeed(t->shape, sizeof t->shape, digest);
+        digest = XXH3_64bits_withSeed(t->name, strlen(t->name) + 1, digest);
+        digest = XXH3_64bits_withSeed(t->shape, (size_t)t->dims * sizeof *t->shape, digest);
         digest = XXH3_64bits_withSeed(&t->offset, sizeof t->offset, digest);
     }
     for (size_t b = 0; b < layout->bucket_count; b++)

@@ -12,23 +12,43 @@ enum { FLOATS_PER_LINE = 16 };
 tacit_status taciti_layout_create(size_t tensor_capacity, taciti_layout *out) {
     taciti_tensor *tensors = taciti_calloc(tensor_capacity, sizeof *tensors);
     if (tensors == NULL) return TACIT_E_MEMORY;
-    *out = (taciti_layout){.tensors = tensors};
+    *out = (taciti_layout){.tensors = tensors, .tensor_capacity = tensor_capacity};
+    return TACIT_OK;
+}
+
+static tacit_status make_room(taciti_layout *layout) {
+    if (layout->tensor_count < layout->tensor_capacity) return TACIT_OK;
+    const size_t capacity = 2 * layout->tensor_count + 8;
+    taciti_tensor *tensors = taciti_calloc(capacity, sizeof *tensors);
+    if (tensors == NULL) return TACIT_E_MEMORY;
+    if (layout->tensor_count > 0) memcpy(tensors, layout->tensors, layout->tensor_count * sizeof *tensors);
+    taciti_free(layout->tensors);
+    layout->tensors = tensors;
+    layout->tensor_capacity = capacity;
+    return TACIT_OK;
+}
+
+/* Name and shape are one block, which begins with the shape. */
+static tacit_status copy_texts(taciti_tensor *t, const char *name, const size_t *shape) {
+    const size_t shape_bytes = (size_t)t->dims * sizeof *shape, name_bytes = strlen(name) + 1;
+    t->shape = taciti_calloc(1, shape_bytes + name_bytes);
+    if (t->shape == NULL) return TACIT_E_MEMORY;
+    if (t->dims > 0) memcpy(t->shape, shape, shape_bytes);
+    t->name = memcpy((char *)t->shape + shape_bytes, name, name_bytes);
     return TACIT_OK;
 }
 
 tacit_status taciti_layout_append(taciti_layout *layout, const char *name, int dims, const size_t *shape, bool decay) {
     taciti_tensor t = {.dims = dims, .n = 1, .offset = layout->n, .decay = decay};
-    if (strlen(name) >= sizeof t.name) return taciti_fail(TACIT_E_CONFIG, "tensor name too long: %s", name);
-    if (dims < 1 || dims > TACITI_TENSOR_DIMS)
-        return taciti_fail(TACIT_E_CONFIG, "tensor %s: %d dimensions", name, dims);
-    (void)snprintf(t.name, sizeof t.name, "%s", name);
+    if (dims < 0) return taciti_fail(TACIT_E_CONFIG, "tensor %s: %d dimensions", name, dims);
     for (int i = 0; i < dims; i++) {
         if (shape[i] == 0 || t.n > ((size_t)1 << 48) / shape[i])
             return taciti_fail(TACIT_E_CONFIG, "tensor %s: size %zu of dimension %d is out of range", name, shape[i],
                                i);
-        t.shape[i] = shape[i];
         t.n *= shape[i];
     }
+    TACITI_TRY(make_room(layout));
+    TACITI_TRY(copy_texts(&t, name, shape));
     if (layout->unit_count == 0) layout->unit_count = 1;
     t.unit = layout->unit_count - 1;
     layout->tensors[layout->tensor_count++] = t;
@@ -105,9 +125,22 @@ taciti_range taciti_layout_unit(const taciti_layout *layout, size_t unit) {
 }
 
 void taciti_layout_destroy(taciti_layout *layout) {
+    for (size_t i = 0; i < layout->tensor_count; i++) taciti_free(layout->tensors[i].shape);
     taciti_free(layout->tensors);
     taciti_free(layout->buckets);
     *layout = (taciti_layout){0};
+}
+
+const char *taciti_shape_text(int dims, const size_t *shape, char text[TACITI_SHAPE_TEXT_BYTES]) {
+    size_t at = 0;
+    (void)snprintf(text, TACITI_SHAPE_TEXT_BYTES, "%s", dims == 0 ? "[]" : "");
+    for (int i = 0; i < dims && at < TACITI_SHAPE_TEXT_BYTES; i++)
+        at += (size_t)snprintf(text + at, TACITI_SHAPE_TEXT_BYTES - at, "[%zu]", shape[i]);
+    return text;
+}
+
+bool taciti_shape_equals(int dims, const size_t *shape, int other_dims, const size_t *other) {
+    return dims == other_dims && (dims == 0 || memcmp(shape, other, (size_t)dims * sizeof *shape) == 0);
 }
 
 size_t taciti_layout_find(const taciti_layout *layout, const char *name) {

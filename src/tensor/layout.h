@@ -13,18 +13,16 @@
 
 #include "tacit/tacit.h"
 
-enum { TACITI_TENSOR_NAME_BYTES = 64, TACITI_TENSOR_DIMS = 4 };
-
 typedef struct taciti_tensor {
-    char name[TACITI_TENSOR_NAME_BYTES]; /* HF name: "h.0.attn.c_attn.weight" */
-    int dims;
-    size_t shape[TACITI_TENSOR_DIMS];
-    size_t n;      /* product of shape */
-    size_t offset; /* floats from the start of the flat array; multiple of 16 */
-    size_t unit;   /* group of tensors that a pass uses together: the embedding, a block, the head; from 0 on */
-    bool decay;    /* weight decay applies (matrices, not biases and norms) */
-    bool plain;    /* not compressed: no bucket has it beside tensors that are */
-    bool early;    /* its gradient is also written long before its turn: an embedding that is the output head, too */
+    const char *name; /* UTF-8: "h.0.attn.c_attn.weight"; owned by the layout */
+    int dims;         /* 0: a scalar */
+    size_t *shape;    /* [dims]; owned by the layout */
+    size_t n;         /* product of shape */
+    size_t offset;    /* floats from the start of the flat array; multiple of 16 */
+    size_t unit;      /* group of tensors that a pass uses together: the embedding, a block, the head; from 0 on */
+    bool decay;       /* weight decay applies (matrices, not biases and norms) */
+    bool plain;       /* not compressed: no bucket has it beside tensors that are */
+    bool early;       /* its gradient is also written long before its turn: an embedding that is the output head, too */
 } taciti_tensor;
 
 /* Floats [at, at + n) of an array. */
@@ -40,7 +38,7 @@ typedef struct taciti_bucket {
 
 typedef struct taciti_layout {
     taciti_tensor *tensors; /* in ready order; owned */
-    size_t tensor_count;
+    size_t tensor_count, tensor_capacity;
     size_t unit_count;      /* the last may be empty */
     size_t n;               /* floats of the flat array, padding included; padding is always 0 */
     size_t parameters;      /* floats without padding */
@@ -49,7 +47,8 @@ typedef struct taciti_layout {
 } taciti_layout;
 
 /* Builder: create, append tensors in ready order, seal with the bucket size. A later seal replaces an earlier one, for
- * instance after `plain` was set. Not collective, one thread. */
+ * instance after `plain` was set. The capacity grows as needed. append copies name and shape; E_CONFIG for a size that
+ * is 0 or too large. Not collective, one thread. */
 tacit_status taciti_layout_create(size_t tensor_capacity, taciti_layout *out);
 tacit_status taciti_layout_append(taciti_layout *layout, const char *name, int dims, const size_t *shape, bool decay);
 /* Tensors that are appended from here on belong to the next unit. Without a call all are of unit 0. */
@@ -64,6 +63,12 @@ taciti_range taciti_layout_unit(const taciti_layout *layout, size_t unit);
 
 /* Sets the padding within elements range.at .. range.at + range.n of a bucket to 0. x[range.n] is that range. */
 void taciti_layout_clear_gaps(const taciti_layout *layout, size_t bucket, taciti_range range, float *x);
+
+/* "[41][10]", cut where it is too long for the text; a scalar: "[]". */
+enum { TACITI_SHAPE_TEXT_BYTES = 96 };
+const char *taciti_shape_text(int dims, const size_t *shape, char text[TACITI_SHAPE_TEXT_BYTES]);
+
+bool taciti_shape_equals(int dims, const size_t *shape, int other_dims, const size_t *other);
 
 /* Index of the tensor called `name`, or tensor_count. */
 size_t taciti_layout_find(const taciti_layout *layout, const char *name);

@@ -5,6 +5,7 @@
 #include <stdint.h>
 /* cmocka wants the four above first */
 #include <cmocka.h>
+#include <string.h>
 
 #include "tensor/layout.h"
 
@@ -15,6 +16,34 @@ static void build(taciti_layout *layout, const size_t *sizes, size_t count, size
         assert_int_equal(taciti_layout_append(layout, name, 1, &sizes[i], true), TACIT_OK);
     }
     assert_int_equal(taciti_layout_seal(layout, bucket_bytes), TACIT_OK);
+}
+
+/* Names and shapes are copies, and the list grows beyond its capacity. */
+static void tensors_have_any_name_and_shape(void **state) {
+    (void)state;
+    taciti_layout layout;
+    char name[1024], text[TACITI_SHAPE_TEXT_BYTES];
+    size_t shape[9] = {2, 1, 3, 1, 1, 1, 1, 1, 7};
+    assert_int_equal(taciti_layout_create(1, &layout), TACIT_OK);
+    for (int dims = 0; dims <= 9; dims++) {
+        memset(name, 'a' + dims, sizeof name - 1);
+        name[1023 - dims] = 0;
+        assert_int_equal(taciti_layout_append(&layout, name, dims, shape, true), TACIT_OK);
+    }
+    memset(shape, 0, sizeof shape);
+    assert_int_equal(layout.tensor_count, 10);
+    assert_int_equal(layout.tensors[0].n, 1);
+    assert_int_equal(layout.tensors[9].n, 42);
+    assert_int_equal(layout.tensors[9].shape[8], 7);
+    assert_int_equal(layout.tensors[9].offset, 9 * 16);
+    assert_int_equal(strlen(layout.tensors[3].name), 1020);
+    assert_int_equal(taciti_layout_find(&layout, name), 9);
+    assert_string_equal(taciti_shape_text(0, layout.tensors[0].shape, text), "[]");
+    assert_string_equal(taciti_shape_text(9, layout.tensors[9].shape, text), "[2][1][3][1][1][1][1][1][7]");
+    assert_int_equal(taciti_layout_append(&layout, "x", -1, shape, true), TACIT_E_CONFIG);
+    assert_int_equal(taciti_layout_append(&layout, "x", 1, shape, true), TACIT_E_CONFIG); /* a size of 0 */
+    assert_int_equal(layout.tensor_count, 10);
+    taciti_layout_destroy(&layout);
 }
 
 static void buckets_tile_the_array_for_any_bucket_size(void **state) {
@@ -154,6 +183,7 @@ static void tensors_are_found_by_name(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tensors_have_any_name_and_shape),
         cmocka_unit_test(buckets_tile_the_array_for_any_bucket_size),
         cmocka_unit_test(gaps_are_cleared_and_nothing_else),
         cmocka_unit_test(no_bucket_has_plain_tensors_beside_others),

@@ -45,8 +45,8 @@ static void write_shard(const char *name, size_t first, size_t last) {
     size_t count = 0;
     for (size_t t = first; t < last; t++) {
         const taciti_tensor *from = &g_layout.tensors[t];
-        tensors[count] = (taciti_safe_tensor){.name = from->name, .dims = from->dims, .data = g_flat + from->offset};
-        memcpy(tensors[count++].shape, from->shape, sizeof from->shape);
+        tensors[count++] = (taciti_safe_tensor){
+            .name = from->name, .dims = from->dims, .shape = from->shape, .data = g_flat + from->offset};
     }
     path_of(name, path);
     if (taciti_safe_write(path, tensors, count, metadata, &bytes, digest) != TACIT_OK) abort();
