@@ -100,7 +100,7 @@ cat > CMakeLists.txt <<'EOF'
 cmake_minimum_required(VERSION 3.20)
 project(examples LANGUAGES C)
 find_package(tacit 0.2 REQUIRED)
-foreach(name own_network own_optimizer)
+foreach(name gradients own_network own_optimizer)
   add_executable(${name} ${name}.c)
   target_link_libraries(${name} PRIVATE tacit::tacit m)
 endforeach()
@@ -109,7 +109,7 @@ if ! { cmake -S . -B examples && cmake --build examples; } > "$prefix/log" 2>&1;
     cat "$prefix/log"
     fail "the examples do not build by find_package"
 fi
-for name in own_network own_optimizer; do
+for name in gradients own_network own_optimizer; do
     cc -std=c11 $strict "${flags[@]}" $name.c -o $name "${libraries[@]}" -lm
 done
 # run PROGRAM SETTING...: its output in $prefix/out

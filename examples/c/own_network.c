@@ -21,9 +21,11 @@ int main(int argc, char **argv) {
     TRY(tacit_settings_create(&settings));
     for (int i = 1; i < argc; i++) TRY(tacit_settings_set(settings, argv[i]));
     TRY(tacit_open(settings, &comm));
-    const tacit_tensor tensors[] = {{"out", {HIDDEN + 1}, true}, {"in", {HIDDEN, 3}, true}}; /* the last layer first */
-    TRY(tacit_layout_create(tensors, 2, &layout));
-    TRY(tacit_job_open(comm, settings, layout, &(tacit_job_options){.steps = STEPS}, &job));
+    TRY(tacit_layout_create(&layout));
+    TRY(tacit_layout_add(layout, "out", 1, (size_t[]){HIDDEN + 1}, TACIT_DECAY)); /* the last layer first */
+    TRY(tacit_layout_add(layout, "in", 2, (size_t[]){HIDDEN, 3}, TACIT_DECAY));
+    const tacit_job_options options = {.size = sizeof options, .steps = STEPS};
+    TRY(tacit_job_open(comm, settings, layout, &options, &job));
     size_t at = 0;
     TRY(tacit_layout_offset(layout, 1, &at));
     float *out = tacit_job_parameters(job), *in = out + at, *d_out = tacit_job_gradients(job), *d_in = d_out + at;

@@ -3,7 +3,7 @@
  * tacit: training over links that are slow next to the compute.
  *
  * This header is the C interface of libtacit and a course in it: read it from the top and stop when you have what you
- * need. It is plain C11, also valid C++17, and needs neither MPI nor Python. examples/c/ holds two complete programs.
+ * need. It is plain C11, also valid C++17, and needs neither MPI nor Python. examples/c/ holds complete programs.
  *
  *   1. statuses and texts       4. a layout of tensors    7. your own optimizer     10. counters
  *   2. settings                 5. a job                  8. the mean of replicas   11. log and failures
@@ -13,7 +13,8 @@
  *
  *   tacit_settings_create(&settings);                  2   what to exchange and when, as `section.key=value`
  *   tacit_open(settings, &comm);                       3   the ranks meet
- *   tacit_layout_create(tensors, 4, &layout);          4   names and shapes of the parameters
+ *   tacit_layout_create(&layout);                      4   names and shapes of the parameters:
+ *   tacit_layout_add(layout, "out.weight", 2, shape, TACIT_DECAY);   ... one call per tensor
  *   tacit_job_open(comm, settings, layout, NULL, &job); 5  parameters and gradients, each one flat array
  *   ... initialise tacit_job_parameters(job) ...
  *   tacit_job_start(job);                                  every rank begins with the parameters of rank 0
@@ -27,7 +28,8 @@
  *   - It returns a status where it can fail, and changes its outputs only on success. It never ends the process, never
  *     prints and installs no signal handler.
  *   - *Collective* functions are called by all ranks of the communicator, in the same order.
- *   - A communicator and its jobs belong to one thread at a time. *Any thread* marks what is free of that.
+ *   - Calls on a communicator and its jobs have three classes, each of which is one thread's at a time: *ready*, *wait*
+ *     (where a function says so), and the rest. *Any thread* marks what is free of that.
  *   - Structs begin with their size, which the caller sets, {.size = sizeof(tacit_counters)}, so that they can grow:
  *     a member that an older program does not know is 0, or is not written. Without a size: TACIT_E_USAGE.
  *   - A NULL where none is allowed, a handle that was closed and an index out of range give TACIT_E_USAGE. A wrong call
@@ -57,8 +59,8 @@ extern "C" {
 
 /* ---- 1. statuses and texts -------------------------------------------------------------------------------------- */
 
-/* The one list of statuses: value, name, text. 0 is success, positive is "in progress", which no function of this
- * version returns, negative is an error. */
+/* The one list of statuses: value, name, text. 0 is success, negative is an error. Positive is "in progress": what a
+ * wait returns that has reached its time limit. */
 #define TACIT_STATUS_LIST(X)                                                                                           \
     X(OK, 0, "success")                                                                                                \
     X(PENDING, 1, "still in progress")                                                                                 \
@@ -204,25 +206,31 @@ TACIT_API tacit_status tacit_close(tacit_comm *comm);
  * of it; it begins at a multiple of 16 floats. The floats between tensors are padding, which is 0. */
 typedef struct tacit_layout tacit_layout;
 
-enum { TACIT_DIMS = 4, TACIT_NAME_BYTES = 64 };
+/* No tensors yet. Returns owned. Any thread, not collective. */
+TACIT_API tacit_status tacit_layout_create(tacit_layout **out);
 
-typedef struct tacit_tensor {
-    const char *name;         /* unique in the layout; up to 63 bytes */
-    size_t shape[TACIT_DIMS]; /* of 1 to 4 dimensions; those that are left out are 0: {768, 3072} */
-    bool decay;               /* weight decay applies: usually true for matrices, false for biases and norms */
-} tacit_tensor;
+enum { TACIT_DECAY = 1 }; /* weight decay applies: usually to matrices, not to biases and norms */
 
-/* List the tensors in the order in which the backward pass completes their gradients, the last layer first: then
- * messages leave earliest. Any other order gives the same result later. `tensors` is not needed any more afterwards.
- * E_CONFIG for a name or a shape that cannot be. Returns owned. Any thread, not collective. */
-TACIT_API tacit_status tacit_layout_create(const tacit_tensor *tensors, size_t count, tacit_layout **out);
+/* Adds a tensor of shape[dims], any number of dimensions; 0, and shape NULL: a scalar, of one element. Its index is the
+ * number of tensors before it. name: unique in the layout, 1 to 1023 bytes of UTF-8 without control characters. flags:
+ * TACIT_DECAY or 0. Name and shape are copied.
+ *
+ * Add tensors in the order in which the backward pass completes their gradients, the last layer first: then messages
+ * leave earliest. Any other order gives the same result later. Leave out tensors that are not trained. E_CONFIG for a
+ * name or a shape that cannot be. One thread at a time, not collective. */
+TACIT_API tacit_status tacit_layout_add(tacit_layout *layout, const char *name, int dims, const size_t *shape,
+                                        unsigned int flags);
+
+/* Tensors that are added from here on belong to the next unit: of tensors that a pass uses together, such as a layer.
+ * Strategy shard moves units. One thread at a time, not collective. */
+TACIT_API tacit_status tacit_layout_next_unit(tacit_layout *layout);
 
 TACIT_API size_t tacit_layout_floats(const tacit_layout *layout); /* of the flat array, with padding; 0: no handle */
 
-/* Floats before tensor `tensor` (its index in the list). Any thread, not collective. */
+/* Floats before tensor `tensor`, an index. Any thread, not collective. */
 TACIT_API tacit_status tacit_layout_offset(const tacit_layout *layout, size_t tensor, size_t *out);
 
-/* Jobs that were opened with it do not need it any more. NULL is fine. */
+/* Jobs that were opened with it have a copy. NULL is fine. */
 TACIT_API void tacit_layout_destroy(tacit_layout *layout);
 
 /* ---- 5. a job ---------------------------------------------------------------------------------------------------- */
@@ -230,47 +238,55 @@ TACIT_API void tacit_layout_destroy(tacit_layout *layout);
 /* A network that is trained: parameters, gradients, an optimizer and a strategy. */
 typedef struct tacit_job tacit_job;
 
-/* {0}, or no struct at all, is fine. */
+/* Begin with {.size = sizeof options}; members that are left out are 0. No struct at all is fine, too. */
 typedef struct tacit_job_options {
+    size_t size; /* sizeof(tacit_job_options) */
     /* Flat arrays of tacit_layout_floats() floats, 64-byte aligned, that stay the caller's and live as long as the job;
      * NULL: the library allocates them, filled with 0. Padding in them is set to 0. */
     float *parameters, *gradients;
-    int64_t steps;      /* of the whole run: where the schedule of optim.lr ends; 0: constant after optim.warmup */
-    int threads;        /* for updates, this one included; 0: cores of the host / ranks on it */
-    bool own_optimizer; /* the caller updates parameters: section 7. Section optim is ignored but for lr, its schedule
-                         * and clip, and for compress.momentum the momentum */
+    int64_t steps;       /* of the whole run: where the schedule of optim.lr ends; 0: constant after optim.warmup */
+    int threads;         /* for updates, this one included; 0: cores of the host / ranks on it */
+    bool own_optimizer;  /* the caller updates parameters: section 7. Section optim is ignored but for lr, its schedule
+                          * and clip, and for compress.momentum the momentum */
+    bool gradients_only; /* as own_optimizer, and the library knows no parameters: it sums gradients, under dp alone */
 } tacit_job_options;
 
 /* Reads `strategy` and all sections but comm. options may be NULL. E_CONFIG names a setting that the strategy refuses,
  * or the first rank whose layout or settings differ from those of rank 0, with both values. Returns owned. Collective.
  *
  * shard keeps parts of the optimizer's state on every rank, but parameters and gradients whole, and gathers the
- * parameters before tacit_job_finish() returns. */
+ * parameters before tacit_job_finish() returns.
+ *
+ * Another set of tensors to train, such as layers that are frozen from now on, is another layout and another job: open
+ * it, copy the parameters over by your own names, and close the old one. The new one knows nothing of what the
+ * optimizer and the compression of the old one remember. */
 TACIT_API tacit_status tacit_job_open(tacit_comm *comm, const tacit_settings *settings, const tacit_layout *layout,
                                       const tacit_job_options *options, tacit_job **out);
 
-TACIT_API float *tacit_job_parameters(tacit_job *job); /* the flat array; NULL for a handle that is none */
-TACIT_API float *tacit_job_gradients(tacit_job *job);  /* likewise */
+/* The flat arrays; NULL for a handle that is none, and the parameters of a job with gradients_only. Any thread. */
+TACIT_API float *tacit_job_parameters(tacit_job *job);
+TACIT_API float *tacit_job_gradients(tacit_job *job);
 
-/* The parameters are initialised: every rank gets those of rank 0, and steps may begin. Either this or a
- * tacit_job_load() that finds a checkpoint comes before the first step. Collective. */
+/* The parameters are initialised: every rank gets those of rank 0, unless the job has gradients_only, and steps may
+ * begin. Either this or a tacit_job_load() that finds a checkpoint comes before the first step. Collective. */
 TACIT_API tacit_status tacit_job_start(tacit_job *job);
 
-/* Waits for messages that are under way. E_PEER after a failure: then late messages may still write to the arrays of
- * the job, which is why the library keeps its own, and those of the caller must stay as long as the process. The handle
- * is closed in any case. NULL is fine. Collective; after a failure not. */
+/* Waits for messages that are under way, and ends tacit_job_wait() of another thread. E_PEER after a failure: then late
+ * messages may still write to the arrays of the job, which is why the library keeps its own, and those of the caller
+ * must stay as long as the process. The handle is closed in any case. NULL is fine. Collective; after a failure not. */
 TACIT_API tacit_status tacit_job_close(tacit_job *job);
 
 /* ---- 6. the training loop ---------------------------------------------------------------------------------------- */
 
-/* Result of a step on this rank. */
+/* Result of a step on this rank. Begin with {.size = sizeof step}. */
 typedef struct tacit_step {
+    size_t size;    /* sizeof(tacit_step); stays as it is */
     int64_t number; /* steps so far, this one included */
     bool skipped; /* no update. dp, shard: no rank updates, as the gradient of one is not finite; gossip, localsgd: this
                    * rank does not, as its own is not, but still mixes */
     double norm;  /* of the gradient before optim.clip. dp, shard: of the whole batch, the same on all ranks; gossip,
                    * localsgd: of this rank's own, or of its estimate of the mean */
-    double lr;    /* learning rate of this step by the schedule of optim.lr */
+    double lr;    /* learning rate of this step: by the schedule of optim.lr, or of tacit_job_set_lr() */
     double wait_s; /* seconds in which this thread waited for messages */
 } tacit_step;
 
@@ -281,10 +297,28 @@ typedef struct tacit_step {
  * Scale: the *sum over all ranks* of the gradients must be the gradient. With the usual mean over the samples of a
  * step, divide by the number of samples of all ranks together. This holds for every strategy.
  *
+ * Micro-batches: add the gradients of all of them up, and call it in the last one alone. A tensor that this step has
+ * not used: its gradient is 0 on this rank; set it to 0, or say so with tacit_job_ready_from(). Every rank makes every
+ * tensor ready in every step.
+ *
  * TACIT_ALL_TENSORS: all that are not ready yet; for a network without hooks in its backward pass.
- * E_USAGE: no such tensor, ready before in this step, or the job was not started. Not collective. */
+ * E_USAGE: no such tensor, ready before in this step, the job was not started, or another thread is in one of its
+ * functions between or at the end of steps. Class ready, not collective; but steps of several jobs on a communicator
+ * begin and end in the same order on all ranks. */
 #define TACIT_ALL_TENSORS SIZE_MAX
 TACIT_API tacit_status tacit_job_ready(tacit_job *job, size_t tensor);
+
+typedef enum tacit_type { TACIT_F32, TACIT_BF16, TACIT_F16 } tacit_type; /* of an element */
+
+/* As tacit_job_ready(), for a gradient that lies in your own memory: `source` holds the elements of the tensor one
+ * after the other, at any multiple of the size of an element, and may be elsewhere in every step. The gradient is
+ * source * scale, in f32; with micro-batches, scale is the place for 1 / samples. NULL: the gradient is 0.
+ *
+ * The source belongs to the library until tacit_job_finish() or tacit_job_settle() has returned, or, with optim.clip=0,
+ * tacit_job_wait() for the tensor. With own_optimizer it then holds what `gradients` holds at this place, rounded to
+ * the type: under dp the sum over ranks. tacit_job_finish() writes nothing back. Errors and thread as
+ * tacit_job_ready(); also E_USAGE for a scale that is not finite. */
+TACIT_API tacit_status tacit_job_ready_from(tacit_job *job, size_t tensor, void *source, tacit_type type, double scale);
 
 /* Ends a step: exchanges, clips and updates the parameters with the optimizer of section optim. All tensors must be
  * ready: E_USAGE names one that is not; the step can still be finished. E_PEER: a rank failed, and this job and its
@@ -306,13 +340,31 @@ TACIT_API tacit_status tacit_job_finish(tacit_job *job, tacit_step *step);
  *
  * With the same update, settle and stepped leave the same bits as tacit_job_finish(). tacit_job_open() refuses what
  * cannot have an optimizer of the caller's, with E_CONFIG: shard, whose ranks update parts of the parameters, and
- * graphs of gossip that scale updates (push-sum). */
+ * graphs of gossip that scale updates (push-sum).
+ *
+ * With gradients_only as well the library sums gradients and knows nothing else: no array of parameters, in memory, in
+ * messages or in checkpoints. examples/c/gradients.c is such a program, with gradients in memory of its own. */
 
 /* As tacit_job_finish() up to the update. E_USAGE without own_optimizer. Collective. */
 TACIT_API tacit_status tacit_job_settle(tacit_job *job, tacit_step *step);
 
 /* The update is made; also to be called after a step that was skipped. Collective. */
 TACIT_API tacit_status tacit_job_stepped(tacit_job *job);
+
+/* OK: the sum over ranks of this tensor has arrived and stands in its source, or in `gradients`, before clipping, while
+ * others are still under way. TACIT_PENDING: not yet when `seconds` have passed; 0 asks without waiting. It is about
+ * the step that is under way, or the last one. tacit_job_settle() is needed in any case: where optim.clip takes effect
+ * it writes the gradients again, so with updates per tensor set optim.clip=0.
+ *
+ * Under dp with own_optimizer or gradients_only; E_CONFIG otherwise. INFINITY is fine, for a wait ends: with E_PEER
+ * when a peer fails; with E_USAGE where the tensor is not ready, or its message has waited for comm.stall for another
+ * tensor to be ready, which is named, or when the job is closed. Class wait, not collective. */
+TACIT_API tacit_status tacit_job_wait(tacit_job *job, size_t tensor, double seconds);
+
+/* The learning rate of this and all following steps, in place of the schedule of optim.lr; NaN: the schedule again. The
+ * same on all ranks. A checkpoint does not hold it. E_USAGE for a number that is negative or infinite. Not collective.
+ */
+TACIT_API tacit_status tacit_job_set_lr(tacit_job *job, double lr);
 
 /* ---- 8. the mean of replicas ------------------------------------------------------------------------------------- */
 

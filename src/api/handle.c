@@ -7,6 +7,7 @@
 #include "base/log.h"
 
 static pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t g_released = PTHREAD_COND_INITIALIZER;
 static taciti_handle *g_open;
 
 static const char *const NAMES[] = {"tacit_settings", "tacit_comm", "tacit_layout", "tacit_job"};
@@ -32,17 +33,39 @@ static const taciti_comm *comm_of(const void *object, taciti_handle_kind kind) {
     return kind == TACITI_HANDLE_JOB ? ((const tacit_job *)object)->comm->comm : NULL;
 }
 
-tacit_status taciti_handle_check(const void *object, taciti_handle_kind kind) {
+/* users: added to those of a handle of this kind. */
+static tacit_status find_handle(const void *object, taciti_handle_kind kind, int users) {
     taciti_log_about(NULL);
     if (object == NULL) return taciti_fail(TACIT_E_USAGE, "a %s is NULL; open or create one first", NAMES[kind]);
     (void)pthread_mutex_lock(&g_lock);
-    const taciti_handle *handle = g_open;
+    taciti_handle *handle = g_open;
     while (handle != NULL && (const void *)handle != object) handle = handle->next;
-    if (handle != NULL && handle->kind == kind) taciti_log_about(comm_of(object, kind));
+    const taciti_handle_kind found = handle == NULL ? kind : handle->kind;
+    if (handle != NULL && found == kind) {
+        taciti_log_about(comm_of(object, kind));
+        handle->users += users;
+    }
     (void)pthread_mutex_unlock(&g_lock);
     if (handle == NULL) return taciti_fail(TACIT_E_USAGE, "this %s is not open: it was closed before", NAMES[kind]);
-    if (handle->kind == kind) return TACIT_OK;
-    return taciti_fail(TACIT_E_USAGE, "a %s stands where a %s is wanted", NAMES[handle->kind], NAMES[kind]);
+    if (found == kind) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE, "a %s stands where a %s is wanted", NAMES[found], NAMES[kind]);
+}
+
+tacit_status taciti_handle_check(const void *object, taciti_handle_kind kind) { return find_handle(object, kind, 0); }
+
+tacit_status taciti_handle_hold(void *object, taciti_handle_kind kind) { return find_handle(object, kind, 1); }
+
+void taciti_handle_release(void *object) {
+    (void)pthread_mutex_lock(&g_lock);
+    ((taciti_handle *)object)->users--;
+    (void)pthread_cond_broadcast(&g_released);
+    (void)pthread_mutex_unlock(&g_lock);
+}
+
+void taciti_handle_drain(taciti_handle *handle) {
+    (void)pthread_mutex_lock(&g_lock);
+    while (handle->users > 0) (void)pthread_cond_wait(&g_released, &g_lock);
+    (void)pthread_mutex_unlock(&g_lock);
 }
 
 tacit_status taciti_argument_check(const void *argument, const char *name) {

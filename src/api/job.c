@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -18,9 +19,11 @@ static const taciti_network_verbs NETWORK = {.layout = layout_of, .arrays = arra
 /* ---- open -------------------------------------------------------------------------------------------------------- */
 
 static tacit_status copy_layout(tacit_job *job, const taciti_settings *settings, const taciti_layout *from) {
+    if (from->tensor_count == 0) return taciti_fail(TACIT_E_USAGE, "a layout of 0 tensors: nothing to train");
     TACITI_TRY(taciti_layout_create(from->tensor_count, &job->layout));
     for (size_t i = 0; i < from->tensor_count; i++) {
         const taciti_tensor *t = &from->tensors[i];
+        if (i > 0 && t->unit > t[-1].unit) taciti_layout_next_unit(&job->layout);
         TACITI_TRY(taciti_layout_append(&job->layout, t->name, t->dims, t->shape, t->decay));
     }
     job->ready = taciti_calloc(from->tensor_count, sizeof *job->ready);
@@ -89,27 +92,52 @@ static int choose_threads(const tacit_job *job, int asked) {
     return share > 1 ? share : 1;
 }
 
+static void clear_padding(const tacit_job *job, float *flat) {
+    for (size_t b = 0; b < job->layout.bucket_count && flat != NULL; b++) {
+        const taciti_bucket *bucket = &job->layout.buckets[b];
+        taciti_layout_clear_gaps(&job->layout, b, (taciti_range){0, bucket->n}, flat + bucket->offset);
+    }
+}
+
+/* Where replicas differ or a rank updates a part, the strategy itself works on parameters. */
+static tacit_status check_gradients_only(const tacit_job *job, const tacit_job_options *options) {
+    if (!options->gradients_only) return TACIT_OK;
+    if (options->parameters != NULL)
+        return taciti_fail(TACIT_E_USAGE,
+                           "tacit_job_options: a job with gradients_only has no parameters; leave them NULL");
+    if (job->strategy->replicas == NULL && job->strategy->units == NULL) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "strategy %s exchanges parameters, which a job with gradients_only does not have: strategy=dp, "
+                       "or own_optimizer alone",
+                       job->strategy->name);
+}
+
+static tacit_status create_arrays(tacit_job *job, const tacit_job_options *options) {
+    if (!job->gradients_only)
+        TACITI_TRY(choose_array(job, options->parameters, "parameters", 0, &job->arrays.parameters));
+    TACITI_TRY(choose_array(job, options->gradients, "gradients", 1, &job->arrays.gradients));
+    clear_padding(job, job->arrays.parameters);
+    clear_padding(job, job->arrays.gradients);
+    return TACIT_OK;
+}
+
 static tacit_status build_alone(tacit_job *job, const tacit_settings *settings, const tacit_layout *layout,
                                 const tacit_job_options *options) {
     if (options->steps < 0 || options->threads < 0)
         return taciti_fail(TACIT_E_USAGE, "tacit_job_options: steps %lld and threads %d must not be negative",
                            (long long)options->steps, options->threads);
     job->total_steps = options->steps;
-    job->own_optimizer = options->own_optimizer;
+    job->gradients_only = options->gradients_only;
+    job->own_optimizer = options->own_optimizer || job->gradients_only;
+    job->lr = (double)NAN;
     TACITI_TRY(copy_settings(job, settings));
+    TACITI_TRY(check_gradients_only(job, options));
     const taciti_settings *values = &settings->values;
     const taciti_reader reader = job->own_optimizer ? TACITI_READER_OWN_OPTIMIZER : TACITI_READER_LIBRARY;
     TACITI_TRY(taciti_settings_check(values, taciti_comm_hosts(job->comm->comm), reader));
     if (taciti_comm_rank(job->comm->comm) == 0) TACITI_TRY(taciti_settings_warn_unread(&values, 1, reader));
     TACITI_TRY(copy_layout(job, values, &layout->layout));
-    TACITI_TRY(choose_array(job, options->parameters, "parameters", 0, &job->arrays.parameters));
-    TACITI_TRY(choose_array(job, options->gradients, "gradients", 1, &job->arrays.gradients));
-    for (size_t b = 0; b < job->layout.bucket_count; b++) {
-        const taciti_bucket *bucket = &job->layout.buckets[b];
-        taciti_layout_clear_gaps(&job->layout, b, (taciti_range){0, bucket->n},
-                                 job->arrays.parameters + bucket->offset);
-        taciti_layout_clear_gaps(&job->layout, b, (taciti_range){0, bucket->n}, job->arrays.gradients + bucket->offset);
-    }
+    TACITI_TRY(create_arrays(job, options));
     TACITI_TRY(taciti_pool_create(choose_threads(job, options->threads), 0, &job->pool));
     return taciti_trace_create(0, &job->trace);
 }
@@ -119,6 +147,7 @@ static tacit_status agree_on_job(const tacit_job *job, const tacit_settings *set
     taciti_comm *comm = job->comm->comm;
     TACITI_TRY(taciti_comm_agree_text(comm, "libtacit", tacit_version()));
     TACITI_TRY(taciti_comm_agree_text(comm, "own optimizer", job->own_optimizer ? "yes" : "no"));
+    TACITI_TRY(taciti_comm_agree_text(comm, "gradients only", job->gradients_only ? "yes" : "no"));
     TACITI_TRY(taciti_agree_on_configuration(comm, &settings->config));
     return taciti_agree_on_layout(comm, &job->layout);
 }
@@ -145,6 +174,7 @@ static tacit_status build_job(tacit_job *job, const tacit_settings *settings, co
                                                    .own_optimizer = job->own_optimizer,
                                                    .trace = &job->trace},
                                        .network = {&NETWORK, job},
+                                       .sources = true,
                                        .failed = give_up,
                                        .caller = job};
     return taciti_driver_create(&setup, &job->driver);
@@ -161,6 +191,7 @@ static void release_job(tacit_job *job) {
     taciti_pages_destroy(&job->pages[0]);
     taciti_pages_destroy(&job->pages[1]);
     for (int i = 0; i < TACITI_JOB_OPTIONS; i++) taciti_free(job->options[i]);
+    (void)pthread_mutex_destroy(&job->lock);
     taciti_free(job->config);
     taciti_free(job->ready);
     taciti_free(job);
@@ -168,16 +199,18 @@ static void release_job(tacit_job *job) {
 
 tacit_status tacit_job_open(tacit_comm *comm, const tacit_settings *settings, const tacit_layout *layout,
                             const tacit_job_options *options, tacit_job **out) {
-    static const tacit_job_options NONE;
+    tacit_job_options copy = {.size = sizeof copy};
     TACITI_TRY(taciti_handle_check(settings, TACITI_HANDLE_SETTINGS));
     TACITI_TRY(taciti_handle_check(layout, TACITI_HANDLE_LAYOUT));
     TACITI_TRY(taciti_handle_check(comm, TACITI_HANDLE_COMM));
     TACITI_TRY(taciti_argument_check(out, "out"));
+    if (options != NULL) TACITI_TRY(taciti_struct_read(options, "tacit_job_options", sizeof copy, &copy));
     tacit_job *job = taciti_calloc(1, sizeof *job);
     if (job == NULL) return TACIT_E_MEMORY;
     job->comm = comm;
+    (void)pthread_mutex_init(&job->lock, NULL);
     taciti_api_log_together(comm);
-    const tacit_status status = build_job(job, settings, layout, options == NULL ? &NONE : options);
+    const tacit_status status = build_job(job, settings, layout, &copy);
     taciti_api_log_alone();
     if (status != TACIT_OK) {
         release_job(job);
@@ -199,28 +232,46 @@ float *tacit_job_gradients(tacit_job *job) {
     return taciti_handle_check(job, TACITI_HANDLE_JOB) == TACIT_OK ? job->arrays.gradients : NULL;
 }
 
-tacit_status taciti_job_check(const tacit_job *job, taciti_job_phase phase, const char *function) {
-    return taciti_job_check_either(job, phase, phase, function);
-}
-
-tacit_status taciti_job_check_either(const tacit_job *job, taciti_job_phase phase, taciti_job_phase other,
-                                     const char *function) {
-    static const char *const PHASES[] = {"before tacit_job_start()", "between two steps", "inside of a step",
-                                         "between settle and stepped", "between average and revert"};
-    TACITI_TRY(taciti_handle_check(job, TACITI_HANDLE_JOB));
+tacit_status taciti_job_check(const tacit_job *job, taciti_job_phase phase, taciti_job_phase other,
+                              const char *function) {
+    static const char *const PHASES[] = {"before tacit_job_start()",   "between two steps",
+                                         "inside of a step",           "between settle and stepped",
+                                         "between average and revert", "while another thread is in a function of it"};
     const tacit_status health = taciti_comm_health(job->comm->comm);
     if (health != TACIT_OK) return taciti_api_report(job->comm, health);
     if (job->phase == phase || job->phase == other) return TACIT_OK;
     return taciti_fail(TACIT_E_USAGE, "%s: called %s, allowed %s", function, PHASES[job->phase], PHASES[phase]);
 }
 
-tacit_status tacit_job_start(tacit_job *job) {
-    TACITI_TRY(taciti_job_check(job, TACITI_JOB_NEW, "tacit_job_start"));
-    tacit_status status = taciti_comm_broadcast(job->comm->comm, 0, job->arrays.parameters,
-                                                job->layout.n * sizeof *job->arrays.parameters);
-    if (status == TACIT_OK) status = taciti_driver_start(job->driver, 0, false);
-    if (status == TACIT_OK) job->phase = TACITI_JOB_BETWEEN;
+tacit_status taciti_job_enter(tacit_job *job, taciti_job_phase phase, taciti_job_phase other, const char *function,
+                              taciti_job_phase *was) {
+    TACITI_TRY(taciti_handle_check(job, TACITI_HANDLE_JOB));
+    (void)pthread_mutex_lock(&job->lock);
+    const tacit_status status = taciti_job_check(job, phase, other, function);
+    if (status == TACIT_OK) {
+        *was = job->phase;
+        job->phase = TACITI_JOB_BUSY;
+    }
+    (void)pthread_mutex_unlock(&job->lock);
+    return status;
+}
+
+tacit_status taciti_job_leave(tacit_job *job, taciti_job_phase phase, tacit_status status) {
+    (void)pthread_mutex_lock(&job->lock);
+    job->phase = phase;
+    (void)pthread_mutex_unlock(&job->lock);
     return taciti_api_report(job->comm, status);
+}
+
+tacit_status tacit_job_start(tacit_job *job) {
+    taciti_job_phase was;
+    tacit_status status = TACIT_OK;
+    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_NEW, TACITI_JOB_NEW, "tacit_job_start", &was));
+    if (!job->gradients_only)
+        status = taciti_comm_broadcast(job->comm->comm, 0, job->arrays.parameters,
+                                       job->layout.n * sizeof *job->arrays.parameters);
+    if (status == TACIT_OK) status = taciti_driver_start(job->driver, 0, false);
+    return taciti_job_leave(job, status == TACIT_OK ? TACITI_JOB_BETWEEN : was, status);
 }
 
 tacit_status tacit_job_close(tacit_job *job) {
@@ -228,6 +279,8 @@ tacit_status tacit_job_close(tacit_job *job) {
     TACITI_TRY(taciti_handle_check(job, TACITI_HANDLE_JOB));
     tacit_comm *comm = job->comm;
     taciti_handle_close(&job->handle);
+    taciti_driver_close_waits(job->driver);
+    taciti_handle_drain(&job->handle);
     comm->jobs--;
     release_job(job);
     return taciti_api_report(comm, taciti_comm_health(comm->comm));

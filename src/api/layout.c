@@ -1,42 +1,65 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <string.h>
 
 #include "api/object.h"
 #include "base/log.h"
+#include "base/text.h"
+#include "ckpt/part.h"
 
-static tacit_status append(taciti_layout *layout, const tacit_tensor *t, size_t index) {
-    int dims = 0, filled = 0; /* sizes before the first 0; sizes above 0 */
-    while (dims < TACIT_DIMS && t->shape[dims] > 0) dims++;
-    for (int i = 0; i < TACIT_DIMS; i++) filled += t->shape[i] > 0;
-    if (t->name == NULL || t->name[0] == '\0') return taciti_fail(TACIT_E_CONFIG, "tensor %zu has no name", index);
-    if (dims < 1 || filled > dims)
-        return taciti_fail(TACIT_E_CONFIG, "tensor %s: a shape has 1 to %d sizes above 0, then only zeros", t->name,
-                           (int)TACIT_DIMS);
-    if (taciti_layout_find(layout, t->name) < layout->tensor_count)
-        return taciti_fail(TACIT_E_CONFIG, "tensor %s: the name stands twice in the list", t->name);
-    return taciti_layout_append(layout, t->name, dims, t->shape, t->decay);
-}
+enum { NAME_BYTES_MAX = 1023 };
 
-static tacit_status build(taciti_layout *layout, const tacit_tensor *tensors, size_t count) {
-    TACITI_TRY(taciti_layout_create(count, layout));
-    for (size_t i = 0; i < count; i++) TACITI_TRY(append(layout, &tensors[i], i));
-    return taciti_layout_seal(layout, layout->n * sizeof(float));
-}
-
-tacit_status tacit_layout_create(const tacit_tensor *tensors, size_t count, tacit_layout **out) {
+tacit_status tacit_layout_create(tacit_layout **out) {
     taciti_log_about(NULL);
-    TACITI_TRY(taciti_argument_check(tensors, "tensors"));
     TACITI_TRY(taciti_argument_check(out, "out"));
-    if (count == 0) return taciti_fail(TACIT_E_USAGE, "a layout of 0 tensors: nothing to train");
     tacit_layout *layout = taciti_calloc(1, sizeof *layout);
     if (layout == NULL) return TACIT_E_MEMORY;
-    const tacit_status status = build(&layout->layout, tensors, count);
+    const tacit_status status = taciti_layout_create(0, &layout->layout);
     if (status != TACIT_OK) {
-        taciti_layout_destroy(&layout->layout);
         taciti_free(layout);
         return status;
     }
     taciti_handle_open(&layout->handle, TACITI_HANDLE_LAYOUT);
     *out = layout;
+    return TACIT_OK;
+}
+
+static bool has_control_character(const char *name) {
+    for (; *name != '\0'; name++)
+        if ((unsigned char)*name < ' ' || *name == '\x7f') return true;
+    return false;
+}
+
+static tacit_status check_name(const taciti_layout *layout, const char *name) {
+    char quoted[TACITI_QUOTED_BYTES];
+    const char *wrong = NULL;
+    if (name == NULL || name[0] == '\0')
+        return taciti_fail(TACIT_E_CONFIG, "tensor %zu has no name", layout->tensor_count);
+    if (strlen(name) > NAME_BYTES_MAX)
+        wrong = "a name has 1 to 1023 bytes";
+    else if (!taciti_utf8_valid(name) || has_control_character(name))
+        wrong = "a name is UTF-8 without control characters";
+    else if (taciti_ckpt_is_part_name(name))
+        wrong = "checkpoints put [first:end/all] behind the name of a part, so no name ends like that";
+    else if (taciti_layout_find(layout, name) < layout->tensor_count)
+        wrong = "the layout has this name already";
+    return wrong == NULL ? TACIT_OK
+                         : taciti_fail(TACIT_E_CONFIG, "tensor %zu, %s: %s", layout->tensor_count,
+                                       taciti_quote(name, quoted), wrong);
+}
+
+tacit_status tacit_layout_add(tacit_layout *layout, const char *name, int dims, const size_t *shape,
+                              unsigned int flags) {
+    TACITI_TRY(taciti_handle_check(layout, TACITI_HANDLE_LAYOUT));
+    if (dims > 0) TACITI_TRY(taciti_argument_check(shape, "shape"));
+    if ((flags & ~(unsigned)TACIT_DECAY) != 0)
+        return taciti_fail(TACIT_E_USAGE, "tacit_layout_add: flags %u; TACIT_DECAY or 0 is possible", flags);
+    TACITI_TRY(check_name(&layout->layout, name));
+    return taciti_layout_append(&layout->layout, name, dims, shape, (flags & TACIT_DECAY) != 0);
+}
+
+tacit_status tacit_layout_next_unit(tacit_layout *layout) {
+    TACITI_TRY(taciti_handle_check(layout, TACITI_HANDLE_LAYOUT));
+    taciti_layout_next_unit(&layout->layout);
     return TACIT_OK;
 }
 

@@ -6,6 +6,8 @@
 #ifndef TACITI_API_OBJECT_H
 #define TACITI_API_OBJECT_H
 
+#include <pthread.h>
+
 #include "base/log.h"
 #include "base/memory.h"
 #include "driver/driver.h"
@@ -22,6 +24,7 @@ typedef enum taciti_handle_kind {
 typedef struct taciti_handle {
     taciti_handle_kind kind;
     struct taciti_handle *next; /* in the list of open handles */
+    int users;                  /* calls that hold it */
 } taciti_handle;
 
 /* Add the handle to the list of open handles, and remove it. The handle is the first member of an object. Any thread.
@@ -32,6 +35,12 @@ void taciti_handle_close(taciti_handle *handle);
 /* Returns E_USAGE unless `object` is an open handle of the kind. Dereferences it only if it is open. From here on lines
  * of this thread are about the object's communicator, or about none: a function checks its communicator or job last. */
 tacit_status taciti_handle_check(const void *object, taciti_handle_kind kind);
+
+/* The same for a call that may run while another thread closes the object: until release, drain waits. drain follows
+ * taciti_handle_close(). */
+tacit_status taciti_handle_hold(void *object, taciti_handle_kind kind);
+void taciti_handle_release(void *object);
+void taciti_handle_drain(taciti_handle *handle);
 
 /* Returns E_USAGE, naming the argument, if it is NULL. */
 tacit_status taciti_argument_check(const void *argument, const char *name);
@@ -52,7 +61,7 @@ struct tacit_settings {
 
 struct tacit_layout {
     taciti_handle handle;
-    taciti_layout layout; /* sealed with one bucket */
+    taciti_layout layout; /* not sealed */
 };
 
 struct tacit_comm {
@@ -71,6 +80,7 @@ typedef enum taciti_job_phase {
     TACITI_JOB_COMPUTING,
     TACITI_JOB_SETTLED,
     TACITI_JOB_AVERAGED, /* parameters are the mean */
+    TACITI_JOB_BUSY,     /* a function that may not meet another one is running */
 } taciti_job_phase;
 
 enum { TACITI_JOB_STRATEGY, TACITI_JOB_CODEC, TACITI_JOB_GATHER, TACITI_JOB_CONTROLLER, TACITI_JOB_OPTIONS };
@@ -92,12 +102,14 @@ struct tacit_job {
     taciti_pool *pool;
     taciti_trace trace;
     taciti_driver *driver;
-    bool own_optimizer;
+    bool own_optimizer, gradients_only;
+    double lr;             /* in place of the schedule; NaN: the schedule */
     int64_t total_steps;   /* of the schedule */
     int64_t step, skipped; /* finished */
     double wait_s;
-    size_t missing; /* tensors that are not ready in the current step */
-    bool *ready;    /* per tensor; owned */
+    pthread_mutex_t lock; /* of phase and all below, and of the driver inside a step */
+    size_t missing;       /* tensors that are not ready in the current step */
+    bool *ready;          /* per tensor; owned */
 };
 
 /* If the communicator has failed, sets tacit_error_text() to the text of the failure. Returns `status`. */
@@ -108,10 +120,15 @@ tacit_status taciti_api_report(const tacit_comm *comm, tacit_status status);
 void taciti_api_log_together(const tacit_comm *comm);
 void taciti_api_log_alone(void);
 
-/* Returns E_USAGE, naming `function`, unless the job is in this phase; _either: in one of two, the first of which the
- * message names. */
-tacit_status taciti_job_check(const tacit_job *job, taciti_job_phase phase, const char *function);
-tacit_status taciti_job_check_either(const tacit_job *job, taciti_job_phase phase, taciti_job_phase other,
-                                     const char *function);
+/* Returns E_USAGE, naming `function`, unless the job is in one of two phases, the first of which the message names.
+ * With the lock. */
+tacit_status taciti_job_check(const tacit_job *job, taciti_job_phase phase, taciti_job_phase other,
+                              const char *function);
+
+/* The same without the lock, at the begin of a function. Sets *was to the phase; the job is BUSY until leave sets
+ * another one, and refuses what other threads call. leave returns taciti_api_report() of the status. */
+tacit_status taciti_job_enter(tacit_job *job, taciti_job_phase phase, taciti_job_phase other, const char *function,
+                              taciti_job_phase *was);
+tacit_status taciti_job_leave(tacit_job *job, taciti_job_phase phase, tacit_status status);
 
 #endif

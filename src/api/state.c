@@ -110,8 +110,10 @@ static void write_image(const tacit_job *job, const image *from, unsigned char *
 
 tacit_status tacit_job_state(tacit_job *job, void *buffer, size_t room, size_t *bytes) {
     image mine;
-    TACITI_TRY(taciti_job_check_either(job, TACITI_JOB_BETWEEN, TACITI_JOB_AVERAGED, "tacit_job_state"));
+    taciti_job_phase was;
+    TACITI_TRY(taciti_handle_check(job, TACITI_HANDLE_JOB));
     TACITI_TRY(taciti_argument_check(bytes, "bytes"));
+    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_BETWEEN, TACITI_JOB_AVERAGED, "tacit_job_state", &was));
     tacit_status status = open_image(job, &mine);
     if (status == TACIT_OK) *bytes = mine.bytes;
     if (status == TACIT_OK && buffer != NULL && room < mine.bytes)
@@ -119,7 +121,7 @@ tacit_status tacit_job_state(tacit_job *job, void *buffer, size_t room, size_t *
             taciti_fail(TACIT_E_USAGE, "tacit_job_state: the state has %zu bytes, room is for %zu", mine.bytes, room);
     if (status == TACIT_OK && buffer != NULL) write_image(job, &mine, buffer);
     taciti_free(mine.description);
-    return status;
+    return taciti_job_leave(job, was, status);
 }
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
@@ -230,14 +232,14 @@ static tacit_status restore_image(tacit_job *job, const unsigned char *bytes, si
     TACITI_TRY(taciti_driver_start(job->driver, h.step, true));
     job->step = h.step;
     job->skipped = h.skipped;
-    job->phase = TACITI_JOB_BETWEEN;
     return TACIT_OK;
 }
 
 tacit_status tacit_job_restore(tacit_job *job, const void *bytes, size_t count) {
-    TACITI_TRY(taciti_job_check(job, TACITI_JOB_NEW, "tacit_job_restore"));
+    taciti_job_phase was;
+    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_NEW, TACITI_JOB_NEW, "tacit_job_restore", &was));
     taciti_api_log_together(job->comm);
     const tacit_status status = restore_image(job, bytes, count);
     taciti_api_log_alone();
-    return taciti_api_report(job->comm, status);
+    return taciti_job_leave(job, status == TACIT_OK ? TACITI_JOB_BETWEEN : was, status);
 }

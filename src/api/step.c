@@ -1,44 +1,106 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "api/object.h"
 #include "base/log.h"
 
-static tacit_status check_tensor(const tacit_job *job, size_t tensor) {
+/* ---- ready ------------------------------------------------------------------------------------------------------- */
+
+static tacit_status check_tensor(const tacit_job *job, size_t tensor, const char *function) {
     if (tensor >= job->layout.tensor_count)
-        return taciti_fail(TACIT_E_USAGE, "tacit_job_ready: tensor %zu of a layout of %zu", tensor,
+        return taciti_fail(TACIT_E_USAGE, "%s: tensor %zu of a layout of %zu", function, tensor,
                            job->layout.tensor_count);
-    if (job->phase == TACITI_JOB_BETWEEN || !job->ready[tensor]) return TACIT_OK;
+    if (job->phase != TACITI_JOB_COMPUTING || !job->ready[tensor]) return TACIT_OK;
     return taciti_fail(TACIT_E_USAGE,
-                       "tacit_job_ready: tensor %zu (%s) was ready before in this step; with several micro-batches "
-                       "report it in the last one only",
-                       tensor, job->layout.tensors[tensor].name);
+                       "%s: tensor %zu (%s) was ready before in this step; with several micro-batches report it in the "
+                       "last one only",
+                       function, tensor, job->layout.tensors[tensor].name);
+}
+
+static void begin_step(tacit_job *job) {
+    memset(job->ready, 0, job->layout.tensor_count * sizeof *job->ready);
+    job->missing = job->layout.tensor_count;
+    job->phase = TACITI_JOB_COMPUTING;
+    taciti_driver_begin(job->driver, job->step);
+}
+
+static tacit_status mark_one(tacit_job *job, size_t tensor, const taciti_source *source) {
+    job->ready[tensor] = true;
+    job->missing--;
+    return taciti_driver_ready_from(job->driver, tensor, source);
+}
+
+/* With the lock. source NULL: in the flat array. */
+static tacit_status mark_ready(tacit_job *job, size_t tensor, const taciti_source *source, const char *function) {
+    const bool all = tensor == TACIT_ALL_TENSORS && source == NULL;
+    tacit_status status = TACIT_OK;
+    TACITI_TRY(taciti_job_check(job, TACITI_JOB_BETWEEN, TACITI_JOB_COMPUTING, function));
+    if (!all) TACITI_TRY(check_tensor(job, tensor, function));
+    if (job->phase == TACITI_JOB_BETWEEN) begin_step(job);
+    if (!all) return mark_one(job, tensor, source);
+    for (size_t t = 0; t < job->layout.tensor_count && status == TACIT_OK; t++)
+        if (!job->ready[t]) status = mark_one(job, t, NULL);
+    return status;
+}
+
+static tacit_status report_ready(tacit_job *job, size_t tensor, const taciti_source *source, const char *function) {
+    TACITI_TRY(taciti_handle_hold(job, TACITI_HANDLE_JOB));
+    (void)pthread_mutex_lock(&job->lock);
+    tacit_status status = mark_ready(job, tensor, source, function);
+    (void)pthread_mutex_unlock(&job->lock);
+    status = taciti_api_report(job->comm, status);
+    taciti_handle_release(job);
+    return status;
 }
 
 tacit_status tacit_job_ready(tacit_job *job, size_t tensor) {
-    const bool all = tensor == TACIT_ALL_TENSORS;
-    TACITI_TRY(taciti_job_check_either(job, TACITI_JOB_BETWEEN, TACITI_JOB_COMPUTING, "tacit_job_ready"));
-    if (!all) TACITI_TRY(check_tensor(job, tensor));
-    if (job->phase == TACITI_JOB_BETWEEN) {
-        memset(job->ready, 0, job->layout.tensor_count * sizeof *job->ready);
-        job->missing = job->layout.tensor_count;
-        job->phase = TACITI_JOB_COMPUTING;
-        taciti_driver_begin(job->driver, job->step);
-    }
-    const size_t end = all ? job->layout.tensor_count : tensor + 1;
-    tacit_status status = TACIT_OK;
-    for (size_t t = all ? 0 : tensor; t < end && status == TACIT_OK; t++) {
-        if (job->ready[t]) continue;
-        job->ready[t] = true;
-        job->missing--;
-        status = taciti_driver_ready(job->driver, t);
-    }
-    return taciti_api_report(job->comm, status);
+    return report_ready(job, tensor, NULL, "tacit_job_ready");
 }
+
+tacit_status tacit_job_ready_from(tacit_job *job, size_t tensor, void *source, tacit_type type, double scale) {
+    static const size_t BYTES[] = {[TACIT_F32] = 4, [TACIT_BF16] = 2, [TACIT_F16] = 2};
+    TACITI_TRY(taciti_handle_check(job, TACITI_HANDLE_JOB));
+    if (type < TACIT_F32 || type > TACIT_F16)
+        return taciti_fail(TACIT_E_USAGE, "tacit_job_ready_from: %d is no tacit_type", (int)type);
+    if (!(fabs(scale) <= (double)FLT_MAX))
+        return taciti_fail(TACIT_E_USAGE, "tacit_job_ready_from: the scale %g is no finite f32", scale);
+    if ((uintptr_t)source % BYTES[type] != 0)
+        return taciti_fail(TACIT_E_USAGE,
+                           "tacit_job_ready_from: a source begins at a multiple of its element, %zu bytes",
+                           BYTES[type]);
+    const taciti_source from = {source, type, (float)scale};
+    return report_ready(job, tensor, &from, "tacit_job_ready_from");
+}
+
+/* ---- wait -------------------------------------------------------------------------------------------------------- */
+
+static tacit_status wait_for(tacit_job *job, size_t tensor, double seconds) {
+    if (tensor >= job->layout.tensor_count)
+        return taciti_fail(TACIT_E_USAGE, "tacit_job_wait: tensor %zu of a layout of %zu", tensor,
+                           job->layout.tensor_count);
+    if (!(seconds >= 0))
+        return taciti_fail(TACIT_E_USAGE, "tacit_job_wait: %g seconds; 0 or more is possible", seconds);
+    if (!job->own_optimizer || !job->strategy->sums_gradients)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "tacit_job_wait: sums of single tensors arrive under dp with own_optimizer or "
+                           "gradients_only; this job has strategy %s%s",
+                           job->strategy->name, job->own_optimizer ? "" : " and the optimizer of the library");
+    return taciti_driver_wait(job->driver, tensor, seconds);
+}
+
+tacit_status tacit_job_wait(tacit_job *job, size_t tensor, double seconds) {
+    TACITI_TRY(taciti_handle_hold(job, TACITI_HANDLE_JOB));
+    const tacit_status status = taciti_api_report(job->comm, wait_for(job, tensor, seconds));
+    taciti_handle_release(job);
+    return status;
+}
+
+/* ---- the end of a step ------------------------------------------------------------------------------------------- */
 
 /* Returns E_USAGE unless the step can end by this function. */
 static tacit_status check_complete(const tacit_job *job, bool own_optimizer, const char *function) {
-    TACITI_TRY(taciti_job_check(job, TACITI_JOB_COMPUTING, function));
     if (job->own_optimizer != own_optimizer)
         return taciti_fail(TACIT_E_USAGE, "%s: the job was opened with%s own_optimizer; %s", function,
                            own_optimizer ? "out" : "",
@@ -51,32 +113,45 @@ static tacit_status check_complete(const tacit_job *job, bool own_optimizer, con
                        job->missing, job->layout.tensor_count, first, job->layout.tensors[first].name);
 }
 
+/* As taciti_job_enter(), for a step in which every tensor is ready. */
+static tacit_status enter_end(tacit_job *job, bool own_optimizer, const char *function) {
+    TACITI_TRY(taciti_handle_check(job, TACITI_HANDLE_JOB));
+    (void)pthread_mutex_lock(&job->lock);
+    tacit_status status = taciti_job_check(job, TACITI_JOB_COMPUTING, TACITI_JOB_COMPUTING, function);
+    if (status == TACIT_OK) status = check_complete(job, own_optimizer, function);
+    if (status == TACIT_OK) job->phase = TACITI_JOB_BUSY;
+    (void)pthread_mutex_unlock(&job->lock);
+    return status;
+}
+
 static void count_step(tacit_job *job, const taciti_driver_record *record) {
     job->step++;
     job->skipped += record->report.skipped ? 1 : 0;
     job->wait_s += (double)record->report.wait_ns * 1e-9;
-    job->phase = TACITI_JOB_BETWEEN;
+}
+
+static double lr_of(const tacit_job *job) {
+    return isnan(job->lr) ? taciti_optim_lr(&job->optim, job->step, job->total_steps) : job->lr;
 }
 
 /* Ends a step with the update, or, with an optimizer of the caller's, up to it. */
 static tacit_status end_step(tacit_job *job, bool own_optimizer, const char *function, tacit_step *out) {
     taciti_driver_record record;
-    TACITI_TRY(check_complete(job, own_optimizer, function));
-    const double lr = taciti_optim_lr(&job->optim, job->step, job->total_steps);
+    tacit_step step;
+    if (out != NULL) TACITI_TRY(taciti_struct_read(out, "tacit_step", sizeof step, &step));
+    TACITI_TRY(enter_end(job, own_optimizer, function));
+    const double lr = lr_of(job);
     const tacit_status status =
         own_optimizer ? taciti_driver_settle(job->driver, lr, &record) : taciti_driver_finish(job->driver, lr, &record);
-    if (status != TACIT_OK) return taciti_api_report(job->comm, status);
-    const tacit_step step = {.number = job->step + 1,
-                             .skipped = record.report.skipped,
-                             .norm = record.report.grad_norm,
-                             .lr = lr,
-                             .wait_s = (double)record.report.wait_ns * 1e-9};
-    if (own_optimizer)
-        job->phase = TACITI_JOB_SETTLED;
-    else
-        count_step(job, &record);
-    if (out != NULL) *out = step;
-    return TACIT_OK;
+    if (status != TACIT_OK) return taciti_job_leave(job, TACITI_JOB_COMPUTING, status);
+    step = (tacit_step){.number = job->step + 1,
+                        .skipped = record.report.skipped,
+                        .norm = record.report.grad_norm,
+                        .lr = lr,
+                        .wait_s = (double)record.report.wait_ns * 1e-9};
+    if (out != NULL) taciti_struct_write(&step, sizeof step, out);
+    if (!own_optimizer) count_step(job, &record);
+    return taciti_job_leave(job, own_optimizer ? TACITI_JOB_SETTLED : TACITI_JOB_BETWEEN, TACIT_OK);
 }
 
 tacit_status tacit_job_finish(tacit_job *job, tacit_step *step) {
@@ -89,10 +164,19 @@ tacit_status tacit_job_settle(tacit_job *job, tacit_step *step) {
 
 tacit_status tacit_job_stepped(tacit_job *job) {
     taciti_driver_record record;
-    TACITI_TRY(taciti_job_check(job, TACITI_JOB_SETTLED, "tacit_job_stepped"));
+    taciti_job_phase was;
+    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_SETTLED, TACITI_JOB_SETTLED, "tacit_job_stepped", &was));
     const tacit_status status = taciti_driver_stepped(job->driver, &record);
-    if (status != TACIT_OK) return taciti_api_report(job->comm, status);
+    if (status != TACIT_OK) return taciti_job_leave(job, was, status);
     count_step(job, &record);
+    return taciti_job_leave(job, TACITI_JOB_BETWEEN, TACIT_OK);
+}
+
+tacit_status tacit_job_set_lr(tacit_job *job, double lr) {
+    TACITI_TRY(taciti_handle_check(job, TACITI_HANDLE_JOB));
+    if (!isnan(lr) && !(lr >= 0 && lr <= DBL_MAX))
+        return taciti_fail(TACIT_E_USAGE, "tacit_job_set_lr: %g; 0 or more, or NaN for the schedule", lr);
+    job->lr = lr;
     return TACIT_OK;
 }
 
@@ -100,19 +184,19 @@ tacit_status tacit_job_stepped(tacit_job *job) {
 
 tacit_status tacit_job_average(tacit_job *job, double *distance) {
     double apart = 0;
-    TACITI_TRY(taciti_job_check(job, TACITI_JOB_BETWEEN, "tacit_job_average"));
+    taciti_job_phase was;
+    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_BETWEEN, TACITI_JOB_BETWEEN, "tacit_job_average", &was));
     const tacit_status status = taciti_driver_average(job->driver, &apart);
-    if (status != TACIT_OK) return taciti_api_report(job->comm, status);
-    job->phase = TACITI_JOB_AVERAGED;
+    if (status != TACIT_OK) return taciti_job_leave(job, was, status);
     if (distance != NULL) *distance = job->strategy->replicas == NULL ? 0 : apart;
-    return TACIT_OK;
+    return taciti_job_leave(job, TACITI_JOB_AVERAGED, TACIT_OK);
 }
 
 tacit_status tacit_job_revert(tacit_job *job) {
-    TACITI_TRY(taciti_job_check(job, TACITI_JOB_AVERAGED, "tacit_job_revert"));
+    taciti_job_phase was;
+    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_AVERAGED, TACITI_JOB_AVERAGED, "tacit_job_revert", &was));
     taciti_driver_revert(job->driver);
-    job->phase = TACITI_JOB_BETWEEN;
-    return TACIT_OK;
+    return taciti_job_leave(job, TACITI_JOB_BETWEEN, TACIT_OK);
 }
 
 tacit_status tacit_job_counters(const tacit_job *job, tacit_counters *out) {

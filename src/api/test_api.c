@@ -14,44 +14,9 @@
 
 #include <cmocka.h>
 
+#include "api/test_scene.h"
 #include "ckpt/manifest.h"
 #include "ckpt/test_folder.h"
-#include "tacit/tacit.h"
-
-static const tacit_tensor TENSORS[] = {{"out", {3}, false}, {"in", {5, 4}, true}};
-
-typedef struct scene {
-    tacit_settings *settings;
-    tacit_comm *comm;
-    tacit_layout *layout;
-    tacit_job *job;
-} scene;
-
-static int open_scene(void **state) {
-    scene *s = calloc(1, sizeof *s);
-    *state = s;
-    assert_int_equal(tacit_settings_create(&s->settings), TACIT_OK);
-    assert_int_equal(tacit_open_self(NULL, &s->comm), TACIT_OK);
-    assert_int_equal(tacit_layout_create(TENSORS, 2, &s->layout), TACIT_OK);
-    assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout, NULL, &s->job), TACIT_OK);
-    return 0;
-}
-
-static int close_scene(void **state) {
-    scene *s = *state;
-    assert_int_equal(tacit_job_close(s->job), TACIT_OK);
-    assert_int_equal(tacit_close(s->comm), TACIT_OK);
-    tacit_layout_destroy(s->layout);
-    tacit_settings_destroy(s->settings);
-    free(s);
-    return 0;
-}
-
-/* The text is that of this refusal, not of an earlier one. */
-static void refused(tacit_status got, tacit_status want, const char *text) {
-    assert_int_equal(got, want);
-    if (strstr(tacit_error_text(), text) == NULL) fail_msg("\"%s\" is not in \"%s\"", text, tacit_error_text());
-}
 
 static void test_settings(void **state) {
     tacit_settings *settings = ((scene *)*state)->settings;
@@ -76,7 +41,7 @@ static void test_a_settings_file(void **state) {
     static const char TEXT[] = "strategy: dp\noptim:\n  warmup: 0\n  lr: 0.25\n  clipp: 1\n  lr: 0.5\n";
     const scene *s = *state;
     tacit_job *job = NULL;
-    tacit_step step;
+    tacit_step step = {.size = sizeof step};
     const test_path folder = folder_create(), file = path_in(folder.text, "settings.yaml");
     file_put(file.text, TEXT, sizeof TEXT - 1);
     refused(tacit_settings_file(s->settings, file.text), TACIT_E_CONFIG, "settings.yaml:5:3");
@@ -89,39 +54,61 @@ static void test_a_settings_file(void **state) {
     folder_remove(&folder);
 }
 
+/* A refusal leaves the layout as it is. */
+static void refuse_tensor(tacit_layout *layout, const char *name, int dims, const size_t *shape, const char *text) {
+    const size_t floats = tacit_layout_floats(layout);
+    refused(tacit_layout_add(layout, name, dims, shape, 0), TACIT_E_CONFIG, text);
+    assert_int_equal(tacit_layout_floats(layout), floats);
+}
+
+static void test_names(void **state) {
+    tacit_layout *layout = ((scene *)*state)->layout;
+    char name[1025] = "";
+    memset(name, 'n', 1024);
+    refuse_tensor(layout, NULL, 0, NULL, "no name");
+    refuse_tensor(layout, "", 0, NULL, "no name");
+    refuse_tensor(layout, "in", 0, NULL, "has this name already");
+    refuse_tensor(layout, name, 0, NULL, "1 to 1023 bytes");
+    refuse_tensor(layout, "a\tb", 0, NULL, "control characters");
+    refuse_tensor(layout, "a\x7f", 0, NULL, "control characters");
+    refuse_tensor(layout, "\xff", 0, NULL, "UTF-8");
+    refuse_tensor(layout, "in[0:3/20]", 0, NULL, "no name ends like that");
+    name[1023] = '\0';
+    assert_int_equal(tacit_layout_add(layout, name, 0, NULL, 0), TACIT_OK);
+    assert_int_equal(tacit_layout_add(layout, "\xe5\xb1\x82[0:3/]/\"w\" \\", 0, NULL, 0), TACIT_OK);
+    assert_int_equal(tacit_layout_add(layout, "__metadata__", 0, NULL, 0), TACIT_OK);
+}
+
 static void test_layouts(void **state) {
-    const tacit_layout *layout = ((scene *)*state)->layout;
-    tacit_layout *out = NULL;
-    size_t offset = 7;
-    refused(tacit_layout_create(NULL, 1, &out), TACIT_E_USAGE, "tensors is NULL");
-    refused(tacit_layout_create(TENSORS, 0, &out), TACIT_E_USAGE, "0 tensors");
-    refused(tacit_layout_create(&(tacit_tensor){NULL, {1}, false}, 1, &out), TACIT_E_CONFIG, "no name");
-    refused(tacit_layout_create(&(tacit_tensor){"a", {0}, false}, 1, &out), TACIT_E_CONFIG, "tensor a");
-    refused(tacit_layout_create(&(tacit_tensor){"a", {2, 0, 3}, false}, 1, &out), TACIT_E_CONFIG, "tensor a");
-    refused(tacit_layout_create(&(tacit_tensor){"a", {SIZE_MAX / 2, 4}, false}, 1, &out), TACIT_E_CONFIG, "range");
-    refused(tacit_layout_create((const tacit_tensor[]){{"a", {1}, false}, {"a", {2}, false}}, 2, &out), TACIT_E_CONFIG,
-            "twice");
-    char name[TACIT_NAME_BYTES + 1] = "";
-    memset(name, 'n', TACIT_NAME_BYTES);
-    refused(tacit_layout_create(&(tacit_tensor){name, {1}, false}, 1, &out), TACIT_E_CONFIG, "nnn");
-    refused(tacit_layout_create(&(tacit_tensor){"", {1}, false}, 1, &out), TACIT_E_CONFIG, "no name");
-    refused(tacit_layout_create(TENSORS, 2, NULL), TACIT_E_USAGE, "out is NULL");
-    assert_null(out);
-    name[TACIT_NAME_BYTES - 1] = '\0';
-    assert_int_equal(tacit_layout_create(&(tacit_tensor){name, {41, 3, 1, 7}, false}, 1, &out), TACIT_OK);
-    assert_int_equal(tacit_layout_floats(out), 864); /* 861, in lines of 16 floats */
-    tacit_layout_destroy(out);
+    tacit_layout *layout = ((scene *)*state)->layout, *out = NULL;
+    size_t offset = 7, shape[9] = {SIZE_MAX / 2, 4};
+    refused(tacit_layout_create(NULL), TACIT_E_USAGE, "out is NULL");
+    refused(tacit_layout_add(NULL, "a", 0, NULL, 0), TACIT_E_USAGE, "tacit_layout is NULL");
+    refused(tacit_layout_add(layout, "a", 1, NULL, 0), TACIT_E_USAGE, "shape is NULL");
+    refused(tacit_layout_add(layout, "a", 0, NULL, 2), TACIT_E_USAGE, "flags 2");
+    refused(tacit_layout_next_unit(NULL), TACIT_E_USAGE, "tacit_layout is NULL");
+    refuse_tensor(layout, "a", -1, NULL, "-1 dimensions");
+    refuse_tensor(layout, "a", 2, shape, "out of range");
+    refuse_tensor(layout, "a", 3, (const size_t[]){2, 0, 3}, "size 0 of dimension 1");
     assert_int_equal(tacit_layout_floats(layout), 16 + 32);
     assert_int_equal(tacit_layout_floats(NULL), 0);
     refused(tacit_layout_offset(layout, 2, &offset), TACIT_E_USAGE, "tensor 2 of a layout of 2");
     assert_int_equal(offset, 7);
     assert_int_equal(tacit_layout_offset(layout, 1, &offset), TACIT_OK);
     assert_int_equal(offset, 16);
+    assert_int_equal(tacit_layout_create(&out), TACIT_OK);
+    assert_int_equal(tacit_layout_floats(out), 0);
+    for (size_t i = 0; i < 9; i++) shape[i] = i == 3 ? 41 : i == 8 ? 21 : 1;
+    assert_int_equal(tacit_layout_add(out, "many", 9, shape, 0), TACIT_OK);
+    assert_int_equal(tacit_layout_next_unit(out), TACIT_OK);
+    assert_int_equal(tacit_layout_add(out, "scalar", 0, NULL, TACIT_DECAY), TACIT_OK);
+    assert_int_equal(tacit_layout_floats(out), 864 + 16); /* 861 and 1, in lines of 16 floats */
+    tacit_layout_destroy(out);
 }
 
 static void test_order_of_calls(void **state) {
     tacit_job *job = ((scene *)*state)->job;
-    tacit_step step = {.number = -1};
+    tacit_step step = {.size = sizeof step, .number = -1};
     refused(tacit_job_ready(job, 0), TACIT_E_USAGE, "before tacit_job_start()");
     refused(tacit_job_finish(job, &step), TACIT_E_USAGE, "before tacit_job_start()");
     refused(tacit_job_save(job, "x", 1, NULL, 0), TACIT_E_USAGE, "before tacit_job_start()");
@@ -145,19 +132,11 @@ static void test_order_of_calls(void **state) {
     assert_int_equal(tacit_job_revert(job), TACIT_OK);
 }
 
-static tacit_job *open_own(const scene *s) {
-    tacit_job *job = NULL;
-    const tacit_job_options options = {.own_optimizer = true};
-    assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout, &options, &job), TACIT_OK);
-    return job;
-}
-
 /* A step ends with the functions that its optimizer needs, each in its own half of the step. */
 static void test_order_with_an_own_optimizer(void **state) {
-    tacit_job *job = open_own(*state);
-    tacit_step step = {.number = -1};
+    tacit_job *job = open_own(*state, NULL);
+    tacit_step step = {.size = sizeof step, .number = -1};
     tacit_counters counters = {.size = sizeof counters};
-    assert_int_equal(tacit_job_start(job), TACIT_OK);
     assert_int_equal(tacit_job_ready(job, 0), TACIT_OK);
     refused(tacit_job_finish(job, &step), TACIT_E_USAGE, "with own_optimizer");
     refused(tacit_job_settle(job, &step), TACIT_E_USAGE, "1 of 2 tensors are not ready, the first is 1 (in)");
@@ -200,18 +179,21 @@ static void test_job_options(void **state) {
     const scene *s = *state;
     _Alignas(64) float mine[2][64];
     tacit_job *job = NULL;
-    const tacit_job_options crooked = {.parameters = mine[0] + 1};
+    const tacit_job_options crooked = {.size = sizeof crooked, .parameters = mine[0] + 1};
     refused(tacit_job_open(s->comm, s->settings, s->layout, &crooked, &job), TACIT_E_USAGE, "parameters");
-    refused(tacit_job_open(s->comm, s->settings, s->layout, &(tacit_job_options){.threads = -1}, &job), TACIT_E_USAGE,
-            "threads -1");
-    refused(tacit_job_open(s->comm, s->settings, s->layout, &(tacit_job_options){.steps = -1}, &job), TACIT_E_USAGE,
-            "steps -1");
-    refused(tacit_job_open(s->comm, s->settings, s->layout, &(tacit_job_options){.gradients = mine[0] + 1}, &job),
+    refused(tacit_job_open(s->comm, s->settings, s->layout,
+                           &(tacit_job_options){.size = sizeof(tacit_job_options), .threads = -1}, &job),
+            TACIT_E_USAGE, "threads -1");
+    refused(tacit_job_open(s->comm, s->settings, s->layout,
+                           &(tacit_job_options){.size = sizeof(tacit_job_options), .steps = -1}, &job),
+            TACIT_E_USAGE, "steps -1");
+    refused(tacit_job_open(s->comm, s->settings, s->layout,
+                           &(tacit_job_options){.size = sizeof(tacit_job_options), .gradients = mine[0] + 1}, &job),
             TACIT_E_USAGE, "gradients");
     refused(tacit_job_open(s->comm, s->settings, s->layout, NULL, NULL), TACIT_E_USAGE, "out is NULL");
     assert_null(job);
     for (size_t i = 0; i < 64; i++) mine[0][i] = mine[1][i] = 1;
-    const tacit_job_options own = {.parameters = mine[0], .gradients = mine[1]};
+    const tacit_job_options own = {.size = sizeof own, .parameters = mine[0], .gradients = mine[1]};
     assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout, &own, &job), TACIT_OK);
     assert_ptr_equal(tacit_job_gradients(job), mine[1]);
     assert_float_equal(mine[0][2], 1, 0);
@@ -224,7 +206,7 @@ static void test_job_options(void **state) {
 static void test_compression(void **state) {
     const scene *s = *state;
     tacit_job *job = NULL;
-    tacit_step step;
+    tacit_step step = {.size = sizeof step};
     assert_int_equal(tacit_settings_set(s->settings, "compress.codec=topk"), TACIT_OK);
     assert_int_equal(tacit_settings_set(s->settings, "compress.factor=4"), TACIT_OK);
     assert_int_equal(tacit_settings_set(s->settings, "adapt.policy=gravac"), TACIT_OK);
@@ -239,7 +221,7 @@ static void test_compression(void **state) {
 
 static void test_shard_refuses_an_own_optimizer(void **state) {
     const scene *s = *state;
-    const tacit_job_options own = {.own_optimizer = true};
+    const tacit_job_options own = {.size = sizeof own, .own_optimizer = true};
     tacit_job *job = NULL;
     assert_int_equal(tacit_settings_set(s->settings, "strategy=shard"), TACIT_OK);
     refused(tacit_job_open(s->comm, s->settings, s->layout, &own, &job), TACIT_E_CONFIG, "strategy shard");
@@ -248,7 +230,7 @@ static void test_shard_refuses_an_own_optimizer(void **state) {
 
 static void test_a_skipped_step(void **state) {
     tacit_job *job = ((scene *)*state)->job;
-    tacit_step step;
+    tacit_step step = {.size = sizeof step};
     tacit_counters counters = {.size = sizeof counters};
     assert_int_equal(tacit_job_start(job), TACIT_OK);
     tacit_job_gradients(job)[0] = NAN;
@@ -379,7 +361,6 @@ static void test_a_save_that_fails(void **state) {
 /* Blobs that the checkpoint lacks stay as they are; another size and another layout are refused. */
 static void test_loads(void **state) {
     static const char *const NONE[] = {NULL};
-    static const tacit_tensor WIDER[] = {{"out", {3}, false}, {"in", {5, 5}, true}};
     const scene *s = *state;
     const test_path folder = folder_create();
     char word[4] = "abc", other[4] = "xyz";
@@ -403,8 +384,7 @@ static void test_loads(void **state) {
     assert_string_equal(word, "abc");
     assert_string_equal(other, "xyz");
     assert_int_equal(tacit_job_close(job), TACIT_OK);
-    tacit_layout *wider = NULL;
-    assert_int_equal(tacit_layout_create(WIDER, 2, &wider), TACIT_OK);
+    tacit_layout *wider = create_small_layout(5);
     assert_int_equal(tacit_job_open(s->comm, s->settings, wider, NULL, &job), TACIT_OK);
     refuse_load(job, folder.text, TACIT_E_DATA, "in");
     assert_int_equal(tacit_job_close(job), TACIT_OK);
@@ -528,19 +508,20 @@ static void test_what_a_job_does_not_read(void **state) {
     assert_int_equal(tacit_job_close(job), TACIT_OK);
     log[0] = '\0';
     assert_int_equal(tacit_settings_set(s->settings, "optim.name=sgd"), TACIT_OK);
-    assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout, &(tacit_job_options){.own_optimizer = true}, &job),
+    assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout,
+                                    &(tacit_job_options){.size = sizeof(tacit_job_options), .own_optimizer = true},
+                                    &job),
                      TACIT_OK);
     assert_non_null(strstr(log, "optim.name sgd: nothing in this run reads it; it needs a job without own_optimizer"));
     assert_int_equal(tacit_job_close(job), TACIT_OK);
     assert_int_equal(tacit_log_to(NULL, NULL, TACIT_LOG_WARN), TACIT_OK);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_scene, close_scene)
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_settings),
         TEST(test_a_settings_file),
+        TEST(test_names),
         TEST(test_layouts),
         TEST(test_order_of_calls),
         TEST(test_order_with_an_own_optimizer),

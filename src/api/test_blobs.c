@@ -24,9 +24,10 @@ typedef struct scene {
 } scene;
 
 static tacit_layout *create_layout(void) {
-    static const tacit_tensor TENSORS[] = {{"out", {3}, false}, {"in", {5, 4}, true}};
     tacit_layout *layout = NULL;
-    assert_int_equal(tacit_layout_create(TENSORS, 2, &layout), TACIT_OK);
+    assert_int_equal(tacit_layout_create(&layout), TACIT_OK);
+    assert_int_equal(tacit_layout_add(layout, "out", 1, (const size_t[]){3}, 0), TACIT_OK);
+    assert_int_equal(tacit_layout_add(layout, "in", 2, (const size_t[]){5, 4}, TACIT_DECAY), TACIT_OK);
     return layout;
 }
 

@@ -117,9 +117,9 @@ static void keep_line(void *context, tacit_log_level level, const char *line) {
 }
 
 static tacit_layout *create_layout(void) {
-    static const tacit_tensor TENSORS[] = {{"out", {3}, false}};
     tacit_layout *layout = NULL;
-    OK(tacit_layout_create(TENSORS, 1, &layout));
+    OK(tacit_layout_create(&layout));
+    OK(tacit_layout_add(layout, "out", 1, (const size_t[]){3}, 0));
     return layout;
 }
 
@@ -165,8 +165,8 @@ static void lines_of_a_communicator(void **state) {
     expect_line(logs, 0, "tacit_job is NULL");
     assert_int_equal(tacit_job_ready(job, 1), TACIT_E_USAGE);
     expect_line(logs, 2, "tensor 1");
-    assert_int_equal(tacit_layout_create(NULL, 1, &layout), TACIT_E_USAGE);
-    expect_line(logs, 0, "tensors is NULL");
+    assert_int_equal(tacit_layout_create(NULL), TACIT_E_USAGE);
+    expect_line(logs, 0, "out is NULL");
     assert_int_equal(tacit_close(b), TACIT_E_USAGE);
     expect_line(logs, 2, "1 jobs are open");
 

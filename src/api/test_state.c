@@ -21,11 +21,17 @@
 enum { STEPS = 7, STOP = 4, CHECKSUM_BYTES = 16, HEAD_BYTES = 56 };
 
 static tacit_layout *create_layout(bool small) {
-    static const tacit_tensor LARGE[] = {
-        {"out.weight", {10, 41}, true}, {"out.bias", {10}, false}, {"mid", {41, 100}, true}, {"one", {1}, false}};
-    static const tacit_tensor SMALL[] = {{"out", {3}, false}, {"in", {5, 4}, true}};
     tacit_layout *layout = NULL;
-    OK(tacit_layout_create(small ? SMALL : LARGE, small ? 2 : 4, &layout));
+    OK(tacit_layout_create(&layout));
+    if (small) {
+        OK(tacit_layout_add(layout, "out", 1, (const size_t[]){3}, 0));
+        OK(tacit_layout_add(layout, "in", 2, (const size_t[]){5, 4}, TACIT_DECAY));
+        return layout;
+    }
+    OK(tacit_layout_add(layout, "out.weight", 2, (const size_t[]){10, 41}, TACIT_DECAY));
+    OK(tacit_layout_add(layout, "out.bias", 1, (const size_t[]){10}, 0));
+    OK(tacit_layout_add(layout, "mid", 2, (const size_t[]){41, 100}, TACIT_DECAY));
+    OK(tacit_layout_add(layout, "one", 0, NULL, 0));
     return layout;
 }
 
@@ -44,8 +50,8 @@ static tacit_job *open_job(const bench *b) {
     OK(tacit_settings_set(settings, "exchange.bucket=4096"));
     OK(tacit_settings_set(settings, "optim.lr=0.1"));
     for (size_t i = 0; b->settings[i] != NULL; i++) OK(tacit_settings_set(settings, b->settings[i]));
-    OK(tacit_job_open(b->comm, settings, layout,
-                      &(tacit_job_options){.steps = STEPS, .own_optimizer = b->own_optimizer}, &job));
+    const tacit_job_options options = {.size = sizeof options, .steps = STEPS, .own_optimizer = b->own_optimizer};
+    OK(tacit_job_open(b->comm, settings, layout, &options, &job));
     tacit_layout_destroy(layout);
     tacit_settings_destroy(settings);
     return job;

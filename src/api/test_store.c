@@ -19,9 +19,11 @@
 enum { FLOATS = 64, RANKS_MAX = 5 };
 
 static tacit_layout *create_layout(void) {
-    static const tacit_tensor TENSORS[] = {{"out", {3}, false}, {"in", {5, 4}, true}, {"one", {1}, false}};
     tacit_layout *layout = NULL;
-    OK(tacit_layout_create(TENSORS, 3, &layout));
+    OK(tacit_layout_create(&layout));
+    OK(tacit_layout_add(layout, "out", 1, (const size_t[]){3}, 0));
+    OK(tacit_layout_add(layout, "in", 2, (const size_t[]){5, 4}, TACIT_DECAY));
+    OK(tacit_layout_add(layout, "one", 0, NULL, 0));
     CHECK(tacit_layout_floats(layout) == FLOATS);
     return layout;
 }

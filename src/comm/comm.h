@@ -166,6 +166,7 @@ const taciti_hosts *taciti_comm_hosts(const taciti_comm *comm);
 bool taciti_comm_same_host(const taciti_comm *comm, int a, int b);
 const taciti_engine *taciti_comm_engine(const taciti_comm *comm);
 size_t taciti_comm_segment_bytes(const taciti_comm *comm);
+double taciti_comm_stall_s(const taciti_comm *comm); /* comm.stall */
 
 /* Returns TACIT_OK, or the error that ended communication. Any thread. */
 tacit_status taciti_comm_health(const taciti_comm *comm);
@@ -201,13 +202,23 @@ typedef struct taciti_job {
 
 /* Queues a job. The job must remain valid until taciti_job_wait() has returned. All ranks submit the same sequence of
  * jobs. With a communication thread, does not block; without one, runs the job before it returns. Never allocates.
- * Returns E_INTERNAL if 4096 jobs are unfinished. One submitting thread. */
+ * Returns E_INTERNAL if 4096 jobs are unfinished. With a communication thread, any thread; without one, one at a
+ * time. */
 tacit_status taciti_job_submit(taciti_comm *comm, taciti_job *job);
 
 /* Blocks until the job has finished and returns the job's status. Returns E_PEER if the communication thread hangs in
  * the engine. */
 tacit_status taciti_job_wait(taciti_comm *comm, taciti_job *job);
 bool taciti_job_done(const taciti_job *job);
+
+/* For a thread that waits for what a job does, in its own way: begin, and look every 0.1 s or so. Returns E_PEER when
+ * communication has failed, or, as taciti_job_wait(), when the communication thread hangs in the engine. Any thread. */
+typedef struct taciti_watch {
+    int64_t stuck_ns, last_ns; /* how long the owner of the engine has shown no sign of life; the last look */
+    uint32_t pulse;
+} taciti_watch;
+taciti_watch taciti_watch_begin(const taciti_comm *comm);
+tacit_status taciti_watch_look(taciti_comm *comm, taciti_watch *watch);
 
 /* Submits a job and waits for it. If the communication thread is idle, the job runs on the calling thread, which saves
  * handing it over (7 us if each thread has a core, 15 to 130 us if ranks share cores). Jobs run in the order of the

@@ -33,6 +33,8 @@ bool taciti_comm_same_host(const taciti_comm *comm, int a, int b) {
 
 const taciti_engine *taciti_comm_engine(const taciti_comm *comm) { return &comm->engine; }
 
+double taciti_comm_stall_s(const taciti_comm *comm) { return comm->options.stall_s; }
+
 size_t taciti_comm_segment_bytes(const taciti_comm *comm) { return (size_t)comm->options.segment_bytes; }
 
 taciti_trace *taciti_comm_trace(taciti_comm *comm) { return &comm->trace; }

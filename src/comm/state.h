@@ -16,9 +16,10 @@
 
 enum { TACITI_TAG_DATA = 1, TACITI_TAG_BEAT = 2, TACITI_QUEUE_JOBS = 4096 };
 
-/* One producer, one consumer. `tail` is also the word on which the communication thread sleeps. */
+/* One consumer; a producer holds the lock. `tail` is also the word on which the communication thread sleeps. */
 typedef struct taciti_queue {
     taciti_job *slots[TACITI_QUEUE_JOBS];
+    pthread_mutex_t producer;
     _Alignas(64) _Atomic uint32_t head;  /* jobs taken; written by the communication thread */
     _Alignas(64) _Atomic uint32_t tail;  /* jobs queued; the futex word */
     _Atomic uint32_t sleeping;           /* the communication thread is about to wait for tail to change */

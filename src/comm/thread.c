@@ -40,18 +40,13 @@ static void run_job(taciti_comm *comm, taciti_job *job) {
     atomic_store_explicit(&job->done, 1, memory_order_release);
 }
 
-/* How long the owner of the engine has shown no sign of life. */
-typedef struct watch {
-    int64_t stuck_ns, last_ns;
-    uint32_t pulse;
-} watch;
-
-static watch watch_from_now(const taciti_comm *comm) {
-    return (watch){.last_ns = taciti_now_ns(), .pulse = atomic_load_explicit(&comm->queue.pulse, memory_order_relaxed)};
+taciti_watch taciti_watch_begin(const taciti_comm *comm) {
+    return (taciti_watch){.last_ns = taciti_now_ns(),
+                          .pulse = atomic_load_explicit(&comm->queue.pulse, memory_order_relaxed)};
 }
 
 /* Looks again; the limit in seconds when it has been stuck for longer, else 0. */
-static double stuck_for(const taciti_comm *comm, watch *w) {
+static double stuck_for(const taciti_comm *comm, taciti_watch *w) {
     const uint32_t pulse = atomic_load_explicit(&comm->queue.pulse, memory_order_relaxed);
     const int64_t now_ns = taciti_now_ns(), gap_ns = now_ns - w->last_ns;
     /* Time during which this process was stopped counts as one slice. */
@@ -87,7 +82,7 @@ static bool serve_once(taciti_comm *comm) {
 
 /* The submitting thread works by itself and hangs inside the engine, so nobody but this thread can end the process or
  * say what has happened. */
-static void end_if_stuck(taciti_comm *comm, watch *w) {
+static void end_if_stuck(taciti_comm *comm, taciti_watch *w) {
     const double limit_s = stuck_for(comm, w);
     if (limit_s == 0 || taciti_comm_health(comm) != TACIT_OK) return;
     (void)taciti_comm_break(comm, taciti_fail(TACIT_E_PEER, "rank %d: %s has not returned for %.1f s",
@@ -98,7 +93,7 @@ static void end_if_stuck(taciti_comm *comm, watch *w) {
 static void *serve_jobs(void *argument) {
     taciti_comm *comm = argument;
     taciti_queue *queue = &comm->queue;
-    watch borrower = watch_from_now(comm);
+    taciti_watch borrower = taciti_watch_begin(comm);
     taciti_log_about(comm);
     (void)prctl(PR_SET_NAME, "tacit comm");
     (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
@@ -112,7 +107,7 @@ static void *serve_jobs(void *argument) {
         }
         const bool worked = serve_once(comm);
         (void)pthread_mutex_unlock(&comm->ownership);
-        borrower = watch_from_now(comm);
+        borrower = taciti_watch_begin(comm);
         if (worked) continue;
         if (atomic_load_explicit(&comm->stop, memory_order_acquire) != 0) return NULL;
         wait_for_job(queue, tail);
@@ -122,6 +117,7 @@ static void *serve_jobs(void *argument) {
 tacit_status taciti_comm_thread_start(taciti_comm *comm) {
     comm->threaded = true;
     (void)pthread_mutex_init(&comm->ownership, NULL); /* a plain mutex: cannot fail on Linux */
+    (void)pthread_mutex_init(&comm->queue.producer, NULL);
     const int error = taciti_thread_start_quiet(&comm->thread, serve_jobs, comm);
     if (error == 0) return TACIT_OK;
     comm->threaded = false;
@@ -146,6 +142,15 @@ bool taciti_comm_owns(const taciti_comm *comm) {
            pthread_equal(pthread_self(), comm->borrower) != 0;
 }
 
+static tacit_status queue_job(taciti_queue *queue, taciti_job *job) {
+    const uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
+    if (tail - atomic_load_explicit(&queue->head, memory_order_acquire) >= TACITI_QUEUE_JOBS)
+        return taciti_fail(TACIT_E_INTERNAL, "more than %d unfinished communication jobs", (int)TACITI_QUEUE_JOBS);
+    queue->slots[tail % TACITI_QUEUE_JOBS] = job;
+    atomic_store(&queue->tail, tail + 1);
+    return TACIT_OK;
+}
+
 tacit_status taciti_job_submit(taciti_comm *comm, taciti_job *job) {
     taciti_queue *queue = &comm->queue;
     atomic_store_explicit(&job->done, 0, memory_order_relaxed);
@@ -154,13 +159,11 @@ tacit_status taciti_job_submit(taciti_comm *comm, taciti_job *job) {
         run_job(comm, job);
         return TACIT_OK;
     }
-    const uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
-    if (tail - atomic_load_explicit(&queue->head, memory_order_acquire) >= TACITI_QUEUE_JOBS)
-        return taciti_fail(TACIT_E_INTERNAL, "more than %d unfinished communication jobs", (int)TACITI_QUEUE_JOBS);
-    queue->slots[tail % TACITI_QUEUE_JOBS] = job;
-    atomic_store(&queue->tail, tail + 1);
+    (void)pthread_mutex_lock(&queue->producer);
+    const tacit_status status = queue_job(queue, job);
+    (void)pthread_mutex_unlock(&queue->producer);
     if (atomic_load(&queue->sleeping) != 0) taciti_futex_wake(&queue->tail);
-    return TACIT_OK;
+    return status;
 }
 
 /* Takes the engine from an idle communication thread. */
@@ -201,8 +204,14 @@ static tacit_status give_up(taciti_comm *comm, const taciti_job *job, double lim
                                                comm->engine.rank, comm->engine.library, limit_s, job->name, number));
 }
 
+tacit_status taciti_watch_look(taciti_comm *comm, taciti_watch *watch) {
+    static const taciti_job EXCHANGE = {.name = "an exchange", .detail = -1};
+    const double limit_s = comm->threaded ? stuck_for(comm, watch) : 0;
+    return limit_s > 0 ? give_up(comm, &EXCHANGE, limit_s) : taciti_comm_health(comm);
+}
+
 tacit_status taciti_job_wait(taciti_comm *comm, taciti_job *job) {
-    watch owner = watch_from_now(comm);
+    taciti_watch owner = taciti_watch_begin(comm);
     while (!taciti_job_done(job)) {
         taciti_futex_wait(&job->done, 0, IDLE_NS);
         const double limit_s = stuck_for(comm, &owner);

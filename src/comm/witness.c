@@ -14,7 +14,7 @@ void taciti_note_write(taciti_note *note, int64_t number, const char *text) {
     const uint32_t turn = atomic_fetch_add_explicit(&note->turn, 1, memory_order_acq_rel);
     atomic_store_explicit(&note->number, number, memory_order_release);
     for (int i = 0; i < TACITI_NOTE_WORDS; i++) atomic_store_explicit(&note->words[i], words[i], memory_order_release);
-    atomic_store_explicit(&note->turn, turn + 2, memory_order_release);
+    atomic_store_explicit(&note->turn, (turn | 1) + 1, memory_order_release); /* even, also where two write at once */
 }
 
 void taciti_note_read(const taciti_note *note, int64_t *number, char text[TACITI_NOTE_BYTES]) {

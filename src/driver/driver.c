@@ -16,6 +16,7 @@ struct taciti_driver {
     taciti_optim *optim;
     void *strategy;
     taciti_network_hooks hooks;
+    taciti_sources *sources; /* owned; NULL without setup.sources */
     bool averaged;
 
     /* of the step that runs */
@@ -53,19 +54,34 @@ static void mark_rest(taciti_driver *d) {
         if (!d->reported[t]) mark_tensor(d, t);
 }
 
-tacit_status taciti_driver_ready(taciti_driver *driver, size_t tensor) {
+static tacit_status check_tensor(const taciti_driver *driver, size_t tensor) {
     const taciti_layout *layout = driver->readiness.layout;
     if (driver->phase != COMPUTING || tensor >= layout->tensor_count)
         return taciti_fail(TACIT_E_USAGE, "tensor %zu of %zu is reported ready %s", tensor, layout->tensor_count,
                            driver->phase != COMPUTING ? "outside of a step: begin one first" : "but does not exist");
-    if (driver->reported[tensor])
-        return taciti_fail(TACIT_E_USAGE,
-                           "tensor %s is reported ready twice in step %lld; with several micro-batches report it in "
-                           "the last one alone",
-                           layout->tensors[tensor].name, (long long)driver->step);
+    if (!driver->reported[tensor]) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE,
+                       "tensor %s is reported ready twice in step %lld; with several micro-batches report it in the "
+                       "last one alone",
+                       layout->tensors[tensor].name, (long long)driver->step);
+}
+
+tacit_status taciti_driver_ready_from(taciti_driver *driver, size_t tensor, const taciti_source *source) {
+    TACITI_TRY(check_tensor(driver, tensor));
+    if (driver->sources != NULL) taciti_sources_take(driver->sources, tensor, source);
     mark_tensor(driver, tensor);
     return driver->ready_status;
 }
+
+tacit_status taciti_driver_ready(taciti_driver *driver, size_t tensor) {
+    return taciti_driver_ready_from(driver, tensor, NULL);
+}
+
+tacit_status taciti_driver_wait(taciti_driver *driver, size_t tensor, double seconds) {
+    return taciti_sources_wait(driver->sources, tensor, seconds);
+}
+
+void taciti_driver_close_waits(taciti_driver *driver) { taciti_sources_close(driver->sources); }
 
 /* ---- hooks ------------------------------------------------------------------------------------------------------- */
 
@@ -118,6 +134,7 @@ void taciti_driver_destroy(taciti_driver *driver) {
     if (driver == NULL) return;
     if (driver->strategy != NULL) driver->setup.strategy->destroy(driver->strategy);
     taciti_optim_destroy(driver->optim);
+    taciti_sources_destroy(driver->sources);
     taciti_readiness_destroy(&driver->readiness);
     taciti_free(driver->reported);
     taciti_free(driver->full);
@@ -133,6 +150,20 @@ static tacit_status create_optimizer(taciti_driver *d) {
         s->context.own_optimizer ? &NO_STATE : s->context.optim_options, s->context.layout, s->context.pool, &d->optim);
 }
 
+static tacit_status create_sources(taciti_driver *d) {
+    taciti_strategy_context *c = &d->setup.context;
+    const taciti_sources_setup setup = {.comm = c->comm,
+                                        .layout = c->layout,
+                                        .flat = c->gradients,
+                                        .by_bucket = d->setup.strategy->sums_gradients,
+                                        .write_back = c->own_optimizer,
+                                        .overlap = c->exchange_options->overlap};
+    if (!d->setup.sources) return TACIT_OK;
+    TACITI_TRY(taciti_sources_create(&setup, &d->sources));
+    if (setup.by_bucket) c->hooks = taciti_sources_hooks(d->sources);
+    return TACIT_OK;
+}
+
 static tacit_status create_alone(taciti_driver *d) {
     taciti_strategy_context *c = &d->setup.context;
     const taciti_network *network = &d->setup.network;
@@ -146,6 +177,7 @@ static tacit_status create_alone(taciti_driver *d) {
     c->copy16_pages = d->arrays.copy16_pages;
     c->by_units = network->verbs->step != NULL && network->verbs->by_units;
     TACITI_TRY(create_optimizer(d));
+    TACITI_TRY(create_sources(d));
     c->optim = d->optim;
     TACITI_TRY(taciti_readiness_create(c->layout, &d->readiness));
     d->reported = taciti_calloc(c->layout->tensor_count, sizeof *d->reported);
@@ -192,6 +224,7 @@ void taciti_driver_begin(taciti_driver *driver, int64_t step) {
     memset(d->reported, 0, layout->tensor_count * sizeof *d->reported);
     memset(d->full, 0, layout->bucket_count * sizeof *d->full);
     taciti_readiness_reset(&d->readiness);
+    if (d->sources != NULL) taciti_sources_begin(d->sources);
     taciti_comm_announce(d->setup.context.comm, step, "compute");
     d->begin_ns = taciti_now_ns();
 }
@@ -276,6 +309,8 @@ tacit_status taciti_driver_settle(taciti_driver *driver, double lr, taciti_drive
         return taciti_fail(TACIT_E_USAGE, "a step is settled only where the optimizer is your own");
     TACITI_TRY(end_compute(driver));
     TACITI_TRY(driver->setup.strategy->settle(driver->strategy, lr, &driver->record.report));
+    if (driver->sources != NULL && (!driver->setup.strategy->sums_gradients || driver->record.report.clipped))
+        taciti_sources_write_all(driver->sources, driver->optim);
     driver->phase = SETTLED;
     *out = driver->record;
     return TACIT_OK;
@@ -311,11 +346,14 @@ void taciti_driver_revert(taciti_driver *driver) {
 
 void taciti_driver_list_state(taciti_driver *driver, bool saving, taciti_state *out) {
     driver->setup.strategy->state(driver->strategy, out);
+    if (driver->arrays.parameters == NULL) return;
     const taciti_state_entry *own = taciti_state_find(out, "model");
     if (own == NULL || (saving && own->owner == TACITI_STATE_OWN))
         taciti_state_add_array(out, "model", TACITI_STATE_SHARED, TACITI_STATE_MEAN, driver->setup.context.layout,
                                driver->arrays.parameters);
 }
+
+const taciti_layout *taciti_driver_layout(const taciti_driver *driver) { return driver->readiness.layout; }
 
 taciti_optim *taciti_driver_optim(taciti_driver *driver) { return driver->optim; }
 

@@ -25,12 +25,13 @@
  *
  * With the same update the parameters are bit-equal to those after taciti_driver_finish().
  *
- * All calls come from one thread, the one that submits jobs to the communicator. Calls marked collective are made by
- * all ranks in the same order.
+ * Calls come from one thread at a time, but for taciti_driver_wait(). Calls marked collective are made by all ranks in
+ * the same order.
  */
 #ifndef TACITI_DRIVER_DRIVER_H
 #define TACITI_DRIVER_DRIVER_H
 
+#include "driver/sources.h"
 #include "model/network.h"
 #include "strategy/strategy.h"
 
@@ -44,6 +45,7 @@ typedef struct taciti_driver_setup {
      * network's layout. A layout of the caller's has the same tensors and may have other buckets. */
     taciti_strategy_context context;
     taciti_network network;
+    bool sources; /* for taciti_driver_ready_from() and _wait() */
 
     /* Returns true if this rank is to abandon the step that is being computed; the network calls it. NULL: never. */
     bool (*leave)(void *caller);
@@ -87,6 +89,15 @@ tacit_status taciti_driver_compute(taciti_driver *driver);
  * communication thread, does not block. Not collective. */
 tacit_status taciti_driver_ready(taciti_driver *driver, size_t tensor);
 
+/* As ready, for a gradient in the caller's memory, which is the driver's until the step is finished or settled; settle
+ * leaves the gradient for the update there, too. With setup.sources. */
+tacit_status taciti_driver_ready_from(taciti_driver *driver, size_t tensor, const taciti_source *source);
+
+/* taciti_sources_wait() and _close(), with setup.sources, own_optimizer, and a strategy that sums gradients. Any
+ * thread. */
+tacit_status taciti_driver_wait(taciti_driver *driver, size_t tensor, double seconds);
+void taciti_driver_close_waits(taciti_driver *driver);
+
 /* Returns the hooks for a network that requests its parameters unit by unit. Borrowed. */
 const taciti_network_hooks *taciti_driver_hooks(const taciti_driver *driver);
 
@@ -106,11 +117,13 @@ tacit_status taciti_driver_stepped(taciti_driver *driver, taciti_driver_record *
 tacit_status taciti_driver_average(taciti_driver *driver, double *distance);
 void taciti_driver_revert(taciti_driver *driver);
 
-/* Lists what a checkpoint holds, between two steps: the strategy's entries, and the shared "model" if the strategy does
- * not list the model. saving: the shared model also if every rank lists its own. Adds to *out. Not collective. */
+/* Lists what a checkpoint holds, between two steps: the strategy's entries, and the shared "model" if there are
+ * parameters and the strategy does not list them. saving: the shared model also if every rank lists its own. Adds to
+ * *out. Not collective. */
 void taciti_driver_list_state(taciti_driver *driver, bool saving, taciti_state *out);
 
 /* For checkpoints. Borrowed. */
+const taciti_layout *taciti_driver_layout(const taciti_driver *driver);
 taciti_optim *taciti_driver_optim(taciti_driver *driver);
 void *taciti_driver_strategy(taciti_driver *driver); /* `self` of the strategy's functions */
 

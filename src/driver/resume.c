@@ -54,7 +54,7 @@ static tacit_status find_array(const taciti_resume *resume, const taciti_layout 
 /* Says what becomes of the residuals of compression, which belong to ranks even where replicas are equal. */
 static tacit_status say_residuals(const taciti_resume *resume, const taciti_state *state) {
     static const char gradients[] = "strategy.residual", sums[] = "strategy.residual_result";
-    const taciti_layout *layout = taciti_state_find(state, "model")->layout;
+    const taciti_layout *layout = taciti_driver_layout(resume->driver);
     const json_t *config = json_object_get(resume->ckpt.meta, "config");
     const char *codec = json_string_value(json_object_get(config, "compress.codec"));
     const bool keeps = taciti_state_find(state, gradients) != NULL, keeps_sums = taciti_state_find(state, sums) != NULL;
@@ -164,7 +164,8 @@ static tacit_status resume_updates(taciti_resume *resume, const taciti_state *st
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 tacit_status taciti_resume_restore(taciti_resume *resume, const taciti_state *state, taciti_beginning *out) {
-    const bool own_model = taciti_state_find(state, "model")->owner == TACITI_STATE_OWN;
+    const taciti_state_entry *model = taciti_state_find(state, "model");
+    const bool own_model = model != NULL && model->owner == TACITI_STATE_OWN;
     TACITI_TRY(check_lacking(resume, state));
     TACITI_TRY(say_residuals(resume, state));
     say_origin(resume, own_model);

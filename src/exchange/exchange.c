@@ -43,7 +43,8 @@ struct taciti_exchange {
     bool counting;               /* a bucket of the step has begun */
     taciti_pages workspace;      /* of both routes */
     taciti_bucket_jobs jobs;
-    taciti_bucket_task task; /* what is begun */
+    taciti_bucket_task task;          /* what is begun */
+    const taciti_bucket_hooks *hooks; /* borrows; NULL: none */
 };
 
 /* ---- buckets ----------------------------------------------------------------------------------------------------- */
@@ -83,8 +84,13 @@ static tacit_status move_coded(taciti_exchange *exchange, float *x, size_t n, ta
 
 static tacit_status move_bucket(void *owner, float *x, size_t n, const taciti_bucket_task *task) {
     taciti_exchange *exchange = owner;
-    if (exchange->tallies != NULL) return move_coded(exchange, x, n, *task);
-    return exchange->dense.verbs->run(&exchange->dense, x, n, task, NULL);
+    const taciti_bucket_hooks *hooks = exchange->hooks;
+    if (hooks != NULL) hooks->leaving(hooks->context, task->bucket);
+    const tacit_status status = exchange->tallies != NULL
+                                    ? move_coded(exchange, x, n, *task)
+                                    : exchange->dense.verbs->run(&exchange->dense, x, n, task, NULL);
+    if (hooks != NULL && hooks->arrived != NULL) hooks->arrived(hooks->context, task->bucket, status);
+    return status;
 }
 
 /* ---- options ----------------------------------------------------------------------------------------------------- */
@@ -207,6 +213,8 @@ size_t taciti_exchange_predict_bytes(const taciti_comm *comm, const taciti_layou
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
+void taciti_exchange_attend(taciti_exchange *exchange, const taciti_bucket_hooks *hooks) { exchange->hooks = hooks; }
+
 void taciti_exchange_at(taciti_exchange *exchange, int64_t step, const taciti_bucket_task *task) {
     exchange->task = task != NULL ? *task : (taciti_bucket_task){.bucket = 0};
     exchange->task.step = step;

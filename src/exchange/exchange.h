@@ -42,6 +42,15 @@ taciti_placement taciti_exchange_placement(const taciti_exchange_options *option
 
 typedef struct taciti_exchange taciti_exchange;
 
+/* Called around the exchange of a bucket, on the thread that moves it. */
+typedef struct taciti_bucket_hooks {
+    void (*leaving)(void *context, size_t bucket); /* writes the bucket, which is about to leave */
+    /* The bucket holds the result, or never will (status). NULL: nothing to do. Not called for a bucket that begins
+     * after communication has failed. */
+    void (*arrived)(void *context, size_t bucket, tacit_status status);
+    void *context;
+} taciti_bucket_hooks;
+
 /* Allocates all workspaces; nothing is allocated later. Borrows comm and layout. Collective.
  *
  * encoding: compresses what travels between hosts, or, if all ranks share one host, between ranks, but for buckets that
@@ -51,6 +60,9 @@ tacit_status taciti_exchange_create(taciti_comm *comm, const taciti_layout *layo
                                     const taciti_exchange_options *options, const taciti_encoding *encoding,
                                     taciti_exchange **out);
 void taciti_exchange_destroy(taciti_exchange *exchange); /* waits for buckets under way; NULL is allowed */
+
+/* Calls these hooks for every bucket from now on; borrowed. Before the first begin. */
+void taciti_exchange_attend(taciti_exchange *exchange, const taciti_bucket_hooks *hooks);
 
 /* Sets the step (for the codec's keys) and what all following begins do: the settings, the trial and dense of a
  * task. NULL: {0}, as in the beginning, at step 0. The same on all ranks. Submitting thread, not collective. */

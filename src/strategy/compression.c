@@ -109,15 +109,18 @@ tacit_status taciti_compression_create(const taciti_strategy_context *context, t
                               .layout = context->layout,
                               .optim = context->optim,
                               .optim_options = context->optim_options,
-                              .gradients = context->gradients};
+                              .gradients = context->gradients,
+                              .hooks = context->hooks};
     c->encoding = taciti_compression_encoding(&c->setup);
     c->controller = taciti_compression_controller(&c->setup);
     const tacit_status status = build_exchange(c, context->exchange_options);
-    if (status == TACIT_OK)
-        *out = c;
-    else
+    if (status != TACIT_OK) {
         taciti_compression_destroy(c);
-    return status;
+        return status;
+    }
+    taciti_exchange_attend(c->exchange, c->hooks);
+    *out = c;
+    return TACIT_OK;
 }
 
 void taciti_compression_destroy(taciti_compression *c) {
@@ -172,8 +175,9 @@ bool taciti_compression_is_dense(const taciti_compression *c) {
 
 tacit_status taciti_compression_begin(taciti_compression *c, float *flat, size_t bucket) {
     const taciti_bucket *b = &c->layout->buckets[bucket];
-    if (taciti_compression_sends_momentum(c))
-        taciti_optim_to_momentum(c->optim, flat, 1.0 / taciti_comm_size(c->comm), b->offset, b->n);
+    const bool momentum = taciti_compression_sends_momentum(c);
+    if (momentum && c->hooks != NULL) c->hooks->leaving(c->hooks->context, bucket);
+    if (momentum) taciti_optim_to_momentum(c->optim, flat, 1.0 / taciti_comm_size(c->comm), b->offset, b->n);
     if (c->encoding.codec != NULL) {
         const double factor = taciti_compression_factor(c, bucket), back = taciti_compression_back_factor(c, factor);
         const taciti_bucket_task task = {

@@ -36,11 +36,12 @@ struct taciti_compression {
     taciti_compression_setup setup;
     taciti_encoding encoding;            /* of setup.phase; codec NULL: all is dense */
     const taciti_controller *controller; /* of setup.phase */
-    taciti_comm *comm;                   /* borrows, as the next three */
+    taciti_comm *comm;                   /* borrows, as the next five */
     const taciti_layout *layout;
     taciti_optim *optim;
     const taciti_optim_options *optim_options;
     const float *gradients;
+    const taciti_bucket_hooks *hooks;
     taciti_exchange *exchange; /* owned, as all below */
     int64_t step, settled_ns;
 

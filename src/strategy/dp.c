@@ -112,6 +112,7 @@ static tacit_status dp_settle(void *self, double lr, taciti_step_report *out) {
     dp *d = self;
     double scale = 1;
     TACITI_TRY(collect_sums(d, lr, out, &scale));
+    out->clipped = scale < 1;
     taciti_optim_scale(d->context.optim, d->context.gradients, scale);
     return TACIT_OK;
 }
@@ -148,6 +149,7 @@ const taciti_strategy taciti_strategy_dp = {
     .name = "dp",
     .help = "all ranks sum their gradients and make the same update",
     .source = "arXiv 2006.15704",
+    .sums_gradients = true,
     .compresses = true,
     .patterns = dp_patterns,
     .describe = dp_describe,

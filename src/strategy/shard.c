@@ -123,6 +123,7 @@ static tacit_status create_exchanges(taciti_shard *s) {
     half.exchange_options = &s->gather_options;
     TACITI_TRY(taciti_exchange_create(half.comm, half.layout, half.exchange_options, NULL, &s->gather));
     if (s->context.compression.gathers.codec == NULL) return TACIT_OK;
+    half.hooks = NULL;
     half.compression = taciti_compression_gather_setup(&s->context.compression);
     return taciti_compression_create(&half, &s->coded);
 }
@@ -371,6 +372,7 @@ const taciti_strategy taciti_strategy_shard = {
     .options = &taciti_shard_option_table,
     .options_size = sizeof(taciti_shard_options),
     .label = "stage",
+    .sums_gradients = true,
     .compresses = true,
     .units = &(const taciti_unit_verbs){.need = taciti_shard_need,
                                         .release = taciti_shard_release,

@@ -36,15 +36,17 @@ typedef struct taciti_strategy_context {
     taciti_bf16 *copy16; /* flat bf16 copy of the parameters, or NULL */
     taciti_trace *trace; /* of the training thread */
     const taciti_pages *parameter_pages, *gradient_pages,
-        *copy16_pages;  /* not NULL: the array is this reserved region */
-    bool by_units;      /* the network calls need, release and write */
-    bool own_optimizer; /* steps come as settle() and stepped() */
+        *copy16_pages;                /* not NULL: the array is this reserved region */
+    bool by_units;                    /* the network calls need, release and write */
+    bool own_optimizer;               /* steps come as settle() and stepped() */
+    const taciti_bucket_hooks *hooks; /* around every sum of a bucket of `gradients`; NULL: none */
 } taciti_strategy_context;
 
 typedef struct taciti_step_report {
     double grad_norm; /* before clipping. Equal replicas: norm of the whole batch's gradient. Otherwise: of this rank's
                          own gradient or its estimate of the mean. NaN or Inf if the step was skipped */
     bool skipped;     /* no update: on every rank if replicas are equal, else on this rank only, which still mixes */
+    bool clipped;     /* settle() has scaled what had arrived: optim.clip */
     int64_t wait_ns;  /* exposed wait: blocked on communication after the end of backward */
     double moved; /* sum of squares of the changes by mixing on this rank, a local proxy of the consensus distance */
     double factor, gain, kept; /* of a compressed sum: the factor that was used (1: dense), |sent|^2 / |gradient +
@@ -114,6 +116,7 @@ typedef struct taciti_strategy {
      * order". NULL: none. */
     const char *label;
 
+    bool sums_gradients;                  /* bucket by bucket, as they become ready, and calls the context's hooks */
     bool compresses;                      /* sums go through the context's compression; the others refuse a codec */
     const taciti_unit_verbs *units;       /* NULL: every rank holds and updates all parameters */
     const taciti_replica_verbs *replicas; /* NULL: parameters are bit-equal on all ranks after every step */

@@ -24,12 +24,6 @@
 
 enum { TENSORS = 5, STEPS = 7, MAX_FLOATS = 8192 };
 
-static const tacit_tensor LIST[TENSORS] = {{"head.weight", {10, 41}, true},
-                                           {"head.bias", {10}, false},
-                                           {"mid", {41, 100}, true},
-                                           {"one", {1}, false},
-                                           {"in", {100, 3, 7}, true}};
-
 #define OK(call)                                                                                                       \
     do {                                                                                                               \
         if ((call) == TACIT_OK) break;                                                                                 \
@@ -39,6 +33,17 @@ static const tacit_tensor LIST[TENSORS] = {{"head.weight", {10, 41}, true},
 
 static tacit_layout *g_layout;
 static size_t g_floats;
+
+static void create_layout(void) {
+    OK(tacit_layout_create(&g_layout));
+    OK(tacit_layout_add(g_layout, "head.weight", 2, (const size_t[]){10, 41}, TACIT_DECAY));
+    OK(tacit_layout_add(g_layout, "head.bias", 1, (const size_t[]){10}, 0));
+    OK(tacit_layout_add(g_layout, "mid", 2, (const size_t[]){41, 100}, TACIT_DECAY));
+    OK(tacit_layout_add(g_layout, "one", 0, NULL, 0));
+    OK(tacit_layout_add(g_layout, "in", 5, (const size_t[]){100, 3, 7, 1, 1}, TACIT_DECAY));
+    g_floats = tacit_layout_floats(g_layout);
+    CHECK(g_floats <= MAX_FLOATS);
+}
 
 /* A gradient that depends on parameters, rank and step; clipped in some steps. Padding stays 0. */
 static void compute(const float *parameters, float *gradients, int rank, int64_t step) {
@@ -72,7 +77,9 @@ static tacit_settings *settings_of(const char *const *list, const char *more) {
 static tacit_job *open_job(tacit_comm *comm, const char *const *list, const char *more, bool own) {
     tacit_settings *settings = settings_of(list, more);
     tacit_job *job = NULL;
-    OK(tacit_job_open(comm, settings, g_layout, &(tacit_job_options){.steps = STEPS, .own_optimizer = own}, &job));
+    OK(tacit_job_open(comm, settings, g_layout,
+                      &(tacit_job_options){.size = sizeof(tacit_job_options), .steps = STEPS, .own_optimizer = own},
+                      &job));
     tacit_settings_destroy(settings);
     return job;
 }
@@ -93,7 +100,7 @@ static void backward(tacit_job *job, int64_t step) {
 }
 
 static void make_step(tacit_job *job, bool own, int64_t s) {
-    tacit_step step;
+    tacit_step step = {.size = sizeof step};
     float *x = tacit_job_parameters(job);
     const float *g = tacit_job_gradients(job);
     backward(job, s);
@@ -386,7 +393,7 @@ static void refused_once(tacit_comm *comm, tacit_status got, tacit_status want, 
 
 static void refuses_job(tacit_comm *comm, const char *const *list, const char *more, bool own, const char *text) {
     tacit_settings *settings = settings_of(list, more);
-    const tacit_job_options options = {.own_optimizer = own};
+    const tacit_job_options options = {.size = sizeof options, .own_optimizer = own};
     tacit_job *job = NULL;
     const tacit_status status = tacit_job_open(comm, settings, g_layout, &options, &job);
     refused_once(comm, status, TACIT_E_CONFIG, text);
@@ -466,7 +473,7 @@ static void note(void *context, tacit_status status, const char *text) {
 
 static void stop_last_rank(tacit_comm *comm) {
     tacit_job *job = open_job(comm, DP, NULL, false);
-    tacit_step step = {.number = -1};
+    tacit_step step = {.size = sizeof step, .number = -1};
     char culprit[32];
     OK(tacit_on_failure(comm, note, &g_called));
     initialise(job);
@@ -530,9 +537,7 @@ int main(int argc, char **argv) {
     tacit_settings *settings = settings_of(NULL, NULL);
     OK(tacit_open_mpi(MPI_COMM_WORLD, settings, &comm));
     g_rank = tacit_rank(comm);
-    OK(tacit_layout_create(LIST, TENSORS, &g_layout));
-    g_floats = tacit_layout_floats(g_layout);
-    CHECK(g_floats <= MAX_FLOATS);
+    create_layout();
     if (strcmp(argv[1], "frozen") == 0) {
         stop_last_rank(comm);
         _exit(0);

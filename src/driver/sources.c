@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
+#include "driver/sources.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/number.h"
+#include "kernel/kernel.h"
+
+enum { CHUNK_FLOATS = 4096, GRAIN = 16 }; /* a chunk stays in the first cache between two kernels */
+#define LOOK_NS (100 * TACITI_NS_PER_MS)
+
+typedef struct tensor_state {
+    taciti_source source;
+    bool has_source;
+    bool ready;
+    size_t buckets, missing; /* that it is part of; of these: not arrived in this step */
+} tensor_state;
+
+struct taciti_sources {
+    taciti_sources_setup setup;
+    taciti_bucket_hooks hooks;
+    tensor_state *tensors; /* owned; what a bucket reads of them is set before it begins */
+    bool *left;            /* per bucket: it was filled; owned */
+    pthread_mutex_t lock;  /* of all below, and of ready, missing and left */
+    pthread_cond_t changed;
+    uint64_t step;
+    tacit_status failed; /* of a bucket of this step */
+    taciti_watch watch;
+    bool closing;
+};
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+static void bucket_leaves(void *context, size_t bucket);
+static void bucket_arrived(void *context, size_t bucket, tacit_status status);
+
+void taciti_sources_destroy(taciti_sources *sources) {
+    if (sources == NULL) return;
+    (void)pthread_cond_destroy(&sources->changed);
+    (void)pthread_mutex_destroy(&sources->lock);
+    taciti_free(sources->tensors);
+    taciti_free(sources->left);
+    taciti_free(sources);
+}
+
+/* Waits end by the clock that nobody sets. */
+static void open_lock(taciti_sources *s) {
+    pthread_condattr_t attributes;
+    (void)pthread_condattr_init(&attributes);
+    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&s->changed, &attributes);
+    (void)pthread_condattr_destroy(&attributes);
+    (void)pthread_mutex_init(&s->lock, NULL);
+}
+
+static void count_buckets(taciti_sources *s) {
+    const taciti_layout *layout = s->setup.layout;
+    for (size_t b = 0; b < layout->bucket_count; b++)
+        for (size_t t = layout->buckets[b].first; t <= layout->buckets[b].last; t++) s->tensors[t].buckets++;
+}
+
+tacit_status taciti_sources_create(const taciti_sources_setup *setup, taciti_sources **out) {
+    taciti_sources *s = taciti_calloc(1, sizeof *s);
+    if (s == NULL) return TACIT_E_MEMORY;
+    s->setup = *setup;
+    s->hooks = (taciti_bucket_hooks){bucket_leaves, setup->write_back ? bucket_arrived : NULL, s};
+    s->tensors = taciti_calloc(setup->layout->tensor_count, sizeof *s->tensors);
+    s->left = taciti_calloc(setup->layout->bucket_count, sizeof *s->left);
+    open_lock(s);
+    if (s->tensors == NULL || s->left == NULL) {
+        taciti_sources_destroy(s);
+        return TACIT_E_MEMORY;
+    }
+    count_buckets(s);
+    *out = s;
+    return TACIT_OK;
+}
+
+const taciti_bucket_hooks *taciti_sources_hooks(const taciti_sources *sources) { return &sources->hooks; }
+
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
+
+static void decode_source(const taciti_source *source, size_t at, float *out, size_t n) {
+    const taciti_kernels *k = taciti_kernels_get();
+    switch (source->type) {
+    case TACIT_BF16: k->bf16_decode(out, (const taciti_bf16 *)source->at + at, n); break;
+    case TACIT_F16: k->fp16_decode(out, (const taciti_fp16 *)source->at + at, n); break;
+    case TACIT_F32: memmove(out, (const float *)source->at + at, n * sizeof *out); break; /* it may be its own place */
+    }
+}
+
+static void write_source(const taciti_source *source, size_t at, const float *x, size_t n) {
+    const taciti_kernels *k = taciti_kernels_get();
+    switch (source->type) {
+    case TACIT_BF16: k->bf16_encode((taciti_bf16 *)source->at + at, x, n); break;
+    case TACIT_F16: k->fp16_encode((taciti_fp16 *)source->at + at, x, n); break;
+    case TACIT_F32: memmove((float *)source->at + at, x, n * sizeof *x); break;
+    }
+}
+
+/* out[n] = elements [at, at + n) of the gradient. */
+static void read_source(const taciti_source *source, size_t at, float *out, size_t n) {
+    if (source->at == NULL) {
+        memset(out, 0, n * sizeof *out);
+        return;
+    }
+    for (size_t i = 0; i < n; i += CHUNK_FLOATS) {
+        const size_t part = taciti_min(n - i, (size_t)CHUNK_FLOATS);
+        decode_source(source, at + i, out + i, part);
+        if (source->scale < 1 || source->scale > 1) taciti_kernels_get()->scale(out + i, source->scale, part);
+    }
+}
+
+/* Elements [*at, *at + *n) of the tensor are in the bucket, and have a source. */
+static bool in_bucket(const taciti_sources *s, size_t tensor, size_t bucket, size_t *at, size_t *n) {
+    const taciti_tensor *t = &s->setup.layout->tensors[tensor];
+    const taciti_bucket *b = &s->setup.layout->buckets[bucket];
+    const size_t low = taciti_max(t->offset, b->offset), high = taciti_min(t->offset + t->n, b->offset + b->n);
+    *at = low - t->offset;
+    *n = high > low ? high - low : 0;
+    return *n > 0 && s->tensors[tensor].has_source;
+}
+
+static float *place_of(const taciti_sources *s, size_t tensor) {
+    return s->setup.flat + s->setup.layout->tensors[tensor].offset;
+}
+
+static bool set_left(taciti_sources *s, size_t bucket) {
+    (void)pthread_mutex_lock(&s->lock);
+    const bool before = s->left[bucket];
+    s->left[bucket] = true;
+    (void)pthread_mutex_unlock(&s->lock);
+    return before;
+}
+
+/* A strategy that changes a bucket before it leaves calls this earlier, so the second call does nothing. */
+static void bucket_leaves(void *context, size_t bucket) {
+    taciti_sources *s = context;
+    const taciti_bucket *b = &s->setup.layout->buckets[bucket];
+    if (set_left(s, bucket)) return;
+    for (size_t t = b->first, at = 0, n = 0; t <= b->last; t++)
+        if (in_bucket(s, t, bucket, &at, &n)) read_source(&s->tensors[t].source, at, place_of(s, t) + at, n);
+}
+
+static void bucket_arrived(void *context, size_t bucket, tacit_status status) {
+    taciti_sources *s = context;
+    const taciti_bucket *b = &s->setup.layout->buckets[bucket];
+    for (size_t t = b->first, at = 0, n = 0; t <= b->last && status == TACIT_OK; t++)
+        if (in_bucket(s, t, bucket, &at, &n) && s->tensors[t].source.at != NULL)
+            write_source(&s->tensors[t].source, at, place_of(s, t) + at, n);
+    (void)pthread_mutex_lock(&s->lock);
+    for (size_t t = b->first; t <= b->last && status == TACIT_OK; t++) s->tensors[t].missing--;
+    if (status != TACIT_OK) s->failed = status;
+    (void)pthread_cond_broadcast(&s->changed);
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+static void write_part(void *context, int thread, int threads) {
+    const taciti_sources *s = context;
+    for (size_t t = 0, begin = 0, end = 0; t < s->setup.layout->tensor_count; t++) {
+        if (!s->tensors[t].has_source || s->tensors[t].source.at == NULL) continue;
+        taciti_pool_part(s->setup.layout->tensors[t].n, GRAIN, thread, threads, &begin, &end);
+        if (begin < end) write_source(&s->tensors[t].source, begin, place_of(s, t) + begin, end - begin);
+    }
+}
+
+void taciti_sources_write_all(taciti_sources *sources, taciti_optim *optim) {
+    taciti_optim_run(optim, write_part, sources);
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+void taciti_sources_begin(taciti_sources *sources) {
+    const taciti_layout *layout = sources->setup.layout;
+    (void)pthread_mutex_lock(&sources->lock);
+    sources->step++;
+    sources->failed = TACIT_OK;
+    sources->watch = taciti_watch_begin(sources->setup.comm);
+    memset(sources->left, 0, layout->bucket_count * sizeof *sources->left);
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        sources->tensors[t].ready = sources->tensors[t].has_source = false;
+        sources->tensors[t].missing = sources->tensors[t].buckets;
+    }
+    (void)pthread_cond_broadcast(&sources->changed); /* waits for the step before are over */
+    (void)pthread_mutex_unlock(&sources->lock);
+}
+
+void taciti_sources_take(taciti_sources *sources, size_t tensor, const taciti_source *source) {
+    taciti_sources *s = sources;
+    tensor_state *t = &s->tensors[tensor];
+    if (source != NULL && !s->setup.by_bucket)
+        read_source(source, 0, place_of(s, tensor), s->setup.layout->tensors[tensor].n);
+    (void)pthread_mutex_lock(&s->lock);
+    t->has_source = source != NULL;
+    if (source != NULL) t->source = *source;
+    t->ready = true;
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- waits ------------------------------------------------------------------------------------------------------- */
+
+/* Buckets leave in ascending order, so what holds one up is the first tensor up to its end that is not ready. */
+static tacit_status name_holdup(const taciti_sources *s, size_t tensor, double stall_s) {
+    const taciti_layout *layout = s->setup.layout;
+    size_t last = tensor, b = layout->bucket_count, other = 0;
+    while (b-- > 0 && layout->buckets[b].first > tensor) continue;
+    if (layout->buckets[b].last > last) last = layout->buckets[b].last;
+    while (other <= last && s->tensors[other].ready) other++;
+    if (other <= last)
+        return taciti_fail(
+            TACIT_E_USAGE,
+            "tacit_job_wait: tensor %zu (%s) has waited for comm.stall, %g s, for tensor %zu (%s), which "
+            "is not ready in this step",
+            tensor, layout->tensors[tensor].name, stall_s, other, layout->tensors[other].name);
+    if (s->left[b] || s->setup.overlap) return TACIT_OK; /* the failure detector ends what is under way */
+    return taciti_fail(TACIT_E_USAGE,
+                       "tacit_job_wait: tensor %zu (%s) has waited for comm.stall, %g s, for the end of the step: with "
+                       "exchange.overlap=false nothing leaves before tacit_job_settle()",
+                       tensor, layout->tensors[tensor].name, stall_s);
+}
+
+/* PENDING: not yet. With the lock. */
+static tacit_status check_arrival(const taciti_sources *s, size_t tensor, uint64_t step) {
+    if (s->step != step || s->tensors[tensor].missing == 0) return TACIT_OK;
+    if (s->failed != TACIT_OK) return taciti_fail(s->failed, "tacit_job_wait: the sum of a bucket has failed");
+    if (!s->closing) return TACIT_PENDING;
+    return taciti_fail(TACIT_E_USAGE, "tacit_job_wait: the job was closed before the sum of tensor %zu (%s) arrived",
+                       tensor, s->setup.layout->tensors[tensor].name);
+}
+
+static void sleep_until(taciti_sources *s, int64_t end_ns) {
+    const struct timespec until = {.tv_sec = (time_t)(end_ns / TACITI_NS_PER_S),
+                                   .tv_nsec = (long)(end_ns % TACITI_NS_PER_S)};
+    (void)pthread_cond_timedwait(&s->changed, &s->lock, &until);
+}
+
+static tacit_status wait_locked(taciti_sources *s, size_t tensor, double seconds) {
+    const uint64_t step = s->step;
+    const int64_t begin_ns = taciti_now_ns();
+    const double stall_s = taciti_comm_stall_s(s->setup.comm);
+    if (!s->tensors[tensor].ready)
+        return taciti_fail(TACIT_E_USAGE, "tacit_job_wait: tensor %zu (%s) is not ready in this step", tensor,
+                           s->setup.layout->tensors[tensor].name);
+    for (;;) {
+        const int64_t now_ns = taciti_now_ns();
+        const double waited_s = (double)(now_ns - begin_ns) * 1e-9, left_ns = (seconds - waited_s) * 1e9;
+        const tacit_status status = check_arrival(s, tensor, step);
+        if (status != TACIT_PENDING) return status;
+        TACITI_TRY(taciti_watch_look(s->setup.comm, &s->watch));
+        if (left_ns <= 0) return TACIT_PENDING;
+        if (waited_s > stall_s) TACITI_TRY(name_holdup(s, tensor, stall_s));
+        sleep_until(s, now_ns + (left_ns < (double)LOOK_NS ? (int64_t)left_ns : LOOK_NS));
+    }
+}
+
+tacit_status taciti_sources_wait(taciti_sources *sources, size_t tensor, double seconds) {
+    (void)pthread_mutex_lock(&sources->lock);
+    const tacit_status status = wait_locked(sources, tensor, seconds);
+    (void)pthread_mutex_unlock(&sources->lock);
+    return status;
+}
+
+void taciti_sources_close(taciti_sources *sources) {
+    (void)pthread_mutex_lock(&sources->lock);
+    sources->closing = true;
+    (void)pthread_cond_broadcast(&sources->changed);
+    (void)pthread_mutex_unlock(&sources->lock);
+}
