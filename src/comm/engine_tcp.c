@@ -3,10 +3,12 @@
 #include "comm/engine_tcp.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -20,7 +22,20 @@
 #define CLOSE_NS (5 * TACITI_NS_PER_S)
 #define NAP_MAX_NS (10 * TACITI_NS_PER_MS)
 
-enum { EVENTS = 64, SPARE_FILES = 64, TAG_MEET = -1 };
+/* A rank that waits for another one of its host looks at the memory they share for so long before it sleeps, if waits
+ * have been shorter than that lately. */
+#define SPIN_NS INT64_C(100000)
+#define POLL_NS (5 * TACITI_NS_PER_MS)
+
+enum {
+    EVENTS = 64,
+    SPARE_FILES = 64,
+    TAG_MEET = -1,
+    WAITS_KEPT = 4,       /* of which a mean is taken */
+    SPINS_PER_POLL = 32,  /* looks at memory for one at the sockets, if there are peers on other hosts */
+    SPINS_PER_YIELD = 32, /* where each rank may have a core */
+    SPINS_PER_CLOCK = 16
+};
 
 typedef struct engine_tcp {
     struct engine_tcp *next; /* of those that are open in this process */
@@ -30,6 +45,14 @@ typedef struct engine_tcp {
     taciti_tcp_peer *peers; /* [size] */
     taciti_tcp_link *links; /* [size * streams] */
     taciti_tcp_pool pool;
+
+    taciti_tcp_peer **local; /* [local_count]: those that share memory with this rank */
+    int local_count;
+    int sockets;       /* other peers */
+    bool crowded;      /* this host has more ranks than cores */
+    bool looked;       /* a wait has looked at everything just now */
+    int64_t polled_ns; /* when a test last looked at the sockets of peers that share memory */
+    int64_t wait_ns;   /* how long something took to move: mean of the last few waits */
 } engine_tcp;
 
 /* ---- fork --------------------------------------------------------------------------------------------------------
@@ -88,11 +111,13 @@ static void watch_link(const engine_tcp *tcp, taciti_tcp_link *link, int operati
     link->watches_out = out;
 }
 
+/* Nobody waits for a socket to take more where memory carries the bytes: look_at_memory() sees the room, and a sleeper
+ * hears the bell. */
 static void write_peer(const engine_tcp *tcp, taciti_tcp_peer *peer) {
     taciti_tcp_peer_write(peer);
     for (int i = 0; i < peer->streams; i++) {
         taciti_tcp_link *link = &peer->links[i];
-        const bool out = taciti_tcp_peer_wants_out(peer, link);
+        const bool out = link->memory == NULL && taciti_tcp_peer_wants_out(peer, link);
         if (out != link->watches_out) watch_link(tcp, link, EPOLL_CTL_MOD, out);
     }
 }
@@ -104,25 +129,113 @@ static void obey_abort(taciti_tcp_peer *peer) {
     taciti_tcp_peer_lose(peer, why);
 }
 
-/* Looks at every connection where something can move, once. */
-static void make_progress(engine_tcp *tcp) {
+static void serve_link(const engine_tcp *tcp, taciti_tcp_link *link, bool readable) {
+    taciti_tcp_peer *peer = &tcp->peers[link->peer];
+    if (readable) taciti_tcp_peer_read(peer, link);
+    if (peer->abort_code >= 0 && !peer->lost) obey_abort(peer);
+    write_peer(tcp, peer);
+}
+
+/* Looks at every connection where something can move, once; waits for one for up to timeout_ms. Returns false if there
+ * was none. */
+static bool look_at_sockets(const engine_tcp *tcp, int timeout_ms) {
     struct epoll_event events[EVENTS];
-    const int count = epoll_wait(tcp->epoll, events, EVENTS, 0);
+    const int count = epoll_wait(tcp->epoll, events, EVENTS, timeout_ms);
     for (int i = 0; i < count; i++) {
         taciti_tcp_link *link = events[i].data.ptr;
-        taciti_tcp_peer *peer = &tcp->peers[link->peer];
         if (link->fd < 0) continue; /* closed by an event before this one */
-        if ((events[i].events & ~(uint32_t)EPOLLOUT) != 0) taciti_tcp_peer_read(peer, link);
-        if (peer->abort_code >= 0 && !peer->lost) obey_abort(peer);
-        write_peer(tcp, peer);
+        if (link->memory != NULL) taciti_tcp_link_hear(link);
+        serve_link(tcp, link, (events[i].events & ~(uint32_t)EPOLLOUT) != 0);
     }
+    return count > 0;
+}
+
+static bool wants_room(const taciti_tcp_peer *peer) { return taciti_tcp_peer_wants_out(peer, &peer->links[0]); }
+
+static bool can_move(const taciti_tcp_peer *peer) {
+    const taciti_tcp_memory *memory = peer->links[0].memory;
+    if (memory == NULL) return false; /* lost */
+    return taciti_tcp_memory_has_bytes(memory) || (wants_room(peer) && taciti_tcp_memory_has_room(memory));
+}
+
+/* The same for memory. */
+static bool look_at_memory(const engine_tcp *tcp) {
+    bool moved = false;
+    for (int i = 0; i < tcp->local_count; i++) {
+        if (!can_move(tcp->local[i])) continue;
+        serve_link(tcp, &tcp->local[i]->links[0], true);
+        moved = true;
+    }
+    return moved;
+}
+
+/* The sockets of peers that share memory only tell of their end. */
+static void make_progress(engine_tcp *tcp) {
+    const bool moved = look_at_memory(tcp);
+    if (tcp->sockets == 0 && tcp->local_count > 0) {
+        const int64_t now_ns = moved ? 0 : taciti_now_ns();
+        if (moved || now_ns - tcp->polled_ns < POLL_NS) return;
+        tcp->polled_ns = now_ns;
+    }
+    (void)look_at_sockets(tcp, 0);
+}
+
+/* ---- waits ------------------------------------------------------------------------------------------------------- */
+static void relax_core(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* Looks until something has moved, or until end_ns. */
+static bool watch_memory(const engine_tcp *tcp, int64_t end_ns) {
+    for (uint32_t turn = 1; turn % SPINS_PER_CLOCK != 0 || taciti_now_ns() < end_ns; turn++) {
+        if (look_at_memory(tcp)) return true;
+        if (tcp->sockets > 0 && turn % SPINS_PER_POLL == 0 && look_at_sockets(tcp, 0)) return true;
+        if (tcp->crowded || turn % SPINS_PER_YIELD == 0)
+            (void)sched_yield();
+        else
+            relax_core();
+    }
+    return false;
+}
+
+/* From now on peers ring the bell. Returns false if one of them had something before. */
+static bool lie_down(const engine_tcp *tcp) {
+    bool quiet = true;
+    for (int i = 0; i < tcp->local_count; i++) {
+        const taciti_tcp_peer *peer = tcp->local[i];
+        if (peer->links[0].memory != NULL) taciti_tcp_memory_sleep(peer->links[0].memory, wants_room(peer));
+    }
+    for (int i = 0; i < tcp->local_count; i++) quiet = quiet && !can_move(tcp->local[i]);
+    return quiet;
+}
+
+static void get_up(const engine_tcp *tcp) {
+    for (int i = 0; i < tcp->local_count; i++)
+        if (tcp->local[i]->links[0].memory != NULL) taciti_tcp_memory_wake(tcp->local[i]->links[0].memory);
+}
+
+static bool sleep_for(const engine_tcp *tcp, int64_t ns) {
+    const int timeout_ms = (int)((ns + TACITI_NS_PER_MS - 1) / TACITI_NS_PER_MS);
+    const bool moved = look_at_sockets(tcp, lie_down(tcp) ? timeout_ms : 0);
+    get_up(tcp);
+    return look_at_memory(tcp) || moved;
+}
+
+static void learn_wait(engine_tcp *tcp, int64_t waited_ns) {
+    const int64_t counted_ns = waited_ns < WAITS_KEPT * SPIN_NS ? waited_ns : WAITS_KEPT * SPIN_NS;
+    tcp->wait_ns += (counted_ns - tcp->wait_ns) / WAITS_KEPT;
 }
 
 static tacit_status tcp_wait(void *self, int64_t ns) {
-    const engine_tcp *tcp = self;
-    struct epoll_event event;
+    engine_tcp *tcp = self;
     if (tcp->forked) return refuse_fork(tcp);
-    (void)epoll_wait(tcp->epoll, &event, 1, (int)((ns + TACITI_NS_PER_MS - 1) / TACITI_NS_PER_MS));
+    const int64_t begin_ns = taciti_now_ns();
+    const bool spins = tcp->local_count > 0 && tcp->wait_ns < SPIN_NS;
+    const bool moved = (spins && watch_memory(tcp, begin_ns + SPIN_NS)) || sleep_for(tcp, ns);
+    if (moved && tcp->local_count > 0) learn_wait(tcp, taciti_now_ns() - begin_ns);
+    tcp->looked = true;
     return TACIT_OK;
 }
 
@@ -172,7 +285,8 @@ static tacit_status tcp_test(void *self, taciti_engine_request *request, bool *d
     taciti_tcp_message *m = (taciti_tcp_message *)request->opaque[0]; /* NOLINT: kept as a number */
     *done = false;
     if (tcp->forked) return refuse_fork(tcp);
-    if (m != NULL && !m->done) make_progress(tcp);
+    if (m != NULL && !m->done && !tcp->looked) make_progress(tcp);
+    tcp->looked = false;
     if (m != NULL && !m->done) return m->peer->lost ? report_loss(m->peer) : TACIT_OK;
     *done = true;
     if (m == NULL) return TACIT_OK;
@@ -209,7 +323,6 @@ static void drain_out(engine_tcp *tcp, bool both_ways, int64_t max_ns) {
     const int64_t end_ns = taciti_now_ns() + max_ns;
     while (!is_quiet(tcp, both_ways) && taciti_now_ns() < end_ns) {
         (void)tcp_wait(tcp, NAP_MAX_NS);
-        make_progress(tcp);
     }
 }
 
@@ -227,6 +340,7 @@ static void destroy_engine(engine_tcp *tcp) {
     for (int i = 0; tcp->links != NULL && i < tcp->size * tcp->streams; i++) taciti_tcp_link_close(&tcp->links[i]);
     if (tcp->epoll >= 0) (void)close(tcp->epoll);
     taciti_tcp_pool_destroy(&tcp->pool);
+    taciti_free(tcp->local);
     taciti_free(tcp->links);
     taciti_free(tcp->peers);
     taciti_free(tcp);
@@ -262,6 +376,64 @@ static tacit_status create_peer(engine_tcp *tcp, int rank, uint32_t epoch, const
         mesh->fds[rank * tcp->streams + s] = -1;
         watch_link(tcp, &peer->links[s], EPOLL_CTL_ADD, false);
     }
+    return TACIT_OK;
+}
+
+/* ---- memory: the lower rank of a pair offers it, the higher one takes it ---- */
+static bool is_unix(const taciti_tcp_link *link) {
+    int domain = 0;
+    socklen_t bytes = sizeof domain;
+    return getsockopt(link->fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) == 0 && domain == AF_UNIX;
+}
+
+static tacit_status refuse_peer(const engine_tcp *tcp, int peer) {
+    return taciti_fail(TACIT_E_PEER, "rank %d: %s went away while all were connecting", tcp->rank,
+                       tcp->peers[peer].name);
+}
+
+/* One connection of a pair is enough then. */
+static void adopt_memory(engine_tcp *tcp, taciti_tcp_peer *peer) {
+    for (int s = 1; s < peer->streams; s++) taciti_tcp_link_close(&peer->links[s]);
+    peer->streams = 1;
+    tcp->local[tcp->local_count++] = peer;
+}
+
+static tacit_status offer_memory(engine_tcp *tcp, bool wanted, const char **why) {
+    for (int peer = tcp->rank + 1; peer < tcp->size; peer++) {
+        taciti_tcp_link *link = tcp->peers[peer].links;
+        if (is_unix(link) && taciti_tcp_memory_offer(link->fd, wanted, &link->memory, why) != TACIT_OK)
+            return refuse_peer(tcp, peer);
+    }
+    return TACIT_OK;
+}
+
+static tacit_status accept_memory(engine_tcp *tcp, bool wanted, int64_t end_ns, const char **why) {
+    for (int peer = 0; peer < tcp->size; peer++) {
+        taciti_tcp_link *link = tcp->peers[peer].links;
+        if (peer == tcp->rank || !is_unix(link)) continue;
+        const tacit_status status = peer < tcp->rank
+                                        ? taciti_tcp_memory_accept(link->fd, wanted, end_ns, &link->memory, why)
+                                        : taciti_tcp_memory_confirm(link->fd, end_ns, &link->memory);
+        if (status != TACIT_OK) return refuse_peer(tcp, peer);
+        if (link->memory != NULL) adopt_memory(tcp, &tcp->peers[peer]);
+    }
+    return TACIT_OK;
+}
+
+static bool is_crowded(const engine_tcp *tcp) {
+    cpu_set_t cores;
+    return sched_getaffinity(0, sizeof cores, &cores) == 0 && tcp->local_count + 1 > CPU_COUNT(&cores);
+}
+
+static tacit_status share_memory(engine_tcp *tcp, bool wanted, int64_t end_ns) {
+    const char *why = NULL;
+    TACITI_TRY(offer_memory(tcp, wanted, &why));
+    TACITI_TRY(accept_memory(tcp, wanted, end_ns, &why));
+    tcp->sockets = tcp->size - 1 - tcp->local_count;
+    tcp->crowded = is_crowded(tcp);
+    if (why != NULL)
+        taciti_log(TACITI_LOG_WARN, "rank %d does not share memory with all ranks of its host, which is slower: %s",
+                   tcp->rank, why);
     return TACIT_OK;
 }
 
@@ -302,7 +474,8 @@ static tacit_status connect_engine(engine_tcp *tcp, const taciti_tcp_request *re
     const int64_t end_ns = taciti_now_ns() + (int64_t)(request->start_s * 1e9);
     tcp->peers = taciti_calloc((size_t)tcp->size, sizeof *tcp->peers);
     tcp->links = taciti_calloc((size_t)(tcp->size * tcp->streams), sizeof *tcp->links);
-    if (tcp->peers == NULL || tcp->links == NULL) return TACIT_E_MEMORY;
+    tcp->local = taciti_calloc((size_t)tcp->size, sizeof *tcp->local);
+    if (tcp->peers == NULL || tcp->links == NULL || tcp->local == NULL) return TACIT_E_MEMORY;
     for (int i = 0; i < tcp->size * tcp->streams; i++) tcp->links[i].fd = -1;
     tcp->epoll = epoll_create1(EPOLL_CLOEXEC);
     allow_files((rlim_t)(tcp->size * tcp->streams + SPARE_FILES));
@@ -311,6 +484,7 @@ static tacit_status connect_engine(engine_tcp *tcp, const taciti_tcp_request *re
     tacit_status status = TACIT_OK;
     for (int rank = 0; rank < tcp->size && status == TACIT_OK; rank++)
         if (rank != tcp->rank) status = create_peer(tcp, rank, request->epoch, mesh);
+    if (status == TACIT_OK) status = share_memory(tcp, !request->no_memory, end_ns);
     return status == TACIT_OK ? meet_all(tcp, end_ns) : status;
 }
 

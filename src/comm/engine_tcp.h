@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The engine over sockets of our own: TCP between hosts, Unix-domain sockets inside a host. It needs no library and no
- * launcher, only a store where the ranks meet (bootstrap.h).
+ * The engine over sockets of our own: TCP between hosts; inside a host memory that two ranks share, or Unix-domain
+ * sockets where the system has none to share. It needs no library and no launcher, only a store where the ranks meet
+ * (bootstrap.h).
  *
  *   engine_tcp.c   the engine's table: requests, progress, sleeping, close, abort, fork
  *   tcp_connect.c  how ranks meet: addresses, connections, the cookie that keeps others out
  *   tcp_peer.c     the messages of a pair of ranks
  *   tcp_link.c     the bytes of one connection
+ *   tcp_memory.c   memory that a pair of ranks shares
  *   tcp_frame.c    the format of all of it
  *
  * All pairs are connected when the engine opens, so that whoever is missing is named then, and the port is closed from
@@ -29,6 +31,7 @@ typedef struct taciti_tcp_request {
     double timeout_s;           /* the system gives a connection up whose data stay unacknowledged for twice this time,
                                  * so that heartbeats decide first; 0: 15 */
     bool only_tcp;              /* no Unix-domain sockets between ranks of one host */
+    bool no_memory;             /* ranks of one host share none */
 } taciti_tcp_request;
 
 /* Connects to all ranks. Returns E_PEER, naming ranks that are missing, after start_s. No rank returns TACIT_OK before

@@ -27,9 +27,10 @@
 
 enum {
     TACITI_FRAME_HEADER_BYTES = 40,
-    TACITI_FRAME_EAGER_BYTES = 16 << 10,  /* maximum length of a message that is sent without asking */
+    TACITI_FRAME_EAGER_BYTES = 64 << 10,  /* maximum length of a message that is sent without asking */
     TACITI_FRAME_CHUNK_BYTES = 256 << 10, /* maximum part of a long message in one frame */
-    TACITI_FRAME_WINDOW_BYTES = 256 << 10 /* eager messages that a rank keeps for a peer before they are received */
+    TACITI_FRAME_WINDOW_BYTES = 2 << 20,  /* eager messages that a rank keeps for a peer before they are received */
+    TACITI_FRAME_CREDIT_BYTES = 256 << 10 /* freed part of the window that is worth a frame */
 };
 
 typedef enum taciti_frame_kind {

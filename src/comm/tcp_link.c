@@ -11,7 +11,7 @@
 
 #include "base/memory.h"
 
-enum { READ_BUDGET_BYTES = 1 << 20 };
+enum { READ_BUDGET_BYTES = 1 << 20, LONG_BYTES = 16 << 10 };
 
 tacit_status taciti_tcp_link_create(int fd, int peer, int stream, uint32_t epoch, taciti_tcp_link *out) {
     uint8_t *stage = taciti_calloc(TACITI_TCP_STAGE_BYTES, 1);
@@ -21,6 +21,8 @@ tacit_status taciti_tcp_link_create(int fd, int peer, int stream, uint32_t epoch
 }
 
 void taciti_tcp_link_close(taciti_tcp_link *link) {
+    taciti_tcp_memory_destroy(link->memory);
+    link->memory = NULL;
     if (link->fd >= 0) (void)close(link->fd);
     link->fd = -1;
     taciti_free(link->stage);
@@ -31,6 +33,11 @@ void taciti_tcp_link_close(taciti_tcp_link *link) {
 static bool note_loss(taciti_tcp_link *link, const char *what) {
     (void)snprintf(link->why, sizeof link->why, "%s", what);
     return false;
+}
+
+void taciti_tcp_link_hear(taciti_tcp_link *link) {
+    link->system_calls++;
+    if (!taciti_tcp_memory_hear(link->memory)) link->ended = true;
 }
 
 /* ---- out --------------------------------------------------------------------------------------------------------- */
@@ -78,13 +85,19 @@ static void drop_written(taciti_tcp_link *link, size_t bytes, void (*written)(vo
     }
 }
 
+static ssize_t write_parts(taciti_tcp_link *link, struct iovec *parts, int count) {
+    if (link->memory != NULL) return taciti_tcp_memory_write(link->memory, parts, count);
+    const struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
+    link->system_calls++;
+    return sendmsg(link->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 bool taciti_tcp_link_flush(taciti_tcp_link *link, void (*written)(void *owner, size_t bytes)) {
     struct iovec parts[2 * TACITI_TCP_OUT_FRAMES];
     int count = 0;
     const size_t total = gather_frames(link, parts, &count);
     if (total == 0) return true;
-    const struct msghdr message = {.msg_iov = parts, .msg_iovlen = (size_t)count};
-    const ssize_t sent = sendmsg(link->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = write_parts(link, parts, count);
     if (sent < 0 && errno != EAGAIN && errno != EINTR) {
         link->out_broken = true;
         return note_loss(link, strerror(errno));
@@ -127,17 +140,27 @@ static void make_stage_room(taciti_tcp_link *link) {
     link->stage_end = staged;
 }
 
-/* Reads once, first into the sink and then into the stage: where chunks follow each other no further than the next
- * header, for the rest would have to be copied. */
+/* Memory is read to its end before the end of the connection counts. */
+static ssize_t read_parts(taciti_tcp_link *link, struct iovec *parts, int count) {
+    if (link->memory == NULL) {
+        link->system_calls++;
+        return readv(link->fd, parts, count);
+    }
+    const ssize_t got = taciti_tcp_memory_read(link->memory, parts, count);
+    return got < 0 && errno == EAGAIN && link->ended ? 0 : got;
+}
+
+/* Reads once, first into the sink and then into the stage: where long payloads follow each other no further than
+ * the next header, for the rest would have to be copied. */
 static taciti_tcp_event read_more(taciti_tcp_link *link) {
     make_stage_room(link);
-    const size_t stage_max = link->in_chunks ? TACITI_FRAME_HEADER_BYTES : TACITI_TCP_STAGE_BYTES;
+    const size_t stage_max = link->in_long ? TACITI_FRAME_HEADER_BYTES : TACITI_TCP_STAGE_BYTES;
     struct iovec parts[2];
     int count = 0;
     if (link->sink_bytes > 0) parts[count++] = (struct iovec){.iov_base = link->sink, .iov_len = link->sink_bytes};
     parts[count++] = (struct iovec){.iov_base = link->stage + link->stage_end, .iov_len = stage_max - link->stage_end};
     const size_t wanted = link->sink_bytes + stage_max - link->stage_end;
-    const ssize_t got = readv(link->fd, parts, count);
+    const ssize_t got = read_parts(link, parts, count);
     if (got < 0 && errno != EAGAIN && errno != EINTR) return note_loss(link, strerror(errno)), TACITI_TCP_LOST;
     if (got == 0 && link->sink_bytes == 0 && link->stage_end == 0) return TACITI_TCP_CLOSED;
     if (got == 0) return note_loss(link, "the connection ended within a frame"), TACITI_TCP_LOST;
@@ -155,7 +178,7 @@ static taciti_tcp_event read_header(taciti_tcp_link *link) {
     if (refusal != NULL) return note_loss(link, refusal), TACITI_TCP_LOST;
     link->stage_begin += TACITI_FRAME_HEADER_BYTES;
     link->in_number++;
-    link->in_chunks = link->in_frame.kind == TACITI_FRAME_CHUNK;
+    link->in_long = link->in_frame.bytes > LONG_BYTES;
     return TACITI_TCP_FRAME;
 }
 

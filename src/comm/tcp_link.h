@@ -5,8 +5,10 @@
  *
  *   out  up to TACITI_TCP_OUT_FRAMES frames, one of them a chunk of a long message, leave in one sendmsg(). So a short
  *        message waits for one chunk and for what the system holds back, never for a whole long message.
- *   in   a header and short payloads are read into the stage; the payload of a chunk is read to where it belongs, and
- *        the same readv() takes the header of the next frame.
+ *   in   a header and short payloads are read into the stage; a long payload is read to where it belongs, and the
+ *        same readv() takes the header of the next frame.
+ *
+ * With memory that both ranks share (tcp_memory.h) the bytes go through it, without system calls.
  */
 #ifndef TACITI_COMM_TCP_LINK_H
 #define TACITI_COMM_TCP_LINK_H
@@ -14,6 +16,7 @@
 #include <stdbool.h>
 
 #include "comm/tcp_frame.h"
+#include "comm/tcp_memory.h"
 #include "tacit/tacit.h"
 
 enum { TACITI_TCP_OUT_FRAMES = 8, TACITI_TCP_STAGE_BYTES = 32 << 10, TACITI_TCP_WHY_BYTES = 128 };
@@ -30,7 +33,10 @@ typedef struct taciti_tcp_link {
     int fd; /* -1: closed */
     int peer, stream;
     uint32_t epoch;
-    bool watches_out; /* the engine waits until the connection takes more */
+    taciti_tcp_memory *memory; /* carries the bytes in place of the connection; owned; NULL: none */
+    bool ended;                /* memory: the connection has ended, what it was to carry has been written */
+    bool watches_out;          /* the engine waits until the connection takes more */
+    uint64_t system_calls;     /* to write and read, in all */
     char why[TACITI_TCP_WHY_BYTES];
 
     taciti_tcp_out out[TACITI_TCP_OUT_FRAMES]; /* a ring */
@@ -45,7 +51,7 @@ typedef struct taciti_tcp_link {
     size_t stage_begin, stage_end;
     char *sink; /* where the payload under way goes */
     size_t sink_bytes;
-    bool in_chunks;   /* the last frame was a chunk, so the next one probably is */
+    bool in_long;     /* the payload of the last frame was long, so the next one probably is */
     bool in_drained;  /* nothing more to read now */
     size_t in_budget; /* bytes that may still be read before others have their turn */
     uint32_t in_number;
@@ -56,6 +62,9 @@ typedef struct taciti_tcp_link {
 /* Takes a connected socket that does not block. */
 tacit_status taciti_tcp_link_create(int fd, int peer, int stream, uint32_t epoch, taciti_tcp_link *out);
 void taciti_tcp_link_close(taciti_tcp_link *link); /* {.fd = -1} is fine */
+
+/* Memory: takes what rang the bell. */
+void taciti_tcp_link_hear(taciti_tcp_link *link);
 
 /* ---- out --------------------------------------------------------------------------------------------------------- */
 bool taciti_tcp_link_has_room(const taciti_tcp_link *link, taciti_frame_kind kind);

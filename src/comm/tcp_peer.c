@@ -185,7 +185,7 @@ bool taciti_tcp_peer_wants_out(const taciti_tcp_peer *peer, const taciti_tcp_lin
 static tacit_status give_credit(taciti_tcp_peer *peer, size_t bytes) {
     peer->window_held -= taciti_frame_cost(bytes);
     peer->credit += taciti_frame_cost(bytes);
-    if (peer->credit < TACITI_FRAME_WINDOW_BYTES / 2) return TACIT_OK;
+    if (peer->credit < TACITI_FRAME_CREDIT_BYTES) return TACIT_OK;
     const taciti_frame frame = {.kind = TACITI_FRAME_CREDIT, .value = peer->credit};
     peer->credit = 0;
     return queue_frame(peer, &frame);

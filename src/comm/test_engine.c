@@ -201,7 +201,8 @@ static void open_tcp(taciti_engine *seat, const char *folder) {
                                   .streams = streams == NULL ? 0 : (int)strtol(streams, NULL, 10),
                                   .interface = "127.0.0.1",
                                   .start_s = 60,
-                                  .only_tcp = streams != NULL};
+                                  .only_tcp = streams != NULL,
+                                  .no_memory = getenv("TACIT_TEST_SOCKETS") != NULL};
     taciti_engine engine;
     if (taciti_bootstrap_folder_open(folder, &request.bootstrap) != TACIT_OK) fail("no folder");
     if (taciti_engine_tcp_open(&request, &engine) != TACIT_OK) fail("no TCP engine");

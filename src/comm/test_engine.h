@@ -34,8 +34,8 @@ taciti_engine test_world_seat(test_world *world, int rank);
 typedef void test_rank(taciti_comm *comm, void *context);
 
 /* Opens a communicator per rank, runs `rank` on all of them and closes them. If the environment says
- * TACIT_TEST_ENGINE=tcp, the ranks are connected by sockets instead: over Unix-domain ones, or over
- * TACIT_TEST_STREAMS TCP connections per pair. */
+ * TACIT_TEST_ENGINE=tcp, the ranks are connected by the TCP engine instead: by shared memory, with TACIT_TEST_SOCKETS
+ * by Unix-domain sockets, or over TACIT_TEST_STREAMS TCP connections per pair. */
 void test_world_run(int size, const taciti_comm_options *options, test_rank *rank, void *context);
 
 /* True if test_world_run() uses sockets. */

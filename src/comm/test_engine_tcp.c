@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -22,6 +23,7 @@
 #include "base/rng.h"
 #include "comm/engine_tcp.h"
 #include "comm/tcp_address.h"
+#include "comm/tcp_memory.h"
 #include "comm/test_engine.h"
 
 enum { RANKS_MAX = 8, TAGS = 3, NAP_NS = 10000000 };
@@ -38,7 +40,7 @@ typedef struct seat {
 } seat;
 
 struct world {
-    int size, streams; /* streams 0: Unix-domain sockets */
+    int size, streams; /* streams 0: shared memory; -1: Unix-domain sockets */
     uint64_t seed;
     size_t max_bytes;
     char folder[32], port[32];
@@ -78,10 +80,11 @@ static void prepare_world(world *w, int size, int streams, bool port) {
         w->seats[i] = (seat){.world = w, .rank = i};
         w->seats[i].request = (taciti_tcp_request){.rank = i,
                                                    .size = size,
-                                                   .streams = streams,
+                                                   .streams = streams > 0 ? streams : 0,
                                                    .interface = "127.0.0.1",
                                                    .start_s = 30,
-                                                   .only_tcp = streams > 0};
+                                                   .only_tcp = streams > 0,
+                                                   .no_memory = streams < 0};
     }
 }
 
@@ -144,7 +147,7 @@ typedef struct letter {
 /* Message number i from one rank to another: both compute the same. */
 static letter describe_letter(const world *w, int from, int to, int i) {
     const uint64_t key = taciti_rng_key(w->seed, (uint64_t)from << 40 | (uint64_t)to << 20 | (uint64_t)(unsigned)i);
-    static const size_t SPECIAL[] = {0, 1, 16384, 16385, 262144, 262145};
+    static const size_t SPECIAL[] = {0, 1, 16384, 65536, 65537, 262144, 262145};
     const uint64_t draw = taciti_rng_below(key, 0, 10);
     letter out = {.tag = (int)taciti_rng_below(key, 1, TAGS), .key = key};
     if (draw < 4)
@@ -229,15 +232,45 @@ static void exchange_letters(seat *s) {
 static void messages_arrive_whole_and_in_order(void **state) {
     (void)state;
     static const int SIZES[] = {2, 3, 5, 8};
-    static const int STREAMS[] = {0, 1, 3, 8};
+    static const int STREAMS[] = {0, 1, 3, 8, -1};
     for (size_t i = 0; i < 4; i++)
-        for (size_t k = 0; k < 4; k++) {
+        for (size_t k = 0; k < 5; k++) {
             world w;
             prepare_world(&w, SIZES[i], STREAMS[k], (i + k) % 2 == 0);
             w.seed = 10 * i + k;
             w.max_bytes = SIZES[i] <= 3 ? 8 << 20 : 1 << 20;
             run_world(&w, exchange_letters);
         }
+}
+
+/* Rank 1 has no memory for others, and one connection of several carries what memory does not. */
+static void some_ranks_may_share_no_memory(void **state) {
+    (void)state;
+    for (int streams = 0; streams < 3; streams += 2) {
+        world w;
+        prepare_world(&w, 4, 0, false);
+        for (int i = 0; i < 4; i++) w.seats[i].request.streams = streams;
+        w.seats[1].request.no_memory = true;
+        w.seed = 77, w.max_bytes = 1 << 20;
+        run_world(&w, exchange_letters);
+        assert_int_equal(test_log_count(""), 0);
+    }
+}
+
+/* The system refuses it to all ranks, and one of them says so. */
+static void without_memory_there_are_sockets(void **state) {
+    (void)state;
+    struct rlimit old;
+    world w;
+    prepare_world(&w, 3, 0, false);
+    w.seed = 78, w.max_bytes = 1 << 20;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    const struct rlimit small = {.rlim_cur = TACITI_TCP_RING_BYTES, .rlim_max = old.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    run_world(&w, exchange_letters);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    assert_int_equal(test_log_count("rank 0 does not share memory"), 1);
+    assert_int_equal(test_log_count(""), 1);
 }
 
 /* ---- sleeping ---------------------------------------------------------------------------------------------------- */
@@ -273,7 +306,7 @@ static void sleep_for_a_message(seat *s) {
 
 static void a_wait_sleeps_until_something_moves(void **state) {
     (void)state;
-    for (int streams = 0; streams < 3; streams++) {
+    for (int streams = -1; streams < 3; streams++) {
         world w;
         prepare_world(&w, 2, streams, false);
         run_world(&w, sleep_for_a_message);
@@ -507,6 +540,8 @@ static void repeated_hellos_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(messages_arrive_whole_and_in_order, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(some_ranks_may_share_no_memory, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(without_memory_there_are_sockets, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_wait_sleeps_until_something_moves, set_up, tear_down),
         cmocka_unit_test_setup_teardown(there_are_no_other_peers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(missing_ranks_are_named, set_up, tear_down),

@@ -31,7 +31,7 @@ enum { RANKS_MAX = 5, TEXT_BYTES = 4096, FAILED = 3 };
 typedef enum deed { WORK, ABORT, FORK, REUSE_FORK, LEAVE } deed;
 
 typedef struct troupe {
-    int size, streams;
+    int size, streams; /* streams 0: shared memory; -1: Unix-domain sockets */
     bool thread;
     deed deeds[RANKS_MAX];
     char folder[32];
@@ -55,11 +55,12 @@ static _Noreturn void leave_with_text(int code) {
 static taciti_comm *open_rank(const troupe *t, int rank) {
     taciti_tcp_request request = {.rank = rank,
                                   .size = t->size,
-                                  .streams = t->streams,
+                                  .streams = t->streams > 0 ? t->streams : 0,
                                   .interface = "127.0.0.1",
                                   .start_s = 30,
                                   .timeout_s = TIMEOUT_S,
-                                  .only_tcp = t->streams > 0};
+                                  .only_tcp = t->streams > 0,
+                                  .no_memory = t->streams < 0};
     const taciti_comm_options options = {
         .thread = t->thread, .timeout_s = TIMEOUT_S, .warn_s = TIMEOUT_S / 2, .start_s = 30, .stall_s = 60};
     taciti_engine engine;
@@ -209,11 +210,12 @@ static void a_killed_rank_is_named_at_once(void **state) {
     kill_one(3, 0, true, 0);
     kill_one(4, 2, false, 2);
     kill_one(5, 0, false, 4);
+    kill_one(3, -1, true, 0);
 }
 
 static void a_stopped_rank_is_named_in_time(void **state) {
     (void)state;
-    for (int streams = 0; streams < 2; streams++) {
+    for (int streams = -1; streams < 2; streams++) {
         troupe t = {.size = 3, .streams = streams, .thread = streams == 1};
         char text[TEXT_BYTES];
         start_troupe(&t);
@@ -254,7 +256,7 @@ static void a_rank_that_leaves_without_goodbye_has_failed(void **state) {
 
 static void an_abort_ends_all_ranks_with_its_code(void **state) {
     (void)state;
-    for (int streams = 0; streams < 3; streams++) {
+    for (int streams = -1; streams < 3; streams++) {
         troupe t = {.size = 4, .streams = streams, .thread = streams != 1, .deeds = {WORK, WORK, ABORT, WORK}};
         char text[TEXT_BYTES];
         start_troupe(&t);

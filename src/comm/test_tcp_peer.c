@@ -38,6 +38,20 @@ static void create_side(pair *p, int side, const int *fds) {
         assert_int_equal(taciti_tcp_link_create(fds[s], 0, s, EPOCH, &p->links[side][s]), TACIT_OK);
 }
 
+/* Both sides use the memory then, and the first connection only. */
+static void share_memory(pair *p) {
+    const char *why = NULL;
+    taciti_tcp_link *a = &p->links[0][0], *b = &p->links[1][0];
+    assert_int_equal(taciti_tcp_memory_offer(a->fd, true, &a->memory, &why), TACIT_OK);
+    assert_int_equal(taciti_tcp_memory_accept(b->fd, true, INT64_MAX, &b->memory, &why), TACIT_OK);
+    assert_int_equal(taciti_tcp_memory_confirm(a->fd, INT64_MAX, &a->memory), TACIT_OK);
+    assert_true(a->memory != NULL && b->memory != NULL && why == NULL);
+    for (int side = 0; side < 2; side++) {
+        taciti_tcp_link_close(&p->links[side][1]);
+        p->peers[side].streams = 1;
+    }
+}
+
 static pair *create_pair(bool by_hand) {
     pair *p = taciti_calloc(1, sizeof *p);
     int fds[2][STREAMS];
@@ -92,8 +106,9 @@ static const size_t SIZES[] = {
     0, 1, TACITI_FRAME_EAGER_BYTES, TACITI_FRAME_EAGER_BYTES + 1, TACITI_FRAME_CHUNK_BYTES, LONG_BYTES - 1};
 
 /* posted_first: the receive is there before the message. room: of the receive. */
-static void pass_message(size_t n, size_t room, bool posted_first) {
+static void pass_message(size_t n, size_t room, bool posted_first, bool memory) {
     pair *p = create_pair(false);
+    if (memory) share_memory(p);
     char *in = taciti_calloc(n + room + 1, 1), *out = taciti_calloc(n + 1, 1);
     fill_bytes(out, n, n);
     memset(in, 'x', n + room + 1);
@@ -122,20 +137,82 @@ static void pass_message(size_t n, size_t room, bool posted_first) {
 static void messages_of_all_lengths_arrive(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++)
-        for (int first = 0; first < 2; first++) {
-            pass_message(SIZES[i], SIZES[i], first == 1);
-            pass_message(SIZES[i], SIZES[i] + 1, first == 1);
-            pass_message(SIZES[i] + 1, SIZES[i], first == 1);
-            pass_message(SIZES[i], 0, first == 1);
-            pass_message(SIZES[i], SIZES[i] / 2, first == 1);
+        for (int how = 0; how < 4; how++) {
+            const bool posted_first = how % 2 == 1, memory = how >= 2;
+            pass_message(SIZES[i], SIZES[i], posted_first, memory);
+            pass_message(SIZES[i], SIZES[i] + 1, posted_first, memory);
+            pass_message(SIZES[i] + 1, SIZES[i], posted_first, memory);
+            pass_message(SIZES[i], 0, posted_first, memory);
+            pass_message(SIZES[i], SIZES[i] / 2, posted_first, memory);
         }
+}
+
+/* ---- work -------------------------------------------------------------------------------------------------------- */
+static uint64_t calls_of(const pair *p) { return p->links[0][0].system_calls + p->links[1][0].system_calls; }
+
+/* Up to TACITI_TCP_OUT_FRAMES messages that wait leave together and are read together: a call for each side, and one
+ * that finds nothing more to read. Through memory there is none. */
+static void short_messages_share_system_calls(void **state) {
+    (void)state;
+    for (int memory = 0; memory < 2; memory++) {
+        char in[TACITI_TCP_OUT_FRAMES] = "", out[TACITI_TCP_OUT_FRAMES] = "letters";
+        pair *p = create_pair(false);
+        if (memory == 1) share_memory(p);
+        for (int i = 0; i < TACITI_TCP_OUT_FRAMES; i++) (void)receive_on(p, 1, in + i, 1);
+        for (int i = 0; i < TACITI_TCP_OUT_FRAMES; i++) (void)send_on(p, 1, out + i, 1);
+        taciti_tcp_peer_write(&p->peers[0]);
+        taciti_tcp_peer_read(&p->peers[1], &p->links[1][0]);
+        assert_memory_equal(in, out, sizeof in);
+        assert_in_range(calls_of(p), memory == 1 ? 0 : 2, memory == 1 ? 0 : 3);
+        destroy_pair(p);
+    }
+}
+
+/* A long message takes a write and a read for each of its parts, and a few for what announces it. */
+static void long_messages_take_two_system_calls_a_part(void **state) {
+    (void)state;
+    enum { PARTS = LONG_BYTES / TACITI_FRAME_CHUNK_BYTES };
+    static char in[LONG_BYTES], out[LONG_BYTES];
+    for (int memory = 0; memory < 2; memory++) {
+        pair *p = create_pair(false);
+        const int room = 4 * TACITI_FRAME_CHUNK_BYTES;
+        assert_int_equal(setsockopt(p->links[0][0].fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room), 0);
+        p->peers[0].streams = p->peers[1].streams = 1;
+        if (memory == 1) share_memory(p);
+        const taciti_tcp_message *receive = receive_on(p, 1, in, sizeof in);
+        (void)send_on(p, 1, out, sizeof out);
+        for (int turn = 0; !receive->done; turn++) {
+            assert_true(turn < 100);
+            taciti_tcp_peer_write(&p->peers[turn % 2]);
+            taciti_tcp_peer_read(&p->peers[1 - turn % 2], &p->links[1 - turn % 2][0]);
+        }
+        assert_in_range(calls_of(p), 0, memory == 1 ? 0 : 3 * PARTS);
+        destroy_pair(p);
+    }
+}
+
+/* The exchange keeps up to 16 messages of 60 KiB under way to a peer. One that has to ask first waits behind all the
+ * others, and then for the answer. */
+static void messages_of_the_exchange_leave_without_asking(void **state) {
+    (void)state;
+    enum { COUNT = 200, UNDER_WAY = 16, BYTES = 60 << 10 };
+    static char in[BYTES], out[BYTES];
+    pair *p = create_pair(false);
+    for (int i = 0; i < COUNT; i++) {
+        (void)send_on(p, 1, out, sizeof out);
+        assert_int_equal(p->peers[0].asked, 0);
+        if (i < UNDER_WAY) continue;
+        const taciti_tcp_message *m = receive_on(p, 1, in, sizeof in);
+        for (int turn = 0; turn < 8 || !m->done; turn++) move_side(p, turn % 2);
+    }
+    destroy_pair(p);
 }
 
 static void messages_of_a_tag_keep_their_order(void **state) {
     (void)state;
-    enum { COUNT = 400 };
+    enum { COUNT = 400, LONG = TACITI_FRAME_EAGER_BYTES + 1000 };
     pair *p = create_pair(false);
-    static char in[COUNT][40000], out[40000];
+    static char in[COUNT][LONG], out[LONG];
     taciti_tcp_message *sent[COUNT], *received[COUNT];
     memset(in, 0, sizeof in);
     for (uint64_t i = 0; i < COUNT; i++) {
@@ -296,10 +373,11 @@ static void a_peer_cannot_fill_the_memory(void **state) {
     (void)state;
     static char payload[TACITI_FRAME_EAGER_BYTES];
     pair *p = create_pair(true);
-    for (uint64_t i = 0; i < 16; i++) {
+    enum { COUNT = TACITI_FRAME_WINDOW_BYTES / TACITI_FRAME_EAGER_BYTES };
+    for (uint64_t i = 0; i < COUNT; i++) {
         write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_EAGER, .bytes = sizeof payload, .message = i}, payload);
         move_side(p, 0);
-        if (i < 15) assert_false(p->peers[0].lost);
+        if (i < COUNT - 1) assert_false(p->peers[0].lost);
     }
     expect_loss(p, "it sends more than it may");
     p = create_pair(true);
@@ -397,6 +475,9 @@ static void random_frames_do_no_harm(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_of_all_lengths_arrive),
+        cmocka_unit_test(short_messages_share_system_calls),
+        cmocka_unit_test(long_messages_take_two_system_calls_a_part),
+        cmocka_unit_test(messages_of_the_exchange_leave_without_asking),
         cmocka_unit_test(messages_of_a_tag_keep_their_order),
         cmocka_unit_test(a_long_message_does_not_hold_up_a_short_one),
         cmocka_unit_test(the_peer_keeps_a_window_and_no_more),
