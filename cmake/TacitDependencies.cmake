@@ -104,6 +104,7 @@ set_property(TARGET DNNL::dnnl APPEND PROPERTY INTERFACE_LINK_LIBRARIES "${TACIT
 tacit_find(yaml yaml yaml.h libyaml-dev)
 tacit_find(jansson jansson jansson.h libjansson-dev)
 tacit_find(xxhash xxhash xxhash.h libxxhash-dev)
+tacit_find(sodium sodium sodium.h libsodium-dev)
 tacit_find(hwloc hwloc hwloc.h libhwloc-dev)
 if(TACIT_TESTS)
   tacit_find(cmocka cmocka cmocka.h libcmocka-dev)

@@ -4,6 +4,7 @@
 #include <dnnl.h>
 #include <hwloc.h>
 #include <jansson.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <xxhash.h>
 #include <yaml.h>
@@ -49,6 +50,7 @@ size_t taciti_libraries(taciti_linked_library out[TACITI_LIBRARIES]) {
     add_numbers(&out[count++], "hwloc", hwloc >> 16, hwloc >> 8 & 0xff, hwloc & 0xff);
     add_text(&out[count++], "jansson", jansson_version_str());
     add_text(&out[count++], "libyaml", yaml_get_version_string());
+    add_text(&out[count++], "libsodium", sodium_version_string());
     add_numbers(&out[count++], "xxHash", xxhash / 10000, xxhash / 100 % 100, xxhash % 100);
 #ifdef __GLIBC__
     add_text(&out[count++], "glibc", gnu_get_libc_version());

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "comm/seal.h"
 #include "tacit/tacit.h"
 
 enum {
@@ -41,11 +42,14 @@ void taciti_bootstrap_folder_close(taciti_bootstrap *bootstrap);
 
 /* A store in the memory of rank 0, which listens on host:port ("10.0.0.1:4711", "[fe80::1]:4711", "node0:4711"); the
  * others connect to it, for up to timeout_s each time. Rank 0 serves from a thread until it closes the store, and must
- * not do so before all ranks have read what they need. The store does not know who is asking: it holds nothing secret
- * but the cookie of a run, which keeps out processes that do not know of the run. Limits: 4 values per rank, a
- * connection per rank and a few more; one that asks nothing for 5 s is closed. */
+ * not do so before all ranks have read what they need. Limits: 4 values per rank, a connection per rank and a few more;
+ * one that asks nothing for 5 s is closed.
+ *
+ * key (copied): both sides prove it in every word, and rank 0 answers nobody else. NULL: the store does not know who is
+ * asking. Whoever reaches the port can read the cookie of the run and so join, or put wrong addresses there: it keeps
+ * out only what comes by accident. */
 tacit_status taciti_bootstrap_port_open(const char *address, int rank, int size, double timeout_s,
-                                        taciti_bootstrap *out);
+                                        const taciti_seal_key *key, taciti_bootstrap *out);
 void taciti_bootstrap_port_close(taciti_bootstrap *bootstrap);
 
 /* Writes the address of this host, as a number, by which this rank reached rank 0 or on which rank 0 listens: a good

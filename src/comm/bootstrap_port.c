@@ -6,6 +6,9 @@
  *    4 u8 length of the key, u8 zero, u16 length of the value (little-endian)
  *    8 the key and the value
  *
+ * With a key (seal.h) each is followed by a proof behind the proofs of all before it, and a connection begins with 'H'
+ * of either side, whose value is a random number: what was recorded is of no use.
+ *
  * A get is answered at once; the reader asks again until its time is over, so that the server keeps no waiters.
  */
 #define _GNU_SOURCE
@@ -29,7 +32,7 @@
 #define ASK_AGAIN_MAX_NS (100 * TACITI_NS_PER_MS)
 
 enum { HEAD_BYTES = 8, VALUES_PER_RANK = 4, SPARE_CONNECTIONS = 16, OWN_FDS = 2, LOOK_MS = 1000, ANSWER_MS = 5000 };
-enum { TALK_BYTES = HEAD_BYTES + TACITI_BOOTSTRAP_KEY_BYTES + TACITI_BOOTSTRAP_VALUE_BYTES };
+enum { TALK_BYTES = HEAD_BYTES + TACITI_BOOTSTRAP_KEY_BYTES + TACITI_BOOTSTRAP_VALUE_BYTES + TACITI_SEAL_PROOF_BYTES };
 
 static const uint8_t MAGIC[3] = {0xb5, 't', 'b'};
 
@@ -47,8 +50,15 @@ typedef struct entry {
     size_t bytes;
 } entry;
 
+/* With a key: the last proof of a connection. */
+typedef struct chain {
+    bool begun; /* both sides have said 'H' */
+    uint8_t proof[TACITI_SEAL_PROOF_BYTES];
+} chain;
+
 typedef struct connection {
     int64_t heard_ns;
+    chain chain;
     size_t count;
     uint8_t bytes[TALK_BYTES];
 } connection;
@@ -59,8 +69,15 @@ typedef struct port_store {
     char local[TACITI_ADDRESS_TEXT_BYTES];
     int rank, size, fd; /* fd: rank 0's listener, or the connection to it or -1 */
     double timeout_s;
+    bool sealed;
+    taciti_seal_key key;
+
+    /* ---- other ranks ---- */
+    chain chain;
+    const char *trouble; /* what is wrong with rank 0 */
 
     /* ---- rank 0 ---- */
+    taciti_refusals refusals;
     pthread_t thread;
     int stop; /* eventfd */
     pthread_mutex_t lock;
@@ -85,18 +102,43 @@ static size_t write_talk(const talk *t, uint8_t out[TALK_BYTES]) {
     return HEAD_BYTES + key_bytes + t->value_bytes;
 }
 
-/* Returns 1 when `n` bytes hold a whole request or answer, 0 when more must come, -1 when they never will. */
-static int read_talk(const uint8_t *in, size_t n, talk *out) {
+/* Returns 1 when `n` bytes hold a whole request or answer and `tail_bytes` behind it, 0 when more must come, -1 when
+ * they never will. */
+static int read_talk(const uint8_t *in, size_t n, size_t tail_bytes, talk *out) {
     if (memcmp(in, MAGIC, n < sizeof MAGIC ? n : sizeof MAGIC) != 0) return -1;
     if (n < HEAD_BYTES) return 0;
     const size_t key_bytes = in[4], value_bytes = (size_t)in[6] | (size_t)in[7] << 8;
-    if (strchr("SGVN", in[3]) == NULL || in[3] == 0 || in[5] != 0) return -1;
+    if (strchr("SGVNH", in[3]) == NULL || in[3] == 0 || in[5] != 0) return -1;
     if (key_bytes >= TACITI_BOOTSTRAP_KEY_BYTES || value_bytes > TACITI_BOOTSTRAP_VALUE_BYTES) return -1;
-    if (n < HEAD_BYTES + key_bytes + value_bytes) return 0;
-    if (n > HEAD_BYTES + key_bytes + value_bytes) return -1; /* one question at a time */
+    if (n < HEAD_BYTES + key_bytes + value_bytes + tail_bytes) return 0;
+    if (n > HEAD_BYTES + key_bytes + value_bytes + tail_bytes) return -1; /* one question at a time */
     *out = (talk){.op = (char)in[3], .value = in + HEAD_BYTES + key_bytes, .value_bytes = value_bytes};
     memcpy(out->key, in + HEAD_BYTES, key_bytes);
     return 1;
+}
+
+/* ---- proofs ------------------------------------------------------------------------------------------------------ */
+static size_t proof_bytes(const port_store *store) { return store->sealed ? TACITI_SEAL_PROOF_BYTES : 0; }
+
+/* Adds the proof to `n` bytes that are about to be sent; returns how many they are then. */
+static size_t sign_talk(const port_store *store, chain *c, uint8_t *bytes, size_t n) {
+    if (!store->sealed) return n;
+    taciti_seal_prove(&store->key, TACITI_SEAL_STORE, c->proof, bytes, n, c->proof);
+    memcpy(bytes + n, c->proof, sizeof c->proof);
+    return n + sizeof c->proof;
+}
+
+/* Checks the proof at the end of `n` bytes. */
+static bool check_talk(const port_store *store, chain *c, const uint8_t *bytes, size_t n) {
+    if (!store->sealed) return true;
+    const size_t said = n - sizeof c->proof;
+    taciti_seal_prove(&store->key, TACITI_SEAL_STORE, c->proof, bytes, said, c->proof);
+    return taciti_seal_proofs_match(c->proof, bytes + said);
+}
+
+static bool fill_greeting(talk *out, uint8_t random[TACITI_SEAL_RANDOM_BYTES]) {
+    *out = (talk){.op = 'H', .value = random, .value_bytes = TACITI_SEAL_RANDOM_BYTES};
+    return taciti_seal_draw(random);
 }
 
 /* ---- the store, on rank 0 ---------------------------------------------------------------------------------------- */
@@ -157,25 +199,59 @@ static void accept_connections(port_store *store, int64_t now) {
         store->polls[OWN_FDS + i] = (struct pollfd){.fd = fd, .events = POLLIN};
         store->connections[i].heard_ns = now;
         store->connections[i].count = 0;
+        store->connections[i].chain = (chain){0};
     }
 }
 
-/* Returns false when the connection shall be closed. */
-static bool serve_connection(port_store *store, int i, int64_t now) {
+/* Returns why the connection is not answered, as far as its first bytes tell, or NULL. */
+static const char *judge_head(const port_store *store, const connection *c) {
+    const bool greets = c->count > sizeof MAGIC && c->bytes[3] == 'H';
+    if (memcmp(c->bytes, MAGIC, c->count < sizeof MAGIC ? c->count : sizeof MAGIC) != 0)
+        return "it does not speak this protocol";
+    if (c->count <= sizeof MAGIC || greets == (store->sealed && !c->chain.begun)) return NULL;
+    if (!store->sealed) return "it has a comm.key_file, and this rank has none";
+    return greets ? "it begins twice" : "it has no comm.key_file";
+}
+
+/* Writes the answer to a whole question; its length, or 0 if it is refused. */
+static size_t answer_connection(port_store *store, connection *c, const talk *question, uint8_t out[TALK_BYTES]) {
+    uint8_t random[TACITI_SEAL_RANDOM_BYTES];
+    talk greeting;
+    if (question->op != 'H') return answer_question(store, question, out);
+    c->chain.begun = fill_greeting(&greeting, random);
+    return c->chain.begun ? write_talk(&greeting, out) : 0;
+}
+
+/* Returns why the connection shall be closed, or NULL. */
+static const char *serve_connection(port_store *store, int i, int64_t now) {
     connection *c = &store->connections[i];
     const int fd = store->polls[OWN_FDS + i].fd;
     const ssize_t got = recv(fd, c->bytes + c->count, sizeof c->bytes - c->count, 0);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-    if (got <= 0) return false;
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return NULL;
+    if (got <= 0) return "";
     c->count += (size_t)got;
     talk question;
-    const int state = read_talk(c->bytes, c->count, &question);
-    if (state <= 0) return state == 0;
+    const char *refusal = judge_head(store, c);
+    const int state = refusal != NULL ? -1 : read_talk(c->bytes, c->count, proof_bytes(store), &question);
+    if (state < 0) return refusal != NULL ? refusal : "it asks what cannot be";
+    if (state == 0) return NULL;
+    if (!check_talk(store, &c->chain, c->bytes, c->count)) return "it has another comm.key_file";
     uint8_t answer[TALK_BYTES];
-    const size_t n = answer_question(store, &question, answer);
+    size_t n = answer_connection(store, c, &question, answer);
+    if (n == 0) return "it asks what cannot be";
+    n = sign_talk(store, &c->chain, answer, n);
     c->count = 0;
     c->heard_ns = now;
-    return n > 0 && send(fd, answer, n, MSG_NOSIGNAL) == (ssize_t)n;
+    return send(fd, answer, n, MSG_NOSIGNAL) == (ssize_t)n ? NULL : "";
+}
+
+/* Serves the connection if it has said something; closes it if it must. */
+static void drive_connection(port_store *store, int i, int64_t now) {
+    const struct pollfd *p = &store->polls[OWN_FDS + i];
+    const char *refusal = p->revents != 0 ? serve_connection(store, i, now) : NULL;
+    if (refusal == NULL && now - store->connections[i].heard_ns < IDLE_NS) return;
+    if (refusal != NULL && *refusal != 0) taciti_socket_refuse(&store->refusals, "the meeting place", p->fd, refusal);
+    drop_connection(store, i);
 }
 
 /* The listener is looked at only while there is room. */
@@ -192,13 +268,8 @@ static void *serve_store(void *argument) {
         (void)poll(store->polls, (nfds_t)(OWN_FDS + store->connection_max), LOOK_MS);
         if (store->polls[1].revents != 0) return NULL;
         const int64_t now = taciti_now_ns();
-        for (int i = 0; i < store->connection_max; i++) {
-            const struct pollfd *p = &store->polls[OWN_FDS + i];
-            if (p->fd < 0) continue;
-            const bool stays =
-                p->revents != 0 ? serve_connection(store, i, now) : now - store->connections[i].heard_ns < IDLE_NS;
-            if (!stays) drop_connection(store, i);
-        }
+        for (int i = 0; i < store->connection_max; i++)
+            if (store->polls[OWN_FDS + i].fd >= 0) drive_connection(store, i, now);
         accept_connections(store, now);
     }
 }
@@ -247,6 +318,7 @@ static void note_local_address(port_store *store) {
 static void hang_up(port_store *store) {
     if (store->fd >= 0) (void)close(store->fd);
     store->fd = -1;
+    store->chain = (chain){0};
 }
 
 static bool wait_for(int fd, short events, int timeout_ms) {
@@ -266,20 +338,39 @@ static bool connect_once(port_store *store) {
 }
 
 /* Sends a question and reads its answer into `bytes`. Returns false, without a connection, if that fails. */
-static bool ask_once(port_store *store, const talk *question, uint8_t bytes[TALK_BYTES], talk *answer) {
-    if (!connect_once(store)) return false;
-    size_t n = write_talk(question, bytes);
+static bool exchange_words(port_store *store, const talk *question, uint8_t bytes[TALK_BYTES], talk *answer) {
+    size_t n = sign_talk(store, &store->chain, bytes, write_talk(question, bytes));
     bool fine = send(store->fd, bytes, n, MSG_NOSIGNAL) == (ssize_t)n;
     int state = 0;
     for (n = 0; fine && state == 0;) {
         fine = wait_for(store->fd, POLLIN, ANSWER_MS);
         const ssize_t got = fine ? recv(store->fd, bytes + n, TALK_BYTES - n, 0) : 0;
         fine = got > 0;
-        if (fine) state = read_talk(bytes, n += (size_t)got, answer);
+        if (fine) state = read_talk(bytes, n += (size_t)got, proof_bytes(store), answer);
         fine = fine && state >= 0;
     }
+    fine = fine && check_talk(store, &store->chain, bytes, n);
     if (!fine) hang_up(store);
     return fine;
+}
+
+/* With a key: begins the conversation. */
+static bool greet_server(port_store *store, uint8_t bytes[TALK_BYTES]) {
+    uint8_t random[TACITI_SEAL_RANDOM_BYTES];
+    talk greeting, answer;
+    if (!store->sealed || store->chain.begun) return true;
+    store->chain.begun =
+        fill_greeting(&greeting, random) && exchange_words(store, &greeting, bytes, &answer) && answer.op == 'H';
+    return store->chain.begun;
+}
+
+/* As exchange_words(), from the beginning. */
+static bool ask_once(port_store *store, const talk *question, uint8_t bytes[TALK_BYTES], talk *answer) {
+    store->trouble = "cannot be reached";
+    if (!connect_once(store)) return false;
+    store->trouble =
+        store->sealed ? "does not prove this rank's comm.key_file" : "gives no answer (has it a comm.key_file?)";
+    return greet_server(store, bytes) && exchange_words(store, question, bytes, answer);
 }
 
 /* Asks until the answer is 'V', for up to timeout_s; *reached: rank 0 has answered. */
@@ -310,8 +401,8 @@ static tacit_status port_set(void *self, const char *key, const void *bytes, siz
     TACITI_TRY(check_question(key, n, &question));
     if (store->rank != 0) {
         if (ask_until(store, &question, store->timeout_s, space, &answer, &reached)) return TACIT_OK;
-        return taciti_fail(TACIT_E_PEER, "rank %d: rank 0 at %s cannot be reached for %g s", store->rank,
-                           store->address, store->timeout_s);
+        return taciti_fail(TACIT_E_PEER, "rank %d: rank 0 at %s %s for %g s", store->rank, store->address,
+                           store->trouble, store->timeout_s);
     }
     (void)pthread_mutex_lock(&store->lock);
     const bool stored = put_entry(store, key, bytes, n);
@@ -324,7 +415,7 @@ static bool get_own(port_store *store, const talk *question, double timeout_s, u
     const int64_t end_ns = taciti_now_ns() + (int64_t)(timeout_s * 1e9);
     for (;; taciti_sleep_ns(ASK_AGAIN_MIN_NS)) {
         const size_t n = answer_question(store, question, space);
-        if (n > 0 && read_talk(space, n, answer) == 1 && answer->op == 'V') return true;
+        if (n > 0 && read_talk(space, n, 0, answer) == 1 && answer->op == 'V') return true;
         if (taciti_now_ns() >= end_ns) return false;
     }
 }
@@ -337,7 +428,7 @@ static tacit_status port_get(void *self, const char *key, void *bytes, size_t ma
     TACITI_TRY(check_question(key, 0, &question));
     const bool found = store->rank == 0 ? get_own(store, &question, timeout_s, space, &answer)
                                         : ask_until(store, &question, timeout_s, space, &answer, &reached);
-    if (!found && !reached) taciti_error_set("rank 0 at %s cannot be reached", store->address);
+    if (!found && !reached) taciti_error_set("rank 0 at %s %s", store->address, store->trouble);
     if (!found && reached) taciti_error_set("%s has published nothing", key);
     if (!found) return TACIT_E_PEER;
     if (answer.value_bytes > max) return taciti_fail(TACIT_E_DATA, "%s has more than %zu bytes", key, max);
@@ -346,12 +437,22 @@ static tacit_status port_get(void *self, const char *key, void *bytes, size_t ma
     return TACIT_OK;
 }
 
+static void destroy_store(port_store *store) {
+    destroy_server(store);
+    hang_up(store);
+    taciti_seal_key_forget(&store->key);
+    (void)pthread_mutex_destroy(&store->lock);
+    taciti_free(store);
+}
+
 tacit_status taciti_bootstrap_port_open(const char *address, int rank, int size, double timeout_s,
-                                        taciti_bootstrap *out) {
+                                        const taciti_seal_key *key, taciti_bootstrap *out) {
     port_store *store = taciti_calloc(1, sizeof *store);
     if (store == NULL) return TACIT_E_MEMORY;
     store->rank = rank, store->size = size, store->timeout_s = timeout_s;
     store->fd = store->stop = -1;
+    store->sealed = key != NULL;
+    if (key != NULL) store->key = *key;
     (void)snprintf(store->address, sizeof store->address, "%s", address);
     (void)pthread_mutex_init(&store->lock, NULL);
     tacit_status status = taciti_socket_name_resolve(address, &store->name);
@@ -361,9 +462,7 @@ tacit_status taciti_bootstrap_port_open(const char *address, int rank, int size,
         *out = (taciti_bootstrap){.self = store, .set = port_set, .get = port_get};
         return TACIT_OK;
     }
-    destroy_server(store);
-    hang_up(store);
-    taciti_free(store);
+    destroy_store(store);
     return status;
 }
 
@@ -374,10 +473,7 @@ void taciti_bootstrap_port_close(taciti_bootstrap *bootstrap) {
         (void)eventfd_write(store->stop, 1);
         (void)pthread_join(store->thread, NULL);
     }
-    destroy_server(store);
-    hang_up(store);
-    (void)pthread_mutex_destroy(&store->lock);
-    taciti_free(store);
+    destroy_store(store);
     bootstrap->self = NULL;
 }
 

@@ -3,6 +3,7 @@
 #include "comm/comm.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -31,6 +32,11 @@ static const taciti_option OPTIONS[] = {
                   .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
     TACITI_OPTION("interface", TEXT, AT(interface), "",
                   .help = "name or address of the interface of the engine tcp; without it, all that are up",
+                  .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
+    TACITI_OPTION("key_file", TEXT, AT(key_file), "",
+                  .help =
+                      "file of 32 random bytes, or 64 hexadecimal digits: ranks of the engine tcp prove to each other "
+                      "that they hold the same, and seal all they send",
                   .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
     TACITI_OPTION("streams", INT, AT(streams), "1", .min = 1, .max = 8,
                   .help = "connections between two ranks, of the engine tcp",
@@ -135,32 +141,72 @@ static tacit_status open_mpi(const taciti_comm_options *options, const taciti_la
     return taciti_launcher_refuse(launcher, family, engine.library);
 }
 
-/* Connects the ranks over sockets. The caller has set who they are and where they meet. */
+/* Only ranks of this host can reach each other there: who names it wants TCP, and no Unix-domain sockets. */
+static bool is_loopback(const char *interface) {
+    return strcmp(interface, "lo") == 0 || strncmp(interface, "127.", 4) == 0 || strcmp(interface, "::1") == 0;
+}
+
+/* Connects the ranks over sockets. The caller has set who they are, where they meet and with which key. */
 static tacit_status connect_ranks(const taciti_comm_options *options, const taciti_tcp_request *who,
                                   taciti_engine *out) {
     taciti_tcp_request request = *who;
     request.streams = (int)options->streams;
     request.start_s = options->start_s;
     request.timeout_s = options->timeout_s;
+    request.only_tcp = is_loopback(options->interface.text);
     if (*options->interface.text != 0) request.interface = options->interface.text;
     return taciti_engine_tcp_open(&request, out);
 }
 
+/* Sets *used to `key` as it is in comm.key_file, or to NULL. Files belong to hosts, so the first rank of each host says
+ * what is wrong with this one. */
+static tacit_status read_key(const taciti_comm_options *options, bool first_of_host, taciti_seal_key *key,
+                             const taciti_seal_key **used) {
+    char reason[TACITI_REASON_BYTES];
+    *used = NULL;
+    if (*options->key_file.text == 0) return TACIT_OK;
+    if (!first_of_host) taciti_log_capture(reason);
+    const tacit_status status = taciti_seal_key_read(options->key_file.text, key);
+    if (!first_of_host) taciti_log_capture(NULL);
+    *used = key;
+    return status;
+}
+
 /* Every engine of a process is another epoch: all ranks open them in the same order. */
-static tacit_status open_tcp(const taciti_comm_options *options, const taciti_launcher *launcher, taciti_comm **out) {
+static tacit_status meet_ranks(const taciti_comm_options *options, const taciti_launcher *launcher,
+                               const taciti_seal_key *key, taciti_engine *out) {
     static _Atomic uint32_t opened;
     taciti_meeting_place meeting;
-    taciti_engine engine;
-    TACITI_TRY(taciti_meet_open(options, launcher, &meeting));
+    TACITI_TRY(taciti_meet_open(options, launcher, key, &meeting));
     const taciti_tcp_request who = {.rank = launcher->rank,
                                     .size = launcher->size,
                                     .epoch = atomic_fetch_add(&opened, 1),
                                     .bootstrap = meeting.store,
-                                    .interface = meeting.local};
-    const tacit_status status = connect_ranks(options, &who, &engine);
+                                    .interface = meeting.local,
+                                    .key = key};
+    const tacit_status status = connect_ranks(options, &who, out);
     taciti_meet_close(&meeting);
+    return status;
+}
+
+static tacit_status open_tcp(const taciti_comm_options *options, const taciti_launcher *launcher, taciti_comm **out) {
+    taciti_seal_key key;
+    const taciti_seal_key *used = NULL;
+    taciti_engine engine;
+    TACITI_TRY(read_key(options, launcher->first_of_host, &key, &used));
+    const tacit_status status = meet_ranks(options, launcher, used, &engine);
+    taciti_seal_key_forget(&key);
     TACITI_TRY(status);
     return taciti_comm_open_engine(options, &engine, out);
+}
+
+/* The user asked for sealed messages: none may travel unsealed. */
+static tacit_status check_seal(const taciti_comm_options *options, const taciti_launcher *launcher,
+                               taciti_engine_kind kind) {
+    if (*options->key_file.text == 0 || kind != TACITI_ENGINE_MPI) return TACIT_OK;
+    return TACITI_FAIL_TOGETHER(launcher, TACIT_E_CONFIG,
+                                "comm.key_file seals what the engine tcp sends, and MPI seals nothing: add "
+                                "--comm.engine tcp, or leave comm.key_file out");
 }
 
 /* Logs why the engine was chosen; a process that nobody started with others needs no line. */
@@ -176,6 +222,7 @@ static tacit_status open_chosen(const taciti_comm_options *options, bool others,
                                 taciti_comm **out) {
     const taciti_launcher launcher = taciti_launcher_detect();
     TACITI_TRY(taciti_engine_choose(options->engine, &launcher, choice));
+    TACITI_TRY(check_seal(options, &launcher, choice->kind));
     if (choice->kind == TACITI_ENGINE_MPI) return open_mpi(options, &launcher, choice->family, others, out);
     if (choice->kind == TACITI_ENGINE_TCP) return open_tcp(options, &launcher, out);
     taciti_engine engine;
@@ -220,19 +267,31 @@ tacit_status taciti_comm_open_among(const taciti_comm_options *options, const ch
     if (options->engine == TACITI_ENGINE_SELF || options->engine == TACITI_ENGINE_TCP)
         return taciti_fail(TACIT_E_CONFIG, "comm.engine is %s, but the caller's communicator is one of MPI",
                            options->engine == TACITI_ENGINE_TCP ? "tcp" : "self");
+    const taciti_launcher launcher = taciti_launcher_detect();
+    TACITI_TRY(check_seal(options, &launcher, TACITI_ENGINE_MPI));
     TACITI_TRY(taciti_plugin_open(family, &plugin));
     TACITI_TRY(plugin->open(&request, &engine));
     return taciti_comm_open_engine(options, &engine, out);
 }
 
+/* Every rank may be the only one of its host, so each says what is wrong with its key. */
+static tacit_status connect_store(const taciti_comm_options *options, int rank, int size, const taciti_bootstrap *store,
+                                  taciti_engine *out) {
+    taciti_tcp_request who = {.rank = rank, .size = size, .bootstrap = *store};
+    taciti_seal_key key;
+    TACITI_TRY(read_key(options, true, &key, &who.key));
+    const tacit_status status = connect_ranks(options, &who, out);
+    taciti_seal_key_forget(&key);
+    return status;
+}
+
 tacit_status taciti_comm_open_store(const taciti_comm_options *options, int rank, int size,
                                     const taciti_bootstrap *store, taciti_comm **out) {
-    const taciti_tcp_request who = {.rank = rank, .size = size, .bootstrap = *store};
     taciti_engine engine;
     taciti_engine_choice choice;
     TACITI_TRY(taciti_engine_choose_store(options, rank, size, &choice));
     if (choice.kind == TACITI_ENGINE_TCP)
-        TACITI_TRY(connect_ranks(options, &who, &engine));
+        TACITI_TRY(connect_store(options, rank, size, store, &engine));
     else
         taciti_engine_self_open(&engine);
     TACITI_TRY(taciti_comm_open_engine(options, &engine, out));

@@ -97,13 +97,15 @@ typedef enum taciti_engine_kind {
 typedef struct taciti_comm_options {
     int engine;       /* comm.engine: a taciti_engine_kind */
     taciti_text meet; /* comm.meet: HOST:PORT or a folder, where ranks of the TCP engine meet; "": meet.h says where */
-    taciti_text interface; /* comm.interface: name or address; "": all that are up */
-    int64_t streams;       /* comm.streams: connections of the TCP engine between two ranks (default 1) */
-    bool thread;           /* comm.thread */
-    double timeout_s;      /* comm.timeout: a peer silent for longer is reported as failed (default 15) */
-    double start_s;        /* comm.start: maximum time for all ranks to start and connect (default 120) */
-    double stall_s;   /* comm.stall: a live peer that keeps this rank waiting for longer has failed (default 600) */
-    double rate_mbps; /* comm.rate: limit of what this rank sends, in Mbit/s; 0: none */
+    taciti_text
+        interface;        /* comm.interface: name or address; "": all that are up; of loopback: TCP inside a host too */
+    taciti_text key_file; /* comm.key_file: seals the connections of the TCP engine (seal.h); "": they are not sealed */
+    int64_t streams;      /* comm.streams: connections of the TCP engine between two ranks (default 1) */
+    bool thread;          /* comm.thread */
+    double timeout_s;     /* comm.timeout: a peer silent for longer is reported as failed (default 15) */
+    double start_s;       /* comm.start: maximum time for all ranks to start and connect (default 120) */
+    double stall_s;       /* comm.stall: a live peer that keeps this rank waiting for longer has failed (default 600) */
+    double rate_mbps;     /* comm.rate: limit of what this rank sends, in Mbit/s; 0: none */
     /* Not in the table. */
     double warn_s;         /* a peer silent for longer is reported as slow; 0: a fifth of timeout_s */
     int64_t segment_bytes; /* unit in which collectives are pipelined; 0: TACITI_SEGMENT_BYTES */

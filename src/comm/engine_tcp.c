@@ -372,8 +372,10 @@ static tacit_status create_peer(engine_tcp *tcp, int rank, uint32_t epoch, const
                               .abort_code = -1};
     (void)snprintf(peer->name, sizeof peer->name, "rank %d (%s)", rank, mesh->names[rank]);
     for (int s = 0; s < tcp->streams; s++) {
-        TACITI_TRY(taciti_tcp_link_create(mesh->fds[rank * tcp->streams + s], rank, s, epoch, &peer->links[s]));
-        mesh->fds[rank * tcp->streams + s] = -1;
+        const int i = rank * tcp->streams + s;
+        TACITI_TRY(taciti_tcp_link_create(mesh->fds[i], rank, s, epoch, mesh->seals[i], &peer->links[s]));
+        mesh->fds[i] = -1;
+        mesh->seals[i] = NULL;
         watch_link(tcp, &peer->links[s], EPOLL_CTL_ADD, false);
     }
     return TACIT_OK;
@@ -495,7 +497,7 @@ static tacit_status check_request(const taciti_tcp_request *r) {
                        r->streams, (int)TACITI_TCP_STREAMS_MAX);
 }
 
-static void fill_table(engine_tcp *tcp, taciti_engine *out) {
+static void fill_table(engine_tcp *tcp, bool sealed, taciti_engine *out) {
     *out = (taciti_engine){.name = "tcp",
                            .self = tcp,
                            .rank = tcp->rank,
@@ -508,8 +510,8 @@ static void fill_table(engine_tcp *tcp, taciti_engine *out) {
                            .lost = tcp_lost,
                            .abort = tcp_abort,
                            .close = tcp_close};
-    (void)snprintf(out->library, sizeof out->library, "TCP, %d connection%s per pair", tcp->streams,
-                   tcp->streams == 1 ? "" : "s");
+    (void)snprintf(out->library, sizeof out->library, "TCP, %d connection%s per pair%s", tcp->streams,
+                   tcp->streams == 1 ? "" : "s", sealed ? ", sealed" : "");
 }
 
 tacit_status taciti_engine_tcp_open(const taciti_tcp_request *request, taciti_engine *out) {
@@ -521,21 +523,25 @@ tacit_status taciti_engine_tcp_open(const taciti_tcp_request *request, taciti_en
     tcp->epoll = -1;
     const size_t size = (size_t)tcp->size, count = size * (size_t)tcp->streams;
     const taciti_tcp_mesh mesh = {.fds = taciti_calloc(count, sizeof *mesh.fds),
+                                  .seals = taciti_calloc(count, sizeof *mesh.seals),
                                   .names = taciti_calloc(size, sizeof *mesh.names)};
     tacit_status status = TACIT_E_MEMORY;
-    if (mesh.fds != NULL && mesh.names != NULL) {
+    if (mesh.fds != NULL && mesh.seals != NULL && mesh.names != NULL) {
         for (size_t i = 0; i < count; i++) mesh.fds[i] = -1;
         status = connect_engine(tcp, request, &mesh);
-        for (size_t i = 0; i < count; i++)
+        for (size_t i = 0; i < count; i++) {
             if (mesh.fds[i] >= 0) (void)close(mesh.fds[i]);
+            taciti_seal_destroy(mesh.seals[i]);
+        }
     }
     taciti_free(mesh.fds);
+    taciti_free(mesh.seals);
     taciti_free(mesh.names);
     if (status != TACIT_OK) {
         destroy_engine(tcp);
         return status;
     }
     register_engine(tcp);
-    fill_table(tcp, out);
+    fill_table(tcp, request->key != NULL, out);
     return TACIT_OK;
 }

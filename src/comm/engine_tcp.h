@@ -10,6 +10,7 @@
  *   tcp_link.c     the bytes of one connection
  *   tcp_memory.c   memory that a pair of ranks shares
  *   tcp_frame.c    the format of all of it
+ *   seal.c         keys: proofs and sealed blocks
  *
  * All pairs are connected when the engine opens, so that whoever is missing is named then, and the port is closed from
  * then on: nobody can knock while a run goes on. An engine belongs to one epoch of membership; ranks that leave or join
@@ -20,6 +21,7 @@
 
 #include "comm/bootstrap.h"
 #include "comm/comm.h"
+#include "comm/seal.h"
 
 typedef struct taciti_tcp_request {
     int rank, size;
@@ -30,6 +32,7 @@ typedef struct taciti_tcp_request {
     double start_s;             /* maximum time for all ranks to connect */
     double timeout_s;           /* the system gives a connection up whose data stay unacknowledged for twice this time,
                                  * so that heartbeats decide first; 0: 15 */
+    const taciti_seal_key *key; /* NULL: connections are not sealed; used until the open has returned on this rank */
     bool only_tcp;              /* no Unix-domain sockets between ranks of one host */
     bool no_memory;             /* ranks of one host share none */
 } taciti_tcp_request;

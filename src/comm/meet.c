@@ -74,7 +74,7 @@ static tacit_status check_owner(const char *folder) {
 }
 
 tacit_status taciti_meet_open(const taciti_comm_options *options, const taciti_launcher *launcher,
-                              taciti_meeting_place *out) {
+                              const taciti_seal_key *key, taciti_meeting_place *out) {
     TACITI_TRY(taciti_meet_find(options, launcher, out));
     if (!out->by_port) {
         TACITI_TRY(taciti_bootstrap_folder_open(out->place, &out->store));
@@ -82,7 +82,8 @@ tacit_status taciti_meet_open(const taciti_comm_options *options, const taciti_l
         if (status != TACIT_OK) taciti_bootstrap_folder_close(&out->store);
         return status;
     }
-    TACITI_TRY(taciti_bootstrap_port_open(out->place, launcher->rank, launcher->size, options->start_s, &out->store));
+    TACITI_TRY(
+        taciti_bootstrap_port_open(out->place, launcher->rank, launcher->size, options->start_s, key, &out->store));
     taciti_bootstrap_port_local_address(&out->store, out->local, sizeof out->local);
     return TACIT_OK;
 }

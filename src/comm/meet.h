@@ -27,9 +27,9 @@ typedef struct taciti_meeting_place {
 tacit_status taciti_meet_find(const taciti_comm_options *options, const taciti_launcher *launcher,
                               taciti_meeting_place *out);
 
-/* Opens the store at the place. All ranks close it when they are connected. */
+/* Opens the store at the place. All ranks close it when they are connected. key: as in taciti_tcp_request. */
 tacit_status taciti_meet_open(const taciti_comm_options *options, const taciti_launcher *launcher,
-                              taciti_meeting_place *out);
+                              const taciti_seal_key *key, taciti_meeting_place *out);
 void taciti_meet_close(taciti_meeting_place *meeting);
 
 #endif

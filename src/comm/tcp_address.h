@@ -58,6 +58,15 @@ int taciti_socket_accept(int listener);
  * leave data unacknowledged before the system gives it up. */
 void taciti_socket_tune(int fd, double user_timeout_s);
 
+/* The reasons for which strangers were refused: each is logged once, so that nobody fills the log. */
+typedef struct taciti_refusals {
+    const char *reasons[16];
+    int count;
+} taciti_refusals;
+
+/* Logs that `who` ("rank 0") refuses the connection. why: a constant. */
+void taciti_socket_refuse(taciti_refusals *seen, const char *who, int fd, const char *why);
+
 /* Equal on processes that share an abstract namespace of Unix-domain sockets: the machine since its boot, and the
  * network namespace. */
 void taciti_host_identity(uint8_t out[TACITI_TCP_HOST_BYTES]);

@@ -19,16 +19,17 @@
 #define GREET_NS (10 * TACITI_NS_PER_S)  /* for a rank that still waits for others' records */
 #define RETRY_NS (50 * TACITI_NS_PER_MS)
 
-enum { LISTENERS = 2, LOOK_MS = 50, REFUSALS_LOGGED = 8, REASON_BYTES = 160 };
+enum { LISTENERS = 2, LOOK_MS = 50, REASON_BYTES = 160 };
 
 /* A connection on its way: to a lower rank, or from somebody who has not said who it is. */
 typedef struct attempt {
-    enum { IDLE, CONNECTING, GREETING, CONNECTED } state;
+    enum { IDLE, CONNECTING, GREETING, CONFIRMING, CONNECTED } state;
     int fd, peer, stream; /* peer: -1 for a stranger */
     int address;          /* which of the peer's addresses; -1: its Unix-domain socket */
     int64_t next_ns, end_ns;
     size_t count;
     uint8_t bytes[TACITI_HELLO_BYTES];
+    taciti_hello mine; /* what this rank has said */
 } attempt;
 
 typedef struct mesh {
@@ -41,12 +42,21 @@ typedef struct mesh {
     uint8_t cookie[TACITI_COOKIE_BYTES];
     int listeners[LISTENERS];
     attempt *attempts; /* [rank * streams] outgoing, then strangers */
-    int outgoing, count, connected, refusals;
+    int outgoing, count, connected;
+    taciti_refusals refusals;
     struct pollfd *polls;      /* [LISTENERS + count] */
     char reason[REASON_BYTES]; /* why the last attempt failed */
 } mesh;
 
 static int *connection_of(const mesh *m, int peer, int stream) { return &m->out->fds[peer * m->streams + stream]; }
+
+static taciti_seal **session_of(const mesh *m, int peer, int stream) {
+    return &m->out->seals[peer * m->streams + stream];
+}
+
+static taciti_cipher best_cipher(const mesh *m) {
+    return m->request->key != NULL ? m->request->key->best : TACITI_CIPHER_NONE;
+}
 
 /* ---- records ----------------------------------------------------------------------------------------------------- */
 static void name_key(const mesh *m, int rank, char out[TACITI_BOOTSTRAP_KEY_BYTES]) {
@@ -90,7 +100,7 @@ static tacit_status publish_record(mesh *m) {
     (void)snprintf(m->mine.local, sizeof m->mine.local, "tacit-%016" PRIx64, number);
     memcpy(m->cookie, m->mine.cookie, sizeof m->cookie);
     TACITI_TRY(listen_for_ranks(m));
-    taciti_tcp_record_write(&m->mine, bytes);
+    taciti_tcp_record_write(&m->mine, m->request->key, bytes);
     name_key(m, m->request->rank, key);
     return m->request->bootstrap.set(m->request->bootstrap.self, key, bytes, sizeof bytes);
 }
@@ -114,7 +124,7 @@ static tacit_status read_record(mesh *m, int rank, double timeout_s) {
     const tacit_status status = store->get(store->self, key, bytes, sizeof bytes, &n, timeout_s);
     if (status == TACIT_E_PEER) (void)snprintf(m->reason, sizeof m->reason, "%.150s", taciti_error_text());
     if (status != TACIT_OK) return status;
-    const char *refusal = taciti_tcp_record_read(bytes, n, &record);
+    const char *refusal = taciti_tcp_record_read(bytes, n, m->request->key, &record);
     if (refusal == NULL && (record.rank != rank || record.epoch != m->request->epoch)) refusal = "is of another rank";
     if (refusal == NULL && record.size != m->request->size) refusal = "is of a run with another number of ranks";
     if (refusal == NULL && record.streams != m->streams) refusal = "is of a run with other comm.streams";
@@ -149,48 +159,67 @@ static void end_attempt(attempt *a, int64_t now) {
     a->next_ns = now + RETRY_NS;
 }
 
-static void write_hello(const mesh *m, int peer, int stream, uint8_t out[TACITI_HELLO_BYTES]) {
-    taciti_hello hello = {.epoch = m->request->epoch,
-                          .from = m->request->rank,
-                          .to = peer,
-                          .size = m->request->size,
-                          .stream = stream,
-                          .streams = m->streams};
-    memcpy(hello.cookie, m->cookie, sizeof hello.cookie);
-    taciti_hello_write(&hello, out);
-}
-
-static bool send_hello(const mesh *m, int fd, int peer, int stream) {
+/* before: the proof of the hello that this one answers; NULL: there is none. */
+static bool send_hello(const mesh *m, attempt *a, int peer, int stream, taciti_cipher cipher, const uint8_t *before) {
     uint8_t bytes[TACITI_HELLO_BYTES];
-    write_hello(m, peer, stream, bytes);
-    return send(fd, bytes, sizeof bytes, MSG_NOSIGNAL) == (ssize_t)sizeof bytes;
+    a->mine = (taciti_hello){.epoch = m->request->epoch,
+                             .from = m->request->rank,
+                             .to = peer,
+                             .size = m->request->size,
+                             .stream = stream,
+                             .streams = m->streams,
+                             .cipher = cipher};
+    memcpy(a->mine.cookie, m->cookie, sizeof a->mine.cookie);
+    if (m->request->key != NULL && !taciti_seal_draw(a->mine.random)) return false;
+    taciti_hello_write(&a->mine, m->request->key, before, bytes);
+    return send(a->fd, bytes, sizeof bytes, MSG_NOSIGNAL) == (ssize_t)sizeof bytes;
 }
 
-/* The connection is a rank's from now on. */
-static void adopt_connection(mesh *m, attempt *a, int peer, int stream) {
+/* The proof by which the caller confirms, and from which the session begins. answer: the second hello. */
+static void prove_end(const mesh *m, const taciti_hello *last, uint8_t out[TACITI_SEAL_PROOF_BYTES]) {
+    taciti_seal_prove(m->request->key, TACITI_SEAL_HELLO, last->proof, NULL, 0, out);
+}
+
+/* The connection is a rank's from now on. answer: the second hello, of either side. */
+static bool adopt_connection(mesh *m, attempt *a, int peer, int stream, const taciti_hello *answer) {
     taciti_socket_name name = {.bytes = sizeof name.storage};
+    uint8_t proof[TACITI_SEAL_PROOF_BYTES];
+    if (m->request->key != NULL) {
+        prove_end(m, answer, proof);
+        taciti_seal *seal = taciti_seal_create(m->request->key, answer->cipher, proof, answer != &a->mine);
+        if (seal == NULL) return false;
+        *session_of(m, peer, stream) = seal;
+    }
     if (getpeername(a->fd, (struct sockaddr *)&name.storage, &name.bytes) == 0)
         taciti_socket_name_text(&name, m->out->names[peer]);
     taciti_socket_tune(a->fd, 2 * (m->request->timeout_s > 0 ? m->request->timeout_s : 15));
     *connection_of(m, peer, stream) = a->fd;
     m->connected++;
     a->fd = -1;
+    return true;
 }
 
-/* Returns 1 when the hello is complete, 0 while more must come, -1 when it never will; *why is then not NULL. */
-static int read_hello(const mesh *m, attempt *a, taciti_hello *out, const char **why) {
-    const ssize_t got = recv(a->fd, a->bytes + a->count, sizeof a->bytes - a->count, 0);
-    *why = "it has closed the connection";
+/* Reads no more than `n` bytes. Returns 1 when they are complete, 0 while more must come, -1 when they never will; *why
+ * is then not NULL. */
+static int read_bytes(attempt *a, size_t n, const char **why) {
+    const ssize_t got = recv(a->fd, a->bytes + a->count, n - a->count, 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
+    if (got <= 0) *why = "it has closed the connection";
     if (got <= 0) return -1;
     a->count += (size_t)got;
-    *why = "it does not speak this protocol";
-    if (taciti_hello_may_begin(a->bytes, a->count) == 0) return -1;
-    if (a->count < sizeof a->bytes) return 0;
+    return a->count == n;
+}
+
+/* Returns what read_bytes() does. before: the proof of the hello that this one answers; NULL: there is none. */
+static int read_hello(const mesh *m, attempt *a, const uint8_t *before, taciti_hello *out, const char **why) {
+    const int state = read_bytes(a, sizeof a->bytes, why);
+    if (state < 0) return -1;
+    if (taciti_hello_may_begin(a->bytes, a->count) == 0) *why = "it does not speak this protocol";
+    if (*why != NULL || state == 0) return *why == NULL ? 0 : -1;
     taciti_hello expected = {
         .epoch = m->request->epoch, .to = m->request->rank, .size = m->request->size, .streams = m->streams};
     memcpy(expected.cookie, m->cookie, sizeof expected.cookie);
-    *why = taciti_hello_read(a->bytes, &expected, out);
+    *why = taciti_hello_read(a->bytes, &expected, m->request->key, before, out);
     return *why == NULL ? 1 : -1;
 }
 
@@ -224,19 +253,31 @@ static void go_on_connecting(mesh *m, attempt *a, int64_t now) {
     a->end_ns = now + GREET_NS;
     if (error != 0)
         note_failure(m, a, strerror(error), now);
-    else if (!send_hello(m, a->fd, a->peer, a->stream))
+    else if (!send_hello(m, a, a->peer, a->stream, best_cipher(m), NULL))
         note_failure(m, a, strerror(errno), now);
+}
+
+/* With a key: says that this hello is no recorded one. */
+static bool confirm_hello(const mesh *m, attempt *a, const taciti_hello *answer) {
+    uint8_t proof[TACITI_SEAL_PROOF_BYTES];
+    if (m->request->key == NULL) return true;
+    prove_end(m, answer, proof);
+    return send(a->fd, proof, sizeof proof, MSG_NOSIGNAL) == (ssize_t)sizeof proof;
 }
 
 static void hear_greeting(mesh *m, attempt *a, int64_t now) {
     taciti_hello hello;
     const char *why = NULL;
-    int state = read_hello(m, a, &hello, &why);
-    if (state > 0 && (hello.from != a->peer || hello.stream != a->stream)) state = -1, why = "it is another rank";
-    if (state < 0) note_failure(m, a, why, now);
-    if (state <= 0) return;
-    adopt_connection(m, a, a->peer, a->stream);
-    a->state = CONNECTED;
+    const int state = read_hello(m, a, a->mine.proof, &hello, &why);
+    if (state == 0) return;
+    if (state > 0 && (hello.from != a->peer || hello.stream != a->stream)) why = "it is another rank";
+    if (why == NULL && hello.cipher > a->mine.cipher) why = "it has chosen a cipher that this rank does not have";
+    if (why == NULL && !confirm_hello(m, a, &hello)) why = strerror(errno);
+    if (why == NULL && !adopt_connection(m, a, a->peer, a->stream, &hello)) why = "there is no memory";
+    if (why != NULL)
+        note_failure(m, a, why, now);
+    else
+        a->state = CONNECTED;
 }
 
 static void drive_attempt(mesh *m, attempt *a, short events, int64_t now) {
@@ -264,41 +305,66 @@ static void accept_strangers(mesh *m, int64_t now) {
 }
 
 static void refuse_stranger(mesh *m, attempt *a, const char *why, int64_t now) {
-    taciti_socket_name name = {.bytes = sizeof name.storage};
-    char text[TACITI_ADDRESS_TEXT_BYTES] = "somewhere";
-    if (getpeername(a->fd, (struct sockaddr *)&name.storage, &name.bytes) == 0) taciti_socket_name_text(&name, text);
-    if (m->refusals++ < REFUSALS_LOGGED)
-        taciti_log(TACITI_LOG_WARN, "rank %d refuses a connection from %s: %s", m->request->rank, text, why);
+    char who[32];
+    (void)snprintf(who, sizeof who, "rank %d", m->request->rank);
+    taciti_socket_refuse(&m->refusals, who, a->fd, why);
     end_attempt(a, now);
 }
 
 /* A rank that gave a connection up may come again; nobody may take the place of one that is there. */
-static bool take_place(const mesh *m, int peer, int stream) {
+static bool is_taken(const mesh *m, int peer, int stream) {
     char byte;
+    const int fd = *connection_of(m, peer, stream);
+    return fd >= 0 && recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0;
+}
+
+static void leave_place(mesh *m, int peer, int stream) {
     int *fd = connection_of(m, peer, stream);
-    if (*fd < 0) return true;
-    if (recv(*fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0) return false;
+    if (*fd < 0) return;
     (void)close(*fd);
     *fd = -1;
-    return true;
+    taciti_seal_destroy(*session_of(m, peer, stream));
+    *session_of(m, peer, stream) = NULL;
+    m->connected--;
+}
+
+/* Gives the place of the rank that this rank has answered to the stranger. */
+static const char *admit_rank(mesh *m, attempt *a) {
+    const int peer = a->mine.to, stream = a->mine.stream;
+    if (is_taken(m, peer, stream)) return "it is connected already";
+    leave_place(m, peer, stream);
+    return adopt_connection(m, a, peer, stream, &a->mine) ? NULL : "there is no memory";
+}
+
+/* Answers a hello. Without a key that is all. */
+static const char *answer_hello(mesh *m, attempt *a, const taciti_hello *hello) {
+    const taciti_cipher own = best_cipher(m), cipher = hello->cipher < own ? hello->cipher : own;
+    if (hello->from < m->request->rank) return "it should wait for this rank's call";
+    if (is_taken(m, hello->from, hello->stream)) return "it is connected already";
+    if (!send_hello(m, a, hello->from, hello->stream, cipher, hello->proof)) return "it does not take an answer";
+    a->state = CONFIRMING;
+    a->count = 0;
+    return m->request->key == NULL ? admit_rank(m, a) : NULL;
+}
+
+static const char *check_confirmation(mesh *m, attempt *a) {
+    uint8_t proof[TACITI_SEAL_PROOF_BYTES];
+    prove_end(m, &a->mine, proof);
+    if (!taciti_seal_proofs_match(proof, a->bytes)) return "it repeats what another has said";
+    return admit_rank(m, a);
 }
 
 static void hear_stranger(mesh *m, attempt *a, int64_t now) {
     taciti_hello hello;
     const char *why = NULL;
-    const int state = read_hello(m, a, &hello, &why);
+    const bool confirms = a->state == CONFIRMING;
+    const int state = confirms ? read_bytes(a, TACITI_SEAL_PROOF_BYTES, &why) : read_hello(m, a, NULL, &hello, &why);
     if (state == 0) return;
-    if (state > 0 && hello.from < m->request->rank) why = "it should wait for this rank's call";
-    const bool fits = why == NULL, was_there = fits && *connection_of(m, hello.from, hello.stream) >= 0;
-    if (fits && !take_place(m, hello.from, hello.stream)) why = "it is connected already";
-    if (fits && was_there && why == NULL) m->connected--;
-    if (why == NULL && !send_hello(m, a->fd, hello.from, hello.stream)) why = "it does not take an answer";
-    if (why != NULL) {
+    if (state > 0) why = confirms ? check_confirmation(m, a) : answer_hello(m, a, &hello);
+    if (why != NULL)
         refuse_stranger(m, a, why, now);
-        return;
-    }
-    adopt_connection(m, a, hello.from, hello.stream);
-    end_attempt(a, now);
+    else if (a->fd < 0)
+        end_attempt(a, now);
 }
 
 static void drive_stranger(mesh *m, attempt *a, short events, int64_t now) {
@@ -369,10 +435,7 @@ static void clean_up(mesh *m, bool failed) {
         if (m->listeners[k] >= 0) (void)close(m->listeners[k]);
     for (int i = 0; m->attempts != NULL && i < m->count; i++)
         if (m->attempts[i].fd >= 0) (void)close(m->attempts[i].fd);
-    for (int i = 0; failed && i < m->request->size * m->streams; i++) {
-        if (m->out->fds[i] >= 0) (void)close(m->out->fds[i]);
-        m->out->fds[i] = -1;
-    }
+    for (int i = 0; failed && i < m->request->size * m->streams; i++) leave_place(m, i / m->streams, i % m->streams);
     taciti_free(m->records);
     taciti_free(m->attempts);
     taciti_free(m->polls);

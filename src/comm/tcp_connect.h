@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How ranks meet. Each listens, publishes its record in the bootstrap store, connects to the ranks below it and accepts
- * those above it. Both sides of a connection say hello with the cookie of the run, which rank 0 has drawn; until the
- * hello is complete and right a connection is a stranger's: 64 bytes of it are read, it has 5 s, and at most
- * TACITI_TCP_STRANGERS_MAX of them are looked at at a time. A record may be one of an earlier run, so what fails is
- * tried again with a fresh record until the time is over.
+ * those above it. Both sides of a connection say hello with the cookie of the run, which rank 0 has drawn. A record may
+ * be one of an earlier run, so what fails is tried again with a fresh record until the time is over.
+ *
+ * With a key, records and hellos prove it, and the caller confirms: its hello could be a recorded one, but its second
+ * proof covers the random numbers of the answer. Without a key, who can read the network or the store learns the cookie
+ * and may join.
+ *
+ * Until all of that has come and is right, a connection is a stranger's: TACITI_HELLO_BYTES of it and a proof are read,
+ * it has 5 s, and at most TACITI_TCP_STRANGERS_MAX of them are looked at at a time. Each reason to refuse one is logged
+ * once.
  */
 #ifndef TACITI_COMM_TCP_CONNECT_H
 #define TACITI_COMM_TCP_CONNECT_H
@@ -17,6 +23,7 @@ enum { TACITI_TCP_STRANGERS_MAX = 64 };
 /* The connections of a rank: [size * streams], by peer and stream; -1 for the rank itself. */
 typedef struct taciti_tcp_mesh {
     int *fds;
+    taciti_seal **seals;                      /* [size * streams]: with a key, else NULL */
     char (*names)[TACITI_ADDRESS_TEXT_BYTES]; /* [size]: the address of each peer */
 } taciti_tcp_mesh;
 

@@ -86,12 +86,16 @@ const char *taciti_frame_read(const uint8_t in[TACITI_FRAME_HEADER_BYTES], uint3
 }
 
 /* ---- hello ------------------------------------------------------------------------------------------------------- */
-static const uint8_t HELLO_MAGIC[TACITI_HELLO_MAGIC_BYTES] = {0xb5, 't', 'a', 'c', 'i', 't', 'h', 1};
+static const uint8_t HELLO_MAGIC[TACITI_HELLO_MAGIC_BYTES] = {0xb5, 't', 'a', 'c', 'i', 't', 'h', 2};
+
+enum { HELLO_ZEROS_AT = 52, HELLO_RANDOM_AT = 56, HELLO_PROOF_AT = 88, HELLO_CHECKSUM_AT = 120 };
 
 static uint64_t checksum_before(const uint8_t *bytes, size_t n) { return XXH3_64bits(bytes, n); }
 
-/* Magic 8, cookie 16, epoch 4, from 4, to 4, size 4, stream 4, streams 4, zeros 8, checksum 8. */
-void taciti_hello_write(const taciti_hello *hello, uint8_t out[TACITI_HELLO_BYTES]) {
+/* Magic 8, cookie 16, epoch 4, from 4, to 4, size 4, stream 4, streams 4, cipher 4, zeros 4, random 32, proof of all
+ * that 32, checksum 8. */
+void taciti_hello_write(taciti_hello *hello, const taciti_seal_key *key, const uint8_t *before,
+                        uint8_t out[TACITI_HELLO_BYTES]) {
     memset(out, 0, TACITI_HELLO_BYTES);
     memcpy(out, HELLO_MAGIC, sizeof HELLO_MAGIC);
     memcpy(out + 8, hello->cookie, TACITI_COOKIE_BYTES);
@@ -101,7 +105,11 @@ void taciti_hello_write(const taciti_hello *hello, uint8_t out[TACITI_HELLO_BYTE
     put_u32(out + 36, (uint32_t)hello->size);
     put_u32(out + 40, (uint32_t)hello->stream);
     put_u32(out + 44, (uint32_t)hello->streams);
-    put_number(out + 56, checksum_before(out, 56), 8);
+    put_u32(out + 48, (uint32_t)hello->cipher);
+    memcpy(out + HELLO_RANDOM_AT, hello->random, sizeof hello->random);
+    if (key != NULL) taciti_seal_prove(key, TACITI_SEAL_HELLO, before, out, HELLO_PROOF_AT, hello->proof);
+    memcpy(out + HELLO_PROOF_AT, hello->proof, sizeof hello->proof);
+    put_number(out + HELLO_CHECKSUM_AT, checksum_before(out, HELLO_CHECKSUM_AT), 8);
 }
 
 int taciti_hello_may_begin(const uint8_t *bytes, size_t n) {
@@ -115,10 +123,30 @@ static bool cookies_differ(const uint8_t *a, const uint8_t *b) {
     return difference != 0;
 }
 
-const char *taciti_hello_read(const uint8_t in[TACITI_HELLO_BYTES], const taciti_hello *expected, taciti_hello *out) {
+/* Returns NULL, or why the hello does not come from somebody with the same key, or also without one. */
+static const char *check_hello_proof(const uint8_t *in, const taciti_seal_key *key, const uint8_t *before,
+                                     taciti_hello *hello) {
+    const uint32_t cipher = take_u32(in + 48);
+    hello->cipher = (taciti_cipher)cipher;
+    memcpy(hello->random, in + HELLO_RANDOM_AT, sizeof hello->random);
+    if (key == NULL && cipher != TACITI_CIPHER_NONE) return "it has a comm.key_file, and this rank has none";
+    if (key == NULL)
+        return are_zero(in + HELLO_RANDOM_AT, HELLO_CHECKSUM_AT - HELLO_RANDOM_AT) ? NULL : "its hello is damaged";
+    if (cipher == TACITI_CIPHER_NONE) return "it has no comm.key_file";
+    taciti_seal_prove(key, TACITI_SEAL_HELLO, before, in, HELLO_PROOF_AT, hello->proof);
+    if (!taciti_seal_proofs_match(hello->proof, in + HELLO_PROOF_AT)) return "it has another comm.key_file";
+    return cipher <= TACITI_CIPHER_AES256GCM ? NULL : "it has an unknown cipher";
+}
+
+const char *taciti_hello_read(const uint8_t in[TACITI_HELLO_BYTES], const taciti_hello *expected,
+                              const taciti_seal_key *key, const uint8_t *before, taciti_hello *out) {
     taciti_hello hello = {.epoch = take_u32(in + 24)};
     if (!taciti_hello_may_begin(in, TACITI_HELLO_BYTES)) return "it does not speak this protocol";
-    if (take_number(in + 56, 8) != checksum_before(in, 56) || !are_zero(in + 48, 8)) return "its hello is damaged";
+    if (take_number(in + HELLO_CHECKSUM_AT, 8) != checksum_before(in, HELLO_CHECKSUM_AT) ||
+        !are_zero(in + HELLO_ZEROS_AT, HELLO_RANDOM_AT - HELLO_ZEROS_AT))
+        return "its hello is damaged";
+    const char *refusal = check_hello_proof(in, key, before, &hello);
+    if (refusal != NULL) return refusal;
     memcpy(hello.cookie, in + 8, TACITI_COOKIE_BYTES);
     if (cookies_differ(hello.cookie, expected->cookie)) return "it belongs to another run";
     if (hello.epoch != expected->epoch) return "it belongs to another epoch";
@@ -135,13 +163,14 @@ const char *taciti_hello_read(const uint8_t in[TACITI_HELLO_BYTES], const taciti
 }
 
 /* ---- record ------------------------------------------------------------------------------------------------------ */
-static const uint8_t RECORD_MAGIC[8] = {0xb5, 't', 'a', 'c', 'i', 't', 'r', 1};
+static const uint8_t RECORD_MAGIC[8] = {0xb5, 't', 'a', 'c', 'i', 't', 'r', 2};
 
-enum { ADDRESSES_AT = 96, ADDRESS_BYTES = 17 };
+enum { ADDRESSES_AT = 96, ADDRESS_BYTES = 17, RECORD_PROOF_AT = 216, RECORD_CHECKSUM_AT = 248 };
 
 /* Magic 8, cookie 16, host 16, local 24, epoch 4, rank 4, size 4, streams 4, port 4, addresses 4; at 96: 17 bytes for
- * each address; zeros; at 248: checksum. */
-void taciti_tcp_record_write(const taciti_tcp_record *record, uint8_t out[TACITI_RECORD_BYTES]) {
+ * each address; zeros; at 216: proof; at 248: checksum. */
+void taciti_tcp_record_write(const taciti_tcp_record *record, const taciti_seal_key *key,
+                             uint8_t out[TACITI_RECORD_BYTES]) {
     memset(out, 0, TACITI_RECORD_BYTES);
     memcpy(out, RECORD_MAGIC, sizeof RECORD_MAGIC);
     memcpy(out + 8, record->cookie, TACITI_COOKIE_BYTES);
@@ -158,7 +187,17 @@ void taciti_tcp_record_write(const taciti_tcp_record *record, uint8_t out[TACITI
         at[0] = (uint8_t)record->address[i].family;
         memcpy(at + 1, record->address[i].bytes, 16);
     }
-    put_number(out + 248, checksum_before(out, 248), 8);
+    if (key != NULL) taciti_seal_prove(key, TACITI_SEAL_RECORD, NULL, out, RECORD_PROOF_AT, out + RECORD_PROOF_AT);
+    put_number(out + RECORD_CHECKSUM_AT, checksum_before(out, RECORD_CHECKSUM_AT), 8);
+}
+
+static const char *check_record_proof(const uint8_t *in, const taciti_seal_key *key) {
+    uint8_t proof[TACITI_SEAL_PROOF_BYTES];
+    const bool has_one = !are_zero(in + RECORD_PROOF_AT, sizeof proof);
+    if (key == NULL) return has_one ? "is of a rank with a comm.key_file, and this rank has none" : NULL;
+    if (!has_one) return "is of a rank without a comm.key_file";
+    taciti_seal_prove(key, TACITI_SEAL_RECORD, NULL, in, RECORD_PROOF_AT, proof);
+    return taciti_seal_proofs_match(proof, in + RECORD_PROOF_AT) ? NULL : "is of a rank with another comm.key_file";
 }
 
 static bool take_addresses(const uint8_t *in, taciti_tcp_record *record) {
@@ -172,11 +211,13 @@ static bool take_addresses(const uint8_t *in, taciti_tcp_record *record) {
     return true;
 }
 
-const char *taciti_tcp_record_read(const uint8_t *in, size_t n, taciti_tcp_record *out) {
+const char *taciti_tcp_record_read(const uint8_t *in, size_t n, const taciti_seal_key *key, taciti_tcp_record *out) {
     taciti_tcp_record record = {0};
     if (n != TACITI_RECORD_BYTES || memcmp(in, RECORD_MAGIC, sizeof RECORD_MAGIC) != 0)
         return "is not a record of this version";
-    if (take_number(in + 248, 8) != checksum_before(in, 248)) return "is damaged";
+    if (take_number(in + RECORD_CHECKSUM_AT, 8) != checksum_before(in, RECORD_CHECKSUM_AT)) return "is damaged";
+    const char *refusal = check_record_proof(in, key);
+    if (refusal != NULL) return refusal;
     memcpy(record.cookie, in + 8, TACITI_COOKIE_BYTES);
     memcpy(record.host, in + 24, TACITI_TCP_HOST_BYTES);
     memcpy(record.local, in + 40, TACITI_LOCAL_BYTES);

@@ -3,9 +3,11 @@
  * What the TCP engine writes on its connections and publishes in the bootstrap store: pure functions between structs
  * and bytes. No byte is believed before all of a header has been checked; a refusal is a text that says why.
  *
- *   hello   64 bytes, first in each direction: the cookie of the run, who speaks, to whom
+ *   hello   128 bytes, first in each direction: the cookie of the run, who speaks, to whom
  *   frame   a header of 40 bytes, and up to TACITI_FRAME_CHUNK_BYTES of payload
  *   record  256 bytes in the store: where a rank listens
+ *
+ * With a key (seal.h) hello and record carry a proof of it; header and payload are sealed, each followed by its tag.
  *
  * All numbers are little-endian. Layout of a frame's header:
  *    0 u32 checksum of the bytes 4 to 39 (low half of XXH3)
@@ -17,13 +19,15 @@
  *   24 u64 message: number of the announcement among those from this rank to its peer
  *   32 u64 value (see the kinds)
  *
- * The payload has no checksum: TCP's own covers it, and sealed frames will authenticate it.
+ * The payload has no checksum: TCP's own covers it, or its tag.
  */
 #ifndef TACITI_COMM_TCP_FRAME_H
 #define TACITI_COMM_TCP_FRAME_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "comm/seal.h"
 
 enum {
     TACITI_FRAME_HEADER_BYTES = 40,
@@ -61,23 +65,31 @@ const char *taciti_frame_read(const uint8_t in[TACITI_FRAME_HEADER_BYTES], uint3
                               taciti_frame *out);
 
 /* ---- hello ------------------------------------------------------------------------------------------------------- */
-enum { TACITI_HELLO_BYTES = 64, TACITI_HELLO_MAGIC_BYTES = 8, TACITI_COOKIE_BYTES = 16 };
+enum { TACITI_HELLO_BYTES = 128, TACITI_HELLO_MAGIC_BYTES = 8, TACITI_COOKIE_BYTES = 16 };
 
 typedef struct taciti_hello {
     uint8_t cookie[TACITI_COOKIE_BYTES];
     uint32_t epoch;
     int from, to, size;
     int stream, streams; /* which of how many connections of this pair */
+
+    /* ---- with a key ---- */
+    taciti_cipher cipher; /* of the caller: its best; of the answer: what is used */
+    uint8_t random[TACITI_SEAL_RANDOM_BYTES];
+    uint8_t proof[TACITI_SEAL_PROOF_BYTES]; /* set by write and read */
 } taciti_hello;
 
-void taciti_hello_write(const taciti_hello *hello, uint8_t out[TACITI_HELLO_BYTES]);
+/* key: NULL without one. before: the proof of the hello that this one answers; NULL: it is the first. */
+void taciti_hello_write(taciti_hello *hello, const taciti_seal_key *key, const uint8_t *before,
+                        uint8_t out[TACITI_HELLO_BYTES]);
 
 /* Returns true while `n` bytes (up to TACITI_HELLO_BYTES) may be the beginning of a hello. */
 int taciti_hello_may_begin(const uint8_t *bytes, size_t n);
 
 /* Returns NULL, or why the hello is refused. `expected` has the cookie, epoch, size and streams of this run and this
  * rank in `to`; `from` and `stream` come from the hello and are in range. */
-const char *taciti_hello_read(const uint8_t in[TACITI_HELLO_BYTES], const taciti_hello *expected, taciti_hello *out);
+const char *taciti_hello_read(const uint8_t in[TACITI_HELLO_BYTES], const taciti_hello *expected,
+                              const taciti_seal_key *key, const uint8_t *before, taciti_hello *out);
 
 /* ---- record ------------------------------------------------------------------------------------------------------ */
 enum { TACITI_RECORD_BYTES = 256, TACITI_RECORD_ADDRESSES = 4, TACITI_TCP_HOST_BYTES = 16, TACITI_LOCAL_BYTES = 24 };
@@ -98,9 +110,11 @@ typedef struct taciti_tcp_record {
     taciti_tcp_address address[TACITI_RECORD_ADDRESSES];
 } taciti_tcp_record;
 
-void taciti_tcp_record_write(const taciti_tcp_record *record, uint8_t out[TACITI_RECORD_BYTES]);
+/* key: NULL without one. */
+void taciti_tcp_record_write(const taciti_tcp_record *record, const taciti_seal_key *key,
+                             uint8_t out[TACITI_RECORD_BYTES]);
 
 /* Returns NULL, or why the record is refused. */
-const char *taciti_tcp_record_read(const uint8_t *in, size_t n, taciti_tcp_record *out);
+const char *taciti_tcp_record_read(const uint8_t *in, size_t n, const taciti_seal_key *key, taciti_tcp_record *out);
 
 #endif

@@ -13,10 +13,20 @@
 
 enum { READ_BUDGET_BYTES = 1 << 20, LONG_BYTES = 16 << 10 };
 
-tacit_status taciti_tcp_link_create(int fd, int peer, int stream, uint32_t epoch, taciti_tcp_link *out) {
-    uint8_t *stage = taciti_calloc(TACITI_TCP_STAGE_BYTES, 1);
-    if (stage == NULL) return TACIT_E_MEMORY;
-    *out = (taciti_tcp_link){.fd = fd, .peer = peer, .stream = stream, .epoch = epoch, .stage = stage};
+/* Room in `sealed` for each frame in the ring. */
+enum { SEALED_ROOM = TACITI_FRAME_EAGER_BYTES + TACITI_SEAL_TAG_BYTES };
+
+tacit_status taciti_tcp_link_create(int fd, int peer, int stream, uint32_t epoch, taciti_seal *seal,
+                                    taciti_tcp_link *out) {
+    uint8_t *stage = taciti_calloc(TACITI_TCP_STAGE_BYTES, 1), *sealed = NULL;
+    if (seal != NULL) sealed = taciti_calloc(TACITI_TCP_OUT_FRAMES, SEALED_ROOM);
+    if (stage == NULL || (seal != NULL && sealed == NULL)) {
+        taciti_free(stage);
+        return TACIT_E_MEMORY;
+    }
+    *out = (taciti_tcp_link){
+        .fd = fd, .peer = peer, .stream = stream, .epoch = epoch, .seal = seal, .sealed = sealed, .stage = stage};
+    out->chunk_bytes = seal != NULL ? TACITI_FRAME_EAGER_BYTES : TACITI_FRAME_CHUNK_BYTES;
     return TACIT_OK;
 }
 
@@ -25,8 +35,21 @@ void taciti_tcp_link_close(taciti_tcp_link *link) {
     link->memory = NULL;
     if (link->fd >= 0) (void)close(link->fd);
     link->fd = -1;
+    taciti_seal_destroy(link->seal);
+    link->seal = NULL;
+    taciti_free(link->sealed);
+    link->sealed = NULL;
     taciti_free(link->stage);
     link->stage = NULL;
+}
+
+/* Bytes behind a header or a payload. */
+static size_t tag_bytes(const taciti_tcp_link *link) { return link->seal != NULL ? TACITI_SEAL_TAG_BYTES : 0; }
+
+static size_t header_bytes(const taciti_tcp_link *link) { return TACITI_FRAME_HEADER_BYTES + tag_bytes(link); }
+
+static size_t payload_bytes(const taciti_tcp_link *link, const taciti_tcp_out *out) {
+    return out->bytes == 0 ? 0 : out->bytes + tag_bytes(link);
 }
 
 /* Notes what the system said; false, for the caller to return. */
@@ -46,11 +69,19 @@ bool taciti_tcp_link_has_room(const taciti_tcp_link *link, taciti_frame_kind kin
            (kind != TACITI_FRAME_CHUNK || !link->out_has_chunk);
 }
 
+static void seal_frame(taciti_tcp_link *link, taciti_tcp_out *out) {
+    uint8_t *to = link->sealed + (out - link->out) * SEALED_ROOM;
+    taciti_seal_close(link->seal, out->header, TACITI_FRAME_HEADER_BYTES, out->header);
+    if (out->bytes > 0) taciti_seal_close(link->seal, out->payload, out->bytes, to);
+    out->payload = (const char *)to;
+}
+
 void taciti_tcp_link_put(taciti_tcp_link *link, const taciti_frame *frame, const void *payload, void *owner) {
     taciti_tcp_out *out = &link->out[(link->out_first + link->out_count++) % TACITI_TCP_OUT_FRAMES];
     const bool is_chunk = frame->kind == TACITI_FRAME_CHUNK;
     *out = (taciti_tcp_out){.payload = payload, .bytes = frame->bytes, .owner = owner, .is_chunk = is_chunk};
     taciti_frame_write(frame, link->epoch, link->out_number++, out->header);
+    if (link->seal != NULL) seal_frame(link, out);
     link->out_has_chunk = link->out_has_chunk || is_chunk;
 }
 
@@ -65,8 +96,8 @@ static size_t gather_frames(const taciti_tcp_link *link, struct iovec *parts, in
     size_t skip = link->out_written, total = 0;
     for (int i = 0; i < link->out_count; i++) {
         const taciti_tcp_out *out = &link->out[(link->out_first + i) % TACITI_TCP_OUT_FRAMES];
-        skip = add_part(parts, count, out->header, sizeof out->header, skip);
-        skip = add_part(parts, count, out->payload, out->bytes, skip);
+        skip = add_part(parts, count, out->header, header_bytes(link), skip);
+        skip = add_part(parts, count, out->payload, payload_bytes(link, out), skip);
     }
     for (int i = 0; i < *count; i++) total += parts[i].iov_len;
     return total;
@@ -76,8 +107,9 @@ static void drop_written(taciti_tcp_link *link, size_t bytes, void (*written)(vo
     link->out_written += bytes;
     while (link->out_count > 0) {
         const taciti_tcp_out *out = &link->out[link->out_first];
-        if (link->out_written < sizeof out->header + out->bytes) return;
-        link->out_written -= sizeof out->header + out->bytes;
+        const size_t whole = header_bytes(link) + payload_bytes(link, out);
+        if (link->out_written < whole) return;
+        link->out_written -= whole;
         link->out_first = (link->out_first + 1) % TACITI_TCP_OUT_FRAMES;
         link->out_count--;
         if (out->is_chunk) link->out_has_chunk = false;
@@ -114,7 +146,7 @@ void taciti_tcp_link_is_readable(taciti_tcp_link *link) {
 }
 
 void taciti_tcp_link_sink(taciti_tcp_link *link, void *to, size_t bytes) {
-    link->sink = to;
+    link->payload = link->sink = to;
     link->sink_bytes = bytes;
 }
 
@@ -151,10 +183,10 @@ static ssize_t read_parts(taciti_tcp_link *link, struct iovec *parts, int count)
 }
 
 /* Reads once, first into the sink and then into the stage: where long payloads follow each other no further than
- * the next header, for the rest would have to be copied. */
+ * the tag and the next header, for the rest would have to be copied. */
 static taciti_tcp_event read_more(taciti_tcp_link *link) {
     make_stage_room(link);
-    const size_t stage_max = link->in_long ? TACITI_FRAME_HEADER_BYTES : TACITI_TCP_STAGE_BYTES;
+    const size_t stage_max = link->in_long ? tag_bytes(link) + header_bytes(link) : TACITI_TCP_STAGE_BYTES;
     struct iovec parts[2];
     int count = 0;
     if (link->sink_bytes > 0) parts[count++] = (struct iovec){.iov_base = link->sink, .iov_len = link->sink_bytes};
@@ -162,7 +194,7 @@ static taciti_tcp_event read_more(taciti_tcp_link *link) {
     const size_t wanted = link->sink_bytes + stage_max - link->stage_end;
     const ssize_t got = read_parts(link, parts, count);
     if (got < 0 && errno != EAGAIN && errno != EINTR) return note_loss(link, strerror(errno)), TACITI_TCP_LOST;
-    if (got == 0 && link->sink_bytes == 0 && link->stage_end == 0) return TACITI_TCP_CLOSED;
+    if (got == 0 && link->payload == NULL && link->stage_end == 0) return TACITI_TCP_CLOSED;
     if (got == 0) return note_loss(link, "the connection ended within a frame"), TACITI_TCP_LOST;
     const size_t n = got > 0 ? (size_t)got : 0, sunk = n < link->sink_bytes ? n : link->sink_bytes;
     advance_sink(link, sunk);
@@ -172,28 +204,39 @@ static taciti_tcp_event read_more(taciti_tcp_link *link) {
     return TACITI_TCP_NOTHING;
 }
 
+/* Takes a tag that is staged, and opens what it belongs to. */
+static bool open_block(taciti_tcp_link *link, void *bytes, size_t n) {
+    const uint8_t *tag = link->stage + link->stage_begin;
+    link->stage_begin += tag_bytes(link);
+    return link->seal == NULL || taciti_seal_open(link->seal, bytes, n, tag) ||
+           note_loss(link, "a frame whose seal is broken");
+}
+
 static taciti_tcp_event read_header(taciti_tcp_link *link) {
-    const char *refusal =
-        taciti_frame_read(link->stage + link->stage_begin, link->epoch, link->in_number, &link->in_frame);
-    if (refusal != NULL) return note_loss(link, refusal), TACITI_TCP_LOST;
+    uint8_t *header = link->stage + link->stage_begin;
     link->stage_begin += TACITI_FRAME_HEADER_BYTES;
+    if (!open_block(link, header, TACITI_FRAME_HEADER_BYTES)) return TACITI_TCP_LOST;
+    const char *refusal = taciti_frame_read(header, link->epoch, link->in_number, &link->in_frame);
+    if (refusal != NULL) return note_loss(link, refusal), TACITI_TCP_LOST;
     link->in_number++;
     link->in_long = link->in_frame.bytes > LONG_BYTES;
     return TACITI_TCP_FRAME;
 }
 
+static taciti_tcp_event finish_payload(taciti_tcp_link *link) {
+    char *payload = link->payload;
+    link->payload = NULL;
+    return open_block(link, payload, link->in_frame.bytes) ? TACITI_TCP_PAYLOAD : TACITI_TCP_LOST;
+}
+
 taciti_tcp_event taciti_tcp_link_receive(taciti_tcp_link *link) {
     for (;;) {
-        if (link->sink_bytes > 0) {
-            move_from_stage(link);
-            if (link->sink_bytes == 0) return TACITI_TCP_PAYLOAD;
-        } else if (link->stage_end - link->stage_begin >= TACITI_FRAME_HEADER_BYTES) {
-            return read_header(link);
-        }
+        if (link->sink_bytes > 0) move_from_stage(link);
+        const size_t staged = link->stage_end - link->stage_begin;
+        if (link->payload != NULL && link->sink_bytes == 0 && staged >= tag_bytes(link)) return finish_payload(link);
+        if (link->payload == NULL && staged >= header_bytes(link)) return read_header(link);
         if (link->in_drained) return TACITI_TCP_NOTHING;
-        const bool has_sink = link->sink_bytes > 0;
         const taciti_tcp_event event = read_more(link);
         if (event != TACITI_TCP_NOTHING) return event;
-        if (has_sink && link->sink_bytes == 0) return TACITI_TCP_PAYLOAD;
     }
 }

@@ -9,6 +9,9 @@
  *        same readv() takes the header of the next frame.
  *
  * With memory that both ranks share (tcp_memory.h) the bytes go through it, without system calls.
+ *
+ * With a session (seal.h) a frame is sealed into memory of the connection when it is put, and a payload is opened where
+ * it was read to: it must not be believed before the event PAYLOAD.
  */
 #ifndef TACITI_COMM_TCP_LINK_H
 #define TACITI_COMM_TCP_LINK_H
@@ -22,10 +25,10 @@
 enum { TACITI_TCP_OUT_FRAMES = 8, TACITI_TCP_STAGE_BYTES = 32 << 10, TACITI_TCP_WHY_BYTES = 128 };
 
 typedef struct taciti_tcp_out {
-    uint8_t header[TACITI_FRAME_HEADER_BYTES];
-    const char *payload; /* borrowed until it has been written */
-    size_t bytes;
-    void *owner; /* told when the frame has been written; NULL: nobody */
+    uint8_t header[TACITI_FRAME_HEADER_BYTES + TACITI_SEAL_TAG_BYTES];
+    const char *payload; /* borrowed until it has been written; sealed: in link->sealed */
+    size_t bytes;        /* of the payload, without its tag */
+    void *owner;         /* told when the frame has been written; NULL: nobody */
     bool is_chunk;
 } taciti_tcp_out;
 
@@ -33,6 +36,9 @@ typedef struct taciti_tcp_link {
     int fd; /* -1: closed */
     int peer, stream;
     uint32_t epoch;
+    size_t chunk_bytes;        /* maximum part of a long message in one frame; sealed: it stays in a core's own cache */
+    taciti_seal *seal;         /* NULL: frames are not sealed; owned */
+    uint8_t *sealed;           /* payloads of the frames to be written; owned */
     taciti_tcp_memory *memory; /* carries the bytes in place of the connection; owned; NULL: none */
     bool ended;                /* memory: the connection has ended, what it was to carry has been written */
     bool watches_out;          /* the engine waits until the connection takes more */
@@ -49,7 +55,8 @@ typedef struct taciti_tcp_link {
 
     uint8_t *stage; /* [TACITI_TCP_STAGE_BYTES]; owned */
     size_t stage_begin, stage_end;
-    char *sink; /* where the payload under way goes */
+    char *payload; /* where the payload under way begins; NULL: none is */
+    char *sink;    /* where the rest of it goes */
     size_t sink_bytes;
     bool in_long;     /* the payload of the last frame was long, so the next one probably is */
     bool in_drained;  /* nothing more to read now */
@@ -59,8 +66,9 @@ typedef struct taciti_tcp_link {
     taciti_frame in_frame;
 } taciti_tcp_link;
 
-/* Takes a connected socket that does not block. */
-tacit_status taciti_tcp_link_create(int fd, int peer, int stream, uint32_t epoch, taciti_tcp_link *out);
+/* Takes a connected socket that does not block, and the session; after an error both are still the caller's. */
+tacit_status taciti_tcp_link_create(int fd, int peer, int stream, uint32_t epoch, taciti_seal *seal,
+                                    taciti_tcp_link *out);
 void taciti_tcp_link_close(taciti_tcp_link *link); /* {.fd = -1} is fine */
 
 /* Memory: takes what rang the bell. */

@@ -144,7 +144,8 @@ static void rank_0_serves_a_store(void **state) {
     find_port(address);
     for (int i = 0; i < READERS; i++) {
         readers[i].number = i;
-        assert_int_equal(taciti_bootstrap_port_open(address, i, READERS, 20, &readers[i].store), TACIT_OK);
+        assert_int_equal(taciti_bootstrap_port_open(address, i, READERS, 20, test_seal_key(), &readers[i].store),
+                         TACIT_OK);
     }
     keep_contract(&readers[0].store);
     keep_contract(&readers[1].store);
@@ -165,15 +166,49 @@ static int connect_to(const char *address) {
     return fd;
 }
 
-/* Sends the bytes; the server must close the connection without an answer. */
-static void expect_refusal(const char *address, const void *bytes, size_t n) {
-    char answer[16];
-    const int fd = connect_to(address);
+/* Sends the bytes and, with a key, the proof of them. */
+static void say(int fd, const void *bytes, size_t n, uint8_t proof[TACITI_SEAL_PROOF_BYTES]) {
+    uint8_t all[128];
+    memcpy(all, bytes, n);
+    if (test_seal_key() != NULL) {
+        taciti_seal_prove(test_seal_key(), TACITI_SEAL_STORE, proof, all, n, proof);
+        memcpy(all + n, proof, TACITI_SEAL_PROOF_BYTES);
+        n += TACITI_SEAL_PROOF_BYTES;
+    }
+    assert_int_equal(send(fd, all, n, MSG_NOSIGNAL), n);
+}
+
+static size_t hear(int fd, void *out, size_t max) {
     struct pollfd p = {.fd = fd, .events = POLLIN};
-    assert_int_equal(send(fd, bytes, n, MSG_NOSIGNAL), n);
     assert_int_equal(poll(&p, 1, 10000), 1);
-    assert_true(recv(fd, answer, sizeof answer, 0) <= 0);
+    const ssize_t got = recv(fd, out, max, 0);
+    return got > 0 ? (size_t)got : 0;
+}
+
+/* Connects and, with a key, begins the conversation. */
+static int begin_talk(const char *address, uint8_t proof[TACITI_SEAL_PROOF_BYTES]) {
+    uint8_t greeting[40] = "\xb5tbH\0\0\40", answer[sizeof greeting + TACITI_SEAL_PROOF_BYTES];
+    const int fd = connect_to(address);
+    memset(proof, 0, TACITI_SEAL_PROOF_BYTES);
+    if (test_seal_key() == NULL) return fd;
+    say(fd, greeting, sizeof greeting, proof);
+    assert_int_equal(hear(fd, answer, sizeof answer), sizeof answer);
+    memcpy(proof, answer + sizeof greeting, TACITI_SEAL_PROOF_BYTES);
+    return fd;
+}
+
+static void expect_silence(int fd) {
+    char answer[16];
+    assert_int_equal(hear(fd, answer, sizeof answer), 0);
     (void)close(fd);
+}
+
+/* Says the bytes; the server must close the connection without an answer. */
+static void expect_refusal(const char *address, const void *bytes, size_t n) {
+    uint8_t proof[TACITI_SEAL_PROOF_BYTES];
+    const int fd = begin_talk(address, proof);
+    say(fd, bytes, n, proof);
+    expect_silence(fd);
 }
 
 static void strangers_at_the_port_do_no_harm(void **state) {
@@ -182,8 +217,8 @@ static void strangers_at_the_port_do_no_harm(void **state) {
     taciti_bootstrap server, client;
     size_t n = 0;
     find_port(address);
-    assert_int_equal(taciti_bootstrap_port_open(address, 0, 2, 20, &server), TACIT_OK);
-    assert_int_equal(taciti_bootstrap_port_open(address, 1, 2, 20, &client), TACIT_OK);
+    assert_int_equal(taciti_bootstrap_port_open(address, 0, 2, 20, test_seal_key(), &server), TACIT_OK);
+    assert_int_equal(taciti_bootstrap_port_open(address, 1, 2, 20, test_seal_key(), &client), TACIT_OK);
     expect_refusal(address, "GET / HTTP/1.1\r\n\r\n", 18);
     expect_refusal(address, "\xb5tbX\1\0\0\0k", 9);   /* an unknown word */
     expect_refusal(address, "\xb5tbG\100\0\0\0", 8);  /* a key of 64 bytes */
@@ -195,10 +230,10 @@ static void strangers_at_the_port_do_no_harm(void **state) {
     for (char i = 0; i < 8; i++) {                    /* 4 values per rank, no more */
         char set[] = "\xb5tbS\1\0\0\0k";
         set[8] = (char)('a' + i);
-        const int fd = connect_to(address);
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        assert_int_equal(send(fd, set, 9, MSG_NOSIGNAL), 9);
-        assert_true(poll(&p, 1, 10000) == 1 && recv(fd, text, sizeof text, 0) > 0);
+        uint8_t proof[TACITI_SEAL_PROOF_BYTES];
+        const int fd = begin_talk(address, proof);
+        say(fd, set, 9, proof);
+        assert_true(hear(fd, text, sizeof text) > 0);
         (void)close(fd);
     }
     expect_refusal(address, "\xb5tbS\1\0\0\0z", 9);
@@ -216,8 +251,8 @@ static void silent_strangers_are_sent_away(void **state) {
     taciti_bootstrap server, client;
     size_t n = 0;
     find_port(address);
-    assert_int_equal(taciti_bootstrap_port_open(address, 0, 2, 60, &server), TACIT_OK);
-    assert_int_equal(taciti_bootstrap_port_open(address, 1, 2, 60, &client), TACIT_OK);
+    assert_int_equal(taciti_bootstrap_port_open(address, 0, 2, 60, test_seal_key(), &server), TACIT_OK);
+    assert_int_equal(taciti_bootstrap_port_open(address, 1, 2, 60, test_seal_key(), &client), TACIT_OK);
     assert_int_equal(server.set(server.self, "k", "value", 5), TACIT_OK);
     for (int i = 0; i < STRANGERS; i++) fds[i] = connect_to(address);
     assert_int_equal(client.get(client.self, "k", text, sizeof text, &n, 60), TACIT_OK);
@@ -226,12 +261,92 @@ static void silent_strangers_are_sent_away(void **state) {
     taciti_bootstrap_port_close(&server);
 }
 
+/* One that sends a byte now and then is no better. */
+static void slow_strangers_are_sent_away(void **state) {
+    (void)state;
+    char address[32], answer;
+    taciti_bootstrap server;
+    find_port(address);
+    assert_int_equal(taciti_bootstrap_port_open(address, 0, 2, 60, test_seal_key(), &server), TACIT_OK);
+    const int fd = connect_to(address);
+    enum { HEAD = 8 };
+    static const uint8_t GREETING[HEAD] = "\xb5tbH\0\0\40", SET[HEAD + 1] = "\xb5tbS\1\0\0\1";
+    const uint8_t *word = test_seal_key() == NULL ? SET : GREETING;
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    const int64_t begin_ns = taciti_now_ns();
+    for (size_t i = 0; poll(&p, 1, 500) == 0; i++) (void)send(fd, i < HEAD ? &word[i] : word, 1, MSG_NOSIGNAL);
+    assert_true(recv(fd, &answer, 1, 0) <= 0);
+    assert_true(taciti_now_ns() - begin_ns < 20 * TACITI_NS_PER_S);
+    (void)close(fd);
+    taciti_bootstrap_port_close(&server);
+}
+
+/* ---- keys at the port -------------------------------------------------------------------------------------------- */
+/* Nobody else can use the words of a rank, not even in their order. */
+static void recorded_words_are_refused(void **state) {
+    (void)state;
+    char address[32], text[16] = "";
+    uint8_t proof[TACITI_SEAL_PROOF_BYTES], greeting[40] = "\xb5tbH\0\0\40", answer[72], said[9 + sizeof proof];
+    taciti_bootstrap server;
+    size_t n = 0;
+    if (test_seal_key() == NULL) skip();
+    find_port(address);
+    assert_int_equal(taciti_bootstrap_port_open(address, 0, 2, 20, test_seal_key(), &server), TACIT_OK);
+    assert_int_equal(server.set(server.self, "k", "value", 5), TACIT_OK);
+    for (int again = 0; again < 2; again++) { /* first by hand, then what was recorded, which overwrites nothing */
+        const int fd = connect_to(address);
+        memset(proof, 0, sizeof proof);
+        say(fd, greeting, sizeof greeting, proof);
+        assert_int_equal(hear(fd, answer, sizeof answer), sizeof answer);
+        if (again == 0) {
+            taciti_seal_prove(test_seal_key(), TACITI_SEAL_STORE, answer + sizeof greeting, "\xb5tbS\1\0\0\0k", 9,
+                              proof);
+            memcpy(said, "\xb5tbS\1\0\0\0k", 9);
+            memcpy(said + 9, proof, sizeof proof);
+        }
+        assert_int_equal(send(fd, said, sizeof said, MSG_NOSIGNAL), sizeof said);
+        if (again == 0) assert_true(hear(fd, answer, sizeof answer) > 0), (void)close(fd);
+        if (again == 0) assert_int_equal(server.set(server.self, "k", "value", 5), TACIT_OK);
+        if (again == 1) expect_silence(fd);
+    }
+    assert_int_equal(server.get(server.self, "k", text, sizeof text, &n, 0), TACIT_OK);
+    assert_int_equal(n, 5);
+    assert_int_equal(test_log_count("the meeting place refuses a connection from 127.0.0.1:"), 1);
+    taciti_bootstrap_port_close(&server);
+}
+
+/* The server has a key or none, the client another or none: both say so. */
+static void talk_in_vain(const taciti_seal_key *first, const taciti_seal_key *second, const char *of_server,
+                         const char *of_client) {
+    char address[32];
+    taciti_bootstrap server, client;
+    test_log_keep();
+    find_port(address);
+    assert_int_equal(taciti_bootstrap_port_open(address, 0, 2, 20, first, &server), TACIT_OK);
+    assert_int_equal(taciti_bootstrap_port_open(address, 1, 2, 0.3, second, &client), TACIT_OK);
+    assert_int_equal(client.set(client.self, "k", "v", 1), TACIT_E_PEER);
+    assert_int_equal(test_log_count(of_server), 1);
+    assert_int_equal(test_log_count(of_client), 1);
+    assert_int_equal(test_log_count(""), 2); /* though it tried several times */
+    taciti_bootstrap_port_close(&client);
+    taciti_bootstrap_port_close(&server);
+}
+
+static void only_holders_of_the_key_are_answered(void **state) {
+    (void)state;
+    const taciti_seal_key mine = test_seal_key_of('k'), other = test_seal_key_of('o');
+    talk_in_vain(&mine, &other, "it has another comm.key_file", "does not prove this rank's comm.key_file for 0.3 s");
+    talk_in_vain(&mine, NULL, "it has no comm.key_file", "gives no answer (has it a comm.key_file?) for 0.3 s");
+    talk_in_vain(NULL, &mine, "it has a comm.key_file, and this rank has none",
+                 "does not prove this rank's comm.key_file");
+}
+
 static void impossible_addresses_are_refused(void **state) {
     (void)state;
     static const char *const BAD[] = {"", "host", ":1", "127.0.0.1:", "127.0.0.1:x", "no such host:1"};
     taciti_bootstrap store;
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++)
-        assert_int_equal(taciti_bootstrap_port_open(BAD[i], 0, 2, 1, &store), TACIT_E_CONFIG);
+        assert_int_equal(taciti_bootstrap_port_open(BAD[i], 0, 2, 1, test_seal_key(), &store), TACIT_E_CONFIG);
 }
 
 static void a_missing_rank_0_is_named(void **state) {
@@ -240,7 +355,7 @@ static void a_missing_rank_0_is_named(void **state) {
     taciti_bootstrap client;
     size_t n = 0;
     find_port(address);
-    assert_int_equal(taciti_bootstrap_port_open(address, 3, 4, 0.2, &client), TACIT_OK);
+    assert_int_equal(taciti_bootstrap_port_open(address, 3, 4, 0.2, test_seal_key(), &client), TACIT_OK);
     assert_int_equal(client.set(client.self, "k", "v", 1), TACIT_E_PEER);
     assert_int_equal(client.get(client.self, "k", text, sizeof text, &n, 0.2), TACIT_E_PEER);
     assert_non_null(strstr(taciti_error_text(), "rank 0 at 127.0.0.1:"));
@@ -256,6 +371,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(rank_0_serves_a_store, set_up, tear_down),
         cmocka_unit_test_setup_teardown(strangers_at_the_port_do_no_harm, set_up, tear_down),
         cmocka_unit_test_setup_teardown(silent_strangers_are_sent_away, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(slow_strangers_are_sent_away, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(recorded_words_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(only_holders_of_the_key_are_answered, set_up, tear_down),
         cmocka_unit_test_setup_teardown(impossible_addresses_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_missing_rank_0_is_named, set_up, tear_down),
     };

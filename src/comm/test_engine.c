@@ -193,6 +193,28 @@ typedef struct player {
     pthread_barrier_t *end; /* nobody frees what others may still write to */
 } player;
 
+taciti_seal_key test_seal_key_of(uint8_t byte) {
+    uint8_t bytes[TACITI_SEAL_KEY_BYTES];
+    taciti_seal_key key;
+    memset(bytes, byte, sizeof bytes);
+    if (taciti_seal_key_make(bytes, &key) != TACIT_OK) fail("no key");
+    return key;
+}
+
+static taciti_seal_key g_key;
+
+static void make_key(void) {
+    g_key = test_seal_key_of('k');
+    if (strcmp(getenv("TACIT_TEST_KEY"), "xchacha") == 0) g_key.best = TACITI_CIPHER_XCHACHA20;
+}
+
+const taciti_seal_key *test_seal_key(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (getenv("TACIT_TEST_KEY") == NULL) return NULL;
+    (void)pthread_once(&once, make_key);
+    return &g_key;
+}
+
 /* Replaces the seat by a rank of the TCP engine, which claims the same host. */
 static void open_tcp(taciti_engine *seat, const char *folder) {
     const char *streams = getenv("TACIT_TEST_STREAMS");
@@ -201,6 +223,7 @@ static void open_tcp(taciti_engine *seat, const char *folder) {
                                   .streams = streams == NULL ? 0 : (int)strtol(streams, NULL, 10),
                                   .interface = "127.0.0.1",
                                   .start_s = 60,
+                                  .key = test_seal_key(),
                                   .only_tcp = streams != NULL,
                                   .no_memory = getenv("TACIT_TEST_SOCKETS") != NULL};
     taciti_engine engine;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "comm/comm.h"
+#include "comm/seal.h"
 
 /* cmocka's assertions end the test with a long jump, which only works on the test's own thread: what fails on a rank's
  * thread ends the program. */
@@ -37,6 +38,13 @@ typedef void test_rank(taciti_comm *comm, void *context);
  * TACIT_TEST_ENGINE=tcp, the ranks are connected by the TCP engine instead: by shared memory, with TACIT_TEST_SOCKETS
  * by Unix-domain sockets, or over TACIT_TEST_STREAMS TCP connections per pair. */
 void test_world_run(int size, const taciti_comm_options *options, test_rank *rank, void *context);
+
+/* The key that ranks connected by sockets have. The environment chooses its cipher: TACIT_TEST_KEY=aes (where the CPU
+ * has it) or xchacha; NULL without it. Borrowed. */
+const taciti_seal_key *test_seal_key(void);
+
+/* A key of 32 such bytes. */
+taciti_seal_key test_seal_key_of(uint8_t byte);
 
 /* True if test_world_run() uses sockets. */
 bool test_over_tcp(void);

@@ -270,7 +270,7 @@ static void ranks_meet_where_they_are_told(void **state) {
     assert_false(found.by_port);
     (void)unlink(found.place);
     assert_int_equal(symlink("/var/tmp", found.place), 0); /* put there by somebody else */
-    assert_int_equal(taciti_meet_open(&options, &TORCH, &found), TACIT_E_CONFIG);
+    assert_int_equal(taciti_meet_open(&options, &TORCH, NULL, &found), TACIT_E_CONFIG);
     (void)unlink(found.place);
     (void)snprintf(options.meet.text, sizeof options.meet.text, "node0:4711");
     assert_int_equal(taciti_meet_find(&options, &FOUR, &found), TACIT_OK);

@@ -59,6 +59,7 @@ static taciti_comm *open_rank(const troupe *t, int rank) {
                                   .interface = "127.0.0.1",
                                   .start_s = 30,
                                   .timeout_s = TIMEOUT_S,
+                                  .key = test_seal_key(),
                                   .only_tcp = t->streams > 0,
                                   .no_memory = t->streams < 0};
     const taciti_comm_options options = {

@@ -13,6 +13,10 @@
 
 enum { EPOCH = 7, NUMBER = 41 };
 
+/* All tests run without a key, and with one. */
+static const taciti_seal_key *g_key;
+static const uint8_t BEFORE[TACITI_SEAL_PROOF_BYTES] = "the hello that was answered";
+
 static const taciti_frame FRAMES[] = {
     {TACITI_FRAME_EAGER, 1, 0, 0, 0},
     {TACITI_FRAME_EAGER, -5, TACITI_FRAME_EAGER_BYTES, 12, 0},
@@ -112,20 +116,28 @@ static void random_bytes_are_no_frame(void **state) {
 static const taciti_hello HELLO = {
     .cookie = "0123456789abcdef", .epoch = 2, .from = 3, .to = 1, .size = 4, .stream = 1, .streams = 2};
 
+static taciti_hello make_hello(void) {
+    taciti_hello hello = HELLO;
+    if (g_key == NULL) return hello;
+    hello.cipher = TACITI_CIPHER_XCHACHA20;
+    memset(hello.random, 'r', sizeof hello.random);
+    return hello;
+}
+
 static const char *read_hello(taciti_hello hello, taciti_hello expected) {
     uint8_t bytes[TACITI_HELLO_BYTES];
     taciti_hello out;
-    taciti_hello_write(&hello, bytes);
-    return taciti_hello_read(bytes, &expected, &out);
+    taciti_hello_write(&hello, g_key, BEFORE, bytes);
+    return taciti_hello_read(bytes, &expected, g_key, BEFORE, &out);
 }
 
 static void hellos_come_back_as_they_were(void **state) {
     (void)state;
     uint8_t bytes[TACITI_HELLO_BYTES];
-    taciti_hello out;
-    taciti_hello_write(&HELLO, bytes);
-    assert_null(taciti_hello_read(bytes, &HELLO, &out));
-    assert_memory_equal(&out, &HELLO, sizeof out);
+    taciti_hello hello = make_hello(), out;
+    taciti_hello_write(&hello, g_key, BEFORE, bytes);
+    assert_null(taciti_hello_read(bytes, &HELLO, g_key, BEFORE, &out));
+    assert_memory_equal(&out, &hello, sizeof out);
     for (size_t n = 0; n <= sizeof bytes; n++) assert_true(taciti_hello_may_begin(bytes, n));
     assert_false(taciti_hello_may_begin((const uint8_t *)"GET / HTTP", 10));
     assert_false(taciti_hello_may_begin((const uint8_t *)"G", 1));
@@ -133,20 +145,20 @@ static void hellos_come_back_as_they_were(void **state) {
 
 static void hellos_of_others_are_refused_with_the_reason(void **state) {
     (void)state;
-    taciti_hello h = HELLO;
+    taciti_hello h = make_hello();
     h.cookie[15]++;
     assert_string_equal(read_hello(h, HELLO), "it belongs to another run");
-    h = HELLO, h.epoch++;
+    h = make_hello(), h.epoch++;
     assert_string_equal(read_hello(h, HELLO), "it belongs to another epoch");
-    h = HELLO, h.to = 2;
+    h = make_hello(), h.to = 2;
     assert_string_equal(read_hello(h, HELLO), "it looks for another rank");
-    h = HELLO, h.size = 5;
+    h = make_hello(), h.size = 5;
     assert_string_equal(read_hello(h, HELLO), "it believes in another number of ranks");
-    h = HELLO, h.streams = 3;
+    h = make_hello(), h.streams = 3;
     assert_string_equal(read_hello(h, HELLO), "it has another comm.streams");
     static const int IMPOSSIBLE[][2] = {{4, 0}, {-1, 0}, {1, 0}, {3, 2}, {3, -1}};
     for (size_t i = 0; i < sizeof IMPOSSIBLE / sizeof *IMPOSSIBLE; i++) {
-        h = HELLO, h.from = IMPOSSIBLE[i][0], h.stream = IMPOSSIBLE[i][1];
+        h = make_hello(), h.from = IMPOSSIBLE[i][0], h.stream = IMPOSSIBLE[i][1];
         assert_string_equal(read_hello(h, HELLO), "its hello has impossible numbers");
     }
 }
@@ -155,11 +167,38 @@ static void every_changed_bit_of_a_hello_is_found(void **state) {
     (void)state;
     for (unsigned bit = 0; bit < 8 * TACITI_HELLO_BYTES; bit++) {
         uint8_t bytes[TACITI_HELLO_BYTES];
-        taciti_hello out;
-        taciti_hello_write(&HELLO, bytes);
+        taciti_hello hello = make_hello(), out;
+        taciti_hello_write(&hello, g_key, BEFORE, bytes);
         bytes[bit / 8] = (uint8_t)(bytes[bit / 8] ^ 1u << bit % 8);
-        assert_non_null(taciti_hello_read(bytes, &HELLO, &out));
+        assert_non_null(taciti_hello_read(bytes, &HELLO, g_key, BEFORE, &out));
+        const uint64_t sum = XXH3_64bits(bytes, sizeof bytes - sizeof sum); /* who changes a bit can also do that */
+        memcpy(bytes + sizeof bytes - sizeof sum, &sum, sizeof sum);
+        if (g_key != NULL && bit < 8 * (sizeof bytes - sizeof sum))
+            assert_non_null(taciti_hello_read(bytes, &HELLO, g_key, BEFORE, &out));
     }
+}
+
+static const char *read_between(const taciti_seal_key *writer, const taciti_seal_key *reader, const uint8_t *before) {
+    uint8_t bytes[TACITI_HELLO_BYTES];
+    taciti_hello hello = make_hello(), out;
+    if (writer == NULL) hello = HELLO;
+    taciti_hello_write(&hello, writer, before, bytes);
+    return taciti_hello_read(bytes, &HELLO, reader, BEFORE, &out);
+}
+
+static void hellos_prove_the_key(void **state) {
+    (void)state;
+    taciti_seal_key other;
+    if (g_key == NULL) skip();
+    assert_int_equal(taciti_seal_key_make((const uint8_t *)"another key of the same 32 bytes", &other), TACIT_OK);
+    assert_null(read_between(g_key, g_key, BEFORE));
+    assert_string_equal(read_between(g_key, g_key, NULL), "it has another comm.key_file"); /* answers another hello */
+    assert_string_equal(read_between(&other, g_key, BEFORE), "it has another comm.key_file");
+    assert_string_equal(read_between(NULL, g_key, BEFORE), "it has no comm.key_file");
+    assert_string_equal(read_between(g_key, NULL, BEFORE), "it has a comm.key_file, and this rank has none");
+    taciti_hello hello = make_hello();
+    hello.cipher = (taciti_cipher)3;
+    assert_string_equal(read_hello(hello, HELLO), "it has an unknown cipher");
 }
 
 /* ---- record ------------------------------------------------------------------------------------------------------ */
@@ -177,24 +216,24 @@ static const taciti_tcp_record RECORD = {.cookie = "0123456789abcdef",
 static const char *read_record(const taciti_tcp_record *record) {
     uint8_t bytes[TACITI_RECORD_BYTES];
     taciti_tcp_record out;
-    taciti_tcp_record_write(record, bytes);
-    return taciti_tcp_record_read(bytes, sizeof bytes, &out);
+    taciti_tcp_record_write(record, g_key, bytes);
+    return taciti_tcp_record_read(bytes, sizeof bytes, g_key, &out);
 }
 
 static void records_come_back_as_they_were(void **state) {
     (void)state;
     uint8_t bytes[TACITI_RECORD_BYTES];
     taciti_tcp_record out;
-    taciti_tcp_record_write(&RECORD, bytes);
-    assert_null(taciti_tcp_record_read(bytes, sizeof bytes, &out));
+    taciti_tcp_record_write(&RECORD, g_key, bytes);
+    assert_null(taciti_tcp_record_read(bytes, sizeof bytes, g_key, &out));
     assert_int_equal(out.rank, 2);
     assert_int_equal(out.port, 4711);
     assert_string_equal(out.local, RECORD.local);
     assert_memory_equal(out.address, RECORD.address, sizeof out.address);
-    for (size_t n = 0; n < sizeof bytes; n++) assert_non_null(taciti_tcp_record_read(bytes, n, &out));
+    for (size_t n = 0; n < sizeof bytes; n++) assert_non_null(taciti_tcp_record_read(bytes, n, g_key, &out));
     for (unsigned bit = 0; bit < 8 * TACITI_RECORD_BYTES; bit++) {
         bytes[bit / 8] = (uint8_t)(bytes[bit / 8] ^ 1u << bit % 8);
-        assert_non_null(taciti_tcp_record_read(bytes, sizeof bytes, &out));
+        assert_non_null(taciti_tcp_record_read(bytes, sizeof bytes, g_key, &out));
         bytes[bit / 8] = (uint8_t)(bytes[bit / 8] ^ 1u << bit % 8);
     }
 }
@@ -218,6 +257,30 @@ static void impossible_records_are_refused(void **state) {
     assert_string_equal(read_record(&r), "has an impossible name of a socket");
 }
 
+static void records_prove_the_key(void **state) {
+    (void)state;
+    uint8_t bytes[TACITI_RECORD_BYTES];
+    taciti_tcp_record out;
+    taciti_seal_key other;
+    if (g_key == NULL) skip();
+    assert_int_equal(taciti_seal_key_make((const uint8_t *)"another key of the same 32 bytes", &other), TACIT_OK);
+    taciti_tcp_record_write(&RECORD, g_key, bytes);
+    assert_string_equal(taciti_tcp_record_read(bytes, sizeof bytes, NULL, &out),
+                        "is of a rank with a comm.key_file, and this rank has none");
+    assert_string_equal(taciti_tcp_record_read(bytes, sizeof bytes, &other, &out),
+                        "is of a rank with another comm.key_file");
+    for (unsigned bit = 0; bit < 8 * 248; bit++) {
+        taciti_tcp_record_write(&RECORD, g_key, bytes);
+        bytes[bit / 8] = (uint8_t)(bytes[bit / 8] ^ 1u << bit % 8);
+        const uint64_t sum = XXH3_64bits(bytes, 248);
+        memcpy(bytes + 248, &sum, sizeof sum);
+        assert_non_null(taciti_tcp_record_read(bytes, sizeof bytes, g_key, &out));
+    }
+    taciti_tcp_record_write(&RECORD, NULL, bytes);
+    assert_string_equal(taciti_tcp_record_read(bytes, sizeof bytes, g_key, &out),
+                        "is of a rank without a comm.key_file");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frames_come_back_as_they_were),
@@ -227,8 +290,14 @@ int main(void) {
         cmocka_unit_test(hellos_come_back_as_they_were),
         cmocka_unit_test(hellos_of_others_are_refused_with_the_reason),
         cmocka_unit_test(every_changed_bit_of_a_hello_is_found),
+        cmocka_unit_test(hellos_prove_the_key),
         cmocka_unit_test(records_come_back_as_they_were),
         cmocka_unit_test(impossible_records_are_refused),
+        cmocka_unit_test(records_prove_the_key),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    taciti_seal_key key;
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (taciti_seal_key_make((const uint8_t *)"a key of a file has 32 bytes ...", &key) != TACIT_OK) return 1;
+    g_key = &key;
+    return failed + cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The messages of a pair over socket pairs, on one thread: matching, order, what a peer may not do, random frames.
+ * The messages of a pair over socket pairs, on one thread: matching, order, what a peer may not do, random frames, and
+ * with a key (test_seal_key()) what changes on the way.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -28,14 +29,22 @@ typedef struct pair {
     taciti_tcp_peer peers[2];
     int raw[STREAMS];
     uint32_t numbers[STREAMS];
+    taciti_seal *seals[STREAMS]; /* of the side that is played by hand */
 } pair;
+
+static taciti_seal *create_seal(int side, int stream) {
+    const uint8_t proof[TACITI_SEAL_PROOF_BYTES] = {(uint8_t)stream};
+    const taciti_seal_key *key = test_seal_key();
+    return key == NULL ? NULL : taciti_seal_create(key, key->best, proof, side == 0);
+}
 
 static void create_side(pair *p, int side, const int *fds) {
     p->peers[side] = (taciti_tcp_peer){
         .rank = 1 - side, .streams = STREAMS, .links = p->links[side], .pool = &p->pools[side], .abort_code = -1};
     (void)snprintf(p->peers[side].name, sizeof p->peers[side].name, "rank %d", 1 - side);
     for (int s = 0; s < STREAMS; s++)
-        assert_int_equal(taciti_tcp_link_create(fds[s], 0, s, EPOCH, &p->links[side][s]), TACIT_OK);
+        assert_int_equal(taciti_tcp_link_create(fds[s], 0, s, EPOCH, create_seal(side, s), &p->links[side][s]),
+                         TACIT_OK);
 }
 
 /* Both sides use the memory then, and the first connection only. */
@@ -63,6 +72,7 @@ static pair *create_pair(bool by_hand) {
     }
     create_side(p, 0, fds[0]);
     if (!by_hand) create_side(p, 1, fds[1]);
+    for (int s = 0; s < STREAMS && by_hand; s++) p->seals[s] = create_seal(1, s);
     return p;
 }
 
@@ -72,6 +82,7 @@ static void destroy_pair(pair *p) {
         taciti_tcp_pool_destroy(&p->pools[side]);
     }
     for (int s = 0; s < STREAMS && p->peers[1].streams == 0; s++) (void)close(p->raw[s]);
+    for (int s = 0; s < STREAMS; s++) taciti_seal_destroy(p->seals[s]);
     taciti_free(p);
 }
 
@@ -301,11 +312,21 @@ static void a_goodbye_is_no_failure(void **state) {
 }
 
 /* ---- what a peer may not do -------------------------------------------------------------------------------------- */
+/* Sends a block, sealed if there is a key. */
+static void write_block(pair *p, int stream, const void *bytes, size_t n) {
+    static uint8_t sealed[TACITI_FRAME_CHUNK_BYTES + TACITI_SEAL_TAG_BYTES];
+    if (p->seals[stream] != NULL) {
+        taciti_seal_close(p->seals[stream], bytes, n, sealed);
+        bytes = sealed, n += TACITI_SEAL_TAG_BYTES;
+    }
+    assert_int_equal(send(p->raw[stream], bytes, n, MSG_NOSIGNAL), n);
+}
+
 static void write_raw(pair *p, int stream, const taciti_frame *frame, const void *payload) {
     uint8_t header[TACITI_FRAME_HEADER_BYTES];
     taciti_frame_write(frame, EPOCH, p->numbers[stream]++, header);
-    assert_int_equal(send(p->raw[stream], header, sizeof header, MSG_NOSIGNAL), sizeof header);
-    if (payload != NULL) assert_int_equal(send(p->raw[stream], payload, frame->bytes, MSG_NOSIGNAL), frame->bytes);
+    write_block(p, stream, header, sizeof header);
+    if (payload != NULL) write_block(p, stream, payload, frame->bytes);
 }
 
 static void expect_loss(pair *p, const char *why) {
@@ -405,8 +426,8 @@ static void the_end_of_a_connection_is_named(void **state) {
     move_side(p, 0);
     expect_loss(p, "the connection ended within a frame");
     p = create_pair(true);
-    assert_int_equal(send(p->raw[0], "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n", 49, 0), 49);
-    expect_loss(p, "a frame with a wrong checksum");
+    assert_int_equal(send(p->raw[0], "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*, text/html\r\n\r\n", 60, 0), 60);
+    expect_loss(p, test_seal_key() == NULL ? "a frame with a wrong checksum" : "a frame whose seal is broken");
     p = create_pair(true);
     (void)shutdown(p->raw[0], SHUT_RDWR);
     (void)send_on(p, 1, "x", 1);
@@ -429,10 +450,99 @@ static void last_words_are_read_before_the_peer_is_lost(void **state) {
     destroy_pair(p);
 }
 
+/* ---- what changes on the way ------------------------------------------------------------------------------------- */
+/* The bytes of two short messages and of one that asks, as they are on the wire. */
+enum { WORD_BYTES = 9, BLOCK = TACITI_FRAME_HEADER_BYTES + TACITI_SEAL_TAG_BYTES };
+enum { FRAME_BYTES = BLOCK + WORD_BYTES + TACITI_SEAL_TAG_BYTES, TAPE_BYTES = 2 * FRAME_BYTES + BLOCK };
+
+static void record_frames(uint8_t tape[TAPE_BYTES]) {
+    static const char LONG[TACITI_FRAME_EAGER_BYTES + 1];
+    pair *p = create_pair(true);
+    (void)send_on(p, 1, "a word!!", WORD_BYTES);
+    (void)send_on(p, 1, "another.", WORD_BYTES);
+    (void)send_on(p, 1, LONG, sizeof LONG);
+    taciti_tcp_peer_write(&p->peers[0]);
+    assert_int_equal(recv(p->raw[0], tape, TAPE_BYTES, MSG_WAITALL), TAPE_BYTES);
+    destroy_pair(p);
+}
+
+/* Side 1 of a new pair reads these bytes. Returns how many of its receives of 9 bytes are done, and why side 0 was
+ * lost; "": it was not. */
+static int play_tape(const uint8_t *tape, size_t n, char why[TACITI_TCP_WHY_BYTES]) {
+    pair *p = create_pair(false);
+    const taciti_tcp_message *received[3];
+    char words[3][WORD_BYTES];
+    int done = 0;
+    for (int i = 0; i < 3; i++) received[i] = receive_on(p, 1, words[i], WORD_BYTES);
+    assert_int_equal(send(p->links[0][0].fd, tape, n, MSG_NOSIGNAL), n);
+    move_side(p, 1);
+    for (int i = 0; i < 3; i++) done += received[i]->done;
+    if (done > 0) assert_string_equal(words[0], "a word!!");
+    if (done > 1) assert_string_equal(words[1], "another.");
+    (void)snprintf(why, TACITI_TCP_WHY_BYTES, "%s", p->peers[1].lost ? p->peers[1].why : "");
+    destroy_pair(p);
+    return done;
+}
+
+static void expect_broken_seal(const uint8_t *tape, size_t n, int done) {
+    char why[TACITI_TCP_WHY_BYTES];
+    assert_int_equal(play_tape(tape, n, why), done);
+    assert_string_equal(why, "a frame whose seal is broken");
+}
+
+static void changed_frames_lose_the_peer(void **state) {
+    (void)state;
+    uint8_t tape[TAPE_BYTES], other[2 * TAPE_BYTES];
+    char why[TACITI_TCP_WHY_BYTES];
+    if (test_seal_key() == NULL) skip();
+    record_frames(tape);
+    assert_int_equal(play_tape(tape, sizeof tape, why), 2);
+    assert_string_equal(why, "");
+    for (size_t i = 0; i < sizeof tape; i++) { /* every byte counts */
+        memcpy(other, tape, sizeof tape);
+        other[i] ^= 1 << i % 8;
+        expect_broken_seal(other, sizeof tape, (int)(i / FRAME_BYTES));
+    }
+    memcpy(other, tape, FRAME_BYTES); /* the same frame again */
+    memcpy(other + FRAME_BYTES, tape, FRAME_BYTES);
+    expect_broken_seal(other, (size_t)2 * FRAME_BYTES, 1);
+    memcpy(other, tape + FRAME_BYTES, FRAME_BYTES); /* in another order */
+    memcpy(other + FRAME_BYTES, tape, FRAME_BYTES);
+    expect_broken_seal(other, (size_t)2 * FRAME_BYTES, 0);
+    memcpy(other, tape, FRAME_BYTES); /* without the second */
+    memcpy(other + FRAME_BYTES, tape + (size_t)2 * FRAME_BYTES, BLOCK);
+    expect_broken_seal(other, FRAME_BYTES + BLOCK, 1);
+}
+
+/* A side refuses its own frames, and those of another connection. */
+static void frames_belong_to_their_connection(void **state) {
+    (void)state;
+    uint8_t tape[TAPE_BYTES];
+    if (test_seal_key() == NULL) skip();
+    record_frames(tape);
+    pair *p = create_pair(true);
+    assert_int_equal(send(p->raw[0], tape, sizeof tape, MSG_NOSIGNAL), sizeof tape);
+    expect_loss(p, "a frame whose seal is broken");
+    p = create_pair(false);
+    assert_int_equal(send(p->links[0][1].fd, tape, sizeof tape, MSG_NOSIGNAL), sizeof tape);
+    move_side(p, 1);
+    assert_string_equal(p->peers[1].why, "a frame whose seal is broken");
+    destroy_pair(p);
+}
+
+/* The network must not see what is sent. */
+static void frames_cannot_be_read(void **state) {
+    (void)state;
+    uint8_t tape[TAPE_BYTES];
+    if (test_seal_key() == NULL) skip();
+    record_frames(tape);
+    assert_null(memmem(tape, sizeof tape, "a word", 6));
+}
+
 /* ---- random frames ----------------------------------------------------------------------------------------------- */
 /* Frames with right checksums and numbers, and anything else in them, some damaged: the peer may be lost, and nothing
  * worse. The receives have exact arrays, so that the address sanitizer sees what is written outside. */
-static void throw_frames(uint64_t seed) {
+static uint64_t throw_frames(uint64_t seed) {
     static uint8_t payload[TACITI_FRAME_CHUNK_BYTES];
     static const size_t LENGTHS[] = {0, 1, 100, 20000, 300000};
     pair *p = create_pair(true);
@@ -444,7 +554,8 @@ static void throw_frames(uint64_t seed) {
         assert_int_equal(taciti_tcp_peer_receive(&p->peers[0], (int)(i % 3), in[i], n, &m), TACIT_OK);
         (void)send_on(p, 1, payload, LENGTHS[taciti_rng_below(seed, 20 + i, 5)]);
     }
-    for (uint64_t i = 0; i < 40 && !p->peers[0].lost; i++) {
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < 40 && !p->peers[0].lost; i++, count++) {
         const uint64_t draw = taciti_rng_u64(seed, 100 + i);
         const taciti_frame_kind kind = (taciti_frame_kind)(1 + draw % 5);
         const bool has_bytes = kind == TACITI_FRAME_EAGER || kind == TACITI_FRAME_CHUNK;
@@ -463,13 +574,16 @@ static void throw_frames(uint64_t seed) {
     }
     destroy_pair(p);
     for (int i = 0; i < 8; i++) taciti_free(in[i]);
+    return count;
 }
 
 static void random_frames_do_no_harm(void **state) {
     (void)state;
     const char *rounds = getenv("TACIT_FUZZ_ROUNDS");
     const uint64_t count = rounds == NULL ? RANDOM_ROUNDS : strtoull(rounds, NULL, 10);
-    for (uint64_t seed = 0; seed < count; seed++) throw_frames(seed);
+    uint64_t frames = 0;
+    for (uint64_t seed = 0; seed < count; seed++) frames += throw_frames(seed);
+    print_message("%llu random frames\n", (unsigned long long)frames);
 }
 
 int main(void) {
@@ -488,6 +602,9 @@ int main(void) {
         cmocka_unit_test(a_peer_cannot_fill_the_memory),
         cmocka_unit_test(the_end_of_a_connection_is_named),
         cmocka_unit_test(last_words_are_read_before_the_peer_is_lost),
+        cmocka_unit_test(changed_frames_lose_the_peer),
+        cmocka_unit_test(frames_belong_to_their_connection),
+        cmocka_unit_test(frames_cannot_be_read),
         cmocka_unit_test(random_frames_do_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
