@@ -49,7 +49,7 @@ for stage in "${stages[@]}"; do
     gcc) build release; unit release unit; unit release program ;;
     mpi) build release; unit release mpi ;;
     train) build release; program release tests/train.sh; program release tests/ranks.sh; program release tests/hosts.sh; program release tests/compression.sh; program release tests/shard.sh; program release tests/folder.sh ;;
-    faults) build release; program release tests/faults.sh mpi; program release tests/faults.sh tcp
+    faults) build release; program release tests/faults.sh mpi; program release tests/faults.sh tcp; program release tests/strangers.sh
       for engine in mpi tcp; do check "campaign of 10 faults over $engine" tests/campaign.sh 10 --engine $engine; done ;;
     lab) build release; program release tests/lab.sh; program release tests/lab_step.sh; program release tests/lab_shard.sh; program release tests/lab_probe.sh; program release tests/lab_collectives.sh ;;
     asan) build asan-ubsan; unit asan-ubsan unit; program asan-ubsan tests/smoke.sh ;;
