@@ -205,12 +205,14 @@ typedef struct taciti_job {
 /* Queues a job. The job must remain valid until taciti_job_wait() has returned. All ranks submit the same sequence of
  * jobs. With a communication thread, does not block; without one, runs the job before it returns. Never allocates.
  * Returns E_INTERNAL if 4096 jobs are unfinished. With a communication thread, any thread; without one, one at a
- * time. */
+ * time. A job may submit others: each runs at once, as a part of it, and the small collectives below work in it, too.
+ */
 tacit_status taciti_job_submit(taciti_comm *comm, taciti_job *job);
 
 /* Blocks until the job has finished and returns the job's status. Returns E_PEER if the communication thread hangs in
- * the engine. */
+ * the engine. _for: returns PENDING when that time is over. Any thread. */
 tacit_status taciti_job_wait(taciti_comm *comm, taciti_job *job);
+tacit_status taciti_job_wait_for(taciti_comm *comm, taciti_job *job, double seconds);
 bool taciti_job_done(const taciti_job *job);
 
 /* For a thread that waits for what a job does, in its own way: begin, and look every 0.1 s or so. Returns E_PEER when

@@ -404,6 +404,41 @@ static void the_caller_runs_what_it_would_only_wait_for(void **state) {
     }
 }
 
+/* A job that uses the communicator as the submitting thread does. */
+static tacit_status submit_more(taciti_comm *comm, void *context) {
+    diary book = {.caller = pthread_self()};
+    entry first = {&book, 0}, second = {&book, 1};
+    taciti_job submitted = {.run = write_entry, .context = &first, .name = "submitted", .detail = -1};
+    taciti_job run = {.run = write_entry, .context = &second, .name = "run", .detail = -1};
+    double *ranks = context;
+    CHECK(taciti_job_submit(comm, &submitted) == TACIT_OK && taciti_job_done(&submitted));
+    CHECK(taciti_job_wait(comm, &submitted) == TACIT_OK && taciti_job_run(comm, &run) == TACIT_OK);
+    CHECK(book.ran == 2 && book.out_of_order == 0 && book.by_caller == 2);
+    return taciti_comm_allreduce_f64(comm, ranks, 1, TACITI_OP_SUM);
+}
+
+static void wait_for_outer_jobs(taciti_comm *comm, void *context) {
+    double ranks[2] = {1, 1};
+    taciti_job queued = {.run = submit_more, .context = &ranks[0], .name = "queued", .detail = -1};
+    taciti_job run = {.run = submit_more, .context = &ranks[1], .name = "run", .detail = -1};
+    (void)context;
+    CHECK(taciti_job_submit(comm, &queued) == TACIT_OK);
+    const tacit_status at_once = taciti_job_wait_for(comm, &queued, 0);
+    CHECK(at_once == TACIT_OK || at_once == TACIT_PENDING);
+    CHECK(taciti_job_wait_for(comm, &queued, 60) == TACIT_OK);
+    CHECK(taciti_job_run(comm, &run) == TACIT_OK);
+    CHECK(ranks[0] == taciti_comm_size(comm) && ranks[1] == taciti_comm_size(comm));
+}
+
+static void jobs_may_submit_jobs(void **state) {
+    (void)state;
+    for (int size = 1; size <= 3; size++) {
+        const taciti_comm_options alone = test_comm_options(false);
+        run_ranks(size, wait_for_outer_jobs, NULL);
+        test_world_run(size, &alone, wait_for_outer_jobs, NULL);
+    }
+}
+
 /* ---- failures ---------------------------------------------------------------------------------------------------- */
 /* Rank 2 has no communication thread and does nothing until the others have given it up. */
 static void fall_silent(taciti_comm *comm, void *context) {
@@ -558,6 +593,7 @@ int main(void) {
         TEST(the_queue_goes_round),
         TEST(who_waits_for_a_job_knows_why_it_failed),
         TEST(the_caller_runs_what_it_would_only_wait_for),
+        TEST(jobs_may_submit_jobs),
         TEST(a_silent_rank_is_named_once_and_ends_every_wait),
         TEST(who_comes_late_has_comm_start_and_not_comm_timeout),
         TEST(who_does_not_come_is_named_after_comm_start),

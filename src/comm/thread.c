@@ -5,6 +5,7 @@
  * thread may take the engine for a job that it would only wait for: handing over costs more than a short message.
  */
 #define _GNU_SOURCE
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -154,7 +155,7 @@ static tacit_status queue_job(taciti_queue *queue, taciti_job *job) {
 tacit_status taciti_job_submit(taciti_comm *comm, taciti_job *job) {
     taciti_queue *queue = &comm->queue;
     atomic_store_explicit(&job->done, 0, memory_order_relaxed);
-    if (!comm->threaded) {
+    if (taciti_comm_owns(comm)) { /* there is no thread, or this is a part of the job that runs */
         (void)taciti_detector_tick(comm);
         run_job(comm, job);
         return TACIT_OK;
@@ -211,9 +212,16 @@ tacit_status taciti_watch_look(taciti_comm *comm, taciti_watch *watch) {
 }
 
 tacit_status taciti_job_wait(taciti_comm *comm, taciti_job *job) {
+    return taciti_job_wait_for(comm, job, (double)INFINITY);
+}
+
+tacit_status taciti_job_wait_for(taciti_comm *comm, taciti_job *job, double seconds) {
+    const int64_t begin_ns = taciti_now_ns();
     taciti_watch owner = taciti_watch_begin(comm);
     while (!taciti_job_done(job)) {
-        taciti_futex_wait(&job->done, 0, IDLE_NS);
+        const double left_ns = seconds * 1e9 - (double)(taciti_now_ns() - begin_ns);
+        if (left_ns <= 0) return TACIT_PENDING;
+        taciti_futex_wait(&job->done, 0, left_ns < (double)IDLE_NS ? (int64_t)left_ns : IDLE_NS);
         const double limit_s = stuck_for(comm, &owner);
         if (limit_s > 0) return give_up(comm, job, limit_s);
     }
