@@ -8,6 +8,7 @@
  *   1. statuses and texts       4. a layout of tensors    7. your own optimizer     10. counters
  *   2. settings                 5. a job                  8. the mean of replicas   11. log and failures
  *   3. the ranks: open, close   6. the training loop      9. checkpoints
+ *  13. channels: sums and gathers of your own arrays, without a job
  *
  * The whole of it, for one program that is started on every rank:
  *
@@ -194,9 +195,9 @@ TACIT_API tacit_status tacit_open_store(const tacit_settings *settings, int rank
 TACIT_API int tacit_rank(const tacit_comm *comm); /* 0 .. tacit_size() - 1; -1 for a handle that is none */
 TACIT_API int tacit_size(const tacit_comm *comm); /* number of ranks; -1 for a handle that is none */
 
-/* Close its jobs first: E_USAGE otherwise. Finalizes MPI if this library has initialised it and no other communicator
- * of this library is open; after a failure of a peer it does not, for that could not return. The handle is closed
- * whatever the status is, but for E_USAGE. E_PEER where a peer fails while all say goodbye. NULL is fine.
+/* Close its jobs and channels first: E_USAGE otherwise. Finalizes MPI if this library has initialised it and no other
+ * communicator of this library is open; after a failure of a peer it does not, for that could not return. The handle is
+ * closed whatever the status is, but for E_USAGE. E_PEER where a peer fails while all say goodbye. NULL is fine.
  * Collective; after a failure not. */
 TACIT_API tacit_status tacit_close(tacit_comm *comm);
 
@@ -470,6 +471,62 @@ typedef void tacit_failure_callback(void *context, tacit_status status, const ch
 
 /* NULL: none. A failure that is known already is reported before this returns. Not collective. */
 TACIT_API tacit_status tacit_on_failure(tacit_comm *comm, tacit_failure_callback *callback, void *context);
+
+/* ---- 13. channels ------------------------------------------------------------------------------------------------ */
+
+/* A sum or a gather of the caller's own arrays, as often as you like, without a job:
+ *
+ *   tacit_channel_open(comm, settings, TACIT_ALL_REDUCE, 1000001, &channel);
+ *   for (...) {
+ *       tacit_channel_start(channel, x, x, TACIT_F32, 1);      leaves while you compute
+ *       ...
+ *       tacit_channel_wait(channel, INFINITY);                 x is the sum over ranks
+ *   }
+ *   tacit_channel_close(channel);
+ *
+ * A channel has a compression of its own (compress.codec of its settings), and with it a residual: what one start loses
+ * is part of the next, so that what has arrived and the residuals of all ranks together are what was given, to
+ * rounding. compress.feedback 0 turns that off. compress.warmup counts starts. An all-reduce has the bits of the sums
+ * of a dp job of one tensor with the same settings. */
+typedef struct tacit_channel tacit_channel;
+
+typedef enum tacit_collective {
+    TACIT_ALL_REDUCE,     /* target[elements] = the sum over ranks of source[elements], the same bits on all ranks */
+    TACIT_REDUCE_SCATTER, /* target[elements / ranks] = part `rank` of that sum */
+    TACIT_ALL_GATHER      /* part r of target[elements] = source[elements / ranks] of rank r, the same bits on all */
+} tacit_collective;
+
+/* elements: of the whole array, the same on all ranks; any number of an all-reduce, else a multiple of the ranks. Reads
+ * sections exchange and compress, the codec's, and optim.warmup for compress.warmup.
+ *
+ * Needs memory for a copy of the array in f32, and what the codec needs. A residual ends with its channel. E_CONFIG: a
+ * setting that no channel can have (compress.codec auto and adapt.policy, which follow the steps of a job) or not of
+ * this kind, or the first rank that has other settings, another collective or another length, with both values. Returns
+ * owned. Collective. */
+TACIT_API tacit_status tacit_channel_open(tacit_comm *comm, const tacit_settings *settings, tacit_collective collective,
+                                          size_t elements, tacit_channel **out);
+
+/* Starts the transfer of source * scale; sums are made in f32, and rounded to `type` at the end. The arrays begin at a
+ * multiple of their element and are the library's until tacit_channel_wait() has returned something else than
+ * TACIT_PENDING. source may be target (all-reduce), or source be part `rank` of target (all-gather), or target be that
+ * of source (reduce-scatter); else they must not overlap. All ranks make their starts of all channels, and steps of
+ * jobs, in the same order; type and scale may differ between ranks. Does not block with comm.thread (the default).
+ *
+ * A number that is not finite arrives as one, at its place or in the codec's block around it; residuals then stay as
+ * they were before this start, on all ranks.
+ *
+ * E_USAGE: the start before was not waited for, or an argument that cannot be. Collective. */
+TACIT_API tacit_status tacit_channel_start(tacit_channel *channel, const void *source, void *target, tacit_type type,
+                                           double scale);
+
+/* OK: the result of the last start stands in its target. TACIT_PENDING: not yet, after this time; 0 asks without
+ * waiting. INFINITY is fine: the wait ends with E_PEER when a peer fails or freezes. E_USAGE: nothing was started since
+ * the last result. Class wait; not collective. */
+TACIT_API tacit_status tacit_channel_wait(tacit_channel *channel, double seconds);
+
+/* Waits for a start that is under way. E_PEER after a failure; the handle is closed in any case. NULL is fine.
+ * Collective; after a failure not. */
+TACIT_API tacit_status tacit_channel_close(tacit_channel *channel);
 
 #ifdef __cplusplus
 }

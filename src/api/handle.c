@@ -10,7 +10,7 @@ static pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t g_released = PTHREAD_COND_INITIALIZER;
 static taciti_handle *g_open;
 
-static const char *const NAMES[] = {"tacit_settings", "tacit_comm", "tacit_layout", "tacit_job"};
+static const char *const NAMES[] = {"tacit_settings", "tacit_comm", "tacit_layout", "tacit_job", "tacit_channel"};
 
 void taciti_handle_open(taciti_handle *handle, taciti_handle_kind kind) {
     (void)pthread_mutex_lock(&g_lock);
@@ -30,6 +30,7 @@ void taciti_handle_close(taciti_handle *handle) {
 /* The communicator that lines about the object are about; NULL: none. */
 static const taciti_comm *comm_of(const void *object, taciti_handle_kind kind) {
     if (kind == TACITI_HANDLE_COMM) return ((const tacit_comm *)object)->comm;
+    if (kind == TACITI_HANDLE_CHANNEL) return ((const tacit_channel *)object)->comm->comm;
     return kind == TACITI_HANDLE_JOB ? ((const tacit_job *)object)->comm->comm : NULL;
 }
 

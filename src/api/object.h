@@ -19,6 +19,7 @@ typedef enum taciti_handle_kind {
     TACITI_HANDLE_COMM,
     TACITI_HANDLE_LAYOUT,
     TACITI_HANDLE_JOB,
+    TACITI_HANDLE_CHANNEL,
 } taciti_handle_kind;
 
 typedef struct taciti_handle {
@@ -67,7 +68,7 @@ struct tacit_layout {
 struct tacit_comm {
     taciti_handle handle;
     taciti_comm *comm;
-    size_t jobs; /* open jobs over it */
+    size_t jobs; /* open jobs and channels over it */
     tacit_failure_callback *callback;
     void *context;
     taciti_log_route log; /* of tacit_comm_log_to() */
@@ -110,6 +111,29 @@ struct tacit_job {
     pthread_mutex_t lock; /* of phase and all below, and of the driver inside a step */
     size_t missing;       /* tensors that are not ready in the current step */
     bool *ready;          /* per tensor; owned */
+};
+
+struct tacit_channel {
+    taciti_handle handle;
+    tacit_comm *comm;
+    tacit_collective collective;
+    size_t elements, part_n; /* of the whole array, and of one part */
+    int parts;               /* 1 of an all-reduce, else the ranks; a bucket has as many slots */
+    int *slot_of;            /* [parts] that hold part r; owned */
+    taciti_layout layout;    /* owned */
+    taciti_optim_options optim;
+    taciti_exchange_options exchange;
+    taciti_compress_options compress;
+    bool codec_used;     /* something is compressed */
+    void *codec_options; /* owned */
+    taciti_pages flat;   /* the array in f32, in buckets of slots */
+    taciti_compression *compression;
+    taciti_job job;
+    _Atomic bool under_way; /* started and not waited for; what follows belongs to the job meanwhile */
+    const char *source;
+    char *target;
+    tacit_type type;
+    float scale;
 };
 
 /* If the communicator has failed, sets tacit_error_text() to the text of the failure. Returns `status`. */

@@ -146,8 +146,7 @@ tacit_status tacit_close(tacit_comm *comm) {
     if (comm == NULL) return TACIT_OK;
     TACITI_TRY(taciti_handle_check(comm, TACITI_HANDLE_COMM));
     if (comm->jobs > 0)
-        return taciti_fail(TACIT_E_USAGE, "tacit_close: %zu jobs are open on this communicator; close them first",
-                           comm->jobs);
+        return taciti_fail(TACIT_E_USAGE, "tacit_close: %zu jobs or channels are open; close them first", comm->jobs);
     taciti_handle_close(&comm->handle);
     const tacit_status status = taciti_comm_close(comm->comm);
     taciti_log_set_route(&comm->log, NULL);

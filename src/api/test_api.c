@@ -159,7 +159,7 @@ static void test_order_with_an_own_optimizer(void **state) {
 static void test_closed_handles(void **state) {
     scene *s = *state;
     tacit_job *job = NULL;
-    refused(tacit_close(s->comm), TACIT_E_USAGE, "1 jobs are open");
+    refused(tacit_close(s->comm), TACIT_E_USAGE, "1 jobs or channels are open");
     assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout, NULL, &job), TACIT_OK);
     assert_int_equal(tacit_job_close(job), TACIT_OK);
     refused(tacit_job_close(job), TACIT_E_USAGE, "closed before");

@@ -20,7 +20,7 @@
  *
  * Strategies that own parts of arrays use two objects, one per phase of the all-reduce (`phase`): one sums gradients,
  * the other gathers what the owners have made of the sums, with compress.back as its factor. The gathers have no
- * residuals: its sender knows what it has not sent yet.
+ * residuals: its sender knows what it has not sent yet. Gathers of other arrays have some with gather_feedback.
  *
  * Without a codec it is an exchange with exchange.wire, and settle() sends nothing.
  */
@@ -70,6 +70,7 @@ typedef struct taciti_compression_setup {
     const taciti_controller *controller;    /* NULL: the factor is fixed */
     const void *controller_options;         /* borrowed */
     taciti_phase phase;                     /* what begin() starts */
+    bool gather_feedback;                   /* gathers keep what their encodings lose for the next gather, as sums do */
 } taciti_compression_setup;
 
 /* Returns what the exchange is told: the encoding of the phase, completed by the options. codec NULL: all is dense. */

@@ -133,14 +133,15 @@ taciti_compression_setup taciti_compression_gather_setup(const taciti_compressio
     return out;
 }
 
-/* The owner of a part knows what the others lack, so gathers have neither feedback nor momentum. */
+/* An owner of parameters knows what the others lack, so their gathers have no feedback; none has momentum. */
 taciti_encoding taciti_compression_encoding(const taciti_compression_setup *setup) {
     const taciti_compress_options *o = setup->options;
     const bool has_results = setup->phase == TACITI_PHASE_ALL_REDUCE || setup->phase == TACITI_PHASE_REDUCE_TO_LANES;
     taciti_encoding e = *encoding_of(setup);
     if (e.codec == NULL) return (taciti_encoding){.codec = NULL};
     const bool estimates = taciti_compression_what(setup) == TACITI_SENDS_CHANGE;
-    const bool errors = !is_gather(setup) && o->feedback > 0 && !estimates && taciti_compression_is_lossy(setup);
+    const bool corrects = o->feedback > 0 && (!is_gather(setup) || setup->gather_feedback);
+    const bool errors = corrects && !estimates && taciti_compression_is_lossy(setup);
     const taciti_codec_setting asked = {.factor = taciti_compression_asked_factor(setup)},
                                back = {.factor = has_results ? o->back : 0};
     e.seed = SEED;
@@ -150,7 +151,8 @@ taciti_encoding taciti_compression_encoding(const taciti_compression_setup *setu
                                    .decay = errors ? o->feedback : 1,
                                    .momentum = is_gather(setup) ? 0 : o->momentum,
                                    .estimates = estimates,
-                                   .half = is_gather(setup) || setup->phase == TACITI_PHASE_REDUCE_SCATTER,
+                                   .half = setup->phase == TACITI_PHASE_REDUCE_SCATTER ||
+                                           (is_gather(setup) && !setup->gather_feedback),
                                    .stored = errors ? (taciti_residual_form)o->residual : TACITI_RESIDUAL_F32};
     e.way = setup->phase == TACITI_PHASE_ALL_REDUCE ? (taciti_way)o->collective : TACITI_WAY_SCATTER;
     return e;

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Channels: sums and gathers of the caller's own arrays, each with a compression of its own.
+ *
+ * A start is one job of the communication thread. Bucket by bucket it reads the caller's array into f32, exchanges it
+ * and writes the result back. Then it settles the compression, which is a collective of its own, so that the waiting
+ * thread has nothing left to do.
+ *
+ * A bucket has one slot for each part of the array: one in an all-reduce, where all buckets in a row are the array; one
+ * for each rank in the others, the range of the bucket that this rank owns in the exchange. Ranks may own ranges in
+ * another order than that of the ranks. Slot b of a part holds its elements from b * slot on:
+ *
+ *   array  0 0 0 0 0 | 1 1 1 1 1      bucket 0  0 0 | 1 1      bucket 1  0 0 | 1 1      bucket 2  0 . | 1 .
+ */
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "api/object.h"
+#include "base/log.h"
+#include "base/number.h"
+#include "exchange/route.h"
+#include "kernel/kernel.h"
+#include "strategy/shard.h"
+
+enum { GRAIN = 16, NAME_BYTES = 64, TEXT_BYTES = 128 };
+
+static const char *const NAMES[] = {"all-reduce", "reduce-scatter", "all-gather"};
+static const taciti_phase PHASES[] = {TACITI_PHASE_ALL_REDUCE, TACITI_PHASE_REDUCE_SCATTER, TACITI_PHASE_ALL_GATHER};
+static const char *const JOBS[] = {"all-reduce of a channel", "reduce-scatter of a channel", "all-gather of a channel"};
+
+static size_t bytes_of(tacit_type type) { return type == TACIT_F32 ? sizeof(float) : sizeof(taciti_bf16); }
+
+static int rank_of(const tacit_channel *c) { return taciti_comm_rank(c->comm->comm); }
+
+static bool is_split(const tacit_channel *c) { return c->collective != TACIT_ALL_REDUCE; }
+
+/* ---- the array in buckets ---------------------------------------------------------------------------------------- */
+
+/* Elements of one part in one bucket: where they are in the flat array and in the part. */
+typedef struct strip {
+    size_t flat, at, n;
+} strip;
+
+static strip strip_of(const tacit_channel *c, size_t bucket, int part) {
+    const taciti_bucket *b = &c->layout.buckets[bucket];
+    const size_t slot_n = b->n / (size_t)c->parts, at = b->offset / (size_t)c->parts;
+    return (strip){b->offset + (size_t)c->slot_of[part] * slot_n, at, taciti_min(slot_n, c->part_n - at)};
+}
+
+/* floats[n] = scale * elements of the source from `at` on. */
+static void read_elements(const tacit_channel *c, size_t at, float *floats, size_t n) {
+    const taciti_kernels *k = taciti_kernels_get();
+    const void *from = c->source + at * bytes_of(c->type);
+    if (c->type == TACIT_F32) memcpy(floats, from, n * sizeof *floats);
+    if (c->type == TACIT_BF16) k->bf16_decode(floats, from, n);
+    if (c->type == TACIT_F16) k->fp16_decode(floats, from, n);
+    if (c->scale != 1) k->scale(floats, c->scale, n);
+}
+
+static void write_elements(const tacit_channel *c, size_t at, const float *floats, size_t n) {
+    const taciti_kernels *k = taciti_kernels_get();
+    void *to = c->target + at * bytes_of(c->type);
+    if (c->type == TACIT_F32) memcpy(to, floats, n * sizeof *floats);
+    if (c->type == TACIT_BF16) k->bf16_encode(to, floats, n);
+    if (c->type == TACIT_F16) k->fp16_encode(to, floats, n);
+}
+
+static void read_bucket(const tacit_channel *c, size_t bucket) {
+    const bool own = c->collective == TACIT_ALL_GATHER; /* the source is this rank's part alone */
+    for (int part = own ? rank_of(c) : 0; part < (own ? rank_of(c) + 1 : c->parts); part++) {
+        const strip s = strip_of(c, bucket, part);
+        read_elements(c, s.at + (own ? 0 : (size_t)part * c->part_n), (float *)c->flat.base + s.flat, s.n);
+    }
+}
+
+/* Adds the squares of what is written to *squares. */
+static void write_bucket(const tacit_channel *c, size_t bucket, double *squares) {
+    const bool own = c->collective == TACIT_REDUCE_SCATTER;
+    for (int part = own ? rank_of(c) : 0; part < (own ? rank_of(c) + 1 : c->parts); part++) {
+        const strip s = strip_of(c, bucket, part);
+        const float *floats = (const float *)c->flat.base + s.flat;
+        write_elements(c, s.at + (own ? 0 : (size_t)part * c->part_n), floats, s.n);
+        if (c->codec_used) *squares += taciti_kernels_get()->sum_squares(floats, s.n);
+    }
+}
+
+/* ---- the job ----------------------------------------------------------------------------------------------------- */
+
+/* Residuals follow a result that is finite on all ranks; only a reduce-scatter shows each rank another one. */
+static tacit_status settle_residuals(const tacit_channel *c, taciti_comm *comm, double squares) {
+    taciti_step_report report = {.wait_ns = 0};
+    if (c->codec_used && c->collective == TACIT_REDUCE_SCATTER)
+        TACITI_TRY(taciti_comm_allreduce_f64(comm, &squares, 1, TACITI_OP_SUM));
+    return taciti_compression_settle(c->compression, isfinite(squares), 0, sqrt(squares), &report);
+}
+
+static tacit_status transfer_buckets(const tacit_channel *c, taciti_comm *comm) {
+    double squares = 0;
+    for (size_t b = 0; b < c->layout.bucket_count; b++) {
+        read_bucket(c, b);
+        TACITI_TRY(taciti_compression_begin(c->compression, c->flat.base, b));
+        TACITI_TRY(taciti_exchange_wait(taciti_compression_exchange(c->compression), b));
+        write_bucket(c, b, &squares);
+    }
+    return settle_residuals(c, comm, squares);
+}
+
+/* The others would wait for a rank that cannot go on. */
+static tacit_status run_channel(taciti_comm *comm, void *context) {
+    const tacit_status status = transfer_buckets(context, comm);
+    if (status != TACIT_OK && taciti_comm_health(comm) == TACIT_OK) taciti_comm_give_up(comm);
+    return status;
+}
+
+/* ---- the layout -------------------------------------------------------------------------------------------------- */
+
+/* One tensor; or in every bucket, which is a unit, one per slot. */
+static tacit_status lay_out_parts(tacit_channel *c, size_t bucket_bytes) {
+    const size_t parts = (size_t)c->parts, floats = bucket_bytes / sizeof(float) / parts;
+    const size_t slot_n = is_split(c) ? taciti_max(floats / GRAIN, 1) * GRAIN : c->part_n;
+    const size_t slots = c->part_n / slot_n + (c->part_n % slot_n != 0);
+    TACITI_TRY(taciti_layout_create(slots * parts, &c->layout));
+    for (size_t i = 0; i < slots * parts; i++) {
+        char name[NAME_BYTES];
+        const size_t at = i / parts * slot_n, n = taciti_min(slot_n, c->part_n - at);
+        (void)snprintf(name, sizeof name, "slot %zu of bucket %zu", i % parts, i / parts);
+        if (i % parts == 0) taciti_layout_next_unit(&c->layout);
+        TACITI_TRY(taciti_layout_append(&c->layout, name, 1, &n, true));
+    }
+    if (is_split(c)) return taciti_layout_seal_units(&c->layout, slot_n * parts * sizeof(float));
+    return taciti_layout_seal(&c->layout, bucket_bytes);
+}
+
+/* Which slot of a bucket each rank owns. */
+static tacit_status find_slots(tacit_channel *c) {
+    taciti_comm *comm = c->comm->comm;
+    taciti_arrangement a;
+    c->slot_of = taciti_calloc((size_t)c->parts, sizeof *c->slot_of);
+    if (c->slot_of == NULL) return TACIT_E_MEMORY;
+    if (!is_split(c)) return TACIT_OK;
+    const taciti_placement placement =
+        taciti_shard_placement(taciti_comm_hosts(comm), taciti_exchange_placement(&c->exchange));
+    c->exchange.scheme = (int)placement.scheme;
+    c->exchange.lanes = placement.lanes;
+    c->exchange.contiguous = true;
+    TACITI_TRY(taciti_arrangement_of(taciti_comm_hosts(comm), (taciti_members){0}, rank_of(c), placement, &a));
+    const bool all_own = a.lanes * a.hosts == c->parts;
+    for (int h = 0; h < a.hosts && all_own; h++)
+        for (int l = 0; l < a.lanes; l++) c->slot_of[taciti_arrangement_rank(&a, h, l)] = l * a.hosts + h;
+    taciti_arrangement_destroy(&a);
+    if (all_own) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "exchange.scheme and exchange.lanes: in a channel of kind %s every rank owns a part, and here "
+                       "ranks would own none: leave them out",
+                       NAMES[c->collective]);
+}
+
+/* ---- settings ---------------------------------------------------------------------------------------------------- */
+
+static tacit_status check_gather(const taciti_compression_setup *s) {
+    const taciti_compress_options *o = s->options;
+    if (!taciti_route_of(s->gathers.codec)->results)
+        return taciti_fail(TACIT_E_CONFIG, "compress.codec %s is for sums, and this channel gathers: int4, or topk",
+                           s->gathers.codec->name);
+    if (!taciti_codec_suits(s->gathers.codec, TACITI_USE_FEEDBACK) && o->feedback > 0)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.feedback: the errors of codec %s would grow without limit; "
+                           "compress.feedback=0, or compress.codec=int4",
+                           s->gathers.codec->name);
+    if ((o->feedback > 0 && o->feedback < 1) || o->momentum > 0)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.%s: a channel that gathers adds what it has lost as a whole, or with "
+                           "compress.feedback=0 nothing",
+                           o->momentum > 0 ? "momentum" : "feedback");
+    return TACIT_OK;
+}
+
+/* Every rank of a reduce-scatter or an all-gather has its part alone. */
+static tacit_status check_split(const tacit_channel *c, const taciti_compression_setup *s) {
+    const bool gathers = c->collective == TACIT_ALL_GATHER;
+    const taciti_codec *codec = gathers ? s->gathers.codec : s->sums.codec;
+    if (!taciti_route_of(codec)->phases || !taciti_codec_suits(codec, TACITI_USE_MAGNITUDES))
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.codec %s needs the sum on all ranks: int4 or topk in a channel of "
+                           "kind %s, or an all-reduce",
+                           codec->name, NAMES[c->collective]);
+    if (s->options->what == TACITI_SENDS_CHANGE || s->options->collective == TACITI_WAY_GATHER)
+        return taciti_fail(TACIT_E_CONFIG, "compress.%s: that is for an all-reduce, and this channel is of kind %s",
+                           s->options->what == TACITI_SENDS_CHANGE ? "what change" : "collective gather",
+                           NAMES[c->collective]);
+    return gathers ? check_gather(s) : TACIT_OK;
+}
+
+/* Refuses settings that follow the steps of a job. */
+static tacit_status check_steps(const taciti_settings *values) {
+    const taciti_compress_options *o = &values->compress;
+    const taciti_compression_setup asked = taciti_settings_compression(values);
+    if (asked.sums.codec == NULL) return TACIT_OK;
+    if (strcmp(o->codec.text, "auto") == 0)
+        return taciti_fail(TACIT_E_CONFIG, "compress.codec auto chooses by the time that steps of a job wait, and a "
+                                           "channel has no steps: name a codec, such as compress.codec=int4");
+    if (!taciti_compression_is_fixed(&asked))
+        return taciti_fail(TACIT_E_CONFIG,
+                           "adapt.policy %s follows the steps of a job, and a channel has none: leave it out",
+                           values->adapt.policy.text);
+    if (o->what == TACITI_SENDS_MOMENTUM)
+        return taciti_fail(TACIT_E_CONFIG, "compress.what momentum is that of an optimizer, and a channel has none: "
+                                           "compress.what=gradient");
+    return TACIT_OK;
+}
+
+/* Copies what the compression borrows. */
+static tacit_status choose_compression(tacit_channel *c, const taciti_settings *values, taciti_compression_setup *out) {
+    const taciti_codec *codec = taciti_settings_compression(values).sums.codec;
+    taciti_compression_setup setup = {.options = &c->compress, .phase = PHASES[c->collective], .gather_feedback = true};
+    TACITI_TRY(check_steps(values));
+    c->codec_used = codec != NULL;
+    if (codec != NULL && codec->options != NULL) {
+        c->codec_options = taciti_calloc(1, codec->options_size);
+        if (c->codec_options == NULL) return TACIT_E_MEMORY;
+        memcpy(c->codec_options, taciti_settings_options(values, codec->options), codec->options_size);
+    }
+    taciti_encoding *encoding = c->collective == TACIT_ALL_GATHER ? &setup.gathers : &setup.sums;
+    *encoding = (taciti_encoding){.codec = codec, .options = c->codec_options};
+    if (c->collective == TACIT_ALL_GATHER) c->compress.back = 0; /* there is one way */
+    if (codec != NULL && is_split(c)) TACITI_TRY(check_split(c, &setup));
+    TACITI_TRY(taciti_compression_check(&setup));
+    *out = setup;
+    return TACIT_OK;
+}
+
+/* ---- open -------------------------------------------------------------------------------------------------------- */
+
+static tacit_status check_elements(const tacit_channel *c) {
+    if (c->elements == 0) return taciti_fail(TACIT_E_USAGE, "a channel of 0 elements: nothing to send");
+    if (c->elements % (size_t)c->parts == 0) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE,
+                       "%s of %zu elements: every rank has a part of the same length, and %d ranks do "
+                       "not divide them; pad the array",
+                       NAMES[c->collective], c->elements, c->parts);
+}
+
+static tacit_status build_alone(tacit_channel *c, const taciti_settings *values, taciti_compression_setup *out) {
+    c->parts = is_split(c) ? taciti_comm_size(c->comm->comm) : 1;
+    TACITI_TRY(check_elements(c));
+    c->part_n = c->elements / (size_t)c->parts;
+    c->optim = values->optim;
+    c->exchange = values->exchange;
+    c->compress = values->compress;
+    TACITI_TRY(choose_compression(c, values, out));
+    TACITI_TRY(find_slots(c));
+    TACITI_TRY(lay_out_parts(c, (size_t)c->exchange.bucket_bytes));
+    return taciti_pages_create(c->layout.n * sizeof(float), "the array of a channel", &c->flat);
+}
+
+static tacit_status build_channel(tacit_channel *c, const tacit_settings *settings) {
+    taciti_comm *comm = c->comm->comm;
+    taciti_compression_setup setup = {.options = NULL};
+    char text[TEXT_BYTES];
+    TACITI_TRY(taciti_comm_agree(comm, build_alone(c, &settings->values, &setup)));
+    (void)snprintf(text, sizeof text, "%s of %zu elements", NAMES[c->collective], c->elements);
+    TACITI_TRY(taciti_comm_agree_text(comm, "libtacit", tacit_version()));
+    TACITI_TRY(taciti_comm_agree_text(comm, "channel", text));
+    TACITI_TRY(taciti_agree_on_configuration(comm, &settings->config));
+    const taciti_strategy_context context = {.comm = comm,
+                                             .layout = &c->layout,
+                                             .optim_options = &c->optim,
+                                             .exchange_options = &c->exchange,
+                                             .compression = setup};
+    TACITI_TRY(taciti_compression_create(&context, &c->compression));
+    c->job = (taciti_job){.run = run_channel, .context = c, .name = JOBS[c->collective], .detail = -1};
+    return taciti_compression_start(c->compression, 0, false);
+}
+
+/* Messages that are under way after a failure may still use the buffers. */
+static void release_channel(tacit_channel *c) {
+    const taciti_comm *comm = c->comm->comm;
+    if (taciti_comm_health(comm) != TACIT_OK && taciti_comm_engine(comm)->keeps_buffers) return;
+    taciti_compression_destroy(c->compression);
+    taciti_layout_destroy(&c->layout);
+    taciti_pages_destroy(&c->flat);
+    taciti_free(c->codec_options);
+    taciti_free(c->slot_of);
+    taciti_free(c);
+}
+
+tacit_status tacit_channel_open(tacit_comm *comm, const tacit_settings *settings, tacit_collective collective,
+                                size_t elements, tacit_channel **out) {
+    TACITI_TRY(taciti_handle_check(settings, TACITI_HANDLE_SETTINGS));
+    TACITI_TRY(taciti_handle_check(comm, TACITI_HANDLE_COMM));
+    TACITI_TRY(taciti_argument_check(out, "out"));
+    if ((unsigned)collective > TACIT_ALL_GATHER)
+        return taciti_fail(TACIT_E_USAGE, "tacit_channel_open: %d is no collective", (int)collective);
+    tacit_channel *c = taciti_calloc(1, sizeof *c);
+    if (c == NULL) return TACIT_E_MEMORY;
+    c->comm = comm;
+    c->collective = collective;
+    c->elements = elements;
+    taciti_api_log_together(comm);
+    const tacit_status status = build_channel(c, settings);
+    taciti_api_log_alone();
+    if (status != TACIT_OK) {
+        release_channel(c);
+        return taciti_api_report(comm, status);
+    }
+    comm->jobs++;
+    taciti_handle_open(&c->handle, TACITI_HANDLE_CHANNEL);
+    *out = c;
+    return TACIT_OK;
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+static bool arrays_overlap(const char *a, size_t a_bytes, const char *b, size_t b_bytes) {
+    const uintptr_t x = (uintptr_t)a, y = (uintptr_t)b;
+    return x < y + b_bytes && y < x + a_bytes;
+}
+
+static tacit_status check_arrays(const tacit_channel *c, const char *source, const char *target, tacit_type type) {
+    const size_t unit = bytes_of(type), whole = c->elements * unit, part = c->part_n * unit;
+    const size_t mine = is_split(c) ? (size_t)rank_of(c) * part : 0;
+    const size_t in = c->collective == TACIT_ALL_GATHER ? part : whole,
+                 out = c->collective == TACIT_REDUCE_SCATTER ? part : whole;
+    const bool in_place = c->collective == TACIT_ALL_GATHER ? source == target + mine : target == source + mine;
+    TACITI_TRY(taciti_argument_check(source, "source"));
+    TACITI_TRY(taciti_argument_check(target, "target"));
+    if ((uintptr_t)source % unit != 0 || (uintptr_t)target % unit != 0)
+        return taciti_fail(TACIT_E_USAGE,
+                           "tacit_channel_start: an array does not begin at a multiple of its %zu-byte "
+                           "elements",
+                           unit);
+    if (in_place || !arrays_overlap(source, in, target, out)) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE, "tacit_channel_start: source and target overlap; they may be the same array, or "
+                                      "the one this rank's part of the other, or have nothing in common");
+}
+
+static tacit_status check_start(const tacit_channel *c, tacit_type type, double scale) {
+    const tacit_status health = taciti_comm_health(c->comm->comm);
+    if (health != TACIT_OK) return taciti_api_report(c->comm, health);
+    if ((unsigned)type > TACIT_F16)
+        return taciti_fail(TACIT_E_USAGE, "tacit_channel_start: %d is no tacit_type", (int)type);
+    if (!isfinite((float)scale))
+        return taciti_fail(TACIT_E_USAGE, "tacit_channel_start: a scale of %g is not finite in f32", scale);
+    if (!c->under_way) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE, "tacit_channel_start: the start before was not waited for: call "
+                                      "tacit_channel_wait() until it returns something else than TACIT_PENDING");
+}
+
+tacit_status tacit_channel_start(tacit_channel *channel, const void *source, void *target, tacit_type type,
+                                 double scale) {
+    TACITI_TRY(taciti_handle_check(channel, TACITI_HANDLE_CHANNEL));
+    TACITI_TRY(check_start(channel, type, scale));
+    TACITI_TRY(check_arrays(channel, source, target, type));
+    channel->source = source;
+    channel->target = target;
+    channel->type = type;
+    channel->scale = (float)scale;
+    TACITI_TRY(taciti_job_submit(channel->comm->comm, &channel->job));
+    channel->under_way = true;
+    return TACIT_OK;
+}
+
+static tacit_status wait_for(tacit_channel *c, double seconds) {
+    if (!(seconds >= 0))
+        return taciti_fail(TACIT_E_USAGE, "tacit_channel_wait: %g seconds; 0 or more is possible", seconds);
+    if (!c->under_way)
+        return taciti_fail(TACIT_E_USAGE, "tacit_channel_wait: nothing was started since the last result");
+    const tacit_status status = taciti_job_wait_for(c->comm->comm, &c->job, seconds);
+    if (status != TACIT_PENDING) c->under_way = false;
+    return status;
+}
+
+tacit_status tacit_channel_wait(tacit_channel *channel, double seconds) {
+    TACITI_TRY(taciti_handle_hold(channel, TACITI_HANDLE_CHANNEL));
+    const tacit_status status = taciti_api_report(channel->comm, wait_for(channel, seconds));
+    taciti_handle_release(channel);
+    return status;
+}
+
+tacit_status tacit_channel_close(tacit_channel *channel) {
+    if (channel == NULL) return TACIT_OK;
+    TACITI_TRY(taciti_handle_check(channel, TACITI_HANDLE_CHANNEL));
+    tacit_comm *comm = channel->comm;
+    if (channel->under_way) (void)taciti_job_wait(comm->comm, &channel->job);
+    taciti_handle_close(&channel->handle);
+    taciti_handle_drain(&channel->handle);
+    comm->jobs--;
+    release_channel(channel);
+    return taciti_api_report(comm, taciti_comm_health(comm->comm));
+}
