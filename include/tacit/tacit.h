@@ -8,7 +8,7 @@
  *   1. statuses and texts       4. a layout of tensors    7. your own optimizer     10. counters
  *   2. settings                 5. a job                  8. the mean of replicas   11. log and failures
  *   3. the ranks: open, close   6. the training loop      9. checkpoints
- *  13. channels: sums and gathers of your own arrays, without a job
+ *  12. units of shard          13. channels: sums and gathers of your own arrays, without a job
  *
  * The whole of it, for one program that is started on every rank:
  *
@@ -250,13 +250,14 @@ typedef struct tacit_job_options {
     bool own_optimizer;  /* the caller updates parameters: section 7. Section optim is ignored but for lr, its schedule
                           * and clip, and for compress.momentum the momentum */
     bool gradients_only; /* as own_optimizer, and the library knows no parameters: it sums gradients, under dp alone */
+    bool by_units;       /* shard alone: parameters and gradients are in memory when they are needed, section 12 */
 } tacit_job_options;
 
 /* Reads `strategy` and all sections but comm. options may be NULL. E_CONFIG names a setting that the strategy refuses,
  * or the first rank whose layout or settings differ from those of rank 0, with both values. Returns owned. Collective.
  *
- * shard keeps parts of the optimizer's state on every rank, but parameters and gradients whole, and gathers the
- * parameters before tacit_job_finish() returns.
+ * shard keeps parts of the optimizer's state on every rank, but, unless by_units, parameters and gradients whole, and
+ * gathers the parameters before tacit_job_finish() returns.
  *
  * Another set of tensors to train, such as layers that are frozen from now on, is another layout and another job: open
  * it, copy the parameters over by your own names, and close the old one. The new one knows nothing of what the
@@ -471,6 +472,44 @@ typedef void tacit_failure_callback(void *context, tacit_status status, const ch
 
 /* NULL: none. A failure that is known already is reported before this returns. Not collective. */
 TACIT_API tacit_status tacit_on_failure(tacit_comm *comm, tacit_failure_callback *callback, void *context);
+
+/* ---- 12. units of shard ------------------------------------------------------------------------------------------ */
+
+/* With strategy shard and by_units a rank holds what shard.stage says, and the rest of a unit - the tensors between two
+ * tacit_layout_next_unit(), such as a layer - only while the program needs it. Both arrays have addresses for all
+ * tensors, but in stage 3 parameters are in memory between need and release alone, and from stage 2 on gradients
+ * between write and ready: any other access is fatal.
+ *
+ *   for (u = 0; u < units; u++) {              initial values: what rank 0 sets; units that are left out begin with 0
+ *       tacit_job_need(job, u); ... rank 0 sets the parameters of unit u ...; tacit_job_release(job, u);
+ *   }
+ *   tacit_job_start(job);                      or tacit_job_load()
+ *   for (...) {
+ *       for (u = units; u-- > 0;) { tacit_job_need(job, u); ... forward ...; tacit_job_release(job, u); }
+ *       for (u = 0; u < units; u++) {
+ *           tacit_job_need(job, u); tacit_job_write(job, u);
+ *           ... backward ...; tacit_job_ready(job, tensor) for its tensors; tacit_job_release(job, u);
+ *       }
+ *       tacit_job_finish(job, &step);
+ *   }
+ *
+ * Steps have the bits of a job without by_units, and of dp where nothing is clipped or compressed. All ranks call need,
+ * release and ready in the same order, in evaluations between steps as well; what comes next is gathered ahead, in the
+ * order of the first step. These functions are of class ready. Checkpoints do not depend on units. */
+
+/* The parameters of the unit will be read, until as many releases: they are in the array on return. Between two needs
+ * nothing writes to them, but see above for those before the job starts, of which each unit has one. May wait for other
+ * ranks. E_USAGE: no such unit, a job without by_units, or a unit that was set before. Collective. */
+TACIT_API tacit_status tacit_job_need(tacit_job *job, size_t unit);
+
+/* They will not be read until the next need. Before the job starts: all ranks get the values of rank 0. E_USAGE: the
+ * unit is not needed. Collective. */
+TACIT_API tacit_status tacit_job_release(tacit_job *job, size_t unit);
+
+/* Gradients of the unit will be written in this step: call it before the first write; micro-batches may repeat it. Its
+ * first content in a step is not specified. E_USAGE: a tensor of it is ready in this step. May wait for sums of other
+ * units. Not collective. */
+TACIT_API tacit_status tacit_job_write(tacit_job *job, size_t unit);
 
 /* ---- 13. channels ------------------------------------------------------------------------------------------------ */
 

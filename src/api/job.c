@@ -14,7 +14,8 @@ static const taciti_layout *layout_of(const void *self) { return &((const tacit_
 
 static taciti_network_arrays arrays_of(void *self) { return ((tacit_job *)self)->arrays; }
 
-static const taciti_network_verbs NETWORK = {.layout = layout_of, .arrays = arrays_of};
+static const taciti_network_verbs NETWORK = {.layout = layout_of, .arrays = arrays_of},
+                                  BY_UNITS = {.layout = layout_of, .arrays = arrays_of, .by_units = true};
 
 /* ---- open -------------------------------------------------------------------------------------------------------- */
 
@@ -112,7 +113,28 @@ static tacit_status check_gradients_only(const tacit_job *job, const tacit_job_o
                        job->strategy->name);
 }
 
+/* Arrays whose parts the strategy holds when they are needed; padding is 0 in them at first. */
+static tacit_status reserve_arrays(tacit_job *job, const tacit_job_options *options) {
+    const size_t bytes = job->layout.n * sizeof(float);
+    if (job->strategy->units == NULL)
+        return taciti_fail(TACIT_E_CONFIG, "by_units: with strategy %s every rank holds all parameters: strategy=shard",
+                           job->strategy->name);
+    if (options->parameters != NULL || options->gradients != NULL)
+        return taciti_fail(TACIT_E_USAGE, "by_units: the library reserves both arrays; leave parameters and gradients "
+                                          "NULL");
+    job->units = taciti_calloc(job->layout.unit_count, sizeof *job->units);
+    if (job->units == NULL) return TACIT_E_MEMORY;
+    TACITI_TRY(taciti_pages_reserve(bytes, "parameters", &job->pages[0]));
+    TACITI_TRY(taciti_pages_reserve(bytes, "gradients", &job->pages[1]));
+    job->arrays = (taciti_network_arrays){.parameters = job->pages[0].base,
+                                          .gradients = job->pages[1].base,
+                                          .parameter_pages = &job->pages[0],
+                                          .gradient_pages = &job->pages[1]};
+    return TACIT_OK;
+}
+
 static tacit_status create_arrays(tacit_job *job, const tacit_job_options *options) {
+    if (options->by_units) return reserve_arrays(job, options);
     if (!job->gradients_only)
         TACITI_TRY(choose_array(job, options->parameters, "parameters", 0, &job->arrays.parameters));
     TACITI_TRY(choose_array(job, options->gradients, "gradients", 1, &job->arrays.gradients));
@@ -148,6 +170,7 @@ static tacit_status agree_on_job(const tacit_job *job, const tacit_settings *set
     TACITI_TRY(taciti_comm_agree_text(comm, "libtacit", tacit_version()));
     TACITI_TRY(taciti_comm_agree_text(comm, "own optimizer", job->own_optimizer ? "yes" : "no"));
     TACITI_TRY(taciti_comm_agree_text(comm, "gradients only", job->gradients_only ? "yes" : "no"));
+    TACITI_TRY(taciti_comm_agree_text(comm, "by units", job->units != NULL ? "yes" : "no"));
     TACITI_TRY(taciti_agree_on_configuration(comm, &settings->config));
     return taciti_agree_on_layout(comm, &job->layout);
 }
@@ -173,7 +196,7 @@ static tacit_status build_job(tacit_job *job, const tacit_settings *settings, co
                                                    .options = job->options[TACITI_JOB_STRATEGY],
                                                    .own_optimizer = job->own_optimizer,
                                                    .trace = &job->trace},
-                                       .network = {&NETWORK, job},
+                                       .network = {job->units != NULL ? &BY_UNITS : &NETWORK, job},
                                        .sources = true,
                                        .failed = give_up,
                                        .caller = job};
@@ -194,6 +217,7 @@ static void release_job(tacit_job *job) {
     (void)pthread_mutex_destroy(&job->lock);
     taciti_free(job->config);
     taciti_free(job->ready);
+    taciti_free(job->units);
     taciti_free(job);
 }
 
@@ -263,11 +287,18 @@ tacit_status taciti_job_leave(tacit_job *job, taciti_job_phase phase, tacit_stat
     return taciti_api_report(job->comm, status);
 }
 
+tacit_status taciti_units_check_released(const tacit_job *job, const char *function) {
+    for (size_t u = 0; job->units != NULL && u < job->layout.unit_count; u++)
+        if (job->units[u].users > 0)
+            return taciti_fail(TACIT_E_USAGE, "%s: unit %zu is needed: call tacit_job_release() first", function, u);
+    return TACIT_OK;
+}
+
 tacit_status tacit_job_start(tacit_job *job) {
     taciti_job_phase was;
-    tacit_status status = TACIT_OK;
     TACITI_TRY(taciti_job_enter(job, TACITI_JOB_NEW, TACITI_JOB_NEW, "tacit_job_start", &was));
-    if (!job->gradients_only)
+    tacit_status status = taciti_units_check_released(job, "tacit_job_start");
+    if (status == TACIT_OK && !job->gradients_only && job->units == NULL)
         status = taciti_comm_broadcast(job->comm->comm, 0, job->arrays.parameters,
                                        job->layout.n * sizeof *job->arrays.parameters);
     if (status == TACIT_OK) status = taciti_driver_start(job->driver, 0, false);

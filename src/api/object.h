@@ -86,6 +86,13 @@ typedef enum taciti_job_phase {
 
 enum { TACITI_JOB_STRATEGY, TACITI_JOB_CODEC, TACITI_JOB_GATHER, TACITI_JOB_CONTROLLER, TACITI_JOB_OPTIONS };
 
+/* A unit of a job that is by_units. */
+typedef struct taciti_job_unit {
+    int users;    /* needs without release */
+    bool set;     /* before the job starts: its parameters are the same on all ranks */
+    bool written; /* in this step */
+} taciti_job_unit;
+
 struct tacit_job {
     taciti_handle handle;
     tacit_comm *comm;
@@ -108,9 +115,10 @@ struct tacit_job {
     int64_t total_steps;   /* of the schedule */
     int64_t step, skipped; /* finished */
     double wait_s;
-    pthread_mutex_t lock; /* of phase and all below, and of the driver inside a step */
-    size_t missing;       /* tensors that are not ready in the current step */
-    bool *ready;          /* per tensor; owned */
+    pthread_mutex_t lock;   /* of phase and all below, and of the driver inside a step */
+    size_t missing;         /* tensors that are not ready in the current step */
+    bool *ready;            /* per tensor; owned */
+    taciti_job_unit *units; /* [layout.unit_count], owned; NULL: the job is not by_units */
 };
 
 struct tacit_channel {
@@ -154,5 +162,11 @@ tacit_status taciti_job_check(const tacit_job *job, taciti_job_phase phase, taci
 tacit_status taciti_job_enter(tacit_job *job, taciti_job_phase phase, taciti_job_phase other, const char *function,
                               taciti_job_phase *was);
 tacit_status taciti_job_leave(tacit_job *job, taciti_job_phase phase, tacit_status status);
+
+/* For jobs with or without units, with the lock: return E_USAGE if one of them is needed; and if that of a tensor was
+ * not written in this step. _end: a step is over. */
+tacit_status taciti_units_check_released(const tacit_job *job, const char *function);
+tacit_status taciti_units_check_written(const tacit_job *job, size_t tensor, const char *function);
+void taciti_units_end(tacit_job *job);
 
 #endif

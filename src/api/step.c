@@ -38,6 +38,8 @@ static tacit_status mark_ready(tacit_job *job, size_t tensor, const taciti_sourc
     tacit_status status = TACIT_OK;
     TACITI_TRY(taciti_job_check(job, TACITI_JOB_BETWEEN, TACITI_JOB_COMPUTING, function));
     if (!all) TACITI_TRY(check_tensor(job, tensor, function));
+    for (size_t t = all ? 0 : tensor; t < (all ? job->layout.tensor_count : tensor + 1); t++)
+        TACITI_TRY(taciti_units_check_written(job, t, function));
     if (job->phase == TACITI_JOB_BETWEEN) begin_step(job);
     if (!all) return mark_one(job, tensor, source);
     for (size_t t = 0; t < job->layout.tensor_count && status == TACIT_OK; t++)
@@ -106,6 +108,7 @@ static tacit_status check_complete(const tacit_job *job, bool own_optimizer, con
                            own_optimizer ? "out" : "",
                            own_optimizer ? "a step ends with tacit_job_finish()"
                                          : "a step ends with tacit_job_settle() and tacit_job_stepped()");
+    TACITI_TRY(taciti_units_check_released(job, function));
     if (job->missing == 0) return TACIT_OK;
     size_t first = 0;
     while (job->ready[first]) first++;
@@ -128,6 +131,7 @@ static void count_step(tacit_job *job, const taciti_driver_record *record) {
     job->step++;
     job->skipped += record->report.skipped ? 1 : 0;
     job->wait_s += (double)record->report.wait_ns * 1e-9;
+    taciti_units_end(job);
 }
 
 static double lr_of(const tacit_job *job) {

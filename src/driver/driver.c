@@ -175,7 +175,7 @@ static tacit_status create_alone(taciti_driver *d) {
     c->parameter_pages = d->arrays.parameter_pages;
     c->gradient_pages = d->arrays.gradient_pages;
     c->copy16_pages = d->arrays.copy16_pages;
-    c->by_units = network->verbs->step != NULL && network->verbs->by_units;
+    c->by_units = network->verbs->by_units;
     TACITI_TRY(create_optimizer(d));
     TACITI_TRY(create_sources(d));
     c->optim = d->optim;

@@ -61,8 +61,8 @@ typedef struct taciti_network_verbs {
     /* Forward and backward of this rank's samples of step `step` (from 0 on). On TACIT_OK `gradients` are complete,
      * every tensor was reported once, and *loss is the sum of the losses of this rank's samples, NaN if there is none.
      * Spans FORWARD, BACKWARD and DATA go to trace. Not collective: an error concerns one rank. NULL: the caller
-     * computes gradients between the driver's calls. With by_units, all ranks call need, release and ready in the same
-     * order in every step, however many samples they have. */
+     * computes gradients between the driver's calls, and calls the hooks of the driver itself. With by_units, all ranks
+     * call need, release and ready in the same order in every step, however many samples they have. */
     tacit_status (*step)(void *self, int64_t step, const taciti_network_hooks *hooks, taciti_trace *trace,
                          double *loss);
 
@@ -73,7 +73,7 @@ typedef struct taciti_network_verbs {
     /* Creates the network's own optimizer, instead of the one that the options name. NULL: that of the options. */
     tacit_status (*optimizer)(void *self, taciti_optim **out);
 
-    bool by_units; /* step() calls need, release and write; otherwise all parameters and gradients must be in memory */
+    bool by_units; /* steps call need, release and write; otherwise all parameters and gradients must be in memory */
 } taciti_network_verbs;
 
 typedef struct taciti_network {

@@ -52,12 +52,13 @@ tacit_status taciti_agree_on_configuration(taciti_comm *comm, const taciti_confi
 
 tacit_status taciti_agree_on_layout(taciti_comm *comm, const taciti_layout *layout) {
     char text[TEXT_BYTES];
-    uint64_t digest = 0; /* of names, shapes, offsets and buckets: equal ones exchange the same bytes */
+    uint64_t digest = 0; /* of names, shapes, offsets, units and buckets: equal ones exchange the same bytes */
     for (size_t i = 0; i < layout->tensor_count; i++) {
         const taciti_tensor *t = &layout->tensors[i];
         digest = XXH3_64bits_withSeed(t->name, strlen(t->name) + 1, digest);
         digest = XXH3_64bits_withSeed(t->shape, (size_t)t->dims * sizeof *t->shape, digest);
         digest = XXH3_64bits_withSeed(&t->offset, sizeof t->offset, digest);
+        digest = XXH3_64bits_withSeed(&t->unit, sizeof t->unit, digest);
     }
     for (size_t b = 0; b < layout->bucket_count; b++)
         digest = XXH3_64bits_withSeed(&layout->buckets[b].n, sizeof layout->buckets[b].n, digest);
