@@ -168,7 +168,7 @@ static void lines_of_a_communicator(void **state) {
     assert_int_equal(tacit_layout_create(NULL), TACIT_E_USAGE);
     expect_line(logs, 0, "out is NULL");
     assert_int_equal(tacit_close(b), TACIT_E_USAGE);
-    expect_line(logs, 2, "1 jobs are open");
+    expect_line(logs, 2, "1 jobs or channels are open");
 
     refused(tacit_comm_log_to(b, keep_line, NULL, (tacit_log_level)9), TACIT_E_USAGE,
             "tacit_comm_log_to: 9 is no level");

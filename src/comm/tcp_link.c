@@ -13,20 +13,22 @@
 
 enum { READ_BUDGET_BYTES = 1 << 20, LONG_BYTES = 16 << 10 };
 
-/* Room in `sealed` for each frame in the ring. */
-enum { SEALED_ROOM = TACITI_FRAME_EAGER_BYTES + TACITI_SEAL_TAG_BYTES };
+/* Room in `sealed`: for a chunk, then for the other frames in the ring. */
+enum {
+    CHUNK_ROOM = TACITI_FRAME_CHUNK_BYTES + TACITI_SEAL_TAG_BYTES,
+    EAGER_ROOM = TACITI_FRAME_EAGER_BYTES + TACITI_SEAL_TAG_BYTES
+};
 
 tacit_status taciti_tcp_link_create(int fd, int peer, int stream, uint32_t epoch, taciti_seal *seal,
                                     taciti_tcp_link *out) {
     uint8_t *stage = taciti_calloc(TACITI_TCP_STAGE_BYTES, 1), *sealed = NULL;
-    if (seal != NULL) sealed = taciti_calloc(TACITI_TCP_OUT_FRAMES, SEALED_ROOM);
+    if (seal != NULL) sealed = taciti_calloc(CHUNK_ROOM + TACITI_TCP_OUT_FRAMES * EAGER_ROOM, 1);
     if (stage == NULL || (seal != NULL && sealed == NULL)) {
         taciti_free(stage);
         return TACIT_E_MEMORY;
     }
     *out = (taciti_tcp_link){
         .fd = fd, .peer = peer, .stream = stream, .epoch = epoch, .seal = seal, .sealed = sealed, .stage = stage};
-    out->chunk_bytes = seal != NULL ? TACITI_FRAME_EAGER_BYTES : TACITI_FRAME_CHUNK_BYTES;
     return TACIT_OK;
 }
 
@@ -70,7 +72,7 @@ bool taciti_tcp_link_has_room(const taciti_tcp_link *link, taciti_frame_kind kin
 }
 
 static void seal_frame(taciti_tcp_link *link, taciti_tcp_out *out) {
-    uint8_t *to = link->sealed + (out - link->out) * SEALED_ROOM;
+    uint8_t *to = out->is_chunk ? link->sealed : link->sealed + CHUNK_ROOM + (out - link->out) * EAGER_ROOM;
     taciti_seal_close(link->seal, out->header, TACITI_FRAME_HEADER_BYTES, out->header);
     if (out->bytes > 0) taciti_seal_close(link->seal, out->payload, out->bytes, to);
     out->payload = (const char *)to;

@@ -36,7 +36,6 @@ typedef struct taciti_tcp_link {
     int fd; /* -1: closed */
     int peer, stream;
     uint32_t epoch;
-    size_t chunk_bytes;        /* maximum part of a long message in one frame; sealed: it stays in a core's own cache */
     taciti_seal *seal;         /* NULL: frames are not sealed; owned */
     uint8_t *sealed;           /* payloads of the frames to be written; owned */
     taciti_tcp_memory *memory; /* carries the bytes in place of the connection; owned; NULL: none */

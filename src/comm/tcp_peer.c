@@ -149,7 +149,7 @@ static void put_announcements(taciti_tcp_peer *peer, taciti_tcp_link *link) {
 static void put_chunk(taciti_tcp_peer *peer, taciti_tcp_link *link) {
     if (peer->sending.first == NULL || !taciti_tcp_link_has_room(link, TACITI_FRAME_CHUNK)) return;
     taciti_tcp_message *m = take_first(&peer->sending);
-    const size_t left = m->wanted - m->claimed, n = left < link->chunk_bytes ? left : link->chunk_bytes;
+    const size_t left = m->wanted - m->claimed, n = left < TACITI_FRAME_CHUNK_BYTES ? left : TACITI_FRAME_CHUNK_BYTES;
     const taciti_frame frame = {
         .kind = TACITI_FRAME_CHUNK, .bytes = (uint32_t)n, .message = m->number, .value = m->claimed};
     taciti_tcp_link_put(link, &frame, m->bytes + m->claimed, m);
