@@ -500,7 +500,7 @@ static void changed_frames_lose_the_peer(void **state) {
     assert_string_equal(why, "");
     for (size_t i = 0; i < sizeof tape; i++) { /* every byte counts */
         memcpy(other, tape, sizeof tape);
-        other[i] ^= 1 << i % 8;
+        other[i] = (uint8_t)(other[i] ^ (1U << i % 8));
         expect_broken_seal(other, sizeof tape, (int)(i / FRAME_BYTES));
     }
     memcpy(other, tape, FRAME_BYTES); /* the same frame again */
