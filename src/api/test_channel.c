@@ -97,7 +97,7 @@ static void play_start(const trial *t, tacit_channel *channel, int rank, const f
     float *target = t->collective == TACIT_REDUCE_SCATTER ? mine(t, both, rank) : both;
     memcpy(source, given, length_in(t) * sizeof *source);
     OK(tacit_channel_start(channel, source, t->in_place ? target : got, TACIT_F32, 1));
-    OK(tacit_channel_wait(channel, INFINITY));
+    OK(tacit_channel_wait(channel, (double)INFINITY));
     if (t->in_place) memcpy(got, target, length_out(t) * sizeof *got);
     taciti_free(array);
 }
@@ -363,7 +363,7 @@ static void play_types(taciti_comm *comm, void *context) {
         if (type == TACIT_BF16) taciti_kernels_get()->bf16_encode(x + 1, floats, 100);
         if (type == TACIT_F16) taciti_kernels_get()->fp16_encode(x + 1, floats, 100);
         OK(tacit_channel_start(channel, x + 1, x + 1, (tacit_type)type, 0.5));
-        OK(tacit_channel_wait(channel, INFINITY));
+        OK(tacit_channel_wait(channel, (double)INFINITY));
         if (type == TACIT_BF16) taciti_kernels_get()->bf16_decode(sums, x + 1, 100);
         if (type == TACIT_F16) taciti_kernels_get()->fp16_decode(sums, x + 1, 100);
         for (int i = 0; i < 100; i++) {
@@ -397,7 +397,7 @@ typedef struct waiter {
 
 static void *wait_elsewhere(void *argument) {
     waiter *w = argument;
-    w->status = tacit_channel_wait(w->channel, INFINITY);
+    w->status = tacit_channel_wait(w->channel, (double)INFINITY);
     return NULL;
 }
 
@@ -485,7 +485,7 @@ static void play_failure(taciti_comm *comm, void *context) {
     } else {
         const tacit_status started = tacit_channel_start(channel, x, x, TACIT_F32, 1);
         CHECK(started == TACIT_OK || started == TACIT_E_PEER);
-        if (started == TACIT_OK) CHECK(tacit_channel_wait(channel, INFINITY) == TACIT_E_PEER);
+        if (started == TACIT_OK) CHECK(tacit_channel_wait(channel, (double)INFINITY) == TACIT_E_PEER);
         CHECK(tacit_channel_start(channel, x, x, TACIT_F32, 1) == TACIT_E_PEER);
     }
     meet(&ended, t->ranks);
@@ -571,11 +571,11 @@ static void wrong_calls_change_nothing(void **state) {
     assert_int_equal(tacit_channel_start(channel, x, x + 1, TACIT_F32, 1), TACIT_E_USAGE); /* they overlap */
     assert_int_equal(tacit_channel_start(channel, (char *)x + 2, (char *)x + 2, TACIT_F32, 1), TACIT_E_USAGE);
     assert_int_equal(tacit_channel_start(channel, x, x, (tacit_type)3, 1), TACIT_E_USAGE);
-    assert_int_equal(tacit_channel_start(channel, x, x, TACIT_F32, NAN), TACIT_E_USAGE);
+    assert_int_equal(tacit_channel_start(channel, x, x, TACIT_F32, (double)NAN), TACIT_E_USAGE);
     assert_int_equal(tacit_channel_start(channel, x, x, TACIT_F32, 1e300), TACIT_E_USAGE);
     assert_int_equal(tacit_channel_start(channel, x + 1, x + 1, TACIT_F32, -2), TACIT_OK);
     assert_int_equal(tacit_channel_wait(channel, -1), TACIT_E_USAGE);
-    assert_int_equal(tacit_channel_wait(channel, NAN), TACIT_E_USAGE);
+    assert_int_equal(tacit_channel_wait(channel, (double)NAN), TACIT_E_USAGE);
     assert_int_equal(tacit_channel_wait(channel, 1), TACIT_OK);
     assert_int_equal(tacit_channel_wait(channel, 1), TACIT_E_USAGE);
     assert_float_equal(x[20], -6, 0);

@@ -42,7 +42,7 @@ static void open_frame(uint8_t *bytes, int repair) {
     taciti_seal *to = taciti_seal_create(&g_key, g_key.best, BEFORE, false);
     need(from != NULL && to != NULL);
     taciti_seal_close(from, bytes, TACITI_FRAME_HEADER_BYTES, sealed);
-    if (!repair) sealed[bytes[0] % sizeof sealed] ^= 1 << bytes[1] % 8;
+    if (!repair) sealed[bytes[0] % sizeof sealed] ^= (uint8_t)(1 << bytes[1] % 8);
     need(taciti_seal_open(to, sealed, TACITI_FRAME_HEADER_BYTES, sealed + TACITI_FRAME_HEADER_BYTES) == (repair != 0));
     if (repair) read_frame(sealed, repair);
     taciti_seal_destroy(from);
