@@ -28,6 +28,8 @@ for r in 0 1 2; do
 done
 wait %1 %2 %3 2>/dev/null || wait
 check "ranks of torchrun have the same bits" same r3 torch
+train r3 --ranks 3 --print-config=changed >"$work/changed.yaml"
+check "a configuration is printed once" bash -c "[ \$(grep -c '^train:' '$work/changed.yaml') -eq 1 ] && ! grep -q meet '$work/changed.yaml'"
 check "no folder stays behind" bash -c "! ls -d '$work'/tacit-* 2>/dev/null"
 
 # ---- ends --------------------------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@
  *   - A NULL where none is allowed, a handle that was closed and an index out of range give TACIT_E_USAGE. A wrong call
  *     changes nothing.
  *   - Several communicators may be open at once, with several jobs on each.
+ *   - After fork() the child cannot use communicators, jobs and channels of its parent: TACIT_E_USAGE.
  */
 #ifndef TACIT_TACIT_H
 #define TACIT_TACIT_H
@@ -249,7 +250,8 @@ typedef struct tacit_job_options {
     int threads;         /* for updates, this one included; 0: cores of the host / ranks on it */
     bool own_optimizer;  /* the caller updates parameters: section 7. Section optim is ignored but for lr, its schedule
                           * and clip, and for compress.momentum the momentum */
-    bool gradients_only; /* as own_optimizer, and the library knows no parameters: it sums gradients, under dp alone */
+    bool gradients_only; /* as own_optimizer, and the library knows no parameters: it sums gradients, under dp alone,
+                          * and clips them: optim.clip=0 for sums as they are */
     bool by_units;       /* shard alone: parameters and gradients are in memory when they are needed, section 12 */
 } tacit_job_options;
 
@@ -318,8 +320,8 @@ typedef enum tacit_type { TACIT_F32, TACIT_BF16, TACIT_F16 } tacit_type; /* of a
  *
  * The source belongs to the library until tacit_job_finish() or tacit_job_settle() has returned, or, with optim.clip=0,
  * tacit_job_wait() for the tensor. With own_optimizer it then holds what `gradients` holds at this place, rounded to
- * the type: under dp the sum over ranks. tacit_job_finish() writes nothing back. Errors and thread as
- * tacit_job_ready(); also E_USAGE for a scale that is not finite. */
+ * the type (infinite in f16 above 65504): under dp the sum over ranks. tacit_job_finish() writes nothing back. Errors
+ * and thread as tacit_job_ready(); also E_USAGE for a scale that is not finite. */
 TACIT_API tacit_status tacit_job_ready_from(tacit_job *job, size_t tensor, void *source, tacit_type type, double scale);
 
 /* Ends a step: exchanges, clips and updates the parameters with the optimizer of section optim. All tensors must be
@@ -410,7 +412,8 @@ TACIT_API tacit_status tacit_job_save(tacit_job *job, const char *folder, int ke
  * and nothing has changed. On as many ranks as have saved it and with the same settings, training goes on bit for bit
  * as if it had never stopped. On another number of ranks, or with another strategy, all begin with the mean of the
  * replicas and of the optimizer's state, and what the strategy had under way is forgotten. Settings that have changed
- * are logged with both values, what is lost as a warning.
+ * are logged with both values, what is lost as a warning. compress.codec auto and adapt.policy payoff measure time, and
+ * do so anew: with them steps go on from the same state, and then decide for themselves.
  *
  * E_DATA: only damaged ones, or another layout. E_CONFIG: the settings need state that the checkpoint lacks: another
  * optimizer (adam and adamw have the same state), or localsgd.outer_momentum where it was 0. The text names the keys,
@@ -426,9 +429,10 @@ TACIT_API tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_
 TACIT_API tacit_status tacit_job_state(tacit_job *job, void *buffer, size_t room, size_t *bytes);
 
 /* In place of tacit_job_start(): every rank goes on from the bytes of its own rank, all of the same step, bit for bit
- * as if the job had never stopped. E_DATA, on all ranks, and the job is as it was: bytes that are damaged, of another
- * rank, of other tensors or of other settings - comm and what affects no result may differ -, or of another number of
- * ranks, which only a folder of tacit_job_save() serves. The bytes are not needed any more afterwards. Collective. */
+ * as if the job had never stopped (but for auto and payoff: as tacit_job_load()). E_DATA, on all ranks, and the job is
+ * as it was: bytes that are damaged, of another rank, of other tensors or of other settings - comm and what affects no
+ * result may differ -, or of another number of ranks, which only a folder of tacit_job_save() serves. The bytes are not
+ * needed any more afterwards. Collective. */
 TACIT_API tacit_status tacit_job_restore(tacit_job *job, const void *bytes, size_t count);
 
 /* ---- 10. counters ------------------------------------------------------------------------------------------------ */

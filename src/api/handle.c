@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "api/object.h"
 #include "base/log.h"
@@ -12,9 +13,15 @@ static taciti_handle *g_open;
 
 static const char *const NAMES[] = {"tacit_settings", "tacit_comm", "tacit_layout", "tacit_job", "tacit_channel"};
 
+static void lock_list(void) { (void)pthread_mutex_lock(&g_lock); }
+static void unlock_list(void) { (void)pthread_mutex_unlock(&g_lock); }
+static void watch_forks(void) { (void)pthread_atfork(lock_list, unlock_list, unlock_list); }
+
 void taciti_handle_open(taciti_handle *handle, taciti_handle_kind kind) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, watch_forks);
     (void)pthread_mutex_lock(&g_lock);
-    *handle = (taciti_handle){.kind = kind, .next = g_open};
+    *handle = (taciti_handle){.kind = kind, .next = g_open, .owner = getpid()};
     g_open = handle;
     (void)pthread_mutex_unlock(&g_lock);
 }
@@ -34,6 +41,11 @@ static const taciti_comm *comm_of(const void *object, taciti_handle_kind kind) {
     return kind == TACITI_HANDLE_JOB ? ((const tacit_job *)object)->comm->comm : NULL;
 }
 
+/* Threads and connections do not follow into a fork; settings and layouts are memory alone. */
+static bool is_left_behind(const taciti_handle *handle) {
+    return handle->kind != TACITI_HANDLE_SETTINGS && handle->kind != TACITI_HANDLE_LAYOUT && handle->owner != getpid();
+}
+
 /* users: added to those of a handle of this kind. */
 static tacit_status find_handle(const void *object, taciti_handle_kind kind, int users) {
     taciti_log_about(NULL);
@@ -42,12 +54,17 @@ static tacit_status find_handle(const void *object, taciti_handle_kind kind, int
     taciti_handle *handle = g_open;
     while (handle != NULL && (const void *)handle != object) handle = handle->next;
     const taciti_handle_kind found = handle == NULL ? kind : handle->kind;
-    if (handle != NULL && found == kind) {
+    const bool forked = handle != NULL && is_left_behind(handle);
+    if (handle != NULL && found == kind && !forked) {
         taciti_log_about(comm_of(object, kind));
         handle->users += users;
     }
     (void)pthread_mutex_unlock(&g_lock);
     if (handle == NULL) return taciti_fail(TACIT_E_USAGE, "this %s is not open: it was closed before", NAMES[kind]);
+    if (forked)
+        return taciti_fail(TACIT_E_USAGE,
+                           "this process is a fork of the one that opened this %s, which alone can use it",
+                           NAMES[found]);
     if (found == kind) return TACIT_OK;
     return taciti_fail(TACIT_E_USAGE, "a %s stands where a %s is wanted", NAMES[found], NAMES[kind]);
 }

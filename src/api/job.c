@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "api/object.h"
@@ -167,10 +168,13 @@ static tacit_status build_alone(tacit_job *job, const tacit_settings *settings, 
 /* Compares what must be equal on all ranks. Section comm is left out, as it belongs to the communicator. */
 static tacit_status agree_on_job(const tacit_job *job, const tacit_settings *settings) {
     taciti_comm *comm = job->comm->comm;
+    char steps[24];
     TACITI_TRY(taciti_comm_agree_text(comm, "libtacit", tacit_version()));
     TACITI_TRY(taciti_comm_agree_text(comm, "own optimizer", job->own_optimizer ? "yes" : "no"));
     TACITI_TRY(taciti_comm_agree_text(comm, "gradients only", job->gradients_only ? "yes" : "no"));
     TACITI_TRY(taciti_comm_agree_text(comm, "by units", job->units != NULL ? "yes" : "no"));
+    (void)snprintf(steps, sizeof steps, "%lld", (long long)job->total_steps);
+    TACITI_TRY(taciti_comm_agree_text(comm, "steps of the run", steps));
     TACITI_TRY(taciti_agree_on_configuration(comm, &settings->config));
     return taciti_agree_on_layout(comm, &job->layout);
 }

@@ -9,6 +9,8 @@
 #include <pthread.h>
 
 #include "base/log.h"
+#include <sys/types.h>
+
 #include "base/memory.h"
 #include "driver/driver.h"
 #include "settings/settings.h"
@@ -26,6 +28,7 @@ typedef struct taciti_handle {
     taciti_handle_kind kind;
     struct taciti_handle *next; /* in the list of open handles */
     int users;                  /* calls that hold it */
+    pid_t owner;                /* the process that opened it */
 } taciti_handle;
 
 /* Add the handle to the list of open handles, and remove it. The handle is the first member of an object. Any thread.

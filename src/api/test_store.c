@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -153,6 +155,45 @@ static tacit_status get_broken(void *context, const char *key, void *bytes, size
     return b->get;
 }
 
+/* The learning rate would follow another schedule on each. */
+static void open_for_other_steps(int rank, int ranks, void *context) {
+    const tacit_job_options options = {.size = sizeof options, .steps = 5 + rank};
+    tacit_comm *comm = test_ranks_open(context, NULL, rank, ranks);
+    tacit_layout *layout = create_layout();
+    tacit_settings *settings = NULL;
+    tacit_job *job = NULL;
+    OK(tacit_settings_create(&settings));
+    CHECK(tacit_job_open(comm, settings, layout, &options, &job) == TACIT_E_CONFIG);
+    CHECK(strstr(tacit_error_text(), "steps of the run") != NULL);
+    tacit_settings_destroy(settings);
+    tacit_layout_destroy(layout);
+    OK(tacit_close(comm));
+}
+
+static void other_numbers_of_steps_are_refused(void **state) {
+    (void)state;
+    test_ranks_run(2, -1, open_for_other_steps, test_store_create());
+}
+
+static void fork_once(int rank, int ranks, void *context) {
+    int status = 1;
+    tacit_comm *comm = test_ranks_open(context, NULL, rank, ranks);
+    tacit_layout *layout = create_layout();
+    const pid_t child = fork();
+    if (child == 0) {
+        const bool refused = tacit_close(comm) == TACIT_E_USAGE && strstr(tacit_error_text(), "is a fork") != NULL;
+        _exit(refused && tacit_layout_floats(layout) == FLOATS ? 0 : 1);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    tacit_layout_destroy(layout);
+    OK(tacit_close(comm));
+}
+
+static void forks_are_refused(void **state) {
+    (void)state;
+    test_ranks_run(2, -1, fork_once, test_store_create());
+}
+
 static void broken_stores_are_refused(void **state) {
     static const struct {
         broken how;
@@ -192,6 +233,7 @@ static void wrong_calls_are_refused(void **state) {
     refuse(NULL, -1, 2, &store, TACIT_E_USAGE, "rank -1 of 2");
     refuse(NULL, 2, 2, &store, TACIT_E_USAGE, "rank 2 of 2");
     refuse(NULL, 0, 0, &store, TACIT_E_USAGE, "rank 0 of 0");
+    refuse(NULL, 0, 2000000000, &store, TACIT_E_USAGE, "16384 is the maximum");
     refuse(NULL, 0, 2, NULL, TACIT_E_USAGE, "store is NULL");
     refuse("comm.engine=mpi", 0, 2, &store, TACIT_E_CONFIG, "comm.engine is mpi");
     refuse("comm.engine=self", 0, 2, &store, TACIT_E_CONFIG, "comm.engine is self");
@@ -212,6 +254,8 @@ int main(void) {
         cmocka_unit_test(ranks_meet),
         cmocka_unit_test(a_store_serves_again),
         cmocka_unit_test(a_missing_rank_is_named),
+        cmocka_unit_test(other_numbers_of_steps_are_refused),
+        cmocka_unit_test(forks_are_refused),
         cmocka_unit_test(broken_stores_are_refused),
         cmocka_unit_test(wrong_calls_are_refused),
     };

@@ -110,6 +110,14 @@ static tacit_status dispatch_together(int argc, char **argv) {
     return status;
 }
 
+/* One process is enough, and says nothing of where ranks would meet. */
+static bool only_prints(int argc, char **argv) {
+    static const char FLAG[] = "--print-config";
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strncmp(argv[i], FLAG, sizeof FLAG - 1) == 0) return true;
+    return false;
+}
+
 /* Takes --ranks and --hosts from the command line of a verb that may run on several ranks. */
 static tacit_status take_ranks(int *argc, char **argv, taciti_ranks *ranks) {
     const taciti_verb *verb = NULL;
@@ -118,6 +126,7 @@ static tacit_status take_ranks(int *argc, char **argv, taciti_ranks *ranks) {
     if (wants_help(*argc, argv)) return TACIT_OK;
     taciti_cli_log_init(0, false);
     TACITI_TRY(taciti_ranks_take(argc, argv, ranks));
+    if (only_prints(*argc, argv)) *ranks = (taciti_ranks){0};
     const taciti_launcher launcher = taciti_launcher_detect();
     if ((ranks->ranks == 0 && ranks->hosts == NULL) || launcher.name == NULL) return TACIT_OK;
     if (launcher.rank > 0) return TACIT_E_USAGE;

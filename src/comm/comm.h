@@ -113,6 +113,7 @@ typedef struct taciti_comm_options {
 extern const taciti_option_table taciti_comm_option_table; /* section "comm" */
 
 /* ---- life ------------------------------------------------------------------------------------------------------ */
+enum { TACITI_COMM_RANKS_MAX = 16384 };
 typedef struct taciti_comm taciti_comm;
 
 /* Identity of a rank, as messages print it. */

@@ -14,6 +14,7 @@
  * exists.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -43,6 +44,25 @@ static tacit_status check_torch(const taciti_launcher *launcher, const taciti_la
     return TACIT_OK;
 }
 
+static tacit_status check_count(int rank, int size) {
+    if (rank < 0 || rank >= size)
+        return taciti_fail(TACIT_E_USAGE, "rank %d of %d cannot be: ranks count from 0", rank, size);
+    if (size <= TACITI_COMM_RANKS_MAX) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE, "%d ranks; %d is the maximum", size, (int)TACITI_COMM_RANKS_MAX);
+}
+
+/* Variables that name no rank would leave each process alone, to train a model of its own. */
+static tacit_status check_variables(const taciti_launcher *torch) {
+    const char *rank = getenv("RANK"), *size = getenv("WORLD_SIZE");
+    const bool none = (rank == NULL || *rank == 0) && (size == NULL || *size == 0);
+    if (torch->name != NULL) return check_count(torch->rank, torch->size);
+    if (none) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE,
+                       "RANK is \"%s\" and WORLD_SIZE \"%s\": a rank needs both, RANK from 0 to WORLD_SIZE - 1; unset "
+                       "both to run alone",
+                       rank == NULL ? "" : rank, size == NULL ? "" : size);
+}
+
 static void choose_self(const taciti_launcher *launcher, bool named, taciti_engine_choice *out) {
     *out = (taciti_engine_choice){.kind = TACITI_ENGINE_SELF};
     if (launcher->name == NULL || named)
@@ -64,6 +84,7 @@ static void choose_joined(const taciti_launcher *launcher, taciti_engine_kind ki
 tacit_status taciti_engine_choose(int wanted, const taciti_launcher *launcher, taciti_engine_choice *out) {
     const taciti_launcher torch = taciti_launcher_torch();
     const bool several = launcher->size > 1;
+    if (!launcher->mpi && wanted != TACITI_ENGINE_SELF) TACITI_TRY(check_variables(&torch));
     TACITI_TRY(check_torch(launcher, &torch));
     if (wanted == TACITI_ENGINE_SELF && several)
         return TACITI_FAIL_TOGETHER(
@@ -87,8 +108,7 @@ tacit_status taciti_engine_choose(int wanted, const taciti_launcher *launcher, t
 tacit_status taciti_engine_choose_store(const taciti_comm_options *options, int rank, int size,
                                         taciti_engine_choice *out) {
     const bool tcp = options->engine == TACITI_ENGINE_AUTO || options->engine == TACITI_ENGINE_TCP;
-    if (size < 1 || rank < 0 || rank >= size)
-        return taciti_fail(TACIT_E_USAGE, "rank %d of %d cannot be: ranks count from 0", rank, size);
+    TACITI_TRY(check_count(rank, size));
     if (!tcp)
         return taciti_fail(TACIT_E_CONFIG, "comm.engine is %s, but ranks that meet in a store are connected by tcp",
                            options->engine == TACITI_ENGINE_MPI ? "mpi" : "self");

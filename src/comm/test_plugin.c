@@ -228,6 +228,23 @@ static void ranks_of_torch(const char *rank, const char *size) {
     (void)setenv("WORLD_SIZE", size, 1);
 }
 
+/* They would leave every process alone. */
+static void variables_that_name_no_rank_are_refused(void **state) {
+    (void)state;
+    static const char *const PAIRS[][2] = {{"", "2"}, {"0", ""}, {"x", "2"}, {"-1", "2"}, {"0", "0"}, {"1 ", "2"}};
+    for (size_t i = 0; i < sizeof PAIRS / sizeof *PAIRS; i++) {
+        ranks_of_torch(PAIRS[i][0], PAIRS[i][1]);
+        contradicts(TACITI_ENGINE_AUTO, &ALONE, TACIT_E_USAGE, "a rank needs both", 1);
+        chosen(TACITI_ENGINE_SELF, &ALONE, TACITI_ENGINE_SELF, "the configuration says so");
+    }
+    ranks_of_torch("2", "2");
+    contradicts(TACITI_ENGINE_AUTO, &TORCH, TACIT_E_USAGE, "rank 2 of 2 cannot be", 1);
+    ranks_of_torch("0", "99999999");
+    contradicts(TACITI_ENGINE_AUTO, &TORCH, TACIT_E_USAGE, "16384 is the maximum", 1);
+    ranks_of_torch("", "");
+    chosen(TACITI_ENGINE_AUTO, &ALONE, TACITI_ENGINE_SELF, "no launcher started this process");
+}
+
 static void contradictions_are_refused_once(void **state) {
     (void)state;
     contradicts(TACITI_ENGINE_SELF, &FOUR, TACIT_E_CONFIG, "each would train alone", 1);
@@ -242,8 +259,8 @@ static void contradictions_are_refused_once(void **state) {
     contradicts(TACITI_ENGINE_MPI, &TORCH, TACIT_E_CONFIG, "MPI would see one", 1);
     ranks_of_torch("0", "1");
     chosen(TACITI_ENGINE_AUTO, &ALONE, TACITI_ENGINE_SELF, "no launcher started this process");
-    ranks_of_torch("zero", "4"); /* not torchrun's */
-    chosen(TACITI_ENGINE_AUTO, &ALONE, TACITI_ENGINE_SELF, "no launcher started this process");
+    ranks_of_torch("zero", "4"); /* not torchrun's: the launcher of MPI is believed */
+    chosen(TACITI_ENGINE_AUTO, &ONE, TACITI_ENGINE_SELF, "mpirun (Open MPI) started one process");
 }
 
 static void ranks_meet_where_they_are_told(void **state) {
@@ -307,6 +324,7 @@ int main(void) {
         TEST(a_torn_file_is_refused),
         TEST(a_plugin_that_fits_is_opened_and_kept),
         TEST(the_launcher_decides_unless_an_engine_is_named),
+        TEST(variables_that_name_no_rank_are_refused),
         TEST(contradictions_are_refused_once),
         TEST(ranks_meet_where_they_are_told),
         TEST(a_library_that_the_program_uses_goes_first),
