@@ -78,7 +78,7 @@ static pair *create_pair(bool by_hand) {
 
 static void destroy_pair(pair *p) {
     for (int side = 0; side < 2; side++) {
-        for (int s = 0; s < p->peers[side].streams; s++) taciti_tcp_link_close(&p->links[side][s]);
+        for (int s = 0; s < STREAMS && p->peers[side].streams > 0; s++) taciti_tcp_link_close(&p->links[side][s]);
         taciti_tcp_pool_destroy(&p->pools[side]);
     }
     for (int s = 0; s < STREAMS && p->peers[1].streams == 0; s++) (void)close(p->raw[s]);
