@@ -412,8 +412,8 @@ TACIT_API tacit_status tacit_job_save(tacit_job *job, const char *folder, int ke
  * and nothing has changed. On as many ranks as have saved it and with the same settings, training goes on bit for bit
  * as if it had never stopped. On another number of ranks, or with another strategy, all begin with the mean of the
  * replicas and of the optimizer's state, and what the strategy had under way is forgotten. Settings that have changed
- * are logged with both values, what is lost as a warning. compress.codec auto and adapt.policy payoff measure time, and
- * do so anew: with them steps go on from the same state, and then decide for themselves.
+ * are logged with both values, what is lost as a warning. compress.codec auto and adapt.policy payoff measure
+ * times and begin with none: steps go on from the same state, but what they choose may differ.
  *
  * E_DATA: only damaged ones, or another layout. E_CONFIG: the settings need state that the checkpoint lacks: another
  * optimizer (adam and adamw have the same state), or localsgd.outer_momentum where it was 0. The text names the keys,
