@@ -20,6 +20,7 @@
 #include "api/object.h"
 #include "base/log.h"
 #include "base/number.h"
+#include "driver/sources.h"
 #include "exchange/route.h"
 #include "kernel/kernel.h"
 #include "strategy/shard.h"
@@ -49,29 +50,12 @@ static strip strip_of(const tacit_channel *c, size_t bucket, int part) {
     return (strip){b->offset + (size_t)c->slot_of[part] * slot_n, at, taciti_min(slot_n, c->part_n - at)};
 }
 
-/* floats[n] = scale * elements of the source from `at` on. */
-static void read_elements(const tacit_channel *c, size_t at, float *floats, size_t n) {
-    const taciti_kernels *k = taciti_kernels_get();
-    const void *from = c->source + at * bytes_of(c->type);
-    if (c->type == TACIT_F32) memcpy(floats, from, n * sizeof *floats);
-    if (c->type == TACIT_BF16) k->bf16_decode(floats, from, n);
-    if (c->type == TACIT_F16) k->fp16_decode(floats, from, n);
-    if (c->scale != 1) k->scale(floats, c->scale, n);
-}
-
-static void write_elements(const tacit_channel *c, size_t at, const float *floats, size_t n) {
-    const taciti_kernels *k = taciti_kernels_get();
-    void *to = c->target + at * bytes_of(c->type);
-    if (c->type == TACIT_F32) memcpy(to, floats, n * sizeof *floats);
-    if (c->type == TACIT_BF16) k->bf16_encode(to, floats, n);
-    if (c->type == TACIT_F16) k->fp16_encode(to, floats, n);
-}
-
 static void read_bucket(const tacit_channel *c, size_t bucket) {
     const bool own = c->collective == TACIT_ALL_GATHER; /* the source is this rank's part alone */
     for (int part = own ? rank_of(c) : 0; part < (own ? rank_of(c) + 1 : c->parts); part++) {
         const strip s = strip_of(c, bucket, part);
-        read_elements(c, s.at + (own ? 0 : (size_t)part * c->part_n), (float *)c->flat.base + s.flat, s.n);
+        const size_t at = s.at + (own ? 0 : (size_t)part * c->part_n);
+        taciti_elements_read(c->type, c->source, at, c->scale, (float *)c->flat.base + s.flat, s.n);
     }
 }
 
@@ -81,7 +65,7 @@ static void write_bucket(const tacit_channel *c, size_t bucket, double *squares)
     for (int part = own ? rank_of(c) : 0; part < (own ? rank_of(c) + 1 : c->parts); part++) {
         const strip s = strip_of(c, bucket, part);
         const float *floats = (const float *)c->flat.base + s.flat;
-        write_elements(c, s.at + (own ? 0 : (size_t)part * c->part_n), floats, s.n);
+        taciti_elements_write(c->type, c->target, s.at + (own ? 0 : (size_t)part * c->part_n), floats, s.n);
         if (c->codec_used) *squares += taciti_kernels_get()->sum_squares(floats, s.n);
     }
 }

@@ -85,35 +85,38 @@ const taciti_bucket_hooks *taciti_sources_hooks(const taciti_sources *sources) {
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
-static void decode_source(const taciti_source *source, size_t at, float *out, size_t n) {
+static void decode(tacit_type type, const void *from, size_t at, float *out, size_t n) {
     const taciti_kernels *k = taciti_kernels_get();
-    switch (source->type) {
-    case TACIT_BF16: k->bf16_decode(out, (const taciti_bf16 *)source->at + at, n); break;
-    case TACIT_F16: k->fp16_decode(out, (const taciti_fp16 *)source->at + at, n); break;
-    case TACIT_F32: memmove(out, (const float *)source->at + at, n * sizeof *out); break; /* it may be its own place */
+    switch (type) {
+    case TACIT_BF16: k->bf16_decode(out, (const taciti_bf16 *)from + at, n); break;
+    case TACIT_F16: k->fp16_decode(out, (const taciti_fp16 *)from + at, n); break;
+    case TACIT_F32: memmove(out, (const float *)from + at, n * sizeof *out); break; /* it may be its own place */
     }
 }
 
-static void write_source(const taciti_source *source, size_t at, const float *x, size_t n) {
+void taciti_elements_read(tacit_type type, const void *from, size_t at, float scale, float *out, size_t n) {
+    for (size_t i = 0; i < n; i += CHUNK_FLOATS) {
+        const size_t part = taciti_min(n - i, (size_t)CHUNK_FLOATS);
+        decode(type, from, at + i, out + i, part);
+        if (scale < 1 || scale > 1) taciti_kernels_get()->scale(out + i, scale, part);
+    }
+}
+
+void taciti_elements_write(tacit_type type, void *to, size_t at, const float *x, size_t n) {
     const taciti_kernels *k = taciti_kernels_get();
-    switch (source->type) {
-    case TACIT_BF16: k->bf16_encode((taciti_bf16 *)source->at + at, x, n); break;
-    case TACIT_F16: k->fp16_encode((taciti_fp16 *)source->at + at, x, n); break;
-    case TACIT_F32: memmove((float *)source->at + at, x, n * sizeof *x); break;
+    switch (type) {
+    case TACIT_BF16: k->bf16_encode((taciti_bf16 *)to + at, x, n); break;
+    case TACIT_F16: k->fp16_encode((taciti_fp16 *)to + at, x, n); break;
+    case TACIT_F32: memmove((float *)to + at, x, n * sizeof *x); break;
     }
 }
 
 /* out[n] = elements [at, at + n) of the gradient. */
 static void read_source(const taciti_source *source, size_t at, float *out, size_t n) {
-    if (source->at == NULL) {
+    if (source->at == NULL)
         memset(out, 0, n * sizeof *out);
-        return;
-    }
-    for (size_t i = 0; i < n; i += CHUNK_FLOATS) {
-        const size_t part = taciti_min(n - i, (size_t)CHUNK_FLOATS);
-        decode_source(source, at + i, out + i, part);
-        if (source->scale < 1 || source->scale > 1) taciti_kernels_get()->scale(out + i, source->scale, part);
-    }
+    else
+        taciti_elements_read(source->type, source->at, at, source->scale, out, n);
 }
 
 /* Elements [*at, *at + *n) of the tensor are in the bucket, and have a source. */
@@ -152,7 +155,7 @@ static void bucket_arrived(void *context, size_t bucket, tacit_status status) {
     const taciti_bucket *b = &s->setup.layout->buckets[bucket];
     for (size_t t = b->first, at = 0, n = 0; t <= b->last && status == TACIT_OK; t++)
         if (in_bucket(s, t, bucket, &at, &n) && s->tensors[t].source.at != NULL)
-            write_source(&s->tensors[t].source, at, place_of(s, t) + at, n);
+            taciti_elements_write(s->tensors[t].source.type, s->tensors[t].source.at, at, place_of(s, t) + at, n);
     (void)pthread_mutex_lock(&s->lock);
     for (size_t t = b->first; t <= b->last && status == TACIT_OK; t++) s->tensors[t].missing--;
     if (status != TACIT_OK) s->failed = status;
@@ -165,7 +168,9 @@ static void write_part(void *context, int thread, int threads) {
     for (size_t t = 0, begin = 0, end = 0; t < s->setup.layout->tensor_count; t++) {
         if (!s->tensors[t].has_source || s->tensors[t].source.at == NULL) continue;
         taciti_pool_part(s->setup.layout->tensors[t].n, GRAIN, thread, threads, &begin, &end);
-        if (begin < end) write_source(&s->tensors[t].source, begin, place_of(s, t) + begin, end - begin);
+        if (begin < end)
+            taciti_elements_write(s->tensors[t].source.type, s->tensors[t].source.at, begin, place_of(s, t) + begin,
+                                  end - begin);
     }
 }
 

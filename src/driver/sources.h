@@ -23,6 +23,11 @@ typedef struct taciti_source {
     float scale;
 } taciti_source;
 
+/* out[n] = scale * elements [at, at + n) of an array of the type, in f32; and x[n] rounded to the type. For f32 the two
+ * may be the same memory. */
+void taciti_elements_read(tacit_type type, const void *from, size_t at, float scale, float *out, size_t n);
+void taciti_elements_write(tacit_type type, void *to, size_t at, const float *x, size_t n);
+
 typedef struct taciti_sources taciti_sources;
 
 /* flat: the array of gradients, of this layout. by_bucket: the hooks are called for every bucket; write_back: sums are
