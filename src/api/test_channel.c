@@ -14,10 +14,9 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "api/object.h"
+#include "api/test_seat.h"
 #include "base/clock.h"
 #include "base/rng.h"
-#include "comm/test_engine.h"
 #include "kernel/kernel.h"
 
 enum { MAX_RANKS = 7, STARTS = 5, BAD_START = 2, LONG = 1000001 };
@@ -39,20 +38,6 @@ typedef struct trial {
     /* what came of it, by rank */
     float *given[MAX_RANKS][STARTS], *got[MAX_RANKS][STARTS], *left[MAX_RANKS];
 } trial;
-
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        if ((call) == TACIT_OK) break;                                                                                 \
-        (void)fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, tacit_error_text());                       \
-        abort();                                                                                                       \
-    } while (0)
-
-/* A rank as the interface knows it. */
-static tacit_comm *seat_of(taciti_comm *comm, tacit_comm *out) {
-    *out = (tacit_comm){.comm = comm};
-    taciti_handle_open(&out->handle, TACITI_HANDLE_COMM);
-    return out;
-}
 
 static tacit_settings *settings_of(const char *const *list) {
     tacit_settings *settings = NULL;

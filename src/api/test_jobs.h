@@ -7,19 +7,12 @@
 
 #include <string.h>
 
-#include "api/object.h"
-#include "comm/test_engine.h"
+#include "api/test_seat.h"
 
 enum { TENSORS = 5, MAX_FLOATS = 7168, SETTINGS = 8 };
 static const size_t SHAPES[TENSORS][5] = {{10, 41}, {10}, {41, 100}, {1}, {100, 3, 7, 1, 1}};
 static const int DIMS[TENSORS] = {2, 1, 2, 0, 5};
 
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        if ((call) == TACIT_OK) break;                                                                                 \
-        (void)fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, tacit_error_text());                       \
-        abort();                                                                                                       \
-    } while (0)
 #define REFUSED(call, status, text)                                                                                    \
     do {                                                                                                               \
         if ((call) == (status) && strstr(tacit_error_text(), text) != NULL) break;                                     \
@@ -49,13 +42,6 @@ static inline size_t count_of(int tensor) {
     size_t n = 1;
     for (int d = 0; d < DIMS[tensor]; d++) n *= SHAPES[tensor][d];
     return n;
-}
-
-/* A rank as the interface knows it. */
-static inline tacit_comm *seat_of(taciti_comm *comm, tacit_comm *out) {
-    *out = (tacit_comm){.comm = comm};
-    taciti_handle_open(&out->handle, TACITI_HANDLE_COMM);
-    return out;
 }
 
 static inline tacit_job *open_job(tacit_comm *comm, const test_job *t) {

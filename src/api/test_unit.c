@@ -15,10 +15,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "api/object.h"
+#include "api/test_seat.h"
 #include "base/rng.h"
 #include "ckpt/test_folder.h"
-#include "comm/test_engine.h"
 #include "kernel/kernel.h"
 #include "strategy/shard.h"
 
@@ -41,13 +40,6 @@ typedef struct trial {
     float *parameters[MAX_RANKS];
     size_t n;
 } trial;
-
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        if ((call) == TACIT_OK) break;                                                                                 \
-        (void)fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, tacit_error_text());                       \
-        abort();                                                                                                       \
-    } while (0)
 
 typedef struct seat {
     const trial *t;
