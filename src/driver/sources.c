@@ -85,7 +85,7 @@ const taciti_bucket_hooks *taciti_sources_hooks(const taciti_sources *sources) {
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
-static void decode(tacit_type type, const void *from, size_t at, float *out, size_t n) {
+static void decode_elements(tacit_type type, const void *from, size_t at, float *out, size_t n) {
     const taciti_kernels *k = taciti_kernels_get();
     switch (type) {
     case TACIT_BF16: k->bf16_decode(out, (const taciti_bf16 *)from + at, n); break;
@@ -97,7 +97,7 @@ static void decode(tacit_type type, const void *from, size_t at, float *out, siz
 void taciti_elements_read(tacit_type type, const void *from, size_t at, float scale, float *out, size_t n) {
     for (size_t i = 0; i < n; i += CHUNK_FLOATS) {
         const size_t part = taciti_min(n - i, (size_t)CHUNK_FLOATS);
-        decode(type, from, at + i, out + i, part);
+        decode_elements(type, from, at + i, out + i, part);
         if (scale < 1 || scale > 1) taciti_kernels_get()->scale(out + i, scale, part);
     }
 }
