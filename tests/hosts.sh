@@ -87,6 +87,7 @@ expect "a first host that others cannot reach" 3 'b cannot find rank 0 on "local
 expect "a remote shell without hosts" 2 '--hosts a,b' train no --rsh ssh
 expect "hosts under a launcher" 2 '--hosts starts processes itself' env OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 "$tacit" train "${nano[@]}" --hosts a
 expect "a remote shell that does not exist" 3 'no-such-shell cannot be started: No such file' train no --hosts a --rsh no-such-shell
+expect "a remote shell that starts nothing" 5 'the ranks on host a are lost: "true a" ended with code 0' train no --hosts a --rsh true
 expect "a host that cannot be reached: the command to try" 5 'the ranks on host b are lost: ".*unreachable b" ended with code 255; try: .*unreachable b true$' \
   train no --hosts b --rsh "$work/unreachable"
 expect "a remote shell without standard input" 5 'their starter has gone \(or --rsh closes the standard input, as ssh -n does\)' \

@@ -28,7 +28,8 @@
 #define GRACE_S 5
 #define KILL_S 5
 #define SILENCE_S 30 /* of the starter, for ranks on another host */
-enum { SIGNALED = 128, FOLDER_BYTES = 256, NUMBER_BYTES = 16, RSH_WORDS = 64, LOOK_MS = 1000 };
+/* SERVED: the ranks of another host add it to their exit code, which tells it from those of a remote shell. */
+enum { SIGNALED = 128, SERVED = 64, FOLDER_BYTES = 256, NUMBER_BYTES = 16, RSH_WORDS = 64, LOOK_MS = 1000 };
 
 /* Through the line to another host comes BEAT, or FIRST_SIGNAL + the index of a signal. */
 static const int PASSED_ON[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
@@ -181,7 +182,7 @@ static _Noreturn void become_shell(const crew *c, int index, int line) {
     (void)sigprocmask(SIG_SETMASK, &c->mask, NULL);
     if (words[n] != NULL) (void)execvp(words[0], words);
     (void)dprintf(STDERR_FILENO, "tacit: error: --rsh %s cannot be started: %s\n", words[0], strerror(errno));
-    _exit(tacit_status_exit_code(TACIT_E_CONFIG));
+    _exit(SERVED + tacit_status_exit_code(TACIT_E_CONFIG));
 }
 
 static pid_t start_child(crew *c, int index, pid_t starter) {
@@ -261,12 +262,12 @@ static int code_of_rank(const crew *c, int index, pid_t pid, int status) {
     return tacit_status_exit_code(TACIT_E_PEER);
 }
 
-/* The code is that of the ranks, who have said what was wrong, or the remote shell's own. */
+/* The code is that of the ranks, who have said what was wrong; any other is the remote shell's. */
 static int code_of_host(const crew *c, int index, int status) {
     const int ended = WIFEXITED(status) ? WEXITSTATUS(status) : SIGNALED + WTERMSIG(status);
     const char *name = c->hosts.at[index].name;
-    if (ended <= tacit_status_exit_code(TACIT_E_IO) || (c->last_signal != 0 && ended == SIGNALED + c->last_signal))
-        return ended;
+    if (ended >= SERVED && ended <= SERVED + tacit_status_exit_code(TACIT_E_IO)) return ended - SERVED;
+    if (c->last_signal != 0 && ended == SIGNALED + c->last_signal) return ended;
     if (!c->told)
         taciti_log(TACITI_LOG_ERROR, "the ranks on host %s are lost: \"%s %s\" ended with code %d; try: %s %s true",
                    name, c->rsh, name, ended, c->rsh, name);
@@ -413,5 +414,6 @@ int taciti_ranks_serve(int argc, char **argv) {
         return tacit_status_exit_code(taciti_fail(TACIT_E_USAGE, "%s is tacit's own", argv[1]));
     (void)fcntl(STDIN_FILENO, F_SETFD, FD_CLOEXEC);
     (void)signal(SIGPIPE, SIG_IGN);
-    return run_crew(&c, TACIT_OK);
+    const int code = run_crew(&c, TACIT_OK);
+    return code < SERVED ? SERVED + code : code;
 }
