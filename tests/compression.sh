@@ -10,7 +10,7 @@ find_program
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 
 # A width that is no multiple of 16, so that there are gaps between tensors.
-nano=(--model.preset nano --model.heads 1 --model.channels 41 --model.dtype f32 --train.threads 1 --train.batch 12 --train.eval_every -1 --train.save_early 0
+nano=(--data.train "$PWD/LICENSE" --model.preset nano --model.heads 1 --model.channels 41 --model.dtype f32 --train.threads 1 --train.batch 12 --train.eval_every -1 --train.save_early 0
       --train.save_every 0 --optim.warmup 5 --optim.lr 5e-3 --run.tensorboard false)
 topk=(--compress.codec topk --compress.factor 50 --compress.warmup 10)
 # run RANKS DIR FLAGS...
@@ -157,7 +157,7 @@ check "momentum correction" run 4 momentum "${topk[@]}" --compress.momentum 0.9 
 
 # ---- sketches ----------------------------------------------------------------------------------------------------
 # The built-in text holds the docs and changes with them; how well sums of sketches decode follows from the text.
-sketch=(--compress.codec sketch --compress.factor 5 --compress.warmup 0 --data.train "$PWD/LICENSE")
+sketch=(--compress.codec sketch --compress.factor 5 --compress.warmup 0)
 run 4 sketch "${sketch[@]}" --train.steps 12 >/dev/null 2>&1
 run 4 sketch_blocking "${sketch[@]}" --train.steps 12 --exchange.overlap false >/dev/null 2>&1
 check "overlapped is blocking bit for bit, sketch" look 'same("sketch", "sketch_blocking", 12)

@@ -90,7 +90,7 @@ check "with the same bits" same quiet own
 check "and over Unix-domain sockets" alone unix --ranks 3 --comm.key_file "$work/mine" --comm.interface ''
 check "with the same bits" same quiet unix
 expect "and says so" 0 'comm.engine tcp .TCP, 1 connection per pair, sealed.' alone says --ranks 2 --comm.key_file "$work/mine"
-expect "no such file" 3 'head -c 32 /dev/urandom > /no/key && chmod 600 /no/key' alone no --ranks 2 --comm.key_file /no/key
+expect "no such file" 3 '/no/key: No such file or directory; make one with: head -c 32 /dev/urandom > ~/.tacit.key' alone no --ranks 2 --comm.key_file /no/key
 chmod 640 "$work/other"
 expect "a file that others may read" 3 "others may read or write it .mode 640.; type: chmod 600 $work/other" alone no --ranks 2 --comm.key_file "$work/other"
 echo "no key" >"$work/word" && chmod 600 "$work/word"
