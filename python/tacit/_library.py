@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opens libtacit and turns its statuses into exceptions. Nothing here knows PyTorch or numpy."""
+import ctypes
+import ctypes.util
+import os
+import pathlib
+
+from . import _table
+
+LIBRARY = "libtacit.so.%d.%d" % _table.VERSION[:2]
+
+
+class Error(RuntimeError):
+    """A function of libtacit has failed. `status` is its name, such as "E_PEER"."""
+    status = "E_INTERNAL"
+
+
+class UsageError(Error):
+    """A call that cannot be, at this time or at all."""
+    status = "E_USAGE"
+
+
+class ConfigError(Error, ValueError):
+    """A setting, or a combination of settings, is refused."""
+    status = "E_CONFIG"
+
+
+class DataError(Error):
+    """A checkpoint is damaged or belongs to another network."""
+    status = "E_DATA"
+
+
+class PeerError(Error):
+    """Another rank has failed, frozen or left; the text names it. The communicator is of no use any more."""
+    status = "E_PEER"
+
+
+class NumericsError(Error):
+    """A number is not finite or out of range."""
+    status = "E_NUMERICS"
+
+
+class OutOfMemoryError(Error):
+    """There is not enough memory."""
+    status = "E_MEMORY"
+
+
+class FileError(Error):
+    """Reading or writing has failed."""
+    status = "E_IO"
+
+
+class UnsupportedError(Error):
+    """This build or machine cannot do it."""
+    status = "E_UNSUPPORTED"
+
+
+class InternalError(Error):
+    """A defect in tacit; please report it."""
+
+
+ERRORS = {error.status: error for error in Error.__subclasses__()}
+
+
+def list_places():
+    """Where the library may be, in the order in which the places are tried."""
+    if os.environ.get("TACIT_LIBRARY"):
+        return [os.environ["TACIT_LIBRARY"]]
+    beside = pathlib.Path(__file__).resolve().parent / "_lib" / "libtacit.so"
+    return ([str(beside)] if beside.exists() else []) + [LIBRARY]
+
+
+def open_library():
+    reasons = []
+    for place in list_places():
+        try:
+            library = ctypes.CDLL(place)
+            break
+        except OSError as reason:
+            reasons.append(str(reason))
+    else:
+        raise ImportError(f"libtacit cannot be opened ({'; '.join(reasons)}); type: pip install tacit, or set "
+                          "TACIT_LIBRARY to the path of libtacit.so")
+    library.tacit_version.restype = ctypes.c_char_p
+    version = library.tacit_version().decode()
+    if tuple(map(int, version.split(".")[:2])) != _table.VERSION[:2]:
+        raise ImportError(f"{place} is tacit {version}, and this package needs {_table.VERSION[0]}.{_table.VERSION[1]}; "
+                          "type: pip install --force-reinstall tacit, or unset TACIT_LIBRARY")
+    for name, (result, arguments) in _table.FUNCTIONS.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+lib = open_library()
+
+
+def fail(status):
+    """Raises the exception of a status, with the text of the call that has just failed in this thread."""
+    name = _table.STATUSES.get(status, "E_INTERNAL")
+    raise ERRORS.get(name, InternalError)(lib.tacit_error_text().decode(errors="replace"))
+
+
+def check(status):
+    """Returns if the status is OK, True where it is PENDING, and raises otherwise."""
+    if status == 0:
+        return False
+    if status > 0:
+        return True
+    return fail(status)

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that train together, and the log of the library."""
+import atexit
+import ctypes
+import logging
+import os
+import sys
+import weakref
+
+from . import _table
+from ._library import PeerError, check, lib
+from .settings import Settings
+
+LEVELS = {_table.LOG_DEBUG: logging.DEBUG, _table.LOG_INFO: logging.INFO, _table.LOG_WARN: logging.WARNING,
+          _table.LOG_ERROR: logging.ERROR}
+logger = logging.getLogger("tacit")
+
+
+@_table.tacit_log_callback
+def log_line(_, level, line):
+    logger.log(LEVELS.get(level, logging.INFO), "%s", line.decode(errors="replace"))
+
+
+class StoreCalls:
+    """A store of torch, or anything with set(key, bytes) and get(key, seconds) -> bytes, as the library calls it."""
+
+    def __init__(self, store):
+        self.store, self.error = store, None
+        kinds = dict(_table.tacit_store._fields_)
+        self.struct = _table.tacit_store(size=ctypes.sizeof(_table.tacit_store), set=kinds["set"](self._set),
+                                         get=kinds["get"](self._get))
+
+    def _set(self, _, key, data, count):
+        return self._try(lambda: self.store.set(key.decode(), ctypes.string_at(data, count)) and None)
+
+    def _get(self, _, key, out, room, count, seconds):
+        def copy():
+            value = self.store.get(key.decode(), seconds)
+            if len(value) > room:
+                raise ValueError(f"{key.decode()} has {len(value)} bytes")
+            ctypes.memmove(out, value, len(value))
+            count[0] = len(value)
+        return self._try(copy)
+
+    def _try(self, work):
+        try:
+            work()
+            return 0
+        except Exception as error:  # an exception must not cross C
+            self.error = error
+            return -4
+
+
+class Comm:
+    """Ranks that train together: `rank` of `size`.
+
+    Comm(settings)                         all processes of torchrun, mpirun or srun, or this one alone
+    Comm(settings, rank, size, store)      ranks that meet in a store: set(key, bytes), get(key, seconds) -> bytes
+    Comm(settings, alone=True)             this process alone, whoever has started it
+
+    Collective. One thread at a time, as the C interface says. Close it after its jobs and channels, or use `with`."""
+
+    def __init__(self, settings=None, rank=None, size=None, store=None, alone=False):
+        settings = settings or Settings()
+        self._handle, self._parts = ctypes.c_void_p(), weakref.WeakSet()
+        out = ctypes.byref(self._handle)
+        if alone:
+            check(lib.tacit_open_self(settings._handle, out))
+        elif store is not None:
+            calls = StoreCalls(store)
+            try:
+                check(lib.tacit_open_store(settings._handle, rank, size, ctypes.byref(calls.struct), out))
+            except PeerError as error:
+                raise error from calls.error
+        else:
+            check(lib.tacit_open(settings._handle, out))
+        self.rank, self.size, self.busy, self._pid = lib.tacit_rank(self._handle), lib.tacit_size(self._handle), False, os.getpid()
+        opened.add(self)
+
+    def close(self):
+        """Closes what was opened with it, too. Collective, unless a peer has failed."""
+        if not self._handle or self._pid != os.getpid():
+            return
+        for part in list(self._parts):
+            part.close()
+        handle, self._handle = self._handle, ctypes.c_void_p()
+        opened.discard(self)
+        check(lib.tacit_close(handle))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is None:
+            self.close()
+
+
+opened = set()
+
+
+def close_at_exit():
+    """Says goodbye where the program has ended well. After an exception, or inside a step, this rank just ends, and the
+    others get a PeerError that names it."""
+    failed = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    for comm in list(opened):
+        try:
+            if not failed and not comm.busy:
+                comm.close()
+        except PeerError as error:
+            logger.error("%s", error)
+    lib.tacit_log_to(_table.tacit_log_callback(), None, _table.LOG_INFO)
+
+
+check(lib.tacit_log_to(log_line, None, _table.LOG_INFO))
+atexit.register(close_at_exit)

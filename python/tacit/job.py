@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layouts, jobs and channels of the C interface, as Python objects. Arrays are addresses: tacit.numpy and tacit.torch
+know their owners. include/tacit/tacit.h is the reference for every method."""
+import ctypes
+from ctypes import byref
+
+from . import _table
+from ._library import check, lib
+
+
+def sized(struct, **members):
+    return struct(size=ctypes.sizeof(struct), **members)
+
+
+class Layout:
+    """Names and shapes of tensors, in the order in which a backward pass completes their gradients."""
+
+    def __init__(self):
+        self._handle, self.count = ctypes.c_void_p(), 0
+        check(lib.tacit_layout_create(byref(self._handle)))
+
+    def add(self, name, shape, decay=False):
+        """Returns the tensor's index."""
+        dims = (ctypes.c_size_t * max(1, len(shape)))(*shape)
+        check(lib.tacit_layout_add(self._handle, name.encode(), len(shape), dims, _table.DECAY if decay else 0))
+        self.count += 1
+        return self.count - 1
+
+    def next_unit(self):
+        check(lib.tacit_layout_next_unit(self._handle))
+
+    @property
+    def floats(self):
+        return lib.tacit_layout_floats(self._handle)
+
+    def offset(self, tensor):
+        out = ctypes.c_size_t()
+        check(lib.tacit_layout_offset(self._handle, tensor, byref(out)))
+        return out.value
+
+    def __del__(self):
+        if getattr(self, "_handle", None):
+            lib.tacit_layout_destroy(self._handle)
+
+
+class Part:
+    """What is opened with a communicator and closed before it."""
+    _shut = None
+
+    def __init__(self, comm):
+        self.comm, self.handle = comm, ctypes.c_void_p()
+
+    def close(self):
+        if self.handle and self.comm._handle:
+            handle, self.handle = self.handle, ctypes.c_void_p()
+            check(self._shut(handle))
+
+
+class Blob:
+    """Bytes of the caller in a checkpoint. `data` is what is saved; after a load, what was saved under this name, or None.
+    own: every rank has its own, else rank 0's are everybody's."""
+
+    def __init__(self, name, data=None, own=False):
+        self.name, self.data, self.own = name, data, own
+
+
+class Job(Part):
+    """A network that is trained. parameters, gradients: addresses of layout.floats floats, or None."""
+    _shut = lib.tacit_job_close
+
+    def __init__(self, comm, settings, layout, **options):
+        super().__init__(comm)
+        self.layout = layout
+        self.step = sized(_table.tacit_step)
+        check(lib.tacit_job_open(comm._handle, settings._handle, layout._handle,
+                                 byref(sized(_table.tacit_job_options, **options)), byref(self.handle)))
+        comm._parts.add(self)
+
+    @property
+    def parameters(self):
+        return lib.tacit_job_parameters(self.handle)
+
+    @property
+    def gradients(self):
+        return lib.tacit_job_gradients(self.handle)
+
+    def start(self):
+        check(lib.tacit_job_start(self.handle))
+
+    def ready(self, tensor=_table.ALL_TENSORS):
+        check(lib.tacit_job_ready(self.handle, tensor))
+
+    def ready_from(self, tensor, address, kind, scale):
+        check(lib.tacit_job_ready_from(self.handle, tensor, address, kind, scale))
+
+    def wait(self, tensor, seconds=float("inf")):
+        """False: still under way after this time."""
+        return not check(lib.tacit_job_wait(self.handle, tensor, seconds))
+
+    def finish(self):
+        check(lib.tacit_job_finish(self.handle, byref(self.step)))
+        return self.step
+
+    def settle(self):
+        check(lib.tacit_job_settle(self.handle, byref(self.step)))
+        return self.step
+
+    def stepped(self):
+        check(lib.tacit_job_stepped(self.handle))
+
+    def set_lr(self, lr):
+        check(lib.tacit_job_set_lr(self.handle, lr))
+
+    def average(self):
+        """Returns the consensus distance."""
+        distance = ctypes.c_double()
+        check(lib.tacit_job_average(self.handle, byref(distance)))
+        return distance.value
+
+    def revert(self):
+        check(lib.tacit_job_revert(self.handle))
+
+    def counters(self):
+        out = sized(_table.tacit_counters)
+        check(lib.tacit_job_counters(self.handle, byref(out)))
+        return {name: getattr(out, name) for name, _ in out._fields_[1:]}
+
+    def save(self, folder, blobs=(), keep=2):
+        structs = (_table.tacit_blob * max(1, len(blobs)))()
+        held = [ctypes.create_string_buffer(b.data, len(b.data)) for b in blobs]
+        for struct, blob, bytes_ in zip(structs, blobs, held):
+            struct.size, struct.name, struct.own = ctypes.sizeof(struct), blob.name.encode(), blob.own
+            struct.bytes, struct.count = ctypes.cast(bytes_, ctypes.c_void_p), len(blob.data)
+        check(lib.tacit_job_save(self.handle, str(folder).encode(), keep, structs, len(blobs)))
+
+    def load(self, folder, blobs=()):
+        """False: there is no checkpoint. Sets `data` of blobs."""
+        structs, rooms = (_table.tacit_blob * max(1, len(blobs)))(), [[] for _ in blobs]
+        room_type = dict(_table.tacit_blob._fields_)["room"]
+
+        def make_room(held):
+            def room(_, count):
+                held.append(ctypes.create_string_buffer(max(1, count)))
+                return ctypes.addressof(held[-1])
+            return room_type(room)
+
+        for struct, blob, held in zip(structs, blobs, rooms):
+            struct.size, struct.name, struct.own = ctypes.sizeof(struct), blob.name.encode(), blob.own
+            struct.room = make_room(held)
+        found = ctypes.c_bool()
+        check(lib.tacit_job_load(self.handle, str(folder).encode(), structs, len(blobs), byref(found)))
+        for struct, blob in zip(structs, blobs):
+            blob.data = ctypes.string_at(struct.bytes, struct.count) if found.value and struct.loaded else None
+        return found.value
+
+    def state(self):
+        """The state of this rank as bytes."""
+        size = ctypes.c_size_t()
+        check(lib.tacit_job_state(self.handle, None, 0, byref(size)))
+        room = ctypes.create_string_buffer(size.value)
+        check(lib.tacit_job_state(self.handle, room, size.value, byref(size)))
+        return room.raw[:size.value]
+
+    def restore(self, state):
+        check(lib.tacit_job_restore(self.handle, state, len(state)))
+
+
+class Channel(Part):
+    """A sum or a gather of arrays of the caller's. collective: _table.ALL_REDUCE, REDUCE_SCATTER or ALL_GATHER."""
+    _shut = lib.tacit_channel_close
+
+    def __init__(self, comm, settings, collective, elements):
+        super().__init__(comm)
+        check(lib.tacit_channel_open(comm._handle, settings._handle, collective, elements, byref(self.handle)))
+        comm._parts.add(self)
+
+    def start(self, source, target, kind=_table.F32, scale=1.0):
+        check(lib.tacit_channel_start(self.handle, source, target, kind, scale))
+
+    def wait(self, seconds=float("inf")):
+        return not check(lib.tacit_channel_wait(self.handle, seconds))

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Buffers of a model, such as running means of batch norm, over ranks."""
+import contextlib
+
+import torch
+
+from .. import _table
+from .._library import UsageError
+from ..job import Channel
+from ..settings import Settings
+
+CHOICES = ("average", "broadcast", "own")
+
+
+class Buffers:
+    """Sends buffers through a channel that compresses nothing. Collective."""
+
+    def __init__(self, module, comm, choice):
+        if choice not in CHOICES:
+            raise UsageError(f"buffers={choice!r}: one of {', '.join(CHOICES)}")
+        self._comm, self._choice, self._channels = comm, choice, {}
+        self._all = [b for _, b in module.named_buffers() if b.layout == torch.strided and not b.is_complex()]
+        self._floats = [b for b in self._all if b.dtype in (torch.float32, torch.bfloat16, torch.float16)]
+
+    def _sum(self, flat):
+        """The sum over ranks, in place."""
+        if flat.numel() == 0 or self._comm.size == 1:
+            return flat
+        if flat.numel() not in self._channels:
+            self._channels[flat.numel()] = Channel(self._comm, Settings(), _table.ALL_REDUCE, flat.numel())
+        channel = self._channels[flat.numel()]
+        channel.start(flat.data_ptr(), flat.data_ptr())
+        channel.wait()
+        return flat
+
+    @torch.no_grad()
+    def send_first(self):
+        """Every rank gets those of rank 0, to the bit."""
+        if self._choice == "own" or not self._all or self._comm.size == 1:
+            return
+        bytes_ = [b.detach().contiguous().reshape(-1).view(torch.uint8) for b in self._all]
+        flat = torch.cat(bytes_).float() * (self._comm.rank == 0)
+        flat = self._sum(flat).to(torch.uint8)
+        for buffer, piece in zip(self._all, flat.split([b.numel() for b in bytes_])):
+            buffer.copy_(piece.clone().view(buffer.dtype).view(buffer.shape))
+
+    def before_forward(self, training):
+        if self._choice == "broadcast" and training:
+            self.send_first()
+
+    @contextlib.contextmanager
+    def averaged(self):
+        """Floats are the mean over ranks in here, rank 0's under "broadcast"."""
+        kept = [b.clone() for b in self._all]
+        self.average()
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for buffer, own in zip(self._all, kept):
+                    buffer.copy_(own)
+
+    @torch.no_grad()
+    def average(self):
+        if self._choice == "broadcast":
+            self.send_first()
+        if self._choice != "average" or not self._floats:
+            return
+        flat = self._sum(torch.cat([b.reshape(-1).float() for b in self._floats]) / self._comm.size)
+        for buffer, piece in zip(self._floats, flat.split([b.numel() for b in self._floats])):
+            buffer.copy_(piece.view(buffer.shape))
+
+    def close(self):
+        for channel in self._channels.values():
+            channel.close()
+        self._channels = {}

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parallel: a model that trains together with those of the other ranks, by any strategy of the library that leaves the
+update to the caller's optimizer. The contract is that of DistributedDataParallel: when backward() returns, gradients are
+final, so that clipping, GradScaler, schedulers and loggers do what they do there."""
+import contextlib
+import os
+
+import torch
+
+from .._library import UsageError
+from ..job import Job
+from ..settings import Settings
+from . import _private
+from .buffers import Buffers
+from .ranks import default_comm
+from .tensors import Tensors, view_floats
+
+# Strategies whose ranks update by their own gradients. Their step begins and ends with the optimizer's.
+REPLICAS = ("gossip", "localsgd", "none")
+
+
+class Parallel(torch.nn.Module):
+    """module: on all ranks the same, and on the CPU; every rank gets the parameters of rank 0.
+
+    optimizers: all that update its parameters, with which gossip and localsgd begin and end their steps; dp skips the
+    update of a step whose gradient is not finite. config: a YAML file; settings: keys of `python -m tacit info`, by short
+    names or whole ones: strategy="gossip", topology="aer", codec="topk", optim__clip=1. comm: ranks of your own, else all
+    of the program. steps: of the whole run, where the schedules of the library's that have an end want to know it.
+    buffers, such as running means: "average": the mean over ranks, in average() and save(); "broadcast": those of rank 0,
+    before every forward pass of a step, as in DDP; "own".
+
+    Collective, as are backward passes outside no_sync() and steps of the optimizers. Attributes, parameters and
+    state_dict() are those of the module."""
+
+    def __init__(self, module, *optimizers, config=None, comm=None, steps=0, buffers="average", **settings):
+        super().__init__()
+        if isinstance(module, Parallel):
+            raise UsageError("this model is a tacit.Parallel already")
+        self.settings = Settings(config, {"optim.clip": 0}, **settings)
+        self.comm = comm or default_comm(self.settings)
+        self.module = module
+        self.optimizers = optimizers
+        self._is_replica = self.settings["strategy"] in REPLICAS
+        if self._is_replica and not optimizers:
+            raise UsageError(f"strategy {self.settings['strategy']} mixes parameters when the optimizer has made its step: "
+                             "tacit.Parallel(model, optimizer, ...)")
+        self._tensors = Tensors(module)
+        try:
+            self._job = Job(self.comm, self.settings, self._tensors.layout, parameters=self._tensors.flat.data_ptr(),
+                            steps=steps, threads=torch.get_num_threads(), own_optimizer=True)
+            self._job.start()
+        except Exception:
+            self._tensors.release()
+            raise
+        self._tensors.pull()
+        self._rank_buffers = Buffers(module, self.comm, buffers)
+        self._rank_buffers.send_first()
+        self._scale, self._pid = 1 / self.comm.size, os.getpid()
+        self._sync, self._queued, self._averaged = True, False, False
+        self._skipped, self._waiting = False, set()
+        self.last_step = None
+        self._ready = [False] * len(self._tensors.names)
+        self._trainable = sum(p.requires_grad for p in module.parameters())
+        self._taken_hooks = [p.register_post_accumulate_grad_hook(self._make_hook(i))
+                       for i, p in enumerate(self._tensors.parameters)]
+        for optimizer in optimizers:
+            self._taken_hooks.append(optimizer.register_step_pre_hook(self._before_update))
+            self._taken_hooks.append(optimizer.register_step_post_hook(self._after_update))
+
+    # ---- the model -----------------------------------------------------------------------------------------------------
+
+    def forward(self, *inputs, **named):
+        syncs = self._sync and torch.is_grad_enabled()
+        if syncs:
+            self._check_step_can_begin()
+            self._rank_buffers.before_forward(self.training)
+        outputs = self.module(*inputs, **named)
+        if syncs and not self._is_replica:
+            for tensor in _private.list_tensors(outputs):
+                if tensor.requires_grad:
+                    tensor.register_hook(self._begin_backward)
+        return outputs
+
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("module"), name)
+
+    def state_dict(self, *args, **kwargs):
+        return self.module.state_dict(*args, **kwargs)
+
+    def load_state_dict(self, *args, **kwargs):
+        """The same on all ranks."""
+        found = self.module.load_state_dict(*args, **kwargs)
+        self._tensors.check_places()
+        self._tensors.push()
+        return found
+
+    def named_parameters(self, *args, **kwargs):
+        return self.module.named_parameters(*args, **kwargs)
+
+    def named_buffers(self, *args, **kwargs):
+        return self.module.named_buffers(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def no_sync(self):
+        """Backward passes in here add to the gradients of this rank, and nothing is sent."""
+        before, self._sync = self._sync, False
+        try:
+            yield
+        finally:
+            self._sync = before
+
+    # ---- backward ------------------------------------------------------------------------------------------------------
+
+    def _check_step_can_begin(self):
+        if self._pid != os.getpid():
+            raise UsageError("a child of fork() cannot train the model of its parent")
+        if not self._job.handle:
+            raise UsageError("this tacit.Parallel is closed")
+        if self._averaged:
+            raise UsageError("parameters are the mean of the ranks here: leave model.average() before you train")
+        if self._queued:
+            raise UsageError("the last backward pass has ended with an exception, and a part of its gradients is under "
+                             "way: end the program and go on from a checkpoint")
+
+    def _make_hook(self, i):
+        name, job, kind = self._tensors.names[i], self._job, self._tensors.kinds[i]
+        parameter = self._tensors.parameters[i]
+        size, ready, ready_from = parameter.size(), self._ready, job.ready_from
+
+        def hook(p):
+            gradient = p.grad
+            if gradient.is_sparse:
+                raise UsageError(f"the gradient of {name} is sparse; build the layer with sparse=False")
+            if gradient.size() != size:
+                raise UsageError(f"{name} had the shape {tuple(size)} when the model was wrapped, and has "
+                                 f"{tuple(gradient.size())}")
+            if not self._sync or self._is_replica:
+                return
+            self._begin_backward()
+            if ready[i]:
+                raise UsageError(f"{name} got its gradient twice in one backward pass; with activation checkpointing use "
+                                 "use_reentrant=False")
+            ready[i] = True
+            ready_from(i, self._place_of(i), kind, self._scale)
+        return hook
+
+    def _place_of(self, i):
+        """The address of the gradient, whose order in memory is that of its parameter."""
+        p = self._tensors.parameters[i]
+        gradient = p.grad
+        if gradient.stride() != self._tensors.views[i].stride() or gradient.dtype != p.dtype:
+            p.grad = torch.empty_strided(p.size(), self._tensors.views[i].stride(), dtype=p.dtype).copy_(gradient)
+        return p.grad.data_ptr()
+
+    def _begin_backward(self, *_):
+        """From the first hook of a pass that sends: of an output of forward(), or of a parameter where the module was
+        called without it."""
+        if self._queued or not self._sync:
+            return
+        self._check_step_can_begin()
+        self._queued, self._skipped, self.comm.busy = True, False, True
+        _private.call_after_backward(self._end_backward)
+
+    def _end_backward(self):
+        """Gradients are final when this has returned."""
+        unused = self._make_rest_ready()
+        step = self._settle()
+        self._fill_unused(unused)
+        if self._skipped:
+            next(p.grad for p in self._tensors.parameters if p.grad is not None).view(-1)[0] = float("nan")
+        self._job.stepped()
+        self._queued = self.comm.busy = False
+        return step
+
+    def _make_rest_ready(self):
+        unused = [i for i, is_ready in enumerate(self._ready) if not is_ready]
+        for i in unused:
+            p = self._tensors.parameters[i]
+            has_one = p.grad is not None  # of a pass in no_sync()
+            self._job.ready_from(i, self._place_of(i) if has_one else None, self._tensors.kinds[i], self._scale)
+        self._ready[:] = [False] * len(self._ready)
+        return [i for i in unused if self._tensors.parameters[i].grad is None]
+
+    def _settle(self):
+        self.last_step = self._job.settle()
+        self._skipped = self.last_step.skipped
+        return self.last_step
+
+    @torch.no_grad()
+    def _fill_unused(self, unused):
+        """A parameter that no rank has used keeps its gradient None."""
+        for i in unused:
+            total = self._tensors.view_in(self._gradients(), i)
+            if bool(total.any()):
+                p = self._tensors.parameters[i]
+                p.grad = torch.empty_like(p).copy_(total)
+
+    def _gradients(self):
+        return view_floats(self._job.gradients, self._tensors.layout.floats)
+
+    # ---- the update ----------------------------------------------------------------------------------------------------
+
+    def _before_update(self, optimizer, *_):
+        trainable = sum(p.requires_grad for p in self.module.parameters())
+        if trainable > self._trainable:
+            raise UsageError("a parameter wants a gradient that did not when the model was wrapped: close() the "
+                             "tacit.Parallel and wrap the model again")
+        if self._is_replica:
+            self._begin_replica_step(optimizer)
+        if self._skipped:
+            for p in self._tensors.parameters:
+                p.grad = None
+
+    def _begin_replica_step(self, optimizer):
+        if not self._waiting:
+            self._check_step_can_begin()
+            self._tensors.check_places()
+            self._tensors.push()
+            self._ready[:] = [False] * len(self._ready)
+            self.comm.busy = True
+            self._make_rest_ready()
+            self._settle()
+            self._tensors.pull()
+            self._waiting = {id(o) for o in self.optimizers}
+        if id(optimizer) not in self._waiting:
+            raise UsageError("an optimizer makes its second step before another one has made its first; under strategy "
+                             f"{self.settings['strategy']} all optimizers of the model step once per step")
+
+    def _after_update(self, optimizer, *_):
+        if not self._is_replica:
+            return
+        self._waiting.discard(id(optimizer))
+        if not self._waiting:
+            self._tensors.push()
+            self._job.stepped()
+            self._tensors.pull()
+            self._skipped = self.comm.busy = False
+
+    # ---- evaluation and the end ----------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def average(self):
+        """Parameters and buffers are the mean over ranks in here, for an evaluation; gives the consensus distance
+        sqrt(1/N sum_i |x_i - mean|^2), 0 under dp. Between two steps. Collective."""
+        self._check_step_can_begin()
+        self._tensors.push()
+        kept = [p.detach().clone() for _, p in self._tensors.copied]
+        distance = self._job.average()
+        self._tensors.pull()
+        self._averaged = True
+        try:
+            with self._rank_buffers.averaged():
+                yield distance
+        finally:
+            self._averaged = False
+            self._job.revert()
+            for (_, p), own in zip(self._tensors.copied, kept):
+                p.data.copy_(own)
+
+    def counters(self):
+        """Steps, bytes and seconds of waiting, as tacit_counters names them."""
+        return self._job.counters()
+
+    def close(self):
+        """The model is an ordinary one again. Collective, unless a peer has failed."""
+        for hook in self._taken_hooks:
+            hook.remove()
+        self._taken_hooks = []
+        self._rank_buffers.close()
+        self._job.close()
+        self._tensors.release()

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ranks of a PyTorch program."""
+import datetime
+import os
+
+import torch.distributed as dist
+
+from ..comm import Comm
+from ..settings import Settings
+from . import _private
+
+_count = 0
+_default = None
+
+
+class TorchStore:
+    """A store of torch.distributed, as tacit.Comm wants it."""
+
+    def __init__(self, store):
+        global _count
+        self.store = dist.PrefixStore(f"tacit/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{_count}", store)
+        _count += 1
+
+    def set(self, key, value):
+        self.store.set(key, value)
+
+    def get(self, key, seconds):
+        self.store.wait([key], datetime.timedelta(seconds=max(seconds, 0.001)))
+        return self.store.get(key)
+
+
+def is_under_mpi():
+    return any(name in os.environ for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"))
+
+
+def open_comm(settings=None):
+    """All ranks of this program: those of mpirun or srun over MPI; else those of torch.distributed or torchrun, which
+    meet in its store; else this process alone. Collective."""
+    settings = settings or Settings()
+    store = _private.default_store() if settings["comm.engine"] in ("auto", "tcp") and not is_under_mpi() else None
+    if store is None:
+        return Comm(settings)
+    if _private.is_initialized():
+        return Comm(settings, dist.get_rank(), dist.get_world_size(), TorchStore(store))
+    return Comm(settings, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), TorchStore(store))
+
+
+def default_comm(settings=None):
+    """One communicator for all models of the program; the settings of the first open it."""
+    global _default
+    if _default is None or not _default._handle:
+        _default = open_comm(settings)
+    return _default

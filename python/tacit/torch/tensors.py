@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters of a model as a layout of the library: what is taken, in which order and where it lies."""
+import ctypes
+import weakref
+
+import torch
+
+from .. import _table
+from .._library import UnsupportedError, UsageError
+from ..job import Layout
+
+KINDS = {torch.float32: _table.F32, torch.bfloat16: _table.BF16, torch.float16: _table.F16}
+
+# Parameters that belong to a job: {id: weak reference}. Tensors compare element by element, so that no WeakSet will do.
+_taken = {}
+
+
+def is_taken(parameter):
+    reference = _taken.get(id(parameter))
+    return reference is not None and reference() is parameter
+
+
+def take(parameters):
+    """Marks the parameters. They stay taken until release()."""
+    for p in parameters:
+        _taken[id(p)] = weakref.ref(p, lambda _, key=id(p): _taken.pop(key, None))
+
+
+def release(parameters):
+    for p in parameters:
+        _taken.pop(id(p), None)
+
+
+def list_trained(module):
+    """[(name, parameter)] of those that want a gradient, the last layer first: in about the order in which a backward
+    pass completes them. A parameter with two names stands there once, by its first. Raises for what cannot be trained."""
+    named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    if not named:
+        raise UsageError(f"{type(module).__name__} has no parameter with requires_grad")
+    first, device = named[0][0], named[0][1].device
+    for name, p in named:
+        if is_taken(p):
+            raise UsageError(f"{name}: this parameter belongs to another tacit.Parallel or hook; wrap a model once, or "
+                             "close() the first")
+        if isinstance(p, torch.nn.parameter.UninitializedTensorMixin):
+            raise UsageError(f"{name} has no shape yet: run the model once before you wrap it")
+        if p.dtype not in KINDS:
+            raise UnsupportedError(f"{name} is {p.dtype}; float32, bfloat16 and float16 can be trained: model.float()")
+        if p.device != device:
+            raise UnsupportedError(f"{name} is on {p.device}, and {first} on {device}; move the model to one device")
+        if p.layout != torch.strided:
+            raise UnsupportedError(f"{name} is sparse; only dense parameters can be trained")
+    if device.type != "cpu":
+        raise UnsupportedError(f"{first} is on {device}; parameters on the CPU can be trained: model.cpu()")
+    return named[::-1]
+
+
+def order_dims(tensor):
+    """Dimensions as they lie in memory, the slowest first."""
+    return sorted(range(tensor.dim()), key=lambda d: (-tensor.stride(d), d))
+
+
+def is_dense(tensor):
+    dims = order_dims(tensor)
+    return tensor.permute(dims).is_contiguous() if dims else True
+
+
+def view_floats(address, count):
+    """A tensor over memory of the library's."""
+    if count == 0:
+        return torch.empty(0)
+    return torch.frombuffer((ctypes.c_float * count).from_address(address), dtype=torch.float32)
+
+
+class Tensors:
+    """The parameters that are trained, and one flat array of them.
+
+    A float32 parameter becomes a view of `flat` that keeps its shape and its order in memory, such as channels_last. One
+    of 16 bits keeps its own memory: push() copies it to `flat`, pull() back."""
+
+    def __init__(self, module, on_flat=True):
+        named = list_trained(module)
+        self.names, self.parameters = [n for n, _ in named], [p for _, p in named]
+        self.kinds = [KINDS[p.dtype] for p in self.parameters]
+        self.layout = Layout()
+        for name, p in named:
+            dims = order_dims(p) if is_dense(p) else range(p.dim())
+            self.layout.add(name, [p.size(d) for d in dims], decay=p.dim() > 1)
+        self.flat, self.views = None, []
+        if on_flat:
+            self._move_to_flat()
+        take(self.parameters)
+
+    def _move_to_flat(self):
+        room = torch.zeros(self.layout.floats + 16)
+        begin = (-room.data_ptr() % 64) // 4  # the library wants multiples of 64 bytes
+        self.flat = room[begin:begin + self.layout.floats]
+        self.views = [self.view_in(self.flat, i) for i in range(len(self.parameters))]
+        with torch.no_grad():
+            for view, p in zip(self.views, self.parameters):
+                view.copy_(p)
+                if p.dtype == torch.float32:
+                    p.data = view
+        self.copied = [(v, p) for v, p in zip(self.views, self.parameters) if p.dtype != torch.float32]
+        self.addresses = [p.data_ptr() for p in self.parameters]
+
+    def view_in(self, flat, i):
+        """Tensor i of a flat array, in the shape and order of its parameter."""
+        p, begin = self.parameters[i], self.layout.offset(i)
+        dims = order_dims(p) if is_dense(p) else list(range(p.dim()))
+        piece = flat[begin:begin + p.numel()].view([p.size(d) for d in dims])
+        return piece.permute([dims.index(d) for d in range(p.dim())]) if dims else piece
+
+    @torch.no_grad()
+    def push(self):
+        for view, p in self.copied:
+            view.copy_(p)
+
+    @torch.no_grad()
+    def pull(self):
+        for view, p in self.copied:
+            p.copy_(view)
+
+    def check_places(self):
+        """Raises where a parameter was moved since, as by model.to() or load_state_dict(assign=True)."""
+        for name, p, address in zip(self.names, self.parameters, self.addresses):
+            if p.data_ptr() != address:
+                raise UsageError(f"{name} lies elsewhere since the model was wrapped (model.to(), or load_state_dict with "
+                                 "assign=True?): wrap it afterwards")
+
+    def release(self):
+        release(self.parameters)
