@@ -64,6 +64,14 @@ class Blob:
         self.name, self.data, self.own = name, data, own
 
 
+def borrow_bytes(data):
+    """The memory of bytes-like data as a ctypes array; a copy only where it cannot be written to."""
+    data = memoryview(data)
+    if data.readonly or data.nbytes == 0:
+        return ctypes.create_string_buffer(data.tobytes(), max(1, data.nbytes))
+    return (ctypes.c_char * data.nbytes).from_buffer(data)
+
+
 class Job(Part):
     """A network that is trained. parameters, gradients: addresses of layout.floats floats, or None."""
     _shut = lib.tacit_job_close
@@ -127,7 +135,7 @@ class Job(Part):
 
     def save(self, folder, blobs=(), keep=2):
         structs = (_table.tacit_blob * max(1, len(blobs)))()
-        held = [ctypes.create_string_buffer(b.data, len(b.data)) for b in blobs]
+        held = [borrow_bytes(b.data) for b in blobs]
         for struct, blob, bytes_ in zip(structs, blobs, held):
             struct.size, struct.name, struct.own = ctypes.sizeof(struct), blob.name.encode(), blob.own
             struct.bytes, struct.count = ctypes.cast(bytes_, ctypes.c_void_p), len(blob.data)

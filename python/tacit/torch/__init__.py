@@ -7,8 +7,9 @@
 and the training loop stays as it is, under torchrun, mpirun, srun or alone. torch.distributed need not be initialised."""
 from .. import (ConfigError, DataError, Error, FileError, InternalError, NumericsError, OutOfMemoryError, PeerError,
                 Settings, UnsupportedError, UsageError, __version__)
+from .checkpoint import load, save
 from .parallel import Parallel
 from .ranks import default_comm, open_comm
 
 __all__ = ["ConfigError", "DataError", "Error", "FileError", "InternalError", "NumericsError", "OutOfMemoryError",
-           "Parallel", "PeerError", "Settings", "UnsupportedError", "UsageError", "default_comm", "open_comm"]
+           "Parallel", "PeerError", "Settings", "UnsupportedError", "UsageError", "default_comm", "load", "open_comm", "save"]

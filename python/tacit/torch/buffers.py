@@ -64,11 +64,17 @@ class Buffers:
     def average(self):
         if self._choice == "broadcast":
             self.send_first()
-        if self._choice != "average" or not self._floats:
-            return
-        flat = self._sum(torch.cat([b.reshape(-1).float() for b in self._floats]) / self._comm.size)
-        for buffer, piece in zip(self._floats, flat.split([b.numel() for b in self._floats])):
-            buffer.copy_(piece.view(buffer.shape))
+        if self._choice == "average":
+            for buffer, mean in zip(self._floats, self.mean_of(self._floats)):
+                buffer.copy_(mean)
+
+    @torch.no_grad()
+    def mean_of(self, tensors):
+        """The means over ranks of tensors of floats, whose shapes are the same on all ranks."""
+        if not tensors:
+            return []
+        flat = self._sum(torch.cat([t.reshape(-1).float() for t in tensors]) / self._comm.size)
+        return [piece.view(t.shape).to(t.dtype) for t, piece in zip(tensors, flat.split([t.numel() for t in tensors]))]
 
     def close(self):
         for channel in self._channels.values():

@@ -46,8 +46,7 @@ class Parallel(torch.nn.Module):
                              "tacit.Parallel(model, optimizer, ...)")
         self._tensors = Tensors(module)
         try:
-            self._job = Job(self.comm, self.settings, self._tensors.layout, parameters=self._tensors.flat.data_ptr(),
-                            steps=steps, threads=torch.get_num_threads(), own_optimizer=True)
+            self._job = self._open_job(steps)
             self._job.start()
         except Exception:
             self._tensors.release()
@@ -56,6 +55,7 @@ class Parallel(torch.nn.Module):
         self._rank_buffers = Buffers(module, self.comm, buffers)
         self._rank_buffers.send_first()
         self._scale, self._pid = 1 / self.comm.size, os.getpid()
+        self._steps = steps
         self._sync, self._queued, self._averaged = True, False, False
         self._skipped, self._waiting = False, set()
         self.last_step = None
@@ -66,6 +66,21 @@ class Parallel(torch.nn.Module):
         for optimizer in optimizers:
             self._taken_hooks.append(optimizer.register_step_pre_hook(self._before_update))
             self._taken_hooks.append(optimizer.register_step_post_hook(self._after_update))
+
+    def _open_job(self, steps):
+        return Job(self.comm, self.settings, self._tensors.layout, parameters=self._tensors.flat.data_ptr(), steps=steps,
+                   threads=torch.get_num_threads(), own_optimizer=True)
+
+    def _load(self, folder, blobs):
+        """Sets blobs and returns True where there is a checkpoint. A job loads before it starts: it is another one then."""
+        self._check_step_can_begin()
+        self._job.close()
+        self._job = self._open_job(self._steps)
+        found = self._job.load(folder, blobs)
+        if not found:
+            self._job.start()
+        self._tensors.pull()
+        return found
 
     # ---- the model -----------------------------------------------------------------------------------------------------
 
@@ -126,9 +141,9 @@ class Parallel(torch.nn.Module):
                              "way: end the program and go on from a checkpoint")
 
     def _make_hook(self, i):
-        name, job, kind = self._tensors.names[i], self._job, self._tensors.kinds[i]
+        name, kind = self._tensors.names[i], self._tensors.kinds[i]
         parameter = self._tensors.parameters[i]
-        size, ready, ready_from = parameter.size(), self._ready, job.ready_from
+        size, ready = parameter.size(), self._ready
 
         def hook(p):
             gradient = p.grad
@@ -144,7 +159,7 @@ class Parallel(torch.nn.Module):
                 raise UsageError(f"{name} got its gradient twice in one backward pass; with activation checkpointing use "
                                  "use_reentrant=False")
             ready[i] = True
-            ready_from(i, self._place_of(i), kind, self._scale)
+            self._job.ready_from(i, self._place_of(i), kind, self._scale)
         return hook
 
     def _place_of(self, i):

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints of a tacit.Parallel: parameters and the state of the strategy as the library writes them, and beside them
+optimizers, samplers, schedulers, random generators and buffers. The format is that of docs/checkpoints.md: any reader
+of safetensors finds the mean of the parameters as "model.NAME"."""
+import io
+import random
+
+import torch
+
+from .._library import DataError, UsageError
+from ..job import Blob
+
+SHARED, OWN = "torch.shared", "torch.rank"
+
+
+def save(folder, model, *stateful, step=None, keep=2):
+    """Writes folder/step_..., complete or not at all, and keeps the newest `keep`.
+
+    stateful: what has state_dict() and load_state_dict(): optimizers, schedulers, GradScaler, samplers; in load() in the
+    same order. step: where the caller's loop goes on; else the number of steps. Between two steps. Collective."""
+    states = [s.state_dict() for s in stateful]
+    shared = {"step": model.counters()["steps"] if step is None else step, "buffers": list_buffers(model, mean=True),
+              "states": [mean_of(model, s, state) for s, state in zip(stateful, states)]}
+    own = {"random": random_state(), "buffers": list_buffers(model)}
+    if model._is_replica:
+        own["states"] = states
+    else:
+        own["states"] = [None if isinstance(s, torch.optim.Optimizer) else state for s, state in zip(stateful, states)]
+    model._tensors.push()
+    model._job.save(folder, [Blob(SHARED, write_bytes(shared)), Blob(OWN, write_bytes(own), own=True)], keep)
+
+
+def load(folder, model, *stateful):
+    """Goes on from the newest checkpoint in `folder` that is not damaged: returns the `step` of save(), or 0 where there is
+    none. On as many ranks as have saved it, bit for bit as if the program had not stopped; on another number, from the
+    mean of parameters, optimizers and buffers, and rank 0's samplers. Before the first step or between two. Collective."""
+    blobs = [Blob(SHARED), Blob(OWN, own=True)]
+    if not model._load(folder, blobs):
+        return 0
+    if blobs[0].data is None:
+        raise DataError(f"{folder}: the checkpoint was not written by tacit.save(), which alone has the state of optimizers")
+    shared = read_bytes(blobs[0].data)
+    own = read_bytes(blobs[1].data) if blobs[1].data is not None else {}
+    restore_states(stateful, shared["states"], own.get("states"))
+    restore_buffers(model, own.get("buffers", shared["buffers"]))
+    if own:
+        restore_random(own["random"])
+    return shared["step"]
+
+
+def restore_states(stateful, shared, own):
+    if len(stateful) != len(shared):
+        raise UsageError(f"the checkpoint holds {len(shared)} objects beside the model, and load() is given {len(stateful)}")
+    for i, (thing, state) in enumerate(zip(stateful, shared)):
+        is_own = own is not None and own[i] is not None
+        thing.load_state_dict(own[i] if is_own else state)
+
+
+def write_bytes(value):
+    out = io.BytesIO()
+    torch.save(value, out)
+    return out.getbuffer()
+
+
+def read_bytes(data):
+    return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+
+
+# ---- what ranks have in common -------------------------------------------------------------------------------------------
+
+
+def list_buffers(model, mean=False):
+    if not mean:
+        return {name: b.detach().clone() for name, b in model.named_buffers()}
+    with model._rank_buffers.averaged():
+        return list_buffers(model)
+
+
+def mean_of(model, thing, state):
+    """The state of an optimizer as the mean over ranks, where replicas have their own; else rank 0's, as it is."""
+    if not isinstance(thing, torch.optim.Optimizer) or not model._is_replica or model.comm.size == 1:
+        return state
+    tensors = [v for _, entry in sorted(state["state"].items()) for _, v in sorted(entry.items())
+               if isinstance(v, torch.Tensor) and v.is_floating_point()]
+    means = iter(model._rank_buffers.mean_of([t.detach() for t in tensors]))
+    replaced = {id(t): next(means) for t in tensors}
+    entries = {key: {name: replaced.get(id(v), v) for name, v in entry.items()} for key, entry in state["state"].items()}
+    return {**state, "state": entries}
+
+
+def restore_buffers(model, saved):
+    here = dict(model.named_buffers())
+    with torch.no_grad():
+        for name, value in saved.items():
+            if name not in here or here[name].shape != value.shape:
+                raise DataError(f"the checkpoint has a buffer {name} of {tuple(value.shape)}, and the model has none")
+            here[name].copy_(value)
+
+
+# ---- random generators ---------------------------------------------------------------------------------------------------
+
+
+def random_state():
+    version, numbers, gauss = random.getstate()
+    return {"torch": torch.get_rng_state(), "python": [version, list(numbers), gauss], "numpy": numpy_state()}
+
+
+def numpy_state():
+    import sys
+    if "numpy" not in sys.modules:
+        return None
+    name, keys, *rest = sys.modules["numpy"].random.get_state()
+    return [name, [int(k) for k in keys], *rest]
+
+
+def restore_random(state):
+    torch.set_rng_state(state["torch"])
+    version, numbers, gauss = state["python"]
+    random.setstate((version, tuple(numbers), gauss))
+    if state["numpy"] is not None:
+        import numpy
+        name, keys, *rest = state["numpy"]
+        numpy.random.set_state((name, numpy.array(keys, dtype=numpy.uint32), *rest))
