@@ -12,6 +12,7 @@ from ..job import Job
 from ..settings import Settings
 from . import _private
 from .buffers import Buffers
+from .metrics import Metrics
 from .ranks import default_comm
 from .tensors import Tensors, view_floats
 
@@ -27,12 +28,14 @@ class Parallel(torch.nn.Module):
     names or whole ones: strategy="gossip", topology="aer", codec="topk", optim__clip=1. comm: ranks of your own, else all
     of the program. steps: of the whole run, where the schedules of the library's that have an end want to know it.
     buffers, such as running means: "average": the mean over ranks, in average() and save(); "broadcast": those of rank 0,
-    before every forward pass of a step, as in DDP; "own".
+    before every forward pass of a step, as in DDP; "own". metrics: a file, such as run/metrics.jsonl, to which rank 0 adds
+    a row per step (docs/metrics.md), with what log() gets; progress: a line now and then.
 
     Collective, as are backward passes outside no_sync() and steps of the optimizers. Attributes, parameters and
     state_dict() are those of the module."""
 
-    def __init__(self, module, *optimizers, config=None, comm=None, steps=0, buffers="average", **settings):
+    def __init__(self, module, *optimizers, config=None, comm=None, steps=0, buffers="average", metrics=None,
+                 progress=False, **settings):
         super().__init__()
         if isinstance(module, Parallel):
             raise UsageError("this model is a tacit.Parallel already")
@@ -59,6 +62,7 @@ class Parallel(torch.nn.Module):
         self._sync, self._queued, self._averaged = True, False, False
         self._skipped, self._waiting = False, set()
         self.last_step = None
+        self._metrics = Metrics(metrics, progress, self.comm.rank)
         self._ready = [False] * len(self._tensors.names)
         self._trainable = sum(p.requires_grad for p in module.parameters())
         self._taken_hooks = [p.register_post_accumulate_grad_hook(self._make_hook(i))
@@ -202,6 +206,8 @@ class Parallel(torch.nn.Module):
     def _settle(self):
         self.last_step = self._job.settle()
         self._skipped = self.last_step.skipped
+        if self._metrics.wanted:
+            self._metrics.begin_row(self.last_step, self._job.counters())
         return self.last_step
 
     @torch.no_grad()
@@ -275,6 +281,10 @@ class Parallel(torch.nn.Module):
             for (_, p), own in zip(self._tensors.copied, kept):
                 p.data.copy_(own)
 
+    def log(self, **values):
+        """Adds values, such as loss=..., to the metrics of the step that is under way, on rank 0."""
+        self._metrics.add(**values)
+
     def counters(self):
         """Steps, bytes and seconds of waiting, as tacit_counters names them."""
         return self._job.counters()
@@ -284,6 +294,7 @@ class Parallel(torch.nn.Module):
         for hook in self._taken_hooks:
             hook.remove()
         self._taken_hooks = []
+        self._metrics.close()
         self._rank_buffers.close()
         self._job.close()
         self._tensors.release()

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m tacit: what is built in, and whether it works here. plan, probe and the rest are the program's."""
+import argparse
+import importlib.util
+import os
+import shutil
+import sys
+
+from . import Comm, Settings, __version__, _library, _table
+from .settings import list_names
+
+TOPICS = {"options": _table.LIST_OPTIONS, "strategies": _table.LIST_STRATEGIES, "codecs": _table.LIST_CODECS,
+          "controllers": _table.LIST_CONTROLLERS, "optimizers": _table.LIST_OPTIMIZERS}
+EXAMPLES = """examples:
+  python -m tacit info codecs
+  python -m tacit doctor
+  torchrun --nproc-per-node 2 -m tacit doctor
+  python -m tacit plan examples/gpt2-124m.yaml --cluster examples/clusters/8x4-25gbe.json     (by the program tacit)"""
+
+
+def show_info(topics):
+    for topic in topics or TOPICS:
+        if topic not in TOPICS:
+            sys.exit(f"python -m tacit info: unknown topic {topic}; one of {', '.join(TOPICS)}")
+        print(f"{topic}:")
+        for name, text in list_names(TOPICS[topic]):
+            print(f"  {name:<28} {text}")
+
+
+def show_doctor():
+    """Opens a communicator with all ranks, which is where most troubles show."""
+    settings = Settings()
+    if importlib.util.find_spec("torch"):
+        import torch
+
+        from .torch import open_comm
+        comm, version = open_comm(settings), torch.__version__
+    else:
+        comm, version = Comm(settings), "not installed"
+    with comm:
+        if comm.rank == 0:
+            print(f"ok    tacit       {__version__}, {_library.lib._name}")
+            print(f"ok    python      {sys.version.split()[0]}, torch {version}")
+            print(f"ok    ranks       {comm.size} have met" + ("" if comm.size > 1 else
+                  "; try: torchrun --nproc-per-node 2 -m tacit doctor"))
+            program = find_program()
+            print(f"ok    program     {program}" if program else
+                  "warn  program     tacit is not in PATH: plan, probe and train need it")
+
+
+def find_program():
+    return os.environ.get("TACIT") or shutil.which("tacit")
+
+
+def run_program(command, words):
+    program = find_program()
+    if program is None:
+        sys.exit(f"python -m tacit {command}: needs the program tacit, which is not in PATH; install the package tacit, or "
+                 "set TACIT to its path")
+    os.execv(program, [program, command, *words])
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python -m tacit", description=__doc__, epilog=EXAMPLES,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", help="info, doctor; or plan, probe, bench, train, ... of the program tacit")
+    parser.add_argument("words", nargs=argparse.REMAINDER, help="info: " + ", ".join(TOPICS))
+    parser.add_argument("--version", action="version", version=f"tacit {__version__}")
+    args = parser.parse_args()
+    if args.command == "info":
+        show_info(args.words)
+    elif args.command == "doctor" and not args.words:
+        show_doctor()
+    else:
+        run_program(args.command, args.words)
+
+
+if __name__ == "__main__":
+    main()

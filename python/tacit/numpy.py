@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training with numpy and the library's own optimizer, and sums of arrays. Without PyTorch.
+
+    import tacit.numpy as tacit
+    model = tacit.Model({"w": (41, 10), "b": (10,)}, strategy="gossip", optim__lr=0.01)
+    model["w"][:] = initial                     views of the library's memory
+    model.start()
+    for ...:
+        model.gradients["w"][:] = ...           summed over ranks it must be the gradient: divide by samples * model.size
+        model.ready()
+        step = model.finish()
+"""
+import ctypes
+
+import numpy
+
+from . import _table
+from ._library import UsageError
+from .comm import Comm
+from .job import Channel, Job, Layout
+from .settings import Settings
+
+KINDS = {numpy.dtype("float32"): _table.F32, numpy.dtype("float16"): _table.F16}
+
+
+def view_floats(address, count):
+    return numpy.ctypeslib.as_array((ctypes.c_float * count).from_address(address))
+
+
+class Model:
+    """Named arrays that are trained together with those of the other ranks. Begins like a dictionary of parameters; the
+    same of gradients is `gradients`. shapes: {name: shape}, the last layer's first. settings: as of tacit.Settings.
+    own_optimizer: settle() and stepped() in place of finish(), around an update of your own. Collective."""
+
+    def __init__(self, shapes, *sources, comm=None, steps=0, threads=0, own_optimizer=False, **settings):
+        self.settings = Settings(*sources, **settings)
+        self.comm = comm or Comm(self.settings)
+        self.rank, self.size = self.comm.rank, self.comm.size
+        self._layout = Layout()
+        self._index = {name: self._layout.add(name, shape, decay=len(shape) > 1) for name, shape in shapes.items()}
+        self._job = Job(self.comm, self.settings, self._layout, steps=steps, threads=threads, own_optimizer=own_optimizer)
+        self.parameters = self._view(self._job.parameters, shapes)
+        self.gradients = self._view(self._job.gradients, shapes)
+
+    def __getattr__(self, name):
+        """start, finish, settle, stepped, average, revert, save, load, counters, set_lr: as of tacit.Job."""
+        return getattr(self.__dict__["_job"], name)
+
+    def _view(self, address, shapes):
+        flat, views = view_floats(address, self._layout.floats), {}
+        for name, shape in shapes.items():
+            begin = self._layout.offset(self._index[name])
+            views[name] = flat[begin:begin + int(numpy.prod(shape, dtype=numpy.int64))].reshape(shape)
+        return views
+
+    def __getitem__(self, name):
+        return self.parameters[name]
+
+    def ready(self, *names):
+        """These gradients are final; without names: all that are left. Before finish() or settle()."""
+        for name in names:
+            self._job.ready(self._index[name])
+        if not names:
+            self._job.ready()
+
+    def close(self):
+        """The arrays are gone afterwards. Collective."""
+        self.parameters = self.gradients = {}
+        self._job.close()
+
+
+class Sum:
+    """Sums arrays of one size over ranks, as often as you like, with a compression of its own: what one call loses is part
+    of the next. Collective."""
+
+    def __init__(self, elements, *sources, comm=None, **settings):
+        self.settings = Settings(*sources, **settings)
+        self.comm = comm or Comm(self.settings)
+        self.elements = elements
+        self._channel = Channel(self.comm, self.settings, _table.ALL_REDUCE, elements)
+
+    def start(self, array, scale=1.0):
+        """Leaves while you compute; the array is the sum of array * scale when wait() has returned."""
+        if array.dtype not in KINDS or not array.flags.c_contiguous or array.size != self.elements:
+            raise UsageError(f"an array of {self.elements} float32 or float16 without gaps is needed, not of {array.size} "
+                             f"{array.dtype}")
+        self._held = array
+        self._channel.start(array.ctypes.data, array.ctypes.data, KINDS[array.dtype], scale)
+
+    def wait(self, seconds=float("inf")):
+        """False: still under way after this time."""
+        return self._channel.wait(seconds)
+
+    def __call__(self, array, scale=1.0):
+        self.start(array, scale)
+        self.wait()
+        return array
+
+    def close(self):
+        self._channel.close()

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of metrics.jsonl and lines of progress, as the program `tacit train` writes them (docs/metrics.md)."""
+import json
+import math
+import os
+import sys
+import time
+
+PROGRESS_S = 10
+
+
+class Metrics:
+    """Of rank 0; on other ranks it does nothing. A row is written when the next step has begun, or at close()."""
+
+    def __init__(self, path, progress, rank):
+        self._file, self._progress = None, progress and rank == 0
+        self._row, self._bytes, self._began, self._shown = {}, (0, 0), time.monotonic(), 0.0
+        if path is not None and rank == 0:
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+            self._file = open(path, "a", buffering=1)
+
+    @property
+    def wanted(self):
+        return self._file is not None or self._progress
+
+    def begin_row(self, step, counters):
+        self.write_row()
+        now, total = time.monotonic(), (counters["bytes_sent"], counters["bytes_received"])
+        self._row = {"step": step.number, "time": round(time.time(), 3), "grad_norm": step.norm, "wait_s": step.wait_s,
+                     "step_s": now - self._began, "bytes_sent": total[0] - self._bytes[0],
+                     "bytes_received": total[1] - self._bytes[1], "skipped": counters["skipped"]}
+        self._bytes, self._began = total, now
+
+    def add(self, **values):
+        self._row.update({name: float(value) for name, value in values.items()})
+
+    def write_row(self):
+        if not self._row:
+            return
+        row = {name: v for name, v in self._row.items() if math.isfinite(v)}
+        if self._file is not None:
+            self._file.write(json.dumps(row) + "\n")
+        if self._progress and time.monotonic() - self._shown > PROGRESS_S:
+            self._shown = time.monotonic()
+            loss = f"  loss {row['loss']:.4f}" if "loss" in row else ""
+            share = 100 * row["wait_s"] / max(row["step_s"], 1e-9)
+            print(f"step {row['step']}{loss}  {row['step_s']:.3f} s  wait {share:.0f}%  {row['bytes_sent'] / 1e6:.3f} MB/step",
+                  file=sys.stderr, flush=True)
+        self._row = {}
+
+    def close(self):
+        self.write_row()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
