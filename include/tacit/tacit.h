@@ -331,7 +331,7 @@ TACIT_API tacit_status tacit_job_finish(tacit_job *job, tacit_step *step);
 
 /* ---- 7. your own optimizer --------------------------------------------------------------------------------------- */
 
-/* With own_optimizer a step ends in two halves instead of tacit_job_finish(), under dp, gossip and localsgd:
+/* With own_optimizer a step ends in two halves instead of tacit_job_finish():
  *
  *   tacit_job_settle(job, &step);
  *   if (!step.skipped) for (i = 0; i < floats; i++) parameters[i] -= step.lr * gradients[i];      your update
@@ -340,11 +340,11 @@ TACIT_API tacit_status tacit_job_finish(tacit_job *job, tacit_step *step);
  * After settle both arrays are the caller's. `gradients` is what the update shall follow, summed over ranks (dp) or
  * this rank's own (others), scaled to the mean of the samples it stands for, and clipped by optim.clip. `parameters`
  * are those to update: with gossip.order awc they have been mixed with the neighbours' already. stepped hands the
- * result on: nothing in dp, a mix in gossip, an average every localsgd.every steps in localsgd.
+ * result on: nothing in dp, a mix in gossip, an average every localsgd.every steps in localsgd, a gather in shard,
+ * whose ranks update their parts alone: tacit_job_part().
  *
  * With the same update, settle and stepped leave the same bits as tacit_job_finish(). tacit_job_open() refuses what
- * cannot have an optimizer of the caller's, with E_CONFIG: shard, whose ranks update parts of the parameters, and
- * graphs of gossip that scale updates (push-sum).
+ * cannot have an optimizer of the caller's, with E_CONFIG: graphs of gossip that scale updates (push-sum).
  *
  * With gradients_only as well the library sums gradients and knows nothing else: no array of parameters, in memory, in
  * messages or in checkpoints. examples/c/gradients.c is such a program, with gradients in memory of its own. */
@@ -354,6 +354,19 @@ TACIT_API tacit_status tacit_job_settle(tacit_job *job, tacit_step *step);
 
 /* The update is made; also to be called after a step that was skipped. Collective. */
 TACIT_API tacit_status tacit_job_stepped(tacit_job *job);
+
+/* A range of the flat arrays that this rank updates. Begin with {.size = sizeof part}. */
+typedef struct tacit_part {
+    size_t size;                   /* sizeof(tacit_part); stays as it is */
+    size_t offset, floats;         /* in the flat arrays; floats may be 0 */
+    float *parameters, *gradients; /* of its first float. Parameters lie elsewhere than in the flat array where shard
+                                    * sends them compressed */
+} tacit_part;
+
+/* The index-th part: with shard the ranges that this rank owns, which no other updates; else the whole arrays, the only
+ * one. Parts stay the same as long as the job, and with shard only their gradients are sums. False behind the last, and
+ * for wrong use. Any thread, not collective. */
+TACIT_API bool tacit_job_part(const tacit_job *job, size_t index, tacit_part *part);
 
 /* OK: the sum over ranks of this tensor has arrived and stands in its source, or in `gradients`, before clipping, while
  * others are still under way. TACIT_PENDING: not yet when `seconds` have passed; 0 asks without waiting. It is about

@@ -72,6 +72,16 @@ class tacit_step(Structure):
     ]
 
 
+class tacit_part(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("offset", c_size_t),
+        ("floats", c_size_t),
+        ("parameters", c_void_p),
+        ("gradients", c_void_p),
+    ]
+
+
 class tacit_blob(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -135,6 +145,7 @@ FUNCTIONS = {  # name: (result, arguments)
     "tacit_job_finish": (c_int, [c_void_p, POINTER(tacit_step)]),
     "tacit_job_settle": (c_int, [c_void_p, POINTER(tacit_step)]),
     "tacit_job_stepped": (c_int, [c_void_p]),
+    "tacit_job_part": (c_bool, [c_void_p, c_size_t, POINTER(tacit_part)]),
     "tacit_job_wait": (c_int, [c_void_p, c_size_t, c_double]),
     "tacit_job_set_lr": (c_int, [c_void_p, c_double]),
     "tacit_job_average": (c_int, [c_void_p, POINTER(c_double)]),

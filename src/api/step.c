@@ -176,6 +176,21 @@ tacit_status tacit_job_stepped(tacit_job *job) {
     return taciti_job_leave(job, TACITI_JOB_BETWEEN, TACIT_OK);
 }
 
+bool tacit_job_part(const tacit_job *job, size_t index, tacit_part *part) {
+    taciti_part found;
+    tacit_part out;
+    if (taciti_handle_check(job, TACITI_HANDLE_JOB) != TACIT_OK || taciti_argument_check(part, "part") != TACIT_OK ||
+        taciti_struct_read(part, "tacit_part", sizeof out, &out) != TACIT_OK ||
+        !taciti_driver_part(job->driver, index, &found))
+        return false;
+    out = (tacit_part){.offset = found.floats.at,
+                       .floats = found.floats.n,
+                       .parameters = found.parameters,
+                       .gradients = found.gradients};
+    taciti_struct_write(&out, sizeof out, part);
+    return true;
+}
+
 tacit_status tacit_job_set_lr(tacit_job *job, double lr) {
     TACITI_TRY(taciti_handle_check(job, TACITI_HANDLE_JOB));
     if (!isnan(lr) && !(lr >= 0 && lr <= DBL_MAX))

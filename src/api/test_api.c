@@ -219,13 +219,30 @@ static void test_compression(void **state) {
     refused(tacit_job_open(s->comm, s->settings, s->layout, NULL, &job), TACIT_E_CONFIG, "does not compress");
 }
 
-static void test_shard_refuses_an_own_optimizer(void **state) {
+/* With shard in more ranks than one: tests/mpi/library.c. */
+static void test_parts(void **state) {
     const scene *s = *state;
+    tacit_part part = {.size = sizeof part};
+    size_t floats = 0, p = 0;
+    assert_true(tacit_job_part(s->job, 0, &part));
+    assert_int_equal(part.offset, 0);
+    assert_int_equal(part.floats, tacit_layout_floats(s->layout));
+    assert_ptr_equal(part.parameters, tacit_job_parameters(s->job));
+    assert_ptr_equal(part.gradients, tacit_job_gradients(s->job));
+    assert_false(tacit_job_part(s->job, 1, &part));
+    assert_false(tacit_job_part(s->job, 0, NULL));
+    assert_false(tacit_job_part(NULL, 0, &part));
     const tacit_job_options own = {.size = sizeof own, .own_optimizer = true};
     tacit_job *job = NULL;
     assert_int_equal(tacit_settings_set(s->settings, "strategy=shard"), TACIT_OK);
-    refused(tacit_job_open(s->comm, s->settings, s->layout, &own, &job), TACIT_E_CONFIG, "strategy shard");
-    assert_null(job);
+    assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout, &own, &job), TACIT_OK);
+    for (; tacit_job_part(job, p, &part); p++) {
+        assert_int_equal(part.offset, floats);
+        assert_ptr_equal(part.gradients, tacit_job_gradients(job) + part.offset);
+        floats += part.floats;
+    }
+    assert_int_equal(floats, tacit_layout_floats(s->layout));
+    assert_int_equal(tacit_job_close(job), TACIT_OK);
 }
 
 static void test_a_skipped_step(void **state) {
@@ -528,7 +545,7 @@ int main(void) {
         TEST(test_closed_handles),
         TEST(test_job_options),
         TEST(test_compression),
-        TEST(test_shard_refuses_an_own_optimizer),
+        TEST(test_parts),
         TEST(test_a_skipped_step),
         TEST(test_blobs),
         TEST(test_strategies_that_are_dp_on_one_rank),

@@ -355,6 +355,14 @@ void taciti_driver_list_state(taciti_driver *driver, bool saving, taciti_state *
 
 const taciti_layout *taciti_driver_layout(const taciti_driver *driver) { return driver->readiness.layout; }
 
+bool taciti_driver_part(const taciti_driver *driver, size_t index, taciti_part *out) {
+    const taciti_strategy *strategy = driver->setup.strategy;
+    if (strategy->units != NULL) return strategy->units->part(driver->strategy, index, out);
+    if (index > 0) return false;
+    *out = (taciti_part){{0, driver->readiness.layout->n}, driver->arrays.parameters, driver->arrays.gradients};
+    return true;
+}
+
 taciti_optim *taciti_driver_optim(taciti_driver *driver) { return driver->optim; }
 
 void *taciti_driver_strategy(taciti_driver *driver) { return driver->strategy; }

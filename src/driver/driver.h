@@ -125,6 +125,10 @@ void taciti_driver_list_state(taciti_driver *driver, bool saving, taciti_state *
 /* For checkpoints. Borrowed. */
 const taciti_layout *taciti_driver_layout(const taciti_driver *driver);
 taciti_optim *taciti_driver_optim(taciti_driver *driver);
+
+/* Sets *out to the index-th range that this rank updates: of strategies that hold parts; else of the whole arrays, the
+ * only one. False behind the last. */
+bool taciti_driver_part(const taciti_driver *driver, size_t index, taciti_part *out);
 void *taciti_driver_strategy(taciti_driver *driver); /* `self` of the strategy's functions */
 
 #endif

@@ -286,9 +286,8 @@ static tacit_status settle_step(taciti_shard *s, double lr, taciti_step_report *
     return TACIT_OK;
 }
 
-static tacit_status shard_finish(void *self, double lr, taciti_step_report *out) {
-    taciti_shard *s = self;
-    const taciti_optim_options *options = s->context.optim_options;
+/* All sums have arrived. *scale: of the gradients, by optim.clip. */
+static tacit_status end_sums(taciti_shard *s, double lr, taciti_step_report *out, double *scale) {
     double squares = 0;
     *out = (taciti_step_report){.wait_ns = 0};
     s->gather_event[0] = '\0';
@@ -296,20 +295,48 @@ static tacit_status shard_finish(void *self, double lr, taciti_step_report *out)
     TACITI_TRY(sum_squares(s, &squares));
     out->grad_norm = sqrt(squares);
     out->skipped = !isfinite(squares);
+    *scale = out->skipped ? 1 : taciti_optim_clip_scale(s->context.optim_options, out->grad_norm);
     out->wait_ns = s->wait_ns;
     s->wait_ns = 0;
     TACITI_TRY(settle_step(s, lr, out));
     s->step++;
-    if (out->skipped) {
-        s->position = 0;
-    } else {
-        s->whole = false;
-        update_own(s, lr, taciti_optim_clip_scale(options, out->grad_norm));
-    }
+    if (out->skipped) s->position = 0;
+    if (!out->skipped) s->whole = false;
+    return TACIT_OK;
+}
+
+/* Parameters are gathered from the next step's reads on. */
+static tacit_status end_update(taciti_shard *s, taciti_step_report *out) {
     end_record(s);
     if (s->context.compression.sums.codec == NULL && out->bytes == 0)
         out->bytes = (double)(taciti_shard_reduce_bytes(s) + taciti_shard_gather_bytes(s));
     return out->skipped ? TACIT_OK : taciti_shard_ahead(s);
+}
+
+static tacit_status shard_finish(void *self, double lr, taciti_step_report *out) {
+    double scale = 1;
+    TACITI_TRY(end_sums(self, lr, out, &scale));
+    if (!out->skipped) update_own(self, lr, scale);
+    return end_update(self, out);
+}
+
+static tacit_status shard_settle(void *self, double lr, taciti_step_report *out) {
+    taciti_shard *s = self;
+    double scale = 1;
+    TACITI_TRY(end_sums(s, lr, out, &scale));
+    for (size_t b = 0; b < s->context.layout->bucket_count && scale < 1; b++)
+        taciti_kernels_get()->scale(s->context.gradients + s->own[b].at, (float)scale, s->own[b].n);
+    return TACIT_OK;
+}
+
+static tacit_status shard_stepped(void *self, taciti_step_report *out) { return end_update(self, out); }
+
+static bool shard_part(const void *self, size_t index, taciti_part *out) {
+    const taciti_shard *s = self;
+    if (index >= s->context.layout->bucket_count) return false;
+    const taciti_range own = s->own[index];
+    *out = (taciti_part){own, taciti_shard_masters(s) + own.at, s->context.gradients + own.at};
+    return true;
 }
 
 /* ---- the rest ---------------------------------------------------------------------------------------------------- */
@@ -377,7 +404,8 @@ const taciti_strategy taciti_strategy_shard = {
     .units = &(const taciti_unit_verbs){.need = taciti_shard_need,
                                         .release = taciti_shard_release,
                                         .write = shard_write,
-                                        .memory = taciti_shard_memory},
+                                        .memory = taciti_shard_memory,
+                                        .part = shard_part},
     .check = taciti_shard_check,
     .patterns = taciti_shard_patterns,
     .describe = taciti_shard_describe,
@@ -386,6 +414,8 @@ const taciti_strategy taciti_strategy_shard = {
     .start = shard_start,
     .ready = shard_ready,
     .finish = shard_finish,
+    .settle = shard_settle,
+    .stepped = shard_stepped,
     .state = shard_state,
     .event = shard_event,
 };

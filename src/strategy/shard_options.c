@@ -112,9 +112,6 @@ static tacit_status check_exchange(const taciti_shard_options *o, const taciti_e
 
 tacit_status taciti_shard_check(const taciti_strategy_context *context, const taciti_hosts *hosts) {
     const taciti_shard_options *o = context->options;
-    if (context->own_optimizer)
-        return taciti_fail(TACIT_E_CONFIG, "strategy shard updates parts of the parameters with the optimizer of this "
-                                           "library; for an optimizer of your own: --strategy dp");
     TACITI_TRY(check_places(o, &context->compression));
     TACITI_TRY(check_reduce(&context->compression));
     TACITI_TRY(check_gather(o, &context->compression));

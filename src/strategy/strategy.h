@@ -80,6 +80,12 @@ typedef struct taciti_strategy_figures {
     uint64_t nic_bytes;  /* payload of all ranks of this rank's host to other hosts: the traffic of its network card */
 } taciti_strategy_figures;
 
+/* A range of the flat arrays that this rank updates, and where it is updated. */
+typedef struct taciti_part {
+    taciti_range floats; /* may be empty */
+    float *parameters, *gradients;
+} taciti_part;
+
 /* For strategies whose ranks update parts of the parameters and do not hold all of them: no bucket belongs to two
  * units, and the optimizer has moments where the strategy holds them. Ranks call need and release in the same order. */
 typedef struct taciti_unit_verbs {
@@ -95,6 +101,10 @@ typedef struct taciti_unit_verbs {
     /* Predicts the bytes of the flat arrays that this rank holds when it holds the most, if the network has arrays of
      * reserved pages and its steps have this number of passes. Reads what describe reads. */
     void (*memory)(const taciti_strategy_context *context, size_t passes, taciti_strategy_memory *out);
+
+    /* Sets *out to the index-th part of this rank; its gradients are sums between settle and stepped. False behind the
+     * last. */
+    bool (*part)(const void *self, size_t index, taciti_part *out);
 } taciti_unit_verbs;
 
 /* For strategies whose replicas differ. Between two steps: average replaces parameters and copy16 by the mean over all

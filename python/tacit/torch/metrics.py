@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of metrics.jsonl and lines of progress, as the program `tacit train` writes them (docs/metrics.md)."""
+import atexit
 import json
 import math
 import os
@@ -18,6 +19,7 @@ class Metrics:
         if path is not None and rank == 0:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             self._file = open(path, "a", buffering=1)
+            atexit.register(self.close)
 
     @property
     def wanted(self):
@@ -53,3 +55,4 @@ class Metrics:
         if self._file is not None:
             self._file.close()
             self._file = None
+            atexit.unregister(self.close)
