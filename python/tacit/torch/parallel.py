@@ -48,15 +48,12 @@ class Parallel(torch.nn.Module):
             raise UsageError(f"strategy {self.settings['strategy']} mixes parameters when the optimizer has made its step: "
                              "tacit.Parallel(model, optimizer, ...)")
         self._tensors = Tensors(module)
+        self._steps = steps
         try:
-            self._job = Job(self.comm, self.settings, self._tensors.layout, arrays=self._tensors.flat,
-                            parameters=self._tensors.flat.data_ptr(), steps=steps, threads=torch.get_num_threads(),
-                            own_optimizer=True)
-            self._job.start()
+            self._open_job()
         except BaseException:
             self._tensors.release()
             raise
-        self._tensors.pull()
         self._rank_buffers = Buffers(module, self.comm, buffers)
         self._rank_buffers.send_first()
         self._scale, self._pid = 1 / self.comm.size, os.getpid()
@@ -70,6 +67,13 @@ class Parallel(torch.nn.Module):
         for optimizer in optimizers:
             self._taken_hooks.append(optimizer.register_step_pre_hook(self._before_update))
             self._taken_hooks.append(optimizer.register_step_post_hook(self._after_update))
+
+    def _open_job(self):
+        self._job = Job(self.comm, self.settings, self._tensors.layout, arrays=self._tensors.flat,
+                        parameters=self._tensors.flat.data_ptr(), steps=self._steps, threads=torch.get_num_threads(),
+                        own_optimizer=True)
+        self._job.start()
+        self._tensors.pull()
 
     # ---- the model -----------------------------------------------------------------------------------------------------
 
@@ -98,10 +102,14 @@ class Parallel(torch.nn.Module):
         return self.module.state_dict(*args, **kwargs)
 
     def load_state_dict(self, *args, **kwargs):
-        """The same on all ranks."""
+        """The same on all ranks. Collective under strategies of replicas: their exchange begins anew, for older
+        parameters are under way."""
         found = self.module.load_state_dict(*args, **kwargs)
         self._tensors.check_places()
         self._tensors.push()
+        if self._is_replica:
+            self._job.close()
+            self._open_job()
         return found
 
     def named_parameters(self, *args, **kwargs):
