@@ -5,7 +5,6 @@ import ctypes
 import logging
 import os
 import sys
-import weakref
 
 from . import _table
 from ._library import PeerError, check, lib
@@ -25,7 +24,7 @@ class StoreCalls:
     """A store of torch, or anything with set(key, bytes) and get(key, seconds) -> bytes, as the library calls it."""
 
     def __init__(self, store):
-        self.store, self.error = store, None
+        self.store, self.error = store, None  # the error of the last call that failed
         kinds = dict(_table.tacit_store._fields_)
         self.struct = _table.tacit_store(size=ctypes.sizeof(_table.tacit_store), set=kinds["set"](self._set),
                                          get=kinds["get"](self._get))
@@ -46,7 +45,7 @@ class StoreCalls:
         try:
             work()
             return 0
-        except Exception as error:  # an exception must not cross C
+        except BaseException as error:  # no exception can cross C, not even that of Ctrl-C
             self.error = error
             return -4
 
@@ -62,7 +61,7 @@ class Comm:
 
     def __init__(self, settings=None, rank=None, size=None, store=None, alone=False):
         settings = settings or Settings()
-        self._handle, self._parts = ctypes.c_void_p(), weakref.WeakSet()
+        self._handle, self._parts = ctypes.c_void_p(), {}  # parts in the order of their opening, the same on all ranks
         out = ctypes.byref(self._handle)
         if alone:
             check(lib.tacit_open_self(settings._handle, out))
@@ -71,21 +70,23 @@ class Comm:
             try:
                 check(lib.tacit_open_store(settings._handle, rank, size, ctypes.byref(calls.struct), out))
             except PeerError as error:
+                if calls.error and not isinstance(calls.error, Exception):
+                    raise calls.error
                 raise error from calls.error
         else:
             check(lib.tacit_open(settings._handle, out))
-        self.rank, self.size, self.busy, self._pid = lib.tacit_rank(self._handle), lib.tacit_size(self._handle), False, os.getpid()
-        opened.add(self)
+        self.rank, self.size = lib.tacit_rank(self._handle), lib.tacit_size(self._handle)
+        self.busy, self._pid = False, os.getpid()
+        opened[id(self)] = self
 
     def close(self):
         """Closes what was opened with it, too. Collective, unless a peer has failed."""
         if not self._handle or self._pid != os.getpid():
             return
-        for part in list(self._parts):
-            part.close()
+        statuses = [part.shut() for part in list(self._parts)]
         handle, self._handle = self._handle, ctypes.c_void_p()
-        opened.discard(self)
-        check(lib.tacit_close(handle))
+        opened.pop(id(self))
+        check(min(statuses + [lib.tacit_close(handle)]))
 
     def __enter__(self):
         return self
@@ -95,14 +96,14 @@ class Comm:
             self.close()
 
 
-opened = set()
+opened = {}
 
 
 def close_at_exit():
     """Says goodbye where the program has ended well. After an exception, or inside a step, this rank just ends, and the
     others get a PeerError that names it."""
     failed = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-    for comm in list(opened):
+    for comm in list(opened.values()):
         try:
             if not failed and not comm.busy:
                 comm.close()

@@ -44,16 +44,23 @@ class Layout:
 
 
 class Part:
-    """What is opened with a communicator and closed before it."""
+    """What is opened with a communicator and closed before it. The communicator holds it until then: closing is
+    collective, and the collector of garbage is not."""
     _shut = None
 
     def __init__(self, comm):
         self.comm, self.handle = comm, ctypes.c_void_p()
 
+    def shut(self):
+        """Returns the status. The handle is closed in any case."""
+        if not self.handle or not self.comm._handle:
+            return 0
+        handle, self.handle = self.handle, ctypes.c_void_p()
+        self.comm._parts.pop(self)
+        return self._shut(handle)
+
     def close(self):
-        if self.handle and self.comm._handle:
-            handle, self.handle = self.handle, ctypes.c_void_p()
-            check(self._shut(handle))
+        check(self.shut())
 
 
 class Blob:
@@ -73,16 +80,17 @@ def borrow_bytes(data):
 
 
 class Job(Part):
-    """A network that is trained. parameters, gradients: addresses of layout.floats floats, or None."""
+    """A network that is trained. parameters, gradients: addresses of layout.floats floats, or None. arrays: the owners of
+    these, which live until the job is closed."""
     _shut = lib.tacit_job_close
 
-    def __init__(self, comm, settings, layout, **options):
+    def __init__(self, comm, settings, layout, arrays=None, **options):
         super().__init__(comm)
-        self.layout = layout
+        self.layout, self._arrays = layout, arrays
         self.step = sized(_table.tacit_step)
         check(lib.tacit_job_open(comm._handle, settings._handle, layout._handle,
                                  byref(sized(_table.tacit_job_options, **options)), byref(self.handle)))
-        comm._parts.add(self)
+        comm._parts[self] = None
 
     @property
     def parameters(self):
@@ -180,7 +188,7 @@ class Channel(Part):
     def __init__(self, comm, settings, collective, elements):
         super().__init__(comm)
         check(lib.tacit_channel_open(comm._handle, settings._handle, collective, elements, byref(self.handle)))
-        comm._parts.add(self)
+        comm._parts[self] = None
 
     def start(self, source, target, kind=_table.F32, scale=1.0):
         check(lib.tacit_channel_start(self.handle, source, target, kind, scale))

@@ -29,7 +29,10 @@ def default_store():
 
 def list_tensors(outputs):
     """The tensors in what a module returns: in tuples, lists, dictionaries and dataclasses."""
-    leaves = torch.utils._pytree.tree_leaves(outputs)
-    if any(dataclasses.is_dataclass(leaf) for leaf in leaves):
-        leaves = [x for leaf in leaves for x in (vars(leaf).values() if dataclasses.is_dataclass(leaf) else (leaf,))]
-    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    found = []
+    for leaf in torch.utils._pytree.tree_flatten(outputs)[0]:
+        if isinstance(leaf, torch.Tensor):
+            found.append(leaf)
+        elif dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
+            found += list_tensors(list(vars(leaf).values()))
+    return found

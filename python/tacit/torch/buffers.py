@@ -10,17 +10,23 @@ from ..job import Channel
 from ..settings import Settings
 
 CHOICES = ("average", "broadcast", "own")
+FLOATS = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def check_choice(choice):
+    if choice not in CHOICES:
+        raise UsageError(f"buffers={choice!r}: one of {', '.join(CHOICES)}")
 
 
 class Buffers:
     """Sends buffers through a channel that compresses nothing. Collective."""
 
     def __init__(self, module, comm, choice):
-        if choice not in CHOICES:
-            raise UsageError(f"buffers={choice!r}: one of {', '.join(CHOICES)}")
-        self._comm, self._choice, self._channels = comm, choice, {}
-        self._all = [b for _, b in module.named_buffers() if b.layout == torch.strided and not b.is_complex()]
-        self._floats = [b for b in self._all if b.dtype in (torch.float32, torch.bfloat16, torch.float16)]
+        self._module, self._comm, self._choice, self._channels = module, comm, choice, {}
+
+    def _list(self):
+        """Those of now: a module may put another tensor in the place of a buffer."""
+        return [b for _, b in self._module.named_buffers() if b.layout == torch.strided and not b.is_complex()]
 
     def _sum(self, flat):
         """The sum over ranks, in place."""
@@ -36,12 +42,13 @@ class Buffers:
     @torch.no_grad()
     def send_first(self):
         """Every rank gets those of rank 0, to the bit."""
-        if self._choice == "own" or not self._all or self._comm.size == 1:
+        buffers = self._list()
+        if self._choice == "own" or not buffers or self._comm.size == 1:
             return
-        bytes_ = [b.detach().contiguous().reshape(-1).view(torch.uint8) for b in self._all]
+        bytes_ = [b.detach().contiguous().reshape(-1).view(torch.uint8) for b in buffers]
         flat = torch.cat(bytes_).float() * (self._comm.rank == 0)
         flat = self._sum(flat).to(torch.uint8)
-        for buffer, piece in zip(self._all, flat.split([b.numel() for b in bytes_])):
+        for buffer, piece in zip(buffers, flat.split([b.numel() for b in bytes_])):
             buffer.copy_(piece.clone().view(buffer.dtype).view(buffer.shape))
 
     def before_forward(self, training):
@@ -51,13 +58,13 @@ class Buffers:
     @contextlib.contextmanager
     def averaged(self):
         """Floats are the mean over ranks in here, rank 0's under "broadcast"."""
-        kept = [b.clone() for b in self._all]
+        kept = [(b, b.clone()) for b in self._list()]
         self.average()
         try:
             yield
         finally:
             with torch.no_grad():
-                for buffer, own in zip(self._all, kept):
+                for buffer, own in kept:
                     buffer.copy_(own)
 
     @torch.no_grad()
@@ -65,7 +72,8 @@ class Buffers:
         if self._choice == "broadcast":
             self.send_first()
         if self._choice == "average":
-            for buffer, mean in zip(self._floats, self.mean_of(self._floats)):
+            floats = [b for b in self._list() if b.dtype in FLOATS]
+            for buffer, mean in zip(floats, self.mean_of(floats)):
                 buffer.copy_(mean)
 
     @torch.no_grad()
@@ -76,7 +84,8 @@ class Buffers:
         flat = self._sum(torch.cat([t.reshape(-1).float() for t in tensors]) / self._comm.size)
         return [piece.view(t.shape).to(t.dtype) for t, piece in zip(tensors, flat.split([t.numel() for t in tensors]))]
 
-    def close(self):
-        for channel in self._channels.values():
-            channel.close()
+    def shut(self):
+        """Returns the status."""
+        statuses = [channel.shut() for channel in self._channels.values()]
         self._channels = {}
+        return min(statuses, default=0)

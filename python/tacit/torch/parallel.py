@@ -7,11 +7,11 @@ import os
 
 import torch
 
-from .._library import UsageError
+from .._library import UsageError, check, lib
 from ..job import Job
 from ..settings import Settings
 from . import _private
-from .buffers import Buffers
+from .buffers import Buffers, check_choice
 from .metrics import Metrics
 from .ranks import default_comm
 from .tensors import Tensors, view_floats
@@ -39,6 +39,9 @@ class Parallel(torch.nn.Module):
         super().__init__()
         if isinstance(module, Parallel):
             raise UsageError("this model is a tacit.Parallel already")
+        if isinstance(module, torch.nn.parallel.DistributedDataParallel):
+            raise UsageError("this model is a DistributedDataParallel, which sends gradients, too: wrap its .module")
+        check_choice(buffers)
         self.settings = Settings(config, {"optim.clip": 0}, **settings)
         self.comm = comm or default_comm(self.settings)
         self.module = module
@@ -48,41 +51,51 @@ class Parallel(torch.nn.Module):
             raise UsageError(f"strategy {self.settings['strategy']} mixes parameters when the optimizer has made its step: "
                              "tacit.Parallel(model, optimizer, ...)")
         self._tensors = Tensors(module)
+        self._steps = steps
         try:
-            self._job = self._open_job(steps)
+            self._open_job()
             self._job.start()
-        except Exception:
+        except BaseException:
             self._tensors.release()
             raise
         self._tensors.pull()
         self._rank_buffers = Buffers(module, self.comm, buffers)
         self._rank_buffers.send_first()
         self._scale, self._pid = 1 / self.comm.size, os.getpid()
-        self._steps = steps
         self._sync, self._queued, self._averaged = True, False, False
         self._skipped, self._waiting = False, set()
         self.last_step = None
         self._metrics = Metrics(metrics, progress, self.comm.rank)
         self._ready = [False] * len(self._tensors.names)
-        self._trainable = sum(p.requires_grad for p in module.parameters())
-        self._taken_hooks = [p.register_post_accumulate_grad_hook(self._make_hook(i))
-                       for i, p in enumerate(self._tensors.parameters)]
+        self._known = {id(p) for p in module.parameters() if p.requires_grad}
+        self._gradient_hooks, self._taken_hooks = [], []
+        self._install_hooks()
         for optimizer in optimizers:
             self._taken_hooks.append(optimizer.register_step_pre_hook(self._before_update))
             self._taken_hooks.append(optimizer.register_step_post_hook(self._after_update))
 
-    def _open_job(self, steps):
-        return Job(self.comm, self.settings, self._tensors.layout, parameters=self._tensors.flat.data_ptr(), steps=steps,
-                   threads=torch.get_num_threads(), own_optimizer=True)
+    def _open_job(self):
+        self._job = Job(self.comm, self.settings, self._tensors.layout, arrays=self._tensors.flat,
+                        parameters=self._tensors.flat.data_ptr(), steps=self._steps, threads=torch.get_num_threads(),
+                        own_optimizer=True)
+
+    def _install_hooks(self):
+        """Gradient hooks know the handle of the job."""
+        for hook in self._gradient_hooks:
+            hook.remove()
+        if not self._is_replica:
+            self._gradient_hooks = [p.register_post_accumulate_grad_hook(self._make_hook(i))
+                                    for i, p in enumerate(self._tensors.parameters)]
 
     def _load(self, folder, blobs):
         """Sets blobs and returns True where there is a checkpoint. A job loads before it starts: it is another one then."""
         self._check_step_can_begin()
         self._job.close()
-        self._job = self._open_job(self._steps)
+        self._open_job()
         found = self._job.load(folder, blobs)
         if not found:
             self._job.start()
+        self._install_hooks()
         self._tensors.pull()
         return found
 
@@ -96,7 +109,7 @@ class Parallel(torch.nn.Module):
         outputs = self.module(*inputs, **named)
         if syncs and not self._is_replica:
             for tensor in _private.list_tensors(outputs):
-                if tensor.requires_grad:
+                if tensor.requires_grad and not tensor.is_leaf:
                     tensor.register_hook(self._begin_backward)
         return outputs
 
@@ -106,14 +119,22 @@ class Parallel(torch.nn.Module):
         except AttributeError:
             return getattr(super().__getattr__("module"), name)
 
+    def __getstate__(self):
+        raise UsageError("a tacit.Parallel can neither be copied nor pickled; what can is the model in it, model.module")
+
     def state_dict(self, *args, **kwargs):
         return self.module.state_dict(*args, **kwargs)
 
     def load_state_dict(self, *args, **kwargs):
-        """The same on all ranks."""
+        """The same on all ranks. Collective under strategies of replicas: their exchange begins anew, for older
+        parameters are under way."""
         found = self.module.load_state_dict(*args, **kwargs)
         self._tensors.check_places()
         self._tensors.push()
+        if self._is_replica:
+            self._job.close()
+            self._open_job()
+            self._job.start()
         return found
 
     def named_parameters(self, *args, **kwargs):
@@ -145,34 +166,37 @@ class Parallel(torch.nn.Module):
                              "way: end the program and go on from a checkpoint")
 
     def _make_hook(self, i):
-        name, kind = self._tensors.names[i], self._tensors.kinds[i]
-        parameter = self._tensors.parameters[i]
-        size, ready = parameter.size(), self._ready
+        stride, dtype, kind = self._tensors.views[i].stride(), self._tensors.parameters[i].dtype, self._tensors.kinds[i]
+        ready, handle, scale, ready_from = self._ready, self._job.handle, self._scale, lib.tacit_job_ready_from
 
-        def hook(p):
-            gradient = p.grad
-            if gradient.is_sparse:
-                raise UsageError(f"the gradient of {name} is sparse; build the layer with sparse=False")
-            if gradient.size() != size:
-                raise UsageError(f"{name} had the shape {tuple(size)} when the model was wrapped, and has "
-                                 f"{tuple(gradient.size())}")
-            if not self._sync or self._is_replica:
+        def hook(p):  # runs for every parameter of every pass: mind the microseconds
+            if not self._sync:
                 return
-            self._begin_backward()
+            if not self._queued:
+                self._begin_backward()
             if ready[i]:
-                raise UsageError(f"{name} got its gradient twice in one backward pass; with activation checkpointing use "
-                                 "use_reentrant=False")
+                raise UsageError(f"{self._tensors.names[i]} got its gradient twice in one backward pass; with activation "
+                                 "checkpointing use use_reentrant=False")
+            gradient = p.grad
+            if gradient.is_sparse or gradient.stride() != stride or gradient.dtype is not dtype:
+                gradient = self._arrange_gradient(i)
             ready[i] = True
-            self._job.ready_from(i, self._place_of(i), kind, self._scale)
+            status = ready_from(handle, i, gradient.data_ptr(), kind, scale)
+            if status:
+                check(status)
         return hook
 
-    def _place_of(self, i):
-        """The address of the gradient, whose order in memory is that of its parameter."""
-        p = self._tensors.parameters[i]
-        gradient = p.grad
-        if gradient.stride() != self._tensors.views[i].stride() or gradient.dtype != p.dtype:
-            p.grad = torch.empty_strided(p.size(), self._tensors.views[i].stride(), dtype=p.dtype).copy_(gradient)
-        return p.grad.data_ptr()
+    @torch.no_grad()
+    def _arrange_gradient(self, i):
+        """The gradient, whose order in memory becomes that of its parameter; None where there is none."""
+        p, stride = self._tensors.parameters[i], self._tensors.views[i].stride()
+        if p.grad is None:
+            return None
+        if p.grad.layout != torch.strided:
+            raise UsageError(f"the gradient of {self._tensors.names[i]} is sparse; build the layer with sparse=False")
+        if p.grad.stride() != stride or p.grad.dtype != p.dtype:
+            p.grad = torch.empty_strided(p.size(), stride, dtype=p.dtype).copy_(p.grad)
+        return p.grad
 
     def _begin_backward(self, *_):
         """From the first hook of a pass that sends: of an output of forward(), or of a parameter where the module was
@@ -180,26 +204,33 @@ class Parallel(torch.nn.Module):
         if self._queued or not self._sync:
             return
         self._check_step_can_begin()
+        self._tensors.check_places()
         self._queued, self._skipped, self.comm.busy = True, False, True
         _private.call_after_backward(self._end_backward)
 
     def _end_backward(self):
         """Gradients are final when this has returned."""
         unused = self._make_rest_ready()
-        step = self._settle()
+        self._settle()
         self._fill_unused(unused)
         if self._skipped:
-            next(p.grad for p in self._tensors.parameters if p.grad is not None).view(-1)[0] = float("nan")
+            self._spoil_gradient()
         self._job.stepped()
         self._queued = self.comm.busy = False
-        return step
+
+    @torch.no_grad()
+    def _spoil_gradient(self):
+        """What looks for a number that is not finite, such as a GradScaler, finds one on every rank."""
+        for p in self._tensors.parameters:
+            if p.grad is not None and p.numel() > 0:
+                p.grad[(0,) * p.dim()] = float("nan")
+                return
 
     def _make_rest_ready(self):
         unused = [i for i, is_ready in enumerate(self._ready) if not is_ready]
         for i in unused:
-            p = self._tensors.parameters[i]
-            has_one = p.grad is not None  # of a pass in no_sync()
-            self._job.ready_from(i, self._place_of(i) if has_one else None, self._tensors.kinds[i], self._scale)
+            gradient = self._arrange_gradient(i)  # of a pass in no_sync(), if any
+            self._job.ready_from(i, None if gradient is None else gradient.data_ptr(), self._tensors.kinds[i], self._scale)
         self._ready[:] = [False] * len(self._ready)
         return [i for i in unused if self._tensors.parameters[i].grad is None]
 
@@ -208,7 +239,6 @@ class Parallel(torch.nn.Module):
         self._skipped = self.last_step.skipped
         if self._metrics.wanted:
             self._metrics.begin_row(self.last_step, self._job.counters())
-        return self.last_step
 
     @torch.no_grad()
     def _fill_unused(self, unused):
@@ -225,10 +255,10 @@ class Parallel(torch.nn.Module):
     # ---- the update ----------------------------------------------------------------------------------------------------
 
     def _before_update(self, optimizer, *_):
-        trainable = sum(p.requires_grad for p in self.module.parameters())
-        if trainable > self._trainable:
-            raise UsageError("a parameter wants a gradient that did not when the model was wrapped: close() the "
-                             "tacit.Parallel and wrap the model again")
+        for name, p in self.module.named_parameters():
+            if p.requires_grad and id(p) not in self._known:
+                raise UsageError(f"{name} wants a gradient, and did not when the model was wrapped: close() the "
+                                 "tacit.Parallel and wrap the model again")
         if self._is_replica:
             self._begin_replica_step(optimizer)
         if self._skipped:
@@ -291,10 +321,9 @@ class Parallel(torch.nn.Module):
 
     def close(self):
         """The model is an ordinary one again. Collective, unless a peer has failed."""
-        for hook in self._taken_hooks:
+        for hook in self._gradient_hooks + self._taken_hooks:
             hook.remove()
-        self._taken_hooks = []
+        self._gradient_hooks, self._taken_hooks = [], []
         self._metrics.close()
-        self._rank_buffers.close()
-        self._job.close()
         self._tensors.release()
+        check(min(self._rank_buffers.shut(), self._job.shut()))

@@ -31,10 +31,19 @@ def release(parameters):
         _taken.pop(id(p), None)
 
 
+def has_no_elements(parameter):
+    return not is_uninitialized(parameter) and parameter.numel() == 0
+
+
+def is_uninitialized(parameter):
+    return isinstance(parameter, torch.nn.parameter.UninitializedTensorMixin)
+
+
 def list_trained(module):
     """[(name, parameter)] of those that want a gradient, the last layer first: in about the order in which a backward
-    pass completes them. A parameter with two names stands there once, by its first. Raises for what cannot be trained."""
-    named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    pass completes them. A parameter with two names stands there once, by its first; one without elements has nothing to
+    train. Raises for what cannot be trained."""
+    named = [(name, p) for name, p in module.named_parameters() if p.requires_grad and not has_no_elements(p)]
     if not named:
         raise UsageError(f"{type(module).__name__} has no parameter with requires_grad")
     first, device = named[0][0], named[0][1].device
@@ -42,7 +51,7 @@ def list_trained(module):
         if is_taken(p):
             raise UsageError(f"{name}: this parameter belongs to another tacit.Parallel or hook; wrap a model once, or "
                              "close() the first")
-        if isinstance(p, torch.nn.parameter.UninitializedTensorMixin):
+        if is_uninitialized(p):
             raise UsageError(f"{name} has no shape yet: run the model once before you wrap it")
         if p.dtype not in KINDS:
             raise UnsupportedError(f"{name} is {p.dtype}; float32, bfloat16 and float16 can be trained: model.float()")
@@ -123,10 +132,17 @@ class Tensors:
 
     def check_places(self):
         """Raises where a parameter was moved since, as by model.to() or load_state_dict(assign=True)."""
-        for name, p, address in zip(self.names, self.parameters, self.addresses):
+        if [p.data_ptr() for p in self.parameters] == self.addresses:
+            return
+        for name, p, view, address in zip(self.names, self.parameters, self.views, self.addresses):
+            if p.size() != view.size():
+                raise UsageError(f"{name} had the shape {tuple(view.size())} when the model was wrapped, and has "
+                                 f"{tuple(p.size())}: close() the tacit.Parallel and wrap the model again")
             if p.data_ptr() != address:
                 raise UsageError(f"{name} lies elsewhere since the model was wrapped (model.to(), or load_state_dict with "
                                  "assign=True?): wrap it afterwards")
 
     def release(self):
+        """Once: afterwards the parameters may belong to another."""
         release(self.parameters)
+        self.parameters = []
