@@ -103,6 +103,13 @@ class Job(Part):
     def start(self):
         check(lib.tacit_job_start(self.handle))
 
+    def parts(self):
+        """The ranges that this rank updates, as tacit_part."""
+        found = [sized(_table.tacit_part)]
+        while lib.tacit_job_part(self.handle, len(found) - 1, byref(found[-1])):
+            found.append(sized(_table.tacit_part))
+        return found[:-1]
+
     def ready(self, tensor=_table.ALL_TENSORS):
         check(lib.tacit_job_ready(self.handle, tensor))
 

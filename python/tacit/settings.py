@@ -47,9 +47,12 @@ class Settings:
         check(lib.tacit_settings_create(ctypes.byref(self._handle)))
         for source in sources:
             if isinstance(source, dict):
-                words = {**source, **words}
+                self._set_words(source)
             elif source is not None:
                 check(lib.tacit_settings_file(self._handle, str(source).encode()))
+        self._set_words(words)
+
+    def _set_words(self, words):
         for word in sorted(words, key=self._order_word):
             if words[word] is not None:
                 self[word] = words[word]

@@ -76,6 +76,10 @@ class Buffers:
             for buffer, mean in zip(floats, self.mean_of(floats)):
                 buffer.copy_(mean)
 
+    def sum_of(self, number):
+        """The sum over ranks of a tensor of one float."""
+        return self._sum(number.reshape(1))[0]
+
     @torch.no_grad()
     def mean_of(self, tensors):
         """The means over ranks of tensors of floats, whose shapes are the same on all ranks."""

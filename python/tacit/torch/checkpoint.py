@@ -18,11 +18,12 @@ def save(folder, model, *stateful, step=None, keep=2):
 
     stateful: what has state_dict() and load_state_dict(): optimizers, schedulers, GradScaler, samplers; in load() in the
     same order. step: where the caller's loop goes on; else the number of steps. Between two steps. Collective."""
+    model._end_parts()
     states = [s.state_dict() for s in stateful]
     shared = {"step": model.counters()["steps"] if step is None else step, "buffers": list_buffers(model, mean=True),
               "states": [mean_of(model, s, state) for s, state in zip(stateful, states)]}
     own = {"random": random_state(), "buffers": list_buffers(model)}
-    if model._is_replica:
+    if model._is_replica or model._parts is not None:
         own["states"] = states
     else:
         own["states"] = [None if isinstance(s, torch.optim.Optimizer) else state for s, state in zip(stateful, states)]
@@ -52,8 +53,12 @@ def restore_states(stateful, shared, own):
     if len(stateful) != len(shared):
         raise UsageError(f"the checkpoint holds {len(shared)} objects beside the model, and load() is given {len(stateful)}")
     for i, (thing, state) in enumerate(zip(stateful, shared)):
-        is_own = own is not None and own[i] is not None
-        thing.load_state_dict(own[i] if is_own else state)
+        if own is not None and own[i] is not None:
+            state = own[i]
+        if state is None:
+            raise DataError("the checkpoint holds the optimizer's state in parts, one for each rank that saved it: go on with "
+                            "as many ranks")
+        thing.load_state_dict(state)
 
 
 def write_bytes(value):
@@ -77,7 +82,10 @@ def list_buffers(model, mean=False):
 
 
 def mean_of(model, thing, state):
-    """The state of an optimizer as the mean over ranks, where replicas have their own; else rank 0's, as it is."""
+    """The state of an optimizer as the mean over ranks, where replicas have their own; None where ranks have parts of it;
+    else rank 0's, as it is."""
+    if isinstance(thing, torch.optim.Optimizer) and model._parts is not None:
+        return None
     if not isinstance(thing, torch.optim.Optimizer) or not model._is_replica or model.comm.size == 1:
         return state
     tensors = [v for _, entry in sorted(state["state"].items()) for _, v in sorted(entry.items())

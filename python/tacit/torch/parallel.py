@@ -7,12 +7,13 @@ import os
 
 import torch
 
-from .._library import UsageError, check, lib
+from .._library import UnsupportedError, UsageError, check, lib
 from ..job import Job
 from ..settings import Settings
 from . import _private
 from .buffers import Buffers, check_choice
 from .metrics import Metrics
+from .parts import Parts
 from .ranks import default_comm
 from .tensors import Tensors, view_floats
 
@@ -42,7 +43,9 @@ class Parallel(torch.nn.Module):
         if isinstance(module, torch.nn.parallel.DistributedDataParallel):
             raise UsageError("this model is a DistributedDataParallel, which sends gradients, too: wrap its .module")
         check_choice(buffers)
-        self.settings = Settings(config, {"optim.clip": 0}, **settings)
+        self.settings = Settings({"optim.clip": 0}, config, **settings)
+        if self.settings["strategy"] == "shard":
+            self.settings = Settings({"optim.clip": 0, "strategy": "shard", "shard.stage": 1}, config, **settings)
         self.comm = comm or default_comm(self.settings)
         self.module = module
         self.optimizers = optimizers
@@ -50,6 +53,8 @@ class Parallel(torch.nn.Module):
         if self._is_replica and not optimizers:
             raise UsageError(f"strategy {self.settings['strategy']} mixes parameters when the optimizer has made its step: "
                              "tacit.Parallel(model, optimizer, ...)")
+        if self.settings["strategy"] == "shard":
+            self._check_shard(optimizers)
         self._tensors = Tensors(module)
         self._steps = steps
         try:
@@ -58,7 +63,8 @@ class Parallel(torch.nn.Module):
         except BaseException:
             self._tensors.release()
             raise
-        self._tensors.pull()
+        self._parts = Parts(self._tensors, optimizers) if self.settings["strategy"] == "shard" else None
+        self._take_parameters()
         self._rank_buffers = Buffers(module, self.comm, buffers)
         self._rank_buffers.send_first()
         self._scale, self._pid = 1 / self.comm.size, os.getpid()
@@ -79,6 +85,20 @@ class Parallel(torch.nn.Module):
                         parameters=self._tensors.flat.data_ptr(), steps=self._steps, threads=torch.get_num_threads(),
                         own_optimizer=True)
 
+    def _check_shard(self, optimizers):
+        if not optimizers:
+            raise UsageError("strategy shard gives every optimizer parts of the parameters: tacit.Parallel(model, optimizer, "
+                             "...)")
+        if self.settings["shard.stage"] == "3":
+            raise UnsupportedError("shard.stage 3 holds parameters in parts, which a model of PyTorch's cannot: stage=1, or "
+                                   "tacit.fsdp() on a model of FSDP2")
+
+    def _take_parameters(self):
+        """The job has set the flat array."""
+        self._tensors.pull()
+        if self._parts is not None:
+            self._parts.bind(self._job)
+
     def _install_hooks(self):
         """Gradient hooks know the handle of the job."""
         for hook in self._gradient_hooks:
@@ -90,13 +110,14 @@ class Parallel(torch.nn.Module):
     def _load(self, folder, blobs):
         """Sets blobs and returns True where there is a checkpoint. A job loads before it starts: it is another one then."""
         self._check_step_can_begin()
+        self._end_parts()
         self._job.close()
         self._open_job()
         found = self._job.load(folder, blobs)
         if not found:
             self._job.start()
         self._install_hooks()
-        self._tensors.pull()
+        self._take_parameters()
         return found
 
     # ---- the model -----------------------------------------------------------------------------------------------------
@@ -131,10 +152,12 @@ class Parallel(torch.nn.Module):
         found = self.module.load_state_dict(*args, **kwargs)
         self._tensors.check_places()
         self._tensors.push()
-        if self._is_replica:
+        if self._is_replica or self._parts is not None:
             self._job.close()
             self._open_job()
             self._job.start()
+            self._install_hooks()
+            self._take_parameters()
         return found
 
     def named_parameters(self, *args, **kwargs):
@@ -205,6 +228,9 @@ class Parallel(torch.nn.Module):
             return
         self._check_step_can_begin()
         self._tensors.check_places()
+        if self._parts is not None and self._waiting:  # of the pass before: a second pass of a step, or a step left out
+            self._end_step()
+            self._parts.keep_gradients()
         self._queued, self._skipped, self.comm.busy = True, False, True
         _private.call_after_backward(self._end_backward)
 
@@ -212,10 +238,14 @@ class Parallel(torch.nn.Module):
         """Gradients are final when this has returned."""
         unused = self._make_rest_ready()
         self._settle()
-        self._fill_unused(unused)
-        if self._skipped:
-            self._spoil_gradient()
-        self._job.stepped()
+        if self._parts is not None:
+            self._parts.show_gradients(self._skipped)
+            self._waiting = {id(o) for o in self.optimizers}
+        else:
+            self._fill_unused(unused)
+            if self._skipped:
+                self._spoil_gradient()
+            self._job.stepped()
         self._queued = self.comm.busy = False
 
     @torch.no_grad()
@@ -262,7 +292,7 @@ class Parallel(torch.nn.Module):
         if self._is_replica:
             self._begin_replica_step(optimizer)
         if self._skipped:
-            for p in self._tensors.parameters:
+            for p in self._tensors.parameters if self._parts is None else self._parts.list_parameters():
                 p.grad = None
 
     def _begin_replica_step(self, optimizer):
@@ -281,14 +311,33 @@ class Parallel(torch.nn.Module):
                              f"{self.settings['strategy']} all optimizers of the model step once per step")
 
     def _after_update(self, optimizer, *_):
-        if not self._is_replica:
+        if id(optimizer) not in self._waiting:
             return
         self._waiting.discard(id(optimizer))
         if not self._waiting:
+            self._end_step()
+
+    def _end_step(self):
+        """Of replicas and parts; under dp a step ends with its backward pass."""
+        self._waiting = set()
+        if self._parts is None:
             self._tensors.push()
-            self._job.stepped()
-            self._tensors.pull()
-            self._skipped = self.comm.busy = False
+        else:
+            self._parts.added = False
+        self._job.stepped()
+        self._tensors.pull()
+        self._skipped = self.comm.busy = False
+
+    def clip_grad_norm_(self, max_norm):
+        """Scales the gradient so that its norm is at most max_norm, and returns the norm: of the whole batch, or, under
+        gossip and localsgd, of this rank's. Under shard torch.nn.utils.clip_grad_norm_ cannot: no rank has it all."""
+        if self._parts is None:
+            return torch.nn.utils.clip_grad_norm_(self._tensors.parameters, max_norm)
+        norm = torch.tensor(self.last_step.norm)
+        if self._parts.added:  # the norm of the last pass is not that of the sum of passes
+            norm = self._rank_buffers.sum_of(self._parts.sum_squares()).sqrt()
+        self._parts.scale(min(1.0, float(max_norm / (norm + 1e-6))))
+        return norm
 
     # ---- evaluation and the end ----------------------------------------------------------------------------------------
 
@@ -297,6 +346,7 @@ class Parallel(torch.nn.Module):
         """Parameters and buffers are the mean over ranks in here, for an evaluation; gives the consensus distance
         sqrt(1/N sum_i |x_i - mean|^2), 0 under dp. Between two steps. Collective."""
         self._check_step_can_begin()
+        self._end_parts()
         self._tensors.push()
         kept = [p.detach().clone() for _, p in self._tensors.copied]
         distance = self._job.average()
@@ -310,6 +360,11 @@ class Parallel(torch.nn.Module):
             self._job.revert()
             for (_, p), own in zip(self._tensors.copied, kept):
                 p.data.copy_(own)
+
+    def _end_parts(self):
+        """A step whose update was left out still ends, before what comes between steps."""
+        if self._parts is not None and self._waiting:
+            self._end_step()
 
     def log(self, **values):
         """Adds values, such as loss=..., to the metrics of the step that is under way, on rank 0."""
@@ -326,4 +381,6 @@ class Parallel(torch.nn.Module):
         self._gradient_hooks, self._taken_hooks = [], []
         self._metrics.close()
         self._tensors.release()
+        if self._parts is not None:
+            self._parts.release()
         check(min(self._rank_buffers.shut(), self._job.shut()))
