@@ -6,9 +6,11 @@ include(CMakePackageConfigHelpers)
 # ---- program and library
 set_target_properties(tacit-program PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
 set_target_properties(tacit-shared PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
-install(TARGETS tacit-program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(TARGETS tacit-shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/tacit DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+install(TARGETS tacit-program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+install(TARGETS tacit-shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
+                                   NAMELINK_COMPONENT development)
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/tacit DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development
+        FILES_MATCHING PATTERN "*.h")
 
 # ---- manual pages and completion, printed by the program itself
 set(tacit_printed ${CMAKE_BINARY_DIR}/printed)
@@ -18,15 +20,16 @@ add_custom_command(OUTPUT ${tacit_printed}/man1/tacit.1 ${tacit_printed}/tacit.b
   COMMAND tacit-program completion bash > ${tacit_printed}/tacit.bash
   DEPENDS tacit-program COMMENT "Printing manual pages and completion" VERBATIM)
 add_custom_target(tacit-pages ALL DEPENDS ${tacit_printed}/man1/tacit.1 ${tacit_printed}/tacit.bash)
-install(DIRECTORY ${tacit_printed}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR})
-install(FILES ${tacit_printed}/tacit.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME tacit)
+install(DIRECTORY ${tacit_printed}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT program)
+install(FILES ${tacit_printed}/tacit.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME tacit
+        COMPONENT program)
 
 # ---- how other builds find the library, which brings along by itself what it needs
 set(tacit_file $<TARGET_FILE_NAME:tacit-shared>)
 set(tacit_soname $<TARGET_SONAME_FILE_NAME:tacit-shared>)
 file(RELATIVE_PATH tacit_include_from_lib ${CMAKE_INSTALL_FULL_LIBDIR} ${CMAKE_INSTALL_FULL_INCLUDEDIR})
 configure_file(${CMAKE_SOURCE_DIR}/cmake/tacit.pc.in ${CMAKE_BINARY_DIR}/tacit.pc @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/tacit.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install(FILES ${CMAKE_BINARY_DIR}/tacit.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
 
 set(tacit_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tacit)
 configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/tacitConfig.cmake.in ${CMAKE_BINARY_DIR}/tacitConfig.cmake.gen
@@ -34,4 +37,4 @@ configure_package_config_file(${CMAKE_SOURCE_DIR}/cmake/tacitConfig.cmake.in ${C
 file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/tacitConfig.cmake INPUT ${CMAKE_BINARY_DIR}/tacitConfig.cmake.gen)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/tacitConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/tacitConfig.cmake ${CMAKE_BINARY_DIR}/tacitConfigVersion.cmake
-        DESTINATION ${tacit_package_dir})
+        DESTINATION ${tacit_package_dir} COMPONENT development)

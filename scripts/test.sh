@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# All tests: style, gcc, clang, sanitizers, MPI at 1 2 3 4 5 7 8 ranks, whole training runs, faults, emulated clusters, installation, the
-# README's commands. Installs what is missing. The last line says how many passed and failed.
-# Usage: scripts/test.sh [STAGE ...]    stages: style gcc mpi train faults lab asan tsan clang mpich readme
+# All tests: style, gcc, clang, sanitizers, MPI at 1 2 3 4 5 7 8 ranks, whole training runs, faults, emulated clusters, installation, packages,
+# the README's commands. Installs what is missing. The last line says how many passed and failed.
+# Usage: scripts/test.sh [STAGE ...]    stages: style gcc mpi train faults lab asan tsan clang mpich python readme
 set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -14,7 +14,7 @@ logs=$root/build/test-logs
 mkdir -p "$logs"
 
 stages=("$@")
-[ ${#stages[@]} -gt 0 ] || stages=(style gcc mpi train faults lab asan tsan clang mpich readme)
+[ ${#stages[@]} -gt 0 ] || stages=(style gcc mpi train faults lab asan tsan clang mpich python readme)
 
 build() { check "build $1" bash -c "cmake --preset $1 -DTACIT_TESTS=ON && cmake --build build/$1"; }
 
@@ -57,6 +57,7 @@ for stage in "${stages[@]}"; do
     tsan) build tsan; TACIT_ISA=avx2 TSAN_OPTIONS=suppressions=$root/tests/tsan.supp unit tsan unit '^(base|comm|exchange|strategy|optim|matmul|gpt|spans|sources|classes)' ;;
     clang) build clang; unit clang unit . '^(mix|feedback|linear|halves|narrow|gossip.*|sharding.*|comm|fault|tcp_faults|.*-(over|sealed).*|cluster_probe|candidates|priced_sums|restore|unread)$' ;; # what is long and compiles to nothing special: gcc, asan
     mpich) build release; unit release mpich; program release tests/mpich.sh ;;
+    python) build release; run_checks tests/packages.sh build/release ;;
     readme) build release; program release tests/readme.sh ;;
     *) echo "unknown stage $stage" >&2; exit 2 ;;
   esac

@@ -255,6 +255,12 @@ static double advantage_of(const state *s, int64_t k) {
     return log(time_of(s, s->used) / time_of(s, k)) + (k < s->used ? -log(MARGIN) : log(MARGIN));
 }
 
+/* Standard error of advantage_of(). Not hypot(): that of newer C libraries keeps packages from older systems. */
+static double doubt_of(const state *s, int64_t k) {
+    const double used = error_of(s, s->used), other = error_of(s, k);
+    return sqrt(used * used + other * other);
+}
+
 /* The first kind that no other beats, or the one in use if the difference may be noise. */
 static int64_t best_of(const state *s) {
     double min = HUGE_VAL;
@@ -262,7 +268,7 @@ static int64_t best_of(const state *s) {
     for (int64_t i = 0; i < s->count; i++) min = fmin(min, time_of(s, i));
     while (k < s->count - 1 && min < MARGIN * time_of(s, k) && !is_hidden(s, k)) k++;
     if (!s->decided || (k < s->used && is_hidden(s, k))) return k;
-    return advantage_of(s, k) > hypot(error_of(s, s->used), error_of(s, k)) ? k : s->used;
+    return advantage_of(s, k) > doubt_of(s, k) ? k : s->used;
 }
 
 /* The kind of a bucket: one before the kind in use that makes it faster, beyond the noise. */
