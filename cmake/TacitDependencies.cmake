@@ -75,7 +75,7 @@ if(TACIT_MPI_FOUND)
   list(JOIN TACIT_MPI_FOUND ", " shown)
   message(STATUS "MPI plugins: ${shown}")
 else()
-  message(STATUS "MPI plugins: none. Ranks find each other over MPI only: apt-get install libopenmpi-dev openmpi-bin")
+  message(STATUS "MPI plugins: none. Ranks find each other over TCP; for mpirun and srun: apt-get install libopenmpi-dev openmpi-bin")
 endif()
 
 # Whether an archive can be part of a library, hidden: its code must be independent of its position. That of libjansson.a
