@@ -185,11 +185,11 @@ typedef struct tacit_store {
 } tacit_store;
 
 /* `ranks` processes of which this one is `rank`, connected by TCP, and by Unix-domain sockets on a host. They meet in
- * the store: every rank sets one value, under the key "tacit-0-RANK", and reads those of lower ranks, in the calling
- * thread and before this returns. Values of an earlier use do no harm, but communicators that are opened at the same
- * time need keys, or stores, of their own. Any other status of the store ends the call with that status.
- * E_PEER names a rank that has not come after comm.start; E_USAGE a rank that cannot be; E_CONFIG a comm.engine other
- * than auto and tcp, and comm.meet. Returns owned. Collective. */
+ * the store: every rank sets one value, under the key "tacit-0-RANK", and reads those of lower ranks and that of a rank
+ * that does not come, in the calling thread and before this returns. Values of an earlier use do no harm, but
+ * communicators that are opened at the same time need keys, or stores, of their own. Any other status of the store ends
+ * the call with that status. E_PEER names a rank that has not come after comm.start; E_USAGE a rank that cannot be;
+ * E_CONFIG a comm.engine other than auto and tcp, and comm.meet. Returns owned. Collective. */
 TACIT_API tacit_status tacit_open_store(const tacit_settings *settings, int rank, int ranks, const tacit_store *store,
                                         tacit_comm **out);
 

@@ -80,7 +80,7 @@ typedef struct port_store {
     taciti_refusals refusals;
     pthread_t thread;
     int stop; /* eventfd */
-    pthread_mutex_t lock;
+    pthread_mutex_t lock; /* of entries and refusals */
     entry *entries;
     int entry_count, entry_max;
     struct pollfd *polls; /* [OWN_FDS + connection_max]: listener, stop, connections */
@@ -250,7 +250,11 @@ static void drive_connection(port_store *store, int i, int64_t now) {
     const struct pollfd *p = &store->polls[OWN_FDS + i];
     const char *refusal = p->revents != 0 ? serve_connection(store, i, now) : NULL;
     if (refusal == NULL && now - store->connections[i].heard_ns < IDLE_NS) return;
-    if (refusal != NULL && *refusal != 0) taciti_socket_refuse(&store->refusals, "the meeting place", p->fd, refusal);
+    if (refusal != NULL && *refusal != 0) {
+        (void)pthread_mutex_lock(&store->lock);
+        taciti_socket_refuse(&store->refusals, "the meeting place", p->fd, refusal);
+        (void)pthread_mutex_unlock(&store->lock);
+    }
     drop_connection(store, i);
 }
 
@@ -366,7 +370,6 @@ static bool greet_server(port_store *store, uint8_t bytes[TALK_BYTES]) {
 
 /* As exchange_words(), from the beginning. */
 static bool ask_once(port_store *store, const talk *question, uint8_t bytes[TALK_BYTES], talk *answer) {
-    store->trouble = "cannot be reached";
     if (!connect_once(store)) return false;
     store->trouble =
         store->sealed ? "does not prove this rank's comm.key_file" : "gives no answer (has it a comm.key_file?)";
@@ -377,6 +380,7 @@ static bool ask_once(port_store *store, const talk *question, uint8_t bytes[TALK
 static bool ask_until(port_store *store, const talk *question, double timeout_s, uint8_t bytes[TALK_BYTES],
                       talk *answer, bool *reached) {
     const int64_t end_ns = taciti_now_ns() + (int64_t)(timeout_s * 1e9);
+    store->trouble = "cannot be reached"; /* not any more, once it was: rank 0 may be gone before this rank gives up */
     for (int64_t nap_ns = ASK_AGAIN_MIN_NS;; nap_ns = 2 * nap_ns < ASK_AGAIN_MAX_NS ? 2 * nap_ns : ASK_AGAIN_MAX_NS) {
         *reached = ask_once(store, question, bytes, answer);
         if (*reached && answer->op == 'V') return true;
@@ -420,6 +424,14 @@ static bool get_own(port_store *store, const talk *question, double timeout_s, u
     }
 }
 
+/* A rank that is missing at rank 0 may be one that was refused. */
+static void say_missing(port_store *store, const char *key) {
+    (void)pthread_mutex_lock(&store->lock);
+    const char *refusal = store->refusals.last;
+    taciti_error_set("%s has published nothing%s%s", key, *refusal == 0 ? "" : "; ", refusal);
+    (void)pthread_mutex_unlock(&store->lock);
+}
+
 static tacit_status port_get(void *self, const char *key, void *bytes, size_t max, size_t *n, double timeout_s) {
     port_store *store = self;
     talk question = {.op = 'G'}, answer = {0};
@@ -429,7 +441,7 @@ static tacit_status port_get(void *self, const char *key, void *bytes, size_t ma
     const bool found = store->rank == 0 ? get_own(store, &question, timeout_s, space, &answer)
                                         : ask_until(store, &question, timeout_s, space, &answer, &reached);
     if (!found && !reached) taciti_error_set("rank 0 at %s %s", store->address, store->trouble);
-    if (!found && reached) taciti_error_set("%s has published nothing", key);
+    if (!found && reached) say_missing(store, key);
     if (!found) return TACIT_E_PEER;
     if (answer.value_bytes > max) return taciti_fail(TACIT_E_DATA, "%s has more than %zu bytes", key, max);
     if (answer.value_bytes > 0) memcpy(bytes, answer.value, answer.value_bytes);

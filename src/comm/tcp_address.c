@@ -224,10 +224,11 @@ void taciti_socket_tune(int fd, double user_timeout_s) {
 void taciti_socket_refuse(taciti_refusals *seen, const char *who, int fd, const char *why) {
     taciti_socket_name name = {.bytes = sizeof name.storage};
     char text[TACITI_ADDRESS_TEXT_BYTES] = "somewhere";
+    if (getpeername(fd, (struct sockaddr *)&name.storage, &name.bytes) == 0) taciti_socket_name_text(&name, text);
+    (void)snprintf(seen->last, sizeof seen->last, "%s refuses a connection from %s: %s", who, text, why);
     for (int i = 0; i < seen->count; i++)
         if (strcmp(seen->reasons[i], why) == 0) return;
     if (seen->count == sizeof seen->reasons / sizeof *seen->reasons) return;
     seen->reasons[seen->count++] = why;
-    if (getpeername(fd, (struct sockaddr *)&name.storage, &name.bytes) == 0) taciti_socket_name_text(&name, text);
-    taciti_log(TACITI_LOG_WARN, "%s refuses a connection from %s: %s", who, text, why);
+    taciti_log(TACITI_LOG_WARN, "%s", seen->last);
 }

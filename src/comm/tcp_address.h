@@ -59,9 +59,11 @@ int taciti_socket_accept(int listener);
 void taciti_socket_tune(int fd, double user_timeout_s);
 
 /* The reasons for which strangers were refused: each is logged once, so that nobody fills the log. */
+enum { TACITI_REFUSAL_BYTES = 192 };
 typedef struct taciti_refusals {
     const char *reasons[16];
     int count;
+    char last[TACITI_REFUSAL_BYTES]; /* "rank 0 refuses a connection from 10.0.0.1:4711: ..."; "": there was none */
 } taciti_refusals;
 
 /* Logs that `who` ("rank 0") refuses the connection. why: a constant. */

@@ -19,7 +19,7 @@
 #define GREET_NS (10 * TACITI_NS_PER_S)  /* for a rank that still waits for others' records */
 #define RETRY_NS (50 * TACITI_NS_PER_MS)
 
-enum { LISTENERS = 2, LOOK_MS = 50, REASON_BYTES = 160 };
+enum { LISTENERS = 2, LOOK_MS = 50, REASON_BYTES = 320 };
 
 /* A connection on its way: to a lower rank, or from somebody who has not said who it is. */
 typedef struct attempt {
@@ -114,7 +114,7 @@ static void forget_record(const mesh *m) {
 }
 
 /* E_PEER: there is none yet, or one of another run; m->reason says what was found. */
-static tacit_status read_record(mesh *m, int rank, double timeout_s) {
+static tacit_status look_up_record(mesh *m, int rank, double timeout_s, taciti_tcp_record *out) {
     char key[TACITI_BOOTSTRAP_KEY_BYTES];
     uint8_t bytes[TACITI_BOOTSTRAP_VALUE_BYTES];
     size_t n = 0;
@@ -122,7 +122,7 @@ static tacit_status read_record(mesh *m, int rank, double timeout_s) {
     name_key(m, rank, key);
     const taciti_bootstrap *store = &m->request->bootstrap;
     const tacit_status status = store->get(store->self, key, bytes, sizeof bytes, &n, timeout_s);
-    if (status == TACIT_E_PEER) (void)snprintf(m->reason, sizeof m->reason, "%.150s", taciti_error_text());
+    if (status == TACIT_E_PEER) (void)snprintf(m->reason, sizeof m->reason, "%.300s", taciti_error_text());
     if (status != TACIT_OK) return status;
     const char *refusal = taciti_tcp_record_read(bytes, n, m->request->key, &record);
     if (refusal == NULL && (record.rank != rank || record.epoch != m->request->epoch)) refusal = "is of another rank";
@@ -132,6 +132,14 @@ static tacit_status read_record(mesh *m, int rank, double timeout_s) {
         (void)snprintf(m->reason, sizeof m->reason, "what it has published %s", refusal);
         return TACIT_E_PEER;
     }
+    *out = record;
+    return TACIT_OK;
+}
+
+/* The same, of a lower rank, from now on. */
+static tacit_status read_record(mesh *m, int rank, double timeout_s) {
+    taciti_tcp_record record;
+    TACITI_TRY(look_up_record(m, rank, timeout_s, &record));
     m->records[rank] = record;
     if (rank == 0) memcpy(m->cookie, record.cookie, sizeof m->cookie);
     return TACIT_OK;
@@ -389,7 +397,15 @@ static void poll_all(mesh *m) {
     (void)poll(m->polls, (nfds_t)(LISTENERS + m->count), timeout_ms);
 }
 
-static tacit_status name_missing(const mesh *m) {
+/* Why a higher rank has not called: it cannot believe this one's record, as this one cannot believe its own, or it was
+ * refused at the door. */
+static void find_reason(mesh *m, int peer) {
+    taciti_tcp_record record;
+    if (peer > m->request->rank && look_up_record(m, peer, 0, &record) != TACIT_OK) return;
+    if (m->reason[0] == 0) (void)snprintf(m->reason, sizeof m->reason, "%s", m->refusals.last);
+}
+
+static tacit_status name_missing(mesh *m) {
     int first = -1, missing = 0;
     char more[32] = "";
     for (int peer = 0; peer < m->request->size; peer++) {
@@ -398,6 +414,7 @@ static tacit_status name_missing(const mesh *m) {
         if (!here && missing++ == 0) first = peer;
     }
     if (missing > 1) (void)snprintf(more, sizeof more, " and %d more", missing - 1);
+    find_reason(m, first);
     return taciti_fail(TACIT_E_PEER, "rank %d: rank %d%s did not connect within %g s (comm.start)%s%s",
                        m->request->rank, first, more, m->request->start_s, m->reason[0] == 0 ? "" : "; ", m->reason);
 }
