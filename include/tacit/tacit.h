@@ -28,7 +28,8 @@
  * What holds for every function:
  *   - It returns a status where it can fail, and changes its outputs only on success. It never ends the process, never
  *     prints and installs no signal handler.
- *   - *Collective* functions are called by all ranks of the communicator, in the same order.
+ *   - *Collective* functions are called by all ranks of the communicator, in the same order. A job or a channel that
+ *     one rank refuses to open is refused on all of them with its status, and the text names that rank.
  *   - Calls on a communicator and its jobs have three classes, each of which is one thread's at a time: *ready*, *wait*
  *     (where a function says so), and the rest. *Any thread* marks what is free of that.
  *   - Structs begin with their size, which the caller sets, {.size = sizeof(tacit_counters)}, so that they can grow:

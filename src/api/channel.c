@@ -239,11 +239,31 @@ static tacit_status build_alone(tacit_channel *c, const taciti_settings *values,
     return taciti_pages_create(c->layout.n * sizeof(float), "the array of a channel", &c->flat);
 }
 
-static tacit_status build_channel(tacit_channel *c, const tacit_settings *settings) {
+/* Refuses arguments that this rank alone may have wrong. */
+static tacit_status check_arguments(const tacit_settings *settings, tacit_collective collective,
+                                    tacit_channel *const *out) {
+    TACITI_TRY(taciti_handle_check(settings, TACITI_HANDLE_SETTINGS));
+    TACITI_TRY(taciti_argument_check(out, "out"));
+    if ((unsigned)collective <= TACIT_ALL_GATHER) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE, "tacit_channel_open: %d is no collective", (int)collective);
+}
+
+static tacit_status create_channel(tacit_comm *comm, tacit_collective collective, size_t elements,
+                                   tacit_channel **out) {
+    tacit_channel *c = taciti_calloc(1, sizeof *c);
+    if (c == NULL) return TACIT_E_MEMORY;
+    c->comm = comm;
+    c->collective = collective;
+    c->elements = elements;
+    *out = c;
+    return TACIT_OK;
+}
+
+/* The part after which all ranks go on or none. */
+static tacit_status build_together(tacit_channel *c, const tacit_settings *settings,
+                                   const taciti_compression_setup *setup) {
     taciti_comm *comm = c->comm->comm;
-    taciti_compression_setup setup = {.options = NULL};
     char text[TEXT_BYTES];
-    TACITI_TRY(taciti_comm_agree(comm, build_alone(c, &settings->values, &setup)));
     (void)snprintf(text, sizeof text, "%s of %zu elements", NAMES[c->collective], c->elements);
     TACITI_TRY(taciti_comm_agree_text(comm, "libtacit", tacit_version()));
     TACITI_TRY(taciti_comm_agree_text(comm, "channel", text));
@@ -252,14 +272,15 @@ static tacit_status build_channel(tacit_channel *c, const tacit_settings *settin
                                              .layout = &c->layout,
                                              .optim_options = &c->optim,
                                              .exchange_options = &c->exchange,
-                                             .compression = setup};
+                                             .compression = *setup};
     TACITI_TRY(taciti_compression_create(&context, &c->compression));
     c->job = (taciti_job){.run = run_channel, .context = c, .name = JOBS[c->collective], .detail = -1};
     return taciti_compression_start(c->compression, 0, false);
 }
 
-/* Messages that are under way after a failure may still use the buffers. */
+/* Messages that are under way after a failure may still use the buffers. NULL is fine. */
 static void release_channel(tacit_channel *c) {
+    if (c == NULL) return;
     const taciti_comm *comm = c->comm->comm;
     if (taciti_comm_health(comm) != TACIT_OK && taciti_comm_engine(comm)->keeps_buffers) return;
     taciti_compression_destroy(c->compression);
@@ -272,20 +293,18 @@ static void release_channel(tacit_channel *c) {
 
 tacit_status tacit_channel_open(tacit_comm *comm, const tacit_settings *settings, tacit_collective collective,
                                 size_t elements, tacit_channel **out) {
-    TACITI_TRY(taciti_handle_check(settings, TACITI_HANDLE_SETTINGS));
+    taciti_compression_setup setup = {.options = NULL};
+    tacit_channel *c = NULL;
     TACITI_TRY(taciti_handle_check(comm, TACITI_HANDLE_COMM));
-    TACITI_TRY(taciti_argument_check(out, "out"));
-    if ((unsigned)collective > TACIT_ALL_GATHER)
-        return taciti_fail(TACIT_E_USAGE, "tacit_channel_open: %d is no collective", (int)collective);
-    tacit_channel *c = taciti_calloc(1, sizeof *c);
-    if (c == NULL) return TACIT_E_MEMORY;
-    c->comm = comm;
-    c->collective = collective;
-    c->elements = elements;
     taciti_api_log_together(comm);
-    const tacit_status status = build_channel(c, settings);
+    tacit_status mine = check_arguments(settings, collective, out);
+    taciti_log_about(comm->comm);
+    if (mine == TACIT_OK) mine = create_channel(comm, collective, elements, &c);
+    if (mine == TACIT_OK) mine = build_alone(c, &settings->values, &setup);
+    tacit_status status = taciti_comm_agree(comm->comm, mine); /* the others must not wait for a rank that refuses */
+    if (mine == TACIT_OK && status == TACIT_OK) status = build_together(c, settings, &setup);
     taciti_api_log_alone();
-    if (status != TACIT_OK) {
+    if (mine != TACIT_OK || status != TACIT_OK) {
         release_channel(c);
         return taciti_api_report(comm, status);
     }

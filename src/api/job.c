@@ -185,10 +185,27 @@ static void give_up(void *caller, tacit_status status) {
     taciti_comm_give_up(((tacit_job *)caller)->comm->comm);
 }
 
-static tacit_status build_job(tacit_job *job, const tacit_settings *settings, const tacit_layout *layout,
-                              const tacit_job_options *options) {
+/* What can be wrong with the arguments of this rank alone. */
+static tacit_status check_arguments(const tacit_settings *settings, const tacit_layout *layout, tacit_job *const *out,
+                                    const tacit_job_options *options, tacit_job_options *copy) {
+    TACITI_TRY(taciti_handle_check(settings, TACITI_HANDLE_SETTINGS));
+    TACITI_TRY(taciti_handle_check(layout, TACITI_HANDLE_LAYOUT));
+    TACITI_TRY(taciti_argument_check(out, "out"));
+    return options == NULL ? TACIT_OK : taciti_struct_read(options, "tacit_job_options", sizeof *copy, copy);
+}
+
+static tacit_status create_job(tacit_comm *comm, tacit_job **out) {
+    tacit_job *job = taciti_calloc(1, sizeof *job);
+    if (job == NULL) return TACIT_E_MEMORY;
+    job->comm = comm;
+    (void)pthread_mutex_init(&job->lock, NULL);
+    *out = job;
+    return TACIT_OK;
+}
+
+/* The part after which all ranks go on or none. */
+static tacit_status build_together(tacit_job *job, const tacit_settings *settings) {
     taciti_comm *comm = job->comm->comm;
-    TACITI_TRY(taciti_comm_agree(comm, build_alone(job, settings, layout, options)));
     TACITI_TRY(agree_on_job(job, settings));
     const taciti_driver_setup setup = {.strategy = job->strategy,
                                        .context = {.comm = comm,
@@ -207,8 +224,9 @@ static tacit_status build_job(tacit_job *job, const tacit_settings *settings, co
     return taciti_driver_create(&setup, &job->driver);
 }
 
-/* Messages that are under way after a failure may still use the buffers. */
+/* Messages that are under way after a failure may still use the buffers. NULL is fine. */
 static void release_job(tacit_job *job) {
+    if (job == NULL) return;
     const taciti_comm *comm = job->comm->comm;
     if (taciti_comm_health(comm) != TACIT_OK && taciti_comm_engine(comm)->keeps_buffers) return;
     taciti_driver_destroy(job->driver);
@@ -228,19 +246,17 @@ static void release_job(tacit_job *job) {
 tacit_status tacit_job_open(tacit_comm *comm, const tacit_settings *settings, const tacit_layout *layout,
                             const tacit_job_options *options, tacit_job **out) {
     tacit_job_options copy = {.size = sizeof copy};
-    TACITI_TRY(taciti_handle_check(settings, TACITI_HANDLE_SETTINGS));
-    TACITI_TRY(taciti_handle_check(layout, TACITI_HANDLE_LAYOUT));
+    tacit_job *job = NULL;
     TACITI_TRY(taciti_handle_check(comm, TACITI_HANDLE_COMM));
-    TACITI_TRY(taciti_argument_check(out, "out"));
-    if (options != NULL) TACITI_TRY(taciti_struct_read(options, "tacit_job_options", sizeof copy, &copy));
-    tacit_job *job = taciti_calloc(1, sizeof *job);
-    if (job == NULL) return TACIT_E_MEMORY;
-    job->comm = comm;
-    (void)pthread_mutex_init(&job->lock, NULL);
     taciti_api_log_together(comm);
-    const tacit_status status = build_job(job, settings, layout, &copy);
+    tacit_status mine = check_arguments(settings, layout, out, options, &copy);
+    taciti_log_about(comm->comm);
+    if (mine == TACIT_OK) mine = create_job(comm, &job);
+    if (mine == TACIT_OK) mine = build_alone(job, settings, layout, &copy);
+    tacit_status status = taciti_comm_agree(comm->comm, mine); /* the others must not wait for a rank that refuses */
+    if (mine == TACIT_OK && status == TACIT_OK) status = build_together(job, settings);
     taciti_api_log_alone();
-    if (status != TACIT_OK) {
+    if (mine != TACIT_OK || status != TACIT_OK) {
         release_job(job);
         return taciti_api_report(comm, status);
     }

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Collective calls in which one rank alone is wrong: all ranks refuse together, the text names the rank, and the next
+ * call of the communicator works.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include "api/test_jobs.h"
+#include "kernel/kernel.h"
+
+enum { RANKS = 3, WRONG = 1 }; /* the rank that is wrong */
+
+/* The text of the others begins with the rank that has refused. */
+static void expect_refusal(tacit_comm *comm, tacit_status got, tacit_status want, const char *text) {
+    const bool wrong = tacit_rank(comm) == WRONG;
+    REFUSED(got, want, text);
+    CHECK(wrong || strncmp(tacit_error_text(), "rank 1: ", 8) == 0);
+    CHECK(comm->jobs == 0);
+}
+
+static void play(test_rank *rank) {
+    const taciti_comm_options options = test_comm_options(true);
+    test_world_run(RANKS, &options, rank, NULL);
+}
+
+static void end_job(tacit_comm *comm) {
+    tacit_job *job = open_job(comm, &(test_job){.own = true});
+    OK(tacit_job_start(job));
+    OK(tacit_job_close(job));
+    taciti_handle_close(&comm->handle);
+}
+
+/* ---- arguments --------------------------------------------------------------------------------------------------- */
+
+static void open_wrong_jobs(taciti_comm *comm, void *context) {
+    tacit_comm seat;
+    tacit_settings *settings = NULL;
+    tacit_job *job = NULL;
+    tacit_layout *layout = create_layout();
+    (void)context;
+    (void)seat_of(comm, &seat);
+    const bool wrong = taciti_comm_rank(comm) == WRONG;
+    float *odd = taciti_calloc(MAX_FLOATS + 1, sizeof *odd);
+    const tacit_job_options right = {.size = sizeof right}, sizeless = {.steps = 1},
+                            unaligned = {.size = sizeof unaligned, .gradients = odd + 1};
+    OK(tacit_settings_create(&settings));
+    expect_refusal(&seat, tacit_job_open(&seat, wrong ? NULL : settings, layout, &right, &job), TACIT_E_USAGE,
+                   "tacit_settings is NULL");
+    expect_refusal(&seat, tacit_job_open(&seat, settings, wrong ? NULL : layout, &right, &job), TACIT_E_USAGE,
+                   "tacit_layout is NULL");
+    expect_refusal(&seat, tacit_job_open(&seat, settings, layout, wrong ? &sizeless : &right, &job), TACIT_E_USAGE,
+                   "tacit_job_options: its size is 0");
+    expect_refusal(&seat, tacit_job_open(&seat, settings, layout, &right, wrong ? NULL : &job), TACIT_E_USAGE,
+                   "the argument out is NULL");
+    expect_refusal(&seat, tacit_job_open(&seat, settings, layout, wrong ? &unaligned : &right, &job), TACIT_E_USAGE,
+                   "does not begin at a multiple of 64 bytes");
+    CHECK(job == NULL);
+    tacit_layout_destroy(layout);
+    tacit_settings_destroy(settings);
+    taciti_free(odd);
+    end_job(&seat);
+}
+
+static void a_wrong_argument_of_a_job_is_refused_by_all(void **state) {
+    (void)state;
+    play(open_wrong_jobs);
+}
+
+static void open_wrong_channels(taciti_comm *comm, void *context) {
+    tacit_comm seat;
+    tacit_settings *settings = NULL;
+    tacit_channel *channel = NULL;
+    (void)context;
+    (void)seat_of(comm, &seat);
+    const bool wrong = taciti_comm_rank(comm) == WRONG;
+    OK(tacit_settings_create(&settings));
+    expect_refusal(&seat, tacit_channel_open(&seat, wrong ? NULL : settings, TACIT_ALL_REDUCE, 9, &channel),
+                   TACIT_E_USAGE, "tacit_settings is NULL");
+    expect_refusal(&seat, tacit_channel_open(&seat, settings, (tacit_collective)(wrong ? 3 : 0), 9, &channel),
+                   TACIT_E_USAGE, "3 is no collective");
+    expect_refusal(&seat, tacit_channel_open(&seat, settings, TACIT_ALL_REDUCE, 9, wrong ? NULL : &channel),
+                   TACIT_E_USAGE, "the argument out is NULL");
+    CHECK(channel == NULL);
+    tacit_settings_destroy(settings);
+    end_job(&seat);
+}
+
+static void a_wrong_argument_of_a_channel_is_refused_by_all(void **state) {
+    (void)state;
+    play(open_wrong_channels);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_wrong_argument_of_a_job_is_refused_by_all),
+        cmocka_unit_test(a_wrong_argument_of_a_channel_is_refused_by_all),
+    };
+    (void)taciti_kernels_get(); /* the first call must come from a single thread */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
