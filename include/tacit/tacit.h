@@ -257,7 +257,8 @@ typedef struct tacit_job_options {
 } tacit_job_options;
 
 /* Reads `strategy` and all sections but comm. options may be NULL. E_CONFIG names a setting that the strategy refuses,
- * or the first rank whose layout or settings differ from those of rank 0, with both values. Returns owned. Collective.
+ * or the first rank whose layout or settings differ from those of rank 0, with both values; E_MEMORY arrays that a host
+ * has no memory for. Returns owned. Collective.
  *
  * shard keeps parts of the optimizer's state on every rank, but, unless by_units, parameters and gradients whole, and
  * gathers the parameters before tacit_job_finish() returns.
@@ -558,8 +559,8 @@ typedef enum tacit_collective {
  *
  * Needs memory for a copy of the array in f32, and what the codec needs. A residual ends with its channel. E_CONFIG: a
  * setting that no channel can have (compress.codec auto and adapt.policy, which follow the steps of a job) or not of
- * this kind, or the first rank that has other settings, another collective or another length, with both values. Returns
- * owned. Collective. */
+ * this kind, or the first rank that has other settings, another collective or another length, with both values;
+ * E_MEMORY: an array that a host has no memory for. Returns owned. Collective. */
 TACIT_API tacit_status tacit_channel_open(tacit_comm *comm, const tacit_settings *settings, tacit_collective collective,
                                           size_t elements, tacit_channel **out);
 

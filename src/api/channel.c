@@ -233,6 +233,7 @@ static tacit_status build_alone(tacit_channel *c, const taciti_settings *values,
     c->optim = values->optim;
     c->exchange = values->exchange;
     c->compress = values->compress;
+    TACITI_TRY(taciti_room_check(c->comm, "a channel", (double)c->elements * sizeof(float)));
     TACITI_TRY(choose_compression(c, values, out));
     TACITI_TRY(find_slots(c));
     TACITI_TRY(lay_out_parts(c, (size_t)c->exchange.bucket_bytes));

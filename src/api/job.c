@@ -134,6 +134,16 @@ static tacit_status reserve_arrays(tacit_job *job, const tacit_job_options *opti
     return TACIT_OK;
 }
 
+/* Counts the arrays that the library allocates for sure; the exchange and the strategy have more. */
+static tacit_status check_room(const tacit_job *job, const taciti_layout *layout, const tacit_job_options *options) {
+    const double whole = (double)layout->n * sizeof(float), ranks = taciti_comm_size(job->comm->comm);
+    const double parts = job->strategy->units != NULL ? ranks : 1; /* a rank holds one of them at least */
+    const bool parameters = options->parameters == NULL && !job->gradients_only, gradients = options->gradients == NULL;
+    double bytes = ((parameters ? whole : 0) + (gradients ? whole : 0)) / (options->by_units ? parts : 1);
+    if (!job->own_optimizer) bytes += (double)layout->n * (double)taciti_optim_bytes_per_float(&job->optim) / parts;
+    return taciti_room_check(job->comm, "a job", bytes);
+}
+
 static tacit_status create_arrays(tacit_job *job, const tacit_job_options *options) {
     if (options->by_units) return reserve_arrays(job, options);
     if (!job->gradients_only)
@@ -159,6 +169,7 @@ static tacit_status build_alone(tacit_job *job, const tacit_settings *settings, 
     const taciti_reader reader = job->own_optimizer ? TACITI_READER_OWN_OPTIMIZER : TACITI_READER_LIBRARY;
     TACITI_TRY(taciti_settings_check(values, taciti_comm_hosts(job->comm->comm), reader));
     if (taciti_comm_rank(job->comm->comm) == 0) TACITI_TRY(taciti_settings_warn_unread(&values, 1, reader));
+    TACITI_TRY(check_room(job, &layout->layout, options));
     TACITI_TRY(copy_layout(job, values, &layout->layout));
     TACITI_TRY(create_arrays(job, options));
     TACITI_TRY(taciti_pool_create(choose_threads(job, options->threads), 0, &job->pool));
@@ -185,7 +196,7 @@ static void give_up(void *caller, tacit_status status) {
     taciti_comm_give_up(((tacit_job *)caller)->comm->comm);
 }
 
-/* What can be wrong with the arguments of this rank alone. */
+/* Refuses arguments that this rank alone may have wrong. */
 static tacit_status check_arguments(const tacit_settings *settings, const tacit_layout *layout, tacit_job *const *out,
                                     const tacit_job_options *options, tacit_job_options *copy) {
     TACITI_TRY(taciti_handle_check(settings, TACITI_HANDLE_SETTINGS));

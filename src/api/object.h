@@ -150,6 +150,11 @@ struct tacit_channel {
 /* If the communicator has failed, sets tacit_error_text() to the text of the failure. Returns `status`. */
 tacit_status taciti_api_report(const tacit_comm *comm, tacit_status status);
 
+/* Returns E_MEMORY if the host does not have `bytes` for each of its ranks: memory is given on first use, so without
+ * this an absurd size opens, and the process is killed in its first step. A double, in which a size that nobody can
+ * have does not wrap around. what: for the message. */
+tacit_status taciti_room_check(const tacit_comm *comm, const char *what, double bytes);
+
 /* Around a collective call: what several ranks refuse in the same words is logged by the first of them alone. Meanwhile
  * errors of other threads of this process may be logged late. */
 void taciti_api_log_together(const tacit_comm *comm);

@@ -95,10 +95,48 @@ static void a_wrong_argument_of_a_channel_is_refused_by_all(void **state) {
     play(open_wrong_channels);
 }
 
+/* ---- sizes that no machine has ----------------------------------------------------------------------------------- */
+
+static void open_absurd_sizes(taciti_comm *comm, void *context) {
+    static const size_t FLOATS[] = {(size_t)1 << 40, (size_t)1 << 42};
+    tacit_comm seat;
+    tacit_settings *settings = NULL;
+    tacit_job *job = NULL;
+    tacit_channel *channel = NULL;
+    (void)context;
+    (void)seat_of(comm, &seat);
+    OK(tacit_settings_create(&settings));
+    for (size_t i = 0; i < sizeof FLOATS / sizeof *FLOATS; i++) {
+        const size_t n = taciti_comm_rank(comm) == WRONG ? FLOATS[i] : 16;
+        tacit_layout *layout = NULL;
+        OK(tacit_layout_create(&layout));
+        OK(tacit_layout_add(layout, "all", 1, &n, 0));
+        for (int only = 0; only < 2; only++) {
+            const tacit_job_options options = {.size = sizeof options, .gradients_only = only == 1};
+            expect_refusal(&seat, tacit_job_open(&seat, settings, layout, &options, &job), TACIT_E_MEMORY,
+                           "a job: 3 ranks of host ");
+        }
+        tacit_layout_destroy(layout);
+        expect_refusal(&seat, tacit_channel_open(&seat, settings, TACIT_ALL_REDUCE, n, &channel), TACIT_E_MEMORY,
+                       "a channel: 3 ranks of host ");
+    }
+    const size_t n = taciti_comm_rank(comm) == WRONG ? SIZE_MAX : 16;
+    expect_refusal(&seat, tacit_channel_open(&seat, settings, TACIT_ALL_REDUCE, n, &channel), TACIT_E_MEMORY,
+                   "a channel: 3 ranks of host ");
+    tacit_settings_destroy(settings);
+    end_job(&seat);
+}
+
+static void sizes_that_no_machine_has_are_refused_by_all(void **state) {
+    (void)state;
+    play(open_absurd_sizes);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_argument_of_a_job_is_refused_by_all),
         cmocka_unit_test(a_wrong_argument_of_a_channel_is_refused_by_all),
+        cmocka_unit_test(sizes_that_no_machine_has_are_refused_by_all),
     };
     (void)taciti_kernels_get(); /* the first call must come from a single thread */
     return cmocka_run_group_tests(tests, NULL, NULL);
