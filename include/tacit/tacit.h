@@ -257,8 +257,8 @@ typedef struct tacit_job_options {
 } tacit_job_options;
 
 /* Reads `strategy` and all sections but comm. options may be NULL. E_CONFIG names a setting that the strategy refuses,
- * or the first rank whose layout or settings differ from those of rank 0, with both values; E_MEMORY arrays that a host
- * has no memory for. Returns owned. Collective.
+ * or the first rank whose settings or tensors differ from those of rank 0, with both values; E_MEMORY arrays that a
+ * host has no memory for. Returns owned. Collective.
  *
  * shard keeps parts of the optimizer's state on every rank, but, unless by_units, parameters and gradients whole, and
  * gathers the parameters before tacit_job_finish() returns.

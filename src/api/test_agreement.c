@@ -132,11 +132,61 @@ static void sizes_that_no_machine_has_are_refused_by_all(void **state) {
     play(open_absurd_sizes);
 }
 
+/* ---- layouts ----------------------------------------------------------------------------------------------------- */
+
+enum { PLAIN, NAME, SHAPE, DECAY, UNIT, FEWER, MORE, DIFFERENCES };
+
+/* Twenty tensors, of which the 13th is different, or the number. */
+static tacit_layout *create_other_layout(int difference) {
+    tacit_layout *layout = NULL;
+    OK(tacit_layout_create(&layout));
+    for (int t = 0; t < (difference == FEWER ? 13 : difference == MORE ? 21 : 20); t++) {
+        char name[32];
+        const bool here = t == 13;
+        const size_t shape[2] = {3, here && difference == SHAPE ? 5 : 4};
+        (void)snprintf(name, sizeof name, here && difference == NAME ? "b%d.bias" : "b%d.weight", t);
+        if (here && difference == UNIT) OK(tacit_layout_next_unit(layout));
+        OK(tacit_layout_add(layout, name, 2, shape, here && difference == DECAY ? TACIT_DECAY : 0));
+    }
+    return layout;
+}
+
+static void open_other_layouts(taciti_comm *comm, void *context) {
+    static const char *const TEXTS[DIFFERENCES][2] = {
+        [NAME] = {"tensor 13 (b13.weight) differs: rank 0 has \"b13.weight [3][4]", "rank 1 on host"},
+        [SHAPE] = {"tensor 13 (b13.weight) differs: rank 0 has \"b13.weight [3][4]", "has \"b13.weight [3][5]"},
+        [DECAY] = {"tensor 13 (b13.weight) differs: rank 0 has \"", "in unit 0, with decay\""},
+        [UNIT] = {"tensor 13 (b13.weight) differs: rank 0 has \"b13.weight [3][4] in unit 0",
+                  "b13.weight [3][4] in unit 1"},
+        [FEWER] = {"tensor 13 (b13.weight) differs: rank 0 has \"b13.weight [3][4]", "has \"none: 13 tensors"},
+        [MORE] = {"tensor 20 differs: rank 0 has \"none: 20 tensors", "has \"b20.weight [3][4]"}};
+    tacit_comm seat;
+    tacit_settings *settings = NULL;
+    tacit_job *job = NULL;
+    (void)context;
+    OK(tacit_settings_create(&settings));
+    (void)seat_of(comm, &seat);
+    for (int d = NAME; d < DIFFERENCES; d++) {
+        tacit_layout *layout = create_other_layout(taciti_comm_rank(comm) == WRONG ? d : PLAIN);
+        REFUSED(tacit_job_open(&seat, settings, layout, NULL, &job), TACIT_E_CONFIG, TEXTS[d][0]);
+        CHECK(strstr(tacit_error_text(), TEXTS[d][1]) != NULL && seat.jobs == 0);
+        tacit_layout_destroy(layout);
+    }
+    tacit_settings_destroy(settings);
+    end_job(&seat);
+}
+
+static void the_first_tensor_that_differs_is_named(void **state) {
+    (void)state;
+    play(open_other_layouts);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_argument_of_a_job_is_refused_by_all),
         cmocka_unit_test(a_wrong_argument_of_a_channel_is_refused_by_all),
         cmocka_unit_test(sizes_that_no_machine_has_are_refused_by_all),
+        cmocka_unit_test(the_first_tensor_that_differs_is_named),
     };
     (void)taciti_kernels_get(); /* the first call must come from a single thread */
     return cmocka_run_group_tests(tests, NULL, NULL);
