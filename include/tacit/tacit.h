@@ -568,7 +568,8 @@ TACIT_API tacit_status tacit_channel_open(tacit_comm *comm, const tacit_settings
  * multiple of their element and are the library's until tacit_channel_wait() has returned something else than
  * TACIT_PENDING. source may be target (all-reduce), or source be part `rank` of target (all-gather), or target be that
  * of source (reduce-scatter); else they must not overlap. All ranks make their starts of all channels, and steps of
- * jobs, in the same order; type and scale may differ between ranks. Does not block with comm.thread (the default).
+ * jobs, in the same order: another one ends with E_PEER after comm.stall, and the text names both channels. type and
+ * scale may differ between ranks. Does not block with comm.thread (the default).
  *
  * A number that is not finite arrives as one, at its place or in the codec's block around it; residuals then stay as
  * they were before this start, on all ranks.

@@ -29,7 +29,7 @@ enum { GRAIN = 16, NAME_BYTES = 64, TEXT_BYTES = 128 };
 
 static const char *const NAMES[] = {"all-reduce", "reduce-scatter", "all-gather"};
 static const taciti_phase PHASES[] = {TACITI_PHASE_ALL_REDUCE, TACITI_PHASE_REDUCE_SCATTER, TACITI_PHASE_ALL_GATHER};
-static const char *const JOBS[] = {"all-reduce of a channel", "reduce-scatter of a channel", "all-gather of a channel"};
+static const char *const JOBS[] = {"all-reduce of channel", "reduce-scatter of channel", "all-gather of channel"};
 
 static size_t bytes_of(tacit_type type) { return type == TACIT_F32 ? sizeof(float) : sizeof(taciti_bf16); }
 
@@ -254,6 +254,7 @@ static tacit_status create_channel(tacit_comm *comm, tacit_collective collective
     tacit_channel *c = taciti_calloc(1, sizeof *c);
     if (c == NULL) return TACIT_E_MEMORY;
     c->comm = comm;
+    c->number = comm->channels;
     c->collective = collective;
     c->elements = elements;
     *out = c;
@@ -265,7 +266,7 @@ static tacit_status build_together(tacit_channel *c, const tacit_settings *setti
                                    const taciti_compression_setup *setup) {
     taciti_comm *comm = c->comm->comm;
     char text[TEXT_BYTES];
-    (void)snprintf(text, sizeof text, "%s of %zu elements", NAMES[c->collective], c->elements);
+    (void)snprintf(text, sizeof text, "number %d, %s of %zu elements", c->number, NAMES[c->collective], c->elements);
     TACITI_TRY(taciti_comm_agree_text(comm, "libtacit", tacit_version()));
     TACITI_TRY(taciti_comm_agree_text(comm, "channel", text));
     TACITI_TRY(taciti_agree_on_configuration(comm, &settings->config));
@@ -275,7 +276,8 @@ static tacit_status build_together(tacit_channel *c, const tacit_settings *setti
                                              .exchange_options = &c->exchange,
                                              .compression = *setup};
     TACITI_TRY(taciti_compression_create(&context, &c->compression));
-    c->job = (taciti_job){.run = run_channel, .context = c, .name = JOBS[c->collective], .detail = -1};
+    c->job = (taciti_job){
+        .run = run_channel, .context = c, .name = JOBS[c->collective], .detail = c->number, .flow = c->number};
     return taciti_compression_start(c->compression, 0, false);
 }
 
@@ -298,6 +300,7 @@ tacit_status tacit_channel_open(tacit_comm *comm, const tacit_settings *settings
     tacit_channel *c = NULL;
     TACITI_TRY(taciti_handle_check(comm, TACITI_HANDLE_COMM));
     taciti_api_log_together(comm);
+    comm->channels++;
     tacit_status mine = check_arguments(settings, collective, out);
     taciti_log_about(comm->comm);
     if (mine == TACIT_OK) mine = create_channel(comm, collective, elements, &c);

@@ -71,7 +71,8 @@ struct tacit_layout {
 struct tacit_comm {
     taciti_handle handle;
     taciti_comm *comm;
-    size_t jobs; /* open jobs and channels over it */
+    size_t jobs;  /* open jobs and channels over it */
+    int channels; /* calls of tacit_channel_open() so far, the same on all ranks */
     tacit_failure_callback *callback;
     void *context;
     taciti_log_route log; /* of tacit_comm_log_to() */
@@ -127,6 +128,7 @@ struct tacit_job {
 struct tacit_channel {
     taciti_handle handle;
     tacit_comm *comm;
+    int number; /* among all channels of comm, from 1 on */
     tacit_collective collective;
     size_t elements, part_n; /* of the whole array, and of one part */
     int parts;               /* 1 of an all-reduce, else the ranks; a bucket has as many slots */

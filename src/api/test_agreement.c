@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Collective calls in which one rank alone is wrong: all ranks refuse together, the text names the rank, and the next
- * call of the communicator works.
+ * call of the communicator works; and starts in an order of its own.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +10,10 @@
 /* cmocka wants the four above first */
 #include <cmocka.h>
 
+#include <math.h>
+
 #include "api/test_jobs.h"
+#include "base/clock.h"
 #include "kernel/kernel.h"
 
 enum { RANKS = 3, WRONG = 1 }; /* the rank that is wrong */
@@ -181,12 +184,54 @@ static void the_first_tensor_that_differs_is_named(void **state) {
     play(open_other_layouts);
 }
 
+/* ---- order ------------------------------------------------------------------------------------------------------- */
+
+/* Rank 1 starts the second channel first. Their lengths are the same, and so would be all messages. */
+static void start_in_another_order(taciti_comm *comm, void *context) {
+    static _Atomic int ended;
+    float x[2][9] = {{0}};
+    tacit_comm seat;
+    tacit_settings *settings = NULL;
+    tacit_channel *channels[2] = {NULL, NULL};
+    const bool wrong = taciti_comm_rank(comm) == WRONG;
+    (void)context;
+    OK(tacit_settings_create(&settings));
+    (void)seat_of(comm, &seat);
+    for (int i = 0; i < 2; i++) OK(tacit_channel_open(&seat, settings, TACIT_ALL_REDUCE, 9, &channels[i]));
+    for (int i = 0; i < 2; i++) {
+        const int which = wrong ? 1 - i : i;
+        const tacit_status started = tacit_channel_start(channels[which], x[which], x[which], TACIT_F32, 1);
+        CHECK(started == TACIT_OK || (i == 1 && started == TACIT_E_PEER));
+    }
+    CHECK(tacit_channel_wait(channels[wrong ? 1 : 0], (double)INFINITY) == TACIT_E_PEER);
+    if (strstr(tacit_error_text(), "is alive") != NULL)
+        CHECK(strstr(tacit_error_text(), "all-reduce of channel 1") != NULL &&
+              strstr(tacit_error_text(), "all-reduce of channel 2") != NULL);
+    for (ended++; ended < 2;) taciti_sleep_ns(TACITI_NS_PER_MS); /* nobody frees what the other may still write to */
+    for (int i = 0; i < 2; i++) CHECK(tacit_channel_close(channels[i]) == TACIT_E_PEER);
+    tacit_settings_destroy(settings);
+    taciti_handle_close(&seat.handle);
+}
+
+static void channels_in_another_order_are_noticed(void **state) {
+    (void)state;
+    taciti_comm_options options = test_comm_options(true);
+    options.stall_s = 1;
+    test_log_keep();
+    test_world_run(2, &options, start_in_another_order, NULL);
+    assert_true(test_log_count("is alive but has kept rank ") >= 1);
+    assert_int_equal(test_log_count("all-reduce of channel 1"), test_log_count(""));
+    assert_int_equal(test_log_count("all-reduce of channel 2"), test_log_count(""));
+    test_log_drop();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_argument_of_a_job_is_refused_by_all),
         cmocka_unit_test(a_wrong_argument_of_a_channel_is_refused_by_all),
         cmocka_unit_test(sizes_that_no_machine_has_are_refused_by_all),
         cmocka_unit_test(the_first_tensor_that_differs_is_named),
+        cmocka_unit_test(channels_in_another_order_are_noticed),
     };
     (void)taciti_kernels_get(); /* the first call must come from a single thread */
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -97,6 +97,7 @@ tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const t
     if (comm == NULL) return TACIT_E_MEMORY;
     comm->engine = *engine;
     comm->options = *options;
+    comm->data_tag = TACITI_TAG_DATA;
     if (!(options->warn_s > 0)) comm->options.warn_s = options->timeout_s / WARN_PART;
     if (options->segment_bytes == 0) comm->options.segment_bytes = TACITI_SEGMENT_BYTES;
     (void)pthread_mutex_init(&comm->failure.lock, NULL);

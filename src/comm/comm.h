@@ -198,6 +198,8 @@ typedef struct taciti_job {
     void *context;
     const char *name; /* for error messages: "all-reduce of bucket"; up to 47 bytes */
     int detail;       /* bucket number, or -1 */
+    int flow;         /* messages of jobs of different flows do not match, so ranks that run them in another order wait
+                       * until comm.stall and name both; 0: of the job that it is a part of, or the common one */
     tacit_status status;
     _Atomic uint32_t done;    /* futex word: 0 queued, 1 finished */
     int64_t begin_ns, end_ns; /* when it ran */

@@ -14,7 +14,13 @@
 #include "comm/comm.h"
 #include "comm/failure.h"
 
-enum { TACITI_TAG_DATA = 1, TACITI_TAG_BEAT = 2, TACITI_QUEUE_JOBS = 4096 };
+enum {
+    TACITI_TAG_DATA = 1,
+    TACITI_TAG_BEAT = 2,
+    TACITI_TAG_FLOWS = 3,     /* the first of them */
+    TACITI_FLOW_TAGS = 16384, /* numbers of flows repeat behind that many: every MPI has tags up to 32767 */
+    TACITI_QUEUE_JOBS = 4096
+};
 
 /* One consumer; a producer holds the lock. `tail` is also the word on which the communication thread sleeps. */
 typedef struct taciti_queue {
@@ -56,6 +62,7 @@ struct taciti_comm {
     /* ---- owner ---- */
     taciti_detector detector;
     taciti_trace trace;
+    int data_tag;                    /* of the job that runs */
     int64_t wait_ns;                 /* how long waits last: mean of the last few */
     int64_t link_free_ns;            /* when a link of comm.rate has sent everything so far */
     taciti_engine_request *requests; /* one per rank, for the small collectives */

@@ -21,15 +21,19 @@
 
 enum { TIMER_SLACK_NS = 1000 };
 
+/* A part of a job with a flow has no other, and its name says less. */
 static void run_job(taciti_comm *comm, taciti_job *job) {
     taciti_witness *witness = atomic_load_explicit(&comm->witness, memory_order_acquire);
+    const int tag = comm->data_tag;
+    const bool part = tag != TACITI_TAG_DATA;
+    if (job->flow > 0 && !part) comm->data_tag = TACITI_TAG_FLOWS + job->flow % TACITI_FLOW_TAGS;
     comm->trace.step = atomic_load_explicit(&witness->doing.number, memory_order_acquire);
     job->begin_ns = taciti_now_ns();
     job->status = taciti_comm_health(comm);
     if (job->status == TACIT_OK) {
-        taciti_note_write(&witness->job, job->detail, job->name);
+        if (!part) taciti_note_write(&witness->job, job->detail, job->name);
         job->status = job->run(comm, job->context);
-        taciti_note_write(&witness->job, -1, "");
+        if (!part) taciti_note_write(&witness->job, -1, "");
         if (job->status < 0) {
             /* The text of an error belongs to the thread that met it; the one that waits for the job shall have it. */
             (void)pthread_mutex_lock(&comm->failure.lock);
@@ -37,6 +41,7 @@ static void run_job(taciti_comm *comm, taciti_job *job) {
             (void)pthread_mutex_unlock(&comm->failure.lock);
         }
     }
+    comm->data_tag = tag;
     job->end_ns = taciti_now_ns();
     atomic_store_explicit(&job->done, 1, memory_order_release);
 }

@@ -49,14 +49,14 @@ tacit_status taciti_comm_isend(taciti_comm *comm, int peer, const void *bytes, s
     add_count(&comm->messages_sent, 1);
     if (!taciti_comm_same_host(comm, comm->engine.rank, peer)) add_count(&comm->away_bytes_sent, n);
     out->wait = (uintptr_t)peer * KINDS + SEND;
-    return taciti_comm_break(comm, comm->engine.isend(comm->engine.self, peer, TACITI_TAG_DATA, bytes, n, out));
+    return taciti_comm_break(comm, comm->engine.isend(comm->engine.self, peer, comm->data_tag, bytes, n, out));
 }
 
 static tacit_status post_receive(taciti_comm *comm, int peer, uintptr_t kind, void *bytes, size_t max,
                                  taciti_engine_request *out) {
     out->wait = (uintptr_t)peer * KINDS + kind;
     out->max_bytes = max;
-    return taciti_comm_break(comm, comm->engine.irecv(comm->engine.self, peer, TACITI_TAG_DATA, bytes, max, out));
+    return taciti_comm_break(comm, comm->engine.irecv(comm->engine.self, peer, comm->data_tag, bytes, max, out));
 }
 
 tacit_status taciti_comm_irecv(taciti_comm *comm, int peer, void *bytes, size_t n, taciti_engine_request *out) {
