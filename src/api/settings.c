@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdio.h>
+#include <ctype.h>
 #include <string.h>
 
 #include "api/object.h"
@@ -40,16 +40,27 @@ tacit_status tacit_settings_create(tacit_settings **out) {
     return TACIT_OK;
 }
 
+/* Copies text[0 .. n) without the blanks around it. False: it does not fit. */
+static bool copy_word(const char *text, size_t n, char *out, size_t room) {
+    for (; n > 0 && isspace((unsigned char)text[0]) != 0; n--) text++;
+    while (n > 0 && isspace((unsigned char)text[n - 1]) != 0) n--;
+    if (n >= room) return false;
+    memcpy(out, text, n);
+    out[n] = '\0';
+    return true;
+}
+
 tacit_status tacit_settings_set(tacit_settings *settings, const char *key_is_value) {
-    char key[TACITI_KEY_BYTES];
+    char key[TACITI_KEY_BYTES], value[TACITI_VALUE_BYTES];
     TACITI_TRY(taciti_handle_check(settings, TACITI_HANDLE_SETTINGS));
     TACITI_TRY(taciti_argument_check(key_is_value, "key_is_value"));
     const size_t length = strcspn(key_is_value, "=");
-    if (key_is_value[length] == '\0' || length == 0 || length >= sizeof key)
+    if (key_is_value[length] == '\0' || !copy_word(key_is_value, length, key, sizeof key) || key[0] == '\0')
         return taciti_fail(TACIT_E_CONFIG, "setting \"%.80s\": write section.key=value, for instance optim.lr=0.01",
                            key_is_value);
-    (void)snprintf(key, sizeof key, "%.*s", (int)length, key_is_value);
-    TACITI_TRY(taciti_config_set(&settings->config, key, key_is_value + length + 1, key));
+    const char *given = key_is_value + length + 1;
+    const bool fits = copy_word(given, strlen(given), value, sizeof value); /* no option takes more: that is refused */
+    TACITI_TRY(taciti_config_set(&settings->config, key, fits ? value : given, key));
     return taciti_settings_complete(&settings->values);
 }
 

@@ -36,6 +36,29 @@ static void test_settings(void **state) {
     assert_int_equal(tacit_settings_set(settings, "localsgd.every=4"), TACIT_OK);
 }
 
+static void expect_setting(const tacit_settings *settings, const char *key, const char *value) {
+    char text[TACIT_VALUE_BYTES];
+    assert_int_equal(tacit_settings_get(settings, key, text, sizeof text), TACIT_OK);
+    assert_string_equal(text, value);
+}
+
+static void test_blanks_around_a_setting(void **state) {
+    tacit_settings *settings = ((scene *)*state)->settings;
+    char much[TACIT_VALUE_BYTES + 64] = "comm.meet = ";
+    assert_int_equal(tacit_settings_set(settings, "optim.lr = 0.01"), TACIT_OK);
+    expect_setting(settings, "optim.lr", "0.01");
+    assert_int_equal(tacit_settings_set(settings, "\tstrategy=  gossip \n"), TACIT_OK);
+    expect_setting(settings, "strategy", "gossip");
+    assert_int_equal(tacit_settings_set(settings, "comm.meet = /tmp/a b "), TACIT_OK);
+    expect_setting(settings, "comm.meet", "/tmp/a b");
+    assert_int_equal(tacit_settings_set(settings, "comm.meet = "), TACIT_OK);
+    expect_setting(settings, "comm.meet", "");
+    refused(tacit_settings_set(settings, "  = 1"), TACIT_E_CONFIG, "section.key=value");
+    refused(tacit_settings_set(settings, "optim . lr = 1"), TACIT_E_CONFIG, "optim . lr");
+    memset(much + strlen(much), 'x', sizeof much - strlen(much) - 1);
+    refused(tacit_settings_set(settings, much), TACIT_E_CONFIG, "comm.meet");
+}
+
 /* A mistake is named with its line and column, and the lines above it count. */
 static void test_a_settings_file(void **state) {
     static const char TEXT[] = "strategy: dp\noptim:\n  warmup: 0\n  lr: 0.25\n  clipp: 1\n  lr: 0.5\n";
@@ -537,6 +560,7 @@ static void test_what_a_job_does_not_read(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_settings),
+        TEST(test_blanks_around_a_setting),
         TEST(test_a_settings_file),
         TEST(test_names),
         TEST(test_layouts),
