@@ -121,6 +121,24 @@ static void test_waits(void **state) {
     refused(tacit_job_wait(s->job, 0, 0), TACIT_E_CONFIG, "strategy dp and the optimizer of the library");
 }
 
+static void count_line(void *context, tacit_log_level level, const char *line) {
+    (void)level;
+    *(int *)context += strstr(line, "is not ready in this step") != NULL;
+}
+
+static void test_polls_leave_no_lines(void **state) {
+    const scene *s = *state;
+    tacit_job *job = open_own(s, "optim.clip=0");
+    int lines = 0;
+    assert_int_equal(tacit_log_to(count_line, &lines, TACIT_LOG_DEBUG), TACIT_OK);
+    for (int i = 0; i < 9; i++) refused(tacit_job_wait(job, 1, 0), TACIT_E_USAGE, "(in) is not ready in this step");
+    assert_int_equal(lines, 0);
+    refused(tacit_job_wait(job, 1, 0.1), TACIT_E_USAGE, "(in) is not ready in this step");
+    assert_int_equal(lines, 1);
+    assert_int_equal(tacit_log_to(NULL, NULL, TACIT_LOG_DEBUG), TACIT_OK);
+    assert_int_equal(tacit_job_close(job), TACIT_OK);
+}
+
 static void test_the_learning_rate(void **state) {
     static const double RATES[] = {0.25, 0, (double)NAN};
     const scene *s = *state;
@@ -240,6 +258,7 @@ int main(void) {
         TEST(test_sources),
         TEST(test_sources_of_every_type),
         TEST(test_waits),
+        TEST(test_polls_leave_no_lines),
         TEST(test_the_learning_rate),
         TEST(test_gradients_only),
         TEST(test_another_set_of_tensors),

@@ -244,13 +244,18 @@ static void sleep_until(taciti_sources *s, int64_t end_ns) {
     (void)pthread_cond_timedwait(&s->changed, &s->lock, &until);
 }
 
+/* A caller that asks without waiting may ask often, so that leaves no line in the log. */
+static tacit_status refuse_early(const taciti_sources *s, size_t tensor, bool waits) {
+    taciti_error_set("tacit_job_wait: tensor %zu (%s) is not ready in this step", tensor,
+                     s->setup.layout->tensors[tensor].name);
+    return waits ? taciti_fail(TACIT_E_USAGE, "%s", taciti_error_text()) : TACIT_E_USAGE;
+}
+
 static tacit_status wait_locked(taciti_sources *s, size_t tensor, double seconds) {
     const uint64_t step = s->step;
     const int64_t begin_ns = taciti_now_ns();
     const double stall_s = taciti_comm_stall_s(s->setup.comm);
-    if (!s->tensors[tensor].ready)
-        return taciti_fail(TACIT_E_USAGE, "tacit_job_wait: tensor %zu (%s) is not ready in this step", tensor,
-                           s->setup.layout->tensors[tensor].name);
+    if (!s->tensors[tensor].ready) return refuse_early(s, tensor, seconds > 0);
     for (;;) {
         const int64_t now_ns = taciti_now_ns();
         const double waited_s = (double)(now_ns - begin_ns) * 1e-9, left_ns = (seconds - waited_s) * 1e9;
