@@ -45,15 +45,17 @@ void taciti_bootstrap_folder_close(taciti_bootstrap *bootstrap);
  * not do so before all ranks have read what they need. Limits: 4 values per rank, a connection per rank and a few more;
  * one that asks nothing for 5 s is closed.
  *
+ * origin: who has named the address, for messages ("comm.meet"); NULL: nobody needs to know.
+ *
  * key (copied): both sides prove it in every word, and rank 0 answers nobody else. NULL: the store does not know who is
  * asking. Whoever reaches the port can read the cookie of the run and so join, or put wrong addresses there: it keeps
  * out only what comes by accident. */
-tacit_status taciti_bootstrap_port_open(const char *address, int rank, int size, double timeout_s,
+tacit_status taciti_bootstrap_port_open(const char *address, const char *origin, int rank, int size, double timeout_s,
                                         const taciti_seal_key *key, taciti_bootstrap *out);
 void taciti_bootstrap_port_close(taciti_bootstrap *bootstrap);
 
-/* Writes the address of this host, as a number, by which this rank reached rank 0 or on which rank 0 listens: a good
- * taciti_tcp_request.interface. "" if it is not known. */
+/* Writes the address of this host, as a number, by which this rank reaches rank 0 or on which rank 0 listens: a good
+ * taciti_tcp_request.interface. "" if it is not known, or if no interface has it (127.0.1.1). */
 void taciti_bootstrap_port_local_address(const taciti_bootstrap *bootstrap, char *out, size_t bytes);
 
 #endif

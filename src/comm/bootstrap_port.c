@@ -65,7 +65,7 @@ typedef struct connection {
 
 typedef struct port_store {
     taciti_socket_name name;
-    char address[128]; /* as given, for messages */
+    char address[192]; /* as given and by whom, for messages */
     char local[TACITI_ADDRESS_TEXT_BYTES];
     int rank, size, fd; /* fd: rank 0's listener, or the connection to it or -1 */
     double timeout_s;
@@ -79,7 +79,7 @@ typedef struct port_store {
     /* ---- rank 0 ---- */
     taciti_refusals refusals;
     pthread_t thread;
-    int stop; /* eventfd */
+    int stop;             /* eventfd */
     pthread_mutex_t lock; /* of entries and refusals */
     entry *entries;
     int entry_count, entry_max;
@@ -313,10 +313,12 @@ static tacit_status start_server(port_store *store) {
 }
 
 /* ---- a client ---------------------------------------------------------------------------------------------------- */
-static void note_local_address(port_store *store) {
+/* Rank 0 may not have come up yet: the system's routes tell. */
+static void find_local_address(port_store *store) {
     taciti_socket_name mine = {.bytes = sizeof mine.storage};
-    if (getsockname(store->fd, (struct sockaddr *)&mine.storage, &mine.bytes) == 0)
-        taciti_socket_name_text(&mine, store->local);
+    const bool found = store->rank == 0 ? getsockname(store->fd, (struct sockaddr *)&mine.storage, &mine.bytes) == 0
+                                        : taciti_socket_name_towards(&store->name, &mine);
+    if (found) taciti_socket_name_text(&mine, store->local);
 }
 
 static void hang_up(port_store *store) {
@@ -333,10 +335,8 @@ static bool wait_for(int fd, short events, int timeout_ms) {
 static bool connect_once(port_store *store) {
     if (store->fd >= 0) return true;
     store->fd = taciti_socket_connect(&store->name);
-    if (store->fd >= 0 && wait_for(store->fd, POLLOUT, ANSWER_MS) && taciti_socket_connect_error(store->fd) == 0) {
-        note_local_address(store);
+    if (store->fd >= 0 && wait_for(store->fd, POLLOUT, ANSWER_MS) && taciti_socket_connect_error(store->fd) == 0)
         return true;
-    }
     hang_up(store);
     return false;
 }
@@ -457,7 +457,7 @@ static void destroy_store(port_store *store) {
     taciti_free(store);
 }
 
-tacit_status taciti_bootstrap_port_open(const char *address, int rank, int size, double timeout_s,
+tacit_status taciti_bootstrap_port_open(const char *address, const char *origin, int rank, int size, double timeout_s,
                                         const taciti_seal_key *key, taciti_bootstrap *out) {
     port_store *store = taciti_calloc(1, sizeof *store);
     if (store == NULL) return TACIT_E_MEMORY;
@@ -465,12 +465,13 @@ tacit_status taciti_bootstrap_port_open(const char *address, int rank, int size,
     store->fd = store->stop = -1;
     store->sealed = key != NULL;
     if (key != NULL) store->key = *key;
-    (void)snprintf(store->address, sizeof store->address, "%s", address);
+    (void)snprintf(store->address, sizeof store->address, "%s%s%s%s", address, origin == NULL ? "" : " (",
+                   origin == NULL ? "" : origin, origin == NULL ? "" : ")");
     (void)pthread_mutex_init(&store->lock, NULL);
-    tacit_status status = taciti_socket_name_resolve(address, &store->name);
+    tacit_status status = taciti_socket_name_resolve(address, origin, &store->name);
     if (status == TACIT_OK && rank == 0) status = start_server(store);
     if (status == TACIT_OK) {
-        if (rank == 0) note_local_address(store);
+        find_local_address(store);
         *out = (taciti_bootstrap){.self = store, .set = port_set, .get = port_get};
         return TACIT_OK;
     }
@@ -494,5 +495,7 @@ void taciti_bootstrap_port_local_address(const taciti_bootstrap *bootstrap, char
     const char *begin = store->local[0] == '[' ? store->local + 1 : store->local;
     const char *end = strrchr(store->local, store->local[0] == '[' ? ']' : ':');
     const bool any = strncmp(begin, "0.0.0.0:", 8) == 0 || strncmp(begin, "::]", 3) == 0;
+    taciti_tcp_address addresses[TACITI_RECORD_ADDRESSES];
     (void)snprintf(out, bytes, "%.*s", end == NULL || any ? 0 : (int)(end - begin), begin);
+    if (taciti_tcp_addresses_find(out, addresses) == 0) out[0] = 0;
 }

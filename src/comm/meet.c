@@ -2,7 +2,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "comm/meet.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/text.h"
 
 enum { PORT_MAX = 65535 };
 
@@ -19,18 +19,24 @@ static tacit_status format_place(taciti_meeting_place *out, int length) {
                        sizeof out->place - 1);
 }
 
-/* torchrun keeps MASTER_PORT for its own store. */
-static bool find_master(taciti_meeting_place *out, tacit_status *status) {
+/* torchrun keeps MASTER_PORT for its own store. False: the environment names no master. */
+static bool find_master(const taciti_launcher *launcher, taciti_meeting_place *out, tacit_status *status) {
     const char *host = getenv("MASTER_ADDR"), *text = getenv("MASTER_PORT");
-    if (host == NULL || *host == 0 || text == NULL) return false;
-    char *end = NULL;
-    errno = 0;
-    const long port = strtol(text, &end, 10);
-    if (errno != 0 || end == text || *end != 0 || port < 1 || port >= PORT_MAX) return false;
+    if (host == NULL || *host == 0 || text == NULL || *text == 0) return false;
+    char quoted[TACITI_QUOTED_BYTES];
+    int64_t port = 0;
+    if (!taciti_integer_parse(text, &port) || port < 1 || port >= PORT_MAX) {
+        *status = TACITI_FAIL_TOGETHER(launcher, TACIT_E_CONFIG,
+                                       "MASTER_PORT is %s: a number from 1 to %d is possible, for ranks meet at the "
+                                       "port after it",
+                                       taciti_quote(text, quoted), PORT_MAX - 1);
+        return true;
+    }
     const bool brackets = strchr(host, ':') != NULL && *host != '[';
     out->by_port = true;
-    *status = format_place(out, snprintf(out->place, sizeof out->place, "%s%s%s:%ld", brackets ? "[" : "", host,
-                                         brackets ? "]" : "", port + 1));
+    out->origin = "MASTER_ADDR and the port after MASTER_PORT";
+    *status = format_place(out, snprintf(out->place, sizeof out->place, "%s%s%s:%d", brackets ? "[" : "", host,
+                                         brackets ? "]" : "", (int)port + 1));
     return true;
 }
 
@@ -55,9 +61,10 @@ tacit_status taciti_meet_find(const taciti_comm_options *options, const taciti_l
     *out = (taciti_meeting_place){0};
     if (*options->meet.text != 0) {
         out->by_port = strchr(options->meet.text, '/') == NULL;
+        out->origin = "comm.meet";
         return format_place(out, snprintf(out->place, sizeof out->place, "%s", options->meet.text));
     }
-    if (!launcher->mpi && find_master(out, &status)) return status;
+    if (!launcher->mpi && find_master(launcher, out, &status)) return status;
     if (launcher->local_size == launcher->size && name_job(job, sizeof job))
         return format_place(out, snprintf(out->place, sizeof out->place, "/tmp/tacit-%ld-%s", (long)getuid(), job));
     return TACITI_FAIL_TOGETHER(launcher, TACIT_E_CONFIG,
@@ -82,8 +89,8 @@ tacit_status taciti_meet_open(const taciti_comm_options *options, const taciti_l
         if (status != TACIT_OK) taciti_bootstrap_folder_close(&out->store);
         return status;
     }
-    TACITI_TRY(
-        taciti_bootstrap_port_open(out->place, launcher->rank, launcher->size, options->start_s, key, &out->store));
+    TACITI_TRY(taciti_bootstrap_port_open(out->place, out->origin, launcher->rank, launcher->size, options->start_s,
+                                          key, &out->store));
     taciti_bootstrap_port_local_address(&out->store, out->local, sizeof out->local);
     return TACIT_OK;
 }

@@ -3,7 +3,8 @@
  * Where the ranks of the TCP engine meet.
  *
  *   comm.meet             HOST:PORT of rank 0, or a folder that all ranks see; tacit --ranks makes one
- *   not set, torchrun     MASTER_ADDR and the port after MASTER_PORT, which torchrun itself holds
+ *   not set, torchrun     MASTER_ADDR and the port after MASTER_PORT, which torchrun itself holds; a MASTER_PORT that
+ *                         cannot be is refused
  *   not set, one host     a folder of this job below /tmp
  *   not set, else         refused
  */
@@ -19,6 +20,7 @@ enum { TACITI_MEET_BYTES = 512 };
 typedef struct taciti_meeting_place {
     taciti_bootstrap store;
     bool by_port;                  /* else in a folder */
+    const char *origin;            /* of a port, for messages: "comm.meet" */
     char place[TACITI_MEET_BYTES]; /* "10.0.0.1:29501", "/tmp/tacit-0-1234" */
     char local[TACITI_MEET_BYTES]; /* the address by which this rank reaches the place; "": not known */
 } taciti_meeting_place;

@@ -54,15 +54,18 @@ static bool split_host_port(const char *text, char *host, size_t bytes, const ch
     return true;
 }
 
-tacit_status taciti_socket_name_resolve(const char *text, taciti_socket_name *out) {
+tacit_status taciti_socket_name_resolve(const char *text, const char *origin, taciti_socket_name *out) {
     char host[256];
     const char *port = NULL;
     struct addrinfo *found = NULL;
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+    const char *before = origin == NULL ? "" : origin, *colon = origin == NULL ? "" : ": ";
     if (!split_host_port(text, host, sizeof host, &port))
-        return taciti_fail(TACIT_E_CONFIG, "\"%s\" is not an address; give host:port", text);
+        return taciti_fail(TACIT_E_CONFIG, "%s%s\"%s\" is not an address; give host:port", before, colon, text);
     const int error = getaddrinfo(host, port, &hints, &found);
-    if (error != 0) return taciti_fail(TACIT_E_CONFIG, "cannot find the address %s: %s", text, gai_strerror(error));
+    if (error != 0)
+        return taciti_fail(TACIT_E_CONFIG, "%s%scannot find the address %s: %s", before, colon, text,
+                           gai_strerror(error));
     *out = (taciti_socket_name){.bytes = found->ai_addrlen};
     memcpy(&out->storage, found->ai_addr, found->ai_addrlen);
     freeaddrinfo(found);
@@ -196,6 +199,17 @@ int taciti_socket_connect(const taciti_socket_name *name) {
     if (fd < 0) return -1;
     if (connect(fd, address_of(name), name->bytes) == 0 || errno == EINPROGRESS) return fd;
     return give_up_socket(fd);
+}
+
+/* A datagram socket that is connected sends nothing. */
+bool taciti_socket_name_towards(const taciti_socket_name *to, taciti_socket_name *out) {
+    const int fd = socket(to->storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    taciti_socket_name name = {.bytes = sizeof name.storage};
+    const bool found = fd >= 0 && connect(fd, address_of(to), to->bytes) == 0 &&
+                       getsockname(fd, (struct sockaddr *)&name.storage, &name.bytes) == 0;
+    if (fd >= 0) (void)close(fd);
+    if (found) *out = name;
+    return found;
 }
 
 int taciti_socket_connect_error(int fd) {

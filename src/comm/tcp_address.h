@@ -24,8 +24,12 @@ enum { TACITI_ADDRESS_TEXT_BYTES = 64 };
 /* Writes "10.0.0.1:4711" or "[fe80::1]:4711". */
 void taciti_socket_name_text(const taciti_socket_name *name, char out[TACITI_ADDRESS_TEXT_BYTES]);
 
-/* Resolves "host:port" or "[host]:port". E_CONFIG, naming the text, if that is impossible. May block. */
-tacit_status taciti_socket_name_resolve(const char *text, taciti_socket_name *out);
+/* Resolves "host:port" or "[host]:port". E_CONFIG, naming the text and its origin ("comm.meet"; NULL: no word of it),
+ * if that is impossible. May block. */
+tacit_status taciti_socket_name_resolve(const char *text, const char *origin, taciti_socket_name *out);
+
+/* The address of this host from which it would reach `to`, of which nothing is asked. False: there is no way. */
+bool taciti_socket_name_towards(const taciti_socket_name *to, taciti_socket_name *out);
 
 taciti_socket_name taciti_socket_name_of(const taciti_tcp_address *address, uint16_t port);
 

@@ -144,7 +144,7 @@ static void rank_0_serves_a_store(void **state) {
     find_port(address);
     for (int i = 0; i < READERS; i++) {
         readers[i].number = i;
-        assert_int_equal(taciti_bootstrap_port_open(address, i, READERS, 20, test_seal_key(), &readers[i].store),
+        assert_int_equal(taciti_bootstrap_port_open(address, NULL, i, READERS, 20, test_seal_key(), &readers[i].store),
                          TACIT_OK);
     }
     keep_contract(&readers[0].store);
@@ -159,7 +159,7 @@ static void rank_0_serves_a_store(void **state) {
 
 static int connect_to(const char *address) {
     taciti_socket_name name;
-    assert_int_equal(taciti_socket_name_resolve(address, &name), TACIT_OK);
+    assert_int_equal(taciti_socket_name_resolve(address, NULL, &name), TACIT_OK);
     const int fd = taciti_socket_connect(&name);
     struct pollfd p = {.fd = fd, .events = POLLOUT};
     assert_true(fd >= 0 && poll(&p, 1, 5000) == 1);
@@ -217,8 +217,8 @@ static void strangers_at_the_port_do_no_harm(void **state) {
     taciti_bootstrap server, client;
     size_t n = 0;
     find_port(address);
-    assert_int_equal(taciti_bootstrap_port_open(address, 0, 2, 20, test_seal_key(), &server), TACIT_OK);
-    assert_int_equal(taciti_bootstrap_port_open(address, 1, 2, 20, test_seal_key(), &client), TACIT_OK);
+    assert_int_equal(taciti_bootstrap_port_open(address, NULL, 0, 2, 20, test_seal_key(), &server), TACIT_OK);
+    assert_int_equal(taciti_bootstrap_port_open(address, NULL, 1, 2, 20, test_seal_key(), &client), TACIT_OK);
     expect_refusal(address, "GET / HTTP/1.1\r\n\r\n", 18);
     expect_refusal(address, "\xb5tbX\1\0\0\0k", 9);   /* an unknown word */
     expect_refusal(address, "\xb5tbG\100\0\0\0", 8);  /* a key of 64 bytes */
@@ -251,8 +251,8 @@ static void silent_strangers_are_sent_away(void **state) {
     taciti_bootstrap server, client;
     size_t n = 0;
     find_port(address);
-    assert_int_equal(taciti_bootstrap_port_open(address, 0, 2, 60, test_seal_key(), &server), TACIT_OK);
-    assert_int_equal(taciti_bootstrap_port_open(address, 1, 2, 60, test_seal_key(), &client), TACIT_OK);
+    assert_int_equal(taciti_bootstrap_port_open(address, NULL, 0, 2, 60, test_seal_key(), &server), TACIT_OK);
+    assert_int_equal(taciti_bootstrap_port_open(address, NULL, 1, 2, 60, test_seal_key(), &client), TACIT_OK);
     assert_int_equal(server.set(server.self, "k", "value", 5), TACIT_OK);
     for (int i = 0; i < STRANGERS; i++) fds[i] = connect_to(address);
     assert_int_equal(client.get(client.self, "k", text, sizeof text, &n, 60), TACIT_OK);
@@ -267,7 +267,7 @@ static void slow_strangers_are_sent_away(void **state) {
     char address[32], answer;
     taciti_bootstrap server;
     find_port(address);
-    assert_int_equal(taciti_bootstrap_port_open(address, 0, 2, 60, test_seal_key(), &server), TACIT_OK);
+    assert_int_equal(taciti_bootstrap_port_open(address, NULL, 0, 2, 60, test_seal_key(), &server), TACIT_OK);
     const int fd = connect_to(address);
     enum { HEAD = 8 };
     static const uint8_t GREETING[HEAD] = "\xb5tbH\0\0\40", SET[HEAD + 1] = "\xb5tbS\1\0\0\1";
@@ -291,7 +291,7 @@ static void recorded_words_are_refused(void **state) {
     size_t n = 0;
     if (test_seal_key() == NULL) skip();
     find_port(address);
-    assert_int_equal(taciti_bootstrap_port_open(address, 0, 2, 20, test_seal_key(), &server), TACIT_OK);
+    assert_int_equal(taciti_bootstrap_port_open(address, NULL, 0, 2, 20, test_seal_key(), &server), TACIT_OK);
     assert_int_equal(server.set(server.self, "k", "value", 5), TACIT_OK);
     for (int again = 0; again < 2; again++) { /* first by hand, then what was recorded, which overwrites nothing */
         const int fd = connect_to(address);
@@ -322,8 +322,8 @@ static void talk_in_vain(const taciti_seal_key *first, const taciti_seal_key *se
     taciti_bootstrap server, client;
     test_log_keep();
     find_port(address);
-    assert_int_equal(taciti_bootstrap_port_open(address, 0, 2, 20, first, &server), TACIT_OK);
-    assert_int_equal(taciti_bootstrap_port_open(address, 1, 2, 0.3, second, &client), TACIT_OK);
+    assert_int_equal(taciti_bootstrap_port_open(address, NULL, 0, 2, 20, first, &server), TACIT_OK);
+    assert_int_equal(taciti_bootstrap_port_open(address, NULL, 1, 2, 0.3, second, &client), TACIT_OK);
     assert_int_equal(client.set(client.self, "k", "v", 1), TACIT_E_PEER);
     assert_int_equal(test_log_count(of_server), 1);
     assert_int_equal(test_log_count(of_client), 1);
@@ -346,7 +346,47 @@ static void impossible_addresses_are_refused(void **state) {
     static const char *const BAD[] = {"", "host", ":1", "127.0.0.1:", "127.0.0.1:x", "no such host:1"};
     taciti_bootstrap store;
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++)
-        assert_int_equal(taciti_bootstrap_port_open(BAD[i], 0, 2, 1, test_seal_key(), &store), TACIT_E_CONFIG);
+        assert_int_equal(taciti_bootstrap_port_open(BAD[i], NULL, 0, 2, 1, test_seal_key(), &store), TACIT_E_CONFIG);
+}
+
+static void errors_name_who_has_given_the_address(void **state) {
+    (void)state;
+    char address[32];
+    taciti_bootstrap first, second;
+    find_port(address);
+    assert_int_equal(taciti_bootstrap_port_open(address, NULL, 0, 2, 1, test_seal_key(), &first), TACIT_OK);
+    assert_int_equal(taciti_bootstrap_port_open(address, "MASTER_PORT", 0, 2, 1, test_seal_key(), &second),
+                     TACIT_E_CONFIG);
+    assert_non_null(strstr(taciti_error_text(), "(MASTER_PORT): Address already in use"));
+    taciti_bootstrap_port_close(&first);
+    assert_int_equal(taciti_bootstrap_port_open("no such host:1", "MASTER_ADDR", 1, 2, 1, NULL, &second),
+                     TACIT_E_CONFIG);
+    assert_non_null(strstr(taciti_error_text(), "MASTER_ADDR: cannot find the address no such host:1"));
+    assert_int_equal(taciti_bootstrap_port_open(address, "MASTER_ADDR", 1, 2, 0.2, NULL, &second), TACIT_OK);
+    assert_int_equal(second.set(second.self, "k", "v", 1), TACIT_E_PEER);
+    assert_non_null(strstr(taciti_error_text(), "(MASTER_ADDR) cannot be reached for 0.2 s"));
+    taciti_bootstrap_port_close(&second);
+}
+
+/* Whoever meets on the loopback interface listens there alone, also before rank 0 has come up. */
+static void a_rank_knows_its_address_before_rank_0_is_up(void **state) {
+    (void)state;
+    static const char *const CASES[][2] = {{"127.0.0.1:4711", "127.0.0.1"}, {"127.0.1.1:4711", "127.0.0.1"}};
+    taciti_bootstrap store;
+    char text[64];
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(taciti_bootstrap_port_open(CASES[i][0], NULL, 1, 2, 1, NULL, &store), TACIT_OK);
+        taciti_bootstrap_port_local_address(&store, text, sizeof text);
+        assert_string_equal(text, CASES[i][1]);
+        taciti_bootstrap_port_close(&store);
+    }
+    char address[32], other[32] = "127.0.1.1";
+    find_port(address);
+    (void)strcat(other, strrchr(address, ':'));
+    assert_int_equal(taciti_bootstrap_port_open(other, NULL, 0, 2, 1, NULL, &store), TACIT_OK);
+    taciti_bootstrap_port_local_address(&store, text, sizeof text);
+    assert_string_equal(text, ""); /* no interface has it */
+    taciti_bootstrap_port_close(&store);
 }
 
 static void a_missing_rank_0_is_named(void **state) {
@@ -355,7 +395,7 @@ static void a_missing_rank_0_is_named(void **state) {
     taciti_bootstrap client;
     size_t n = 0;
     find_port(address);
-    assert_int_equal(taciti_bootstrap_port_open(address, 3, 4, 0.2, test_seal_key(), &client), TACIT_OK);
+    assert_int_equal(taciti_bootstrap_port_open(address, NULL, 3, 4, 0.2, test_seal_key(), &client), TACIT_OK);
     assert_int_equal(client.set(client.self, "k", "v", 1), TACIT_E_PEER);
     assert_int_equal(client.get(client.self, "k", text, sizeof text, &n, 0.2), TACIT_E_PEER);
     assert_non_null(strstr(taciti_error_text(), "rank 0 at 127.0.0.1:"));
@@ -374,6 +414,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(slow_strangers_are_sent_away, set_up, tear_down),
         cmocka_unit_test_setup_teardown(recorded_words_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_holders_of_the_key_are_answered, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(errors_name_who_has_given_the_address, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_rank_knows_its_address_before_rank_0_is_up, set_up, tear_down),
         cmocka_unit_test_setup_teardown(impossible_addresses_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_missing_rank_0_is_named, set_up, tear_down),
     };

@@ -94,7 +94,7 @@ static void prepare_world(world *w, int size, int streams, bool port) {
 static void open_store(seat *s) {
     const world *w = s->world;
     if (w->port[0] != 0)
-        CHECK(taciti_bootstrap_port_open(w->port, s->rank, w->size, s->request.start_s, s->request.key,
+        CHECK(taciti_bootstrap_port_open(w->port, NULL, s->rank, w->size, s->request.start_s, s->request.key,
                                          &s->request.bootstrap) == TACIT_OK);
     else
         CHECK(taciti_bootstrap_folder_open(w->folder, &s->request.bootstrap) == TACIT_OK);

@@ -275,9 +275,17 @@ static void ranks_meet_where_they_are_told(void **state) {
     (void)setenv("MASTER_ADDR", "fe80::1", 1);
     assert_int_equal(taciti_meet_find(&options, &TORCH, &found), TACIT_OK);
     assert_string_equal(found.place, "[fe80::1]:29501");
-    (void)setenv("MASTER_PORT", "65535", 1);
     (void)unsetenv("PMIX_NAMESPACE");
     (void)unsetenv("SLURM_JOB_ID");
+    static const char *const BAD[] = {"65535", "0", "-1", "29500x", "port"};
+    for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
+        char text[64];
+        (void)setenv("MASTER_PORT", BAD[i], 1);
+        (void)snprintf(text, sizeof text, "MASTER_PORT is \"%s\"", BAD[i]);
+        assert_int_equal(taciti_meet_find(&options, &TORCH, &found), TACIT_E_CONFIG);
+        assert_non_null(strstr(taciti_error_text(), text));
+    }
+    (void)unsetenv("MASTER_PORT");
     assert_int_equal(taciti_meet_find(&options, &TORCH, &found), TACIT_E_CONFIG);
     assert_int_equal(taciti_meet_find(&options, &FOUR, &found), TACIT_E_CONFIG);
     (void)setenv("PMIX_NAMESPACE", "job/7", 1);
