@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # --hosts: ranks that a remote shell starts give the run that --ranks gives; signals, failures and the loss of a host end it
 # with one code and one line, and nothing stays on the other hosts. The remote shell of this test runs commands on this
-# machine, in a session of their own and without the environment.
+# machine, in a session of their own and without the environment; where there is an sshd, a real ssh does so as well.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 . tests/check.sh
 find_program
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 export TACIT_PLUGINS=/nowhere # no MPI can be found
+shell="$work/rsh "            # and behind it the mark of a run: the remote shell
 
 # rsh RUN HOST LINE: what ends it does not end what it has started, as with ssh.
 printf '#!/bin/bash\nexec env -i PATH=/usr/bin:/bin HOSTS_TEST="$1" setsid --fork --wait sh -c "${*:3}"\n' >"$work/rsh"
@@ -19,7 +20,7 @@ chmod +x "$work/rsh" "$work/deaf" "$work/unreachable"
 nano=(--data.train LICENSE --model.preset nano --model.heads 1 --model.channels 41 --train.threads 1 --train.batch 7 --run.tensorboard false)
 train() { timeout 120 "$tacit" train "${nano[@]}" --run.dir "$work/$1" "${@:2}"; }
 hosts=127.0.0.1,localhost:2
-over() { train "$1" --hosts $hosts --rsh "$work/rsh run-$1" "${@:2}"; }
+over() { train "$1" --hosts $hosts --rsh "${shell}run-$1" "${@:2}"; }
 bits() { (cd "$work/$1/ckpt" && sha256sum */*.safetensors); }
 same() { diff <(bits "$1") <(bits "$2") && [ -n "$(bits "$1")" ]; }
 
@@ -41,8 +42,8 @@ remote() {
 nobody() { local _; for _ in $(seq 120); do [ -n "$(remote "$1")" ] || return 0; sleep 0.1; done; ps -fp $(remote "$1"); return 1; }
 # begin DIR FLAG...: a long run that has taken 20 steps; $starter is its starter.
 begin() {
-  "$tacit" train "${nano[@]}" --run.dir "$work/$1" --hosts $hosts --rsh "$work/rsh run-$1" --train.steps 1000000 --comm.timeout 4 \
-    "${@:2}" >"$work/$1.out" 2>&1 &
+  env --default-signal=INT setsid "$tacit" train "${nano[@]}" --run.dir "$work/$1" --hosts $hosts --rsh "${shell}run-$1" --train.steps 1000000 \
+    --comm.timeout 4 "${@:2}" >"$work/$1.out" 2>&1 &
   starter=$!
   local _; for _ in $(seq 200); do [ "$(cat "$work/$1/metrics.jsonl" 2>/dev/null | wc -l)" -lt 20 ] || return 0; sleep 0.1; done
   echo "the run never reached step 20"; cat "$work/$1.out"; return 1
@@ -93,5 +94,42 @@ expect "a host that cannot be reached: the command to try" 5 'the ranks on host 
 expect "a remote shell without standard input" 5 'their starter has gone \(or --rsh closes the standard input, as ssh -n does\)' \
   train no --hosts localhost,localhost --rsh "$work/deaf" --train.steps 1000000
 expect "a mistake is said once" 3 '^tacit: error: [^\n]*$' over no --shard.stage 4 --strategy shard
+expect "a name that ranks do not find: what to type" 3 'no such name:.*: .*; ranks need that of rank 0, as in comm.meet=10.0.0.1:29500' over no --comm.meet "no such name:1"
 expect "tacit's own word" 2 "_ranks is tacit's own" "$tacit" _ranks 0 1
+
+# ---- a real ssh --------------------------------------------------------------------------------------------------
+sshd=$(PATH=$PATH:/usr/sbin type -P sshd) || skip "a real ssh" "there is no sshd (openssh-server)"
+serve_ssh() { # names of the hosts; everything is in $work, and only this user's new key may enter
+  local port=$((20000 + RANDOM % 10000)) _
+  [ "$(id -u)" -ne 0 ] || mkdir -p /run/sshd
+  ssh-keygen -q -t ed25519 -N '' -f "$work/host" && ssh-keygen -q -t ed25519 -N '' -f "$work/user" || return 1
+  printf '%s\n' "Port $port" "ListenAddress 127.0.0.1" "HostKey $work/host" "AuthorizedKeysFile $work/user.pub" "PidFile $work/sshd.pid" \
+    "StrictModes no" "UsePAM no" "PasswordAuthentication no" "PermitRootLogin yes" "AcceptEnv HOSTS_TEST" >"$work/sshd.conf"
+  printf '%s\n' "Host $*" "HostName 127.0.0.1" "Port $port" "User $(id -un)" "IdentityFile $work/user" "IdentitiesOnly yes" "BatchMode yes" \
+    "UserKnownHostsFile $work/known" "StrictHostKeyChecking accept-new" "LogLevel ERROR" >"$work/ssh.conf"
+  "$sshd" -f "$work/sshd.conf" -E "$work/sshd.log" || { cat "$work/sshd.log"; return 1; }
+  for _ in $(seq 50); do ssh -F "$work/ssh.conf" "$1" true && return 0; sleep 0.1; done
+  cat "$work/sshd.log"; return 1
+}
+stop_ssh() { [ ! -s "$work/sshd.pid" ] || kill "$(cat "$work/sshd.pid")"; }
+if [ -n "$sshd" ]; then
+  trap 'stop_ssh; rm -rf "$work"' EXIT
+  hosts=127.0.0.1,localhost
+  check "sshd serves two names" serve_ssh 127.0.0.1 localhost
+  shell="ssh -F $work/ssh.conf -o SetEnv=HOSTS_TEST="
+  expect "two ranks over ssh train" 0 'tacit --hosts started 2 processes' over s2 --train.steps 12
+  check "two ranks on one host" train r2 --ranks 2 --train.steps 12
+  check "have the same bits over ssh" same s2 r2
+  terminal() { begin terminal && kill -INT -- -$starter && ends terminal 0 'stopped as asked at step' && saved terminal; }
+  beside "over ssh Ctrl-C at the terminal ends all, cleanly" terminal
+  dead() { begin dead && kill -KILL "$(worker dead)" && ends dead 5 'rank . on host .* was killed by signal 9' && one_error dead; }
+  beside "a killed rank ends all and is named" dead
+  far() { begin far && kill -KILL "$(pgrep -f "^$tacit _ranks .*run.dir $work/far " | tail -n 1)" && ends far 5 'the ranks on host .* are lost: "ssh .*" ended with code 255'; }
+  beside "so does the process that watches a host's ranks" far
+  line() { begin line && kill -KILL "$(pgrep -P $starter | tail -n 1)" && ends line 5 'the ranks on host .* are lost: "ssh .*" ended with code 137'; }
+  beside "and a killed ssh" line
+  gone() { begin gone && kill -KILL $starter; ends gone 137 . && saved gone; }
+  beside "ranks end with their starter over ssh" gone
+  together
+fi
 finish_checks

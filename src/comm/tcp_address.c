@@ -64,8 +64,10 @@ tacit_status taciti_socket_name_resolve(const char *text, const char *origin, ta
         return taciti_fail(TACIT_E_CONFIG, "%s%s\"%s\" is not an address; give host:port", before, colon, text);
     const int error = getaddrinfo(host, port, &hints, &found);
     if (error != 0)
-        return taciti_fail(TACIT_E_CONFIG, "%s%scannot find the address %s: %s", before, colon, text,
-                           gai_strerror(error));
+        return taciti_fail(
+            TACIT_E_CONFIG,
+            "%s%scannot find the address %s: %s; ranks need that of rank 0, as in comm.meet=10.0.0.1:29500", before,
+            colon, text, gai_strerror(error));
     *out = (taciti_socket_name){.bytes = found->ai_addrlen};
     memcpy(&out->storage, found->ai_addr, found->ai_addrlen);
     freeaddrinfo(found);
