@@ -101,7 +101,7 @@ def check_keys(info):
     sections |= set(re.findall(r'^    \{"([\w-]+)\.', read("src/base/option_old.c"), re.M))
     for page in (page for page in PAGES if not page.startswith("docs/results/")):
         text = read(page)
-        for section, name in re.findall(r"(?<![\w./*-])(?:--)?(%s)\.([a-z]\w+)" % "|".join(sections), text):
+        for section, name in re.findall(r"(?<![\w./*-])(?:--)?(%s)\.([a-z]\w+)\b(?!\()" % "|".join(sections), text):
             if section + "." + name not in set(options) | fields and name not in NO_KEYS:
                 complain(page, "there is no key %s.%s" % (section, name))
         # Behind a flag, behind an = or between backticks a word is the key's value; in other prose it is only the next word.
