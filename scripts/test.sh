@@ -18,6 +18,14 @@ stages=("$@")
 
 build() { check "build $1" bash -c "cmake --preset $1 -DTACIT_TESTS=ON && cmake --build build/$1"; }
 
+# build_unit PRESET NAMES: these unit tests alone
+build_unit() {
+  local targets
+  check "configure $1" cmake --preset "$1" -DTACIT_TESTS=ON
+  targets=$(ctest --test-dir "build/$1" -N -L '^unit$' -R "$2" | sed -nE 's/.*Test +#[0-9]+: ([^-]*).*/test_\1/p' | sort -u)
+  check "build $1" bash -c "cmake --build build/$1 --target \$0" "${targets//$'\n'/ }"
+}
+
 # unit PRESET LABEL [NAMES [BUT]]: every ctest case with this label (a name that matches, but not these) counts as one test. As many at a
 # time as there are cores, for many of them wait; what starts ranks or measures has RUN_SERIAL.
 unit() {
@@ -54,7 +62,9 @@ for stage in "${stages[@]}"; do
     lab) build release; program release tests/lab.sh; program release tests/lab_step.sh; program release tests/lab_shard.sh; program release tests/lab_probe.sh; program release tests/lab_collectives.sh ;;
     asan) build asan-ubsan; unit asan-ubsan unit . '^exchange-over-tcp$'; program asan-ubsan tests/smoke.sh ;;
     # gcc 12 loses masks of AVX-512 under its thread sanitizer (test_select); threads do not depend on them
-    tsan) build tsan; TACIT_ISA=avx2 TSAN_OPTIONS=suppressions=$root/tests/tsan.supp unit tsan unit '^(base|comm|exchange|strategy|optim|matmul|gpt|spans|sources|classes)' ;;
+    tsan)
+      names='^(base|comm|exchange|strategy|optim|matmul|gpt|spans|sources|classes)'
+      build_unit tsan "$names"; TACIT_ISA=avx2 TSAN_OPTIONS=suppressions=$root/tests/tsan.supp unit tsan unit "$names" ;;
     clang) build clang; unit clang unit . '^(mix|feedback|linear|halves|narrow|gossip.*|sharding.*|comm|fault|tcp_faults|.*-(over|sealed).*|cluster_probe|candidates|priced_sums|restore|unread)$' ;; # what is long and compiles to nothing special: gcc, asan
     mpich) build release; unit release mpich; program release tests/mpich.sh ;;
     python) build release; run_checks tests/packages.sh build/release ;;
