@@ -186,6 +186,7 @@ static tacit_status agree_on_job(const tacit_job *job, const tacit_settings *set
     TACITI_TRY(taciti_comm_agree_text(comm, "by units", job->units != NULL ? "yes" : "no"));
     (void)snprintf(steps, sizeof steps, "%lld", (long long)job->total_steps);
     TACITI_TRY(taciti_comm_agree_text(comm, "steps of the run", steps));
+    TACITI_TRY(taciti_agree_on_tensors(comm, &job->layout));
     TACITI_TRY(taciti_agree_on_configuration(comm, &settings->config));
     return taciti_agree_on_layout(comm, &job->layout);
 }

@@ -175,6 +175,12 @@ static void open_other_layouts(taciti_comm *comm, void *context) {
         CHECK(strstr(tacit_error_text(), TEXTS[d][1]) != NULL && seat.jobs == 0);
         tacit_layout_destroy(layout);
     }
+    /* Settings that follow from the tensors, such as a size of buckets, are not what is wrong. */
+    const bool wrong = taciti_comm_rank(comm) == WRONG;
+    tacit_layout *layout = create_other_layout(wrong ? SHAPE : PLAIN);
+    OK(tacit_settings_set(settings, wrong ? "exchange.bucket=2MiB" : "exchange.bucket=1MiB"));
+    REFUSED(tacit_job_open(&seat, settings, layout, NULL, &job), TACIT_E_CONFIG, TEXTS[SHAPE][0]);
+    tacit_layout_destroy(layout);
     tacit_settings_destroy(settings);
     end_job(&seat);
 }

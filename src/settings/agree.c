@@ -114,6 +114,12 @@ static tacit_status name_difference(taciti_comm *comm, const taciti_layout *layo
     return taciti_comm_agree_text(comm, what, text);
 }
 
+tacit_status taciti_agree_on_tensors(taciti_comm *comm, const taciti_layout *layout) {
+    bool equal = false;
+    TACITI_TRY(compare_digests(comm, digest_tensors(layout, layout->tensor_count), &equal));
+    return equal ? TACIT_OK : name_difference(comm, layout);
+}
+
 tacit_status taciti_agree_on_layout(taciti_comm *comm, const taciti_layout *layout) {
     char text[TEXT_BYTES];
     bool equal = false;

@@ -111,6 +111,9 @@ const char *taciti_settings_needs(const taciti_place *place, char out[TACITI_NEE
  * first rank that differs and both values are named. Collective. */
 tacit_status taciti_agree_on_build(taciti_comm *comm);
 tacit_status taciti_agree_on_configuration(taciti_comm *comm, const taciti_config *config);
+/* Names, shapes and units; the error names the first tensor that differs. */
+tacit_status taciti_agree_on_tensors(taciti_comm *comm, const taciti_layout *layout);
+/* These and the buckets, which depend on the configuration. */
 tacit_status taciti_agree_on_layout(taciti_comm *comm, const taciti_layout *layout);
 
 #endif

@@ -11,6 +11,7 @@ tacit_status taciti_trainer_agree(const taciti_trainer *trainer) {
     char text[TEXT_BYTES];
     TACITI_TRY(taciti_agree_on_build(trainer->comm));
     TACITI_TRY(taciti_agree_on_configuration(trainer->comm, &trainer->settings->job.config));
+    TACITI_TRY(taciti_agree_on_tensors(trainer->comm, &trainer->layout));
     TACITI_TRY(taciti_agree_on_layout(trainer->comm, &trainer->layout));
     (void)snprintf(text, sizeof text, "%s: %llu train and %llu validation tokens, digest %s", trainer->data_info.source,
                    (unsigned long long)trainer->data_info.train_tokens,
