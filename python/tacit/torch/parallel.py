@@ -15,7 +15,7 @@ from .buffers import Buffers, check_choice
 from .metrics import Metrics
 from .parts import Parts
 from .ranks import default_comm
-from .tensors import Tensors, view_floats
+from .tensors import Tensors, choose_bucket, view_floats
 
 # Strategies whose ranks update by their own gradients. Their step begins and ends with the optimizer's.
 REPLICAS = ("gossip", "localsgd", "none")
@@ -43,9 +43,10 @@ class Parallel(torch.nn.Module):
         if isinstance(module, torch.nn.parallel.DistributedDataParallel):
             raise UsageError("this model is a DistributedDataParallel, which sends gradients, too: wrap its .module")
         check_choice(buffers)
-        self.settings = Settings({"optim.clip": 0}, config, **settings)
+        ours = {"optim.clip": 0, "exchange.bucket": choose_bucket(module)}
+        self.settings = Settings(ours, config, **settings)
         if self.settings["strategy"] == "shard":
-            self.settings = Settings({"optim.clip": 0, "strategy": "shard", "shard.stage": 1}, config, **settings)
+            self.settings = Settings({**ours, "strategy": "shard", "shard.stage": 1}, config, **settings)
         self.comm = comm or default_comm(self.settings)
         self.module = module
         self.optimizers = optimizers
@@ -150,7 +151,7 @@ class Parallel(torch.nn.Module):
         """The same on all ranks. Collective under strategies of replicas: their exchange begins anew, for older
         parameters are under way."""
         found = self.module.load_state_dict(*args, **kwargs)
-        self._tensors.check_places()
+        self._check_parameters()
         self._tensors.push()
         if self._is_replica or self._parts is not None:
             self._job.close()
@@ -188,20 +189,30 @@ class Parallel(torch.nn.Module):
             raise UsageError("the last backward pass has ended with an exception, and a part of its gradients is under "
                              "way: end the program and go on from a checkpoint")
 
+    def _check_parameters(self):
+        """They are those that were wrapped, and where they were."""
+        self._tensors.check_places()
+        for name, p in self.module.named_parameters():
+            if p.requires_grad and id(p) not in self._known:
+                raise UsageError(f"{name} was not trained when the model was wrapped (unfrozen since, replaced, or "
+                                 "load_state_dict with assign=True?): close() the tacit.Parallel and wrap the model again")
+
     def _make_hook(self, i):
-        stride, dtype, kind = self._tensors.views[i].stride(), self._tensors.parameters[i].dtype, self._tensors.kinds[i]
+        view, dtype, kind = self._tensors.views[i], self._tensors.parameters[i].dtype, self._tensors.kinds[i]
+        stride, is_plain = view.stride(), view.is_contiguous()
         ready, handle, scale, ready_from = self._ready, self._job.handle, self._scale, lib.tacit_job_ready_from
 
         def hook(p):  # runs for every parameter of every pass: mind the microseconds
-            if not self._sync:
-                return
             if not self._queued:
+                if not self._sync:
+                    return
                 self._begin_backward()
             if ready[i]:
                 raise UsageError(f"{self._tensors.names[i]} got its gradient twice in one backward pass; with activation "
                                  "checkpointing use use_reentrant=False")
             gradient = p.grad
-            if gradient.is_sparse or gradient.stride() != stride or gradient.dtype is not dtype:
+            if (gradient.is_sparse or gradient.dtype is not dtype or
+                    not (gradient.is_contiguous() if is_plain else gradient.stride() == stride)):
                 gradient = self._arrange_gradient(i)
             ready[i] = True
             status = ready_from(handle, i, gradient.data_ptr(), kind, scale)
@@ -227,7 +238,7 @@ class Parallel(torch.nn.Module):
         if self._queued or not self._sync:
             return
         self._check_step_can_begin()
-        self._tensors.check_places()
+        self._check_parameters()
         if self._parts is not None and self._waiting:  # of the pass before: a second pass of a step, or a step left out
             self._end_step()
             self._parts.keep_gradients()
@@ -285,10 +296,6 @@ class Parallel(torch.nn.Module):
     # ---- the update ----------------------------------------------------------------------------------------------------
 
     def _before_update(self, optimizer, *_):
-        for name, p in self.module.named_parameters():
-            if p.requires_grad and id(p) not in self._known:
-                raise UsageError(f"{name} wants a gradient, and did not when the model was wrapped: close() the "
-                                 "tacit.Parallel and wrap the model again")
         if self._is_replica:
             self._begin_replica_step(optimizer)
         if self._skipped:
@@ -298,7 +305,7 @@ class Parallel(torch.nn.Module):
     def _begin_replica_step(self, optimizer):
         if not self._waiting:
             self._check_step_can_begin()
-            self._tensors.check_places()
+            self._check_parameters()
             self._tensors.push()
             self._ready[:] = [False] * len(self._ready)
             self.comm.busy = True

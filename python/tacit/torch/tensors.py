@@ -64,6 +64,12 @@ def list_trained(module):
     return named[::-1]
 
 
+def choose_bucket(module):
+    """Bytes of a bucket, so that a small model has several, too: what is in the last one leaves after backward."""
+    total = sum(4 * p.numel() for p in module.parameters() if p.requires_grad and not is_uninitialized(p))
+    return min(max(total // 16, 1 << 20), 25 << 20)
+
+
 def order_dims(tensor):
     """Dimensions as they lie in memory, the slowest first."""
     return sorted(range(tensor.dim()), key=lambda d: (-tensor.stride(d), d))
