@@ -67,7 +67,7 @@ for stage in "${stages[@]}"; do
       build_unit tsan "$names"; TACIT_ISA=avx2 TSAN_OPTIONS=suppressions=$root/tests/tsan.supp unit tsan unit "$names" ;;
     clang) build clang; unit clang unit . '^(mix|feedback|linear|halves|narrow|gossip.*|sharding.*|comm|fault|tcp_faults|.*-(over|sealed).*|cluster_probe|candidates|priced_sums|restore|unread)$' ;; # what is long and compiles to nothing special: gcc, asan
     mpich) build release; unit release mpich; program release tests/mpich.sh ;;
-    python) build release; run_checks tests/packages.sh build/release ;;
+    python) build release; program release tests/python.sh; run_checks tests/packages.sh build/release ;;
     readme) build release; program release tests/readme.sh ;;
     *) echo "unknown stage $stage" >&2; exit 2 ;;
   esac

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What cannot be gets an exception with the sentence that helps. One rank; test_faults.py has what needs more."""
+import copy
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+import tacit
+import tacit.torch as parallel
+from models import Net, loss_of, make
+
+torch.set_num_threads(1)
+
+
+class Squares(Dataset):
+    def __len__(self):
+        return 32
+
+    def __getitem__(self, i):
+        return torch.full((12,), float(i)) / 32
+
+
+class Refused(unittest.TestCase):
+    def setUp(self):
+        self.module = make(Net)
+        self.models = []
+
+    def tearDown(self):
+        for model in self.models:
+            model.close()
+
+    def wrap(self, *optimizers, module=None, **settings):
+        self.models.append(parallel.Parallel(module or self.module, *optimizers, **settings))
+        return self.models[-1]
+
+    def refuses(self, text, module=None, *optimizers, kind=tacit.Error, **settings):
+        with self.assertRaisesRegex(kind, text):
+            self.wrap(*optimizers, module=module, **settings)
+
+    def step(self, model, optimizer=None, x=None):
+        loss_of(model(Net.batch(0) if x is None else x)).backward()
+        if optimizer:
+            optimizer.step()
+
+    def test_two_wraps(self):
+        model = self.wrap()
+        self.refuses("is a tacit.Parallel already", model)
+        self.refuses(r"last.bias: this parameter belongs to another tacit.Parallel.*close\(\) the first|first.weight: this", self.module)
+        self.refuses("belongs to another", nn.Sequential(self.module.first))
+        model.close()
+        self.wrap()
+
+    def test_a_model_in_ddp(self):
+        import torch.distributed as dist
+        with tempfile.TemporaryDirectory() as folder:
+            dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=0, world_size=1)
+            try:
+                self.refuses("wrap its .module", nn.parallel.DistributedDataParallel(self.module))
+            finally:
+                dist.destroy_process_group()
+
+    def test_parameters_that_cannot_be(self):
+        one = make(Net)
+        one.last.to("meta")
+        self.refuses("last.weight is on meta, and first.weight on cpu|first.weight is on cpu, and", one)
+        self.refuses("on meta; parameters on the CPU can be trained: model.cpu", make(Net).to("meta"))
+        self.refuses(r"last.bias is torch.float64|is torch.float64; float32.*model.float\(\)", make(Net).double())
+        self.refuses("is torch.complex64", nn.Linear(3, 3, dtype=torch.complex64))
+        self.refuses("has no parameter with requires_grad", make(Net).requires_grad_(False))
+        self.refuses("has no parameter with requires_grad", nn.ReLU())
+        self.refuses("has no shape yet: run the model once", nn.LazyLinear(3))
+        odd = nn.Module()
+        odd.w = nn.Parameter(torch.eye(3).to_sparse())
+        self.refuses("w is sparse", odd)
+        self.wrap()  # nothing of these is left behind
+
+    def test_words(self):
+        self.refuses("topolgy.*topology", topolgy="exp", kind=tacit.ConfigError)
+        self.refuses("gosip.*gossip", strategy="gosip", kind=tacit.ConfigError)
+        self.refuses("compress.codec|topk", codec="topkk", kind=tacit.ConfigError)
+        self.refuses("buffers='mean': one of average, broadcast, own", buffers="mean")
+        self.refuses("mixes parameters when the optimizer.*Parallel\\(model, optimizer", strategy="gossip")
+        self.refuses("shard", strategy="shard")
+        self.refuses("nowhere.yaml", config="/nowhere.yaml")
+        self.refuses("warmup: it may be|warmup", warmup="x", kind=tacit.ConfigError)
+        self.refuses("factor", factor=-1, kind=tacit.ConfigError)
+        with self.assertRaises(ValueError):  # people catch these
+            tacit.Settings(codec="nothing")
+        self.assertEqual(tacit.Settings(strategy="gossip", topology="aer")["gossip.topology"], "aer")
+        self.assertEqual(tacit.Settings({"topk.values": "int4"}, codec="topk", factor=20)["compress.factor"], "20")
+        self.assertEqual(tacit.Settings(optim__clip=1)["optim.clip"], "1")
+        self.assertEqual(tacit.Settings(timeout=7.5)["comm.timeout"], "7.5")
+
+    def test_a_file_of_settings(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "run.yaml")
+            with open(path, "w") as file:
+                file.write("optim:\n  clip: 3\nexchange:\n  bucket: 2MiB\n  wire: bf16\n")
+            self.assertEqual(self.wrap().settings["optim.clip"], "0")
+            settings = self.wrap(module=make(Net), config=path, wire="fp16").settings
+            self.assertEqual([settings[k] for k in ("optim.clip", "exchange.wire")], ["3", "fp16"])
+            self.assertEqual(settings["exchange.bucket"], tacit.Settings({"exchange.bucket": "2MiB"})["exchange.bucket"])
+
+    def test_a_parameter_that_changes(self):
+        for change, text in ((lambda p: p.data.new_zeros(1), r"last.bias had the shape \(10,\).*has \(1,\)"),
+                             (lambda p: p.data.double(), "last.bias lies elsewhere since the model was wrapped"),
+                             (lambda p: p.data.clone(), "last.bias lies elsewhere")):
+            for settings in ({}, {"strategy": "gossip"}):
+                module = make(Net)
+                optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+                model = self.wrap(optimizer, module=module, **settings)
+                self.step(model, optimizer)
+                module.last.bias.data = change(module.last.bias)
+                module.last.bias.grad = None
+                with self.assertRaisesRegex(tacit.UsageError, text):
+                    module.to(module.last.bias.dtype)
+                    self.step(model, optimizer, Net.batch(0).to(module.last.bias.dtype))
+
+    def test_load_state_dict_by_assignment(self):
+        model = self.wrap()
+        with self.assertRaisesRegex(tacit.UsageError, "assign=True"):
+            model.load_state_dict(copy.deepcopy(model.state_dict()), assign=True)
+
+    def test_a_parameter_that_is_unfrozen(self):
+        self.module.block.requires_grad_(False)
+        for settings in ({}, {"strategy": "gossip"}):
+            optimizer = torch.optim.SGD(self.module.parameters(), lr=0.1)
+            model = self.wrap(optimizer, **settings)
+            self.step(model, optimizer)
+            self.module.block.requires_grad_(True)
+            self.module.last.requires_grad_(False)  # as many as before
+            with self.assertRaisesRegex(tacit.UsageError, "block.0.weight was not trained when the model was wrapped .unfrozen"):
+                self.step(model, optimizer)
+            self.module.block.requires_grad_(False)
+            self.module.last.requires_grad_(True)
+            model.close()
+
+    def test_sparse_gradients(self):
+        module = nn.Sequential(nn.Embedding(5, 12, sparse=True), nn.Linear(12, 3))
+        for settings in ({}, {"strategy": "gossip"}):
+            optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+            model = self.wrap(optimizer, module=module, **settings)
+            with self.assertRaisesRegex(tacit.UsageError, "gradient of 0.weight is sparse; build the layer with sparse=False"):
+                self.step(model, optimizer, torch.tensor([1, 2]))
+            model.close()
+            parallel.default_comm().busy = False
+
+    def test_copies(self):
+        model = self.wrap()
+        for work in (copy.deepcopy, pickle.dumps):
+            with self.assertRaisesRegex(tacit.UsageError, "model.module"):
+                work(model)
+        copy.deepcopy(model.module)
+        pickle.dumps(model.module)
+        self.wrap(module=copy.deepcopy(model.module))  # a copy is nobody's
+
+    def test_an_exception_in_backward(self):
+        model = self.wrap()
+
+        def raise_it(_):
+            raise KeyError("mine")
+        handle = self.module.block[0].weight.register_hook(raise_it)
+        with self.assertRaisesRegex(KeyError, "mine"):
+            self.step(model)
+        handle.remove()
+        with self.assertRaisesRegex(tacit.UsageError, "last backward pass has ended with an exception"):
+            self.step(model)
+        parallel.default_comm().busy = False
+
+    def test_optimizers_out_of_order(self):
+        a = torch.optim.SGD(self.module.first.parameters(), lr=0.1)
+        b = torch.optim.SGD(self.module.last.parameters(), lr=0.1)
+        model = self.wrap(a, b, strategy="gossip")
+        self.step(model, a)
+        with self.assertRaisesRegex(tacit.UsageError, "an optimizer makes its second step before another one"):
+            a.step()
+        b.step()
+
+    def test_closed(self):
+        model = self.wrap()
+        model.close()
+        with self.assertRaisesRegex(tacit.UsageError, "closed"):
+            self.step(model)
+        with torch.no_grad():
+            model(Net.batch(0))
+
+    def test_after_fork(self):
+        model = self.wrap()
+        for batch in DataLoader(Squares(), batch_size=8, num_workers=4):
+            self.step(model, x=batch)
+        for work in (lambda: self.step(model), model.counters, lambda: parallel.Parallel(make(Net))):
+            read, write = os.pipe()
+            child = os.fork()
+            if child == 0:
+                try:
+                    work()
+                    text = "nothing raised"
+                except BaseException as error:
+                    text = f"{type(error).__name__}: {error}"
+                os.write(write, text.encode())
+                os._exit(0)
+            os.close(write)
+            with os.fdopen(read) as told:
+                self.assertRegex(told.read(), "UsageError.*(fork|parent)")
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.step(model)
+
+    def test_without_the_library(self):
+        for path, text in (("/nowhere/libtacit.so", "libtacit cannot be opened.*pip install tacit, or set TACIT_LIBRARY"),
+                           ("libm.so.6", "is not libtacit|undefined symbol")):
+            run = subprocess.run([sys.executable, "-c", "import tacit"], env={**os.environ, "TACIT_LIBRARY": path},
+                                 capture_output=True, text=True)
+            self.assertRegex(run.stderr.splitlines()[-1], "ImportError: .*" + text)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The Python package: its table against the header, Parallel on one rank and on several, what it refuses, and ranks that fail.
+# $TACIT_PYTHON: an interpreter that has PyTorch (default python3). $TACIT_LIBRARY: libtacit.so (default the release build's).
+set -uo pipefail
+cd "$(dirname "$0")/.."
+. tests/check.sh
+. scripts/mpi-environment.sh
+export TACIT_LIBRARY=${TACIT_LIBRARY:-$PWD/build/release/lib/libtacit.so} PYTHONPATH=$PWD/python PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
+python=$(command -v "${TACIT_PYTHON:-python3}") || { echo "$0: there is no ${TACIT_PYTHON:-python3}" >&2; exit 2; }
+[ -f "$TACIT_LIBRARY" ] || { echo "$0: there is no $TACIT_LIBRARY; cmake --preset release && cmake --build --preset release makes it" >&2; exit 2; }
+
+check "the table follows the header" "$python" scripts/make_python_table.py --check
+check "the table is what a C compiler finds" "$python" python/tests/test_table.py
+if ! "$python" -c 'import torch' 2>/dev/null; then
+  skip "tacit.torch" "$python has no PyTorch; TACIT_PYTHON names one that has"
+  finish_checks; exit
+fi
+
+ranks() { "$python" -m torch.distributed.run --nproc-per-node "$1" --master-port $((20000 + $$ % 10000 + $1)) python/tests/ranks_parallel.py; }
+mpi_ranks() { MASTER_PORT=$((31000 + $$ % 1000)) "$MPIRUN" -n "$1" "$python" python/tests/ranks_parallel.py; }
+beside "Parallel on one rank" "$python" -W ignore python/tests/test_parallel_alone.py
+beside "what is refused" "$python" -W ignore python/tests/test_refused.py
+beside "ranks that fail" "$python" -W ignore python/tests/test_faults.py
+for n in 2 3 5; do beside "Parallel on $n ranks of torchrun" ranks $n; done
+together
+if [ -n "$MPIRUN" ]; then
+  check "Parallel on 2 ranks of mpirun" mpi_ranks 2
+else
+  skip "Parallel on ranks of mpirun" "mpirun is not installed"
+fi
+finish_checks
