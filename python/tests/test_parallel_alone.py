@@ -21,7 +21,8 @@ OPTIMIZERS = {"sgd": SGD, "adamw": partial(torch.optim.AdamW, lr=1e-2),
               "foreach": partial(torch.optim.AdamW, lr=1e-2, foreach=True)}
 if hasattr(torch.optim, "Adafactor"):
     OPTIMIZERS["adafactor"] = partial(torch.optim.Adafactor, lr=1e-2)
-STRATEGIES = ({}, {"strategy": "gossip"}, {"strategy": "localsgd"}, {"strategy": "none"})
+STRATEGIES = ({}, {"codec": "int4"}, {"codec": "topk", "factor": 5}, {"strategy": "gossip"}, {"strategy": "localsgd"},
+              {"strategy": "none"})
 
 
 def list_combinations():

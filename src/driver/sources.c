@@ -37,6 +37,12 @@ struct taciti_sources {
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
 static void bucket_leaves(void *context, size_t bucket);
+/* On one rank nothing is sent or compressed, so that the sum is the gradient. */
+static bool holds_sum(const taciti_sources *s, const taciti_source *source) {
+    return source->at == NULL || (taciti_comm_size(s->setup.comm) == 1 && source->type == TACIT_F32 &&
+                                  !(source->scale < 1 || source->scale > 1));
+}
+
 static void bucket_arrived(void *context, size_t bucket, tacit_status status);
 
 void taciti_sources_destroy(taciti_sources *sources) {
@@ -154,7 +160,7 @@ static void bucket_arrived(void *context, size_t bucket, tacit_status status) {
     taciti_sources *s = context;
     const taciti_bucket *b = &s->setup.layout->buckets[bucket];
     for (size_t t = b->first, at = 0, n = 0; t <= b->last && status == TACIT_OK; t++)
-        if (in_bucket(s, t, bucket, &at, &n) && s->tensors[t].source.at != NULL)
+        if (in_bucket(s, t, bucket, &at, &n) && !holds_sum(s, &s->tensors[t].source))
             taciti_elements_write(s->tensors[t].source.type, s->tensors[t].source.at, at, place_of(s, t) + at, n);
     (void)pthread_mutex_lock(&s->lock);
     for (size_t t = b->first; t <= b->last && status == TACIT_OK; t++) s->tensors[t].missing--;

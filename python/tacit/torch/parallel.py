@@ -13,7 +13,7 @@ from ..settings import Settings
 from . import _private
 from .buffers import Buffers, check_choice
 from .metrics import Metrics
-from .parts import Parts
+from .parts import Parts, check_optimizer
 from .ranks import default_comm
 from .tensors import Tensors, choose_bucket, view_floats
 
@@ -93,6 +93,8 @@ class Parallel(torch.nn.Module):
         if self.settings["shard.stage"] == "3":
             raise UnsupportedError("shard.stage 3 holds parameters in parts, which a model of PyTorch's cannot: stage=1, or "
                                    "tacit.fsdp() on a model of FSDP2")
+        for optimizer in optimizers:
+            check_optimizer(optimizer)
 
     def _take_parameters(self):
         """The job has set the flat array."""

@@ -24,8 +24,6 @@ class Parts:
     those of the model have no gradient between two steps."""
 
     def __init__(self, tensors, optimizers):
-        for optimizer in optimizers:
-            check_optimizer(optimizer)
         self._tensors = tensors
         self._groups = [group for optimizer in optimizers for group in optimizer.param_groups]
         self._originals = [group["params"] for group in self._groups]

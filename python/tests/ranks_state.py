@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints, strategy shard, metrics and numpy on several ranks: torchrun --nproc-per-node 3 python/tests/ranks_state.py
+FOLDER, and then on 2 ranks with the same folder, which go on from what 3 have saved."""
+import json
+import os
+import sys
+import tempfile
+import unittest
+
+import numpy
+import torch
+from torch import nn
+
+import tacit.numpy as arrays
+import tacit.torch as tacit
+from models import ConvNet, Net, OddShapes, loss_of, make, same_bits
+
+torch.set_num_threads(1)
+RANK, SIZE, FOLDER = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), sys.argv.pop()
+STEPS, SAVED, SAMPLES = 16, 9, 4
+STRATEGIES = {"dp": {}, "topk": {"codec": "topk", "factor": 7, "compress__warmup": 4}, "gossip": {"strategy": "gossip"},
+              "localsgd": {"strategy": "localsgd", "every": 3}, "shard": {"strategy": "shard"},
+              "coded": {"strategy": "shard", "stage": 2, "codec": "int4", "compress__gather": "int8"}}
+
+
+def adamw(model):
+    decayed = [p for p in model.parameters() if p.dim() > 1]
+    rest = [p for p in model.parameters() if p.dim() <= 1]
+    return torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}], lr=1e-2)
+
+
+class Loop:
+    """A model with dropout, an optimizer and a scheduler, and data by the generator of torch."""
+
+    def __init__(self, build=ConvNet, seed=1, **settings):
+        self.build, module = build, make(build)
+        self.optimizer = adamw(module)
+        self.schedule = torch.optim.lr_scheduler.StepLR(self.optimizer, 5, 0.5)
+        self.model = tacit.Parallel(module, self.optimizer, **settings)
+        torch.manual_seed(100 * seed + RANK)
+
+    def step(self, clip=True):
+        x = torch.randn(self.build.batch(0, SAMPLES).shape)
+        self.optimizer.zero_grad()
+        loss_of(self.model(x)).backward()
+        if clip:
+            self.model.clip_grad_norm_(0.5)
+        self.optimizer.step()
+        self.schedule.step()
+
+    def save(self, folder, step):
+        tacit.save(folder, self.model, self.optimizer, self.schedule, step=step)
+
+    def load(self, folder):
+        return tacit.load(folder, self.model, self.optimizer, self.schedule)
+
+
+class States(unittest.TestCase):
+    def check_same(self, a, b):
+        for (name, x), y in zip(a.state_dict().items(), b.state_dict().values()):
+            self.assertTrue(same_bits(x, y), name)
+
+    def test_resumed_is_uninterrupted(self):
+        for name, settings in STRATEGIES.items():
+            with self.subTest(name):
+                folder = os.path.join(FOLDER, f"{name}-{SIZE}")
+                whole = Loop(**settings)
+                self.assertEqual(whole.load(folder), 0)
+                for step in range(STEPS):
+                    if step == SAVED:
+                        whole.save(folder, step)
+                    whole.step()
+                resumed = Loop(seed=7, **settings)
+                resumed.step()  # load() forgets it
+                self.assertEqual(resumed.load(folder), SAVED)
+                for step in range(SAVED, STEPS):
+                    resumed.step()
+                self.check_same(whole.model, resumed.model)
+                self.assertEqual(resumed.optimizer.param_groups[0]["lr"], whole.optimizer.param_groups[0]["lr"])
+                whole.model.close()
+                resumed.model.close()
+
+    @unittest.skipUnless(SIZE == 2, "goes on from 3 ranks")
+    def test_other_numbers_of_ranks(self):
+        for name in ("dp", "topk", "gossip", "localsgd"):
+            with self.subTest(name):
+                loop = Loop(seed=7, **STRATEGIES[name])
+                self.assertEqual(loop.load(os.path.join(FOLDER, f"{name}-3")), SAVED)
+                with loop.model.average() as distance:
+                    self.assertEqual(distance, 0)  # all begin with the mean
+                self.assertEqual(len(loop.optimizer.state), len(list(loop.model.parameters())))
+                loop.step()
+                loop.model.close()
+        loop = Loop(seed=7, **STRATEGIES["shard"])
+        with self.assertRaisesRegex(tacit.DataError, "as many ranks"):
+            loop.load(os.path.join(FOLDER, "shard-3"))
+        loop.model.close()
+
+    def test_what_load_refuses(self):
+        loop = Loop()
+        loop.save(os.path.join(FOLDER, f"other-{SIZE}"), 1)
+        with self.assertRaisesRegex(tacit.UsageError, "holds 2 objects"):
+            tacit.load(os.path.join(FOLDER, f"other-{SIZE}"), loop.model, loop.optimizer)
+        loop.model.close()
+        other = Loop(Net)
+        with self.assertRaises(tacit.DataError):
+            other.load(os.path.join(FOLDER, f"other-{SIZE}"))
+        other.model.close()
+
+    def run_odd(self, **settings):
+        """20 steps with accumulation, two passes in a step, a skipped one, clipping, and an update that is left out."""
+        loop = Loop(OddShapes, **settings)
+        model, optimizer = loop.model, loop.optimizer
+        for step in range(20):
+            x = OddShapes.batch(step, SIZE * SAMPLES)[RANK * SAMPLES:(RANK + 1) * SAMPLES]
+            if step == 7 and RANK == SIZE - 1:
+                x[0] = float("nan")
+            optimizer.zero_grad()
+            if step == 3:
+                with model.no_sync():
+                    loss_of(model(x)).backward()
+            loss_of(model(x)).backward()
+            if step == 9:
+                loss_of(model(x)).backward()
+            norm = float(model.clip_grad_norm_(0.3))
+            self.assertEqual(norm == norm, step != 7)
+            if step != 12:
+                optimizer.step()
+        with model.average():
+            parameters = [p.detach().clone() for p in model.parameters() if p.requires_grad and p.numel()]
+        state = sum(v.numel() for s in optimizer.state.values() for v in s.values() if isinstance(v, torch.Tensor) and v.dim())
+        model.close()
+        return parameters, state
+
+    def test_shard_is_dp(self):
+        names = [n for n, p in make(OddShapes).named_parameters() if p.requires_grad and p.numel()]
+        dp, all_state = self.run_odd()
+        for stage in (1, 2):
+            shard, state = self.run_odd(strategy="shard", stage=stage)
+            for name, a, b in zip(names, dp, shard):
+                self.assertLessEqual(float((a - b).norm() / a.norm()), 2e-6, name)
+            self.assertLess(state, all_state * (1 / SIZE + 0.1))
+
+    def test_what_shard_refuses(self):
+        net = make(Net)
+        with self.assertRaisesRegex(tacit.UnsupportedError, "LBFGS"):
+            tacit.Parallel(net, torch.optim.LBFGS(net.parameters()), strategy="shard")
+        with self.assertRaisesRegex(tacit.UnsupportedError, "fsdp"):
+            tacit.Parallel(net, adamw(net), strategy="shard", stage=3)
+        with self.assertRaisesRegex(tacit.UsageError, "optimizer"):
+            tacit.Parallel(net, strategy="shard")
+        optimizer = adamw(net)
+        loss_of(net(Net.batch(0))).backward()
+        optimizer.step()
+        with self.assertRaisesRegex(tacit.UsageError, "before its first step"):
+            tacit.Parallel(net, optimizer, strategy="shard")
+        tacit.Parallel(net, strategy="dp").close()  # none of them has kept the parameters
+
+    def test_metrics(self):
+        path = os.path.join(tempfile.mkdtemp(), "run", "metrics.jsonl")
+        loop = Loop(metrics=path)
+        for step in range(3):
+            loop.step()
+            loop.model.log(loss=step + 0.5)
+        loop.model.close()
+        self.assertEqual(os.path.exists(path), RANK == 0)
+        if RANK == 0:
+            with open(path) as file:
+                rows = [json.loads(line) for line in file]
+            self.assertEqual([(r["step"], r["loss"]) for r in rows], [(1, 0.5), (2, 1.5), (3, 2.5)])
+            self.assertTrue(all(r["grad_norm"] > 0 and r["bytes_sent"] > 0 and r["step_s"] > 0 for r in rows))
+
+    def test_numpy(self):
+        rng = numpy.random.default_rng(RANK)
+        true = numpy.random.default_rng(99).standard_normal((41, 10))
+        for strategy in ("dp", "gossip"):
+            model = arrays.Model({"b": (10,), "w": (41, 10), "gain": ()}, {"optim.name": "adamw", "optim.clip": 0},
+                                      comm=tacit.default_comm(), strategy=strategy, optim__lr=0.05)
+            model["gain"][...] = 1
+            model.start()
+            for _ in range(300):
+                x = rng.standard_normal((8, 41)).astype("f")
+                error = x @ model["w"] + model["b"] - x @ true
+                model.gradients["w"][:] = x.T @ error / 8 / model.size
+                model.gradients["b"][:] = error.mean(0) / model.size
+                model.gradients["gain"][...] = 0
+                model.ready("b")
+                model.ready()
+                step = model.finish()
+            self.assertEqual(step.number, 300)
+            self.assertLess((error ** 2).mean(), 0.2)
+            model.close()
+        total = arrays.Sum(7, comm=tacit.default_comm())
+        self.assertEqual(total(numpy.arange(7, dtype="f")).tolist(), [SIZE * i for i in range(7)])
+        self.assertEqual(total(numpy.ones(7, "float16"), scale=0.5).tolist(), [SIZE / 2] * 7)
+        with self.assertRaisesRegex(tacit.UsageError, "7 float32"):
+            total(numpy.ones(8, "f"))
+        total.close()
+
+
+if __name__ == "__main__":
+    unittest.main(failfast=True)
