@@ -8,10 +8,22 @@ import torch
 import torch.distributed as dist
 import torch.utils._pytree
 
+from .._library import UnsupportedError
+
+Work = dist.distributed_c10d.Work if dist.is_available() else object
+
 
 def call_after_backward(function):
     """Calls `function` at the end of the backward pass that runs now. Only inside a hook of autograd."""
     torch.autograd.Variable._execution_engine.queue_callback(function)
+
+
+def try_after_backward(function):
+    """The same where a backward pass runs; else, as in DDP's join(), nothing."""
+    try:
+        call_after_backward(function)
+    except RuntimeError:
+        pass
 
 
 def is_initialized():
@@ -27,6 +39,11 @@ def default_store():
     return None
 
 
+def store_of(group):
+    """The store in which the ranks of a process group have met."""
+    return dist.distributed_c10d._world.pg_map[group][1]
+
+
 def list_tensors(outputs):
     """The tensors in what a module returns: in tuples, lists, dictionaries and dataclasses."""
     found = []
@@ -36,3 +53,24 @@ def list_tensors(outputs):
         elif dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
             found += list_tensors(list(vars(leaf).values()))
     return found
+
+
+def list_fsdp_modules(model):
+    """The modules of a model that fully_shard() has made, the outer ones first."""
+    try:
+        from torch.distributed.fsdp import FSDPModule  # here, for it takes most of a second
+    except ImportError:
+        FSDPModule = None
+    if not hasattr(FSDPModule, "set_custom_reduce_scatter"):
+        raise UnsupportedError(f"FSDP2 with other ways to communicate came with torch 2.9, and this is {torch.__version__}; "
+                               "type: pip install 'torch>=2.9'")
+    return [module for module in model.modules() if isinstance(module, FSDPModule)]
+
+
+def factor_of(op, ranks):
+    """By what a reduction of torch multiplies a sum; None: it is none."""
+    state = op.__getstate__()  # of PREMUL_SUM the only place that tells its factor
+    kind, factor = state if isinstance(state, tuple) else (op, None)
+    if kind == dist.ReduceOp.PREMUL_SUM:
+        return factor if isinstance(factor, float) else None
+    return 1.0 if kind == dist.ReduceOp.SUM else 1 / ranks if kind == dist.ReduceOp.AVG else None

@@ -9,17 +9,16 @@ from ..comm import Comm
 from ..settings import Settings
 from . import _private
 
-_count = 0
+_counts = {}
 _default = None
 
 
 class TorchStore:
     """A store of torch.distributed, as tacit.Comm wants it."""
 
-    def __init__(self, store):
-        global _count
-        self.store = dist.PrefixStore(f"tacit/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{_count}", store)
-        _count += 1
+    def __init__(self, store, group=None):
+        count = _counts[group] = _counts.get(group, 0) + 1
+        self.store = dist.PrefixStore(f"tacit/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{count}", store)
 
     def set(self, key, value):
         self.store.set(key, value)
@@ -33,10 +32,17 @@ def is_under_mpi():
     return any(name in os.environ for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"))
 
 
-def open_comm(settings=None):
+def is_part(group):
+    """Whether a process group lacks ranks of the program."""
+    return group is not None and dist.get_process_group_ranks(group) != list(range(dist.get_world_size()))
+
+
+def open_comm(settings=None, group=None):
     """All ranks of this program: those of mpirun or srun over MPI; else those of torch.distributed or torchrun, which
-    meet in its store; else this process alone. Collective."""
+    meet in its store; else this process alone. group: those of a process group of torch.distributed. Collective."""
     settings = settings or Settings()
+    if is_part(group):
+        return Comm(settings, dist.get_rank(group), dist.get_world_size(group), TorchStore(_private.store_of(group), group))
     store = _private.default_store() if settings["comm.engine"] in ("auto", "tcp") and not is_under_mpi() else None
     if store is None:
         return Comm(settings)

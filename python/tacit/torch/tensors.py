@@ -39,11 +39,12 @@ def is_uninitialized(parameter):
     return isinstance(parameter, torch.nn.parameter.UninitializedTensorMixin)
 
 
-def list_trained(module):
+def list_trained(module, left_out=()):
     """[(name, parameter)] of those that want a gradient, the last layer first: in about the order in which a backward
     pass completes them. A parameter with two names stands there once, by its first; one without elements has nothing to
-    train. Raises for what cannot be trained."""
-    named = [(name, p) for name, p in module.named_parameters() if p.requires_grad and not has_no_elements(p)]
+    train. left_out: names of others. Raises for what cannot be trained."""
+    named = [(name, p) for name, p in module.named_parameters()
+             if p.requires_grad and name not in left_out and not has_no_elements(p)]
     if not named:
         raise UsageError(f"{type(module).__name__} has no parameter with requires_grad")
     first, device = named[0][0], named[0][1].device
@@ -93,8 +94,8 @@ class Tensors:
     A float32 parameter becomes a view of `flat` that keeps its shape and its order in memory, such as channels_last. One
     of 16 bits keeps its own memory: push() copies it to `flat`, pull() back."""
 
-    def __init__(self, module, on_flat=True):
-        named = list_trained(module)
+    def __init__(self, module, on_flat=True, left_out=()):
+        named = list_trained(module, left_out)
         self.names, self.parameters = [n for n, _ in named], [p for _, p in named]
         self.kinds = [KINDS[p.dtype] for p in self.parameters]
         self.layout = Layout()

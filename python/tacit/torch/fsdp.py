@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FSDP2, torch.distributed.fsdp.fully_shard, over channels of the library:
+
+    for layer in model.layers:
+        fully_shard(layer)
+    fully_shard(model)
+    tacit.fsdp(model, codec="int4")
+
+Gradients are compressed on their way to their owners, with a residual per module; parameters are gathered as they are."""
+import torch
+import torch.distributed as dist
+
+from .. import _table
+from .._library import PeerError, UnsupportedError, UsageError
+from ..job import Channel
+from ..settings import Settings
+from . import _private
+from .ranks import open_comm
+from .tensors import KINDS
+
+# Numbers on the wire that lose nothing of a gathered type.
+WIRES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+
+# Tensors of transfers that have failed: late messages may still write to them.
+_kept = []
+
+
+def fsdp(model, config=None, gather=True, **settings):
+    """Every FSDP module of the model sums its gradients through the library from now on. config, settings: as of
+    tacit.Parallel, of sections exchange, compress and comm. gather: all-gathers of parameters, too, dense and to the bit.
+    Returns what close() ends. Before the first step; the ranks meet in the first forward pass. Collective."""
+    return Fsdp(model, gather, Settings(config, **settings))
+
+
+class Fsdp:
+    """The channels of a model, and the communicators of its process groups."""
+
+    def __init__(self, model, gather, settings):
+        modules = _private.list_fsdp_modules(model)
+        if not modules:
+            raise UsageError(f"{type(model).__name__} has no FSDP module: torch.distributed.fsdp.fully_shard(model) comes "
+                             "first")
+        self.settings, self._comms = settings, {}
+        self._gather_settings = {t: Settings({"exchange.wire": w}) for t, w in WIRES.items()}
+        for module in modules:
+            module.set_custom_reduce_scatter(ReduceScatter(self))
+            if gather:
+                module.set_custom_all_gather(AllGather(self))
+
+    def comm_of(self, group):
+        if group not in self._comms:
+            self._comms[group] = open_comm(self.settings, group)
+        return self._comms[group]
+
+    def close(self):
+        """The model cannot run any more. Collective, unless a peer has failed."""
+        for comm in self._comms.values():
+            comm.close()
+
+
+class Transfers:
+    """What an FSDP module sends in one direction: a channel per process group, length and settings. The length is the
+    same in every step."""
+
+    def __init__(self, owner):
+        self._owner, self._channels, self._works = owner, {}, {}
+
+    def allocate(self, size, *, dtype, device):
+        return torch.empty(*size, dtype=dtype, device=device)
+
+    def _start(self, group, settings, collective, source, target, elements, scale):
+        comm, key = self._owner.comm_of(group), (group, elements, id(settings))
+        if key not in self._channels:
+            self._channels[key] = Channel(comm, settings, collective, elements)
+        elif not self._works[key].is_completed():
+            self._works[key].wait()
+        work = self._works[key] = Transfer(self._channels[key], source, target, scale)
+        return work
+
+
+class Transfer(_private.Work):
+    """A transfer that is under way, as FSDP wants to wait for it."""
+
+    def __init__(self, channel, source, target, scale):
+        super().__init__()
+        self._channel, self._tensors = channel, (source, target)
+        channel.comm.busy = True
+        try:
+            channel.start(source.data_ptr(), target.data_ptr(), KINDS[source.dtype], scale)
+        except PeerError:
+            _kept.append(self._tensors)
+            raise
+
+    def _ask(self, seconds):
+        try:
+            if self._channel and self._channel.wait(seconds):
+                self._channel.comm.busy = False
+                self._channel = self._tensors = None
+        except PeerError:
+            _kept.append(self._tensors)
+            raise
+        return self._channel is None
+
+    def is_completed(self):
+        return self._ask(0)
+
+    def wait(self, timeout=None):
+        seconds = timeout.total_seconds() if timeout else 0
+        return self._ask(seconds or float("inf"))
+
+
+class ReduceScatter(Transfers):
+    """What torch calls by this name."""
+
+    def __call__(self, output_tensor, input_tensor, group, op, async_op=False):
+        if input_tensor.dtype not in KINDS or input_tensor.device.type != "cpu":
+            raise UnsupportedError(f"gradients are {input_tensor.dtype} on {input_tensor.device}; float32, bfloat16 and "
+                                   "float16 on the CPU can be summed: MixedPrecisionPolicy(reduce_dtype=torch.float32)")
+        scale = _private.factor_of(op, group.size())
+        if scale is None:
+            raise UnsupportedError(f"FSDP asks for {op}; sums and averages can be had")
+        work = self._start(group, self._owner.settings, _table.REDUCE_SCATTER, input_tensor, output_tensor,
+                           input_tensor.numel(), scale)
+        return finish(work, async_op)
+
+
+class AllGather(Transfers):
+    """Likewise."""
+
+    def __call__(self, output_tensor, input_tensor, group, async_op=False):
+        if output_tensor.dtype not in KINDS or output_tensor.device.type != "cpu":
+            return dist.all_gather_into_tensor(output_tensor, input_tensor, group=group, async_op=async_op)
+        settings = self._owner._gather_settings[output_tensor.dtype]
+        work = self._start(group, settings, _table.ALL_GATHER, input_tensor, output_tensor, output_tensor.numel(), 1.0)
+        return finish(work, async_op)
+
+
+def finish(work, async_op):
+    if async_op:
+        return work
+    work.wait()
+    return None

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A communication hook of DistributedDataParallel, for those who stay with it:
+
+    ddp = torch.nn.parallel.DistributedDataParallel(model)
+    ddp.register_comm_hook(*tacit.hook(ddp, codec="auto"))
+
+Residuals belong to parameters, not to buckets, which DDP makes anew after its first step."""
+import atexit
+import ctypes
+import os
+import queue
+import threading
+import weakref
+
+import torch
+
+from .._library import ConfigError, UsageError, check, lib
+from ..job import Job
+from ..settings import Settings
+from . import _private
+from .ranks import open_comm
+from .tensors import Tensors
+
+LOOK_S = 0.25  # how often the waiting thread looks whether the program ends
+
+# Buffers of steps that have failed: late messages may still write to them.
+_kept = []
+_hooks = weakref.WeakSet()
+
+
+def hook(ddp, config=None, comm=None, **settings):
+    """What ddp.register_comm_hook(*...) takes: a Hook, and the function that DDP calls with it. config, settings: as of
+    tacit.Parallel. comm: ranks for this hook alone, else those of DDP's process group. Collective."""
+    return Hook(ddp, config, comm, settings), send_bucket
+
+
+def send_bucket(state, bucket):
+    return state.send(bucket)
+
+
+class Hook:
+    """The state of the hook: a job that sums gradients and knows no parameters. `last_step` is what the library says about
+    the last step, such as its norm.
+
+    DDP's thread makes gradients ready; a thread of the hook waits for their sums, completes the buckets' futures, and ends
+    the step before it completes the last of them, so that no gradient of the next step can be ready earlier."""
+
+    def __init__(self, ddp, config, comm, settings):
+        if not isinstance(ddp, torch.nn.parallel.DistributedDataParallel):
+            raise UsageError(f"a hook needs the DistributedDataParallel that it is for, not a {type(ddp).__name__}: "
+                             "ddp.register_comm_hook(*tacit.hook(ddp))")
+        self.settings = Settings({"optim.clip": 0}, config, **settings)
+        if self.settings["strategy"] != "dp":
+            raise ConfigError(f"strategy {self.settings['strategy']} is more than a sum of gradients, and a hook sees nothing "
+                              "else: tacit.Parallel(model, optimizer, ...) in place of DistributedDataParallel")
+        self._tensors = Tensors(ddp.module, on_flat=False, left_out=list_left_out(ddp))
+        self._own_comm, self.comm = comm is None, comm
+        try:
+            self.comm = comm or open_comm(self.settings, ddp.process_group)
+            self._job = Job(self.comm, self.settings, self._tensors.layout, threads=torch.get_num_threads(),
+                            gradients_only=True)
+            self._job.start()
+        except Exception:
+            self._tensors.release()
+            if self._own_comm and self.comm:
+                self.comm.close()
+            raise
+        self._indices = {id(p): i for i, p in enumerate(self._tensors.parameters)}
+        self._scale, self._pid = ctypes.c_double(1 / self.comm.size), os.getpid()
+        self._clips = float(self.settings["optim.clip"]) > 0
+        self._missing, self._buffers, self._held = set(), [], []
+        self._done, self._stopping = threading.Event(), False
+        self._buckets = queue.SimpleQueue()
+        self.error = self.last_step = None
+        self._thread = threading.Thread(target=self._complete_buckets, name="tacit hook", daemon=True)
+        self._thread.start()
+        _hooks.add(self)
+
+    # ---- DDP's thread --------------------------------------------------------------------------------------------------
+
+    def send(self, bucket):
+        """Starts the sum of a bucket's gradients, in place, and returns its future."""
+        if self._pid != os.getpid():
+            raise UsageError("a child of fork() cannot train the model of its parent")
+        if not self._job.handle:
+            raise UsageError("this hook is closed: make a new DistributedDataParallel")
+        if not self._missing:
+            self._missing = set(range(len(self._indices)))
+            self._buffers, self.comm.busy = [], True
+            self._done.clear()
+        buffer, future = bucket.buffer(), torch.futures.Future()
+        self._buffers.append(buffer)
+        try:
+            indices = self._make_ready(bucket)
+        except Exception as error:
+            self._fail(error)
+            indices = []
+        is_last = bucket.is_last()
+        if is_last:
+            self._missing = set()
+            _private.try_after_backward(self._end_backward)
+        # C++ knows no exception of Python's: where it waits before _end_backward() does, it raises a RuntimeError with
+        # this one's text.
+        result = future.then(lambda _: self._give(buffer))
+        self._buckets.put((indices, future, is_last))
+        return result
+
+    def _make_ready(self, bucket):
+        if bucket.buffer().is_sparse:
+            raise UsageError("a gradient is sparse; build the layer with sparse=False")
+        if self.error:
+            return []
+        kinds, scale, handle, ready_from = self._tensors.kinds, self._scale, self._job.handle, lib.tacit_job_ready_from
+        pairs = [(p, g) for p, g in zip(bucket.parameters(), bucket.gradients()) if p.numel()]
+        try:
+            indices = [self._indices[id(p)] for p, _ in pairs]
+        except KeyError:
+            raise UsageError("DDP trains a parameter that did not want a gradient when the hook was made" + AFRESH) from None
+        self._missing.difference_update(indices)
+        if bucket.is_last() and self._missing:
+            name = self._tensors.names[min(self._missing)]
+            raise UsageError(f"{name} wants a gradient, but DDP does not train it: it did not when DDP was made" + AFRESH)
+        for i, (_, gradient) in zip(indices, pairs):
+            if status := ready_from(handle, i, gradient.data_ptr(), kinds[i], scale):
+                check(status)
+        return indices
+
+    def _end_backward(self):
+        """Raises what has gone wrong, as what it is."""
+        self._done.wait()
+        if self.error:
+            raise self.error
+
+    def _give(self, buffer):
+        if self.error:
+            raise self.error
+        return buffer
+
+    # ---- the waiting thread --------------------------------------------------------------------------------------------
+
+    def _complete_buckets(self):
+        for indices, future, is_last in iter(self._buckets.get, None):
+            try:
+                if not self.error:
+                    self._wait(indices)
+                if is_last and not self.error:
+                    self._end_step()
+            except Exception as error:
+                self._fail(error)
+            if self._stopping:
+                return
+            self._held.append(future)
+            if is_last or not self._clips:  # clipping writes all gradients once more
+                self._complete_held()
+            if is_last:
+                self._done.set()
+
+    def _complete_held(self):
+        for future in self._held:
+            future.set_result(None)
+        self._held = []
+
+    def _wait(self, indices):
+        for i in indices:
+            while not self._job.wait(i, LOOK_S):
+                if self._stopping:
+                    return
+
+    @torch.no_grad()
+    def _end_step(self):
+        if self._stopping:
+            return
+        self.last_step = self._job.settle()
+        if self.last_step.skipped and all(bool(b.isfinite().all()) for b in self._buffers):
+            self._buffers[-1].fill_(float("nan"))  # GradScaler and others shall see it
+        self._job.stepped()
+        self.comm.busy = False
+
+    def _fail(self, error):
+        if not self.error:
+            self.error = error
+            _kept.append(self._buffers)
+
+    # ---- the end -------------------------------------------------------------------------------------------------------
+
+    def counters(self):
+        """Steps, bytes and seconds of waiting, as tacit_counters names them."""
+        return self._job.counters()
+
+    def stop(self):
+        """Ends the waiting thread. At the end of the program, or in close()."""
+        self._stopping = True
+        if self._pid == os.getpid():
+            self._buckets.put(None)
+            self._thread.join(10 * LOOK_S)
+
+    def close(self):
+        """Between two steps; the DistributedDataParallel cannot train any more. Collective, unless a peer has failed."""
+        if not self._job.handle:
+            return
+        self.stop()
+        self._job.close()
+        if self._own_comm:
+            self.comm.close()
+        self._tensors.release()
+
+
+def list_left_out(ddp):
+    """The parameters that DDP does not train though they want a gradient. It looks for those of the model itself, as
+    opposed to its parts, with a dot in front."""
+    return {name for name, _ in ddp.module.named_parameters()
+            if (name if "." in name else "." + name) in ddp.parameters_to_ignore}
+
+
+AFRESH = "; make DistributedDataParallel and its hook when all parameters are as they will be"
+
+
+def stop_hooks():
+    for each in list(_hooks):
+        each.stop()
+
+
+atexit.register(stop_hooks)

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks of a test without torchrun, which would end those that remain when one has failed."""
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+
+
+class Rank:
+    """A process of start_ranks(). code: how it has ended, minus the signal; None: not yet."""
+
+    def __init__(self, pid, output):
+        self.pid, self.output, self.code = pid, output, None
+
+    def end(self, seconds):
+        """What it has printed, when it has ended by itself; after this time it is killed."""
+        limit = time.monotonic() + seconds
+        while self.code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.code = os.waitstatus_to_exitcode(status)
+            elif time.monotonic() > limit:
+                os.kill(self.pid, signal.SIGKILL)
+            else:
+                time.sleep(0.01)
+        self.output.seek(0)
+        return self.output.read()
+
+
+def start_ranks(count):
+    """Forks: a list of Rank in the parent; None in each of them, which goes on as a rank that torchrun has started. Nothing
+    may be imported that has threads."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    started = []
+    for rank in range(count):
+        output = tempfile.TemporaryFile("w+")
+        sys.stdout.flush()
+        pid = os.fork()
+        if pid == 0:
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for those it starts aside
+            os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(count), MASTER_ADDR="127.0.0.1",
+                              MASTER_PORT=str(port))
+            return None
+        started.append(Rank(pid, output))
+    return started
+
+
+def run_tests(tests, words, prepare, failure):
+    """torchrun SCRIPT [NAME...], SCRIPT ranks N [NAME...], or SCRIPT failures [KIND...]: failure(kind) checks one, and is
+    True in a rank, which ends with the program."""
+    if words[:1] == ["failures"]:
+        any(failure(kind) for kind in words[1:])
+        return
+    if words[:1] == ["ranks"]:
+        started = start_ranks(int(words[1]))
+        if started:
+            texts = [rank.end(100) for rank in started]
+            print(*texts, sep="\n")
+            sys.exit(max(abs(rank.code) for rank in started))
+        words = words[2:]
+    prepare()
+    for name, test in list(tests.items()):
+        if name.startswith("test_") and (not words or name[5:] in words):
+            begin = time.monotonic()
+            test()
+            if os.environ["RANK"] == "0":
+                print(f"{name} {time.monotonic() - begin:.2f} s", flush=True)
