@@ -2,6 +2,7 @@
 """The ranks of a PyTorch program."""
 import datetime
 import os
+import socket
 
 import torch.distributed as dist
 
@@ -33,6 +34,18 @@ def is_under_mpi():
     return any(name in os.environ for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"))
 
 
+def choose_interface(settings):
+    """Who has told gloo or NCCL which network to use has told us; comm.interface comes first."""
+    if settings["comm.interface"] not in ("", "none"):
+        return
+    known = {name for _, name in socket.if_nameindex()}
+    for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+        for name in os.environ.get(variable, "").split(","):
+            if name in known:
+                settings["comm.interface"] = name
+                return
+
+
 def open_comm(settings=None):
     """All ranks of this program: those of mpirun or srun over MPI; else those of torch.distributed or torchrun, which
     meet in its store; else this process alone. Collective."""
@@ -40,6 +53,7 @@ def open_comm(settings=None):
     store = _private.default_store() if settings["comm.engine"] in ("auto", "tcp") and not is_under_mpi() else None
     if store is None:
         return Comm(settings)
+    choose_interface(settings)
     if _private.is_initialized():
         return Comm(settings, dist.get_rank(), dist.get_world_size(), TorchStore(store))
     return Comm(settings, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), TorchStore(store))
