@@ -46,6 +46,7 @@ launcher_of() {
     openmpi) candidates="mpirun.openmpi mpirun" package=openmpi-bin ;;
     mpich) candidates="mpiexec.mpich mpiexec.hydra" package=mpich ;;
     none) echo none; return ;;
+    torchrun) python_with_torch; return ;;
     *) die 2 "--mpi is openmpi, mpich or none, not \"$1\"" ;;
   esac
   for candidate in $candidates; do
@@ -57,17 +58,32 @@ launcher_of() {
   die 7 "no launcher of $1 was found (looked for $candidates): apt-get install $package, or --mpi none with tacit"
 }
 
+# The Python that --torchrun starts: $TACIT_PYTHON, else python3.
+python_with_torch() {
+  local python=${TACIT_PYTHON:-python3}
+  "$python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)' 2>/dev/null ||
+    die 7 "$python has no PyTorch: pip install torch, or TACIT_PYTHON=PATH names a Python that has it"
+  echo "$python"
+}
+
 command_run() {
   ((${#WORDS[@]} >= 1)) || misuse "a command is needed after --"
   find_cluster
   local mpi=${OPTION[mpi]:-openmpi} limit_s=0 launcher
+  if [ -n "${OPTION[torchrun]:-}" ]; then
+    [ -z "${OPTION[mpi]:-}" ] || die 2 "--torchrun and --mpi exclude each other"
+    mpi=torchrun
+  fi
   place_ranks
   launcher=$(launcher_of "$mpi") || exit $?
   [ -z "${OPTION[timeout]:-}" ] || limit_s=$(whole "${OPTION[timeout]}" 1 99999999) ||
     die 2 "--timeout is a number of seconds, at least 1, not \"${OPTION[timeout]}\""
   add_own_programs
-  command -v "${WORDS[0]}" >/dev/null || die 2 "the command \"${WORDS[0]}\" is neither in PATH nor in build/release/bin
+  if [ "$mpi" = torchrun ]; then
+    [ -f "${WORDS[0]}" ] || die 2 "--torchrun starts a Python script, and there is no file \"${WORDS[0]}\""
+  else command -v "${WORDS[0]}" >/dev/null || die 2 "the command \"${WORDS[0]}\" is neither in PATH nor in build/release/bin
   (what is built here: cmake --preset release && cmake --build build/release)"
+  fi
   supervise "$self" _first "$name" "$mpi" "$launcher" "$ranks" "$ranks_per_host" "$limit_s" "${WORDS[@]}"
 }
 
@@ -164,8 +180,9 @@ command_first() {
   step "naming the hosts" mount --bind "$state/hosts" /etc/hosts
   printf '#!/bin/sh\nexec "%s" _agent %s "$@"\n' "$self" "$name" >"$session/agent"
   chmod +x "$session/agent"
-  # Programs whose ranks talk over TCP by themselves meet in a folder, and keep off the launcher's network.
-  export TACIT_COMM_MEET=${TACIT_COMM_MEET:-$session/meet} TACIT_COMM_INTERFACE=${TACIT_COMM_INTERFACE:-eth0}
+  # Programs whose ranks talk over TCP by themselves meet in a folder or in torchrun's store, and keep off the launcher's network.
+  [ "$mpi" = torchrun ] || export TACIT_COMM_MEET=${TACIT_COMM_MEET:-$session/meet}
+  export TACIT_COMM_INTERFACE=${TACIT_COMM_INTERFACE:-eth0}
   "${mpi}_command" "$launcher" "$@"
   SECONDS=0
   # timeout passes a signal on and kills ten seconds later; what then still lives ends with this process.
@@ -200,10 +217,47 @@ command_head() {
 none_command() {
   local i list=""
   for ((i = 0; i < $(hosts_used); i++)); do
-    list+=${list:+,}$name-n$i:$((ranks - i * ranks_per_host < ranks_per_host ? ranks - i * ranks_per_host : ranks_per_host))
+    list+=${list:+,}$name-n$i:$(ranks_on "$i")
   done
   launch=("${@:2}" --hosts "$list" --rsh "$session/agent")
 }
+
+# One torchrun per host. Ranks get torchrun's share of the machine's cores, which the hosts have in common.
+torchrun_command() {
+  local cores=$(($(nproc) / ranks))
+  export GLOO_SOCKET_IFNAME=${GLOO_SOCKET_IFNAME:-eth0} OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores > 0 ? cores : 1))}
+  # Hosts here have no name server, of which PyTorch would warn for each connection.
+  export TORCH_CPP_LOG_LEVEL=${TORCH_CPP_LOG_LEVEL:-ERROR}
+  launch=("$self" _torchrun "$name" "$ranks" "$ranks_per_host" "$@")
+}
+
+# In the head: starts them and waits. The store is on the launcher's network. After a failure the others have some seconds
+# to notice by themselves and to say whom they miss; a torchrun that waits for another one's end hears no signal but KILL.
+command_torchrun() {
+  local ranks=$2 ranks_per_host=$3 i first=0 status count
+  load_cluster "$1"; shift 3
+  count=$(hosts_used) children=()
+  forward_signals signal_children
+  for ((i = 0; i < count; i++)); do
+    (enter "n$i" "$1" -m torch.distributed.run --nnodes "$count" --node-rank "$i" --nproc-per-node "$(ranks_on "$i")" \
+      --master-addr "$(control_address 0)" --master-port 29400 "${@:2}" </dev/null) &
+    children+=($!)
+  done
+  while ((${#children[@]} > 0)); do
+    ended=""
+    wait -n -p ended "${children[@]}"; status=$?
+    [ -n "$ended" ] || continue # a signal came
+    mapfile -t children < <(printf '%s\n' "${children[@]}" | grep -vx "$ended")
+    ((status != 0 && first == 0)) || continue
+    first=$status
+    (sleep 5; signal_children TERM; sleep 2; signal_children KILL) &
+  done
+  exit "$first"
+}
+
+signal_children() { kill "-$1" "${children[@]}" 2>/dev/null || true; }
+
+ranks_on() { echo $((ranks - $1 * ranks_per_host < ranks_per_host ? ranks - $1 * ranks_per_host : ranks_per_host)); }
 
 hosts_used() { echo $(((ranks + ranks_per_host - 1) / ranks_per_host)); }
 

@@ -24,6 +24,7 @@ define run "-- COMMAND..." "starts ranks on the hosts; signals and the exit stat
   "n R|ranks (default: hosts x ranks per host)
 per-host P|ranks on one host (default: the cluster's; with -n as few as will do)
 mpi WHICH|openmpi, mpich or none: tacit starts its own ranks (default: openmpi)
+torchrun|the command is a PyTorch script: one torchrun on each host
 timeout SECONDS|end the run after so long, with status 124
 $NAME_OPTION" \
   "lab/cluster run -n 8 --per-host 2 -- tacit train examples/demo.yaml"

@@ -223,6 +223,27 @@ else
   skip "MPICH's launcher" "mpich is not installed"
 fi
 
+expect "--torchrun and --mpi" 2 'exclude each other' run --torchrun --mpi none -- true
+expect "--torchrun without PyTorch" 7 'pip install torch' env TACIT_PYTHON=false lab/cluster run --name "$ours" --torchrun -- true
+python=${TACIT_PYTHON:-python3}
+if "$python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("torch") is None)'; then
+  cat >"$work/where.py" <<'PY'
+import os, socket, sys
+print(*(os.environ[key] for key in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "GLOO_SOCKET_IFNAME", "TACIT_COMM_INTERFACE")), socket.gethostname())
+sys.exit(3 if os.environ["RANK"] == sys.argv[1] else 0)
+PY
+  torchrun_ranks() {
+    run --torchrun -n 3 --per-host 2 -- "$work/where.py" 2 >"$work/ranks" 2>"$work/errors"; local status=$?
+    cat "$work/errors" "$work/ranks"
+    [ $status -eq 1 ] && grep -q 'exitcode *: 3' "$work/errors" &&
+      [ "$(sort "$work/ranks" | tr '\n' ',')" = "0 3 0 eth0 eth0 $ours-n0,1 3 1 eth0 eth0 $ours-n0,2 3 0 eth0 eth0 $ours-n1," ]
+  }
+  check "torchrun on each host, until the last rank fails" torchrun_ranks
+  expect "a script that does not exist" 2 'no file' run --torchrun -- no-such.py
+else
+  skip "torchrun on each host" "$python has no PyTorch"
+fi
+
 # --- two clusters, and what is not ours
 ip netns add "$other-n1"
 expect "up refuses a namespace that it did not make" 2 "$other-n1 exists already" lab/cluster up 2 --name "$other"

@@ -2,6 +2,7 @@
 """The ranks of a PyTorch program."""
 import datetime
 import os
+import socket
 
 import torch.distributed as dist
 
@@ -37,15 +38,29 @@ def is_part(group):
     return group is not None and dist.get_process_group_ranks(group) != list(range(dist.get_world_size()))
 
 
+def choose_interface(settings):
+    """Who has told gloo or NCCL which network to use has told us; comm.interface comes first."""
+    if settings["comm.interface"] not in ("", "none"):
+        return
+    known = {name for _, name in socket.if_nameindex()}
+    for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+        for name in os.environ.get(variable, "").split(","):
+            if name in known:
+                settings["comm.interface"] = name
+                return
+
+
 def open_comm(settings=None, group=None):
     """All ranks of this program: those of mpirun or srun over MPI; else those of torch.distributed or torchrun, which
     meet in its store; else this process alone. group: those of a process group of torch.distributed. Collective."""
     settings = settings or Settings()
     if is_part(group):
+        choose_interface(settings)
         return Comm(settings, dist.get_rank(group), dist.get_world_size(group), TorchStore(_private.store_of(group), group))
     store = _private.default_store() if settings["comm.engine"] in ("auto", "tcp") and not is_under_mpi() else None
     if store is None:
         return Comm(settings)
+    choose_interface(settings)
     if _private.is_initialized():
         return Comm(settings, dist.get_rank(), dist.get_world_size(), TorchStore(store))
     return Comm(settings, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), TorchStore(store))

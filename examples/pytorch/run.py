@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the examples of this folder share: flags, data, the loop and its clock, and the method that --with names.
+
+train() is the loop of every method: what tacit adds to it is the line with tacit.Parallel. Fair to all: batch norm's means
+stay a rank's own while it trains; threads are the host's cores, shared by its ranks; the first --warm-up steps do not
+count. After the last step rank 0 prints one line of JSON, also to the file of --json."""
+import argparse
+import contextlib
+import functools
+import inspect
+import json
+import os
+import pathlib
+import statistics
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+METHODS = ("ddp", "ddp-fp16", "ddp-powersgd", "fsdp", "decent-dp", "tacit")
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+def read_flags(about, sizes, batch, lr):
+    """The flags of an example. about: its docstring; sizes: the names of --size; batch, lr: defaults."""
+    p = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--size", choices=sizes, default="small", help="paper: the widths of the paper (default: small)")
+    p.add_argument("--steps", type=int, default=100)
+    p.add_argument("--warm-up", type=int, default=5, metavar="N", help="first steps that the times leave out (default: 5)")
+    p.add_argument("--batch", type=int, default=batch, help=f"samples per rank and step (default: {batch})")
+    p.add_argument("--lr", type=float, default=lr)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--data", metavar="FILE", default=str(ROOT / "LICENSE"), help="a text (default: the licence of tacit)")
+    p.add_argument("--json", metavar="FILE", help="the results are appended there, too")
+    p.add_argument("--emulate", type=float, metavar="MS", help="replay an accelerator that needs so long for forward and "
+                   "backward pass instead of computing: real gradients' bytes, arbitrary values")
+    p.add_argument("--with", dest="method", choices=METHODS, default="tacit")
+    p.add_argument("--hook", metavar="KEY=VALUE,...", help="with ddp and fsdp: tacit's compressed sums, such as codec=auto")
+    p.add_argument("--topology", help="tacit with --strategy gossip, and decent-dp: who mixes with whom")
+    for name, example in (("strategy", "dp, gossip, localsgd or shard"), ("codec", "auto, int4, topk ..."),
+                          ("factor", "elements per element that is sent")):
+        p.add_argument("--" + name, help="with tacit: " + example)
+    p.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="with tacit: any other setting of it")
+    flags = p.parse_args()
+    for given, methods in ((flags.hook, ("ddp", "fsdp")), (flags.topology, ("tacit", "decent-dp")),
+                           (flags.strategy or flags.codec or flags.factor or flags.set, ("tacit",))):
+        if given and flags.method not in methods:
+            p.error(f"{given if isinstance(given, str) else ' '.join(given)}: only --with {' or '.join(methods)} takes it")
+    if flags.steps <= flags.warm_up:
+        flags.warm_up = 0
+    torch.manual_seed(flags.seed)
+    return flags
+
+
+# ---- ranks ---------------------------------------------------------------------------------------------------------------
+
+
+def find(*names, default):
+    """The first of these environment variables, as a number: those of torchrun, Open MPI, MPICH."""
+    return next((int(os.environ[n]) for n in names if n in os.environ), default)
+
+
+RANK = find("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", default=0)
+RANKS = find("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", default=1)
+
+
+def share_cores():
+    """PyTorch takes all cores in every process; ranks of one host share them."""
+    ranks = find("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", default=1)
+    if "OMP_NUM_THREADS" not in os.environ or RANKS == 1:
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks))
+
+
+def join_gloo(method):
+    """torch.distributed, for the methods that need it."""
+    if RANKS == 1:
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    elif "MASTER_ADDR" in os.environ:
+        dist.init_process_group("gloo")
+    else:
+        sys.exit(f"--with {method} needs torchrun: torchrun --nproc-per-node {RANKS} {' '.join(sys.argv)}")
+
+
+# ---- methods -------------------------------------------------------------------------------------------------------------
+
+
+class Method:
+    """model: to be called; optimizer: None where the backward pass updates, too; mean(): a context in which the parameters
+    are the mean over ranks."""
+
+    def __init__(self, model, optimizer, mean=contextlib.nullcontext):
+        self.model, self.optimizer, self.mean = model, optimizer, mean
+
+
+def with_tacit(flags, model, make_optimizer):
+    import tacit.torch as tacit
+    settings = dict(pair.split("=", 1) for pair in flags.set)
+    settings.update({k: getattr(flags, k) for k in ("strategy", "topology", "codec", "factor") if getattr(flags, k)})
+    optimizer = make_optimizer(model.parameters())
+    model = tacit.Parallel(model, optimizer, steps=flags.steps, **settings)
+    return Method(model, optimizer, model.average)
+
+
+def with_ddp(flags, model, make_optimizer):
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+    join_gloo(flags.method)
+    names = inspect.signature(DistributedDataParallel).parameters
+    keep_buffers = "forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"
+    ddp = DistributedDataParallel(model, **{keep_buffers: False})
+    if flags.method == "ddp-fp16":
+        ddp.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    if flags.method == "ddp-powersgd":
+        state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2)
+        ddp.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    if flags.hook:
+        import tacit.torch as tacit
+        ddp.register_comm_hook(*tacit.hook(ddp, **dict(pair.split("=", 1) for pair in flags.hook.split(","))))
+    return Method(ddp, make_optimizer(ddp.parameters()))
+
+
+def with_fsdp(flags, model, make_optimizer):
+    """FSDP2: a unit for each part of a ModuleList or Sequential that has parameters, and one for the rest."""
+    from torch.distributed.fsdp import fully_shard
+    join_gloo(flags.method)
+    mesh = dist.init_device_mesh("cpu", (RANKS,))
+    for unit in list_units(model):
+        fully_shard(unit, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    if flags.hook:
+        import tacit.torch as tacit
+        tacit.fsdp(model, **dict(pair.split("=", 1) for pair in flags.hook.split(",")))
+    return Method(model, make_optimizer(model.parameters()))
+
+
+def list_units(model):
+    for child in model.children():
+        if isinstance(child, (torch.nn.ModuleList, torch.nn.Sequential)):
+            yield from (part for part in child if next(part.parameters(), None) is not None)
+        else:
+            yield from list_units(child)
+
+
+def with_decent_dp(flags, model, make_optimizer):
+    try:
+        from decent_dp.ddp import DecentralizedDataParallel
+    except ImportError:
+        sys.exit("--with decent-dp needs its package: pip install decent-dp==0.2.3")
+    join_gloo(flags.method)
+    model = DecentralizedDataParallel(model, lambda named: make_optimizer([p for _, p in named]),
+                                      topology=flags.topology or "complete")
+
+    @contextlib.contextmanager
+    def mean():
+        model.global_avg()
+        yield
+        model.revert_global_avg()
+    return Method(model, None, mean)
+
+
+def choose(flags, model, make_optimizer):
+    functions = {"tacit": with_tacit, "fsdp": with_fsdp, "decent-dp": with_decent_dp}
+    return functions.get(flags.method, with_ddp)(flags, model, make_optimizer)
+
+
+# ---- the loop ------------------------------------------------------------------------------------------------------------
+
+
+def train(flags, model, data, loss_of, make_optimizer=torch.optim.AdamW):
+    """loss_of(model, batch), where batch is one of data.draw(count, generator); data.held has the batches of the end."""
+    share_cores()
+    parameters = sum(p.numel() for p in model.parameters())
+    make_optimizer = functools.partial(make_optimizer, lr=flags.lr)
+    if flags.emulate:
+        torch.set_num_threads(1)
+        from accelerator import Accelerator, NoUpdate
+        model, make_optimizer = Accelerator(model, data, loss_of, flags), NoUpdate
+        loss_of = Accelerator.loss_of
+    method = choose(flags, model, make_optimizer)
+    generator = torch.Generator().manual_seed(1000 * flags.seed + RANK)  # every rank draws samples of its own
+    losses, clock = [], Clock(flags.warm_up)
+    for step in range(flags.steps):
+        batch = data.draw(flags.batch, generator)
+        clock.begin(step)
+        loss = loss_of(method.model, batch)
+        loss.backward()
+        if method.optimizer:
+            method.optimizer.step()
+            method.optimizer.zero_grad()
+        clock.end()
+        losses.append(loss.item())
+    result = dict(example=pathlib.Path(sys.argv[0]).stem, words=sys.argv[1:], ranks=RANKS, parameters=parameters,
+                  first_loss=losses[0], loss=statistics.mean(losses[-10:]), **clock.summary())
+    if flags.method == "tacit":
+        result["counters"] = method.model.counters()
+    if not flags.emulate:
+        result["held_loss"] = evaluate(method, data, loss_of)
+    report(flags, result)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+@torch.no_grad()
+def evaluate(method, data, loss_of):
+    with method.mean():
+        method.model.eval()
+        found = statistics.mean(loss_of(method.model, batch).item() for batch in data.held)
+        method.model.train()
+    return found
+
+
+def report(flags, result):
+    if RANK == 0:
+        line = json.dumps(result)
+        print(line)
+        if flags.json:
+            with open(flags.json, "a") as file:
+                file.write(line + "\n")
+
+
+class Clock:
+    """Seconds of steps, of the processor, and bytes that left this host by the interface that gloo uses."""
+
+    def __init__(self, warm_up):
+        self.warm_up, self.seconds = warm_up, []
+        self.interface = os.environ.get("GLOO_SOCKET_IFNAME")
+
+    def begin(self, step):
+        if step == self.warm_up:
+            self.start, self.cpu, self.bytes = time.perf_counter(), time.process_time(), self.read_bytes()
+        self.start_of_step = time.perf_counter()
+
+    def end(self):
+        self.seconds.append(time.perf_counter() - self.start_of_step)
+
+    def read_bytes(self):
+        for line in pathlib.Path("/proc/net/dev").read_text().splitlines():
+            name, _, counts = line.partition(":")
+            if name.strip() == self.interface:
+                return int(counts.split()[8])
+        return None
+
+    def summary(self):
+        """Means over the steps that count: those of gossip differ in their rounds."""
+        steps, sent = len(self.seconds) - self.warm_up, self.read_bytes()
+        return dict(step_s=(time.perf_counter() - self.start) / steps, cpu_s=(time.process_time() - self.cpu) / steps,
+                    sent_bytes=None if sent is None else (sent - self.bytes) / steps, steps_s=self.seconds)
+
+
+# ---- data ----------------------------------------------------------------------------------------------------------------
+
+
+class Text:
+    """Bytes of a file; of each sample's `length` + 1 bytes a model predicts the later ones. The last tenth is held out."""
+
+    def __init__(self, flags, length):
+        text = torch.tensor(list(pathlib.Path(flags.data).read_bytes()[:4_000_000]))
+        if len(text) < 10 * (length + 1):
+            sys.exit(f"{flags.data} has {len(text)} bytes; --data FILE wants {10 * (length + 1)} or more")
+        cut = len(text) * 9 // 10
+        self.text, self.length = text[:cut], length
+        windows = text[cut:].unfold(0, length + 1, length + 1)[:64]
+        self.held = windows.split(flags.batch)
+
+    def draw(self, count, generator):
+        starts = torch.randint(len(self.text) - self.length, (count,), generator=generator)
+        return torch.stack([self.text[s:s + self.length + 1] for s in starts])
+
+
+class Images:
+    """Handwritten digits if scikit-learn is installed, else ten patterns in noise; `side` x `side`, of three colours."""
+
+    def __init__(self, flags, side):
+        try:
+            from sklearn.datasets import load_digits
+            digits = load_digits()
+            images, labels = torch.tensor(digits.images).float() / 8 - 1, torch.tensor(digits.target)
+        except ImportError:
+            g = torch.Generator().manual_seed(0)
+            labels = torch.arange(2000) % 10
+            images = torch.randn(10, 8, 8, generator=g)[labels] + torch.randn(2000, 8, 8, generator=g)
+        order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+        self.images, self.labels, self.side = images[order], labels[order], side
+        self.cut = len(labels) * 9 // 10
+        held = torch.arange(self.cut, min(len(labels), self.cut + 128))
+        self.held = [self.enlarge(part) for part in held.split(flags.batch)]
+
+    def enlarge(self, which):
+        images = self.images[which][:, None]
+        return torch.nn.functional.interpolate(images, self.side).expand(-1, 3, -1, -1), self.labels[which]
+
+    def draw(self, count, generator):
+        return self.enlarge(torch.randint(self.cut, (count,), generator=generator))

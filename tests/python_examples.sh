@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The examples for PyTorch: each trains for three steps on two ranks under torchrun, one under mpirun and one alone.
+# $TACIT_PYTHON is a Python that has PyTorch and finds tacit (default: python3); without it everything is skipped.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+. tests/check.sh
+. scripts/mpi-environment.sh
+export OMP_NUM_THREADS=1
+python=$(command -v "${TACIT_PYTHON:-python3}") # the whole path: mpirun has a PATH of its own
+if ! "$python" -c 'import torch' 2>/dev/null; then
+  skip "examples for PyTorch" "${TACIT_PYTHON:-python3} has no PyTorch; TACIT_PYTHON names one that has"
+  finish_checks; exit
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+torchrun() { timeout 120 "$python" -m torch.distributed.run --standalone --nproc-per-node 2 "examples/pytorch/$1.py" "${@:2}"; }
+
+# trained NAME RANKS COMMAND...: it appends one line of results, of as many ranks, with finite losses, and bytes that went out.
+trained() {
+  local file=$work/$1.json ranks=$2
+  "${@:3}" --steps 3 --batch 2 --json "$file" || return 1
+  "$python" - "$file" "$ranks" <<'PY'
+import json, math, sys
+lines = open(sys.argv[1]).read().splitlines()
+assert len(lines) == 1, lines
+found = json.loads(lines[0])
+assert found["ranks"] == int(sys.argv[2]), found
+assert len(found["steps_s"]) == 3 and found["counters"]["steps"] == 3, found
+assert math.isfinite(found["loss"]) and math.isfinite(found["held_loss"]), found
+assert (found["counters"]["bytes_sent"] > 0) == (found["ranks"] > 1), found
+PY
+}
+
+beside "gpt, gossip" trained gpt 2 torchrun gpt --with tacit --strategy gossip --topology aer
+beside "resnet, with running means" trained resnet 2 torchrun resnet --with tacit
+beside "vgg, auto" trained vgg 2 torchrun vgg --with tacit --codec auto
+beside "lstm under mpirun" trained lstm 2 timeout 120 "$MPIRUN" -n 2 "$python" examples/pytorch/lstm.py --with tacit --codec auto
+beside "transformer, top-k" trained transformer 2 torchrun transformer --with tacit --codec topk --factor 20 --set values=int4
+beside "lstm under torchrun, a replayed accelerator" torchrun lstm --with tacit --emulate 30 --steps 3
+beside "vgg with DDP" torchrun vgg --with ddp --steps 3 --batch 2
+beside "gpt alone" trained alone 1 "$python" examples/pytorch/gpt.py
+together
+expect "a baseline under mpirun says what to type" 1 'needs torchrun: torchrun --nproc-per-node 2' \
+  "$MPIRUN" -n 2 "$python" examples/pytorch/gpt.py --with ddp
+expect "a flag of another method" 2 'only --with tacit takes it' "$python" examples/pytorch/gpt.py --with ddp --codec auto
+expect "a text that is too short" 1 '--data FILE wants' "$python" examples/pytorch/gpt.py --data .gitignore
+finish_checks
