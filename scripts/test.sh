@@ -40,6 +40,11 @@ unit() {
   for _ in $(seq "$failed"); do fail "ctest $1 -L $2" "$log"; done
 }
 
+# PyTorch comes by pip, into an environment of its own, while other stages run.
+install_torch() {
+  python3 -m venv build/python && build/python/bin/pip install -q torch==2.13.0 numpy
+}
+
 program() { TACIT=$root/build/$1/bin/tacit run_checks "${@:2}"; }
 
 style() {
@@ -48,6 +53,9 @@ style() {
   check "names" scripts/check-names.sh
   check "shell syntax" bash -c 'for f in scripts/*.sh scripts/results/*.sh tests/*.sh lab/cluster lab/*.sh; do bash -n "$f" || exit 1; done'
 }
+
+torch=
+[[ " ${stages[*]} " != *" python "* ]] || { install_torch >"$logs/pip.log" 2>&1 & torch=$!; }
 
 for stage in "${stages[@]}"; do
   echo "== $stage"
@@ -67,7 +75,9 @@ for stage in "${stages[@]}"; do
       build_unit tsan "$names"; TACIT_ISA=avx2 TSAN_OPTIONS=suppressions=$root/tests/tsan.supp unit tsan unit "$names" ;;
     clang) build clang; unit clang unit . '^(mix|feedback|linear|halves|narrow|gossip.*|sharding.*|comm|fault|tcp_faults|.*-(over|sealed).*|cluster_probe|candidates|priced_sums|restore|unread)$' ;; # what is long and compiles to nothing special: gcc, asan
     mpich) build release; unit release mpich; program release tests/mpich.sh ;;
-    python) build release; program release tests/python.sh; run_checks tests/packages.sh build/release ;;
+    python) build release
+      if wait $torch; then export TACIT_PYTHON=$root/build/python/bin/python; else skip "PyTorch" "pip cannot install it: $(tail -n 1 "$logs/pip.log")"; fi
+      for script in python python_hook python_examples packages; do program release tests/$script.sh; done ;;
     readme) build release; program release tests/readme.sh ;;
     *) echo "unknown stage $stage" >&2; exit 2 ;;
   esac

@@ -6,7 +6,7 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 . tests/check.sh
 . scripts/mpi-environment.sh
-export OMP_NUM_THREADS=1
+export TACIT_LIBRARY=${TACIT_LIBRARY:-$PWD/build/release/lib/libtacit.so} PYTHONPATH=$PWD/python PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
 python=$(command -v "${TACIT_PYTHON:-python3}") # the whole path: mpirun has a PATH of its own
 if ! "$python" -c 'import torch' 2>/dev/null; then
   skip "examples for PyTorch" "${TACIT_PYTHON:-python3} has no PyTorch; TACIT_PYTHON names one that has"

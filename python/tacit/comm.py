@@ -7,7 +7,7 @@ import os
 import sys
 
 from . import _table
-from ._library import PeerError, check, lib
+from ._library import Error, PeerError, check, lib
 from .settings import Settings
 
 LEVELS = {_table.LOG_DEBUG: logging.DEBUG, _table.LOG_INFO: logging.INFO, _table.LOG_WARN: logging.WARNING,
@@ -103,13 +103,14 @@ def close_at_exit():
     """Says goodbye where the program has ended well. After an exception, or inside a step, this rank just ends, and the
     others get a PeerError that names it."""
     failed = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-    for comm in list(opened.values()):
-        try:
+    try:
+        for comm in list(opened.values()):
             if not failed and not comm.busy:
                 comm.close()
-        except PeerError as error:
-            logger.error("%s", error)
-    lib.tacit_log_to(_table.tacit_log_callback(), None, _table.LOG_INFO)
+    except Error as error:
+        logger.error("%s", error)
+    finally:
+        lib.tacit_log_to(_table.tacit_log_callback(), None, _table.LOG_INFO)
 
 
 check(lib.tacit_log_to(log_line, None, _table.LOG_INFO))
