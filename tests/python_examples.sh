@@ -39,7 +39,8 @@ beside "vgg, auto" trained vgg 2 torchrun vgg --with tacit --codec auto
 beside "lstm under mpirun" trained lstm 2 timeout 120 "$MPIRUN" -n 2 "$python" examples/pytorch/lstm.py --with tacit --codec auto
 beside "transformer, top-k" trained transformer 2 torchrun transformer --with tacit --codec topk --factor 20 --set values=int4
 beside "lstm under torchrun, a replayed accelerator" torchrun lstm --with tacit --emulate 30 --steps 3
-beside "vgg with DDP" torchrun vgg --with ddp --steps 3 --batch 2
+beside "resnet with DDP and a hook" torchrun resnet --with ddp --hook codec=auto --steps 3 --batch 2
+beside "gpt with FSDP2 and a hook" torchrun gpt --with fsdp --hook codec=int4 --steps 3 --batch 2
 beside "gpt alone" trained alone 1 "$python" examples/pytorch/gpt.py
 together
 expect "a baseline under mpirun says what to type" 1 'needs torchrun: torchrun --nproc-per-node 2' \
