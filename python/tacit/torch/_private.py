@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is private, or undocumented, in PyTorch. Tested with torch 2.1, 2.4, 2.9 and 2.13; nothing else in this package
+"""What is private, or undocumented, in PyTorch. Tested with torch 2.13; nothing else in this package
 uses an underscore of torch."""
 import dataclasses
 import os
