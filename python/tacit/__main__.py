@@ -76,4 +76,8 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough, as head does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
