@@ -26,11 +26,11 @@ build_unit() {
   check "build $1" bash -c "cmake --build build/$1 --target \$0" "${targets//$'\n'/ }"
 }
 
-# unit PRESET LABEL [NAMES [BUT]]: every ctest case with this label (a name that matches, but not these) counts as one test. As many at a
-# time as there are cores, for many of them wait; what starts ranks or measures has RUN_SERIAL.
+# unit PRESET LABEL [NAMES [BUT]]: every ctest case with this label (a name that matches, but not these) counts as one test. One more at a
+# time than there are cores, for many of them wait; what starts ranks or measures has RUN_SERIAL.
 unit() {
   local log=$logs/ctest-$1-$2.log passed failed
-  ctest --test-dir "build/$1" -j "$(nproc)" --output-on-failure --no-tests=error -L "^$2\$" -R "${3:-.}" -E "${4:-^$}" >"$log" 2>&1 </dev/null
+  ctest --test-dir "build/$1" -j "$(($(nproc) + 1))" --output-on-failure --no-tests=error -L "^$2\$" -R "${3:-.}" -E "${4:-^$}" >"$log" 2>&1 </dev/null
   passed=$(grep -cE '^ *[0-9]+/[0-9]+ Test .* Passed' "$log")
   failed=$(grep -cE '^ *[0-9]+/[0-9]+ Test .*\*\*\*' "$log")
   CHECKS_PASSED=$((CHECKS_PASSED + passed))
