@@ -81,6 +81,8 @@ class Sum:
 
     def start(self, array, scale=1.0):
         """Leaves while you compute; the array is the sum of array * scale when wait() has returned."""
+        if not isinstance(array, numpy.ndarray):
+            raise UsageError(f"an array of numpy is needed, which is summed in its place, not a {type(array).__name__}")
         if array.dtype not in KINDS or not array.flags.c_contiguous or array.size != self.elements:
             raise UsageError(f"an array of {self.elements} float32 or float16 without gaps is needed, not of {array.size} "
                              f"{array.dtype}")

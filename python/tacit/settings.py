@@ -30,6 +30,14 @@ def write_value(value):
     return repr(value) if isinstance(value, float) else str(value)
 
 
+def name_kind(section):
+    """The keyword that makes the library read a section."""
+    for kind, word in ((_table.LIST_STRATEGIES, "strategy"), (_table.LIST_CONTROLLERS, "policy")):
+        if section in (name for name, _ in list_names(kind)):
+            return word
+    return "codec"
+
+
 class Settings:
     """What is exchanged, and how.
 
@@ -76,12 +84,13 @@ class Settings:
             raise ConfigError(f"{word}: it may be {', '.join(ends)}; write the whole key, as {ends[0].replace('.', '__')}=...")
         if not ends:
             raise ConfigError(f"unknown setting {word}" + self._suggest(word))
-        return ends[0]
+        section = ends[0].partition(".")[0]
+        raise ConfigError(f"{word} is {ends[0]}, which nothing reads here: add {name_kind(section)}=\"{section}\", or leave it out")
 
     def _suggest(self, word):
         ends = {key.rpartition(".")[2]: key for key in self._keys}
         near = difflib.get_close_matches(word, ends, 1, 0.5)
-        return f"; did you mean {near[0]} ({ends[near[0]]})?" if near else "; python -m tacit info lists them"
+        return f"; did you mean {ends[near[0]]}?" if near else "; python -m tacit info lists them"
 
     def __setitem__(self, word, value):
         check(lib.tacit_settings_set(self._handle, f"{self.find_key(word)}={write_value(value)}".encode()))

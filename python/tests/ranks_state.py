@@ -195,6 +195,8 @@ class States(unittest.TestCase):
         self.assertEqual(total(numpy.ones(7, "float16"), scale=0.5).tolist(), [SIZE / 2] * 7)
         with self.assertRaisesRegex(tacit.UsageError, "7 float32"):
             total(numpy.ones(8, "f"))
+        with self.assertRaisesRegex(tacit.UsageError, "not a list"):
+            total([1.0] * 7)
         total.close()
 
 

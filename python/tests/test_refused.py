@@ -57,6 +57,22 @@ class Refused(unittest.TestCase):
         model.close()
         self.wrap()
 
+    def test_settings_and_optimizers_that_nothing_reads(self):
+        self.refuses('topology is gossip.topology, which nothing reads here: add strategy="gossip"', topology="exp")
+        self.refuses('values', values="int4")
+        self.refuses("did you mean compress.codec", codex="int4")
+        self.refuses("AdamW updates no parameter of this model", None, torch.optim.AdamW(make(Net).parameters()))
+        self.wrap(torch.optim.AdamW(self.module.parameters()))  # none of them has kept the parameters
+
+    def test_a_forward_pass_of_the_mean(self):
+        model = self.wrap()
+        with model.average():
+            loss = loss_of(model(Net.batch(0)))  # without no_grad
+            with self.assertRaisesRegex(tacit.UsageError, "leave model.average"):
+                loss.backward()
+        self.module.zero_grad()
+        self.step(model)
+
     def test_a_model_in_ddp(self):
         import torch.distributed as dist
         with tempfile.TemporaryDirectory() as folder:

@@ -10,7 +10,20 @@ from ..job import Channel
 from ..settings import Settings
 
 CHOICES = ("average", "broadcast", "own")
+PIECE = 1 << 20  # floats that one sum moves of what is long
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
+
+
+def group_tensors(tensors):
+    """Lists of tensors that have PIECE elements or little more together."""
+    group = []
+    for tensor in tensors:
+        group.append(tensor)
+        if sum(t.numel() for t in group) >= PIECE:
+            yield group
+            group = []
+    if group:
+        yield group
 
 
 def check_choice(choice):
@@ -45,11 +58,30 @@ class Buffers:
         buffers = self._list()
         if self._choice == "own" or not buffers or self._comm.size == 1:
             return
-        bytes_ = [b.detach().contiguous().reshape(-1).view(torch.uint8) for b in buffers]
-        flat = torch.cat(bytes_).float() * (self._comm.rank == 0)
-        flat = self._sum(flat).to(torch.uint8)
-        for buffer, piece in zip(buffers, flat.split([b.numel() for b in bytes_])):
-            buffer.copy_(piece.clone().view(buffer.dtype).view(buffer.shape))
+        self._send(buffers, as_bytes=True)
+
+    @torch.no_grad()
+    def send_frozen(self):
+        """Every rank gets rank 0's parameters that are not trained."""
+        frozen = [p for p in self._module.parameters() if not p.requires_grad and p.layout == torch.strided and p.numel()]
+        if self._comm.size > 1:
+            for as_bytes in (False, True):
+                for group in group_tensors([p for p in frozen if (p.dtype not in FLOATS) == as_bytes]):
+                    self._send(group, as_bytes)
+
+    def _send(self, tensors, as_bytes):
+        """Sums of one rank's numbers and zeros: of floats, or of bytes, each of which travels as a float."""
+        flats = [t.detach().contiguous().reshape(-1) for t in tensors]
+        flats = [f.view(torch.uint8) if as_bytes else f for f in flats]
+        flat = torch.cat([f.float() for f in flats])
+        if self._comm.rank > 0:
+            flat.zero_()
+        if flat.numel() > PIECE:
+            flat = torch.nn.functional.pad(flat, (0, -flat.numel() % PIECE))
+        for piece in flat.split(PIECE):
+            self._sum(piece)
+        for tensor, own, piece in zip(tensors, flats, flat[:sum(f.numel() for f in flats)].split([f.numel() for f in flats])):
+            tensor.copy_(piece.to(own.dtype).view(tensor.dtype).view(tensor.shape))
 
     def before_forward(self, training):
         if self._choice == "broadcast" and training:

@@ -21,6 +21,18 @@ from .tensors import Tensors, choose_bucket, view_floats
 REPLICAS = ("gossip", "localsgd", "none")
 
 
+def check_optimizers(module, optimizers):
+    known = {id(p) for p in module.parameters()}
+    for optimizer in optimizers:
+        if not _private.calls_hooks(optimizer):
+            raise UnsupportedError(f"{type(optimizer).__name__}.step() calls no hooks: in torch {torch.__version__} that is so "
+                                   "after torch.compile(); type: pip install 'torch>=2.4', or make an optimizer of this "
+                                   "class before you compile")
+        if not any(id(p) in known for group in optimizer.param_groups for p in group["params"]):
+            raise UsageError(f"{type(optimizer).__name__} updates no parameter of this model: is it another model's, or was "
+                             "the model replaced after the optimizer was made?")
+
+
 class Parallel(torch.nn.Module):
     """module: on all ranks the same, and on the CPU; every rank gets the parameters of rank 0.
 
@@ -54,6 +66,7 @@ class Parallel(torch.nn.Module):
         if self._is_replica and not optimizers:
             raise UsageError(f"strategy {self.settings['strategy']} mixes parameters when the optimizer has made its step: "
                              "tacit.Parallel(model, optimizer, ...)")
+        check_optimizers(module, optimizers)
         if self.settings["strategy"] == "shard":
             self._check_shard(optimizers)
         self._tensors = Tensors(module)
@@ -67,6 +80,7 @@ class Parallel(torch.nn.Module):
         self._parts = Parts(self._tensors, optimizers) if self.settings["strategy"] == "shard" else None
         self._take_parameters()
         self._rank_buffers = Buffers(module, self.comm, buffers)
+        self._rank_buffers.send_frozen()
         self._rank_buffers.send_first()
         self._scale, self._pid = 1 / self.comm.size, os.getpid()
         self._sync, self._queued, self._averaged = True, False, False
@@ -126,7 +140,7 @@ class Parallel(torch.nn.Module):
     # ---- the model -----------------------------------------------------------------------------------------------------
 
     def forward(self, *inputs, **named):
-        syncs = self._sync and torch.is_grad_enabled()
+        syncs = self._sync and torch.is_grad_enabled() and not self._averaged
         if syncs:
             self._check_step_can_begin()
             self._rank_buffers.before_forward(self.training)
