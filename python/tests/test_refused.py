@@ -102,7 +102,7 @@ class Refused(unittest.TestCase):
         self.refuses("gosip.*gossip", strategy="gosip", kind=tacit.ConfigError)
         self.refuses("compress.codec|topk", codec="topkk", kind=tacit.ConfigError)
         self.refuses("buffers='mean': one of average, broadcast, own", buffers="mean")
-        self.refuses("mixes parameters when the optimizer.*Parallel\\(model, optimizer", strategy="gossip")
+        self.refuses("needs to know when the optimizer.*Parallel\\(model, optimizer", strategy="gossip")
         self.refuses("shard", strategy="shard")
         self.refuses("nowhere.yaml", config="/nowhere.yaml")
         self.refuses("warmup: it may be|warmup", warmup="x", kind=tacit.ConfigError)

@@ -21,9 +21,34 @@ from .tensors import Tensors, choose_bucket, view_floats
 REPLICAS = ("gossip", "localsgd", "none")
 
 
-def check_optimizers(module, optimizers):
-    known = {id(p) for p in module.parameters()}
+def check_module(module):
+    if isinstance(module, Parallel):
+        raise UsageError("this model is a tacit.Parallel already")
+    if isinstance(module, torch.nn.parallel.DistributedDataParallel):
+        raise UsageError("this model is a DistributedDataParallel, which sends gradients, too: wrap its .module")
+
+
+def choose_settings(module, config, words):
+    """What a file and words say, over defaults that suit PyTorch: it clips by itself, and models hold all parameters."""
+    ours = {"optim.clip": 0, "exchange.bucket": choose_bucket(module)}
+    settings = Settings(ours, config, **words)
+    if settings["strategy"] != "shard":
+        return settings
+    settings = Settings({**ours, "strategy": "shard", "shard.stage": 1}, config, **words)
+    if settings["shard.stage"] == "3":
+        raise UnsupportedError("shard.stage 3 holds parameters in parts, which a model of PyTorch's cannot: stage=1, or "
+                               "tacit.fsdp() on a model of FSDP2")
+    return settings
+
+
+def check_optimizers(module, optimizers, settings):
+    known, strategy = {id(p) for p in module.parameters()}, settings["strategy"]
+    if strategy in REPLICAS + ("shard",) and not optimizers:
+        raise UsageError(f"strategy {strategy} needs to know when the optimizer makes its step: "
+                         "tacit.Parallel(model, optimizer, ...)")
     for optimizer in optimizers:
+        if strategy == "shard":
+            check_optimizer(optimizer)
         if not _private.calls_hooks(optimizer):
             raise UnsupportedError(f"{type(optimizer).__name__}.step() calls no hooks: in torch {torch.__version__} that is so "
                                    "after torch.compile(); type: pip install 'torch>=2.4', or make an optimizer of this "
@@ -50,34 +75,21 @@ class Parallel(torch.nn.Module):
     def __init__(self, module, *optimizers, config=None, comm=None, steps=0, buffers="average", metrics=None,
                  progress=False, **settings):
         super().__init__()
-        if isinstance(module, Parallel):
-            raise UsageError("this model is a tacit.Parallel already")
-        if isinstance(module, torch.nn.parallel.DistributedDataParallel):
-            raise UsageError("this model is a DistributedDataParallel, which sends gradients, too: wrap its .module")
+        check_module(module)
         check_choice(buffers)
-        ours = {"optim.clip": 0, "exchange.bucket": choose_bucket(module)}
-        self.settings = Settings(ours, config, **settings)
-        if self.settings["strategy"] == "shard":
-            self.settings = Settings({**ours, "strategy": "shard", "shard.stage": 1}, config, **settings)
+        self.settings = choose_settings(module, config, settings)
+        self._is_replica, is_shard = self.settings["strategy"] in REPLICAS, self.settings["strategy"] == "shard"
+        check_optimizers(module, optimizers, self.settings)
         self.comm = comm or default_comm(self.settings)
-        self.module = module
-        self.optimizers = optimizers
-        self._is_replica = self.settings["strategy"] in REPLICAS
-        if self._is_replica and not optimizers:
-            raise UsageError(f"strategy {self.settings['strategy']} mixes parameters when the optimizer has made its step: "
-                             "tacit.Parallel(model, optimizer, ...)")
-        check_optimizers(module, optimizers)
-        if self.settings["strategy"] == "shard":
-            self._check_shard(optimizers)
+        self.module, self.optimizers, self._steps = module, optimizers, steps
         self._tensors = Tensors(module)
-        self._steps = steps
         try:
             self._open_job()
             self._job.start()
         except BaseException:
             self._tensors.release()
             raise
-        self._parts = Parts(self._tensors, optimizers) if self.settings["strategy"] == "shard" else None
+        self._parts = Parts(self._tensors, optimizers) if is_shard else None
         self._take_parameters()
         self._rank_buffers = Buffers(module, self.comm, buffers)
         self._rank_buffers.send_frozen()
@@ -99,16 +111,6 @@ class Parallel(torch.nn.Module):
         self._job = Job(self.comm, self.settings, self._tensors.layout, arrays=self._tensors.flat,
                         parameters=self._tensors.flat.data_ptr(), steps=self._steps, threads=torch.get_num_threads(),
                         own_optimizer=True)
-
-    def _check_shard(self, optimizers):
-        if not optimizers:
-            raise UsageError("strategy shard gives every optimizer parts of the parameters: tacit.Parallel(model, optimizer, "
-                             "...)")
-        if self.settings["shard.stage"] == "3":
-            raise UnsupportedError("shard.stage 3 holds parameters in parts, which a model of PyTorch's cannot: stage=1, or "
-                                   "tacit.fsdp() on a model of FSDP2")
-        for optimizer in optimizers:
-            check_optimizer(optimizer)
 
     def _take_parameters(self):
         """The job has set the flat array."""
