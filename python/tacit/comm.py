@@ -7,7 +7,7 @@ import os
 import sys
 
 from . import _table
-from ._library import Error, PeerError, check, lib
+from ._library import Error, PeerError, UsageError, check, lib
 from .settings import Settings
 
 LEVELS = {_table.LOG_DEBUG: logging.DEBUG, _table.LOG_INFO: logging.INFO, _table.LOG_WARN: logging.WARNING,
@@ -79,9 +79,18 @@ class Comm:
         self.busy, self._pid = False, os.getpid()
         opened[id(self)] = self
 
+    @property
+    def is_parents(self):
+        """Whether this process is a fork of the one that has opened it."""
+        return self._pid != os.getpid()
+
+    def check_process(self):
+        if self.is_parents:
+            raise UsageError("a child of fork() cannot train the model of its parent")
+
     def close(self):
         """Closes what was opened with it, too. Collective, unless a peer has failed."""
-        if not self._handle or self._pid != os.getpid():
+        if not self._handle or self.is_parents:
             return
         statuses = [part.shut() for part in list(self._parts)]
         handle, self._handle = self._handle, ctypes.c_void_p()

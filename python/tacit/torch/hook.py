@@ -7,7 +7,6 @@
 Residuals belong to parameters, not to buckets, which DDP makes anew after its first step."""
 import atexit
 import ctypes
-import os
 import queue
 import threading
 import weakref
@@ -66,7 +65,7 @@ class Hook:
                 self.comm.close()
             raise
         self._indices = {id(p): i for i, p in enumerate(self._tensors.parameters)}
-        self._scale, self._pid = ctypes.c_double(1 / self.comm.size), os.getpid()
+        self._scale = ctypes.c_double(1 / self.comm.size)
         self._clips = float(self.settings["optim.clip"]) > 0
         self._missing, self._buffers, self._held = set(), [], []
         self._done, self._stopping = threading.Event(), False
@@ -80,8 +79,7 @@ class Hook:
 
     def send(self, bucket):
         """Starts the sum of a bucket's gradients, in place, and returns its future."""
-        if self._pid != os.getpid():
-            raise UsageError("a child of fork() cannot train the model of its parent")
+        self.comm.check_process()
         if not self._job.handle:
             raise UsageError("this hook is closed: make a new DistributedDataParallel")
         if not self._missing:
@@ -148,6 +146,8 @@ class Hook:
             except Exception as error:
                 self._fail(error)
             if self._stopping:
+                self._fail(UsageError("the hook was closed inside a step"))
+                self._done.set()  # a backward pass that waits must end
                 return
             self._held.append(future)
             if is_last or not self._clips:  # clipping writes all gradients once more
@@ -190,7 +190,7 @@ class Hook:
     def stop(self):
         """Ends the waiting thread. At the end of the program, or in close()."""
         self._stopping = True
-        if self._pid == os.getpid():
+        if not self.comm.is_parents:
             self._buckets.put(None)
             self._thread.join(10 * LOOK_S)
 

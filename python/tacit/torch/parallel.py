@@ -3,7 +3,6 @@
 update to the caller's optimizer. The contract is that of DistributedDataParallel: when backward() returns, gradients are
 final, so that clipping, GradScaler, schedulers and loggers do what they do there."""
 import contextlib
-import os
 
 import torch
 
@@ -94,7 +93,7 @@ class Parallel(torch.nn.Module):
         self._rank_buffers = Buffers(module, self.comm, buffers)
         self._rank_buffers.send_frozen()
         self._rank_buffers.send_first()
-        self._scale, self._pid = 1 / self.comm.size, os.getpid()
+        self._scale = 1 / self.comm.size
         self._sync, self._queued, self._averaged = True, False, False
         self._skipped, self._waiting = False, set()
         self.last_step = None
@@ -197,8 +196,7 @@ class Parallel(torch.nn.Module):
     # ---- backward ------------------------------------------------------------------------------------------------------
 
     def _check_step_can_begin(self):
-        if self._pid != os.getpid():
-            raise UsageError("a child of fork() cannot train the model of its parent")
+        self.comm.check_process()
         if not self._job.handle:
             raise UsageError("this tacit.Parallel is closed")
         if self._averaged:
