@@ -87,7 +87,10 @@ def open_library():
         raise ImportError(f"{place} is tacit {version}, and this package needs {_table.VERSION[0]}.{_table.VERSION[1]}; "
                           "type: pip install --force-reinstall tacit, or unset TACIT_LIBRARY")
     for name, (result, arguments) in _table.FUNCTIONS.items():
-        function = getattr(library, name)
+        function = getattr(library, name, None)
+        if function is None:
+            raise ImportError(f"{place} is an older tacit {version}, without {name}; type: pip install --force-reinstall "
+                              "tacit, or unset TACIT_LIBRARY")
         function.restype, function.argtypes = result, arguments
     return library
 

@@ -148,6 +148,25 @@ class Ranks(unittest.TestCase):
         self.assertTrue(all(same_bits(grad, g) for g in gather(grad)))
         model.close()
 
+    def test_all_ranks_see_what_is_not_finite(self):
+        """Through every codec, so that a GradScaler of any rank finds it."""
+        from tacit import _table
+        from tacit.settings import list_names
+        for codec in ("none", "auto", *(name for name, _ in list_names(_table.LIST_CODECS))):
+            with self.subTest(codec):
+                module = make(Net)
+                model = tacit.Parallel(module, codec=codec)
+                for step in range(3):
+                    module.zero_grad()
+                    loss_of(model(mine(Net.batch(step, SIZE * SAMPLES)))).backward()
+                if RANK == SIZE - 1:
+                    module.last.bias.register_hook(lambda g: g.index_fill(0, torch.tensor([3]), float("inf")))
+                module.zero_grad()
+                loss_of(model(mine(Net.batch(3, SIZE * SAMPLES)))).backward()
+                self.assertTrue(model.last_step.skipped)
+                self.assertFalse(all(bool(p.grad.isfinite().all()) for p in module.parameters()))
+                model.close()
+
     def test_a_step_that_is_not_finite_on_one_rank(self):
         for optim in (sgd, lambda m: torch.optim.AdamW(m.parameters(), lr=0.01)):
             for layout in (torch.contiguous_format, torch.channels_last):

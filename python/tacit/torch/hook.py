@@ -171,8 +171,6 @@ class Hook:
         if self._stopping:
             return
         self.last_step = self._job.settle()
-        if self.last_step.skipped and all(bool(b.isfinite().all()) for b in self._buffers):
-            self._buffers[-1].fill_(float("nan"))  # GradScaler and others shall see it
         self._job.stepped()
         self.comm.busy = False
 

@@ -270,18 +270,8 @@ class Parallel(torch.nn.Module):
             self._waiting = {id(o) for o in self.optimizers}
         else:
             self._fill_unused(unused)
-            if self._skipped:
-                self._spoil_gradient()
             self._job.stepped()
         self._queued = self.comm.busy = False
-
-    @torch.no_grad()
-    def _spoil_gradient(self):
-        """What looks for a number that is not finite, such as a GradScaler, finds one on every rank."""
-        for p in self._tensors.parameters:
-            if p.grad is not None and p.numel() > 0:
-                p.grad[(0,) * p.dim()] = float("nan")
-                return
 
     def _make_rest_ready(self):
         unused = [i for i, is_ready in enumerate(self._ready) if not is_ready]
