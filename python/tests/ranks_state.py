@@ -14,6 +14,7 @@ from torch import nn
 import tacit.numpy as arrays
 import tacit.torch as tacit
 from models import ConvNet, Net, OddShapes, loss_of, make, same_bits
+from tacit.torch.moments import join, sum_parts
 
 torch.set_num_threads(1)
 RANK, SIZE, FOLDER = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), sys.argv.pop()
@@ -102,9 +103,54 @@ class States(unittest.TestCase):
                     torch.testing.assert_close(value, torch.stack(of_ranks).mean(0), rtol=1e-5, atol=1e-9)
                 loop.step()
                 loop.model.close()
-        loop = Loop(seed=7, **STRATEGIES["shard"])
-        with self.assertRaisesRegex(tacit.DataError, "as many ranks"):
-            loop.load(os.path.join(FOLDER, "shard-3"))
+
+    def load_from_three(self, name, **settings):
+        loop = Loop(seed=7, **settings)
+        self.assertEqual(loop.load(os.path.join(FOLDER, f"{name}-3")), SAVED)
+        return loop
+
+    @unittest.skipUnless(SIZE == 2, "goes on from 3 ranks")
+    def test_parts_of_other_ranks(self):
+        """What 3 ranks had in parts 2 have in theirs, and dp as a whole; and the other way round."""
+        dp = self.load_from_three("dp")
+        for name in ("shard", "coded"):
+            with self.subTest(name):
+                whole = self.load_from_three(name)
+                parts = self.load_from_three(name, **STRATEGIES[name])
+                joined = join(parts.model, parts.optimizer)
+                self.check_states(joined, whole.optimizer.state_dict(), same_bits)
+                if name == "shard":
+                    self.check_states(joined, dp.optimizer.state_dict(), lambda a, b: torch.allclose(a, b, 1e-4, 1e-7))
+                whole.step()
+                parts.step()
+                whole.model.close()
+                parts.model.close()
+        split = self.load_from_three("dp", strategy="shard")
+        self.check_states(join(split.model, split.optimizer), dp.optimizer.state_dict(), same_bits)
+        for loop in (split, dp):
+            torch.manual_seed(RANK)
+            for _ in range(3):
+                loop.step()
+        with split.model.average():
+            for (name, a), b in zip(split.model.named_parameters(), dp.model.parameters()):
+                torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5, msg=name)
+        split.model.close()
+        dp.model.close()
+
+    def check_states(self, a, b, are_same):
+        self.assertEqual([g["params"] for g in a["param_groups"]], [g["params"] for g in b["param_groups"]])
+        self.assertEqual(sorted(a["state"]), sorted(b["state"]))
+        for key, entry in a["state"].items():
+            self.assertEqual(sorted(entry), sorted(b["state"][key]))
+            for name, value in entry.items():
+                self.assertEqual(value.shape, b["state"][key][name].shape)
+                self.assertTrue(are_same(value, b["state"][key][name]), f"{name} of {key}")
+
+    def test_a_part_that_several_ranks_have_counts_once(self):
+        loop = Loop(strategy="shard")
+        floats = loop.model._tensors.layout.floats
+        total = sum_parts(torch.full((floats,), 3.0), [(7, 5)] if RANK > 0 else [], loop.model._tensors, loop.model._rank_buffers)
+        self.assertEqual(total.tolist(), [3.0 if 7 <= i < 12 else 3.0 * SIZE for i in range(floats)])
         loop.model.close()
 
     def test_what_load_refuses(self):

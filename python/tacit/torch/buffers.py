@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Buffers of a model, such as running means of batch norm, over ranks."""
 import contextlib
+import io
 
 import torch
 
@@ -31,6 +32,16 @@ def check_choice(choice):
         raise UsageError(f"buffers={choice!r}: one of {', '.join(CHOICES)}")
 
 
+def write_bytes(value):
+    out = io.BytesIO()
+    torch.save(value, out)
+    return out.getbuffer()
+
+
+def read_bytes(data):
+    return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+
+
 class Buffers:
     """Sends buffers through a channel that compresses nothing. Collective."""
 
@@ -51,6 +62,24 @@ class Buffers:
         channel.start(flat.data_ptr(), flat.data_ptr())
         channel.wait()
         return flat
+
+    def sum_long(self, flat):
+        """The sum over ranks, of any length: one channel moves it by pieces."""
+        if self._comm.size == 1 or flat.numel() <= PIECE:
+            return self._sum(flat)
+        padded = torch.nn.functional.pad(flat, (0, -flat.numel() % PIECE))
+        for piece in padded.split(PIECE):
+            self._sum(piece)
+        return padded[:flat.numel()]
+
+    def gather(self, value):
+        """What every rank gives, by rank: of what torch.load() takes with weights_only."""
+        rank, size, own = self._comm.rank, self._comm.size, write_bytes(value)
+        counts = self._sum(torch.nn.functional.one_hot(torch.tensor(rank), size).float() * len(own)).int().tolist()
+        table = torch.zeros(size, max(counts))
+        table[rank, :len(own)] = torch.frombuffer(own, dtype=torch.uint8)
+        table = self.sum_long(table.reshape(-1)).reshape(size, -1).to(torch.uint8)
+        return [read_bytes(bytes(row[:count].tolist())) for row, count in zip(table, counts)]
 
     @torch.no_grad()
     def send_first(self):
@@ -76,10 +105,7 @@ class Buffers:
         flat = torch.cat([f.float() for f in flats])
         if self._comm.rank > 0:
             flat.zero_()
-        if flat.numel() > PIECE:
-            flat = torch.nn.functional.pad(flat, (0, -flat.numel() % PIECE))
-        for piece in flat.split(PIECE):
-            self._sum(piece)
+        flat = self.sum_long(flat)
         for tensor, own, piece in zip(tensors, flats, flat[:sum(f.numel() for f in flats)].split([f.numel() for f in flats])):
             tensor.copy_(piece.to(own.dtype).view(tensor.dtype).view(tensor.shape))
 

@@ -2,13 +2,14 @@
 """Checkpoints of a tacit.Parallel: parameters and the state of the strategy as the library writes them, and beside them
 optimizers, samplers, schedulers, random generators and buffers. The format is that of docs/checkpoints.md: any reader
 of safetensors finds the mean of the parameters as "model.NAME"."""
-import io
 import random
 
 import torch
 
 from .._library import DataError, UsageError
 from ..job import Blob
+from . import moments
+from .buffers import read_bytes, write_bytes
 
 SHARED, OWN = "torch.shared", "torch.rank"
 
@@ -22,10 +23,8 @@ def save(folder, model, *stateful, step=None, keep=2):
     states = [s.state_dict() for s in stateful]
     shared = {"step": model.counters()["steps"] if step is None else step, "buffers": list_buffers(model, mean=True),
               "states": [mean_of(model, s, state) for s, state in zip(stateful, states)]}
-    own = {"random": random_state(), "buffers": list_buffers(model)}
-    if model._is_replica or model._parts is not None:
-        own["states"] = states
-    else:
+    own = {"random": random_state(), "buffers": list_buffers(model), "form": form_of(model), "states": states}
+    if form_of(model) == "equal":
         own["states"] = [None if isinstance(s, torch.optim.Optimizer) else state for s, state in zip(stateful, states)]
     model._tensors.push()
     model._job.save(folder, [Blob(SHARED, write_bytes(shared)), Blob(OWN, write_bytes(own), own=True)], keep)
@@ -42,33 +41,30 @@ def load(folder, model, *stateful):
         raise DataError(f"{folder}: the checkpoint was not written by tacit.save(), which alone has the state of optimizers")
     shared = read_bytes(blobs[0].data)
     own = read_bytes(blobs[1].data) if blobs[1].data is not None else {}
-    restore_states(stateful, shared["states"], own.get("states"))
+    restore_states(model, stateful, shared["states"], own)
     restore_buffers(model, own.get("buffers", shared["buffers"]))
     if own:
         restore_random(own["random"])
     return shared["step"]
 
 
-def restore_states(stateful, shared, own):
+def form_of(model):
+    """What the optimizers of ranks are to each other."""
+    return "parts" if model._parts is not None else "replicas" if model._is_replica else "equal"
+
+
+def restore_states(model, stateful, shared, own):
     if len(stateful) != len(shared):
         raise UsageError(f"the checkpoint holds {len(shared)} objects beside the model, and load() is given {len(stateful)}")
+    is_same_form = own.get("form") == form_of(model)
     for i, (thing, state) in enumerate(zip(stateful, shared)):
-        if own is not None and own[i] is not None:
-            state = own[i]
-        if state is None:
-            raise DataError("the checkpoint holds the optimizer's state in parts, one for each rank that saved it: go on with "
-                            "as many ranks")
+        is_optimizer = isinstance(thing, torch.optim.Optimizer)
+        of_rank = own["states"][i] if own and (is_same_form or not is_optimizer) else None
+        if of_rank is not None:
+            state = of_rank
+        elif is_optimizer and model._parts is not None:
+            state = moments.split(model, thing, state)
         thing.load_state_dict(state)
-
-
-def write_bytes(value):
-    out = io.BytesIO()
-    torch.save(value, out)
-    return out.getbuffer()
-
-
-def read_bytes(data):
-    return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
 
 
 # ---- what ranks have in common -------------------------------------------------------------------------------------------
@@ -82,10 +78,10 @@ def list_buffers(model, mean=False):
 
 
 def mean_of(model, thing, state):
-    """The state of an optimizer as the mean over ranks, where replicas have their own; None where ranks have parts of it;
-    else rank 0's, as it is."""
+    """The state of an optimizer as the mean over ranks, where replicas have their own; of whole parameters, where ranks have
+    parts of it; else rank 0's, as it is."""
     if isinstance(thing, torch.optim.Optimizer) and model._parts is not None:
-        return None
+        return moments.join(model, thing)
     if not isinstance(thing, torch.optim.Optimizer) or not model._is_replica or model.comm.size == 1:
         return state
     tensors = [v for _, entry in sorted(state["state"].items()) for _, v in sorted(entry.items())

@@ -25,10 +25,11 @@ class Parts:
 
     def __init__(self, tensors, optimizers):
         self._tensors = tensors
-        self._groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-        self._originals = [group["params"] for group in self._groups]
+        # by optimizer and group; the groups themselves are others after load_state_dict()
+        self._originals = {o: [group["params"] for group in o.param_groups] for o in optimizers}
         self.added = False  # the gradients of this step are sums of several backward passes
         self._pieces = []  # (parameter, offset of its first float, floats), the same places in every job
+        self.numbers = {}  # by id of a piece: the number of its tensor
 
     def bind(self, job):
         """The parts of a job that has started or has loaded a checkpoint."""
@@ -50,9 +51,11 @@ class Parts:
                     piece = torch.nn.Parameter(torch.empty(last - first))
                     piece.kept = None
                     self._pieces.append((piece, first, last - first))
+                    self.numbers[id(piece)] = i
                     found.setdefault(id(p), []).append(piece)
-        for group in self._groups:
-            group["params"] = [piece for p in group["params"] for piece in found.get(id(p), [])]
+        for optimizer in self._originals:
+            for group in optimizer.param_groups:
+                group["params"] = [piece for p in group["params"] for piece in found.get(id(p), [])]
 
     def _pieces_of(self, parts):
         for piece, begin, count in self._pieces:
@@ -61,6 +64,16 @@ class Parts:
 
     def list_parameters(self):
         return [piece for piece, _, _ in self._pieces]
+
+    def list_pieces(self, optimizer):
+        """[(parameter, offset of its first float, floats)] of an optimizer, in the order of its state_dict()."""
+        places = {id(piece): (piece, begin, count) for piece, begin, count in self._pieces}
+        return [places[id(piece)] for group in optimizer.param_groups for piece in group["params"]]
+
+    def list_tensors(self, optimizer):
+        """By group: numbers of the tensors that an optimizer was made with; None: not trained."""
+        numbers = {id(p): i for i, p in enumerate(self._tensors.parameters)}
+        return [[numbers.get(id(p)) for p in params] for params in self._originals[optimizer]]
 
     def keep_gradients(self):
         """Another backward pass adds to the gradients that are there."""
@@ -92,5 +105,6 @@ class Parts:
                 piece.grad.mul_(factor)
 
     def release(self):
-        for group, originals in zip(self._groups, self._originals):
-            group["params"] = originals
+        for optimizer, originals in self._originals.items():
+            for group, params in zip(optimizer.param_groups, originals):
+                group["params"] = params

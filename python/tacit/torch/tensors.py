@@ -81,6 +81,11 @@ def is_dense(tensor):
     return tensor.permute(dims).is_contiguous() if dims else True
 
 
+def list_dims(p):
+    """Dimensions in the order in which the flat array has the elements of a parameter."""
+    return order_dims(p) if is_dense(p) else list(range(p.dim()))
+
+
 def view_floats(address, count):
     """A tensor over memory of the library's."""
     if count == 0:
@@ -100,8 +105,7 @@ class Tensors:
         self.kinds = [KINDS[p.dtype] for p in self.parameters]
         self.layout = Layout()
         for name, p in named:
-            dims = order_dims(p) if is_dense(p) else range(p.dim())
-            self.layout.add(name, [p.size(d) for d in dims], decay=p.dim() > 1)
+            self.layout.add(name, [p.size(d) for d in list_dims(p)], decay=p.dim() > 1)
         self.flat, self.views = None, []
         if on_flat:
             self._move_to_flat()
@@ -123,9 +127,13 @@ class Tensors:
     def view_in(self, flat, i):
         """Tensor i of a flat array, in the shape and order of its parameter."""
         p, begin = self.parameters[i], self.layout.offset(i)
-        dims = order_dims(p) if is_dense(p) else list(range(p.dim()))
+        dims = list_dims(p)
         piece = flat[begin:begin + p.numel()].view([p.size(d) for d in dims])
         return piece.permute([dims.index(d) for d in range(p.dim())]) if dims else piece
+
+    def flatten(self, value, i):
+        """Elements of a tensor in the shape of parameter i as the flat array has them."""
+        return value.permute(list_dims(self.parameters[i])).reshape(-1)
 
     @torch.no_grad()
     def push(self):

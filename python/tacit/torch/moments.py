@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The state of an optimizer whose ranks have parts of it, as that of whole parameters: what a checkpoint holds, so that any
+number of ranks and strategies dp and shard go on from it."""
+import torch
+
+ARRAY = "of the shape of its parameter"
+SCALARS = ("step", "eta", "mu", "mu_product")  # of torch.optim: no part of a parameter of one element
+
+
+@torch.no_grad()
+def join(model, optimizer):
+    """state_dict() of the optimizer as if it had whole parameters. Collective."""
+    parts, tensors, buffers = model._parts, model._tensors, model._rank_buffers
+    own, found = {}, {}  # arrays over all tensors, by name; by tensor the names, and values of what is no array
+    for piece, begin, count in parts.list_pieces(optimizer):
+        entry = found.setdefault(parts.numbers[id(piece)], {})
+        for name, value in optimizer.state.get(piece, {}).items():
+            entry[name] = value
+            if isinstance(value, torch.Tensor) and value.shape == piece.shape:
+                entry[name] = ARRAY
+                own.setdefault(name, torch.zeros(tensors.layout.floats))[begin:begin + count] = value
+    places = [(begin, count) for _, begin, count in parts.list_pieces(optimizer)]
+    of_ranks = buffers.gather({"found": found, "places": places})
+    values = {i: entry for other in reversed(of_ranks) for i, entry in other["found"].items()}
+    taken = [place for other in of_ranks[:model.comm.rank] for place in other["places"]]
+    names = sorted({name for entry in values.values() for name, value in entry.items() if is_array(value)})
+    arrays = {name: sum_parts(own.get(name), taken, tensors, buffers) for name in names}
+    return number(optimizer, parts, tensors, values, arrays)
+
+
+def sum_parts(array, taken, tensors, buffers):
+    """The array of all ranks. taken: places that ranks before this one have, too."""
+    array = torch.zeros(tensors.layout.floats) if array is None else array
+    for begin, count in taken:
+        array[begin:begin + count] = 0
+    return buffers.sum_long(array)
+
+
+def number(optimizer, parts, tensors, values, arrays):
+    state, groups, next_key = {}, [], 0
+    for group, members in zip(optimizer.param_groups, parts.list_tensors(optimizer)):
+        keys = list(range(next_key, next_key + len(members)))
+        next_key += len(members)
+        for key, i in zip(keys, members):
+            if values.get(i):
+                state[key] = {name: tensors.view_in(arrays[name], i).clone() if is_array(value) else value
+                              for name, value in values[i].items()}
+        groups.append({**group, "params": keys})
+    return {"state": state, "param_groups": groups}
+
+
+def is_array(value):
+    return isinstance(value, str) and value == ARRAY
+
+
+@torch.no_grad()
+def split(model, optimizer, whole):
+    """state_dict() of this rank's parts, out of one of whole parameters."""
+    parts, tensors = model._parts, model._tensors
+    members = [i for group in parts.list_tensors(optimizer) for i in group]
+    entries = {i: whole["state"][key] for key, i in enumerate(members) if key in whole["state"]}
+    state = {}
+    for key, (piece, begin, count) in enumerate(parts.list_pieces(optimizer)):
+        i = parts.numbers[id(piece)]
+        at, shape = begin - tensors.layout.offset(i), tensors.parameters[i].shape
+        if i in entries:
+            state[key] = {name: tensors.flatten(value, i)[at:at + count].clone() if has_shape(name, value, shape) else value
+                          for name, value in entries[i].items()}
+    groups, next_key = [], 0
+    for saved, group in zip(whole["param_groups"], optimizer.param_groups):
+        groups.append({**saved, "params": list(range(next_key, next_key + len(group["params"])))})
+        next_key += len(group["params"])
+    return {"state": state, "param_groups": groups}
+
+
+def has_shape(name, value, shape):
+    return isinstance(value, torch.Tensor) and value.shape == shape and name not in SCALARS
