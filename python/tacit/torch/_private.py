@@ -55,6 +55,22 @@ def list_tensors(outputs):
     return found
 
 
+class Members:
+    """Which modules and parameters a module has, and which of them are trained: is it still so? Walking through
+    named_parameters() in every step would take 1 us per parameter."""
+
+    def __init__(self, module):
+        self.modules, self.parameters = list(module.modules()), list(module.parameters())  # held, so that no id comes twice
+        self.tables = [table for m in self.modules for table in (m._modules, m._parameters)]
+        self.before = self._list_now()
+
+    def _list_now(self):
+        return [id(member) for table in self.tables for member in table.values()], [p.requires_grad for p in self.parameters]
+
+    def are_unchanged(self):
+        return self._list_now() == self.before
+
+
 def list_fsdp_modules(model):
     """The modules of a model that fully_shard() has made, the outer ones first."""
     try:

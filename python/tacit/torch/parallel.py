@@ -100,6 +100,7 @@ class Parallel(torch.nn.Module):
         self._metrics = Metrics(metrics, progress, self.comm.rank)
         self._ready = [False] * len(self._tensors.names)
         self._known = {id(p) for p in module.parameters() if p.requires_grad}
+        self._members = _private.Members(module)
         self._gradient_hooks, self._taken_hooks = [], []
         self._install_hooks()
         for optimizer in optimizers:
@@ -208,6 +209,8 @@ class Parallel(torch.nn.Module):
     def _check_parameters(self):
         """They are those that were wrapped, and where they were."""
         self._tensors.check_places()
+        if self._members.are_unchanged():
+            return
         for name, p in self.module.named_parameters():
             if p.requires_grad and id(p) not in self._known:
                 raise UsageError(f"{name} was not trained when the model was wrapped (unfrozen since, replaced, or "
