@@ -110,7 +110,15 @@ static double dot(const float *a, const float *b, size_t n) {
     return fold_lanes(lanes);
 }
 
-static double sum_squares(const float *x, size_t n) { return dot(x, x, n); }
+/* The same bits as dot(x, x, n), and half its conversions. */
+static double sum_squares(const float *x, size_t n) {
+    double lanes[LANES] = {0};
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (size_t l = 0; l < LANES; l++) lanes[l] += (double)x[i + l] * (double)x[i + l];
+    for (size_t l = 0; i + l < n; l++) lanes[l] += (double)x[i + l] * (double)x[i + l];
+    return fold_lanes(lanes);
+}
 
 static int all_finite(const float *x, size_t n) {
     uint32_t bad = 0;
