@@ -25,7 +25,8 @@
 typedef struct dp {
     taciti_strategy_context context;
     taciti_compression *compression;
-    bool *begun; /* per bucket, this step; owned */
+    bool *begun;     /* per bucket, this step; owned */
+    double *squares; /* per bucket, on one rank: of its sum, as soon as it has left; owned */
 } dp;
 
 static void dp_destroy(void *self) {
@@ -33,33 +34,43 @@ static void dp_destroy(void *self) {
     if (d == NULL) return;
     taciti_compression_destroy(d->compression);
     taciti_free(d->begun);
+    taciti_free(d->squares);
     taciti_free(d);
 }
 
 static tacit_status dp_create(const taciti_strategy_context *context, void **out) {
     dp *d = taciti_calloc(1, sizeof *d);
-    bool *begun = taciti_calloc(context->layout->bucket_count, sizeof *begun);
-    taciti_compression *compression = NULL;
-    tacit_status status = taciti_comm_agree(context->comm, d == NULL || begun == NULL ? TACIT_E_MEMORY : TACIT_OK);
-    if (status == TACIT_OK) status = taciti_compression_create(context, &compression);
-    if (status != TACIT_OK) {
-        taciti_free(begun);
-        taciti_free(d);
-        return status;
+    if (d != NULL) {
+        d->context = *context;
+        d->begun = taciti_calloc(context->layout->bucket_count, sizeof *d->begun);
+        d->squares = taciti_calloc(context->layout->bucket_count, sizeof *d->squares);
     }
-    *d = (dp){.context = *context, .compression = compression, .begun = begun};
-    *out = d;
-    return TACIT_OK;
+    const bool complete = d != NULL && d->begun != NULL && d->squares != NULL;
+    tacit_status status = taciti_comm_agree(context->comm, complete ? TACIT_OK : TACIT_E_MEMORY);
+    if (status == TACIT_OK) status = taciti_compression_create(context, &d->compression);
+    if (status == TACIT_OK)
+        *out = d;
+    else
+        dp_destroy(d);
+    return status;
 }
 
 static tacit_status dp_start(void *self, int64_t step, bool restored) {
     return taciti_compression_start(((dp *)self)->compression, step, restored);
 }
 
+static double sum_squares(const dp *d, size_t bucket) {
+    const taciti_bucket *b = &d->context.layout->buckets[bucket];
+    return taciti_optim_sum_squares(d->context.optim, d->context.gradients, b->offset, b->n);
+}
+
+/* On one rank the sum is there at once, and in the cache. */
 static tacit_status begin_bucket(dp *d, size_t bucket) {
     if (d->begun[bucket]) return TACIT_OK;
     d->begun[bucket] = true;
-    return taciti_compression_begin(d->compression, d->context.gradients, bucket);
+    TACITI_TRY(taciti_compression_begin(d->compression, d->context.gradients, bucket));
+    if (taciti_comm_size(d->context.comm) == 1) d->squares[bucket] = sum_squares(d, bucket);
+    return TACIT_OK;
 }
 
 static tacit_status dp_ready(void *self, size_t bucket) {
@@ -82,8 +93,7 @@ static tacit_status collect_sums(dp *d, double lr, taciti_step_report *report, d
         const int64_t begin_ns = taciti_now_ns();
         TACITI_TRY(taciti_exchange_wait(taciti_compression_exchange(d->compression), b));
         report->wait_ns += taciti_trace_add(d->context.trace, TACITI_SPAN_WAIT, (int)b, begin_ns) - begin_ns;
-        squares += taciti_optim_sum_squares(d->context.optim, d->context.gradients, layout->buckets[b].offset,
-                                            layout->buckets[b].n);
+        squares += taciti_comm_size(d->context.comm) == 1 ? d->squares[b] : sum_squares(d, b);
         d->begun[b] = false;
     }
     report->grad_norm = sqrt(squares);
