@@ -92,10 +92,10 @@ def join_gloo(method):
 
 class Method:
     """model: to be called; optimizer: None where the backward pass updates, too; mean(): a context in which the parameters
-    are the mean over ranks."""
+    are the mean over ranks; counters(): those of tacit, if it counts."""
 
-    def __init__(self, model, optimizer, mean=contextlib.nullcontext):
-        self.model, self.optimizer, self.mean = model, optimizer, mean
+    def __init__(self, model, optimizer, mean=contextlib.nullcontext, counters=dict):
+        self.model, self.optimizer, self.mean, self.counters = model, optimizer, mean, counters
 
 
 def with_tacit(flags, model, make_optimizer):
@@ -104,7 +104,7 @@ def with_tacit(flags, model, make_optimizer):
     settings.update({k: getattr(flags, k) for k in ("strategy", "topology", "codec", "factor") if getattr(flags, k)})
     optimizer = make_optimizer(model.parameters())
     model = tacit.Parallel(model, optimizer, steps=flags.steps, **settings)
-    return Method(model, optimizer, model.average)
+    return Method(model, optimizer, model.average, model.counters)
 
 
 def with_ddp(flags, model, make_optimizer):
@@ -112,7 +112,11 @@ def with_ddp(flags, model, make_optimizer):
     join_gloo(flags.method)
     names = inspect.signature(DistributedDataParallel).parameters
     keep_buffers = "forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"
-    ddp = DistributedDataParallel(model, **{keep_buffers: False})
+    options = {keep_buffers: False}
+    if flags.method == "ddp-powersgd":
+        # Its collectives of several buckets begin on threads of gloo's, in another order on each rank: they hang, or sizes differ.
+        options["bucket_cap_mb"] = 1 << 12
+    ddp = DistributedDataParallel(model, **options)
     if flags.method == "ddp-fp16":
         ddp.register_comm_hook(None, default_hooks.fp16_compress_hook)
     if flags.method == "ddp-powersgd":
@@ -183,7 +187,7 @@ def train(flags, model, data, loss_of):
         loss_of = Accelerator.loss_of
     method = choose(flags, model, make_optimizer)
     generator = torch.Generator().manual_seed(1000 * flags.seed + RANK)  # every rank draws samples of its own
-    losses, curve, clock = [], [], Clock(flags.warm_up)
+    losses, curve, clock = [], [], Clock(flags.warm_up, method.counters)
     for step in range(flags.steps):
         batch = data.draw(flags.batch, generator)
         clock.begin(step)
@@ -240,17 +244,17 @@ def report(flags, result):
 
 
 class Clock:
-    """Seconds of steps, of the processor, and bytes that left this host by the interface that gloo uses."""
+    """Seconds of steps, of the processor, bytes that left this host by the interface that gloo uses, and those of tacit's."""
 
-    def __init__(self, warm_up):
-        self.warm_up, self.seconds = warm_up, []
+    def __init__(self, warm_up, counters):
+        self.warm_up, self.seconds, self.counters = warm_up, [], counters
         self.interface = os.environ.get("GLOO_SOCKET_IFNAME")
 
     def begin(self, step):
         if step == 0:
             self.zero = time.perf_counter()
         if step in (0, self.warm_up):
-            self.start, self.cpu, self.bytes = time.perf_counter(), time.process_time(), self.read_bytes()
+            self.start = self.read()
         self.start_of_step = time.perf_counter()
 
     def end(self):
@@ -259,12 +263,14 @@ class Clock:
     @contextlib.contextmanager
     def stopped(self):
         """Nothing in here counts. Gives the seconds since the first step."""
-        now, cpu, sent = time.perf_counter(), time.process_time(), self.read_bytes()
-        yield now - self.zero
-        passed = time.perf_counter() - now
-        self.zero, self.start, self.cpu = self.zero + passed, self.start + passed, self.cpu + time.process_time() - cpu
-        if sent is not None:
-            self.bytes += self.read_bytes() - sent
+        before = self.read()
+        yield before[0] - self.zero
+        passed = subtract(self.read(), before)
+        self.zero += passed[0]
+        self.start = [a if a is None else a + p for a, p in zip(self.start, passed)]
+
+    def read(self):
+        return time.perf_counter(), time.process_time(), self.read_bytes(), self.counters().get("bytes_sent")
 
     def read_bytes(self):
         for line in pathlib.Path("/proc/net/dev").read_text().splitlines():
@@ -275,9 +281,13 @@ class Clock:
 
     def summary(self):
         """Means over the steps that count: those of gossip differ in their rounds."""
-        steps, sent = len(self.seconds) - self.warm_up, self.read_bytes()
-        return dict(step_s=(time.perf_counter() - self.start) / steps, cpu_s=(time.process_time() - self.cpu) / steps,
-                    sent_bytes=None if sent is None else (sent - self.bytes) / steps, steps_s=self.seconds)
+        steps = len(self.seconds) - self.warm_up
+        means = [a if a is None else a / steps for a in subtract(self.read(), self.start)]
+        return dict(zip(("step_s", "cpu_s", "sent_bytes", "payload_bytes"), means), steps_s=self.seconds)
+
+
+def subtract(now, before):
+    return [a if a is None else a - b for a, b in zip(now, before)]
 
 
 # ---- data ----------------------------------------------------------------------------------------------------------------

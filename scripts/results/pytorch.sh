@@ -217,7 +217,7 @@ section_gravac() {
   for example in $GRAVAC_EXAMPLES; do
     words=$(gravac_words "$example") || exit 2
     # shellcheck disable=SC2086 # words
-    take_seeds "gravac/$example" "$GRAVAC_METHODS" "$example" $words --steps "$GRAVAC_STEPS"
+    take_seeds "gravac/$example" "$GRAVAC_METHODS" "$example" $words --steps "$GRAVAC_STEPS" --warm-up 2
   done
 }
 

@@ -92,8 +92,8 @@ def ring_bytes(answer):
 
 def payload(which, answer):
     """Bytes that a rank sends per step: those that tacit counts, or those of DDP's ring; None: unknown."""
-    if "counters" in answer:
-        return answer["counters"]["bytes_sent"] / answer["counters"]["steps"]
+    if answer["payload_bytes"] is not None:
+        return answer["payload_bytes"]
     return {"ddp": ring_bytes(answer), "ddp-fp16": ring_bytes(answer) / 2}.get(which)
 
 
