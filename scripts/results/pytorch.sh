@@ -5,13 +5,13 @@
 #   scripts/results/pytorch.sh [-o FOLDER] [--name NAME] [--text FILE] [--quick] [SECTION ...]
 #
 # Sections, in the order in which they run when none is named, with minutes on an idle machine of two cores:
-#   steps   seconds per step of a GPT of 3.3 M parameters, real compute, 4 hosts at RATE, REPEATS times                 60 min
+#   steps   seconds per step of a GPT of 3.3 M parameters, real compute, 4 hosts at RATE, REPEATS times                 75 min
 #   dp      f32 sums against DDP's: that GPT on 4 hosts at 200 Mbit/s, at 1 Gbit/s, and on one host; VGG-16 beside a
-#           replayed accelerator, 4 hosts of 2 ranks at 1 Gbit/s                                                        55 min
-#   loss    time to the final loss of DDP, at the rate at which its transfers take RATIO times the compute              70 min
-#   gravac  the rows of GraVAC's table: bytes, seconds and quality of ResNet, VGG and LSTM after GRAVAC_STEPS           85 min
-#   decent  decent-dp and tacit on the same graphs with the same optimizer, AccumAdam                                   25 min
-#   tagc    FSDP2 with and without compressed gradients at TAGC_RATES                                                   25 min
+#           replayed accelerator, 4 hosts of 2 ranks at 1 Gbit/s                                                        50 min
+#   loss    time to the final loss of DDP, at the rate at which its transfers take RATIO times the compute              60 min
+#   gravac  the rows of GraVAC's table: bytes, seconds and quality of ResNet, VGG and LSTM after GRAVAC_STEPS           55 min
+#   decent  decent-dp and tacit on the same graphs with the same optimizer, AccumAdam                                   35 min
+#   tagc    FSDP2 with and without compressed gradients at TAGC_RATES                                                   40 min
 #   tables  the tables of what FOLDER holds; always runs at the end
 #
 #   Example: SEEDS="1 2 3" scripts/results/pytorch.sh -o build/pytorch gravac decent
@@ -27,7 +27,7 @@
 # Environment, with the figures of the page as defaults: REPEATS (9; dp 9, its VGG-16 and tagc 5), SEEDS ("1 2 3 4 5"),
 # RATE (200mbit), BATCH (2), STEPS (40) and WARM_UP (12: steps that do not count) of steps and dp, VGG_STEPS (9, 3 of them
 # warm-up), DP_SETTINGS ("200mbit 1gbit host vgg"), RATIO (4), LOSS_STEPS (150; other methods than DDP's f32 a quarter more),
-# GRAVAC_EXAMPLES ("resnet vgg lstm"), GRAVAC_STEPS (60), DECENT_STEPS (100), TAGC_RATES ("200mbit 1gbit 10gbit"), TAGC_STEPS
+# GRAVAC_EXAMPLES ("resnet vgg lstm"), GRAVAC_STEPS (60; LSTM 100), DECENT_STEPS (100), TAGC_RATES ("200mbit 1gbit 10gbit"), TAGC_STEPS
 # (26), WORDS (more words for every launch), and the methods: METHODS (steps), LOSS_METHODS, GRAVAC_METHODS, DECENT_METHODS,
 # TAGC_METHODS
 set -u -o pipefail
@@ -41,7 +41,7 @@ folder="" name=pytorch-$$ tacit=tacit text="" text_name=input.txt quick="" secti
 : "${LOSS_METHODS:=ddp ddp-fp16 ddp-powersgd auto auto-now topk aer}"
 : "${GRAVAC_METHODS:=ddp ddp-fp16 ddp-powersgd topk10 topk1000 gravac accordion auto auto-now}"
 : "${DECENT_METHODS:=decent-exp exp decent-complete complete aer}"
-: "${TAGC_METHODS:=fsdp fsdp-f32 fsdp-tagc fsdp-int8 fsdp-auto}"
+: "${TAGC_METHODS:=fsdp fsdp-f32 fsdp-tagc fsdp-int8 fsdp-int4}"
 : "${DP_SETTINGS:=200mbit 1gbit host vgg}" "${GRAVAC_EXAMPLES:=resnet vgg lstm}" "${TAGC_RATES:=200mbit 1gbit 10gbit}"
 
 misuse() { echo "pytorch.sh: $1; see scripts/results/pytorch.sh --help" >&2; exit 2; }
@@ -82,7 +82,7 @@ guard_lab
 # so do the fixed factors.
 method() {
   local select="--with tacit --set compress.warmup=0 --codec"
-  case $1 in
+  case $1 in # fsdp-auto is refused as long as channels have no auto
     ddp | ddp-fp16 | ddp-powersgd | fsdp) echo "--with $1" ;;
     decent-exp) echo "--with decent-dp --topology one-peer-exp" ;;
     decent-complete) echo "--with decent-dp --topology complete" ;;
@@ -201,12 +201,12 @@ section_loss() {
   done
 }
 
-# Words of an example whose dense run learns much in 60 steps.
+# Words of an example whose dense run learns in so few steps. The LSTM stays at the frequencies of bytes for the first 60.
 gravac_words() {
   case $1 in
-    resnet) echo "--batch 4 --lr 3e-3" ;;
-    vgg) echo "--batch 32 --lr 3e-3" ;;
-    lstm) echo "--batch 10 --lr 5e-3 --data $text" ;;
+    resnet) echo "--batch 4 --lr 3e-3 --steps $GRAVAC_STEPS" ;;
+    vgg) echo "--batch 16 --lr 2e-3 --steps $GRAVAC_STEPS" ;;
+    lstm) echo "--batch 8 --lr 1e-2 --data $text --steps $((GRAVAC_STEPS * 5 / 3))" ;;
     *) misuse "GRAVAC_EXAMPLES knows resnet, vgg and lstm, not \"$1\"" ;;
   esac
 }
@@ -217,7 +217,7 @@ section_gravac() {
   for example in $GRAVAC_EXAMPLES; do
     words=$(gravac_words "$example") || exit 2
     # shellcheck disable=SC2086 # words
-    take_seeds "gravac/$example" "$GRAVAC_METHODS" "$example" $words --steps "$GRAVAC_STEPS" --warm-up 2
+    take_seeds "gravac/$example" "$GRAVAC_METHODS" "$example" $words --warm-up 2
   done
 }
 
