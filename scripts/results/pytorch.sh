@@ -11,7 +11,7 @@
 #   loss    time to the final loss of DDP, at the rate at which its transfers take RATIO times the compute              60 min
 #   gravac  the rows of GraVAC's table: bytes, seconds and quality of ResNet, VGG and LSTM after GRAVAC_STEPS           55 min
 #   decent  decent-dp and tacit on the same graphs with the same optimizer, AccumAdam                                   35 min
-#   tagc    FSDP2 with and without compressed gradients at TAGC_RATES                                                   40 min
+#   tagc    FSDP2 with and without compressed gradients on 2 hosts at TAGC_RATES                                        25 min
 #   tables  the tables of what FOLDER holds; always runs at the end
 #
 #   Example: SEEDS="1 2 3" scripts/results/pytorch.sh -o build/pytorch gravac decent
@@ -27,8 +27,8 @@
 # Environment, with the figures of the page as defaults: REPEATS (9; dp 9, its VGG-16 and tagc 5), SEEDS ("1 2 3 4 5"),
 # RATE (200mbit), BATCH (2), STEPS (40) and WARM_UP (12: steps that do not count) of steps and dp, VGG_STEPS (9, 3 of them
 # warm-up), DP_SETTINGS ("200mbit 1gbit host vgg"), RATIO (4), LOSS_STEPS (150; other methods than DDP's f32 a quarter more),
-# GRAVAC_EXAMPLES ("resnet vgg lstm"), GRAVAC_STEPS (60; LSTM 100), DECENT_STEPS (100), TAGC_RATES ("200mbit 1gbit 10gbit"), TAGC_STEPS
-# (26), WORDS (more words for every launch), and the methods: METHODS (steps), LOSS_METHODS, GRAVAC_METHODS, DECENT_METHODS,
+# GRAVAC_EXAMPLES ("resnet vgg lstm"), GRAVAC_STEPS (60; LSTM 100), DECENT_STEPS (100), TAGC_RATES ("200mbit 1gbit 10gbit"), TAGC_HOSTS
+# (2), TAGC_STEPS (26), WORDS (more words for every launch), and the methods: METHODS (steps), LOSS_METHODS, GRAVAC_METHODS, DECENT_METHODS,
 # TAGC_METHODS
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
@@ -42,7 +42,7 @@ folder="" name=pytorch-$$ tacit=tacit text="" text_name=input.txt quick="" secti
 : "${GRAVAC_METHODS:=ddp ddp-fp16 ddp-powersgd topk10 topk1000 gravac accordion auto auto-now}"
 : "${DECENT_METHODS:=decent-exp exp decent-complete complete aer}"
 : "${TAGC_METHODS:=fsdp fsdp-f32 fsdp-tagc fsdp-int8 fsdp-int4}"
-: "${DP_SETTINGS:=200mbit 1gbit host vgg}" "${GRAVAC_EXAMPLES:=resnet vgg lstm}" "${TAGC_RATES:=200mbit 1gbit 10gbit}"
+: "${DP_SETTINGS:=200mbit 1gbit host vgg}" "${GRAVAC_EXAMPLES:=resnet vgg lstm}" "${TAGC_RATES:=200mbit 1gbit 10gbit}" "${TAGC_HOSTS:=2}"
 
 misuse() { echo "pytorch.sh: $1; see scripts/results/pytorch.sh --help" >&2; exit 2; }
 
@@ -73,6 +73,8 @@ fi
   echo "pytorch.sh: ${TACIT_PYTHON:-python3} lacks torch, tacit or decent-dp: pip install . torch decent-dp==0.2.3" >&2; exit 7; }
 mkdir -p "$folder" || exit 7
 folder=$(realpath "$folder")
+exec {lock}>"$folder/lock"
+flock -n "$lock" || { echo "pytorch.sh: another one measures into $folder; wait for it, or choose another folder: -o FOLDER" >&2; exit 7; }
 failures=0
 guard_lab
 
@@ -226,10 +228,11 @@ section_decent() {
   take_seeds decent "$DECENT_METHODS" gpt --data "$text" --batch "$BATCH" --optimizer accum-adam --steps "$DECENT_STEPS"
 }
 
+# Two hosts, as TAGC had: with four the sum of what ranks select does not decode from its sketch.
 section_tagc() {
   local rate
   for rate in $TAGC_RATES; do
-    lab_up 4 1 "$rate"
+    lab_up "$TAGC_HOSTS" 1 "$rate"
     take_turns "tagc/$rate" "${REPEATS:-5}" "$TAGC_METHODS" gpt --data "$text" --batch "$BATCH" --steps "$TAGC_STEPS" --warm-up 6
   done
 }

@@ -308,6 +308,8 @@ def tagc_table(folder):
 
 
 def tagc_lines(sections):
+    found = {a["ranks"] for section in sections.values() for answers in section.answers.values() for a in answers.values()}
+    yield "Ranks, one per host: %s." % ", ".join(map(str, sorted(found)))
     for which in ("fsdp-tagc", "fsdp-int8", "fsdp-int4", "fsdp-auto"):
         rates = []
         for base in ("fsdp", "fsdp-f32"):
