@@ -257,8 +257,8 @@ def gravac_table(section):
              middle(section.values(w, quality), "%.1f"), percent_to(section, w, "ddp", lambda a: a["held_loss"])]
             for w in section.methods()]
     first = statistics.mean(section.values("ddp", lambda a: a["first_loss"]) or [math.nan])
-    return finish(head, rows, [section], "Data: %s; %d steps; DDP's loss was %.2f in its first step." % (
-        answers[0]["data"], len(answers[0]["steps_s"]), first))
+    return finish(head, rows, [section], "`%s.py`, learning %s, %d steps; DDP's loss was %.2f in its first step." % (
+        answers[0]["example"], answers[0]["data"], len(answers[0]["steps_s"]), first))
 
 
 def fewer(section, which):
