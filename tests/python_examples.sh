@@ -20,7 +20,7 @@ torchrun() { timeout 120 "$python" -m torch.distributed.run --standalone --nproc
 # trained NAME RANKS COMMAND...: it appends one line of results, of as many ranks, with finite losses, and bytes that went out.
 trained() {
   local file=$work/$1.json ranks=$2
-  "${@:3}" --steps 3 --batch 2 --json "$file" || return 1
+  "${@:3}" --steps 3 --batch 2 --evaluate 2 --json "$file" || return 1
   "$python" - "$file" "$ranks" <<'PY'
 import json, math, sys
 lines = open(sys.argv[1]).read().splitlines()
@@ -28,6 +28,8 @@ assert len(lines) == 1, lines
 found = json.loads(lines[0])
 assert found["ranks"] == int(sys.argv[2]), found
 assert len(found["steps_s"]) == 3 and found["counters"]["steps"] == 3, found
+(step, seconds, loss), = found["curve"]
+assert step == 2 and 0 < seconds and math.isfinite(loss), found
 assert math.isfinite(found["loss"]) and math.isfinite(found["held_loss"]), found
 assert (found["counters"]["bytes_sent"] > 0) == (found["ranks"] > 1), found
 PY

@@ -22,7 +22,14 @@ class Layer(torch.autograd.Function):
     def backward(context, gradient):
         context.clock.sleep_until(context.done)
         # Views, because autograd would copy a tensor that somebody else holds, into memory that is new in each step.
-        return (gradient, None, None, None, *(room.copy_(g).view_as(g) for g, room in context.gradients))
+        return (gradient, None, None, None, *(fill(room, values).view_as(room) for values, room in context.gradients))
+
+
+def fill(room, values):
+    """The values, over and over: a host has no memory for all gradients of the large models a second time."""
+    for piece in room.view(-1).split(len(values)):
+        piece.copy_(values[:len(piece)])
+    return room
 
 
 class StepClock:
@@ -41,6 +48,7 @@ class Accelerator(torch.nn.Module):
         super().__init__()
         shares = share_of_layers(model, data.draw(2, torch.Generator()), loss_of)
         self.clock, self.layers, before, seen = StepClock(), [], 0, set()
+        values = torch.randn(1 << 18, generator=torch.Generator().manual_seed(1)) * 1e-3
         for i, (name, module) in enumerate(model.named_modules()):
             parameters = [p for p in module.parameters(recurse=False) if id(p) not in seen]
             if parameters:
@@ -50,7 +58,7 @@ class Accelerator(torch.nn.Module):
                 done = (seconds * after / 3, seconds * (1 - 2 * before / 3))
                 holder = torch.nn.ParameterList(parameters)
                 self.add_module(f"{i}", holder)
-                self.layers.append((holder, done, [(torch.randn_like(p) * 1e-3, torch.empty_like(p)) for p in parameters]))
+                self.layers.append((holder, done, [(values, torch.empty_like(p)) for p in parameters]))
                 before = after
 
     def forward(self, _):

@@ -3,7 +3,8 @@
 
 train() is the loop of every method: what tacit adds to it is the line with tacit.Parallel. Fair to all: batch norm's means
 stay a rank's own while it trains; threads are the host's cores, shared by its ranks; the first --warm-up steps do not
-count. After the last step rank 0 prints one line of JSON, also to the file of --json."""
+count, and neither does what --evaluate takes. After the last step rank 0 prints one line of JSON, also to the file of
+--json."""
 import argparse
 import contextlib
 import functools
@@ -33,6 +34,9 @@ def read_flags(about, sizes, batch, lr):
     p.add_argument("--lr", type=float, default=lr)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--data", metavar="FILE", default=str(ROOT / "LICENSE"), help="a text (default: the licence of tacit)")
+    p.add_argument("--evaluate", type=int, default=0, metavar="N", help="loss on a quarter of the held-out samples after "
+                   "every N steps, as \"curve\": [step, seconds of training, loss]")
+    p.add_argument("--optimizer", choices=("adamw", "accum-adam"), default="adamw", help="accum-adam: that of decent-dp")
     p.add_argument("--json", metavar="FILE", help="the results are appended there, too")
     p.add_argument("--emulate", type=float, metavar="MS", help="replay an accelerator that needs so long for forward and "
                    "backward pass instead of computing: real gradients' bytes, arbitrary values")
@@ -88,10 +92,10 @@ def join_gloo(method):
 
 class Method:
     """model: to be called; optimizer: None where the backward pass updates, too; mean(): a context in which the parameters
-    are the mean over ranks."""
+    are the mean over ranks; counters(): those of tacit, if it counts."""
 
-    def __init__(self, model, optimizer, mean=contextlib.nullcontext):
-        self.model, self.optimizer, self.mean = model, optimizer, mean
+    def __init__(self, model, optimizer, mean=contextlib.nullcontext, counters=dict):
+        self.model, self.optimizer, self.mean, self.counters = model, optimizer, mean, counters
 
 
 def with_tacit(flags, model, make_optimizer):
@@ -100,7 +104,7 @@ def with_tacit(flags, model, make_optimizer):
     settings.update({k: getattr(flags, k) for k in ("strategy", "topology", "codec", "factor") if getattr(flags, k)})
     optimizer = make_optimizer(model.parameters())
     model = tacit.Parallel(model, optimizer, steps=flags.steps, **settings)
-    return Method(model, optimizer, model.average)
+    return Method(model, optimizer, model.average, model.counters)
 
 
 def with_ddp(flags, model, make_optimizer):
@@ -108,7 +112,11 @@ def with_ddp(flags, model, make_optimizer):
     join_gloo(flags.method)
     names = inspect.signature(DistributedDataParallel).parameters
     keep_buffers = "forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers"
-    ddp = DistributedDataParallel(model, **{keep_buffers: False})
+    options = {keep_buffers: False}
+    if flags.method == "ddp-powersgd":
+        # Its collectives of several buckets begin on threads of gloo's, in another order on each rank: they hang, or sizes differ.
+        options["bucket_cap_mb"] = 1 << 12
+    ddp = DistributedDataParallel(model, **options)
     if flags.method == "ddp-fp16":
         ddp.register_comm_hook(None, default_hooks.fp16_compress_hook)
     if flags.method == "ddp-powersgd":
@@ -167,11 +175,11 @@ def choose(flags, model, make_optimizer):
 # ---- the loop ------------------------------------------------------------------------------------------------------------
 
 
-def train(flags, model, data, loss_of, make_optimizer=torch.optim.AdamW):
+def train(flags, model, data, loss_of):
     """loss_of(model, batch), where batch is one of data.draw(count, generator); data.held has the batches of the end."""
     share_cores()
     parameters = sum(p.numel() for p in model.parameters())
-    make_optimizer = functools.partial(make_optimizer, lr=flags.lr)
+    make_optimizer = functools.partial(find_optimizer(flags), lr=flags.lr)
     if flags.emulate:
         torch.set_num_threads(1)
         from accelerator import Accelerator, NoUpdate
@@ -179,7 +187,7 @@ def train(flags, model, data, loss_of, make_optimizer=torch.optim.AdamW):
         loss_of = Accelerator.loss_of
     method = choose(flags, model, make_optimizer)
     generator = torch.Generator().manual_seed(1000 * flags.seed + RANK)  # every rank draws samples of its own
-    losses, clock = [], Clock(flags.warm_up)
+    losses, curve, clock = [], [], Clock(flags.warm_up, method.counters)
     for step in range(flags.steps):
         batch = data.draw(flags.batch, generator)
         clock.begin(step)
@@ -190,22 +198,38 @@ def train(flags, model, data, loss_of, make_optimizer=torch.optim.AdamW):
             method.optimizer.zero_grad()
         clock.end()
         losses.append(loss.item())
+        if flags.evaluate and (step + 1) % flags.evaluate == 0:
+            with clock.stopped() as seconds:
+                curve.append((step + 1, seconds, evaluate(method, data.held[::4], loss_of)))
     result = dict(example=pathlib.Path(sys.argv[0]).stem, words=sys.argv[1:], ranks=RANKS, parameters=parameters,
-                  first_loss=losses[0], loss=statistics.mean(losses[-10:]), **clock.summary())
+                  data=data.name, first_loss=losses[0], loss=statistics.mean(losses[-10:]), curve=curve, **clock.summary())
     if flags.method == "tacit":
         result["counters"] = method.model.counters()
     if not flags.emulate:
-        result["held_loss"] = evaluate(method, data, loss_of)
+        result["held_loss"] = evaluate(method, data.held, loss_of)
+        if hasattr(data, "right"):
+            result["held_accuracy"] = evaluate(method, data.held, data.right)
     report(flags, result)
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
+def find_optimizer(flags):
+    if flags.optimizer == "adamw":
+        return torch.optim.AdamW
+    try:
+        from decent_dp.optim import AccumAdam
+    except ImportError:
+        sys.exit("--optimizer accum-adam needs its package: pip install decent-dp==0.2.3")
+    return AccumAdam
+
+
 @torch.no_grad()
-def evaluate(method, data, loss_of):
+def evaluate(method, batches, score):
+    """The mean of score(model, batch). All ranks evaluate all batches, so that they begin the next step together."""
     with method.mean():
         method.model.eval()
-        found = statistics.mean(loss_of(method.model, batch).item() for batch in data.held)
+        found = statistics.mean(score(method.model, batch).item() for batch in batches)
         method.model.train()
     return found
 
@@ -220,19 +244,33 @@ def report(flags, result):
 
 
 class Clock:
-    """Seconds of steps, of the processor, and bytes that left this host by the interface that gloo uses."""
+    """Seconds of steps, of the processor, bytes that left this host by the interface that gloo uses, and those of tacit's."""
 
-    def __init__(self, warm_up):
-        self.warm_up, self.seconds = warm_up, []
+    def __init__(self, warm_up, counters):
+        self.warm_up, self.seconds, self.counters = warm_up, [], counters
         self.interface = os.environ.get("GLOO_SOCKET_IFNAME")
 
     def begin(self, step):
-        if step == self.warm_up:
-            self.start, self.cpu, self.bytes = time.perf_counter(), time.process_time(), self.read_bytes()
+        if step == 0:
+            self.zero = time.perf_counter()
+        if step in (0, self.warm_up):
+            self.start = self.read()
         self.start_of_step = time.perf_counter()
 
     def end(self):
         self.seconds.append(time.perf_counter() - self.start_of_step)
+
+    @contextlib.contextmanager
+    def stopped(self):
+        """Nothing in here counts. Gives the seconds since the first step."""
+        before = self.read()
+        yield before[0] - self.zero
+        passed = subtract(self.read(), before)
+        self.zero += passed[0]
+        self.start = [a if a is None else a + p for a, p in zip(self.start, passed)]
+
+    def read(self):
+        return time.perf_counter(), time.process_time(), self.read_bytes(), self.counters().get("bytes_sent")
 
     def read_bytes(self):
         for line in pathlib.Path("/proc/net/dev").read_text().splitlines():
@@ -243,9 +281,13 @@ class Clock:
 
     def summary(self):
         """Means over the steps that count: those of gossip differ in their rounds."""
-        steps, sent = len(self.seconds) - self.warm_up, self.read_bytes()
-        return dict(step_s=(time.perf_counter() - self.start) / steps, cpu_s=(time.process_time() - self.cpu) / steps,
-                    sent_bytes=None if sent is None else (sent - self.bytes) / steps, steps_s=self.seconds)
+        steps = len(self.seconds) - self.warm_up
+        means = [a if a is None else a / steps for a in subtract(self.read(), self.start)]
+        return dict(zip(("step_s", "cpu_s", "sent_bytes", "payload_bytes"), means), steps_s=self.seconds)
+
+
+def subtract(now, before):
+    return [a if a is None else a - b for a, b in zip(now, before)]
 
 
 # ---- data ----------------------------------------------------------------------------------------------------------------
@@ -261,7 +303,8 @@ class Text:
         cut = len(text) * 9 // 10
         self.text, self.length = text[:cut], length
         windows = text[cut:].unfold(0, length + 1, length + 1)[:64]
-        self.held = windows.split(flags.batch)
+        self.held = windows.split(max(flags.batch, 16))
+        self.name = pathlib.Path(flags.data).name
 
     def draw(self, count, generator):
         starts = torch.randint(len(self.text) - self.length, (count,), generator=generator)
@@ -274,17 +317,17 @@ class Images:
     def __init__(self, flags, side):
         try:
             from sklearn.datasets import load_digits
-            digits = load_digits()
+            digits, self.name = load_digits(), "digits"
             images, labels = torch.tensor(digits.images).float() / 8 - 1, torch.tensor(digits.target)
         except ImportError:
-            g = torch.Generator().manual_seed(0)
+            g, self.name = torch.Generator().manual_seed(0), "patterns"
             labels = torch.arange(2000) % 10
             images = torch.randn(10, 8, 8, generator=g)[labels] + torch.randn(2000, 8, 8, generator=g)
         order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
         self.images, self.labels, self.side = images[order], labels[order], side
         self.cut = len(labels) * 9 // 10
         held = torch.arange(self.cut, min(len(labels), self.cut + 128))
-        self.held = [self.enlarge(part) for part in held.split(flags.batch)]
+        self.held = [self.enlarge(part) for part in held.split(max(flags.batch, 16))]
 
     def enlarge(self, which):
         images = self.images[which][:, None]
@@ -292,3 +335,9 @@ class Images:
 
     def draw(self, count, generator):
         return self.enlarge(torch.randint(self.cut, (count,), generator=generator))
+
+    @staticmethod
+    def right(model, batch):
+        """The share of images that the model names."""
+        images, labels = batch
+        return (model(images).argmax(1) == labels).float().mean()

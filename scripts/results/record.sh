@@ -12,6 +12,7 @@ record() {
   printf -v command '%q ' "$@"
   command=${command% }
   command=${command//" --name ${name:-} --timeout 3600"/}
+  command=${command//" --name ${name:-}"/}
   command=${command//"$text"/${text_name:-input.txt}}
   command=${command//"$folder/"/}
   command=${command//"$tacit"/tacit}
