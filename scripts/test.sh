@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # All tests: style, gcc, clang, sanitizers, MPI at 1 2 3 4 5 7 8 ranks, whole training runs, faults, emulated clusters, installation, packages,
 # the README's commands. Installs what is missing. The last line says how many passed and failed.
-# Usage: scripts/test.sh [STAGE ...]    stages: style gcc mpi train faults lab asan tsan clang mpich python readme
+# Usage: scripts/test.sh [STAGE ...]    stages: style gcc mpi train faults python readme mpich lab asan tsan clang
 set -uo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -10,27 +10,53 @@ scripts/install-dependencies.sh build test || exit $?
 export OMPI_MCA_odls_base_sigkill_timeout=1 # launches fail on purpose here, and mpirun waits twice as long after each
 . scripts/mpi-environment.sh
 . tests/check.sh
+export CMAKE_C_COMPILER_LAUNCHER=ccache CCACHE_DIR=$root/build/ccache CCACHE_DEPEND=1 # the wheel has the objects of the release build
 logs=$root/build/test-logs
 mkdir -p "$logs"
 
 stages=("$@")
-[ ${#stages[@]} -gt 0 ] || stages=(style gcc mpi train faults lab asan tsan clang mpich python readme)
+[ ${#stages[@]} -gt 0 ] || stages=(style gcc mpi train faults python readme mpich lab asan tsan clang)
 
-build() { check "build $1" bash -c "cmake --preset $1 -DTACIT_TESTS=ON && cmake --build build/$1"; }
+# compile PRESET [TARGET...]: all of it, or what is named
+compile() { cmake --preset "$1" -DTACIT_TESTS=ON && cmake --build "build/$1" --target "${@:2}"; }
+build() { check "build $1" compile "$1" all; }
 
-# build_unit PRESET NAMES: these unit tests alone
-build_unit() {
+# compile_unit PRESET NAMES BUT [TARGET...]: these unit tests without those, and further targets
+compile_unit() {
   local targets
-  check "configure $1" cmake --preset "$1" -DTACIT_TESTS=ON
-  targets=$(ctest --test-dir "build/$1" -N -L '^unit$' -R "$2" | sed -nE 's/.*Test +#[0-9]+: ([^-]*).*/test_\1/p' | sort -u)
-  check "build $1" bash -c "cmake --build build/$1 --target \$0" "${targets//$'\n'/ }"
+  cmake --preset "$1" -DTACIT_TESTS=ON || return
+  targets=$(ctest --test-dir "build/$1" -N -L '^unit$' -R "$2" -E "$3" | sed -nE 's/.*Test +#[0-9]+: ([^-]*).*/test_\1/p' | sort -u)
+  # shellcheck disable=SC2086 # words
+  cmake --build "build/$1" --target $targets "${@:4}"
 }
 
-# unit PRESET LABEL [NAMES [BUT]]: every ctest case with this label (a name that matches, but not these) counts as one test. One more at a
-# time than there are cores, for many of them wait; what starts ranks or measures has RUN_SERIAL.
+# What the address sanitizer leaves out takes long and has no memory of its own, or is there once more, sealed or over another engine: gcc
+# runs all. gcc 12 loses masks of AVX-512 under its thread sanitizer (test_select); threads do not depend on them.
+asan_but='^(candidates|priced_sums|predict|stretch|demand|cluster_probe|gossip_laws|optim_ranges|compression_control|tcp_faults|comm-over-sockets|(exchange|channel)-over-tcp)$'
+tsan_names='^(base|comm|exchange|strategy|optim|matmul|gpt|spans|sources|classes)'
+tsan_but='^(exchange-over-tcp|comm-over-sockets|optim_(ranges|accum)|matmul-widened)$'
+compile_asan() { compile_unit asan-ubsan . "$asan_but" tacit-program tacit-mpi-openmpi; }
+compile_tsan() { compile_unit tsan "$tsan_names" "$tsan_but"; }
+compile_clang() { compile clang all; }
+
+# While the first stages run that wait much and measure nothing, processors that have nothing else to do build for the stages that follow.
+# What is still to be built then, and what failed, is up to the stage itself.
+build_ahead() {
+  local stage
+  set -m # a process group of its own
+  { chrt --idle --pid 0 $BASHPID || exit
+    for stage in asan tsan clang; do [[ " ${stages[*]} " != *" $stage "* ]] || compile_$stage; done; } >"$logs/ahead.log" 2>&1 </dev/null &
+  ahead=$!
+  set +m
+}
+ahead=
+trap '[ -z "$ahead" ] || kill -- "-$ahead" 2>/dev/null' EXIT
+
+# unit PRESET LABELS [NAMES [BUT]]: every ctest case with one of these labels (a name that matches, but not these) counts as one test. One
+# more at a time than there are cores, for many of them wait; what starts ranks or measures has RUN_SERIAL.
 unit() {
-  local log=$logs/ctest-$1-$2.log passed failed
-  ctest --test-dir "build/$1" -j "$(($(nproc) + 1))" --output-on-failure --no-tests=error -L "^$2\$" -R "${3:-.}" -E "${4:-^$}" >"$log" 2>&1 </dev/null
+  local log=$logs/ctest-$1-${2//|/-}.log passed failed
+  ctest --test-dir "build/$1" -j "$(($(nproc) + 1))" --output-on-failure --no-tests=error -L "^($2)\$" -R "${3:-.}" -E "${4:-^$}" >"$log" 2>&1 </dev/null
   passed=$(grep -cE '^ *[0-9]+/[0-9]+ Test .* Passed' "$log")
   failed=$(grep -cE '^ *[0-9]+/[0-9]+ Test .*\*\*\*' "$log")
   CHECKS_PASSED=$((CHECKS_PASSED + passed))
@@ -46,6 +72,7 @@ install_torch() {
 }
 
 program() { TACIT=$root/build/$1/bin/tacit run_checks "${@:2}"; }
+programs() { TACIT=$root/build/$1/bin/tacit run_checks_beside "${@:2}"; } # those that take longest come first
 
 style() {
   check "clang-format" bash -c "clang-format --dry-run -Werror \$(git ls-files -co --exclude-standard '*.c' '*.h')"
@@ -61,26 +88,25 @@ for stage in "${stages[@]}"; do
   echo "== $stage"
   started=$SECONDS
   case $stage in
+    train | faults | python) [ -n "$ahead" ] || build_ahead ;;
+    readme | mpich) ;;
+    *) [ -z "$ahead" ] || wait "$ahead" ;;
+  esac
+  case $stage in
     style) style ;;
-    gcc) build release; unit release unit; unit release program ;;
+    gcc) build release; unit release '(unit|program)' ;;
     mpi) build release; unit release mpi ;;
-    train) build release; program release tests/train.sh; program release tests/ranks.sh; program release tests/hosts.sh; program release tests/compression.sh; program release tests/shard.sh; program release tests/folder.sh ;;
-    faults) build release; program release tests/faults.sh mpi; program release tests/faults.sh tcp; program release tests/strangers.sh
+    train) build release; programs release tests/{train,hosts,compression,shard,folder,ranks}.sh ;;
+    faults) build release; programs release "tests/faults.sh mpi" "tests/faults.sh tcp" tests/strangers.sh
       for engine in mpi tcp; do check "campaign of 10 faults over $engine" tests/campaign.sh 10 --engine $engine; done ;;
     lab) build release; program release tests/lab.sh; program release tests/lab_step.sh; program release tests/lab_shard.sh; program release tests/lab_probe.sh; program release tests/lab_collectives.sh ;;
-    # without what takes long and has no memory of its own, or is there once more, sealed or over another engine: gcc runs all
-    asan) build asan-ubsan
-      unit asan-ubsan unit . '^(candidates|priced_sums|predict|stretch|demand|cluster_probe|gossip_laws|optim_ranges|compression_control|tcp_faults|comm-over-sockets|(exchange|channel)-over-tcp)$'
-      program asan-ubsan tests/smoke.sh ;;
-    # gcc 12 loses masks of AVX-512 under its thread sanitizer (test_select); threads do not depend on them
-    tsan)
-      names='^(base|comm|exchange|strategy|optim|matmul|gpt|spans|sources|classes)'
-      build_unit tsan "$names"; TACIT_ISA=avx2 TSAN_OPTIONS=suppressions=$root/tests/tsan.supp unit tsan unit "$names" '^(exchange-over-tcp|comm-over-sockets|optim_(ranges|accum)|matmul-widened)$' ;;
-    clang) build clang; unit clang unit . '^(mix|feedback|linear|halves|narrow|gossip.*|sharding.*|comm|fault|tcp_faults|.*-(over|sealed).*|cluster_probe|candidates|priced_sums|restore|unread)$' ;; # what is long and compiles to nothing special: gcc, asan
+    asan) check "build asan-ubsan" compile_asan; unit asan-ubsan unit . "$asan_but"; program asan-ubsan tests/smoke.sh ;;
+    tsan) check "build tsan" compile_tsan; TACIT_ISA=avx2 TSAN_OPTIONS=suppressions=$root/tests/tsan.supp unit tsan unit "$tsan_names" "$tsan_but" ;;
+    clang) check "build clang" compile_clang; unit clang unit . '^(mix|feedback|linear|halves|narrow|gossip.*|sharding.*|comm|fault|tcp_faults|.*-(over|sealed).*|cluster_probe|candidates|priced_sums|restore|unread)$' ;; # what is long and compiles to nothing special: gcc, asan
     mpich) build release; unit release mpich; program release tests/mpich.sh ;;
     python) build release
-      if wait $torch; then export TACIT_PYTHON=$root/build/python/bin/python; else skip "PyTorch" "pip cannot install it: $(tail -n 1 "$logs/pip.log")"; fi
-      for script in python python_hook python_examples packages; do program release tests/$script.sh; done ;;
+      if wait $torch; then python=$root/build/python/bin/python; else skip "PyTorch" "pip cannot install it: $(tail -n 1 "$logs/pip.log")"; fi
+      TACIT_PYTHON=${python:-} programs release tests/{python,packages,python_hook,python_examples}.sh ;;
     readme) build release; program release tests/readme.sh ;;
     *) echo "unknown stage $stage" >&2; exit 2 ;;
   esac

@@ -9,6 +9,7 @@
 #   need_cluster NAME          ends the script with a skip where lab/cluster cannot make hosts
 #   own_cluster LETTER         names a cluster, $ours, and makes a folder, $work; both go when the script ends
 #   run_checks SCRIPT [WORD...]  runs a script of checks in its own process and adds its counts
+#   run_checks_beside SCRIPT...  the same for several, two at a time: for those that mostly wait. Their lines come in order, at the end
 CHECKS_PASSED=0
 CHECKS_FAILED=0
 CHECKS_FAILED_NAMES=()
@@ -100,21 +101,34 @@ remove_cluster() {
 # The counts of a script come back through a file, so that its own `exit` or crash cannot lose them.
 run_checks() {
   local counts; counts=$(mktemp)
-  if ! CHECKS_FILE=$counts bash "$@"; then
-    [ -s "$counts" ] || fail "$1 ended early"
-  fi
-  if [ -s "$counts" ]; then
-    local passed failed kind named
-    read -r passed failed <"$counts"
-    CHECKS_PASSED=$((CHECKS_PASSED + passed)); CHECKS_FAILED=$((CHECKS_FAILED + failed))
-    while read -r kind named; do
-      case $kind in
-        failed) CHECKS_FAILED_NAMES+=("$*: $named") ;;
-        skipped) CHECKS_SKIPPED_NAMES+=("$*: $named") ;;
-      esac
-    done < <(tail -n +2 "$counts")
-  fi
+  CHECKS_FILE=$counts bash "$@"
+  add_checks "$counts" "$*"
   rm -f "$counts"
+}
+
+add_checks() {
+  local passed failed kind named
+  [ -s "$1" ] || { fail "$2 ended early"; return; }
+  read -r passed failed <"$1"
+  CHECKS_PASSED=$((CHECKS_PASSED + passed)); CHECKS_FAILED=$((CHECKS_FAILED + failed))
+  while read -r kind named; do
+    case $kind in
+      failed) CHECKS_FAILED_NAMES+=("$2: $named") ;;
+      skipped) CHECKS_SKIPPED_NAMES+=("$2: $named") ;;
+    esac
+  done < <(tail -n +2 "$1")
+}
+
+# SCRIPT may have words behind it here.
+run_checks_beside() {
+  local folder script; folder=$(mktemp -d)
+  # shellcheck disable=SC2016 # the inner shell expands
+  printf '%s\n' "$@" | xargs -P 2 -I '{}' bash -c 'CHECKS_FILE="$0/${1////-}.counts" bash $1 >"$0/${1////-}.log" 2>&1 </dev/null; true' "$folder" '{}'
+  for script in "$@"; do
+    cat "$folder/${script////-}.log"
+    add_checks "$folder/${script////-}.counts" "$script"
+  done
+  rm -rf "$folder"
 }
 
 # Last line of every script of checks.
