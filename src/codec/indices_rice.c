@@ -14,6 +14,7 @@
  *   b              1                   above 31
  *   codes          rest, LSB first     indices from n on; bits that are missing, left over or not 0 at the end
  */
+#include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -21,6 +22,10 @@
 #include "codec/indices.h"
 
 enum { PARAMETER_MAX = 31, SHORT_CODE = 56 };
+
+/* Short codes are decoded several at a time: for each parameter below TABLE_PARAMETERS a table tells which codes the
+ * next TABLE_BITS bits hold. They span at most 56 elements; longer codes would gain nothing. */
+enum { TABLE_BITS = 10, TABLE_SIZE = 1 << TABLE_BITS, TABLE_PARAMETERS = 4, AT_ONCE = 4, LOOKUPS = 5 };
 
 /* ---- the parameter ----------------------------------------------------------------------------------------------- */
 
@@ -120,6 +125,41 @@ static void encode_indices(const uint32_t *indices, size_t k, size_t n, void *ou
 }
 
 /* ---- decode ------------------------------------------------------------------------------------------------------ */
+/* The whole codes that some bits begin with, at most AT_ONCE; none if the first one is longer. */
+typedef struct prefix {
+    uint8_t at[AT_ONCE]; /* the indices, counted from the element behind the last one */
+    uint16_t elements;   /* from there to the element behind the last of these */
+    uint8_t codes, bits;
+} prefix;
+
+static prefix g_prefixes[TABLE_PARAMETERS][TABLE_SIZE];
+
+static prefix prefix_of(unsigned bits, unsigned b) {
+    prefix out = {.codes = 0};
+    while (out.codes < AT_ONCE && bits >> out.bits != 0) {
+        const unsigned zeros = (unsigned)__builtin_ctz(bits >> out.bits), length = zeros + 1 + b;
+        if (out.bits + length > TABLE_BITS) break;
+        const unsigned rest = bits >> (out.bits + zeros + 1) & ((1u << b) - 1);
+        out.at[out.codes] = (uint8_t)(out.elements + (zeros << b | rest));
+        out.elements = (uint16_t)(out.at[out.codes++] + 1);
+        out.bits = (uint8_t)(out.bits + length);
+    }
+    return out;
+}
+
+static void fill_tables(void) {
+    for (unsigned b = 0; b < TABLE_PARAMETERS; b++)
+        for (unsigned bits = 0; bits < TABLE_SIZE; bits++) g_prefixes[b][bits] = prefix_of(bits, b);
+}
+
+/* The table of a parameter; NULL: there is none. */
+static const prefix *table_of(unsigned b) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (b >= TABLE_PARAMETERS) return NULL;
+    (void)pthread_once(&once, fill_tables);
+    return g_prefixes[b];
+}
+
 typedef struct reader {
     const unsigned char *at, *end;
     uint64_t bits; /* what lies above the lowest `count` bits is 0 or what follows in the stream */
@@ -174,6 +214,27 @@ static inline bool next_gap(reader *r, unsigned b, uint64_t max, uint64_t *gap) 
     return true;
 }
 
+/* Decodes short codes, but never the last index: what a turn finds has room. An index that is not below n ends it, and
+ * the next one is refused. Returns how many indices were written. */
+static size_t decode_short(reader *r, const prefix *table, uint32_t *indices, size_t room, uint64_t *next, size_t n) {
+    size_t count = 0;
+    while (room - count > AT_ONCE * LOOKUPS && *next < n) {
+        if (r->count < TABLE_BITS * LOOKUPS) refill(r);
+        if (r->count < TABLE_BITS * LOOKUPS) break;
+        const size_t before = count;
+        for (int i = 0; i < LOOKUPS; i++) {
+            const prefix found = table[r->bits % TABLE_SIZE];
+            for (int c = 0; c < AT_ONCE; c++) indices[count + (size_t)c] = (uint32_t)*next + found.at[c];
+            count += found.codes;
+            *next += found.elements;
+            r->bits >>= found.bits;
+            r->count -= found.bits;
+        }
+        if (count == before) break;
+    }
+    return count;
+}
+
 static bool is_at_end(const reader *r) {
     return r->at == r->end && r->count < 8 && (r->bits & ((UINT64_C(1) << r->count) - 1)) == 0;
 }
@@ -183,8 +244,10 @@ static tacit_status decode_indices(const void *in, size_t size, uint32_t *indice
     if (size == 0 || begin[0] > PARAMETER_MAX || k > n || (uint64_t)k * (begin[0] + 1u) > 8 * (uint64_t)(size - 1))
         return taciti_fail(TACIT_E_DATA, "rice indices in %zu bytes, which cannot hold %zu of %zu", size, k, n);
     reader r = {.at = begin + 1, .end = begin + size};
+    const prefix *table = table_of(begin[0]);
     uint64_t next = 0, gap = 0;
     for (size_t i = 0; i < k; i++) {
+        if (table != NULL) i += decode_short(&r, table, indices + i, k - i, &next, n);
         if (!next_gap(&r, begin[0], n, &gap) || (next += gap) >= n)
             return taciti_fail(TACIT_E_DATA, "rice index %zu of %zu is missing or not below %zu", i, k, n);
         indices[i] = (uint32_t)next++;

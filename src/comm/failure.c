@@ -116,9 +116,9 @@ void taciti_detector_destroy(taciti_comm *comm) {
     taciti_free(comm->detector.link_of);
 }
 
-void taciti_detector_heard(taciti_comm *comm, int peer) {
+void taciti_detector_heard(taciti_comm *comm, int peer, int64_t now_ns) {
     const int i = comm->detector.link_of[peer];
-    if (i >= 0) comm->detector.links[i].heard_ns = taciti_now_ns();
+    if (i >= 0) comm->detector.links[i].heard_ns = now_ns;
 }
 
 static void tell_neighbours(taciti_comm *comm, int culprit) {
@@ -300,13 +300,12 @@ void taciti_detector_last_words(taciti_comm *comm) {
         taciti_comm_pause(comm, turn++);
 }
 
-tacit_status taciti_detector_tick(taciti_comm *comm) {
+tacit_status taciti_detector_tick(taciti_comm *comm, int64_t now_ns) {
     const tacit_status health = taciti_comm_health(comm);
     atomic_fetch_add_explicit(&comm->queue.pulse, 1, memory_order_relaxed);
-    const int64_t now = taciti_now_ns();
-    if (now < comm->detector.next_look_ns) return health;
-    if (health == TACIT_OK) return taciti_comm_break(comm, look_at_links(comm, now));
-    (void)look_after_failure(comm, now);
+    if (now_ns < comm->detector.next_look_ns) return health;
+    if (health == TACIT_OK) return taciti_comm_break(comm, look_at_links(comm, now_ns));
+    (void)look_after_failure(comm, now_ns);
     return health;
 }
 

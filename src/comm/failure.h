@@ -57,8 +57,8 @@ tacit_status taciti_detector_create(taciti_comm *comm);
 void taciti_detector_destroy(taciti_comm *comm);
 
 /* Exchanges heartbeats, checks the silence of peers, and executes an abort that another thread has requested. Returns
- * taciti_comm_health(). Cheap if the next check is not due yet. */
-tacit_status taciti_detector_tick(taciti_comm *comm);
+ * taciti_comm_health(). now_ns: the clock as the caller has just read it. Cheap if the next check is not due yet. */
+tacit_status taciti_detector_tick(taciti_comm *comm, int64_t now_ns);
 
 /* Tells the neighbours that this rank cannot continue. */
 void taciti_detector_tell(taciti_comm *comm);
@@ -67,8 +67,8 @@ void taciti_detector_tell(taciti_comm *comm);
  * not used after it. */
 void taciti_detector_last_words(taciti_comm *comm);
 
-/* Notes that a message from `peer` has arrived. */
-void taciti_detector_heard(taciti_comm *comm, int peer);
+/* Notes that a message from `peer` has arrived. now_ns: as of tick. */
+void taciti_detector_heard(taciti_comm *comm, int peer, int64_t now_ns);
 
 /* Called while a wait for `peer` finds that the engine has lost the connection to it. Returns E_PEER when it has been
  * decided that the peer has failed; neighbours of the peer speak one after the other. */

@@ -7,6 +7,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "comm/guard.h"
 #include "comm/state.h"
@@ -20,7 +21,7 @@ typedef struct watched_call {
 } watched_call;
 
 static tacit_status enter(taciti_comm *comm, watched_call *call) {
-    TACITI_TRY(taciti_detector_tick(comm));
+    TACITI_TRY(taciti_detector_tick(comm, taciti_now_ns()));
     atomic_store_explicit(&comm->queue.blocked, 1, memory_order_relaxed);
     *call = (watched_call){.late = ""};
     if (comm->threaded) return TACIT_OK;
@@ -35,7 +36,7 @@ static tacit_status leave(taciti_comm *comm, watched_call *call, tacit_status st
     atomic_store_explicit(&comm->queue.blocked, 0, memory_order_relaxed);
     TACITI_TRY(taciti_comm_break(comm, status));
     taciti_detector_forgive(comm);
-    return taciti_detector_tick(comm);
+    return taciti_detector_tick(comm, taciti_now_ns());
 }
 
 tacit_status taciti_comm_natives(taciti_comm *comm, const taciti_native **out) {

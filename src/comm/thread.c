@@ -76,7 +76,7 @@ static void wait_for_job(taciti_queue *queue, uint32_t seen) {
 static bool serve_once(taciti_comm *comm) {
     taciti_queue *queue = &comm->queue;
     /* After a failure the tick only obeys aborts; the failure itself is kept in comm->health. */
-    (void)taciti_detector_tick(comm);
+    (void)taciti_detector_tick(comm, taciti_now_ns());
     const uint32_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
     if (head == atomic_load_explicit(&queue->tail, memory_order_acquire)) return false;
     taciti_job *job = queue->slots[head % TACITI_QUEUE_JOBS];
@@ -161,7 +161,7 @@ tacit_status taciti_job_submit(taciti_comm *comm, taciti_job *job) {
     taciti_queue *queue = &comm->queue;
     atomic_store_explicit(&job->done, 0, memory_order_relaxed);
     if (taciti_comm_owns(comm)) { /* there is no thread, or this is a part of the job that runs */
-        (void)taciti_detector_tick(comm);
+        (void)taciti_detector_tick(comm, taciti_now_ns());
         run_job(comm, job);
         return TACIT_OK;
     }
@@ -191,7 +191,7 @@ tacit_status taciti_job_run(taciti_comm *comm, taciti_job *job) {
         TACITI_TRY(taciti_job_submit(comm, job));
         return taciti_job_wait(comm, job);
     }
-    (void)taciti_detector_tick(comm);
+    (void)taciti_detector_tick(comm, taciti_now_ns());
     run_job(comm, job);
     atomic_store_explicit(&comm->borrowed, 0, memory_order_release);
     (void)pthread_mutex_unlock(&comm->ownership);

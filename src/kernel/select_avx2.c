@@ -73,6 +73,7 @@ INLINE void select_half(pass *p, const taciti_select *s, const float *x, size_t 
 INLINE void select_block(pass *p, const taciti_select *s, const float *x, size_t begin, size_t end, int skip,
                          int error) {
     for (size_t i = begin; i < end; i += LANES) {
+        if (error) prefetch_for_store(s->error + i);
         select_half(p, s, x, i, 0, skip, error);
         select_half(p, s, x, i + HALF_LINE, 1, skip, error);
     }

@@ -63,6 +63,7 @@ INLINE void select_block(pass *p, const taciti_select *s, const float *x, size_t
     size_t i = begin;
     for (; i + LINE <= end; i += LINE) {
         const __m512 v = _mm512_loadu_ps(x + i);
+        if (error) prefetch_for_store(s->error + i);
         if (error) store_error(p, s->error + i, v, 0xffff);
         select_line(p, s, v, 0xffff, skip);
     }

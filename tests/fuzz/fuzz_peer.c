@@ -83,7 +83,7 @@ static void talk(taciti_comm *comm) {
     (void)taciti_comm_agree_text(comm, "settings", "one text");
     (void)taciti_comm_allreduce_f64(comm, sums, 3, TACITI_OP_SUM);
     (void)taciti_comm_allgather(comm, "0123456789012345678901234567890", sizeof texts[0], texts);
-    (void)taciti_detector_tick(comm);
+    (void)taciti_detector_tick(comm, taciti_now_ns());
     for (int i = 0; i < comm->detector.count; i++) taciti_sight_text(&comm->detector.links[i].seen, sight_text);
     settings.train.batch = 1;
     taciti_trainer trainer = {.comm = comm, .settings = &settings, .ranks = 2, .time = 1};
