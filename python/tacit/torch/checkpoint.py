@@ -27,7 +27,8 @@ def save(folder, model, *stateful, step=None, keep=2):
         own["states"] = states
     else:
         own["states"] = [None if isinstance(s, torch.optim.Optimizer) else state for s, state in zip(stateful, states)]
-    model._tensors.push()
+    if model._parts is None:
+        model._tensors.push()
     model._job.save(folder, [Blob(SHARED, write_bytes(shared)), Blob(OWN, write_bytes(own), own=True)], keep)
 
 

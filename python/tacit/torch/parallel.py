@@ -360,7 +360,8 @@ class Parallel(torch.nn.Module):
         sqrt(1/N sum_i |x_i - mean|^2), 0 under dp. Between two steps. Collective."""
         self._check_step_can_begin()
         self._end_parts()
-        self._tensors.push()
+        if self._parts is None:  # else the flat array has more bits than a parameter of 16
+            self._tensors.push()
         kept = [p.detach().clone() for _, p in self._tensors.copied]
         distance = self._job.average()
         self._tensors.pull()
