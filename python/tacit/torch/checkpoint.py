@@ -9,6 +9,7 @@ import torch
 
 from .._library import DataError, UsageError
 from ..job import Blob
+from . import cuda
 
 SHARED, OWN = "torch.shared", "torch.rank"
 
@@ -22,7 +23,7 @@ def save(folder, model, *stateful, step=None, keep=2):
     states = [s.state_dict() for s in stateful]
     shared = {"step": model.counters()["steps"] if step is None else step, "buffers": list_buffers(model, mean=True),
               "states": [mean_of(model, s, state) for s, state in zip(stateful, states)]}
-    own = {"random": random_state(), "buffers": list_buffers(model)}
+    own = {"random": random_state(model._tensors.gpu), "buffers": list_buffers(model)}
     if model._is_replica or model._parts is not None:
         own["states"] = states
     else:
@@ -46,7 +47,7 @@ def load(folder, model, *stateful):
     restore_states(stateful, shared["states"], own.get("states"))
     restore_buffers(model, own.get("buffers", shared["buffers"]))
     if own:
-        restore_random(own["random"])
+        restore_random(own["random"], model._tensors.gpu)
     return shared["step"]
 
 
@@ -109,9 +110,10 @@ def restore_buffers(model, saved):
 # ---- random generators ---------------------------------------------------------------------------------------------------
 
 
-def random_state():
+def random_state(gpu):
     version, numbers, gauss = random.getstate()
-    return {"torch": torch.get_rng_state(), "python": [version, list(numbers), gauss], "numpy": numpy_state()}
+    return {"torch": torch.get_rng_state(), "python": [version, list(numbers), gauss], "numpy": numpy_state(),
+            "gpu": cuda.random_state(gpu)}
 
 
 def numpy_state():
@@ -122,10 +124,12 @@ def numpy_state():
     return [name, [int(k) for k in keys], *rest]
 
 
-def restore_random(state):
+def restore_random(state, gpu):
     torch.set_rng_state(state["torch"])
     version, numbers, gauss = state["python"]
     random.setstate((version, tuple(numbers), gauss))
+    if state.get("gpu") is not None and gpu is not None:
+        torch.cuda.set_rng_state(state["gpu"], gpu)
     if state["numpy"] is not None:
         import numpy
         name, keys, *rest = state["numpy"]
