@@ -80,7 +80,7 @@ for stage in "${stages[@]}"; do
     mpich) build release; unit release mpich; program release tests/mpich.sh ;;
     python) build release
       if wait $torch; then export TACIT_PYTHON=$root/build/python/bin/python; else skip "PyTorch" "pip cannot install it: $(tail -n 1 "$logs/pip.log")"; fi
-      for script in python python_hook python_examples packages; do program release tests/$script.sh; done ;;
+      for script in python python_hook python_cuda python_examples packages; do program release tests/$script.sh; done ;;
     readme) build release; program release tests/readme.sh ;;
     *) echo "unknown stage $stage" >&2; exit 2 ;;
   esac
