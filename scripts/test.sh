@@ -97,7 +97,7 @@ for stage in "${stages[@]}"; do
     gcc) build release; unit release '(unit|program)' ;;
     mpi) build release; unit release mpi ;;
     train) build release; programs release tests/{train,hosts,compression,shard,folder,ranks}.sh ;;
-    faults) build release; programs release "tests/faults.sh mpi" "tests/faults.sh tcp" tests/strangers.sh
+    faults) build release; program release tests/faults.sh mpi; program release tests/faults.sh tcp; program release tests/strangers.sh
       for engine in mpi tcp; do check "campaign of 10 faults over $engine" tests/campaign.sh 10 --engine $engine; done ;;
     lab) build release; program release tests/lab.sh; program release tests/lab_step.sh; program release tests/lab_shard.sh; program release tests/lab_probe.sh; program release tests/lab_collectives.sh ;;
     asan) check "build asan-ubsan" compile_asan; unit asan-ubsan unit . "$asan_but"; program asan-ubsan tests/smoke.sh ;;
@@ -106,7 +106,8 @@ for stage in "${stages[@]}"; do
     mpich) build release; unit release mpich; program release tests/mpich.sh ;;
     python) build release
       if wait $torch; then python=$root/build/python/bin/python; else skip "PyTorch" "pip cannot install it: $(tail -n 1 "$logs/pip.log")"; fi
-      TACIT_PYTHON=${python:-} programs release tests/{python,packages,python_hook,python_examples}.sh ;;
+      export TACIT_PYTHON=${python:-}
+      program release tests/python.sh; programs release tests/{packages,python_cuda,python_hook,python_examples}.sh ;;
     readme) build release; program release tests/readme.sh ;;
     *) echo "unknown stage $stage" >&2; exit 2 ;;
   esac

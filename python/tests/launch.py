@@ -3,7 +3,6 @@
 RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."""
 import os
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -11,20 +10,10 @@ import traceback
 
 import torch
 
+from ranks import free_port  # noqa: F401  also of those who import it from here
+
 torch.set_num_threads(1)
 torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)  # imports seconds' worth of torch, once for all ranks
-
-
-def free_port():
-    """A MASTER_PORT; the library meets at the one after it, which was free, too."""
-    while True:
-        with socket.socket() as s, socket.socket() as after:
-            s.bind(("127.0.0.1", 0))
-            try:
-                after.bind(("127.0.0.1", s.getsockname()[1] + 1))
-            except (OSError, OverflowError):
-                continue
-            return s.getsockname()[1]
 
 
 class Rank:

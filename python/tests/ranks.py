@@ -29,13 +29,22 @@ class Rank:
         return self.output.read()
 
 
+def free_port():
+    """A MASTER_PORT; the library meets at the one after it, which was free, too."""
+    while True:
+        with socket.socket() as s, socket.socket() as after:
+            s.bind(("127.0.0.1", 0))
+            try:
+                after.bind(("127.0.0.1", s.getsockname()[1] + 1))
+            except (OSError, OverflowError):
+                continue
+            return s.getsockname()[1]
+
+
 def start_ranks(count):
     """Forks: a list of Rank in the parent; None in each of them, which goes on as a rank that torchrun has started. Nothing
     may be imported that has threads."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-    started = []
+    port, started = free_port(), []
     for rank in range(count):
         output = tempfile.TemporaryFile("w+")
         sys.stdout.flush()

@@ -199,6 +199,25 @@ class States(unittest.TestCase):
                     self.assertLessEqual(float((a - b).norm() / a.norm()), 2e-6, name)
                 self.assertLess(state, all_state * (1 / SIZE + 0.1))
 
+    def test_looking_at_16_bits_changes_nothing(self):
+        """Their parts have 32, which an evaluation and a checkpoint leave alone."""
+        runs = []
+        for looks in (False, True):
+            module = make(Net).bfloat16()
+            optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
+            model = tacit.Parallel(module, optimizer, strategy="shard")
+            for step in range(8):
+                optimizer.zero_grad()
+                loss_of(model(Net.batch(step).bfloat16())).backward()
+                optimizer.step()
+                if looks and step % 2:
+                    with model.average():
+                        pass
+                    tacit.save(os.path.join(FOLDER, f"looks-{SIZE}"), model, optimizer)
+            runs.append([p.detach().clone() for p in module.parameters()])
+            model.close()
+        self.assertTrue(all(same_bits(a, b) for a, b in zip(*runs)))
+
     def test_what_shard_refuses(self):
         net = make(Net)
         with self.assertRaisesRegex(tacit.UnsupportedError, "LBFGS"):

@@ -86,7 +86,7 @@ class Refused(unittest.TestCase):
         one = make(Net)
         one.last.to("meta")
         self.refuses("last.weight is on meta, and first.weight on cpu|first.weight is on cpu, and", one)
-        self.refuses("on meta; parameters on the CPU can be trained: model.cpu", make(Net).to("meta"))
+        self.refuses("on meta; parameters on the CPU or on a GPU of NVIDIA.s can be trained: model.cpu", make(Net).to("meta"))
         self.refuses(r"last.bias is torch.float64|is torch.float64; float32.*model.float\(\)", make(Net).double())
         self.refuses("is torch.complex64", nn.Linear(3, 3, dtype=torch.complex64))
         self.refuses("has no parameter with requires_grad", make(Net).requires_grad_(False))

@@ -27,6 +27,14 @@ def group_tensors(tensors):
         yield group
 
 
+def join(tensors):
+    """Floats of all tensors in one tensor of the CPU, and where it goes back to: to their GPU, if they are on one."""
+    devices = {t.device for t in tensors}
+    if len(devices) == 1:
+        return torch.cat([t.reshape(-1).float() for t in tensors]).cpu(), devices.pop()
+    return torch.cat([t.reshape(-1).float().cpu() for t in tensors]), torch.device("cpu")
+
+
 def check_choice(choice):
     if choice not in CHOICES:
         raise UsageError(f"buffers={choice!r}: one of {', '.join(CHOICES)}")
@@ -102,11 +110,11 @@ class Buffers:
         """Sums of one rank's numbers and zeros: of floats, or of bytes, each of which travels as a float."""
         flats = [t.detach().contiguous().reshape(-1) for t in tensors]
         flats = [f.view(torch.uint8) if as_bytes else f for f in flats]
-        flat = torch.cat([f.float() for f in flats])
+        flat, home = join(flats)
         if self._comm.rank > 0:
             flat.zero_()
-        flat = self.sum_long(flat)
-        for tensor, own, piece in zip(tensors, flats, flat[:sum(f.numel() for f in flats)].split([f.numel() for f in flats])):
+        flat = self.sum_long(flat)[:sum(f.numel() for f in flats)].to(home)
+        for tensor, own, piece in zip(tensors, flats, flat.split([f.numel() for f in flats])):
             tensor.copy_(piece.to(own.dtype).view(tensor.dtype).view(tensor.shape))
 
     def before_forward(self, training):
@@ -143,8 +151,9 @@ class Buffers:
         """The means over ranks of tensors of floats, whose shapes are the same on all ranks."""
         if not tensors:
             return []
-        flat = self._sum(torch.cat([t.reshape(-1).float() for t in tensors]) / self._comm.size)
-        return [piece.view(t.shape).to(t.dtype) for t, piece in zip(tensors, flat.split([t.numel() for t in tensors]))]
+        flat, home = join(tensors)
+        flat = self._sum(flat / self._comm.size).to(home)
+        return [piece.view(t.shape).to(t) for t, piece in zip(tensors, flat.split([t.numel() for t in tensors]))]
 
     def shut(self):
         """Returns the status."""

@@ -8,7 +8,7 @@ import torch
 
 from .._library import DataError, UsageError
 from ..job import Blob
-from . import moments
+from . import cuda, moments
 from .buffers import read_bytes, write_bytes
 
 SHARED, OWN = "torch.shared", "torch.rank"
@@ -23,10 +23,11 @@ def save(folder, model, *stateful, step=None, keep=2):
     states = [s.state_dict() for s in stateful]
     shared = {"step": model.counters()["steps"] if step is None else step, "buffers": list_buffers(model, mean=True),
               "states": [mean_of(model, s, state) for s, state in zip(stateful, states)]}
-    own = {"random": random_state(), "buffers": list_buffers(model), "form": form_of(model), "states": states}
+    own = {"random": random_state(model._tensors.gpu), "buffers": list_buffers(model), "form": form_of(model), "states": states}
     if form_of(model) == "equal":
         own["states"] = [None if isinstance(s, torch.optim.Optimizer) else state for s, state in zip(stateful, states)]
-    model._tensors.push()
+    if model._parts is None:
+        model._tensors.push()
     model._job.save(folder, [Blob(SHARED, write_bytes(shared)), Blob(OWN, write_bytes(own), own=True)], keep)
 
 
@@ -44,7 +45,7 @@ def load(folder, model, *stateful):
     restore_states(model, stateful, shared["states"], own)
     restore_buffers(model, own.get("buffers", shared["buffers"]))
     if own:
-        restore_random(own["random"])
+        restore_random(own["random"], model._tensors.gpu)
     return shared["step"]
 
 
@@ -104,9 +105,10 @@ def restore_buffers(model, saved):
 # ---- random generators ---------------------------------------------------------------------------------------------------
 
 
-def random_state():
+def random_state(gpu):
     version, numbers, gauss = random.getstate()
-    return {"torch": torch.get_rng_state(), "python": [version, list(numbers), gauss], "numpy": numpy_state()}
+    return {"torch": torch.get_rng_state(), "python": [version, list(numbers), gauss], "numpy": numpy_state(),
+            "gpu": cuda.random_state(gpu)}
 
 
 def numpy_state():
@@ -117,10 +119,12 @@ def numpy_state():
     return [name, [int(k) for k in keys], *rest]
 
 
-def restore_random(state):
+def restore_random(state, gpu):
     torch.set_rng_state(state["torch"])
     version, numbers, gauss = state["python"]
     random.setstate((version, tuple(numbers), gauss))
+    if state.get("gpu") is not None and gpu is not None:
+        torch.cuda.set_rng_state(state["gpu"], gpu)
     if state["numpy"] is not None:
         import numpy
         name, keys, *rest = state["numpy"]

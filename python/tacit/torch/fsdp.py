@@ -14,7 +14,7 @@ from .. import _table
 from .._library import PeerError, UnsupportedError, UsageError
 from ..job import Channel
 from ..settings import Settings
-from . import _private
+from . import _private, cuda
 from .ranks import open_comm
 from .tensors import KINDS
 
@@ -40,7 +40,7 @@ class Fsdp:
         if not modules:
             raise UsageError(f"{type(model).__name__} has no FSDP module: torch.distributed.fsdp.fully_shard(model) comes "
                              "first")
-        self.settings, self._comms = settings, {}
+        self.settings, self.passages, self._comms = settings, [], {}
         self._gather_settings = {t: Settings({"exchange.wire": w}) for t, w in WIRES.items()}
         for module in modules:
             module.set_custom_reduce_scatter(ReduceScatter(self))
@@ -56,6 +56,8 @@ class Fsdp:
         """The model cannot run any more. Collective, unless a peer has failed."""
         for comm in self._comms.values():
             comm.close()
+        while self.passages:
+            self.passages.pop().close()
 
 
 class Transfers:
@@ -63,7 +65,7 @@ class Transfers:
     same in every step."""
 
     def __init__(self, owner):
-        self._owner, self._channels, self._works = owner, {}, {}
+        self._owner, self._channels, self._passages, self._works = owner, {}, {}, {}
 
     def allocate(self, size, *, dtype, device):
         return torch.empty(*size, dtype=dtype, device=device)
@@ -72,21 +74,30 @@ class Transfers:
         comm, key = self._owner.comm_of(group), (group, elements, id(settings))
         if key not in self._channels:
             self._channels[key] = Channel(comm, settings, collective, elements)
+            gpu = cuda.device_of(source)
+            stall_s = float(self._owner.settings["comm.stall"])
+            self._passages[key] = None if gpu is None else cuda.Passage(gpu, source, target, stall_s)
+            if gpu is not None:
+                self._owner.passages.append(self._passages[key])
         elif not self._works[key].is_completed():
             self._works[key].wait()
-        work = self._works[key] = Transfer(self._channels[key], source, target, scale)
+        work = self._works[key] = Transfer(self._channels[key], self._passages[key], source, target, scale)
         return work
 
 
 class Transfer(_private.Work):
     """A transfer that is under way, as FSDP wants to wait for it."""
 
-    def __init__(self, channel, source, target, scale):
+    def __init__(self, channel, passage, source, target, scale):
         super().__init__()
-        self._channel, self._tensors = channel, (source, target)
+        self._channel, self._passage, self._tensors = channel, passage, (source, target)
         channel.comm.busy = True
+        addresses = source.data_ptr(), target.data_ptr()
+        if passage is not None:
+            passage.bring(source)
+            addresses = passage.source, passage.target
         try:
-            channel.start(source.data_ptr(), target.data_ptr(), KINDS[source.dtype], scale)
+            channel.start(*addresses, KINDS[source.dtype], scale)
         except PeerError:
             _kept.append(self._tensors)
             raise
@@ -95,6 +106,8 @@ class Transfer(_private.Work):
         try:
             if self._channel and self._channel.wait(seconds):
                 self._channel.comm.busy = False
+                if self._passage is not None:
+                    self._passage.send(self._tensors[1])
                 self._channel = self._tensors = None
         except PeerError:
             _kept.append(self._tensors)
@@ -113,9 +126,10 @@ class ReduceScatter(Transfers):
     """What torch calls by this name."""
 
     def __call__(self, output_tensor, input_tensor, group, op, async_op=False):
-        if input_tensor.dtype not in KINDS or input_tensor.device.type != "cpu":
+        if input_tensor.dtype not in KINDS or input_tensor.device.type not in ("cpu", "cuda"):
             raise UnsupportedError(f"gradients are {input_tensor.dtype} on {input_tensor.device}; float32, bfloat16 and "
-                                   "float16 on the CPU can be summed: MixedPrecisionPolicy(reduce_dtype=torch.float32)")
+                                   "float16 on the CPU or a GPU of NVIDIA's can be summed: "
+                                   "MixedPrecisionPolicy(reduce_dtype=torch.float32)")
         scale = _private.factor_of(op, group.size())
         if scale is None:
             raise UnsupportedError(f"FSDP asks for {op}; sums and averages can be had")
@@ -128,7 +142,7 @@ class AllGather(Transfers):
     """Likewise."""
 
     def __call__(self, output_tensor, input_tensor, group, async_op=False):
-        if output_tensor.dtype not in KINDS or output_tensor.device.type != "cpu":
+        if output_tensor.dtype not in KINDS or output_tensor.device.type not in ("cpu", "cuda"):
             return dist.all_gather_into_tensor(output_tensor, input_tensor, group=group, async_op=async_op)
         settings = self._owner._gather_settings[output_tensor.dtype]
         work = self._start(group, settings, _table.ALL_GATHER, input_tensor, output_tensor, output_tensor.numel(), 1.0)

@@ -13,14 +13,15 @@ import weakref
 
 import torch
 
-from .._library import ConfigError, UsageError, check, lib
+from .._library import ConfigError, UsageError, check
 from ..job import Job
 from ..settings import Settings
-from . import _private
+from . import _private, cuda
 from .ranks import open_comm
 from .tensors import Tensors
 
 LOOK_S = 0.25  # how often the waiting thread looks whether the program ends
+MOMENT_S = 0.001  # and whether more gradients have come from a GPU
 
 # Buffers of steps that have failed: late messages may still write to them.
 _kept = []
@@ -52,8 +53,9 @@ class Hook:
         if self.settings["strategy"] != "dp":
             raise ConfigError(f"strategy {self.settings['strategy']} is more than a sum of gradients, and a hook sees nothing "
                               "else: tacit.Parallel(model, optimizer, ...) in place of DistributedDataParallel")
-        self._tensors = Tensors(ddp.module, on_flat=False, left_out=list_left_out(ddp))
-        self._own_comm, self.comm = comm is None, comm
+        self._tensors = Tensors(ddp.module, on_flat=False, left_out=list_left_out(ddp),
+                                stall_s=float(self.settings["comm.stall"]))
+        self._own_comm, self.comm, self._job = comm is None, comm, None
         try:
             self.comm = comm or open_comm(self.settings, ddp.process_group)
             self._job = Job(self.comm, self.settings, self._tensors.layout, threads=torch.get_num_threads(),
@@ -61,6 +63,8 @@ class Hook:
             self._job.start()
         except Exception:
             self._tensors.release()
+            if self._job is None:
+                self._tensors.close()
             if self._own_comm and self.comm:
                 self.comm.close()
             raise
@@ -86,7 +90,7 @@ class Hook:
             self._missing = set(range(len(self._indices)))
             self._buffers, self.comm.busy = [], True
             self._done.clear()
-        buffer, future = bucket.buffer(), torch.futures.Future()
+        buffer, future = bucket.buffer(), self._make_future()
         self._buffers.append(buffer)
         try:
             indices = self._make_ready(bucket)
@@ -103,12 +107,15 @@ class Hook:
         self._buckets.put((indices, future, is_last))
         return result
 
+    def _make_future(self):
+        return torch.futures.Future() if self._tensors.gpu is None else cuda.make_future(self._tensors.gpu)
+
     def _make_ready(self, bucket):
         if bucket.buffer().is_sparse:
             raise UsageError("a gradient is sparse; build the layer with sparse=False")
         if self.error:
             return []
-        kinds, scale, handle, ready_from = self._tensors.kinds, self._scale, self._job.handle, lib.tacit_job_ready_from
+        kinds, scale, handle, start = self._tensors.kinds, self._scale, self._job.handle, self._tensors.sources.start
         pairs = [(p, g) for p, g in zip(bucket.parameters(), bucket.gradients()) if p.numel()]
         try:
             indices = [self._indices[id(p)] for p, _ in pairs]
@@ -119,7 +126,7 @@ class Hook:
             name = self._tensors.names[min(self._missing)]
             raise UsageError(f"{name} wants a gradient, but DDP does not train it: it did not when DDP was made" + AFRESH)
         for i, (_, gradient) in zip(indices, pairs):
-            if status := ready_from(handle, i, gradient.data_ptr(), kinds[i], scale):
+            if status := start(handle, i, gradient.data_ptr(), kinds[i], scale):
                 check(status)
         return indices
 
@@ -137,6 +144,11 @@ class Hook:
     # ---- the waiting thread --------------------------------------------------------------------------------------------
 
     def _complete_buckets(self):
+        try:
+            if self._tensors.gpu is not None:
+                cuda.use_own_stream(self._tensors.gpu)
+        except Exception as error:
+            self._fail(error)
         for indices, future, is_last in iter(self._buckets.get, None):
             try:
                 if not self.error:
@@ -149,22 +161,30 @@ class Hook:
                 self._fail(UsageError("the hook was closed inside a step"))
                 self._done.set()  # a backward pass that waits must end
                 return
-            self._held.append(future)
+            self._held.append((indices, future))
             if is_last or not self._clips:  # clipping writes all gradients once more
                 self._complete_held()
             if is_last:
                 self._done.set()
 
     def _complete_held(self):
-        for future in self._held:
+        try:
+            if not self.error:
+                self._tensors.sources.send_back([i for indices, _ in self._held for i in indices])
+        except Exception as error:
+            self._fail(error)
+        for _, future in self._held:
             future.set_result(None)
         self._held = []
 
     def _wait(self, indices):
+        sources = self._tensors.sources
+        check(sources.deliver(indices))
         for i in indices:
-            while not self._job.wait(i, LOOK_S):
+            while not self._job.wait(i, MOMENT_S if sources.is_busy else LOOK_S):
                 if self._stopping:
                     return
+                check(sources.deliver())
 
     @torch.no_grad()
     def _end_step(self):
@@ -198,6 +218,7 @@ class Hook:
             return
         self.stop()
         self._job.close()
+        self._tensors.close()
         if self._own_comm:
             self.comm.close()
         self._tensors.release()

@@ -6,7 +6,7 @@ import contextlib
 
 import torch
 
-from .._library import UnsupportedError, UsageError, check, lib
+from .._library import UnsupportedError, UsageError, check
 from ..job import Job
 from ..settings import Settings
 from . import _private
@@ -58,7 +58,7 @@ def check_optimizers(module, optimizers, settings):
 
 
 class Parallel(torch.nn.Module):
-    """module: on all ranks the same, and on the CPU; every rank gets the parameters of rank 0.
+    """module: on all ranks the same, on the CPU or on one GPU; every rank gets the parameters of rank 0.
 
     optimizers: all that update its parameters, with which gossip and localsgd begin and end their steps; dp skips the
     update of a step whose gradient is not finite. config: a YAML file; settings: keys of `python -m tacit info`, by short
@@ -81,12 +81,14 @@ class Parallel(torch.nn.Module):
         check_optimizers(module, optimizers, self.settings)
         self.comm = comm or default_comm(self.settings)
         self.module, self.optimizers, self._steps = module, optimizers, steps
-        self._tensors = Tensors(module)
+        self._tensors, self._job = Tensors(module, stall_s=float(self.settings["comm.stall"])), None
         try:
             self._open_job()
             self._job.start()
         except BaseException:
             self._tensors.release()
+            if self._job is None:
+                self._tensors.close()
             raise
         self._parts = Parts(self._tensors, optimizers) if is_shard else None
         self._take_parameters()
@@ -94,6 +96,8 @@ class Parallel(torch.nn.Module):
         self._rank_buffers.send_frozen()
         self._rank_buffers.send_first()
         self._scale = 1 / self.comm.size
+        self._sums_early = (self.settings["strategy"] == "dp" and float(self.settings["optim.clip"]) == 0 and
+                            self.settings["exchange.overlap"] == "true")
         self._sync, self._queued, self._averaged = True, False, False
         self._skipped, self._waiting = False, set()
         self.last_step = None
@@ -169,6 +173,8 @@ class Parallel(torch.nn.Module):
         """The same on all ranks. Collective under strategies of replicas: their exchange begins anew, for older
         parameters are under way."""
         found = self.module.load_state_dict(*args, **kwargs)
+        if not self._job.handle:
+            return found
         self._check_parameters()
         self._tensors.push()
         if self._is_replica or self._parts is not None:
@@ -219,7 +225,7 @@ class Parallel(torch.nn.Module):
     def _make_hook(self, i):
         view, dtype, kind = self._tensors.views[i], self._tensors.parameters[i].dtype, self._tensors.kinds[i]
         stride, is_plain = view.stride(), view.is_contiguous()
-        ready, handle, scale, ready_from = self._ready, self._job.handle, self._scale, lib.tacit_job_ready_from
+        ready, handle, scale, ready_from = self._ready, self._job.handle, self._scale, self._tensors.sources.ready_from
 
         def hook(p):  # runs for every parameter of every pass: mind the microseconds
             if not self._queued:
@@ -248,7 +254,7 @@ class Parallel(torch.nn.Module):
         if p.grad.layout != torch.strided:
             raise UsageError(f"the gradient of {self._tensors.names[i]} is sparse; build the layer with sparse=False")
         if p.grad.stride() != stride or p.grad.dtype != p.dtype:
-            p.grad = torch.empty_strided(p.size(), stride, dtype=p.dtype).copy_(p.grad)
+            p.grad = torch.empty_strided(p.size(), stride, dtype=p.dtype, device=p.device).copy_(p.grad)
         return p.grad
 
     def _begin_backward(self, *_):
@@ -277,15 +283,21 @@ class Parallel(torch.nn.Module):
         self._queued = self.comm.busy = False
 
     def _make_rest_ready(self):
-        unused = [i for i, is_ready in enumerate(self._ready) if not is_ready]
+        unused, ready_from = [i for i, is_ready in enumerate(self._ready) if not is_ready], self._tensors.sources.ready_from
         for i in unused:
             gradient = self._arrange_gradient(i)  # of a pass in no_sync(), if any
-            self._job.ready_from(i, None if gradient is None else gradient.data_ptr(), self._tensors.kinds[i], self._scale)
+            check(ready_from(self._job.handle, i, None if gradient is None else gradient.data_ptr(), self._tensors.kinds[i],
+                             self._scale))
         self._ready[:] = [False] * len(self._ready)
         return [i for i in unused if self._tensors.parameters[i].grad is None]
 
     def _settle(self):
+        self._tensors.sources.receive(self._job, self._sums_early)
         self.last_step = self._job.settle()
+        if self._parts is None:
+            self._tensors.sources.send_back()
+        else:
+            self._tensors.sources.forget()
         self._skipped = self.last_step.skipped
         if self._metrics.wanted:
             self._metrics.begin_row(self.last_step, self._job.counters())
@@ -339,7 +351,7 @@ class Parallel(torch.nn.Module):
         if self._parts is None:
             self._tensors.push()
         else:
-            self._parts.added = False
+            self._parts.end_step()
         self._job.stepped()
         self._tensors.pull()
         self._skipped = self.comm.busy = False
@@ -363,7 +375,8 @@ class Parallel(torch.nn.Module):
         sqrt(1/N sum_i |x_i - mean|^2), 0 under dp. Between two steps. Collective."""
         self._check_step_can_begin()
         self._end_parts()
-        self._tensors.push()
+        if self._parts is None:  # else the flat array has more bits than a parameter of 16
+            self._tensors.push()
         kept = [p.detach().clone() for _, p in self._tensors.copied]
         distance = self._job.average()
         self._tensors.pull()
@@ -400,3 +413,4 @@ class Parallel(torch.nn.Module):
         if self._parts is not None:
             self._parts.release()
         check(min(self._rank_buffers.shut(), self._job.shut()))
+        self._tensors.close()

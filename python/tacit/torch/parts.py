@@ -4,7 +4,7 @@ these parts alone (ZeRO, arXiv 1910.02054, section 5)."""
 import torch
 
 from .._library import UnsupportedError, UsageError
-from .tensors import view_floats
+from .tensors import is_dense, order_dims, view_floats
 
 # Optimizers that update every element by itself, so that a part of a tensor is a tensor to them.
 BY_ELEMENT = {"SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop"}
@@ -38,8 +38,14 @@ class Parts:
             self._make_pieces(parts)
         for piece, part, begin, count in self._pieces_of(parts):
             at = begin - part.offset
-            piece.data = view_floats(part.parameters + 4 * at, count)
-            piece.gradient = view_floats(part.gradients + 4 * at, count)
+            piece.host = view_floats(part.parameters + 4 * at, count)
+            piece.host_gradient = view_floats(part.gradients + 4 * at, count)
+            if self._tensors.gpu is None:
+                piece.data, piece.gradient = piece.host, piece.host_gradient
+            elif piece.shared is not None and self._is_in_flat(piece.host):
+                piece.data = piece.shared
+        if self._tensors.gpu is not None:
+            self._give("host")
 
     def _make_pieces(self, parts):
         layout, found = self._tensors.layout, {}
@@ -48,14 +54,40 @@ class Parts:
             for part in parts:
                 first, last = max(begin, part.offset), min(end, part.offset + part.floats)
                 if first < last:
-                    piece = torch.nn.Parameter(torch.empty(last - first))
-                    piece.kept = None
+                    piece = self._make_piece(p, first - begin, last - begin)
                     self._pieces.append((piece, first, last - first))
                     self.numbers[id(piece)] = i
                     found.setdefault(id(p), []).append(piece)
         for optimizer in self._originals:
             for group in optimizer.param_groups:
                 group["params"] = [piece for p in group["params"] for piece in found.get(id(p), [])]
+
+    def _make_piece(self, p, first, last):
+        """On the CPU bind() gives it memory. On a GPU it has its own, but for a float32 parameter that is gathered to the
+        bit, where `shared` does."""
+        piece = torch.nn.Parameter(torch.empty(last - first, device=p.device))
+        piece.kept = piece.shared = None
+        if self._tensors.gpu is not None:
+            piece.gradient = torch.empty_like(piece.data)
+            if is_dense(p) and p.dtype == torch.float32:
+                piece.shared = p.detach().permute(order_dims(p)).reshape(-1)[first:last]
+        return piece
+
+    def _is_in_flat(self, floats):
+        flat = self._tensors.flat
+        return flat.data_ptr() <= floats.data_ptr() < flat.data_ptr() + 4 * flat.numel()
+
+    def _give(self, name):
+        """Copies from host memory to the GPU: "host" or "host_gradient"."""
+        targets = [p.data if name == "host" else p.gradient for p in self.list_parameters()]
+        self._tensors.sources.give([getattr(p, name) for p in self.list_parameters()], targets)
+
+    def end_step(self):
+        """Before the library reads the parameters that the optimizer has written."""
+        self.added = False
+        if self._tensors.gpu is not None:
+            pieces = self.list_parameters()
+            self._tensors.sources.fetch([p.host for p in pieces], [p.data for p in pieces])
 
     def _pieces_of(self, parts):
         for piece, begin, count in self._pieces:
@@ -87,6 +119,8 @@ class Parts:
         a GradScaler looks for."""
         for p in self._tensors.parameters:
             p.grad = None
+        if self._tensors.gpu is not None:
+            self._give("host_gradient")
         for piece in self.list_parameters():
             if piece.kept is not None:
                 piece.gradient.add_(piece.kept)
@@ -96,7 +130,8 @@ class Parts:
 
     @torch.no_grad()
     def sum_squares(self):
-        return torch.stack([torch.zeros(())] + [p.grad.square().sum() for p in self.list_parameters() if p.grad is not None]).sum()
+        zero = torch.zeros((), device=self._tensors.parameters[0].device)
+        return torch.stack([zero] + [p.grad.square().sum() for p in self.list_parameters() if p.grad is not None]).sum().cpu()
 
     @torch.no_grad()
     def scale(self, factor):

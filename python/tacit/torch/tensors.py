@@ -6,8 +6,9 @@ import weakref
 import torch
 
 from .. import _table
-from .._library import UnsupportedError, UsageError
+from .._library import UnsupportedError, UsageError, lib
 from ..job import Layout
+from . import cuda
 
 KINDS = {torch.float32: _table.F32, torch.bfloat16: _table.BF16, torch.float16: _table.F16}
 
@@ -60,8 +61,9 @@ def list_trained(module, left_out=()):
             raise UnsupportedError(f"{name} is on {p.device}, and {first} on {device}; move the model to one device")
         if p.layout != torch.strided:
             raise UnsupportedError(f"{name} is sparse; only dense parameters can be trained")
-    if device.type != "cpu":
-        raise UnsupportedError(f"{first} is on {device}; parameters on the CPU can be trained: model.cpu()")
+    if device.type not in ("cpu", "cuda"):
+        raise UnsupportedError(f"{first} is on {device}; parameters on the CPU or on a GPU of NVIDIA's can be trained: "
+                               "model.cpu()")
     return named[::-1]
 
 
@@ -93,36 +95,68 @@ def view_floats(address, count):
     return torch.frombuffer((ctypes.c_float * count).from_address(address), dtype=torch.float32)
 
 
+class InPlace:
+    """How gradients of the CPU get to the library: it reads and writes them where they are. cuda.Staging does the same for
+    those of a GPU, by way of pinned memory."""
+    ready_from = start = lib.tacit_job_ready_from
+    is_busy = False
+
+    def deliver(self, indices=()):
+        return 0
+
+    def receive(self, job, early):
+        """All gradients of the step are ready when this has returned; it may wait. early: sums arrive before settle()."""
+
+    def send_back(self, indices=None):
+        """Gradients, or these, whose sums have arrived, are the sums, or will be before torch reads them."""
+
+    def forget(self):
+        """In place of send_back(): they stay what they are."""
+
+    def close(self):
+        """The flat array is gone, if it was not torch's."""
+
+
 class Tensors:
-    """The parameters that are trained, and one flat array of them.
+    """The parameters that are trained, and one flat array of them in host memory.
 
-    A float32 parameter becomes a view of `flat` that keeps its shape and its order in memory, such as channels_last. One
-    of 16 bits keeps its own memory: push() copies it to `flat`, pull() back."""
+    A float32 parameter of the CPU becomes a view of `flat` that keeps its shape and its order in memory, such as
+    channels_last. One of 16 bits or of a GPU keeps its own memory: push() copies it to `flat`, pull() back. stall_s: how
+    long a GPU may take for what it was given."""
 
-    def __init__(self, module, on_flat=True, left_out=()):
+    def __init__(self, module, on_flat=True, left_out=(), stall_s=600.0):
         named = list_trained(module, left_out)
         self.names, self.parameters = [n for n, _ in named], [p for _, p in named]
         self.kinds = [KINDS[p.dtype] for p in self.parameters]
         self.layout = Layout()
         for name, p in named:
             self.layout.add(name, [p.size(d) for d in list_dims(p)], decay=p.dim() > 1)
-        self.flat, self.views = None, []
+        self.gpu, floats = cuda.device_of(self.parameters[0]), self.layout.floats if on_flat else 0
+        self.sources = InPlace() if self.gpu is None else cuda.Staging(self.gpu, self.parameters, floats, stall_s)
+        self.flat, self.views, self.copied = None, [], []
         if on_flat:
             self._move_to_flat()
         take(self.parameters)
 
     def _move_to_flat(self):
+        self.flat = self._make_flat()
+        self.views = [self.view_in(self.flat, i) for i in range(len(self.parameters))]
+        stays = [p.dtype != torch.float32 or self.gpu is not None for p in self.parameters]
+        self.copied = [(v, p) for v, p, s in zip(self.views, self.parameters, stays) if s]
+        self.push()
+        with torch.no_grad():
+            for view, p, s in zip(self.views, self.parameters, stays):
+                if not s:
+                    view.copy_(p)
+                    p.data = view
+        self.addresses = [p.data_ptr() for p in self.parameters]
+
+    def _make_flat(self):
+        if self.gpu is not None:
+            return view_floats(self.sources.flat_address, self.layout.floats)
         room = torch.zeros(self.layout.floats + 16)
         begin = (-room.data_ptr() % 64) // 4  # the library wants multiples of 64 bytes
-        self.flat = room[begin:begin + self.layout.floats]
-        self.views = [self.view_in(self.flat, i) for i in range(len(self.parameters))]
-        with torch.no_grad():
-            for view, p in zip(self.views, self.parameters):
-                view.copy_(p)
-                if p.dtype == torch.float32:
-                    p.data = view
-        self.copied = [(v, p) for v, p in zip(self.views, self.parameters) if p.dtype != torch.float32]
-        self.addresses = [p.data_ptr() for p in self.parameters]
+        return room[begin:begin + self.layout.floats]
 
     def view_in(self, flat, i):
         """Tensor i of a flat array, in the shape and order of its parameter."""
@@ -137,13 +171,28 @@ class Tensors:
 
     @torch.no_grad()
     def push(self):
+        if self.gpu is not None:
+            self.sources.fetch(self._list_pieces(), [p if is_dense(p) else p.contiguous() for _, p in self.copied])
+            return
         for view, p in self.copied:
             view.copy_(p)
 
     @torch.no_grad()
     def pull(self):
+        if self.gpu is not None:
+            dense = [p if is_dense(p) else torch.empty(p.size(), dtype=p.dtype, device=p.device) for _, p in self.copied]
+            self.sources.give(self._list_pieces(), dense)
+            for (_, p), there in zip(self.copied, dense):
+                if there is not p:
+                    p.copy_(there)
+            return
         for view, p in self.copied:
             p.copy_(view)
+
+    def _list_pieces(self):
+        """The parameters in the flat array, each in its order in memory."""
+        begins = [self.layout.offset(i) for i in range(len(self.copied))]
+        return [self.flat[begin:begin + p.numel()] for begin, (_, p) in zip(begins, self.copied)]
 
     def check_places(self):
         """Raises where a parameter was moved since, as by model.to() or load_state_dict(assign=True)."""
@@ -161,3 +210,8 @@ class Tensors:
         """Once: afterwards the parameters may belong to another."""
         release(self.parameters)
         self.parameters = []
+
+    def close(self):
+        """After release(), when the job is closed and has not failed: late messages of one that has may still arrive."""
+        self.flat, self.views, self.copied = None, [], []
+        self.sources.close()

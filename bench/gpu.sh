@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# tacit.torch on a GPU of NVIDIA's, in ten minutes: builds and installs the package, compares bits and gradients with those of
+# the CPU and of DDP, and measures copies, the share of them that is hidden, and steps.
+#
+#   bench/gpu.sh [--python PYTHON] [--ranks N] [--json FILE] [--here]
+#
+# --python: one whose PyTorch knows CUDA (default python3); the package goes into an environment of its own that sees it.
+# --ranks: processes, which share the GPUs of this host (default 2). --here: uses python/ and the library TACIT_LIBRARY, or the
+# release build's, in place of installing. Exit status 3: no GPU, or a PyTorch without CUDA; 1: a check has failed.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 2
+
+python=python3 ranks=2 json="" here=""
+misuse() { echo "gpu.sh: $1; see bench/gpu.sh --help" >&2; exit 2; }
+while [ $# -gt 0 ]; do
+  case $1 in
+    --python | --ranks | --json) [ $# -ge 2 ] || misuse "$1 needs a value"; declare "${1#--}=$2"; shift 2 ;;
+    --here) here=yes; shift ;;
+    --help) sed -n '3,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) misuse "unknown option $1" ;;
+  esac
+done
+[[ $ranks =~ ^[1-9][0-9]*$ ]] || misuse "--ranks: \"$ranks\" is not a whole number above 0"
+python=$(command -v "$python") || misuse "there is no such Python"
+[ -z "$json" ] || json=$(realpath "$json")
+
+"$python" -c 'import torch' 2>/dev/null || { echo "gpu.sh: $python has no PyTorch: pip install torch, or --python PYTHON" >&2; exit 3; }
+reason=$("$python" -c '
+import torch
+if torch.version.cuda is None: print(f"torch {torch.__version__} is built without CUDA: pip install torch from an index for CUDA, or --python PYTHON")
+elif not torch.cuda.is_available(): print("torch finds no GPU: nvidia-smi says what the driver finds")')
+[ -z "$reason" ] || { echo "gpu.sh: nothing was run: $reason" >&2; exit 3; }
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+if [ -n "$here" ]; then
+  export PYTHONPATH=$PWD/python TACIT_LIBRARY=${TACIT_LIBRARY:-$PWD/build/release/lib/libtacit.so}
+else
+  "$python" -m venv --system-site-packages "$work/venv" && timeout 300 "$work/venv/bin/python" -m pip install --quiet . ||
+    { echo "gpu.sh: the package cannot be installed; build it by hand, and use --here" >&2; exit 1; }
+  python=$work/venv/bin/python
+  unset PYTHONPATH TACIT_LIBRARY
+fi
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}
+timeout 270 "$python" -m torch.distributed.run --standalone --nproc-per-node "$ranks" bench/gpu.py ${json:+--json "$json"}
