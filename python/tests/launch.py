@@ -10,7 +10,7 @@ import traceback
 
 import torch
 
-from ranks import free_port  # noqa: F401  also of those who import it from here
+from ranks import end_with_parent, free_port  # noqa: F401  also of those who import it from here
 
 torch.set_num_threads(1)
 torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)  # imports seconds' worth of torch, once for all ranks
@@ -25,6 +25,7 @@ class Rank:
         sys.stderr.flush()
         self.pid, self.status = os.fork(), None
         if self.pid == 0:
+            end_with_parent()
             os.setpgid(0, 0)
             os.dup2(self.log.fileno(), 1)
             os.dup2(self.log.fileno(), 2)

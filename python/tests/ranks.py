@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks of a test without torchrun, which would end those that remain when one has failed."""
+import ctypes
 import os
 import signal
 import socket
@@ -41,6 +42,12 @@ def free_port():
             return s.getsockname()[1]
 
 
+def end_with_parent():
+    """A test that is killed leaves no ranks that train for ever."""
+    set_parent_death_signal = 1
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
+
+
 def start_ranks(count):
     """Forks: a list of Rank in the parent; None in each of them, which goes on as a rank that torchrun has started. Nothing
     may be imported that has threads."""
@@ -50,6 +57,7 @@ def start_ranks(count):
         sys.stdout.flush()
         pid = os.fork()
         if pid == 0:
+            end_with_parent()
             os.dup2(output.fileno(), 1)
             os.dup2(output.fileno(), 2)
             signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for those it starts aside
