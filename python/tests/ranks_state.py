@@ -136,6 +136,10 @@ class States(unittest.TestCase):
                 torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5, msg=name)
         split.model.close()
         dp.model.close()
+        one_group = Loop(optimizer=lambda m: torch.optim.AdamW(m.parameters(), lr=1e-2), strategy="shard")
+        with self.assertRaisesRegex(tacit.DataError, "parameters in its groups, and AdamW has"):
+            one_group.load(os.path.join(FOLDER, "dp-3"))
+        one_group.model.close()
 
     def check_states(self, a, b, are_same):
         self.assertEqual([g["params"] for g in a["param_groups"]], [g["params"] for g in b["param_groups"]])

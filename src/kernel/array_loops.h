@@ -101,7 +101,7 @@ static void bf16_add(float *restrict acc, const taciti_bf16 *restrict x, size_t 
     for (size_t i = 0; i < n; i++) acc[i] += float_of_bf16(x[i]);
 }
 
-static double dot(const float *a, const float *b, size_t n) {
+static inline __attribute__((always_inline)) double add_products(const float *a, const float *b, size_t n) {
     double lanes[LANES] = {0};
     size_t i = 0;
     for (; i + LANES <= n; i += LANES)
@@ -110,15 +110,10 @@ static double dot(const float *a, const float *b, size_t n) {
     return fold_lanes(lanes);
 }
 
-/* The same bits as dot(x, x, n), and half its conversions. */
-static double sum_squares(const float *x, size_t n) {
-    double lanes[LANES] = {0};
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (size_t l = 0; l < LANES; l++) lanes[l] += (double)x[i + l] * (double)x[i + l];
-    for (size_t l = 0; i + l < n; l++) lanes[l] += (double)x[i + l] * (double)x[i + l];
-    return fold_lanes(lanes);
-}
+static double dot(const float *a, const float *b, size_t n) { return add_products(a, b, n); }
+
+/* A copy of its own, which converts every float once. */
+static double sum_squares(const float *x, size_t n) { return add_products(x, x, n); }
 
 static int all_finite(const float *x, size_t n) {
     uint32_t bad = 0;

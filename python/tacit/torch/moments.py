@@ -3,6 +3,8 @@
 number of ranks and strategies dp and shard go on from it."""
 import torch
 
+from .._library import DataError
+
 ARRAY = "of the shape of its parameter"
 SCALARS = ("step", "eta", "mu", "mu_product")  # of torch.optim: no part of a parameter of one element
 
@@ -37,16 +39,20 @@ def sum_parts(array, taken, tensors, buffers):
 
 
 def number(optimizer, parts, tensors, values, arrays):
-    state, groups, next_key = {}, [], 0
-    for group, members in zip(optimizer.param_groups, parts.list_tensors(optimizer)):
-        keys = list(range(next_key, next_key + len(members)))
-        next_key += len(members)
-        for key, i in zip(keys, members):
-            if values.get(i):
-                state[key] = {name: tensors.view_in(arrays[name], i).clone() if is_array(value) else value
-                              for name, value in values[i].items()}
-        groups.append({**group, "params": keys})
-    return {"state": state, "param_groups": groups}
+    members = parts.list_tensors(optimizer)
+    state = {key: {name: tensors.view_in(arrays[name], i).clone() if is_array(value) else value
+                   for name, value in values[i].items()}
+             for key, i in enumerate(i for group in members for i in group) if values.get(i)}
+    return {"state": state, "param_groups": number_groups(optimizer.param_groups, map(len, members))}
+
+
+def number_groups(groups, counts):
+    """Parameter groups with the keys of their state."""
+    numbered, key = [], 0
+    for group, count in zip(groups, counts):
+        numbered.append({**group, "params": list(range(key, key + count))})
+        key += count
+    return numbered
 
 
 def is_array(value):
@@ -57,7 +63,12 @@ def is_array(value):
 def split(model, optimizer, whole):
     """state_dict() of this rank's parts, out of one of whole parameters."""
     parts, tensors = model._parts, model._tensors
-    members = [i for group in parts.list_tensors(optimizer) for i in group]
+    by_group = parts.list_tensors(optimizer)
+    saved, here = [len(group["params"]) for group in whole["param_groups"]], [len(group) for group in by_group]
+    if saved != here:
+        raise DataError(f"the checkpoint has an optimizer with {saved} parameters in its groups, and {type(optimizer).__name__} "
+                        f"has {here}")
+    members = [i for group in by_group for i in group]
     entries = {i: whole["state"][key] for key, i in enumerate(members) if key in whole["state"]}
     state = {}
     for key, (piece, begin, count) in enumerate(parts.list_pieces(optimizer)):
@@ -66,11 +77,8 @@ def split(model, optimizer, whole):
         if i in entries:
             state[key] = {name: tensors.flatten(value, i)[at:at + count].clone() if has_shape(name, value, shape) else value
                           for name, value in entries[i].items()}
-    groups, next_key = [], 0
-    for saved, group in zip(whole["param_groups"], optimizer.param_groups):
-        groups.append({**saved, "params": list(range(next_key, next_key + len(group["params"])))})
-        next_key += len(group["params"])
-    return {"state": state, "param_groups": groups}
+    counts = [len(group["params"]) for group in optimizer.param_groups]
+    return {"state": state, "param_groups": number_groups(whole["param_groups"], counts)}
 
 
 def has_shape(name, value, shape):
