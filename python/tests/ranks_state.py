@@ -150,6 +150,27 @@ class States(unittest.TestCase):
                 self.assertEqual(value.shape, b["state"][key][name].shape)
                 self.assertTrue(are_same(value, b["state"][key][name]), f"{name} of {key}")
 
+    def test_parts_begin_inside_of_tensors(self):
+        """More floats than one sum moves, and another order in memory: a state of dp that is split and joined is the same, and
+        close() gives the optimizer its parameters back, also after load()."""
+        def build():
+            return nn.ModuleDict({"conv": nn.Conv2d(32, 64, 3).to(memory_format=torch.channels_last), "wide": nn.Linear(1100, 1000)})
+        whole, module, folder = build(), build(), os.path.join(FOLDER, f"inside-{SIZE}")
+        torch.manual_seed(3)
+        for p in whole.parameters():
+            p.grad = torch.randn_like(p)
+        trained = torch.optim.AdamW(whole.parameters())
+        trained.step()
+        dp = tacit.Parallel(whole, trained, strategy="dp")
+        tacit.save(folder, dp, trained)
+        dp.close()
+        optimizer = torch.optim.AdamW(module.parameters())
+        model = tacit.Parallel(module, optimizer, strategy="shard")
+        tacit.load(folder, model, optimizer)
+        self.check_states(join(model, optimizer), trained.state_dict(), same_bits)
+        model.close()
+        self.assertEqual([id(p) for p in optimizer.param_groups[0]["params"]], [id(p) for p in module.parameters()])
+
     def test_a_part_that_several_ranks_have_counts_once(self):
         loop = Loop(strategy="shard")
         floats = loop.model._tensors.layout.floats

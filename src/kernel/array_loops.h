@@ -101,7 +101,7 @@ static void bf16_add(float *restrict acc, const taciti_bf16 *restrict x, size_t 
     for (size_t i = 0; i < n; i++) acc[i] += float_of_bf16(x[i]);
 }
 
-static inline __attribute__((always_inline)) double add_products(const float *a, const float *b, size_t n) {
+static inline double add_products(const float *a, const float *b, size_t n) {
     double lanes[LANES] = {0};
     size_t i = 0;
     for (; i + LANES <= n; i += LANES)
