@@ -14,6 +14,7 @@ from torch import nn
 import tacit.numpy as arrays
 import tacit.torch as tacit
 from models import ConvNet, Net, OddShapes, loss_of, make, same_bits
+from tacit.torch.checkpoint import mean_of
 from tacit.torch.moments import join, sum_parts
 
 torch.set_num_threads(1)
@@ -103,6 +104,28 @@ class States(unittest.TestCase):
                     torch.testing.assert_close(value, torch.stack(of_ranks).mean(0), rtol=1e-5, atol=1e-9)
                 loop.step()
                 loop.model.close()
+
+    def test_under_other_strategies(self):
+        """What one strategy has saved, another goes on from: with the mean of parameters and optimizers."""
+        for former, now in (("gossip", "shard"), ("gossip", "dp"), ("localsgd", "shard"), ("shard", "gossip"), ("dp", "localsgd")):
+            with self.subTest(f"{former} to {now}"):
+                folder = os.path.join(FOLDER, f"{former}-{now}-{SIZE}")
+                saved, loaded = Loop(**STRATEGIES[former]), Loop(seed=7, **STRATEGIES[now])
+                for _ in range(5):
+                    saved.step()
+                saved.save(folder, 5)
+                self.assertEqual(loaded.load(folder), 5)
+                with saved.model.average(), loaded.model.average():
+                    for (name, a), b in zip(saved.model.named_parameters(), loaded.model.parameters()):
+                        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-8, msg=name)
+                self.check_states(self.state_of(loaded), self.state_of(saved), lambda a, b: torch.allclose(a, b, 1e-6, 1e-12))
+                self.assertEqual(loaded.schedule.state_dict(), saved.schedule.state_dict())
+                loaded.step()
+                saved.model.close()
+                loaded.model.close()
+
+    def state_of(self, loop):
+        return mean_of(loop.model, loop.optimizer, loop.optimizer.state_dict())
 
     def load_from_three(self, name, **settings):
         loop = Loop(seed=7, **settings)

@@ -63,7 +63,7 @@ static void add_blob(table *t, size_t index, const tacit_blob *blob) {
     taciti_state_add(&t->state, (taciti_state_entry){.name = t->names[index],
                                                      .kind = TACITI_STATE_BYTES,
                                                      .owner = blob->own ? TACITI_STATE_OWN : TACITI_STATE_SHARED,
-                                                     .regroup = TACITI_STATE_RESET,
+                                                     .regroup = blob->own ? TACITI_STATE_RESET : TACITI_STATE_MEAN,
                                                      .data = blob->bytes,
                                                      .n = blob->count});
 }

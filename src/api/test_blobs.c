@@ -62,6 +62,12 @@ static void refused(tacit_status got, tacit_status want, const char *text) {
     if (strstr(tacit_error_text(), text) == NULL) fail_msg("\"%s\" is not in \"%s\"", text, tacit_error_text());
 }
 
+static void reopen_job(scene *s, const char *setting) {
+    assert_int_equal(tacit_job_close(s->job), TACIT_OK);
+    assert_int_equal(tacit_settings_set(s->settings, setting), TACIT_OK);
+    open_job(s);
+}
+
 /* Saves the blobs and opens a job that can load them. */
 static void save(scene *s, const tacit_blob *blobs, size_t count) {
     assert_int_equal(tacit_job_start(s->job), TACIT_OK);
@@ -138,6 +144,27 @@ static void no_room_is_an_error(void **state) {
     free(rooms[0].memory);
 }
 
+/* Replicas begin from a mean under another strategy; a blob that ranks share is theirs there too. */
+static void a_shared_blob_outlives_its_strategy(void **state) {
+    scene *s = *state;
+    static const char *const FORMER[] = {"strategy=gossip", "strategy=localsgd", "strategy=shard", "strategy=dp"};
+    for (size_t i = 0; i < sizeof FORMER / sizeof *FORMER; i++) {
+        char word[] = "word", text[5] = "----", mine[5] = "----";
+        tacit_blob saved[] = {blob_of("a", word, 4), blob_of("b", word, 4)};
+        tacit_blob loaded[] = {blob_of("a", text, 4), blob_of("b", mine, 4)};
+        bool found = false;
+        saved[1].own = loaded[1].own = true;
+        reopen_job(s, FORMER[i]);
+        assert_int_equal(tacit_job_start(s->job), TACIT_OK);
+        assert_int_equal(tacit_job_save(s->job, s->folder.text, 1, saved, 2), TACIT_OK);
+        reopen_job(s, FORMER[(i + 1) % 4]);
+        assert_int_equal(tacit_job_load(s->job, s->folder.text, loaded, 2, &found), TACIT_OK);
+        assert_true(found && loaded[0].loaded && !loaded[1].loaded);
+        assert_string_equal(text, word);
+        assert_string_equal(mine, "----"); /* what belongs to a replica does not go on with the mean */
+    }
+}
+
 /* ---- sizes of structs -------------------------------------------------------------------------------------------- */
 
 /* A program of a former version, whose blobs end before `room`, and of a later one, whose blobs have more. */
@@ -204,6 +231,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_caller_makes_room),
         TEST(no_room_is_an_error),
+        TEST(a_shared_blob_outlives_its_strategy),
         TEST(programs_of_other_versions),
         TEST(counters_have_a_size),
     };

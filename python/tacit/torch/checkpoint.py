@@ -40,9 +40,6 @@ def load(folder, model, *stateful):
         return 0
     if blobs[0].data is None:
         raise DataError(f"{folder}: the checkpoint was not written by tacit.save(), which alone has the state of optimizers")
-    if not any(blobs[0].data[:4]):
-        raise DataError(f"{folder}: what replicas have saved cannot be read under strategy {model.settings['strategy']}: go on "
-                        "under the strategy that has saved it")
     shared = read_bytes(blobs[0].data)
     own = read_bytes(blobs[1].data) if blobs[1].data is not None else {}
     restore_states(model, stateful, shared["states"], own)
