@@ -48,7 +48,7 @@ static void part_sum_squares(const work *w, size_t at, size_t n) {
     const volatile double sink = w->kernels->sum_squares(floats_of(w, 3) + at, n);
     (void)sink;
 }
-static const taciti_adamw_step ADAMW = {1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 2.0f, 4.0f, 0.5f, 0, NULL};
+static const taciti_adamw_step ADAMW = {1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 2.0f, 4.0f, 0.5f, 0, NULL, NULL};
 static void part_adamw(const work *w, size_t at, size_t n) {
     w->kernels->adamw(&ADAMW, floats_of(w, 0) + at, floats_of(w, 3) + at, floats_of(w, 1) + at, floats_of(w, 2) + at,
                       NULL, n);

@@ -66,23 +66,25 @@ static inline float adam_moved(const taciti_adamw_step *s, int coupled, float p,
     return p - s->lr * (coupled ? direction : direction + s->weight_decay * p);
 }
 
-/* Returns the new p. */
-static inline float adamw_element(const taciti_adamw_step *s, int coupled, float p, float g, float *m, float *v) {
+/* Returns the new p. share: of v that counts; 1 changes no bit. */
+static inline float adamw_element(const taciti_adamw_step *s, int coupled, float share, float p, float g, float *m,
+                                  float *v) {
     const float gradient = adam_gradient(s, coupled, p, g);
     *m = first_moment(s, *m, gradient);
     *v = second_moment(s, *v, gradient);
-    return adam_moved(s, coupled, p, *m, *v);
+    return adam_moved(s, coupled, p, *m, *v * share);
 }
 
 /* Wang et al. 2410.11998 (AccumAdam), with the moments stored as they are, not times beta: a += g / s; p follows the
  * moments that this step's gradient alone would give; at the window's end they take in a instead. `coupled` and `ends`
  * are constants wherever this is inlined. Returns the new p. */
-static inline float accum_element(const taciti_accum_step *step, int coupled, int ends, float p, float g, float *m,
-                                  float *v, float *a) {
+static inline float accum_element(const taciti_accum_step *step, int coupled, int ends, float share, float p, float g,
+                                  float *m, float *v, float *a) {
     const taciti_adamw_step *s = &step->adamw;
     const float gradient = adam_gradient(s, coupled, p, g);
     const float mean = *a + step->share * gradient;
-    const float moved = adam_moved(s, coupled, p, first_moment(s, *m, gradient), second_moment(s, *v, gradient));
+    const float second = second_moment(s, *v, gradient) * share;
+    const float moved = adam_moved(s, coupled, p, first_moment(s, *m, gradient), second);
     if (ends) {
         *m = first_moment(s, *m, mean);
         *v = second_moment(s, *v, mean);

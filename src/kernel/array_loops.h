@@ -221,6 +221,19 @@ static void blend_alone(taciti_blend *blend, float *restrict p, taciti_bf16 *res
     pass_end(&pass);
 }
 
+static inline void adamw_block(const taciti_adamw_step *s, int coupled, const float *share, float *restrict p,
+                               const float *restrict g, float *restrict m, float *restrict v, size_t n) {
+    if (share == NULL)
+        for (size_t i = 0; i < n; i++) p[i] = adamw_element(s, coupled, 1, p[i], g[i], &m[i], &v[i]);
+    else
+        for (size_t i = 0; i < n; i++) p[i] = adamw_element(s, coupled, share[i], p[i], g[i], &m[i], &v[i]);
+}
+
+/* Returns the shares from float `begin` on. */
+static inline const float *share_at(const taciti_adamw_step *s, size_t begin) {
+    return s->share == NULL ? NULL : s->share + begin;
+}
+
 static void adamw(const taciti_adamw_step *step, float *restrict p, const float *restrict g, float *restrict m,
                   float *restrict v, taciti_bf16 *restrict copy, size_t n) {
     const taciti_adamw_step s = *step;
@@ -228,19 +241,24 @@ static void adamw(const taciti_adamw_step *step, float *restrict p, const float 
     for (size_t begin = 0, end; begin < n; begin = end) {
         end = block_end(&pass, begin, n);
         block_arrives(&pass, p, begin, end);
+        const float *share = share_at(&s, begin);
         if (s.coupled)
-            for (size_t i = begin; i < end; i++) p[i] = adamw_element(&s, 1, p[i], g[i], &m[i], &v[i]);
+            adamw_block(&s, 1, share, p + begin, g + begin, m + begin, v + begin, end - begin);
         else
-            for (size_t i = begin; i < end; i++) p[i] = adamw_element(&s, 0, p[i], g[i], &m[i], &v[i]);
+            adamw_block(&s, 0, share, p + begin, g + begin, m + begin, v + begin, end - begin);
         block_leaves(&pass, p, begin, end);
     }
     pass_end(&pass);
 }
 
-static inline void accum_block(const taciti_accum_step *s, int coupled, int ends, float *restrict p,
+static inline void accum_block(const taciti_accum_step *s, int coupled, int ends, const float *share, float *restrict p,
                                const float *restrict g, float *restrict m, float *restrict v, float *restrict a,
                                size_t n) {
-    for (size_t i = 0; i < n; i++) p[i] = accum_element(s, coupled, ends, p[i], g[i], &m[i], &v[i], &a[i]);
+    if (share == NULL)
+        for (size_t i = 0; i < n; i++) p[i] = accum_element(s, coupled, ends, 1, p[i], g[i], &m[i], &v[i], &a[i]);
+    else
+        for (size_t i = 0; i < n; i++)
+            p[i] = accum_element(s, coupled, ends, share[i], p[i], g[i], &m[i], &v[i], &a[i]);
 }
 
 static void accum_adamw(const taciti_accum_step *step, float *restrict p, const float *restrict g,
@@ -248,17 +266,18 @@ static void accum_adamw(const taciti_accum_step *step, float *restrict p, const 
     const taciti_accum_step s = *step;
     block_pass pass = pass_begin(s.adamw.blend, copy, n);
     for (size_t i = 0, end; i < n; i = end) {
+        const float *share = share_at(&s.adamw, i);
         float *m = state->m + i, *v = state->v + i, *a = state->a + i;
         end = block_end(&pass, i, n);
         block_arrives(&pass, p, i, end);
         if (s.adamw.coupled && s.window_ends)
-            accum_block(&s, 1, 1, p + i, g + i, m, v, a, end - i);
+            accum_block(&s, 1, 1, share, p + i, g + i, m, v, a, end - i);
         else if (s.adamw.coupled)
-            accum_block(&s, 1, 0, p + i, g + i, m, v, a, end - i);
+            accum_block(&s, 1, 0, share, p + i, g + i, m, v, a, end - i);
         else if (s.window_ends)
-            accum_block(&s, 0, 1, p + i, g + i, m, v, a, end - i);
+            accum_block(&s, 0, 1, share, p + i, g + i, m, v, a, end - i);
         else
-            accum_block(&s, 0, 0, p + i, g + i, m, v, a, end - i);
+            accum_block(&s, 0, 0, share, p + i, g + i, m, v, a, end - i);
         block_leaves(&pass, p, i, end);
     }
     pass_end(&pass);

@@ -53,6 +53,7 @@ typedef struct taciti_adamw_step {
     float grad_scale;                          /* g is multiplied by this first (clipping, averaging) */
     int coupled;                               /* Adam: the decay is part of the gradient (L2) instead */
     taciti_blend *blend;                       /* in the same pass, around the update; NULL: none */
+    const float *share;                        /* of v that counts, per element; NULL: all of it */
 } taciti_adamw_step;
 
 /* Adam(W) whose moments are updated with the mean gradient of a window of steps (AccumAdam, arXiv 2410.11998). */

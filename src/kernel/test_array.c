@@ -112,8 +112,8 @@ static void same(const arrays *a, const arrays *b, size_t n) {
 
 /* ---- every set against the definition ------------------------------------------------------------------------- */
 
-static const taciti_adamw_step ADAMW = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 10.0f, 20.0f, 0.7f, 0, NULL};
-static const taciti_adamw_step ADAM = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 10.0f, 20.0f, 0.7f, 1, NULL};
+static const taciti_adamw_step ADAMW = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 10.0f, 20.0f, 0.7f, 0, NULL, NULL};
+static const taciti_adamw_step ADAM = {1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 10.0f, 20.0f, 0.7f, 1, NULL, NULL};
 static const taciti_sgd_step SGD_STEPS[] = {{0.1f, 0.9f, 0.01f, 0.5f, 0, NULL}, {0.1f, 0.9f, 0.01f, 0.5f, 1, NULL}};
 
 /* Coupled or not, in a window or at its end, with a copy or without. */
@@ -148,7 +148,20 @@ static double blended(const taciti_kernels *k, int variant, const arrays *x, siz
     return blend.moved;
 }
 
-enum { ACCUMULATES = 17, DOT = ACCUMULATES + 8, BLENDS = DOT + 1, OPERATIONS = BLENDS + 15 };
+/* A share of v counts; `variant` as in accumulate(). */
+static void share(const taciti_kernels *k, int variant, const arrays *x, size_t n) {
+    taciti_adamw_step adamw = variant & 1 ? ADAM : ADAMW;
+    taciti_accum_step accum = {.share = 1.0f / 3.0f, .window_ends = variant & 2};
+    const taciti_accum_state state = {x->f[2], x->f[3], x->f[4]};
+    adamw.share = x->f[5];
+    accum.adamw = adamw;
+    if (variant < 4)
+        k->accum_adamw(&accum, x->f[0], x->f[1], &state, x->h, n);
+    else
+        k->adamw(&adamw, x->f[0], x->f[1], x->f[2], x->f[3], x->h, n);
+}
+
+enum { ACCUMULATES = 17, DOT = ACCUMULATES + 8, BLENDS = DOT + 1, SHARES = BLENDS + 15, OPERATIONS = SHARES + 6 };
 
 /* Applies operation `op` of table k; returns what the operation returns, 0 when nothing. */
 static double apply(const taciti_kernels *k, int op, const arrays *x, size_t n) {
@@ -172,8 +185,11 @@ static double apply(const taciti_kernels *k, int op, const arrays *x, size_t n) 
     case DOT: return k->dot(x->f[0], x->f[1], n);
     case 16: k->keep_equal(x->f[0], x->f[1], x->f[1], n); break;
     default:
-        if (op >= BLENDS) return blended(k, op - BLENDS, x, n);
-        accumulate(k, op - ACCUMULATES, NULL, x, n);
+        if (op >= BLENDS && op < SHARES) return blended(k, op - BLENDS, x, n);
+        if (op >= SHARES)
+            share(k, op - SHARES, x, n);
+        else
+            accumulate(k, op - ACCUMULATES, NULL, x, n);
         break;
     }
     return 0;

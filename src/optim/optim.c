@@ -11,12 +11,16 @@
  *   divides t. The corrections count windows, ceil(t / s). With s = 1 it is Adam(W) to the bit.
  * Frozen second moments: Tang et al., "1-bit Adam", arXiv 2102.02888, algorithm 1. With T = freeze, from update T + 1
  * on v, and its correction 1 / (1 - beta2^T), stay.  deviation: the paper corrects neither moment; here m's goes on.
+ * A share of v: what multiplies v in the update alone, so that the noise of a rank's share of the batch does not count.
  * SGD: Sutskever et al., "On the importance of initialization and momentum", ICML 2013, in the form of PyTorch.
  *
  * Bias corrections are taken from the float values of beta that the kernels use, so that at t = 1 the corrected moments
  * are the gradient and its square up to rounding.
  */
 #include "optim/optim.h"
+
+#include <math.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -38,6 +42,7 @@ struct taciti_optim {
     int state_count;
     double *block_sums; /* one per BLEND_FLOATS floats of the layout */
     int64_t updates;
+    const float *share;     /* of second moments that counts; borrows; NULL: all */
     taciti_accum_step adam; /* of the update that has begun */
     taciti_sgd_step sgd;
 };
@@ -169,6 +174,7 @@ static void update_floats(const pass_job *job, size_t begin, size_t end, bool de
     taciti_accum_step adam = optim->adam;
     taciti_sgd_step sgd = optim->sgd;
     adam.adamw.blend = sgd.blend = blend;
+    adam.adamw.share = optim->share == NULL ? NULL : optim->share + begin;
     if (!decay) adam.adamw.weight_decay = sgd.weight_decay = 0;
     if (optim->options.name == TACITI_OPTIM_SGD)
         optim->kernels->sgd(&sgd, p, g, state.m, copy_at(job, begin), end - begin);
@@ -280,6 +286,43 @@ void taciti_optim_update_by_momentum(taciti_optim *optim, float *parameters, con
     taciti_optim_begin(optim, lr, 1);
     optim->adam.adamw.beta1 = 0;
     taciti_optim_update_range(optim, parameters, momentum, copy16, 0, optim->layout->n, NULL);
+}
+
+/* ---- noise --------------------------------------------------------------------------------------------------- */
+
+void taciti_optim_discount(taciti_optim *optim, const float *share) { optim->share = share; }
+
+float *taciti_optim_second_moments(taciti_optim *optim) {
+    return optim->state_count < 2 ? NULL : state_at(optim, 1, 0);
+}
+
+typedef struct signal_job {
+    const taciti_optim *optim;
+    float *out;
+    float correction1, correction2;
+} signal_job;
+
+static void write_signal(void *context, int thread, int threads) {
+    const signal_job *job = context;
+    const float *m = state_at(job->optim, 0, 0), *v = state_at(job->optim, 1, 0);
+    size_t begin = 0, end = 0;
+    taciti_pool_part(job->optim->layout->n, FLOATS_PER_LINE, thread, threads, &begin, &end);
+    for (size_t i = begin; i < end; i++) {
+        const float root = sqrtf(v[i] * job->correction2);
+        job->out[i] = root > 0 ? m[i] * job->correction1 / root : 0;
+    }
+}
+
+void taciti_optim_signal(taciti_optim *optim, float *out) {
+    const taciti_optim_options *o = &optim->options;
+    const int64_t windows = optim->updates / (accumulates_windows(o) ? o->accum : 1);
+    const int64_t seen = taciti_optim_is_frozen(optim) ? o->freeze : windows;
+    if (windows == 0 || optim->state_count < 2) { /* or emulated */
+        memset(out, 0, optim->layout->n * sizeof *out);
+        return;
+    }
+    signal_job job = {optim, out, bias_correction(o->beta1, windows), bias_correction(o->beta2, seen)};
+    taciti_optim_run(optim, write_signal, &job);
 }
 
 /* ---- jobs of others ------------------------------------------------------------------------------------------ */

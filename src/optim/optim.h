@@ -122,6 +122,21 @@ void taciti_optim_to_momentum(const taciti_optim *optim, float *x, double share,
 void taciti_optim_update_by_momentum(taciti_optim *optim, float *parameters, const float *momentum, taciti_bf16 *copy16,
                                      double lr);
 
+/* ---- the noise of a rank's share of the batch ----------------------------------------------------------------------
+ * For replicas that update with gradients of their own, whose second moments are larger than those of the mean gradient
+ * (strategy/gossip_noise.c). */
+
+/* From now on every update multiplies the second moment by this array, as it is then; the stored one stays what it is.
+ * Borrowed; NULL: by nothing. For adam(w) and their accumulating forms. Not during an update. */
+void taciti_optim_discount(taciti_optim *optim, const float *share);
+
+/* out = m / sqrt(v) of all floats, both corrected, where v is not 0: the mean of what each element's gradient has been
+ * lately, over its root mean square. 0 elsewhere, and before the first window has ended. */
+void taciti_optim_signal(taciti_optim *optim, float *out);
+
+/* The second moments; NULL: there are none. Borrowed. */
+float *taciti_optim_second_moments(taciti_optim *optim);
+
 /* Lists what a checkpoint must hold: the arrays "optim.m", "optim.v" and "optim.a" (the running mean of a window), or
  * "optim.momentum" of sgd, as far as the optimizer has them, and the count "updates", from which the place in a window
  * follows. */
