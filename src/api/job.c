@@ -228,6 +228,7 @@ static tacit_status build_together(tacit_job *job, const tacit_settings *setting
                                                    .compression = job->compression,
                                                    .options = job->options[TACITI_JOB_STRATEGY],
                                                    .own_optimizer = job->own_optimizer,
+                                                   .total_steps = job->total_steps,
                                                    .trace = &job->trace},
                                        .network = {job->units != NULL ? &BY_UNITS : &NETWORK, job},
                                        .sources = true,

@@ -74,8 +74,9 @@ static tacit_status find_machine(run *r) {
 static tacit_status variant_bytes(const run *r, const taciti_bench_variant *variant, int threads, size_t *period,
                                   size_t *out) {
     const taciti_settings *s = &variant->setting->job;
-    const taciti_strategy_context context = taciti_bench_variant_context(variant, r->comm);
+    taciti_strategy_context context = taciti_bench_variant_context(variant, r->comm);
     taciti_strategy_figures figures;
+    context.own_optimizer = is_emulated(r); /* neither the caller's nor an emulated one has moments here */
     TACITI_TRY(variant->strategy->describe(&context, NULL, &figures));
     const size_t own = figures.own_bytes;
     *period = figures.period;

@@ -34,22 +34,25 @@
 /* ---- start ------------------------------------------------------------------------------------------------------- */
 
 /* Places in taciti_gossip.numbers. */
-enum { NUMBER, MASS };
+enum { NUMBER, MASS, NOISE, NORM };
 
 #define MAX_COUNT 0x1p53 /* a double counts exactly up to here */
 
 static tacit_status check_numbers(const taciti_gossip *g) {
     const double *v = g->numbers, first = (double)-g->options.delay;
-    if (v[NUMBER] >= first && v[NUMBER] <= MAX_COUNT && v[MASS] > 0 && isfinite(v[MASS])) return TACIT_OK;
-    return taciti_fail(TACIT_E_DATA,
-                       "numbers of strategy gossip in the checkpoint: mix %g (from %g on) and weight %g (above 0) were "
-                       "read; expected is what stands in brackets",
-                       v[NUMBER], first, v[MASS]);
+    const bool counts = v[NUMBER] >= first && v[NUMBER] <= MAX_COUNT && v[NOISE] >= 0 && v[NOISE] <= 3;
+    if (counts && v[MASS] > 0 && isfinite(v[MASS]) && v[NORM] >= 0 && v[NORM] <= 1) return TACIT_OK;
+    return taciti_fail(
+        TACIT_E_DATA,
+        "numbers of strategy gossip in the checkpoint: mix %g (from %g on), weight %g (above 0), noise %g "
+        "(0 to 3) and norm %g (0 to 1) were read; expected is what stands in brackets",
+        v[NUMBER], first, v[MASS], v[NOISE], v[NORM]);
 }
 
 static tacit_status restore_numbers(taciti_gossip *g) {
     TACITI_TRY(taciti_comm_agree(g->context.comm, check_numbers(g)));
     g->number = (int64_t)g->numbers[NUMBER];
+    taciti_gossip_noise_restore(g, g->numbers[NOISE], g->numbers[NORM]);
     return taciti_gossip_restore_masses(g, g->numbers[MASS]);
 }
 
@@ -60,6 +63,7 @@ static void begin_anew(taciti_gossip *g) {
     if (g->own != NULL) memcpy(g->own, g->context.parameters, bytes);
     if (g->tracker != NULL) memset(g->tracker, 0, bytes);
     if (g->gradient != NULL) memset(g->gradient, 0, bytes);
+    taciti_gossip_noise_begin(g);
 }
 
 /* Starts the transfers that are under way between two steps, from nothing but what a checkpoint holds. */
@@ -78,13 +82,30 @@ static tacit_status launch_transfers(taciti_gossip *g) {
     return taciti_gossip_launch(g, taciti_gossip_tracker_channel(g), g->tracker, 1, g->number);
 }
 
+static bool is_in_dense_steps(const taciti_gossip *g) {
+    return g->dense != NULL && g->step < taciti_gossip_dense_steps(&g->context);
+}
+
+/* Replicas that have gone apart do not come together again, whatever gossip.start is now. */
 static tacit_status gossip_start(void *self, int64_t step, bool restored) {
     taciti_gossip *g = self;
     g->step = step;
-    if (restored)
-        TACITI_TRY(restore_numbers(g));
-    else
-        begin_anew(g);
+    g->number = -g->options.delay;
+    if (restored) TACITI_TRY(restore_numbers(g));
+    const bool apart = restored && (g->noisy > 0.5 || g->number > -g->options.delay);
+    if (!apart && is_in_dense_steps(g)) return taciti_gossip_dense_start(g, step);
+    taciti_gossip_dense_destroy(g);
+    if (!apart) begin_anew(g);
+    return launch_transfers(g);
+}
+
+/* After a step of dp, of which the last lets replicas go apart. */
+static tacit_status end_dense_step(taciti_gossip *g) {
+    g->step++;
+    g->noisy = 0;
+    if (is_in_dense_steps(g)) return TACIT_OK;
+    taciti_gossip_dense_destroy(g);
+    begin_anew(g);
     return launch_transfers(g);
 }
 
@@ -96,30 +117,48 @@ static void gossip_state(void *self, taciti_state *out) {
     taciti_gossip *g = self;
     g->numbers[NUMBER] = (double)g->number;
     g->numbers[MASS] = taciti_gossip_mass(g);
+    g->numbers[NOISE] = taciti_gossip_noise_state(&g->noise);
+    g->numbers[NORM] = g->noise.norm;
     taciti_average_list_model(g->average, out);
     taciti_optim_list_state(g->context.optim, TACITI_STATE_OWN, out);
     list_array(g, "strategy.handed", g->own, out);
     list_array(g, "strategy.tracker", g->tracker, out);
     list_array(g, "strategy.gradient", g->gradient, out);
+    taciti_gossip_noise_list(g, out);
     taciti_state_add_numbers(out, "numbers", TACITI_STATE_OWN, TACITI_STATE_RESET, g->numbers, TACITI_GOSSIP_NUMBERS);
+    taciti_state_add(out, (taciti_state_entry){.name = "noisy_moments",
+                                               .kind = TACITI_STATE_NUMBERS,
+                                               .owner = TACITI_STATE_OWN,
+                                               .regroup = TACITI_STATE_MEAN,
+                                               .data = &g->noisy,
+                                               .n = 1,
+                                               .optional = true});
 }
 
 /* ---- costs ------------------------------------------------------------------------------------------------------- */
 
+typedef uint64_t bytes_of_mix(const taciti_mix *mix, int64_t number);
+typedef uint64_t bytes_of_sum(const taciti_exchange *exchange);
+
 /* Returns the mean over a period. */
-static uint64_t per_step(const taciti_gossip *g, uint64_t (*bytes_of)(const taciti_mix *mix, int64_t number)) {
-    uint64_t sum = 0;
-    for (size_t r = 0; r < g->topology.period; r++) sum += bytes_of(g->channels[0].mix, (int64_t)r);
-    const uint64_t arrays = g->tracker != NULL ? 2 : 1;
-    return sum * arrays / (g->topology.period * (uint64_t)g->options.every);
+static uint64_t per_step(const taciti_gossip *g, bytes_of_mix *of_mix, bytes_of_sum *of_sum) {
+    const uint64_t steps = g->topology.period * (uint64_t)g->options.every, arrays = g->tracker != NULL ? 2 : 1;
+    const uint64_t denoise = g->noise.active ? (uint64_t)g->options.denoise : 1;
+    uint64_t mixes = 0;
+    for (size_t r = 0; r < g->topology.period; r++) mixes += arrays * of_mix(g->channels[0].mix, (int64_t)r);
+    return (mixes * denoise + taciti_gossip_noise_bytes(g, of_sum) * steps) / (steps * denoise);
+}
+
+static uint64_t sent_bytes(const taciti_gossip *g) {
+    return per_step(g, taciti_mix_bytes, taciti_exchange_bytes_per_step);
 }
 
 static tacit_status gossip_describe(const taciti_strategy_context *context, const void *self,
                                     taciti_strategy_figures *out) {
     TACITI_TRY(taciti_gossip_predict(context, out));
     if (self == NULL) return TACIT_OK;
-    out->sent_bytes = per_step(self, taciti_mix_bytes);
-    out->nic_bytes = per_step(self, taciti_mix_nic_bytes);
+    out->sent_bytes = sent_bytes(self);
+    out->nic_bytes = per_step(self, taciti_mix_nic_bytes, taciti_exchange_nic_bytes_per_step);
     return TACIT_OK;
 }
 
@@ -206,28 +245,33 @@ static tacit_status decide_work(taciti_gossip *g, double lr, decision *out, taci
         if (out->update) report->grad_norm = norm_of(g, g->tracker);
     }
     out->lr = lr / (g->options.order == TACITI_GOSSIP_AWC ? taciti_gossip_mass(g) : mass);
-    out->scale = g->topology.ranks * taciti_optim_clip_scale(g->context.optim_options, report->grad_norm);
+    out->scale =
+        g->topology.ranks * taciti_optim_clip_scale(g->context.optim_options, g->noise.norm * report->grad_norm);
     return TACIT_OK;
 }
 
-static void end_step(taciti_gossip *g, taciti_step_report *report) {
+static tacit_status end_step(taciti_gossip *g, taciti_step_report *report) {
     if (is_mixing(g)) g->number++;
     report->wait_ns = g->wait_ns;
-    report->bytes = (double)per_step(g, taciti_mix_bytes);
+    report->bytes = (double)sent_bytes(g);
     g->step++;
+    return taciti_gossip_noise_step(g);
 }
 
 static tacit_status gossip_finish(void *self, double lr, taciti_step_report *out) {
     taciti_gossip *g = self;
     decision d;
+    if (g->dense != NULL) {
+        TACITI_TRY(taciti_gossip_dense_finish(g, lr, out));
+        return end_dense_step(g);
+    }
     TACITI_TRY(decide_work(g, lr, &d, out));
     if (d.update) taciti_optim_begin(g->context.optim, d.lr, d.scale);
     if (g->options.order == TACITI_GOSSIP_AWC)
         TACITI_TRY(adapt_while_communicating(g, &d, &out->moved));
     else
         TACITI_TRY(adapt_then_combine(g, &d, &out->moved));
-    end_step(g, out);
-    return TACIT_OK;
+    return end_step(g, out);
 }
 
 /* awc mixes before the update, atc after it. */
@@ -235,6 +279,7 @@ static tacit_status gossip_settle(void *self, double lr, taciti_step_report *out
     taciti_gossip *g = self;
     const taciti_strategy_context *c = &g->context;
     decision d;
+    if (g->dense != NULL) return taciti_gossip_dense_settle(g, lr, out);
     TACITI_TRY(decide_work(g, lr, &d, out));
     for (size_t b = 0; g->tracker != NULL && d.update && b < c->layout->bucket_count; b++)
         taciti_gossip_copy(g, c->gradients, g->tracker, 1, b);
@@ -254,13 +299,13 @@ static tacit_status gossip_stepped(void *self, taciti_step_report *out) {
     taciti_gossip *g = self;
     const taciti_strategy_context *c = &g->context;
     const bool mixing = is_mixing(g), awc = g->options.order == TACITI_GOSSIP_AWC;
+    if (g->dense != NULL) return end_dense_step(g);
     for (size_t b = 0; mixing && g->own != NULL && g->options.delay == 0 && b < c->layout->bucket_count; b++)
         taciti_gossip_copy(g, g->own, c->parameters, 1, b);
     if (mixing) TACITI_TRY(hand_on(g, awc ? g->number + 1 + g->options.delay : g->number, taciti_gossip_mass(g)));
     if (mixing && !awc) TACITI_TRY(taciti_gossip_mix(g, &g->channels[0], c->parameters, c->copy16, &out->moved));
     for (size_t b = 0; g->tracker != NULL && b < c->layout->bucket_count; b++) TACITI_TRY(taciti_gossip_track_on(g, b));
-    end_step(g, out);
-    return TACIT_OK;
+    return end_step(g, out);
 }
 
 /* ---- average ----------------------------------------------------------------------------------------------------- */

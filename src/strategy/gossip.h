@@ -5,6 +5,8 @@
  *   awc   adapt while communicate: x(t+1) = W x(t) - step(gradient at x(t)). Mixing has a whole iteration to finish
  *   atc   adapt then combine:      x(t+1) = W (x(t) - step(gradient at x(t))). Mixing is waited for in the same step
  *
+ * Adam's moments see the noise of a rank's share of the batch; gossip_noise.c takes it out.
+ *
  * Source: Wang et al., arXiv 2410.11998 (DAdam, AccumAdam, alternating exponential ring); directed graphs: Assran et
  * al., arXiv 1811.10792; gradient tracking: Lu & De Sa, arXiv 2006.08085 (DeTAG).
  */
@@ -31,6 +33,8 @@ typedef struct taciti_gossip_options {
     int64_t every;        /* gossip.every: steps per mix */
     bool tracker;         /* gossip.tracker: mix a gradient tracker too (DeTAG) */
     int64_t delay;        /* gossip.delay: additional iterations that a transfer may take (awc) */
+    double start;         /* gossip.start: share of the run's steps that are those of dp, before replicas differ */
+    int64_t denoise;      /* gossip.denoise: steps between two looks at the noise of second moments; 0: none */
 } taciti_gossip_options;
 extern const taciti_option_table taciti_gossip_option_table; /* section "gossip" */
 

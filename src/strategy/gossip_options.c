@@ -41,6 +41,14 @@ static const taciti_option OPTIONS[] = {
             "update with a mixed estimate of the mean gradient, for unequal data; twice the bytes, three more arrays"),
     TACITI_OPTION("delay", INT, AT(delay), "0", .max = 1, .unit = "iterations",
                   .help = "iterations more that a transfer may take; 1 needs gamma 0.5 or less and two more arrays"),
+    TACITI_OPTION(
+        "start", REAL, AT(start), "0.1", .max = 1,
+        .help = "share of the run's steps, if they are known, in which replicas are equal, as in dp, before they go "
+                "apart"),
+    TACITI_OPTION("denoise", INT, AT(denoise), "24", .max = 1e6, .unit = "steps",
+                  .when = "optim.name=adamw|adam|accum-adamw|accum-adam",
+                  .help = "steps between two sums that show how much of Adam's second moments is noise of a rank's "
+                          "share of the batch, which does not count; 0: all counts; two more arrays"),
 };
 
 const taciti_option_table taciti_gossip_option_table =

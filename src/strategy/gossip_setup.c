@@ -165,7 +165,8 @@ static tacit_status make_arrays(taciti_gossip *g) {
                               &g->channels[c].buffer));
     TACITI_TRY(make_array(g, keeps_own(o), "parameters handed over", &g->own_pages, &g->own));
     TACITI_TRY(make_array(g, o->tracker, "gradient tracker", &g->tracker_pages, &g->tracker));
-    return make_array(g, o->tracker, "gradient of the step before", &g->gradient_pages, &g->gradient);
+    TACITI_TRY(make_array(g, o->tracker, "gradient of the step before", &g->gradient_pages, &g->gradient));
+    return taciti_gossip_noise_allocate(g);
 }
 
 tacit_status taciti_gossip_predict(const taciti_strategy_context *context, taciti_strategy_figures *out) {
@@ -176,11 +177,12 @@ tacit_status taciti_gossip_predict(const taciti_strategy_context *context, tacit
         taciti_mix_predict_bytes(context->comm, context->layout, &topology, context->exchange_options);
     const size_t tracks = o->tracker ? 1U : 0U, channels = 1U + (o->delay > 0 ? 1U : 0U) + tracks;
     const size_t arrays = channels + (keeps_own(o) ? 1U : 0U) + 2U * tracks;
-    *out =
-        (taciti_strategy_figures){.own_bytes = channels * mix_bytes + arrays * context->layout->n * sizeof(float) +
-                                               taciti_average_predict_bytes(context),
-                                  .period = topology.period * (size_t)o->every,
-                                  .lag = o->order == TACITI_GOSSIP_AWC ? (size_t)(o->every * (1 + o->delay)) - 1 : 0};
+    *out = (taciti_strategy_figures){
+        .own_bytes = channels * mix_bytes + arrays * context->layout->n * sizeof(float) +
+                     taciti_average_predict_bytes(context) + taciti_gossip_dense_predict_bytes(context) +
+                     taciti_gossip_noise_predict_bytes(context),
+        .period = topology.period * (size_t)o->every,
+        .lag = o->order == TACITI_GOSSIP_AWC ? (size_t)(o->every * (1 + o->delay)) - 1 : 0};
     taciti_topology_destroy(&topology);
     return TACIT_OK;
 }
@@ -197,7 +199,9 @@ static tacit_status connect_channels(taciti_gossip *g) {
     for (int i = 0; i < TACITI_GOSSIP_CHANNELS; i++)
         if (wants_channel(&g->options, i))
             TACITI_TRY(taciti_mix_create(c->comm, c->layout, &g->topology, c->exchange_options, &g->channels[i].mix));
-    return taciti_average_create(c, &g->average);
+    TACITI_TRY(taciti_average_create(c, &g->average));
+    TACITI_TRY(taciti_gossip_noise_connect(g));
+    return taciti_gossip_dense_create(g);
 }
 
 tacit_status taciti_gossip_create(const taciti_strategy_context *context, void **out) {
@@ -220,6 +224,8 @@ tacit_status taciti_gossip_create(const taciti_strategy_context *context, void *
 void taciti_gossip_destroy(void *self) {
     taciti_gossip *g = self;
     if (g == NULL) return;
+    taciti_gossip_dense_destroy(g);
+    taciti_gossip_noise_destroy(g);
     taciti_average_destroy(g->average);
     for (int c = 0; c < TACITI_GOSSIP_CHANNELS; c++) {
         taciti_mix_destroy(g->channels[c].mix);

@@ -6,6 +6,8 @@
  *   gossip_setup.c     create and destroy: topology, refusals, arrays
  *   gossip_mixing.c    one mix of one bucket: weights, waiting, what is blended
  *   gossip_tracker.c   the estimate of the mean gradient (DeTAG)
+ *   gossip_dense.c     the steps of dp at the start
+ *   gossip_noise.c     Adam's second moments without the noise of a rank's share of the batch
  */
 #ifndef TACITI_STRATEGY_GOSSIP_STATE_H
 #define TACITI_STRATEGY_GOSSIP_STATE_H
@@ -33,7 +35,23 @@ typedef struct taciti_gossip_plan {
     double mass_before, mass_after;
 } taciti_gossip_plan;
 
-enum { TACITI_GOSSIP_NUMBERS = 8 }; /* in a checkpoint; two are used, the others are 0 */
+/* Knowledge of the noise in second moments, from sums of signals over all ranks. */
+typedef struct taciti_gossip_noise {
+    bool active;
+    taciti_exchange *signals, *energies; /* of `signal` and `energy`; owned */
+    taciti_layout tensors;               /* a float for each tensor; owned */
+    taciti_pages signal_pages, share_pages;
+    float *signal;  /* flat: of this rank, on its way, or the sum over ranks */
+    float *share;   /* flat: of second moments that counts */
+    float *energy;  /* per tensor: the mean square of signals; this rank's, or the sum over ranks; owned */
+    double *sums;   /* [2 tensors] of second moments: all, and what counts; owned */
+    bool under_way; /* signals have not been waited for */
+    bool pending;   /* they have not been used */
+    bool used;      /* `share` holds */
+    double norm;    /* of the mean gradient over that of a rank's */
+} taciti_gossip_noise;
+
+enum { TACITI_GOSSIP_NUMBERS = 8 }; /* in a checkpoint; four are used, the others are 0 */
 
 typedef struct taciti_gossip {
     taciti_strategy_context context;
@@ -47,12 +65,15 @@ typedef struct taciti_gossip {
     float *tracker;  /* estimate of the mean gradient; NULL without */
     float *gradient; /* the gradient last added to it */
     double *masses;  /* [2 ranks] push-sum weights of all ranks, and scratch; NULL: all are 1; owned */
+    void *dense;     /* dp, as long as its steps are made; NULL afterwards; owned */
+    taciti_gossip_noise noise;
 
     int64_t step;                          /* finished steps */
     int64_t number;                        /* of the next mix; below 0: nothing arrives */
     taciti_gossip_plan plan;               /* of the step that runs */
     int64_t wait_ns;                       /* of the step that runs */
     double numbers[TACITI_GOSSIP_NUMBERS]; /* the counters above, for a checkpoint */
+    double noisy;                          /* 1: second moments have the noise of shares; 0: that of the mean */
 } taciti_gossip;
 
 /* ---- gossip_setup.c ---------------------------------------------------------------------------------------------- */
@@ -105,5 +126,36 @@ tacit_status taciti_gossip_mix(taciti_gossip *g, taciti_gossip_channel *channel,
 tacit_status taciti_gossip_track(taciti_gossip *g, bool finite);
 /* Starts the exchange of one bucket of the tracker for the next step. */
 tacit_status taciti_gossip_track_on(taciti_gossip *g, size_t bucket);
+
+/* ---- gossip_dense.c ---------------------------------------------------------------------------------------------- */
+/* Returns the number of steps at the start that are those of dp. */
+int64_t taciti_gossip_dense_steps(const taciti_strategy_context *context);
+size_t taciti_gossip_dense_predict_bytes(const taciti_strategy_context *context);
+/* The others are verbs of dp. Collective. */
+tacit_status taciti_gossip_dense_create(taciti_gossip *g);
+void taciti_gossip_dense_destroy(taciti_gossip *g);
+tacit_status taciti_gossip_dense_start(taciti_gossip *g, int64_t step);
+tacit_status taciti_gossip_dense_finish(const taciti_gossip *g, double lr, taciti_step_report *out);
+tacit_status taciti_gossip_dense_settle(const taciti_gossip *g, double lr, taciti_step_report *out);
+
+/* ---- gossip_noise.c ---------------------------------------------------------------------------------------------- */
+/* Returns whether the optimizer has second moments whose noise is taken out. */
+bool taciti_gossip_denoises(const taciti_strategy_context *context);
+size_t taciti_gossip_noise_predict_bytes(const taciti_strategy_context *context);
+/* Returns the bytes of one sum of signals, which this function returns of an exchange. */
+uint64_t taciti_gossip_noise_bytes(const taciti_gossip *g, uint64_t (*bytes_of)(const taciti_exchange *exchange));
+tacit_status taciti_gossip_noise_allocate(taciti_gossip *g);
+tacit_status taciti_gossip_noise_connect(taciti_gossip *g); /* collective */
+void taciti_gossip_noise_destroy(taciti_gossip *g);
+
+/* Replicas go apart from here on. */
+void taciti_gossip_noise_begin(taciti_gossip *g);
+/* At the end of step g->step: sends signals, or uses what has arrived, when it is time. Collective. */
+tacit_status taciti_gossip_noise_step(taciti_gossip *g);
+
+/* Lists what a checkpoint holds besides two numbers: this one and `norm`. Waits for what is under way. */
+void taciti_gossip_noise_list(taciti_gossip *g, taciti_state *out);
+double taciti_gossip_noise_state(const taciti_gossip_noise *noise);
+void taciti_gossip_noise_restore(taciti_gossip *g, double state, double norm);
 
 #endif

@@ -37,6 +37,7 @@ typedef struct taciti_strategy_context {
     taciti_trace *trace; /* of the training thread */
     const taciti_pages *parameter_pages, *gradient_pages,
         *copy16_pages;                /* not NULL: the array is this reserved region */
+    int64_t total_steps;              /* of the run; 0: unknown */
     bool by_units;                    /* the network calls need, release and write */
     bool own_optimizer;               /* steps come as settle() and stepped() */
     const taciti_bucket_hooks *hooks; /* around every sum of a bucket of `gradients`; NULL: none */

@@ -35,6 +35,8 @@ test_replicas test_replicas_of(int ranks, int steps) {
     t.optim.momentum = t.optim.weight_decay = t.optim.clip = 0;
     t.optim.eps = 1e-8;
     t.optim.beta2 = 0.999;
+    t.gossip.start = 0;
+    t.gossip.denoise = 0;
     return t;
 }
 
@@ -205,6 +207,7 @@ static tacit_status open_rank(const test_replicas *t, taciti_comm *comm, const t
                                              .optim_options = &t->optim,
                                              .exchange_options = &t->exchange,
                                              .options = gossip,
+                                             .total_steps = t->total_steps,
                                              .parameters = s->p,
                                              .gradients = s->g,
                                              .copy16 = s->copy};

@@ -10,7 +10,7 @@
 #include "strategy/gossip.h"
 #include "strategy/strategy.h"
 
-enum { TEST_MAX_RANKS = 16, TEST_MAX_STEPS = 400, TEST_MAX_NUMBERS = 8, TEST_MAX_ARRAYS = 4 };
+enum { TEST_MAX_RANKS = 16, TEST_MAX_STEPS = 400, TEST_MAX_NUMBERS = 8, TEST_MAX_ARRAYS = 8 };
 
 typedef enum test_problem {
     TEST_QUADRATIC, /* f_i(x) = sum (x - c_i)^2 / 2 in every element */
@@ -22,8 +22,8 @@ typedef enum test_problem {
 
 typedef struct test_replicas {
     const char *strategy;
-    int ranks, steps;
-    size_t floats, bucket_bytes; /* per tensor, of three; floats 1: a single one */
+    int ranks, steps, total_steps; /* 0: unknown */
+    size_t floats, bucket_bytes;   /* per tensor, of three; floats 1: a single one */
     test_problem problem;
     const double *c; /* [ranks] of TEST_QUADRATIC */
     double start;    /* initial value of every element */
@@ -62,7 +62,7 @@ typedef struct test_replicas {
     tacit_status started[TEST_MAX_RANKS]; /* after stop_after; a run ends where it failed */
 } test_replicas;
 
-/* Defaults of all options; plain SGD, f32, no clipping, strategy gossip. */
+/* Defaults of all options; plain SGD, f32, no clipping, strategy gossip, which begins at once and knows of no noise. */
 test_replicas test_replicas_of(int ranks, int steps);
 void test_replicas_run(test_replicas *t);
 void test_replicas_free(test_replicas *t);

@@ -117,6 +117,7 @@ taciti_strategy_context taciti_trainer_context(taciti_trainer *trainer) {
     context.layout = &trainer->layout;
     context.pool = trainer->pool;
     context.trace = &trainer->trace;
+    context.total_steps = trainer->settings->train.steps;
     return context;
 }
 

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The first steps of a run are those of dp, so that replicas go apart when the loss falls slowly: half of what gossip
+ * ends above dense training comes from the first tenth of the steps. Their moments belong to the mean gradient, and
+ * gossip goes on with them. The memory of dp is released after its last step. Its sums begin after backward: in all
+ * later steps nobody would read gradients earlier.
+ */
+#include <math.h>
+
+#include "strategy/gossip_state.h"
+
+static const taciti_strategy *find_dp(void) { return taciti_strategy_find("dp"); }
+
+/* dp compresses nothing and has no options. */
+static taciti_strategy_context context_of_dp(const taciti_strategy_context *context) {
+    taciti_strategy_context out = *context;
+    out.options = NULL;
+    out.compression = (taciti_compression_setup){.options = NULL};
+    return out;
+}
+
+int64_t taciti_gossip_dense_steps(const taciti_strategy_context *context) {
+    const taciti_gossip_options *o = context->options;
+    return taciti_comm_size(context->comm) > 1 ? (int64_t)ceil(o->start * (double)context->total_steps) : 0;
+}
+
+size_t taciti_gossip_dense_predict_bytes(const taciti_strategy_context *context) {
+    const taciti_strategy_context dp = context_of_dp(context);
+    return taciti_gossip_dense_steps(context) > 0 ? taciti_compression_predict_bytes(&dp) : 0;
+}
+
+tacit_status taciti_gossip_dense_create(taciti_gossip *g) {
+    const taciti_strategy_context dp = context_of_dp(&g->context);
+    return taciti_gossip_dense_steps(&g->context) > 0 ? find_dp()->create(&dp, &g->dense) : TACIT_OK;
+}
+
+void taciti_gossip_dense_destroy(taciti_gossip *g) {
+    find_dp()->destroy(g->dense);
+    g->dense = NULL;
+}
+
+tacit_status taciti_gossip_dense_start(taciti_gossip *g, int64_t step) {
+    return find_dp()->start(g->dense, step, false);
+}
+
+tacit_status taciti_gossip_dense_finish(const taciti_gossip *g, double lr, taciti_step_report *out) {
+    return find_dp()->finish(g->dense, lr, out);
+}
+
+tacit_status taciti_gossip_dense_settle(const taciti_gossip *g, double lr, taciti_step_report *out) {
+    return find_dp()->settle(g->dense, lr, out);
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Adam without the noise of a rank's share of the batch.
+ *
+ * The gradient of rank i is g + xi_i, where the variance s^2 of xi_i is N times that of the mean gradient. So Adam's
+ * second moment tends to g^2 + s^2, that of dense training to g^2 + s^2 / N: steps of a replica are up to sqrt(N) too
+ * short, by another factor for every element, and no learning rate mends that. So a share of v counts in the update:
+ *
+ *   r_i    m_i / sqrt(v_i)                         the signal of rank i, in [-1, 1] but for rare gradients
+ *   q      min((mean over ranks of r_i)^2, 1)      g^2 / (g^2 + s^2)
+ *   share  1 - kappa (1 - 1/N) (1 - q)             (g^2 + s^2 / N) / (g^2 + s^2) where kappa is 1
+ *
+ * kappa, of a tensor, says how much of the variance in time is the rank's own. Independent noise lets the signals of
+ * ranks differ by the variance f (1 - q), f = (1 - beta1) / (1 + beta1); kappa is their variance over that one. Ranks
+ * with equal gradients have kappa 0 and make the steps of Adam, to the bit.
+ *
+ * The signals are summed over all ranks every `denoise` steps, as int8: one array of a byte per float. They leave a
+ * quarter of that time after a multiple of it and are used from half of it on, so nobody waits for them.
+ *
+ * After dense steps v is that of dense training. It is divided by the share that follows from the rank's own signal
+ * when replicas go apart: from then on it is what a replica would have, and its product with the share is unchanged.
+ *
+ * The norm of a rank's gradient is larger than that of the mean gradient by the root of sum v / sum share v; optim.clip
+ * is compared with the latter.
+ *
+ * Properties (test_gossip_noise.c): the share is in [1/N, 1], 1 for equal gradients, 1/N for noise alone; one rank
+ * makes Adam's steps; overlapped equals blocking and resumed equals uninterrupted, bit for bit.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "strategy/gossip_state.h"
+
+/* Below, kappa counts as 0; above, as 1, because few ranks and short tensors show it as inexactly as that. */
+#define MIN_KAPPA 0.125
+#define MAX_KAPPA 0.75
+#define MIN_VARIANCE 0.02 /* of the signals' mean square: int8 may add 1.6 % */
+
+/* Emulated optimizers have no moments. */
+static bool has_second_moments(const taciti_strategy_context *context) {
+    if (context->own_optimizer || context->optim_options->name == TACITI_OPTIM_SGD) return false;
+    return context->optim == NULL || taciti_optim_second_moments(context->optim) != NULL;
+}
+
+bool taciti_gossip_denoises(const taciti_strategy_context *context) {
+    const taciti_gossip_options *o = context->options;
+    return o->denoise > 0 && taciti_comm_size(context->comm) > 1 && has_second_moments(context);
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+static taciti_encoding signal_encoding(void) {
+    const taciti_codec *codec = taciti_codec_find("int8");
+    return (taciti_encoding){.codec = codec, .expected = taciti_codec_setting_of(codec, (taciti_codec_setting){0})};
+}
+
+static taciti_exchange_options plain_options(const taciti_strategy_context *context) {
+    taciti_exchange_options options = *context->exchange_options;
+    options.wire = (taciti_text){"f32"};
+    return options;
+}
+
+/* One float per tensor. */
+static tacit_status make_tensor_layout(size_t tensors, taciti_layout *out) {
+    TACITI_TRY(taciti_layout_create(1, out));
+    TACITI_TRY(taciti_layout_append(out, "energy", 1, &tensors, false));
+    return taciti_layout_seal(out, SIZE_MAX / 2);
+}
+
+tacit_status taciti_gossip_noise_allocate(taciti_gossip *g) {
+    taciti_gossip_noise *noise = &g->noise;
+    const taciti_layout *layout = g->context.layout;
+    noise->norm = 1;
+    noise->active = taciti_gossip_denoises(&g->context);
+    if (!noise->active) return TACIT_OK;
+    TACITI_TRY(taciti_pages_create(layout->n * sizeof(float), "signals of moments", &noise->signal_pages));
+    TACITI_TRY(taciti_pages_create(layout->n * sizeof(float), "shares of moments", &noise->share_pages));
+    noise->signal = noise->signal_pages.base;
+    noise->share = noise->share_pages.base;
+    memset(noise->signal, 0, layout->n * sizeof(float));
+    memset(noise->share, 0, layout->n * sizeof(float));
+    TACITI_TRY(make_tensor_layout(layout->tensor_count, &noise->tensors));
+    noise->energy = taciti_calloc(noise->tensors.n, sizeof *noise->energy);
+    noise->sums = taciti_calloc(2 * layout->tensor_count, sizeof *noise->sums);
+    return noise->energy == NULL || noise->sums == NULL ? TACIT_E_MEMORY : TACIT_OK;
+}
+
+tacit_status taciti_gossip_noise_connect(taciti_gossip *g) {
+    taciti_gossip_noise *noise = &g->noise;
+    const taciti_strategy_context *c = &g->context;
+    const taciti_exchange_options options = plain_options(c);
+    const taciti_encoding encoding = signal_encoding();
+    if (!noise->active) return TACIT_OK;
+    TACITI_TRY(taciti_exchange_create(c->comm, c->layout, &options, &encoding, &noise->signals));
+    return taciti_exchange_create(c->comm, &noise->tensors, &options, NULL, &noise->energies);
+}
+
+void taciti_gossip_noise_destroy(taciti_gossip *g) {
+    taciti_exchange_destroy(g->noise.signals);
+    taciti_exchange_destroy(g->noise.energies);
+    taciti_layout_destroy(&g->noise.tensors);
+    taciti_pages_destroy(&g->noise.signal_pages);
+    taciti_pages_destroy(&g->noise.share_pages);
+    taciti_free(g->noise.energy);
+    taciti_free(g->noise.sums);
+}
+
+size_t taciti_gossip_noise_predict_bytes(const taciti_strategy_context *context) {
+    const taciti_exchange_options options = plain_options(context);
+    const taciti_encoding encoding = signal_encoding();
+    if (!taciti_gossip_denoises(context)) return 0;
+    return 2 * context->layout->n * sizeof(float) +
+           taciti_exchange_predict_bytes(context->comm, context->layout, &options, &encoding);
+}
+
+uint64_t taciti_gossip_noise_bytes(const taciti_gossip *g, uint64_t (*bytes_of)(const taciti_exchange *exchange)) {
+    return g->noise.active ? bytes_of(g->noise.signals) + bytes_of(g->noise.energies) : 0;
+}
+
+/* ---- the transfer ------------------------------------------------------------------------------------------------ */
+
+/* The mean square of a tensor's signal. */
+static void measure_energies(void *context, int thread, int threads) {
+    const taciti_gossip *g = context;
+    const taciti_layout *layout = g->context.layout;
+    size_t begin = 0, end = 0;
+    taciti_pool_part(layout->tensor_count, 1, thread, threads, &begin, &end);
+    for (size_t i = begin; i < end; i++) {
+        const taciti_tensor *t = &layout->tensors[i];
+        const double squares = taciti_kernels_get()->sum_squares(g->noise.signal + t->offset, t->n);
+        g->noise.energy[i] = (float)(squares / (double)t->n);
+    }
+}
+
+static tacit_status wait_for_signals(taciti_gossip *g) {
+    taciti_gossip_noise *noise = &g->noise;
+    if (!noise->under_way) return TACIT_OK;
+    for (size_t b = 0; b < g->context.layout->bucket_count; b++) TACITI_TRY(taciti_exchange_wait(noise->signals, b));
+    TACITI_TRY(taciti_exchange_wait(noise->energies, 0));
+    TACITI_TRY(taciti_exchange_settle(noise->signals, true));
+    TACITI_TRY(taciti_exchange_settle(noise->energies, true));
+    noise->under_way = false;
+    return TACIT_OK;
+}
+
+static tacit_status send_signals(taciti_gossip *g) {
+    taciti_gossip_noise *noise = &g->noise;
+    taciti_optim_signal(g->context.optim, noise->signal);
+    taciti_optim_run(g->context.optim, measure_energies, g);
+    taciti_exchange_at(noise->signals, g->step, NULL); /* of the keys */
+    for (size_t b = 0; b < g->context.layout->bucket_count; b++)
+        TACITI_TRY(taciti_exchange_begin(noise->signals, noise->signal, b));
+    TACITI_TRY(taciti_exchange_begin(noise->energies, noise->energy, 0));
+    noise->under_way = noise->pending = true;
+    return g->context.exchange_options->overlap ? TACIT_OK : wait_for_signals(g);
+}
+
+/* ---- the share --------------------------------------------------------------------------------------------------- */
+
+/* How much of a tensor's variance in time is the rank's own. */
+static double own_noise(const taciti_gossip *g, const float *signal, size_t n, float energy) {
+    const double ranks = g->topology.ranks, beta1 = g->context.optim_options->beta1;
+    const double independent = (1 - beta1) / (1 + beta1) * (ranks - 1) / ranks;
+    double squares = 0, rest = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double mean = (double)signal[i] / ranks, square = mean * mean;
+        squares += square;
+        rest += square < 1 ? 1 - square : 0;
+    }
+    const double variance = (double)energy / ranks - squares / (double)n, expected = independent * rest / (double)n;
+    if (variance <= MIN_KAPPA * expected || variance <= MIN_VARIANCE * squares / (double)n) return 0;
+    return variance < MAX_KAPPA * expected ? variance / expected : 1;
+}
+
+/* share = 1 - noise (1 - q); signal: a sum over `ranks` of them. */
+static void write_share(float *share, const float *signal, size_t n, float ranks, float noise) {
+    for (size_t i = 0; i < n; i++) {
+        const float mean = signal[i] / ranks, square = mean * mean;
+        share[i] = square < 1 ? 1 - noise * (1 - square) : 1;
+    }
+}
+
+/* Updates the shares of this thread's tensors and adds up v, and what counts of it. */
+static void update_shares(void *context, int thread, int threads) {
+    const taciti_gossip *g = context;
+    const taciti_gossip_noise *noise = &g->noise;
+    const taciti_layout *layout = g->context.layout;
+    const float *v = taciti_optim_second_moments(g->context.optim), ranks = (float)g->topology.ranks;
+    size_t begin = 0, end = 0;
+    taciti_pool_part(layout->tensor_count, 1, thread, threads, &begin, &end);
+    for (size_t i = begin; i < end; i++) {
+        const taciti_tensor *t = &layout->tensors[i];
+        const double kappa = own_noise(g, noise->signal + t->offset, t->n, noise->energy[i]);
+        write_share(noise->share + t->offset, noise->signal + t->offset, t->n, ranks,
+                    (float)(kappa * (1 - 1 / (double)ranks)));
+        double all = 0, counts = 0;
+        for (size_t k = t->offset; k < t->offset + t->n; k++) {
+            all += (double)v[k];
+            counts += (double)v[k] * (double)noise->share[k];
+        }
+        noise->sums[2 * i] = all;
+        noise->sums[2 * i + 1] = counts;
+    }
+}
+
+static void use_signals(taciti_gossip *g) {
+    taciti_gossip_noise *noise = &g->noise;
+    double all = 0, counts = 0;
+    noise->pending = false;
+    taciti_optim_run(g->context.optim, update_shares, g);
+    for (size_t i = 0; i < g->context.layout->tensor_count; i++) {
+        all += noise->sums[2 * i];
+        counts += noise->sums[2 * i + 1];
+    }
+    noise->norm = all > 0 && isfinite(all) ? sqrt(counts / all) : 1;
+    noise->used = true;
+    taciti_optim_discount(g->context.optim, noise->share);
+}
+
+tacit_status taciti_gossip_noise_step(taciti_gossip *g) {
+    const int64_t every = g->options.denoise, place = every > 0 ? g->step % every : 0;
+    if (!g->noise.active) return TACIT_OK;
+    if (place == every / 2 && g->noise.pending) {
+        TACITI_TRY(wait_for_signals(g));
+        use_signals(g);
+    }
+    return place == every / 4 ? send_signals(g) : TACIT_OK;
+}
+
+/* ---- start and checkpoints --------------------------------------------------------------------------------------- */
+
+/* v / share, with the share of the rank's own signal. */
+static void undo_mean(void *context, int thread, int threads) {
+    const taciti_gossip *g = context;
+    const taciti_gossip_noise *noise = &g->noise;
+    float *v = taciti_optim_second_moments(g->context.optim);
+    const float ranks = (float)g->topology.ranks;
+    size_t begin = 0, end = 0;
+    taciti_pool_part(g->context.layout->n, 16, thread, threads, &begin, &end);
+    for (size_t i = begin; i < end; i++) {
+        const float square = noise->signal[i] * noise->signal[i], q = square < 1 ? square : 1;
+        const float more = q + ranks * (1 - q);
+        v[i] *= more;
+        noise->share[i] = 1 / more;
+    }
+}
+
+void taciti_gossip_noise_begin(taciti_gossip *g) {
+    const bool dense = g->noisy < 0.5 && taciti_optim_updates(g->context.optim) > 0;
+    g->noisy = 1;
+    if (!g->noise.active || !dense) return;
+    taciti_optim_signal(g->context.optim, g->noise.signal);
+    taciti_optim_run(g->context.optim, undo_mean, g);
+    g->noise.used = true;
+    taciti_optim_discount(g->context.optim, g->noise.share);
+}
+
+double taciti_gossip_noise_state(const taciti_gossip_noise *noise) {
+    return (noise->used ? 1 : 0) + (noise->pending ? 2 : 0);
+}
+
+static void list_shared(const taciti_gossip *g, const char *name, float *flat, const taciti_layout *layout,
+                        taciti_state *out) {
+    taciti_state one = {.count = 0};
+    if (!g->noise.active) return;
+    taciti_state_add_array(&one, name, TACITI_STATE_SHARED, TACITI_STATE_RESET, layout, flat);
+    one.entries[0].optional = true;
+    taciti_state_add(out, one.entries[0]);
+}
+
+/* After an error of the wait everything fails that all ranks do together, such as a save. */
+void taciti_gossip_noise_list(taciti_gossip *g, taciti_state *out) {
+    (void)wait_for_signals(g);
+    list_shared(g, "strategy.signal", g->noise.signal, g->context.layout, out);
+    list_shared(g, "strategy.share", g->noise.share, g->context.layout, out);
+    list_shared(g, "strategy.energy", g->noise.energy, &g->noise.tensors, out);
+}
+
+void taciti_gossip_noise_restore(taciti_gossip *g, double state, double norm) {
+    const int bits = (int)state;
+    if (!g->noise.active) return;
+    g->noise.used = (bits & 1) != 0;
+    g->noise.pending = (bits & 2) != 0;
+    g->noise.norm = norm > 0 ? norm : 1;
+    if (g->noise.used) taciti_optim_discount(g->context.optim, g->noise.share);
+}

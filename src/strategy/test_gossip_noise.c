@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Adam without the noise of a rank's share of the batch, and the steps of dp at the start of gossip.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "exchange/test_wire.h"
+#include "strategy/test_replicas.h"
+
+enum { SIGNAL, SHARE }; /* places in the arrays of a checkpoint without others of gossip */
+
+static test_replicas adam_of(int ranks, int steps, const char *topology, test_problem problem) {
+    test_replicas t = test_replicas_of_adam(ranks, steps, topology);
+    t.optim.name = TACITI_OPTIM_ADAMW;
+    t.optim.weight_decay = t.optim.clip = 0;
+    t.optim.beta2 = 0.95;
+    t.problem = problem;
+    t.gossip.denoise = 8;
+    return t;
+}
+
+/* ---- the share --------------------------------------------------------------------------------------------------- */
+
+static void one_rank_makes_the_steps_of_adam(void **state) {
+    (void)state;
+    test_replicas plain = adam_of(1, 30, "exp", TEST_UNEQUAL), other = plain;
+    plain.gossip.denoise = 0;
+    other.gossip.start = 0.5;
+    other.total_steps = 30;
+    assert_true(test_replicas_agree(&plain, &other));
+}
+
+static void equal_gradients_make_the_steps_of_adam(void **state) {
+    (void)state;
+    for (int ranks = 2; ranks <= 6; ranks++)
+        for (size_t floats = 10; floats <= 700; floats += 690) {
+            test_replicas plain = adam_of(ranks, 40, "complete", TEST_EQUAL), other = plain;
+            plain.floats = other.floats = floats;
+            plain.gossip.denoise = 0;
+            assert_true(test_replicas_agree(&plain, &other));
+        }
+}
+
+/* Every element has a share of 1/N, up to the noise of the signals: their mean square is f/N there, and it counts. */
+static void noise_alone_counts_one_nth(void **state) {
+    (void)state;
+    for (int ranks = 2; ranks <= 8; ranks += 3) {
+        test_replicas t = adam_of(ranks, 64, "exp", TEST_NOISE);
+        const double f = (1 - t.optim.beta1) / (1 + t.optim.beta1), least = 1.0 / ranks;
+        double sum = 0;
+        t.floats = 4000;
+        test_replicas_run(&t);
+        size_t n = 0;
+        for (size_t i = 0; i < t.floats; i++, n++) {
+            const double share = (double)t.arrays[0][SHARE][i];
+            assert_true(share >= least - 1e-6 && share <= 1);
+            sum += share;
+        }
+        const double expected = least + f / ranks * (1 - least); /* 1/N + q (1 - 1/N) */
+        assert_true(fabs(sum / (double)n - expected) < 0.03 * least);
+        for (int r = 1; r < ranks; r++)
+            assert_memory_equal(t.arrays[r][SHARE], t.arrays[0][SHARE], t.n * sizeof(float));
+        test_replicas_free(&t);
+    }
+}
+
+static double square_distance(const test_replicas *t) {
+    double sum = 0;
+    for (size_t i = 0; i < t->floats; i++) {
+        const double moved = (double)t->parameters[0][i] - t->start;
+        sum += moved * moved;
+    }
+    return sum / (double)t->floats;
+}
+
+/* The mean of the replicas' steps is as long as dense training's. Its mean square has a standard error of 3 %. */
+static void steps_are_as_long_as_dense_ones(void **state) {
+    (void)state;
+    double moved[3];
+    for (int kind = 0; kind < 3; kind++) {
+        test_replicas t = adam_of(5, 200, "complete", TEST_NOISE);
+        t.floats = 2000;
+        if (kind == 0) t.strategy = "dp";
+        if (kind == 1) t.gossip.denoise = 0;
+        test_replicas_run(&t);
+        moved[kind] = square_distance(&t);
+        test_replicas_free(&t);
+    }
+    print_message("XX %g %g %g\n", moved[0], moved[1], moved[2]);
+    assert_true(moved[1] < 0.3 * moved[0]); /* a fifth */
+    assert_true(moved[2] > 0.85 * moved[0] && moved[2] < 1.2 * moved[0]);
+}
+
+/* ---- the steps of dp --------------------------------------------------------------------------------------------- */
+
+static void the_first_steps_are_those_of_dp(void **state) {
+    (void)state;
+    for (int ranks = 2; ranks <= 5; ranks += 3) {
+        test_replicas dp = adam_of(ranks, 7, "exp", TEST_UNEQUAL), start = dp;
+        dp.strategy = "dp";
+        start.total_steps = 14;
+        start.gossip.start = 0.5;
+        assert_true(test_replicas_agree(&dp, &start));
+    }
+}
+
+/* Where replicas go apart, what counts of v is what v was: the first step of gossip is that of a rank that goes on
+ * alone, with the moments of dp. */
+static void moments_go_on_where_replicas_go_apart(void **state) {
+    (void)state;
+    test_replicas known = adam_of(4, 12, "complete", TEST_NOISE), unknown = known;
+    known.total_steps = unknown.total_steps = 24;
+    known.gossip.start = unknown.gossip.start = 11.0 / 24;
+    unknown.gossip.denoise = 0;
+    test_replicas_run(&known);
+    test_replicas_run(&unknown);
+    /* v = b v0 + (1 - b) g^2: with the share only the last term differs, which the share makes smaller */
+    size_t longer = 0, n = 700;
+    for (size_t i = 0; i < n; i++) {
+        const double a = fabs((double)known.parameters[0][i] - known.start),
+                     b = fabs((double)unknown.parameters[0][i] - unknown.start);
+        assert_true(fabs(a - b) < 0.02);
+        longer += a > b;
+    }
+    assert_true(longer > 0 && longer < n);
+    test_replicas_free(&known);
+    test_replicas_free(&unknown);
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+enum { WAYS = 6 };
+static test_replicas way(int which, int ranks, int steps) {
+    test_replicas t = adam_of(ranks, steps, which == 3 ? "ring" : "exp", TEST_UNEQUAL);
+    t.optim.clip = 1;
+    t.gossip.denoise = 6;
+    t.total_steps = steps;
+    t.gossip.start = which == 2 ? 0 : 0.2;
+    t.gossip.order = which == 1 ? TACITI_GOSSIP_ATC : TACITI_GOSSIP_AWC;
+    if (which == 3) t.gossip.every = 3;
+    if (which == 4) t.optim.name = TACITI_OPTIM_ACCUM_ADAMW;
+    if (which == 5) {
+        t.gossip.delay = 1;
+        t.gossip.gamma = 0.5;
+    }
+    return t;
+}
+
+/* In every place: dense, at the border, while signals travel, before and after they are used. */
+static void resumed_is_uninterrupted_at_any_step(void **state) {
+    (void)state;
+    for (int which = 0; which < WAYS; which++)
+        for (int stop = 1; stop < 21; stop += which < 2 ? 1 : 3) {
+            test_replicas whole = way(which, 3, 22), cut = whole;
+            cut.stop_after = stop;
+            assert_true(test_replicas_agree(&whole, &cut));
+        }
+}
+
+static void overlapped_is_blocking(void **state) {
+    (void)state;
+    for (int which = 0; which < WAYS; which++)
+        for (int ranks = 2; ranks <= 7; ranks += 5) {
+            test_replicas overlapped = way(which, ranks, 20), blocking = overlapped;
+            overlapped.dawdle = true;
+            blocking.exchange.overlap = false;
+            assert_true(test_replicas_agree(&overlapped, &blocking));
+        }
+}
+
+/* A rank whose gradient is not finite makes no update, before and after replicas go apart. */
+static void a_bad_gradient_stops_nothing(void **state) {
+    (void)state;
+    for (int step = 2; step < 12; step += 7) {
+        test_replicas t = way(0, 4, 20);
+        t.bad_rank = 1;
+        t.bad_step = step;
+        test_replicas_run(&t);
+        for (int r = 0; r < 4; r++) {
+            assert_true(t.reports[r][step].skipped == (step < 4 || r == 1));
+            for (size_t i = 0; i < t.n; i++) assert_true(isfinite(t.parameters[r][i]));
+        }
+        test_replicas_free(&t);
+    }
+}
+
+static void bytes_are_as_predicted(void **state) {
+    (void)state;
+    for (int per_host = 1; per_host <= 3; per_host += 2) {
+        test_replicas t = adam_of(6, 48, "exp", TEST_UNEQUAL);
+        t.exchange.overlap = false;
+        t.check_bytes = true;
+        test_ranks_per_host(per_host);
+        test_replicas_run(&t);
+        test_ranks_per_host(0);
+        assert_true(t.status == TACIT_OK && t.n > 0);
+        test_replicas_free(&t);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_rank_makes_the_steps_of_adam),
+        cmocka_unit_test(equal_gradients_make_the_steps_of_adam),
+        cmocka_unit_test(noise_alone_counts_one_nth),
+        cmocka_unit_test(steps_are_as_long_as_dense_ones),
+        cmocka_unit_test(the_first_steps_are_those_of_dp),
+        cmocka_unit_test(moments_go_on_where_replicas_go_apart),
+        cmocka_unit_test(resumed_is_uninterrupted_at_any_step),
+        cmocka_unit_test(overlapped_is_blocking),
+        cmocka_unit_test(a_bad_gradient_stops_nothing),
+        cmocka_unit_test(bytes_are_as_predicted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
