@@ -1,14 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Measures how far gossip ends above dense all-reduce on texts and lengths that no setting was searched for, and what that
-# depends on; fills the tables of docs/results/texts.md.
+# Measures how far gossip ends above dense all-reduce on texts and lengths that no setting was searched for; fills the tables
+# of docs/results/texts.md.
 #
 #   scripts/results/texts.sh [-o FOLDER] [--tacit PROGRAM] [--text FILE] [SECTION ...]
 #
 # Sections, in the order in which they run when none is named; minutes of two cores:
 #   rates   dense all-reduce at several learning rates: where its own best is                                              2 min
-#   short   rates and memories in a run of 400 steps with a warm-up of 80                                                  3 min
-#   causes  one setting changed at a time, the first 400 steps of 1000                                                     4 min
 #   matrix  texts x lengths x methods x seeds                                                                             18 min
 #   tables  the tables of what FOLDER holds; always runs at the end
 #
@@ -38,12 +36,12 @@ while [ $# -gt 0 ]; do
       case $1 in -o) folder=$2 ;; --tacit) tacit=$2 ;; --text) shakespeare=$2 ;; esac
       shift 2
       ;;
-    -h | --help) sed -n '3,26s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    rates | short | causes | matrix | tables) sections+=("$1"); shift ;;
+    -h | --help) sed -n '3,24s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    rates | matrix | tables) sections+=("$1"); shift ;;
     *) misuse "unknown section or option \"$1\"" ;;
   esac
 done
-[ ${#sections[@]} -gt 0 ] || sections=(rates short causes matrix)
+[ ${#sections[@]} -gt 0 ] || sections=(rates matrix)
 [ -x "$tacit" ] || { echo "texts.sh: there is no program $tacit; build it: cmake --preset release && cmake --build build/release" >&2; exit 7; }
 tacit=$(realpath "$tacit")
 mkdir -p "$folder" || exit 7
@@ -108,62 +106,6 @@ section_rates() {
     # shellcheck disable=SC2046 # words
     one "rates/$rate" 1 1000 1000 200 100 --strategy dp $(adam "$rate" 0.1 1)
   done
-}
-
-# cause NAME FLAG...
-cause() {
-  local name=$1
-  shift
-  one "causes/$name" "$(ranks_of "$name")" 400 1000 200 100 "$@"
-}
-
-# shellcheck disable=SC2046,SC2086 # words
-section_causes() {
-  use_text bible
-  cause dense --strategy dp $(adam 1.6e-2 0.1 1)
-  cause dense_clip --strategy dp $(adam 1.6e-2 0.1 0.2)
-  cause dense_accum --strategy dp $(accum 4 1.6e-2 0.1 1 0.9 0.96)
-  set -- $gossip --gossip.topology
-  cause adamw_atc_clip4 "$@" aer --gossip.order atc $(adam 4.525e-2 0.0354 4)
-  cause adamw_atc_clip4_complete "$@" complete --gossip.order atc $(adam 4.525e-2 0.0354 4)
-  cause adamw_atc "$@" aer --gossip.order atc $(adam 4.525e-2 0.0354 0.5)
-  cause adamw_atc_clip "$@" aer --gossip.order atc $(adam 4.525e-2 0.0354 0.2)
-  cause adamw_atc_clip_rate "$@" aer --gossip.order atc $(adam 3.2e-2 0.05 0.2)
-  cause adamw_awc "$@" aer --gossip.order awc $(adam 4.525e-2 0.0354 0.5)
-  cause adamw_awc_beta1 "$@" aer --gossip.order awc $(adam 4.525e-2 0.0354 0.5 0.974)
-  cause accum2_atc_memory "$@" aer --gossip.order atc $(accum 2 3.232e-2 0.0495 0.5 0.8 0.98)
-  cause accum_atc "$@" aer --gossip.order atc $(accum 4 2.395e-2 0.0668 0.5 0.9 0.96)
-  cause accum_atc_complete "$@" complete --gossip.order atc $(accum 4 2.395e-2 0.0668 0.5 0.9 0.96)
-  cause accum_atc_memory "$@" aer --gossip.order atc $(accum 4 2.395e-2 0.0668 0.5 0.7 0.96)
-  cause accum_awc_rate "$@" aer --gossip.order awc $(accum 4 8.98e-3 0.0668 0.5 0.9 0.96)
-  cause accum_awc_beta1 "$@" aer --gossip.order awc $(accum 4 2.395e-2 0.0668 0.5 0.95 0.96)
-  cause accum_awc_memory "$@" aer --gossip.order awc $(accum 4 1.6e-2 0.1 0.2 0.8 0.96)
-}
-
-# short NAME WARM_UP FLAG...
-short() {
-  local name=$1 warm_up=$2
-  shift 2
-  one "short/$name" "$(ranks_of "$name")" 400 400 "$warm_up" 100 "$@"
-}
-
-# shellcheck disable=SC2046,SC2086 # words
-section_short() {
-  use_text bible
-  short dense_1e-2 80 --strategy dp $(adam 1e-2 0.1 0.2)
-  short dense_1.6e-2 80 --strategy dp $(adam 1.6e-2 0.1 0.2)
-  short dense_2.4e-2 80 --strategy dp $(adam 2.4e-2 0.1 0.2)
-  set -- $gossip --gossip.topology aer --gossip.order
-  short adamw_atc_1 80 "$@" atc $(adam 1.6e-2 0.1 0.2)
-  short adamw_atc_1.5 80 "$@" atc $(adam 2.4e-2 0.0667 0.2)
-  short adamw_atc_2 80 "$@" atc $(adam 3.2e-2 0.05 0.2)
-  short adamw_atc_2.8_200 200 "$@" atc $(adam 4.525e-2 0.0354 0.2)
-  short adamw_awc_1 80 "$@" awc $(adam 1.6e-2 0.1 0.2)
-  short accum_atc_1 80 "$@" atc $(accum 4 1.6e-2 0.1 0.2 0.9 0.96)
-  short accum_atc_1.5 80 "$@" atc $(accum 4 2.4e-2 0.0667 0.2 0.9 0.96)
-  short accum_atc_1_memory 80 "$@" atc $(accum 4 1.6e-2 0.1 0.2 0.8 0.96)
-  short accum_atc_1.5_memory 80 "$@" atc $(accum 4 2.4e-2 0.0667 0.2 0.8 0.96)
-  short accum_awc_1 80 "$@" awc $(accum 4 1.6e-2 0.1 0.2 0.9 0.96)
 }
 
 for section in "${sections[@]}"; do

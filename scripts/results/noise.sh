@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Measures how far gossip ends above dense all-reduce with dense's own settings, and what of that a dense start and moments
+# without the noise of a rank's share take away; fills the tables of docs/results/noise.md.
+#
+#   scripts/results/noise.sh [-o FOLDER] [--tacit PROGRAM] [--text FILE] [SECTION ...]
+#
+# Sections, in the order in which they run when none is named; minutes of two cores:
+#   ablation  texts x graphs x orders x variants x seeds, STEPS steps on RANKS ranks                                      150 min
+#   lengths   texts x lengths x seeds of gossip as it is by default                                                       60 min
+#   tables    the tables of what FOLDER holds; always runs at the end
+#
+# FOLDER (default build/noise) keeps what every launch printed, with its command line beside it; a launch whose answer is there
+# is not repeated. --text (default input.txt, else ../shared/data/tinyshakespeare.txt) is tiny-shakespeare. The other texts
+# are those of texts.sh.
+#
+# Environment, with the figures of the page as defaults: TEXTS ("bible shakespeare"), SEEDS ("1 2 3"), GRAPHS ("base-k complete"),
+# VARIANTS ("plain start denoise both"; atc behind a name makes it adapt-then-combine), STEPS (1500), LENGTHS ("1000 3000"),
+# RANKS (6), SAMPLES (5, of each rank), FLAGS (of every run)
+set -u -o pipefail
+cd "$(dirname "$0")/../.." || exit 2
+. scripts/mpi-environment.sh
+. scripts/results/record.sh
+
+folder=build/noise tacit=$PWD/build/release/bin/tacit text="" shakespeare="" sections=() failures=0
+: "${TEXTS:=bible shakespeare}" "${SEEDS:=1 2 3}" "${GRAPHS:=base-k complete}" "${VARIANTS:=plain start denoise both}"
+: "${STEPS:=1500}" "${LENGTHS:=1000 3000}" "${RANKS:=6}" "${SAMPLES:=5}" "${FLAGS:=}"
+
+misuse() { echo "noise.sh: $1; see scripts/results/noise.sh --help" >&2; exit 2; }
+
+while [ $# -gt 0 ]; do
+  case $1 in
+    -o | --tacit | --text)
+      [ $# -ge 2 ] || misuse "$1 needs a value"
+      case $1 in -o) folder=$2 ;; --tacit) tacit=$2 ;; --text) shakespeare=$2 ;; esac
+      shift 2
+      ;;
+    -h | --help) sed -n '3,22s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    ablation | lengths | tables) sections+=("$1"); shift ;;
+    *) misuse "unknown section or option \"$1\"" ;;
+  esac
+done
+[ ${#sections[@]} -gt 0 ] || sections=(ablation lengths)
+[ -x "$tacit" ] || { echo "noise.sh: there is no program $tacit; build it: cmake --preset release && cmake --build build/release" >&2; exit 7; }
+tacit=$(realpath "$tacit")
+mkdir -p "$folder" || exit 7
+folder=$(realpath "$folder")
+
+# one NAME STEPS SEED FLAG...: the settings are those of dense all-reduce.
+one() {
+  local answer=$1 steps=$2 seed=$3
+  shift 3
+  # shellcheck disable=SC2086 # words
+  train_run "$answer" "$MPIRUN -n $RANKS" --train.batch $((RANKS * SAMPLES)) --train.steps "$steps" --optim.warmup $((steps / 10)) \
+    --optim.lr 1e-2 --optim.weight_decay 0.2 --optim.beta2 0.99 --optim.clip 1 --train.eval_every "$steps" --train.eval_windows 0 \
+    --train.seed "$seed" $FLAGS "$@"
+}
+
+variant() {
+  case ${1%-atc} in
+    plain) echo "--gossip.start 0 --gossip.denoise 0" ;;
+    start) echo "--gossip.denoise 0" ;;
+    denoise) echo "--gossip.start 0" ;;
+    both) ;;
+    *) misuse "unknown variant \"$1\"" ;;
+  esac
+  case $1 in *-atc) echo "--gossip.order atc" ;; esac
+}
+
+# all STEPS GRAPHS VARIANTS: of every text and seed.
+all() {
+  local steps=$1 which seed graph name words
+  for seed in $SEEDS; do
+    for which in $TEXTS; do
+      use_text "$which"
+      one "$steps/${which}_dense_dense_$seed" "$steps" "$seed" --strategy dp
+      for graph in $2; do
+        for name in $3; do
+          words=$(variant "$name") || exit 2
+          # shellcheck disable=SC2086 # words
+          one "$steps/${which}_${graph}_${name}_$seed" "$steps" "$seed" --strategy gossip --gossip.topology "$graph" $words
+        done
+      done
+    done
+  done
+}
+
+section_ablation() { all "$STEPS" "$GRAPHS" "$VARIANTS"; }
+
+section_lengths() {
+  local steps
+  for steps in $LENGTHS; do all "$steps" "$GRAPHS" both; done
+}
+
+for section in "${sections[@]}"; do
+  [ "$section" = tables ] || "section_$section"
+done
+page=docs/results/noise.md
+[ -f "$page" ] || page=""
+# shellcheck disable=SC2086 # no word when there is no page
+/usr/bin/env python3 scripts/results/noise_tables.py "$folder" $page || failures=$((failures + 1))
+[ "$failures" -eq 0 ] || { echo "noise.sh: $failures failed; run it again to repeat them alone" >&2; exit 1; }

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of docs/results/noise.md from what scripts/results/noise.sh has recorded.
+
+    scripts/results/noise_tables.py FOLDER [PAGE.md]
+
+Prints the table of every number of steps for which FOLDER holds runs, and puts it between the lines <!-- STEPS --> and
+<!-- /STEPS --> of the page.
+"""
+import glob
+import os
+import sys
+
+from record import evaluations, percent_interval, publish, read_run, table
+
+VARIANTS = {"plain": "as it was", "start": "dense start", "denoise": "without the noise", "both": "both"}
+
+
+def losses_in(folder):
+    """{text: {(graph, variant): {seed: loss}}}"""
+    found = {}
+    for path in sorted(glob.glob(os.path.join(folder, "*.jsonl"))):
+        text, graph, variant, seed = os.path.basename(path)[: -len(".jsonl")].split("_")
+        loss = evaluations(read_run(path))[-1]["val_loss"]
+        found.setdefault(text, {}).setdefault((graph, variant), {})[int(seed)] = loss
+    return found
+
+
+def above_dense(losses, dense):
+    return percent_interval([100 * (losses[seed] / dense[seed] - 1) for seed in sorted(losses) if seed in dense])
+
+
+def ablation(folder):
+    rows, texts = [], losses_in(folder)
+    shown = [v for v in VARIANTS if any(v == key[1].replace("-atc", "") for runs in texts.values() for key in runs)]
+    for text, runs in texts.items():
+        dense = runs.get(("dense", "dense"), {})
+        of_dense = ", ".join("%.4f" % dense[seed] for seed in sorted(dense))
+        for graph in sorted({key[0] for key in runs} - {"dense"}):
+            for suffix, order in (("", "awc"), ("-atc", "atc")):
+                cells = [runs.get((graph, v + suffix)) for v in shown]
+                if any(cells):
+                    rows.append([text, of_dense, graph, order] + [above_dense(c, dense) if c else "-" for c in cells])
+    head = ["text", "dense all-reduce, by seed", "graph", "order"] + [VARIANTS[v] for v in shown]
+    return table(head, rows) if rows else None
+
+
+def main():
+    folder, page = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
+    lengths = sorted((int(name) for name in os.listdir(folder) if name.isdigit()))
+    publish({str(steps): ablation(os.path.join(folder, str(steps))) for steps in lengths}, page, {})
+
+
+if __name__ == "__main__":
+    main()
