@@ -157,14 +157,16 @@ section_plan() {
 
 # ---- training -------------------------------------------------------------------------------------------------------
 
+gossip="--strategy gossip --gossip.per_host 2 --gossip.start 0 --gossip.denoise 0" # of which the settings were searched
+
 # method NAME: its flags. A name is OPTIMIZER-TOPOLOGY, with -atc behind it for adapt-then-combine or -delay for transfers
 # that may take two steps. Topologies see hosts of 2 ranks, as in the lab.
 method() {
   local words
   case $1 in
     dense) words="--strategy dp" ;;
-    *-aer | *-aer-*) words="--strategy gossip --gossip.topology aer --gossip.per_host 2" ;;
-    *-exp | *-exp-*) words="--strategy gossip --gossip.topology exp --gossip.per_host 2" ;;
+    *-aer | *-aer-*) words="$gossip --gossip.topology aer" ;;
+    *-exp | *-exp-*) words="$gossip --gossip.topology exp" ;;
     *) misuse "unknown method \"$1\"" ;;
   esac
   case $1 in

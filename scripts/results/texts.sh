@@ -56,7 +56,7 @@ one() {
     --optim.warmup "$warm_up" --train.eval_every $((steps / 2)) --train.eval_windows 0 --train.seed "$seed" $FLAGS "$@"
 }
 
-gossip="--strategy gossip --gossip.per_host 2"
+gossip="--strategy gossip --gossip.per_host 2 --gossip.start 0 --gossip.denoise 0"
 # adam RATE DECAY CLIP [BETA1], accum STEPS RATE DECAY CLIP BETA1 BETA2
 adam() { echo "--optim.name adamw --optim.beta1 ${4:-0.9} --optim.beta2 0.99 --optim.lr $1 --optim.weight_decay $2 --optim.clip $3"; }
 accum() {

@@ -62,15 +62,17 @@ os.rename(folder + "/train.part", folder + "/train.txt")
 PY
 }
 
+gossip="--strategy gossip --gossip.start 0 --gossip.denoise 0"
+
 # method NAME: its flags; rates NAME: the learning rates that are tried.
 method() {
   case $1 in
     dense-adam) echo "--strategy dp" ;;
-    adam) echo "--strategy gossip" ;;
-    accum) echo "--strategy gossip --optim.name accum-adamw --optim.accum 4" ;;
-    adam-tracker) echo "--strategy gossip --gossip.tracker true" ;;
+    adam) echo "$gossip" ;;
+    accum) echo "$gossip --optim.name accum-adamw --optim.accum 4" ;;
+    adam-tracker) echo "$gossip --gossip.tracker true" ;;
     dense-sgd) echo "--strategy dp --optim.name sgd" ;;
-    sgd-atc) echo "--strategy gossip --gossip.order atc --optim.name sgd" ;;
+    sgd-atc) echo "$gossip --gossip.order atc --optim.name sgd" ;;
     *) misuse "unknown method \"$1\"" ;;
   esac
 }

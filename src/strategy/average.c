@@ -26,6 +26,7 @@ struct taciti_average {
     const float *reference; /* of the call that runs */
     float weight;           /* of this rank's parameters */
     bool aside;             /* the rank's own parameters are in gradients */
+    double noisy;           /* 1: second moments have the noise of a rank's share of the batch; 0: of the mean */
 };
 
 void taciti_average_destroy(taciti_average *average) {
@@ -58,7 +59,8 @@ tacit_status taciti_average_create(const taciti_strategy_context *context, tacit
                                 .kernels = taciti_kernels_get(),
                                 .exchange = exchange,
                                 .block_squares = squares,
-                                .weight = 1};
+                                .weight = 1,
+                                .noisy = 1};
     *out = average;
     return TACIT_OK;
 }
@@ -144,11 +146,20 @@ void taciti_average_revert(taciti_average *average) {
     average->aside = false;
 }
 
-void taciti_average_list_model(const taciti_average *average, taciti_state *out) {
+void taciti_average_list_model(taciti_average *average, taciti_state *out) {
     const taciti_strategy_context *c = &average->context;
     taciti_state_add_array(out, "model", TACITI_STATE_OWN, TACITI_STATE_MEAN, c->layout,
                            average->aside ? c->gradients : c->parameters);
+    taciti_state_add(out, (taciti_state_entry){.name = "noisy_moments",
+                                               .kind = TACITI_STATE_NUMBERS,
+                                               .owner = TACITI_STATE_OWN,
+                                               .regroup = TACITI_STATE_MEAN,
+                                               .data = &average->noisy,
+                                               .n = 1,
+                                               .optional = true});
 }
+
+double *taciti_average_noisy(taciti_average *average) { return &average->noisy; }
 
 double taciti_own_gradient(const taciti_strategy_context *c, taciti_step_report *report) {
     const double ranks = taciti_comm_size(c->comm);

@@ -32,8 +32,12 @@ void taciti_average_weigh(taciti_average *average, double weight);
  */
 void taciti_average_revert(taciti_average *average);
 
-/* Lists the rank's own parameters as "model"; between run and revert these are in gradients. */
-void taciti_average_list_model(const taciti_average *average, taciti_state *out);
+/* Lists the rank's own parameters as "model"; between run and revert these are in gradients. And the number below. */
+void taciti_average_list_model(taciti_average *average, taciti_state *out);
+
+/* 1, from create on: the optimizer's second moments have the noise of a rank's share of the batch. 0: only that of the
+ * mean gradient, for strategies whose replicas were equal so far. Another strategy finds it in a checkpoint. */
+double *taciti_average_noisy(taciti_average *average);
 
 /* For steps of a rank's own. Begins the report with the norm of this rank's gradient, which decides whether the update
  * is skipped. Returns what the gradients are multiplied by: they are scaled so that their sum over ranks is the

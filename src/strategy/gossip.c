@@ -34,13 +34,14 @@
 /* ---- start ------------------------------------------------------------------------------------------------------- */
 
 /* Places in taciti_gossip.numbers. */
-enum { NUMBER, MASS, NOISE, NORM };
+enum { NUMBER, MASS, NOISE, NORM, APART };
 
 #define MAX_COUNT 0x1p53 /* a double counts exactly up to here */
 
 static tacit_status check_numbers(const taciti_gossip *g) {
     const double *v = g->numbers, first = (double)-g->options.delay;
-    const bool counts = v[NUMBER] >= first && v[NUMBER] <= MAX_COUNT && v[NOISE] >= 0 && v[NOISE] <= 3;
+    const bool counts = v[NUMBER] >= first && v[NUMBER] <= MAX_COUNT && v[NOISE] >= 0 && v[NOISE] <= 3 &&
+                        v[APART] >= 0 && v[APART] <= MAX_COUNT;
     if (counts && v[MASS] > 0 && isfinite(v[MASS]) && v[NORM] >= 0 && v[NORM] <= 1) return TACIT_OK;
     return taciti_fail(
         TACIT_E_DATA,
@@ -52,6 +53,8 @@ static tacit_status check_numbers(const taciti_gossip *g) {
 static tacit_status restore_numbers(taciti_gossip *g) {
     TACITI_TRY(taciti_comm_agree(g->context.comm, check_numbers(g)));
     g->number = (int64_t)g->numbers[NUMBER];
+    g->apart_since = (int64_t)g->numbers[APART];
+    *taciti_average_noisy(g->average) = 1;
     taciti_gossip_noise_restore(g, g->numbers[NOISE], g->numbers[NORM]);
     return taciti_gossip_restore_masses(g, g->numbers[MASS]);
 }
@@ -89,10 +92,10 @@ static bool is_in_dense_steps(const taciti_gossip *g) {
 /* Replicas that have gone apart do not come together again, whatever gossip.start is now. */
 static tacit_status gossip_start(void *self, int64_t step, bool restored) {
     taciti_gossip *g = self;
+    const bool apart = restored && (!(*taciti_average_noisy(g->average) < 0.5) || g->numbers[NUMBER] > 0);
     g->step = step;
     g->number = -g->options.delay;
-    if (restored) TACITI_TRY(restore_numbers(g));
-    const bool apart = restored && (g->noisy > 0.5 || g->number > -g->options.delay);
+    if (apart) TACITI_TRY(restore_numbers(g));
     if (!apart && is_in_dense_steps(g)) return taciti_gossip_dense_start(g, step);
     taciti_gossip_dense_destroy(g);
     if (!apart) begin_anew(g);
@@ -102,7 +105,7 @@ static tacit_status gossip_start(void *self, int64_t step, bool restored) {
 /* After a step of dp, of which the last lets replicas go apart. */
 static tacit_status end_dense_step(taciti_gossip *g) {
     g->step++;
-    g->noisy = 0;
+    *taciti_average_noisy(g->average) = 0;
     if (is_in_dense_steps(g)) return TACIT_OK;
     taciti_gossip_dense_destroy(g);
     begin_anew(g);
@@ -119,6 +122,7 @@ static void gossip_state(void *self, taciti_state *out) {
     g->numbers[MASS] = taciti_gossip_mass(g);
     g->numbers[NOISE] = taciti_gossip_noise_state(&g->noise);
     g->numbers[NORM] = g->noise.norm;
+    g->numbers[APART] = (double)g->apart_since;
     taciti_average_list_model(g->average, out);
     taciti_optim_list_state(g->context.optim, TACITI_STATE_OWN, out);
     list_array(g, "strategy.handed", g->own, out);
@@ -126,13 +130,6 @@ static void gossip_state(void *self, taciti_state *out) {
     list_array(g, "strategy.gradient", g->gradient, out);
     taciti_gossip_noise_list(g, out);
     taciti_state_add_numbers(out, "numbers", TACITI_STATE_OWN, TACITI_STATE_RESET, g->numbers, TACITI_GOSSIP_NUMBERS);
-    taciti_state_add(out, (taciti_state_entry){.name = "noisy_moments",
-                                               .kind = TACITI_STATE_NUMBERS,
-                                               .owner = TACITI_STATE_OWN,
-                                               .regroup = TACITI_STATE_MEAN,
-                                               .data = &g->noisy,
-                                               .n = 1,
-                                               .optional = true});
 }
 
 /* ---- costs ------------------------------------------------------------------------------------------------------- */

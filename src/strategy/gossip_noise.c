@@ -11,17 +11,18 @@
  *   share  1 - kappa (1 - 1/N) (1 - q)             (g^2 + s^2 / N) / (g^2 + s^2) where kappa is 1
  *
  * kappa, of a tensor, says how much of the variance in time is the rank's own. Independent noise lets the signals of
- * ranks differ by the variance f (1 - q), f = (1 - beta1) / (1 + beta1); kappa is their variance over that one. Ranks
- * with equal gradients have kappa 0 and make the steps of Adam, to the bit.
+ * ranks differ by the variance f (1 - q), f = (1 - beta1) / (1 + beta1), once the first moments of equal replicas are
+ * forgotten; kappa is their variance over that one. Ranks with equal gradients have kappa 0 and make the steps of Adam.
  *
  * The signals are summed over all ranks every `denoise` steps, as int8: one array of a byte per float. They leave a
- * quarter of that time after a multiple of it and are used from half of it on, so nobody waits for them.
+ * quarter of that time after a multiple of it, before the next mix, and are used from half of it on.
  *
- * After dense steps v is that of dense training. It is divided by the share that follows from the rank's own signal
- * when replicas go apart: from then on it is what a replica would have, and its product with the share is unchanged.
+ * After dense steps v is that of dense training. It is divided by the share that follows from the rank's own signal and
+ * kappa 1 when replicas go apart: from then on it is what a replica would have, and its product with the share is
+ * unchanged.
  *
- * The norm of a rank's gradient is larger than that of the mean gradient by the root of sum v / sum share v; optim.clip
- * is compared with the latter.
+ * The norm of a rank's gradient is larger than that of the mean gradient; optim.clip is compared with the latter. A
+ * window of w steps has a w-th of the noise of a gradient, of which v speaks.
  *
  * Properties (test_gossip_noise.c): the share is in [1/N, 1], 1 for equal gradients, 1/N for noise alone; one rank
  * makes Adam's steps; overlapped equals blocking and resumed equals uninterrupted, bit for bit.
@@ -44,7 +45,7 @@ static bool has_second_moments(const taciti_strategy_context *context) {
 
 bool taciti_gossip_denoises(const taciti_strategy_context *context) {
     const taciti_gossip_options *o = context->options;
-    return o->denoise > 0 && taciti_comm_size(context->comm) > 1 && has_second_moments(context);
+    return o->denoise > 0 && !o->tracker && taciti_comm_size(context->comm) > 1 && has_second_moments(context);
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
@@ -168,7 +169,7 @@ static double own_noise(const taciti_gossip *g, const float *signal, size_t n, f
         rest += square < 1 ? 1 - square : 0;
     }
     const double variance = (double)energy / ranks - squares / (double)n, expected = independent * rest / (double)n;
-    if (variance <= MIN_KAPPA * expected || variance <= MIN_VARIANCE * squares / (double)n) return 0;
+    if (!(variance > MIN_KAPPA * expected && variance > MIN_VARIANCE * squares / (double)n)) return 0;
     return variance < MAX_KAPPA * expected ? variance / expected : 1;
 }
 
@@ -180,12 +181,54 @@ static void write_share(float *share, const float *signal, size_t n, float ranks
     }
 }
 
-/* Updates the shares of this thread's tensors and adds up v, and what counts of it. */
+static double window_of(const taciti_optim_options *o) {
+    return o->name == TACITI_OPTIM_ACCUM_ADAMW || o->name == TACITI_OPTIM_ACCUM_ADAM ? (double)o->accum : 1;
+}
+
+/* Adds up the squares of a rank's gradient and of the mean gradient, as v and its share let expect them. */
+static void add_squares(const taciti_gossip *g, const float *v, const float *share, size_t n, double sums[2]) {
+    const double window = window_of(g->context.optim_options), others = 1 - 1 / (double)g->topology.ranks;
+    sums[0] = sums[1] = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double rest = 1 - (double)share[i], all = (double)v[i] * (1 + (window - 1) * rest / others);
+        if (!isfinite(v[i])) continue;
+        sums[0] += all;
+        sums[1] += all - (double)v[i] * window * rest;
+    }
+}
+
+static void add_squares_of_tensors(void *context, int thread, int threads) {
+    const taciti_gossip *g = context;
+    const taciti_gossip_noise *noise = &g->noise;
+    const taciti_layout *layout = g->context.layout;
+    const float *v = taciti_optim_second_moments(g->context.optim);
+    size_t begin = 0, end = 0;
+    taciti_pool_part(layout->tensor_count, 1, thread, threads, &begin, &end);
+    for (size_t i = begin; i < end; i++) {
+        const size_t at = layout->tensors[i].offset;
+        add_squares(g, v + at, noise->share + at, layout->tensors[i].n, &noise->sums[2 * i]);
+    }
+}
+
+/* The share holds from now on. */
+static void begin_discount(taciti_gossip *g) {
+    taciti_gossip_noise *noise = &g->noise;
+    double all = 0, mean = 0;
+    taciti_optim_run(g->context.optim, add_squares_of_tensors, g);
+    for (size_t i = 0; i < g->context.layout->tensor_count; i++) {
+        all += noise->sums[2 * i];
+        mean += noise->sums[2 * i + 1];
+    }
+    noise->norm = all > 0 && mean > 0 && mean < all ? sqrt(mean / all) : 1;
+    noise->used = true;
+    taciti_optim_discount(g->context.optim, noise->share);
+}
+
 static void update_shares(void *context, int thread, int threads) {
     const taciti_gossip *g = context;
     const taciti_gossip_noise *noise = &g->noise;
     const taciti_layout *layout = g->context.layout;
-    const float *v = taciti_optim_second_moments(g->context.optim), ranks = (float)g->topology.ranks;
+    const float ranks = (float)g->topology.ranks;
     size_t begin = 0, end = 0;
     taciti_pool_part(layout->tensor_count, 1, thread, threads, &begin, &end);
     for (size_t i = begin; i < end; i++) {
@@ -193,38 +236,26 @@ static void update_shares(void *context, int thread, int threads) {
         const double kappa = own_noise(g, noise->signal + t->offset, t->n, noise->energy[i]);
         write_share(noise->share + t->offset, noise->signal + t->offset, t->n, ranks,
                     (float)(kappa * (1 - 1 / (double)ranks)));
-        double all = 0, counts = 0;
-        for (size_t k = t->offset; k < t->offset + t->n; k++) {
-            all += (double)v[k];
-            counts += (double)v[k] * (double)noise->share[k];
-        }
-        noise->sums[2 * i] = all;
-        noise->sums[2 * i + 1] = counts;
     }
 }
 
-static void use_signals(taciti_gossip *g) {
-    taciti_gossip_noise *noise = &g->noise;
-    double all = 0, counts = 0;
-    noise->pending = false;
-    taciti_optim_run(g->context.optim, update_shares, g);
-    for (size_t i = 0; i < g->context.layout->tensor_count; i++) {
-        all += noise->sums[2 * i];
-        counts += noise->sums[2 * i + 1];
-    }
-    noise->norm = all > 0 && isfinite(all) ? sqrt(counts / all) : 1;
-    noise->used = true;
-    taciti_optim_discount(g->context.optim, noise->share);
+/* As long as first moments remember what they had in common, signals differ too little. */
+static bool has_forgotten(const taciti_gossip *g) {
+    const taciti_optim_options *o = g->context.optim_options;
+    return (double)(g->step - g->apart_since) * (1 - o->beta1) >= window_of(o);
 }
 
 tacit_status taciti_gossip_noise_step(taciti_gossip *g) {
     const int64_t every = g->options.denoise, place = every > 0 ? g->step % every : 0;
     if (!g->noise.active) return TACIT_OK;
+    TACITI_TRY(g->noise.status);
     if (place == every / 2 && g->noise.pending) {
         TACITI_TRY(wait_for_signals(g));
-        use_signals(g);
+        g->noise.pending = false;
+        taciti_optim_run(g->context.optim, update_shares, g);
+        begin_discount(g);
     }
-    return place == every / 4 ? send_signals(g) : TACIT_OK;
+    return place == every / 4 && has_forgotten(g) ? send_signals(g) : TACIT_OK;
 }
 
 /* ---- start and checkpoints --------------------------------------------------------------------------------------- */
@@ -246,13 +277,14 @@ static void undo_mean(void *context, int thread, int threads) {
 }
 
 void taciti_gossip_noise_begin(taciti_gossip *g) {
-    const bool dense = g->noisy < 0.5 && taciti_optim_updates(g->context.optim) > 0;
-    g->noisy = 1;
+    double *noisy = taciti_average_noisy(g->average);
+    const bool dense = *noisy < 0.5 && taciti_optim_updates(g->context.optim) > 0;
+    *noisy = 1;
+    g->apart_since = g->step;
     if (!g->noise.active || !dense) return;
     taciti_optim_signal(g->context.optim, g->noise.signal);
     taciti_optim_run(g->context.optim, undo_mean, g);
-    g->noise.used = true;
-    taciti_optim_discount(g->context.optim, g->noise.share);
+    begin_discount(g);
 }
 
 double taciti_gossip_noise_state(const taciti_gossip_noise *noise) {
@@ -268,9 +300,9 @@ static void list_shared(const taciti_gossip *g, const char *name, float *flat, c
     taciti_state_add(out, one.entries[0]);
 }
 
-/* After an error of the wait everything fails that all ranks do together, such as a save. */
+/* The next step returns an error of the wait. */
 void taciti_gossip_noise_list(taciti_gossip *g, taciti_state *out) {
-    (void)wait_for_signals(g);
+    g->noise.status = wait_for_signals(g);
     list_shared(g, "strategy.signal", g->noise.signal, g->context.layout, out);
     list_shared(g, "strategy.share", g->noise.share, g->context.layout, out);
     list_shared(g, "strategy.energy", g->noise.energy, &g->noise.tensors, out);
@@ -279,7 +311,7 @@ void taciti_gossip_noise_list(taciti_gossip *g, taciti_state *out) {
 void taciti_gossip_noise_restore(taciti_gossip *g, double state, double norm) {
     const int bits = (int)state;
     if (!g->noise.active) return;
-    g->noise.used = (bits & 1) != 0;
+    g->noise.used = (bits & 1) != 0 && g->noise.share[0] > 0;
     g->noise.pending = (bits & 2) != 0;
     g->noise.norm = norm > 0 ? norm : 1;
     if (g->noise.used) taciti_optim_discount(g->context.optim, g->noise.share);

@@ -200,6 +200,7 @@ static tacit_status connect_channels(taciti_gossip *g) {
         if (wants_channel(&g->options, i))
             TACITI_TRY(taciti_mix_create(c->comm, c->layout, &g->topology, c->exchange_options, &g->channels[i].mix));
     TACITI_TRY(taciti_average_create(c, &g->average));
+    *taciti_average_noisy(g->average) = 0;
     TACITI_TRY(taciti_gossip_noise_connect(g));
     return taciti_gossip_dense_create(g);
 }

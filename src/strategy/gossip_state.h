@@ -41,17 +41,18 @@ typedef struct taciti_gossip_noise {
     taciti_exchange *signals, *energies; /* of `signal` and `energy`; owned */
     taciti_layout tensors;               /* a float for each tensor; owned */
     taciti_pages signal_pages, share_pages;
-    float *signal;  /* flat: of this rank, on its way, or the sum over ranks */
-    float *share;   /* flat: of second moments that counts */
-    float *energy;  /* per tensor: the mean square of signals; this rank's, or the sum over ranks; owned */
-    double *sums;   /* [2 tensors] of second moments: all, and what counts; owned */
-    bool under_way; /* signals have not been waited for */
-    bool pending;   /* they have not been used */
-    bool used;      /* `share` holds */
-    double norm;    /* of the mean gradient over that of a rank's */
+    float *signal;       /* flat: of this rank, on its way, or the sum over ranks */
+    float *share;        /* flat: of second moments that counts */
+    float *energy;       /* per tensor: the mean square of signals; this rank's, or the sum over ranks; owned */
+    double *sums;        /* [2 tensors] of second moments: all, and what counts; owned */
+    bool under_way;      /* signals have not been waited for */
+    bool pending;        /* they have not been used */
+    bool used;           /* `share` holds */
+    double norm;         /* of the mean gradient over that of a rank's */
+    tacit_status status; /* of a wait for a checkpoint */
 } taciti_gossip_noise;
 
-enum { TACITI_GOSSIP_NUMBERS = 8 }; /* in a checkpoint; four are used, the others are 0 */
+enum { TACITI_GOSSIP_NUMBERS = 8 }; /* in a checkpoint; five are used, the others are 0 */
 
 typedef struct taciti_gossip {
     taciti_strategy_context context;
@@ -73,7 +74,7 @@ typedef struct taciti_gossip {
     taciti_gossip_plan plan;               /* of the step that runs */
     int64_t wait_ns;                       /* of the step that runs */
     double numbers[TACITI_GOSSIP_NUMBERS]; /* the counters above, for a checkpoint */
-    double noisy;                          /* 1: second moments have the noise of shares; 0: that of the mean */
+    int64_t apart_since;                   /* step: replicas have been different from it on */
 } taciti_gossip;
 
 /* ---- gossip_setup.c ---------------------------------------------------------------------------------------------- */

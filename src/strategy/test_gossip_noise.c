@@ -80,22 +80,27 @@ static double square_distance(const test_replicas *t) {
     return sum / (double)t->floats;
 }
 
-/* The mean of the replicas' steps is as long as dense training's. Its mean square has a standard error of 3 %. */
+/* The mean of the replicas' steps is as long as dense training's, up to the noise of signals: where one has seen a
+ * large mean of first moments, its share is larger for a while (4 % here); without the share it is a fifth. The mean
+ * squares have a standard error of 1.4 %. */
 static void steps_are_as_long_as_dense_ones(void **state) {
     (void)state;
-    double moved[3];
+    double moved[3] = {1};
     for (int kind = 0; kind < 3; kind++) {
-        test_replicas t = adam_of(5, 200, "complete", TEST_NOISE);
-        t.floats = 2000;
+        test_replicas t = adam_of(5, 400, "complete", TEST_NOISE);
+        t.floats = 20000;
+        t.gossip.denoise = kind == 2 ? 24 : 0;
+        t.gossip.start = kind == 2 ? 0.1 : 0;
+        t.total_steps = 400;
         if (kind == 0) t.strategy = "dp";
-        if (kind == 1) t.gossip.denoise = 0;
         test_replicas_run(&t);
-        moved[kind] = square_distance(&t);
+        moved[kind] = square_distance(&t) / moved[0];
+        if (kind == 0) moved[0] = square_distance(&t);
         test_replicas_free(&t);
     }
-    print_message("XX %g %g %g\n", moved[0], moved[1], moved[2]);
-    assert_true(moved[1] < 0.3 * moved[0]); /* a fifth */
-    assert_true(moved[2] > 0.85 * moved[0] && moved[2] < 1.2 * moved[0]);
+    print_message("XX %g %g\n", moved[1], moved[2]);
+    assert_true(moved[1] > 0.18 && moved[1] < 0.22);
+    assert_true(moved[2] > 0.9 && moved[2] < 1.05);
 }
 
 /* ---- the steps of dp --------------------------------------------------------------------------------------------- */
@@ -111,27 +116,48 @@ static void the_first_steps_are_those_of_dp(void **state) {
     }
 }
 
-/* Where replicas go apart, what counts of v is what v was: the first step of gossip is that of a rank that goes on
- * alone, with the moments of dp. */
+static double square_step(const test_replicas *from, const test_replicas *to) {
+    double sum = 0;
+    for (size_t i = 0; i < from->floats; i++) {
+        const double moved = (double)to->parameters[0][i] - (double)from->parameters[0][i];
+        sum += moved * moved;
+    }
+    return sum;
+}
+
+/* Where replicas go apart, what counts of v is what v was, but for a twentieth: the first step of gossip is as long as
+ * that of a rank that goes on with v as it was, and longer by what the share takes of its last gradient. */
 static void moments_go_on_where_replicas_go_apart(void **state) {
     (void)state;
-    test_replicas known = adam_of(4, 12, "complete", TEST_NOISE), unknown = known;
-    known.total_steps = unknown.total_steps = 24;
-    known.gossip.start = unknown.gossip.start = 11.0 / 24;
+    test_replicas dense = adam_of(4, 60, "complete", TEST_NOISE), known = dense, unknown;
+    dense.total_steps = known.total_steps = 120;
+    dense.gossip.start = known.gossip.start = 0.5;
+    known.steps = 61;
+    unknown = known;
     unknown.gossip.denoise = 0;
+    test_replicas_run(&dense);
     test_replicas_run(&known);
     test_replicas_run(&unknown);
-    /* v = b v0 + (1 - b) g^2: with the share only the last term differs, which the share makes smaller */
-    size_t longer = 0, n = 700;
-    for (size_t i = 0; i < n; i++) {
-        const double a = fabs((double)known.parameters[0][i] - known.start),
-                     b = fabs((double)unknown.parameters[0][i] - unknown.start);
-        assert_true(fabs(a - b) < 0.02);
-        longer += a > b;
-    }
-    assert_true(longer > 0 && longer < n);
+    const double ratio = square_step(&dense, &known) / square_step(&dense, &unknown);
+    assert_true(ratio > 1.05 && ratio < 1.35); /* without the division 4 or 1, without the share 1/4 */
+    test_replicas_free(&dense);
     test_replicas_free(&known);
     test_replicas_free(&unknown);
+}
+
+/* Signals that leave when first moments still agree would say that there is no noise. */
+static void the_share_does_not_depend_on_when_replicas_go_apart(void **state) {
+    (void)state;
+    for (int dense = 8; dense < 16; dense++) {
+        test_replicas t = adam_of(6, 48, "exp", TEST_NOISE);
+        double sum = 0;
+        t.total_steps = 48;
+        t.gossip.start = dense / 48.0;
+        test_replicas_run(&t);
+        for (size_t i = 0; i < t.floats; i++) sum += (double)t.arrays[0][SHARE][i];
+        assert_true(sum / (double)t.floats < 0.25); /* a sixth, and what signals add to it */
+        test_replicas_free(&t);
+    }
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
@@ -160,6 +186,21 @@ static void resumed_is_uninterrupted_at_any_step(void **state) {
         for (int stop = 1; stop < 21; stop += which < 2 ? 1 : 3) {
             test_replicas whole = way(which, 3, 22), cut = whole;
             cut.stop_after = stop;
+            assert_true(test_replicas_agree(&whole, &cut));
+        }
+}
+
+/* In the dense steps nothing of gossip is under way, so its keys may change there. */
+static void keys_change_in_dense_steps(void **state) {
+    (void)state;
+    for (int from = 0; from < WAYS; from++)
+        for (int to = 0; to < WAYS; to++) {
+            if (from == 4 || to == 4) continue; /* another optimizer */
+            test_replicas whole = way(to, 3, 20), cut = way(from, 3, 20);
+            whole.gossip.start = cut.gossip.start = 0.4;
+            const taciti_gossip_options now = whole.gossip;
+            cut.resumed = &now;
+            cut.stop_after = 4;
             assert_true(test_replicas_agree(&whole, &cut));
         }
 }
@@ -195,6 +236,7 @@ static void bytes_are_as_predicted(void **state) {
     (void)state;
     for (int per_host = 1; per_host <= 3; per_host += 2) {
         test_replicas t = adam_of(6, 48, "exp", TEST_UNEQUAL);
+        t.optim.beta1 = 0; /* signals leave from the first period on */
         t.exchange.overlap = false;
         t.check_bytes = true;
         test_ranks_per_host(per_host);
@@ -213,7 +255,9 @@ int main(void) {
         cmocka_unit_test(steps_are_as_long_as_dense_ones),
         cmocka_unit_test(the_first_steps_are_those_of_dp),
         cmocka_unit_test(moments_go_on_where_replicas_go_apart),
+        cmocka_unit_test(the_share_does_not_depend_on_when_replicas_go_apart),
         cmocka_unit_test(resumed_is_uninterrupted_at_any_step),
+        cmocka_unit_test(keys_change_in_dense_steps),
         cmocka_unit_test(overlapped_is_blocking),
         cmocka_unit_test(a_bad_gradient_stops_nothing),
         cmocka_unit_test(bytes_are_as_predicted),
