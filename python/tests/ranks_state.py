@@ -105,6 +105,26 @@ class States(unittest.TestCase):
                 loop.step()
                 loop.model.close()
 
+    def test_gossip_begins_with_steps_of_dp(self):
+        """A tenth of the steps, where their number is known; a checkpoint of them goes on as if nothing had been."""
+        folder = os.path.join(FOLDER, f"start-{SIZE}")
+        dp, gossip = Loop(), Loop(strategy="gossip", steps=60)
+        loops = [dp, gossip]
+        for step in range(8):
+            if step == 3:
+                gossip.save(folder, step)
+                loops.append(Loop(seed=7, strategy="gossip", steps=60))
+                self.assertEqual(loops[-1].load(folder), step)
+            for loop in loops:
+                torch.manual_seed(10 * step + RANK)
+                loop.step(clip=False)
+            if step < 6:
+                self.check_same(gossip.model, dp.model)
+        self.check_same(gossip.model, loops[2].model)
+        self.assertFalse(all(same_bits(a, b) for a, b in zip(gossip.model.parameters(), dp.model.parameters())))
+        for loop in loops:
+            loop.model.close()
+
     def test_under_other_strategies(self):
         """What one strategy has saved, another goes on from: with the mean of parameters and optimizers."""
         for former, now in (("gossip", "shard"), ("gossip", "dp"), ("localsgd", "shard"), ("shard", "gossip"), ("dp", "localsgd")):
