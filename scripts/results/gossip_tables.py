@@ -93,25 +93,6 @@ def steps_table(folder):
     return table(head, rows) if rows else None
 
 
-def bytes_table(folder):
-    """Cells "NIC of formula, exposed, CPU": bytes per step in arrays of the wire's size, share of the step, busy cores."""
-    found, late = {}, 0.0
-    for (wire, ratio), cell in step_cells(folder).items():
-        array = cell["parameters"] * (4 if wire == "f32" else 2)
-        for method in ("dense",) + TOPOLOGIES:
-            if method not in cell:
-                continue
-            setting, hosts = cell[method], cell[method]["bytes_per_step"]["hosts"]
-            compute = setting["seconds"]["compute"]
-            late = max(late, compute["mean"] / compute["asked_mean"] - 1)
-            found.setdefault((wire, ratio), []).append("%.3f of %.3f, %.0f %%, %.0f %%" % (
-                max(h["nic_sent"] for h in hosts) / array, max(h["formula"] for h in hosts) / array, 100 * setting["exposed_share"],
-                setting["cpu_percent"]))
-    rows = [[wire, ratio + "x"] + cells for (wire, ratio), cells in found.items() if len(cells) == 1 + len(TOPOLOGIES)]
-    line = "The emulated compute took at most %.2f %% longer than asked." % (100 * late)
-    return table(["wire", "all-reduce / compute", "dense"] + list(TOPOLOGIES), rows) + "\n\n" + line if rows else None
-
-
 def jitter_rows(folder):
     answer = load(folder, "jitter/16.json")
     for setting in answer["settings"] if answer else []:
@@ -173,28 +154,21 @@ def verdict(dense, other):
     return "pays" if other < dense else "does not pay"
 
 
-def plan_table(folder):
-    """A row per section, wire and ratio, a cell per method: predicted seconds, and by how much they are off."""
+def plan_line(folder):
+    """How many of the cells of steps and jitter the planner predicts how well."""
     if not all_measured(folder):
         return None
-    rows, misses, wrong, outside, worst, dense = {}, 0, 0, 0, 0.0, None
+    cells, misses, wrong, outside, worst, dense = 0, 0, 0, 0, 0.0, None
     for section, wire, ratio, method, predicted, measured in predicted_cells(folder):
         off = 100 * (predicted["step"] / measured - 1)
-        worst, misses = max(worst, abs(off)), misses + (abs(off) > PREDICTION_BAR)
+        cells, worst, misses = cells + 1, max(worst, abs(off)), misses + (abs(off) > PREDICTION_BAR)
         outside += not predicted["low"] <= measured <= predicted["high"]
         if method == "dense":
             dense = predicted["step"], measured
         else:
             wrong += verdict(dense[0], predicted["step"]) != verdict(dense[1], measured)
-        cell = "%.3f, %+.1f %%" % (predicted["step"], off)
-        rows.setdefault((section, wire, ratio), {})[method] = "**%s**" % cell if abs(off) > PREDICTION_BAR else cell
-    if not rows:
-        return None
-    methods = ("dense",) + TOPOLOGIES
-    line = "%d of %d cells are off by more than %.0f %%, the worst by %.1f %%; %d lie outside the printed range; %d verdicts are wrong." % (
-        misses, sum(map(len, rows.values())), PREDICTION_BAR, worst, outside, wrong)
-    return table(["section", "wire", "all-reduce / compute"] + list(methods),
-                 [list(key) + [cells.get(m, "-") for m in methods] for key, cells in rows.items()]) + "\n\n" + line
+    return "%d of %d cells are off by more than %.0f %%, the worst by %.1f %%; %d lie outside the printed range; %d verdicts are wrong." % (
+        misses, cells, PREDICTION_BAR, worst, outside, wrong) if cells else None
 
 
 # ---- training -------------------------------------------------------------------------------------------------------
@@ -253,17 +227,6 @@ def best_settings(folder, optimizer):
         if method.split("-")[0] == optimizer:
             return min(losses, key=losses.get).replace("_", " ")
     return ""
-
-
-def tune_table(folder):
-    found, rows = tune_runs(folder), []
-    for setting in sorted({setting for losses in found.values() for setting in losses}, key=lambda s: [float(x) for x in s.split("_")]):
-        row = [setting.replace("_", ", ")]
-        for losses in found.values():
-            text = "%.4f" % losses[setting] if setting in losses else "-"
-            row.append("**%s**" % text if losses.get(setting) == min(losses.values()) else text)
-        rows.append(row)
-    return table(["lr, weight decay, clip"] + [METHODS[method] for method in found], rows) if rows else None
 
 
 def time_runs(folder):
@@ -346,9 +309,9 @@ def main():
         print(best_settings(*sys.argv[2:]))
         return
     folder = sys.argv[1]
-    tables = {"machine": machine_block(folder) if step_cells(folder) else None, "steps": steps_table(folder), "bytes": bytes_table(folder),
-              "jitter": jitter_table(folder), "plan": plan_table(folder),
-              "train": train_table(folder), "tune": tune_table(folder), "time": time_table(folder)}
+    tables = {"machine": machine_block(folder) if step_cells(folder) else None, "steps": steps_table(folder),
+              "jitter": jitter_table(folder), "plan": plan_line(folder),
+              "train": train_table(folder), "time": time_table(folder)}
     for plot in (plot_steps, plot_train, plot_time):
         plot(folder)
     publish(tables, sys.argv[2] if len(sys.argv) > 2 else None, PICTURES)

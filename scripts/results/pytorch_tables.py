@@ -246,19 +246,18 @@ def quality(answer):
     return 100 * answer["held_accuracy"] if "held_accuracy" in answer else math.exp(answer["held_loss"])
 
 
-def gravac_table(section):
-    answers = [answer for found in section.answers.values() for answer in found.values()]
-    if not answers:
-        return None
-    head = ["method", "MB per rank and step", "on the wire", "fewer than f32", "seconds per step, median and range", "of DDP's, pairs and 95 %",
-            "held-out accuracy, %" if "held_accuracy" in answers[0] else "held-out perplexity", "held-out loss against DDP's"]
-    rows = [[section.title(w), megabytes(section.values(w, lambda a: payload(w, a))), megabytes(section.values(w, lambda a: a["sent_bytes"])),
-             fewer(section, w), middle(section.values(w, seconds)), mean_of(section.ratios(w, "ddp", seconds)),
-             middle(section.values(w, quality), "%.1f"), percent_to(section, w, "ddp", lambda a: a["held_loss"])]
-            for w in section.methods()]
-    first = statistics.mean(section.values("ddp", lambda a: a["first_loss"]) or [math.nan])
-    return finish(head, rows, [section], "`%s.py`, learning %s, %d steps; DDP's loss was %.2f in its first step." % (
-        answers[0]["example"], answers[0]["data"], len(answers[0]["steps_s"]), first))
+def gravac_table(sections):
+    """Of every network: bytes on the wire, seconds and quality."""
+    sections = {name: section for name, section in sections.items() if section.methods()}
+    head, rows = ["method"], {}
+    for name, section in sections.items():
+        answer = next(a for found in section.answers.values() for a in found.values())
+        head += ["%s: bytes" % name, "seconds per step", "held-out accuracy, %" if "held_accuracy" in answer else "held-out perplexity"]
+        for w in section.methods():
+            rows.setdefault(w, [TITLES[w]]).extend([fewer(section, w), middle(section.values(w, seconds)),
+                                                    middle(section.values(w, quality), "%.1f")])
+    return finish(head, list(rows.values()), list(sections.values()), 
+                  "Bytes: times fewer on the wire than f32.") if rows else None
 
 
 def fewer(section, which):
@@ -300,10 +299,10 @@ def turning_rate(points):
 def tagc_table(folder):
     rates = sorted((os.path.basename(path) for path in glob.glob(os.path.join(folder, "tagc", "*bit"))), key=rate_mbit)
     sections = {rate: Section(os.path.join(folder, "tagc", rate)) for rate in rates}
-    head = ["rate", "method", "seconds per step, median and range", "of FSDP2's over gloo, pairs and 95 %", "of `tacit.fsdp`'s in f32", "MB sent per host and step"]
-    rows = [[rate, section.title(w), middle(section.values(w, seconds)), mean_of(section.ratios(w, "fsdp", seconds)),
-             mean_of(section.ratios(w, "fsdp-f32", seconds)), megabytes(section.values(w, lambda a: a["sent_bytes"]))]
-            for rate, section in sections.items() for w in section.methods()]
+    methods = [w for w in TITLES if any(w in section.methods() for section in sections.values())]
+    head = ["method", "MB sent per host and step"] + ["%s, seconds per step" % rate for rate in rates]
+    rows = [[TITLES[w], megabytes(sections[rates[0]].values(w, lambda a: a["sent_bytes"]))] +
+            [middle(section.values(w, seconds)) for section in sections.values()] for w in methods]
     return finish(head, rows, list(sections.values()), *tagc_lines(sections))
 
 
@@ -362,9 +361,9 @@ def main():
         return print_rate(*sys.argv[2:])
     folder, page = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
     steps, loss, decent = (Section(os.path.join(folder, name)) for name in ("steps", "loss", "decent"))
-    tables = {"steps": steps_table(steps), "dp": dp_table(folder, "200mbit", "1gbit", "host"), "vgg": dp_table(folder, "vgg"),
-              "loss": loss_table(loss, folder), "decent": decent_table(decent), "tagc": tagc_table(folder)}
-    tables.update({"gravac-" + e: gravac_table(Section(os.path.join(folder, "gravac", e))) for e in ("resnet", "vgg", "lstm")})
+    tables = {"steps": steps_table(steps), "dp": dp_table(folder, *SETTINGS),
+              "loss": loss_table(loss, folder), "decent": decent_table(decent), "tagc": tagc_table(folder),
+              "gravac": gravac_table({name: Section(os.path.join(folder, "gravac", name.lower())) for name in ("ResNet", "VGG", "LSTM")})}
     bars = bars_table(folder, steps, loss, decent)
     commits = record.commit_line(folder, "steps", "dp", "loss", "gravac", "decent", "tagc")
     record.publish({"bars": bars + ("\n\n" + commits if commits else ""), **tables}, page, {})
