@@ -40,14 +40,15 @@ enum { NUMBER, MASS, NOISE, NORM, APART };
 
 static tacit_status check_numbers(const taciti_gossip *g) {
     const double *v = g->numbers, first = (double)-g->options.delay;
-    const bool counts = v[NUMBER] >= first && v[NUMBER] <= MAX_COUNT && v[NOISE] >= 0 && v[NOISE] <= 3 &&
+    const bool counts = v[NUMBER] >= first && v[NUMBER] <= MAX_COUNT && v[NOISE] >= 0 && v[NOISE] <= 7 &&
                         v[APART] >= 0 && v[APART] <= MAX_COUNT;
     if (counts && v[MASS] > 0 && isfinite(v[MASS]) && v[NORM] >= 0 && v[NORM] <= 1) return TACIT_OK;
     return taciti_fail(
         TACIT_E_DATA,
         "numbers of strategy gossip in the checkpoint: mix %g (from %g on), weight %g (above 0), noise %g "
-        "(0 to 3) and norm %g (0 to 1) were read; expected is what stands in brackets",
-        v[NUMBER], first, v[MASS], v[NOISE], v[NORM]);
+        "(0 to 7), norm %g (0 to 1) and first step %g (from 0 on) were read; expected is what stands in "
+        "brackets",
+        v[NUMBER], first, v[MASS], v[NOISE], v[NORM], v[APART]);
 }
 
 static tacit_status restore_numbers(taciti_gossip *g) {

@@ -7,19 +7,19 @@
  * short, by another factor for every element, and no learning rate mends that. So a share of v counts in the update:
  *
  *   r_i    m_i / sqrt(v_i)                         the signal of rank i, in [-1, 1] but for rare gradients
- *   q      min((mean over ranks of r_i)^2, 1)      g^2 / (g^2 + s^2)
- *   share  1 - kappa (1 - 1/N) (1 - q)             (g^2 + s^2 / N) / (g^2 + s^2) where kappa is 1
+ *   q      min((mean over ranks of r_i)^2, 1)      g^2 / v where all variance is noise
+ *   share  1 - a kappa (1 - 1/N) (1 - q)           (g^2 + s^2 / N) / (g^2 + s^2) where a and kappa are 1
  *
- * kappa, of a tensor, says how much of the variance in time is the rank's own. Independent noise lets the signals of
- * ranks differ by the variance f (1 - q), f = (1 - beta1) / (1 + beta1), once the first moments of equal replicas are
- * forgotten; kappa is their variance over that one. Ranks with equal gradients have kappa 0 and make the steps of Adam.
+ * kappa, of a tensor, says how much of the variance in time is the rank's own: all ranks see the others' parameters
+ * oscillate, too. Independent noise lets the signals of ranks differ by the variance f (1 - q), f = (1 - beta1) / (1 +
+ * beta1), once the first moments of equal replicas are forgotten; kappa is their variance over that one. Ranks with
+ * equal gradients have kappa 0 and make the steps of Adam, to the bit.
+ *
+ * a is how much of v replicas have seen: 1 - beta2^k, k windows after dense steps, else 1. The rest has the noise of
+ * the mean gradient, so kappa may be up to 1 / (a + (1 - a) / N) there.
  *
  * The signals are summed over all ranks every `denoise` steps, as int8: one array of a byte per float. They leave a
  * quarter of that time after a multiple of it, before the next mix, and are used from half of it on.
- *
- * After dense steps v is that of dense training. It is divided by the share that follows from the rank's own signal and
- * kappa 1 when replicas go apart: from then on it is what a replica would have, and its product with the share is
- * unchanged.
  *
  * The norm of a rank's gradient is larger than that of the mean gradient; optim.clip is compared with the latter. A
  * window of w steps has a w-th of the noise of a gradient, of which v speaks.
@@ -158,10 +158,24 @@ static tacit_status send_signals(taciti_gossip *g) {
 
 /* ---- the share --------------------------------------------------------------------------------------------------- */
 
-/* How much of a tensor's variance in time is the rank's own. */
+static int64_t window_of(const taciti_optim_options *o) {
+    return o->name == TACITI_OPTIM_ACCUM_ADAMW || o->name == TACITI_OPTIM_ACCUM_ADAM ? o->accum : 1;
+}
+
+/* The part of v that replicas have seen. */
+static double part_seen(const taciti_gossip *g) {
+    const taciti_optim_options *o = g->context.optim_options;
+    const int64_t windows = (g->step - g->apart_since) / window_of(o);
+    double before = 1, power = o->beta2;
+    if (!g->noise.after_dense) return 1;
+    for (int64_t k = windows; k > 0; k /= 2, power *= power) before *= k % 2 == 1 ? power : 1;
+    return 1 - before;
+}
+
+/* Returns `a kappa` of a tensor. energy: a sum of mean squares over ranks. */
 static double own_noise(const taciti_gossip *g, const float *signal, size_t n, float energy) {
-    const double ranks = g->topology.ranks, beta1 = g->context.optim_options->beta1;
-    const double independent = (1 - beta1) / (1 + beta1) * (ranks - 1) / ranks;
+    const double ranks = g->topology.ranks, beta1 = g->context.optim_options->beta1, seen = part_seen(g);
+    const double independent = (1 - beta1) / (1 + beta1) * (ranks - 1) / ranks, most = 1 / (seen + (1 - seen) / ranks);
     double squares = 0, rest = 0;
     for (size_t i = 0; i < n; i++) {
         const double mean = (double)signal[i] / ranks, square = mean * mean;
@@ -170,7 +184,7 @@ static double own_noise(const taciti_gossip *g, const float *signal, size_t n, f
     }
     const double variance = (double)energy / ranks - squares / (double)n, expected = independent * rest / (double)n;
     if (!(variance > MIN_KAPPA * expected && variance > MIN_VARIANCE * squares / (double)n)) return 0;
-    return variance < MAX_KAPPA * expected ? variance / expected : 1;
+    return seen * (variance < MAX_KAPPA * most * expected ? variance / expected : most);
 }
 
 /* share = 1 - noise (1 - q); signal: a sum over `ranks` of them. */
@@ -181,13 +195,9 @@ static void write_share(float *share, const float *signal, size_t n, float ranks
     }
 }
 
-static double window_of(const taciti_optim_options *o) {
-    return o->name == TACITI_OPTIM_ACCUM_ADAMW || o->name == TACITI_OPTIM_ACCUM_ADAM ? (double)o->accum : 1;
-}
-
 /* Adds up the squares of a rank's gradient and of the mean gradient, as v and its share let expect them. */
 static void add_squares(const taciti_gossip *g, const float *v, const float *share, size_t n, double sums[2]) {
-    const double window = window_of(g->context.optim_options), others = 1 - 1 / (double)g->topology.ranks;
+    const double window = (double)window_of(g->context.optim_options), others = 1 - 1 / (double)g->topology.ranks;
     sums[0] = sums[1] = 0;
     for (size_t i = 0; i < n; i++) {
         const double rest = 1 - (double)share[i], all = (double)v[i] * (1 + (window - 1) * rest / others);
@@ -242,7 +252,7 @@ static void update_shares(void *context, int thread, int threads) {
 /* As long as first moments remember what they had in common, signals differ too little. */
 static bool has_forgotten(const taciti_gossip *g) {
     const taciti_optim_options *o = g->context.optim_options;
-    return (double)(g->step - g->apart_since) * (1 - o->beta1) >= window_of(o);
+    return (double)(g->step - g->apart_since) * (1 - o->beta1) >= (double)window_of(o);
 }
 
 tacit_status taciti_gossip_noise_step(taciti_gossip *g) {
@@ -260,35 +270,15 @@ tacit_status taciti_gossip_noise_step(taciti_gossip *g) {
 
 /* ---- start and checkpoints --------------------------------------------------------------------------------------- */
 
-/* v / share, with the share of the rank's own signal. */
-static void undo_mean(void *context, int thread, int threads) {
-    const taciti_gossip *g = context;
-    const taciti_gossip_noise *noise = &g->noise;
-    float *v = taciti_optim_second_moments(g->context.optim);
-    const float ranks = (float)g->topology.ranks;
-    size_t begin = 0, end = 0;
-    taciti_pool_part(g->context.layout->n, 16, thread, threads, &begin, &end);
-    for (size_t i = begin; i < end; i++) {
-        const float square = noise->signal[i] * noise->signal[i], q = square < 1 ? square : 1;
-        const float more = q + ranks * (1 - q);
-        v[i] *= more;
-        noise->share[i] = 1 / more;
-    }
-}
-
 void taciti_gossip_noise_begin(taciti_gossip *g) {
     double *noisy = taciti_average_noisy(g->average);
-    const bool dense = *noisy < 0.5 && taciti_optim_updates(g->context.optim) > 0;
+    g->noise.after_dense = *noisy < 0.5 && taciti_optim_updates(g->context.optim) > 0;
     *noisy = 1;
     g->apart_since = g->step;
-    if (!g->noise.active || !dense) return;
-    taciti_optim_signal(g->context.optim, g->noise.signal);
-    taciti_optim_run(g->context.optim, undo_mean, g);
-    begin_discount(g);
 }
 
 double taciti_gossip_noise_state(const taciti_gossip_noise *noise) {
-    return (noise->used ? 1 : 0) + (noise->pending ? 2 : 0);
+    return (noise->used ? 1 : 0) + (noise->pending ? 2 : 0) + (noise->after_dense ? 4 : 0);
 }
 
 static void list_shared(const taciti_gossip *g, const char *name, float *flat, const taciti_layout *layout,
@@ -313,6 +303,7 @@ void taciti_gossip_noise_restore(taciti_gossip *g, double state, double norm) {
     if (!g->noise.active) return;
     g->noise.used = (bits & 1) != 0 && g->noise.share[0] > 0;
     g->noise.pending = (bits & 2) != 0;
+    g->noise.after_dense = (bits & 4) != 0;
     g->noise.norm = norm > 0 ? norm : 1;
     if (g->noise.used) taciti_optim_discount(g->context.optim, g->noise.share);
 }

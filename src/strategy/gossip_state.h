@@ -48,6 +48,7 @@ typedef struct taciti_gossip_noise {
     bool under_way;      /* signals have not been waited for */
     bool pending;        /* they have not been used */
     bool used;           /* `share` holds */
+    bool after_dense;    /* second moments began with those of the mean gradient */
     double norm;         /* of the mean gradient over that of a rank's */
     tacit_status status; /* of a wait for a checkpoint */
 } taciti_gossip_noise;
