@@ -125,6 +125,19 @@ class States(unittest.TestCase):
         for loop in loops:
             loop.model.close()
 
+    def test_a_parameter_that_one_rank_uses_in_steps_of_dp(self):
+        model = nn.ParameterDict({"all": nn.Parameter(torch.ones(10)), "some": nn.Parameter(torch.ones(41))})
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        parallel = tacit.Parallel(model, optimizer, strategy="gossip", steps=30)
+        for _ in range(2):
+            optimizer.zero_grad()
+            (model["all"].sum() + (model["some"].sum() if RANK == 0 else 0)).backward()
+            optimizer.step()
+        self.assertLess(float(model["some"].detach().max()), 0.9)
+        with parallel.average() as distance:
+            self.assertLess(distance, 1e-6)
+        parallel.close()
+
     def test_under_other_strategies(self):
         """What one strategy has saved, another goes on from: with the mean of parameters and optimizers."""
         for former, now in (("gossip", "shard"), ("gossip", "dp"), ("localsgd", "shard"), ("shard", "gossip"), ("dp", "localsgd")):

@@ -93,7 +93,7 @@ static bool is_in_dense_steps(const taciti_gossip *g) {
 /* Replicas that have gone apart do not come together again, whatever gossip.start is now. */
 static tacit_status gossip_start(void *self, int64_t step, bool restored) {
     taciti_gossip *g = self;
-    const bool apart = restored && (!(*taciti_average_noisy(g->average) < 0.5) || g->numbers[NUMBER] > 0);
+    const bool apart = restored && !(*taciti_average_noisy(g->average) < 0.5);
     g->step = step;
     g->number = -g->options.delay;
     if (apart) TACITI_TRY(restore_numbers(g));

@@ -45,10 +45,11 @@ static const taciti_option OPTIONS[] = {
         "start", REAL, AT(start), "0.1", .max = 1,
         .help = "share of the run's steps, if they are known, in which replicas are equal, as in dp, before they go "
                 "apart"),
-    TACITI_OPTION("denoise", INT, AT(denoise), "24", .max = 1e6, .unit = "steps",
-                  .when = "optim.name=adamw|adam|accum-adamw|accum-adam",
-                  .help = "steps between two sums that show how much of Adam's second moments is noise of a rank's "
-                          "share of the batch, which does not count; 0: all counts; two more arrays"),
+    TACITI_OPTION(
+        "denoise", INT, AT(denoise), "24", .max = 1e6, .unit = "steps",
+        .when = "optim.name=adamw|adam|accum-adamw|accum-adam",
+        .help = "steps between two sums that show how much of Adam's second moments is noise of a rank's "
+                "share of the batch, which does not count; 0: all counts; two more arrays. Not with gossip.tracker"),
 };
 
 const taciti_option_table taciti_gossip_option_table =

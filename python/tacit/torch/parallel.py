@@ -330,8 +330,9 @@ class Parallel(torch.nn.Module):
             self._tensors.push()
             self._ready[:] = [False] * len(self._ready)
             self.comm.busy = True
-            self._make_rest_ready()
+            unused = self._make_rest_ready()
             self._settle()
+            self._fill_unused(unused)  # what others have used, in a step of dp
             self._tensors.pull()
             self._waiting = {id(o) for o in self.optimizers}
         if id(optimizer) not in self._waiting:
