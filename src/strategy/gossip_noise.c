@@ -15,8 +15,8 @@
  * beta1), once the first moments of equal replicas are forgotten; kappa is their variance over that one. Ranks with
  * equal gradients have kappa 0 and make the steps of Adam, to the bit.
  *
- * a is how much of v replicas have seen: 1 - beta2^k, k windows after dense steps, else 1. The rest has the noise of
- * the mean gradient, so kappa may be up to 1 / (a + (1 - a) / N) there.
+ * a is how much of v replicas have seen: (1 - beta2^k) / (1 - beta2^t), k of t windows after dense steps, else 1. The
+ * rest has the noise of the mean gradient, so kappa may be up to 1 / (a + (1 - a) / N) there.
  *
  * The signals are summed over all ranks every `denoise` steps, as int8: one array of a byte per float. They leave a
  * quarter of that time after a multiple of it, before the next mix, and are used from half of it on.
@@ -162,20 +162,24 @@ static int64_t window_of(const taciti_optim_options *o) {
     return o->name == TACITI_OPTIM_ACCUM_ADAMW || o->name == TACITI_OPTIM_ACCUM_ADAM ? o->accum : 1;
 }
 
+/* The weight in a second moment of its last `windows`, not corrected. */
+static double weight_of(double beta2, int64_t windows) {
+    double before = 1;
+    for (double power = beta2; windows > 0; windows /= 2, power *= power) before *= windows % 2 == 1 ? power : 1;
+    return 1 - before;
+}
+
 /* The part of v that replicas have seen. */
 static double part_seen(const taciti_gossip *g) {
     const taciti_optim_options *o = g->context.optim_options;
-    const int64_t windows = (g->step - g->apart_since) / window_of(o);
-    double before = 1, power = o->beta2;
-    if (!g->noise.after_dense) return 1;
-    for (int64_t k = windows; k > 0; k /= 2, power *= power) before *= k % 2 == 1 ? power : 1;
-    return 1 - before;
+    const int64_t window = window_of(o), since = (g->step - g->apart_since) / window, all = g->step / window;
+    return g->noise.after_dense && all > 0 ? weight_of(o->beta2, since) / weight_of(o->beta2, all) : 1;
 }
 
 /* Returns `a kappa` of a tensor. energy: a sum of mean squares over ranks. */
 static double own_noise(const taciti_gossip *g, const float *signal, size_t n, float energy) {
     const double ranks = g->topology.ranks, beta1 = g->context.optim_options->beta1, seen = part_seen(g);
-    const double independent = (1 - beta1) / (1 + beta1) * (ranks - 1) / ranks, most = 1 / (seen + (1 - seen) / ranks);
+    const double independent = (1 - beta1) / (1 + beta1) * (ranks - 1) / ranks, max = 1 / (seen + (1 - seen) / ranks);
     double squares = 0, rest = 0;
     for (size_t i = 0; i < n; i++) {
         const double mean = (double)signal[i] / ranks, square = mean * mean;
@@ -184,7 +188,7 @@ static double own_noise(const taciti_gossip *g, const float *signal, size_t n, f
     }
     const double variance = (double)energy / ranks - squares / (double)n, expected = independent * rest / (double)n;
     if (!(variance > MIN_KAPPA * expected && variance > MIN_VARIANCE * squares / (double)n)) return 0;
-    return seen * (variance < MAX_KAPPA * most * expected ? variance / expected : most);
+    return seen * (variance < MAX_KAPPA * max * expected ? variance / expected : max);
 }
 
 /* share = 1 - noise (1 - q); signal: a sum over `ranks` of them. */

@@ -136,6 +136,23 @@ static void the_share_does_not_depend_on_when_replicas_go_apart(void **state) {
             }
 }
 
+/* After dense steps only what replicas have added to v has their noise. */
+static void the_share_knows_what_replicas_have_seen(void **state) {
+    (void)state;
+    test_replicas t = adam_of(6, 61, "exp", TEST_NOISE);
+    const double seen = (1 - pow(0.99, 20)) / (1 - pow(0.99, 60)),
+                 expected = 1 - seen / (seen + (1 - seen) / 6) * 5 / 6; /* used at step 60 */
+    double sum = 0;
+    t.floats = 4000;
+    t.optim.beta2 = 0.99;
+    t.total_steps = 61;
+    t.gossip.start = 39.5 / 61;
+    test_replicas_run(&t);
+    for (size_t i = 0; i < t.floats; i++) sum += (double)t.arrays[0][SHARE][i];
+    assert_true(fabs(sum / (double)t.floats - expected) < 0.05);
+    test_replicas_free(&t);
+}
+
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
 enum { WAYS = 6 };
@@ -231,6 +248,7 @@ int main(void) {
         cmocka_unit_test(steps_are_as_long_as_dense_ones),
         cmocka_unit_test(the_first_steps_are_those_of_dp),
         cmocka_unit_test(the_share_does_not_depend_on_when_replicas_go_apart),
+        cmocka_unit_test(the_share_knows_what_replicas_have_seen),
         cmocka_unit_test(resumed_is_uninterrupted_at_any_step),
         cmocka_unit_test(keys_change_in_dense_steps),
         cmocka_unit_test(overlapped_is_blocking),
