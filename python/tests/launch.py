@@ -27,6 +27,7 @@ class Rank:
         if self.pid == 0:
             end_with_parent()
             os.setpgid(0, 0)
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for those it starts aside
             os.dup2(self.log.fileno(), 1)
             os.dup2(self.log.fileno(), 2)
             os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(size),

@@ -10,10 +10,10 @@
  *   q      min((mean over ranks of r_i)^2, 1)      g^2 / v where all variance is noise
  *   share  1 - a kappa (1 - 1/N) (1 - q)           (g^2 + s^2 / N) / (g^2 + s^2) where a and kappa are 1
  *
- * kappa, of a tensor, says how much of the variance in time is the rank's own: all ranks see the others' parameters
- * oscillate, too. Independent noise lets the signals of ranks differ by the variance f (1 - q), f = (1 - beta1) / (1 +
- * beta1), once the first moments of equal replicas are forgotten; kappa is their variance over that one. Ranks with
- * equal gradients have kappa 0 and make the steps of Adam, to the bit.
+ * kappa, of a tensor, says how much of the variance in time is the rank's own. The rest, such as that of parameters
+ * which oscillate, is in the mean gradient, too. Independent noise lets the signals of ranks differ by the variance f
+ * (1 - q), f = (1 - beta1) / (1 + beta1), once the first moments of equal replicas are forgotten; kappa is their
+ * variance over that one. Ranks with equal gradients have kappa 0 and make the steps of Adam, to the bit.
  *
  * a is how much of v replicas have seen: (1 - beta2^k) / (1 - beta2^t), k of t windows after dense steps, else 1. The
  * rest has the noise of the mean gradient, so kappa may be up to 1 / (a + (1 - a) / N) there.
@@ -32,7 +32,8 @@
 
 #include "strategy/gossip_state.h"
 
-/* Below, kappa counts as 0; above, as 1, because few ranks and short tensors show it as inexactly as that. */
+/* Below, kappa counts as 0, and above this part of its maximum as that: few ranks and short tensors show it inexactly.
+ */
 #define MIN_KAPPA 0.125
 #define MAX_KAPPA 0.75
 #define MIN_VARIANCE 0.02 /* of the signals' mean square: int8 may add 1.6 % */
