@@ -229,11 +229,8 @@ static void counters_have_a_size(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(a_caller_makes_room),
-        TEST(no_room_is_an_error),
-        TEST(a_shared_blob_outlives_its_strategy),
-        TEST(programs_of_other_versions),
-        TEST(counters_have_a_size),
+        TEST(a_caller_makes_room),        TEST(no_room_is_an_error),  TEST(a_shared_blob_outlives_its_strategy),
+        TEST(programs_of_other_versions), TEST(counters_have_a_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

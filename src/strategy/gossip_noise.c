@@ -115,10 +115,6 @@ size_t taciti_gossip_noise_predict_bytes(const taciti_strategy_context *context)
            taciti_exchange_predict_bytes(context->comm, context->layout, &options, &encoding);
 }
 
-uint64_t taciti_gossip_noise_bytes(const taciti_gossip *g, uint64_t (*bytes_of)(const taciti_exchange *exchange)) {
-    return g->noise.active ? bytes_of(g->noise.signals) + bytes_of(g->noise.energies) : 0;
-}
-
 /* ---- the transfer ------------------------------------------------------------------------------------------------ */
 
 /* The mean square of a tensor's signal. */
@@ -277,7 +273,7 @@ tacit_status taciti_gossip_noise_step(taciti_gossip *g) {
 
 void taciti_gossip_noise_begin(taciti_gossip *g) {
     double *noisy = taciti_average_noisy(g->average);
-    g->noise.after_dense = *noisy < 0.5 && taciti_optim_updates(g->context.optim) > 0;
+    g->noise.after_dense = g->noise.active && *noisy < 0.5 && taciti_optim_updates(g->context.optim) > 0;
     *noisy = 1;
     g->apart_since = g->step;
 }

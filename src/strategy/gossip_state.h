@@ -144,8 +144,6 @@ tacit_status taciti_gossip_dense_settle(const taciti_gossip *g, double lr, tacit
 /* Returns whether the optimizer has second moments whose noise is taken out. */
 bool taciti_gossip_denoises(const taciti_strategy_context *context);
 size_t taciti_gossip_noise_predict_bytes(const taciti_strategy_context *context);
-/* Returns the bytes of one sum of signals, which this function returns of an exchange. */
-uint64_t taciti_gossip_noise_bytes(const taciti_gossip *g, uint64_t (*bytes_of)(const taciti_exchange *exchange));
 tacit_status taciti_gossip_noise_allocate(taciti_gossip *g);
 tacit_status taciti_gossip_noise_connect(taciti_gossip *g); /* collective */
 void taciti_gossip_noise_destroy(taciti_gossip *g);

@@ -71,7 +71,7 @@ typedef struct taciti_traffic_class {
 /* The memory and traffic of a strategy. The bytes of sums whose payloads vary in size are the maximum. */
 typedef struct taciti_strategy_figures {
     size_t own_bytes; /* that create() allocates */
-    size_t period;    /* steps after which the exchange repeats, but for one that is made once in many steps */
+    size_t period;    /* steps after which the exchange repeats, but for sums of gossip's signals */
     size_t lag;       /* steps by which a transfer may outlast the end of the next step */
     size_t traffic_count;
     taciti_traffic_class traffic[TACITI_TRAFFIC_CLASSES]; /* by kind and reach; none: sums alone */

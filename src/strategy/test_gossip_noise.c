@@ -225,21 +225,6 @@ static void a_bad_gradient_stops_nothing(void **state) {
     }
 }
 
-static void bytes_are_as_predicted(void **state) {
-    (void)state;
-    for (int per_host = 1; per_host <= 3; per_host += 2) {
-        test_replicas t = adam_of(6, 48, "exp", TEST_UNEQUAL);
-        t.optim.beta1 = 0; /* signals leave from the first period on */
-        t.exchange.overlap = false;
-        t.check_bytes = true;
-        test_ranks_per_host(per_host);
-        test_replicas_run(&t);
-        test_ranks_per_host(0);
-        assert_true(t.status == TACIT_OK && t.n > 0);
-        test_replicas_free(&t);
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_makes_the_steps_of_adam),
@@ -253,7 +238,6 @@ int main(void) {
         cmocka_unit_test(keys_change_in_dense_steps),
         cmocka_unit_test(overlapped_is_blocking),
         cmocka_unit_test(a_bad_gradient_stops_nothing),
-        cmocka_unit_test(bytes_are_as_predicted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -209,7 +209,8 @@ static void drive(tacit_comm *comm, const char *const *list, float *x) {
     OK(taciti_trace_create(0, &trace));
     OK(taciti_pool_create(1, 0, &pool));
     OK(taciti_layout_seal(&g_layout->layout, (size_t)s->exchange.bucket_bytes));
-    *c = (taciti_strategy_context){.comm = comm->comm, .layout = &g_layout->layout, .pool = pool, .trace = &trace};
+    *c = (taciti_strategy_context){
+        .comm = comm->comm, .layout = &g_layout->layout, .pool = pool, .total_steps = STEPS, .trace = &trace};
     c->optim_options = &s->optim;
     c->exchange_options = &s->exchange;
     c->compression = taciti_settings_compression(s);
