@@ -6,15 +6,15 @@
 #   scripts/results/noise.sh [-o FOLDER] [--tacit PROGRAM] [--text FILE] [SECTION ...]
 #
 # Sections, in the order in which they run when none is named; minutes of two cores:
-#   ablation  texts x graphs x orders x variants x seeds, STEPS steps on RANKS ranks                                      150 min
-#   lengths   texts x lengths x seeds of gossip as it is by default                                                       60 min
+#   ablation  texts x graphs x orders x variants x seeds, STEPS steps on RANKS ranks                                       15 min
+#   lengths   texts x lengths x seeds of gossip as it is by default                                                       20 min
 #   tables    the tables of what FOLDER holds; always runs at the end
 #
 # FOLDER (default build/noise) keeps what every launch printed, with its command line beside it; a launch whose answer is there
 # is not repeated. --text (default input.txt, else ../shared/data/tinyshakespeare.txt) is tiny-shakespeare. The other texts
 # are those of texts.sh.
 #
-# Environment, with the figures of the page as defaults: TEXTS ("bible shakespeare"), SEEDS ("1 2 3"), GRAPHS ("base-k complete"),
+# Environment, with the figures of the page as defaults: TEXTS ("bible shakespeare"), SEEDS ("1 2"), GRAPHS ("base-k"),
 # VARIANTS ("plain start denoise both"; atc behind a name makes it adapt-then-combine), STEPS (1500), LENGTHS ("1000 3000"),
 # RANKS (6), SAMPLES (5, of each rank), FLAGS (of every run)
 set -u -o pipefail
@@ -23,7 +23,7 @@ cd "$(dirname "$0")/../.." || exit 2
 . scripts/results/record.sh
 
 folder=build/noise tacit=$PWD/build/release/bin/tacit text="" shakespeare="" sections=() failures=0
-: "${TEXTS:=bible shakespeare}" "${SEEDS:=1 2 3}" "${GRAPHS:=base-k complete}" "${VARIANTS:=plain start denoise both}"
+: "${TEXTS:=bible shakespeare}" "${SEEDS:=1 2}" "${GRAPHS:=base-k}" "${VARIANTS:=plain start denoise both}"
 : "${STEPS:=1500}" "${LENGTHS:=1000 3000}" "${RANKS:=6}" "${SAMPLES:=5}" "${FLAGS:=}"
 
 misuse() { echo "noise.sh: $1; see scripts/results/noise.sh --help" >&2; exit 2; }
