@@ -98,8 +98,8 @@ static void the_signal_follows_the_formula(void **state) {
         assert_non_null(signal);
         for (int number = 0; number < STEPS; number++) {
             const double t = number / window;
-            const double c1 = 1 / (1 - pow((double)(float)options.beta1, t)),
-                         c2 = 1 / (1 - pow((double)(float)options.beta2, t));
+            const double c1 = t > 0 ? 1 / (1 - pow((double)(float)options.beta1, t)) : 0;
+            const double c2 = t > 0 ? 1 / (1 - pow((double)(float)options.beta2, t)) : 0;
             const float *m = state_of(f.optim, 0), *v = taciti_optim_second_moments(f.optim);
             memset(signal, 1, f.layout.n * sizeof *signal);
             taciti_optim_signal(f.optim, signal);
