@@ -242,10 +242,11 @@ static tacit_status decide_work(taciti_gossip *g, double lr, decision *out, taci
 
 static tacit_status end_step(taciti_gossip *g, taciti_step_report *report) {
     if (is_mixing(g)) g->number++;
-    report->wait_ns = g->wait_ns;
     report->bytes = (double)per_step(g, taciti_mix_bytes);
     g->step++;
-    return taciti_gossip_noise_step(g);
+    TACITI_TRY(taciti_gossip_noise_step(g));
+    report->wait_ns = g->wait_ns;
+    return TACIT_OK;
 }
 
 static tacit_status gossip_finish(void *self, double lr, taciti_step_report *out) {

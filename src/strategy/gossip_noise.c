@@ -30,6 +30,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "strategy/gossip_state.h"
 
 /* Below, kappa counts as 0, and above this part of its maximum as that: few ranks and short tensors show it inexactly.
@@ -132,9 +133,11 @@ static void measure_energies(void *context, int thread, int threads) {
 
 static tacit_status wait_for_signals(taciti_gossip *g) {
     taciti_gossip_noise *noise = &g->noise;
+    const int64_t begin_ns = taciti_now_ns();
     if (!noise->under_way) return TACIT_OK;
     for (size_t b = 0; b < g->context.layout->bucket_count; b++) TACITI_TRY(taciti_exchange_wait(noise->signals, b));
     TACITI_TRY(taciti_exchange_wait(noise->energies, 0));
+    g->wait_ns += taciti_trace_add(g->context.trace, TACITI_SPAN_WAIT, -1, begin_ns) - begin_ns;
     TACITI_TRY(taciti_exchange_settle(noise->signals, true));
     TACITI_TRY(taciti_exchange_settle(noise->energies, true));
     noise->under_way = false;
