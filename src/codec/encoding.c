@@ -46,6 +46,46 @@ taciti_codec_setting taciti_encoding_result_setting(const taciti_encoding *e, in
     return setting;
 }
 
+/* ---- loss -------------------------------------------------------------------------------------------------------- */
+
+enum { SAMPLE = 4096 };
+#define PI 3.14159265358979323846
+
+/* Box and Muller. */
+static float draw_normal(uint64_t key, size_t i) {
+    const double radius = sqrt(-2 * log(1 - taciti_rng_unit(key, 2 * i)));
+    return (float)(radius * cos(2 * PI * taciti_rng_unit(key, 2 * i + 1)));
+}
+
+/* x and error: SAMPLE floats each. */
+static tacit_status encode_sample(const taciti_encoding *e, float *x, float *error, void *payload, void *scratch) {
+    taciti_codec_call call = taciti_encoding_call(e, e->expected, 0, 0, 0, 0);
+    size_t bytes = 0;
+    call.scratch = scratch;
+    for (size_t i = 0; i < SAMPLE; i++) x[i] = draw_normal(taciti_rng_key(e->seed, 'l'), i);
+    return e->codec->encode(e->codec, &call, x, SAMPLE, payload, error, &bytes);
+}
+
+tacit_status taciti_encoding_loss(const taciti_encoding *e, double *out) {
+    float *x = taciti_calloc(2 * SAMPLE, sizeof *x);
+    void *payload = taciti_calloc(1, taciti_encoding_bound(e, SAMPLE)),
+         *scratch = taciti_calloc(1, taciti_encoding_scratch_bytes(e, SAMPLE) + 1);
+    const bool complete = x != NULL && payload != NULL && scratch != NULL;
+    const tacit_status status = complete ? encode_sample(e, x, x + SAMPLE, payload, scratch) : TACIT_E_MEMORY;
+    double all = 0, lost = 0;
+    for (size_t i = 0; i < SAMPLE && status == TACIT_OK; i++) {
+        all += (double)x[i] * (double)x[i];
+        lost += (double)x[SAMPLE + i] * (double)x[SAMPLE + i];
+    }
+    *out = all > 0 ? sqrt(lost / all) : 0;
+    taciti_free(x);
+    taciti_free(payload);
+    taciti_free(scratch);
+    return status;
+}
+
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
+
 double taciti_encoding_expected_bytes(const taciti_encoding *e, taciti_codec_setting setting, size_t n, int ranks) {
     enum { COLUMNS = 1024 };
     const taciti_codec_matrix matrix = {.rows = n / COLUMNS, .columns = COLUMNS};

@@ -192,11 +192,12 @@ taciti_residual taciti_allreduce_errors(const taciti_allreduce *reduce, float ba
     };
 }
 
-/* x += back * error in this rank's share. The piece is final here; but my share of it may still be on its way to my
+/* x (or what is kept apart from it) += back * error in this rank's share. The piece is final here; but my share of it may still be on its way to my
  * host's ranks. */
 static tacit_status give_back(taciti_allreduce *reduce, const taciti_piece *t) {
     const taciti_residual *r = t->residual;
     const taciti_kernels *kernels = taciti_kernels_get();
+    float *to = r->apart != NULL ? r->apart : t->x;
     TACITI_TRY(taciti_allreduce_local(reduce, taciti_gather_await_sent, t));
     for (int member = 0; member < reduce->wire_shape.count; member++) {
         const taciti_range range = chunk_of(&reduce->arrangement, t->cut, t->piece, member);
@@ -204,7 +205,7 @@ static tacit_status give_back(taciti_allreduce *reduce, const taciti_piece *t) {
         if (range.n == 0) continue;
         if (member == reduce->wire_shape.me)
             kernels->add(error, taciti_residual_error(r, TACITI_PAYLOAD_RESULT, t->piece, 0), range.n);
-        kernels->add_scaled(t->x + range.at, error, r->back, range.n);
+        kernels->add_scaled(to + range.at, error, r->back, range.n);
     }
     return TACIT_OK;
 }
@@ -289,7 +290,11 @@ tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, 
         return run_halves(reduce, x, n, task, residual);
     if (task->tallies != NULL)
         task->tallies[TACITI_PAYLOAD_CONTRIBUTION].bytes += taciti_small_bytes(&reduce->arrangement, n);
-    return taciti_small_run(&reduce->small, x, n, task, residual != NULL ? residual->back : 0);
+    TACITI_TRY(taciti_small_run(&reduce->small, x, n, task, residual != NULL && residual->back != 0));
+    if (residual == NULL || residual->back == 0) return TACIT_OK;
+    taciti_kernels_get()->add_scaled(residual->apart != NULL ? residual->apart : x, reduce->small.error, residual->back,
+                                     n);
+    return TACIT_OK;
 }
 
 tacit_status taciti_allreduce_observe(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task) {

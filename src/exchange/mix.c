@@ -8,19 +8,23 @@
  */
 #include "exchange/mix.h"
 
+#include <string.h>
+
 #include "base/log.h"
 #include "base/memory.h"
 #include "exchange/allreduce.h"
 #include "exchange/bucket_job.h"
 #include "exchange/demand.h"
 #include "exchange/neighbours.h"
+#include "exchange/reference.h"
 
-enum { IDLE = -1 };
+enum { IDLE = -1, NOBODY = -1 };
 
 /* The part of this rank in one round. */
 typedef struct step {
     int group, edges; /* index of its all-reduce, of its neighbours; IDLE: none */
     taciti_mix_weights weights;
+    taciti_reference *reference; /* of differences; NULL: arrays travel as they are */
     uint64_t bytes, nic_bytes; /* of all buckets; the maximum if the codec does not fix them */
     size_t segment_n;          /* floats of a message along edges */
 } step;
@@ -31,6 +35,7 @@ typedef struct reduction {
     taciti_placement placement;
     taciti_allreduce reduce;
     taciti_residual errors;
+    taciti_reference *reference;
 } reduction;
 
 struct taciti_mix {
@@ -38,6 +43,8 @@ struct taciti_mix {
     const taciti_layout *layout;     /* borrows */
     const taciti_topology *topology; /* borrows */
     taciti_encoding encoding;
+    bool differences;
+    taciti_references references;
     taciti_placement requested;
     size_t segment_bytes;
     int rank;
@@ -64,6 +71,50 @@ static bool same_reduction(const reduction *a, taciti_members members, taciti_pl
     return true;
 }
 
+static tacit_status add_reference(taciti_mix *mix, const taciti_reference *what, taciti_reference **out) {
+    *out = taciti_references_add(&mix->references, what);
+    if (*out != NULL) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "topology %s: rank %d meets others in more than %d ways, and compressed mixing remembers what "
+                       "each of them knows; take a topology with fewer rounds (base-k, exp, aer), or mix as it is: "
+                       "--gossip.codec none",
+                       mix->topology->name, mix->rank, (int)TACITI_REFERENCES_MAX);
+}
+
+/* The other end of the only edge in each direction of this rank, or NOBODY. */
+static int only_neighbour(const taciti_round *round, int rank) {
+    int other = NOBODY, edges = 0;
+    for (size_t e = 0; e < round->edge_count; e++) {
+        const taciti_edge *edge = &round->edges[e];
+        if (edge->from != rank && edge->to != rank) continue;
+        const int end = edge->from == rank ? edge->to : edge->from;
+        if (other != NOBODY && end != other) return NOBODY;
+        other = end;
+        edges++;
+    }
+    return edges == 2 ? other : NOBODY;
+}
+
+bool taciti_mix_is_pair(const taciti_round *round, int rank) {
+    const int other = only_neighbour(round, rank);
+    return other != NOBODY && only_neighbour(round, other) == rank;
+}
+
+/* Of a pair the other's array arrives as it is. */
+static tacit_status add_edges(taciti_mix *mix, size_t r, taciti_neighbours *nb, taciti_reference **out) {
+    const taciti_round *round = round_of(mix, r);
+    taciti_reference what = {.kind = TACITI_REFERENCE_EDGES, .w = {.self = nb->self, .row = nb->self}};
+    for (size_t k = 0; k < nb->in_count; k++) what.w.row += nb->in[k].weight;
+    if (taciti_mix_is_pair(round, mix->rank)) {
+        what.kind = TACITI_REFERENCE_PAIR;
+        what.w.other = nb->in[0].weight;
+        what.w.their_self = round->self[nb->in[0].rank];
+        what.w.their_other = nb->out[0].weight;
+        nb->in[0].weight = 1;
+    }
+    return add_reference(mix, &what, out);
+}
+
 /* The all-reduce of a group, a new one when no round before had it. */
 static tacit_status find_reduction(taciti_mix *mix, const taciti_round *round, taciti_members members, int *out) {
     const taciti_placement placement = taciti_mix_placement(mix->hosts, round, members, mix->requested);
@@ -78,9 +129,11 @@ static tacit_status find_reduction(taciti_mix *mix, const taciti_round *round, t
     if (encoding.codec != mix->encoding.codec) encoding.options = NULL;
     TACITI_TRY(taciti_allreduce_describe(mix->hosts, members, mix->rank, &encoding, placement, mix->segment_bytes,
                                          &c->reduce));
-    c->errors = taciti_allreduce_errors(&c->reduce, (float)members.count);
     *out = (int)mix->reduction_count++;
-    return TACIT_OK;
+    const bool differences = mix->differences && encoding.codec == mix->encoding.codec;
+    c->errors = taciti_allreduce_errors(&c->reduce, differences ? 1 : (float)members.count);
+    const taciti_reference what = {.kind = TACITI_REFERENCE_GROUP, .members = members.count};
+    return differences ? add_reference(mix, &what, &c->reference) : TACIT_OK;
 }
 
 static tacit_status plan_round(taciti_mix *mix, size_t r) {
@@ -91,8 +144,10 @@ static tacit_status plan_round(taciti_mix *mix, size_t r) {
         taciti_members members;
         members.count = taciti_topology_group(mix->topology, r, mix->rank, &members.ranks);
         if (members.ranks == NULL) return TACIT_OK;
-        s->weights = (taciti_mix_weights){.keep = 0, .share = 1 / (float)members.count};
-        return find_reduction(mix, round, members, &s->group);
+        TACITI_TRY(find_reduction(mix, round, members, &s->group));
+        s->reference = mix->reductions[s->group].reference;
+        s->weights = (taciti_mix_weights){.keep = 0, .share = s->reference != NULL ? 1 : 1 / (float)members.count};
+        return TACIT_OK;
     }
     taciti_neighbours *nb = &mix->neighbours[mix->neighbours_count];
     TACITI_TRY(taciti_neighbours_describe(mix->hosts, round, mix->rank, &mix->encoding, mix->segment_bytes, nb));
@@ -100,8 +155,8 @@ static tacit_status plan_round(taciti_mix *mix, size_t r) {
     const int all = (int)mix->neighbours_count++;
     if (nb->in_count == 0 && nb->out_count == 0 && nb->self == 1) return TACIT_OK;
     s->edges = all;
-    s->weights = (taciti_mix_weights){.keep = 0, .share = 1};
-    return TACIT_OK;
+    s->weights = (taciti_mix_weights){.keep = mix->differences ? 1 : 0, .share = 1};
+    return mix->differences ? add_edges(mix, r, nb, &s->reference) : TACIT_OK;
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
@@ -174,13 +229,18 @@ static tacit_status allocate_plan(taciti_mix *mix) {
 /* Everything but buffers. Not collective. */
 static tacit_status describe_mix(taciti_mix *mix, const taciti_comm *comm, const taciti_layout *layout,
                                  const taciti_topology *topology, const taciti_exchange_options *options,
-                                 const taciti_encoding *encoding) {
+                                 const taciti_mix_form *form) {
     if (topology->ranks != taciti_comm_size(comm))
         return taciti_fail(TACIT_E_CONFIG, "topology %s is for %d ranks, but there are %d; make it for %d",
                            topology->name, topology->ranks, taciti_comm_size(comm), taciti_comm_size(comm));
     mix->layout = layout;
     mix->topology = topology;
-    mix->encoding = *encoding;
+    if (form != NULL && form->encoding.codec != NULL) {
+        mix->encoding = form->encoding;
+        mix->differences = form->differences && !taciti_codec_suits(mix->encoding.codec, TACITI_USE_COPIES);
+    } else {
+        mix->encoding = (taciti_encoding){.codec = taciti_exchange_wire(options)};
+    }
     mix->requested = taciti_exchange_placement(options);
     mix->segment_bytes = taciti_comm_segment_bytes(comm);
     mix->rank = taciti_comm_rank(comm);
@@ -195,13 +255,17 @@ static tacit_status describe_mix(taciti_mix *mix, const taciti_comm *comm, const
 static tacit_status move_bucket(void *owner, float *x, size_t n, const taciti_bucket_task *task) {
     taciti_mix *mix = owner;
     const step *s = &mix->steps[round_number(mix, task->step)];
-    if (s->edges != IDLE) return taciti_neighbours_run(&mix->neighbours[s->edges], x, n, task);
+    float *apart = s->reference == NULL ? NULL : mix->references.apart + mix->layout->buckets[task->bucket].offset;
+    if (s->edges != IDLE) return taciti_neighbours_run(&mix->neighbours[s->edges], x, apart, n, task);
     reduction *c = &mix->reductions[s->group];
+    c->errors.apart = apart;
+    if (apart != NULL) memset(apart, 0, n * sizeof *apart);
     return taciti_allreduce_run(&c->reduce, x, n, task, &c->errors);
 }
 
 static tacit_status open_buffers(taciti_mix *mix, taciti_comm *comm) {
     mix->comm = comm;
+    TACITI_TRY(taciti_references_open(&mix->references, mix->layout));
     TACITI_TRY(
         taciti_pages_create(mix->staging_bytes + mix->error_bytes + 1, "the workspace of gossip", &mix->workspace));
     for (size_t c = 0; c < mix->reduction_count; c++) {
@@ -224,16 +288,9 @@ static void forget_plan(taciti_mix *mix) {
 }
 
 tacit_status taciti_mix_create(taciti_comm *comm, const taciti_layout *layout, const taciti_topology *topology,
-                               const taciti_exchange_options *options, taciti_mix **out) {
-    const taciti_encoding encoding = {.codec = taciti_exchange_wire(options)};
-    return taciti_mix_create_encoded(comm, layout, topology, options, &encoding, out);
-}
-
-tacit_status taciti_mix_create_encoded(taciti_comm *comm, const taciti_layout *layout, const taciti_topology *topology,
-                                       const taciti_exchange_options *options, const taciti_encoding *encoding,
-                                       taciti_mix **out) {
+                               const taciti_exchange_options *options, const taciti_mix_form *form, taciti_mix **out) {
     taciti_mix *mix = taciti_calloc(1, sizeof *mix);
-    tacit_status status = mix == NULL ? TACIT_E_MEMORY : describe_mix(mix, comm, layout, topology, options, encoding);
+    tacit_status status = mix == NULL ? TACIT_E_MEMORY : describe_mix(mix, comm, layout, topology, options, form);
     if (status == TACIT_OK) status = open_buffers(mix, comm);
     status = taciti_comm_agree(comm, status);
     if (status == TACIT_OK)
@@ -247,28 +304,50 @@ void taciti_mix_destroy(taciti_mix *mix) {
     if (mix == NULL) return;
     taciti_bucket_jobs_destroy(&mix->jobs);
     forget_plan(mix);
+    taciti_references_close(&mix->references);
     taciti_pages_destroy(&mix->workspace);
     taciti_free(mix);
 }
 
 size_t taciti_mix_predict_bytes(const taciti_comm *comm, const taciti_layout *layout, const taciti_topology *topology,
-                                const taciti_exchange_options *options) {
+                                const taciti_exchange_options *options, const taciti_mix_form *form) {
     taciti_mix mix = {0};
-    const taciti_encoding encoding = {.codec = taciti_exchange_wire(options)};
-    const tacit_status status = describe_mix(&mix, comm, layout, topology, options, &encoding);
+    const tacit_status status = describe_mix(&mix, comm, layout, topology, options, form);
+    const size_t bytes = mix.staging_bytes + mix.error_bytes + taciti_references_bytes(&mix.references, layout);
     forget_plan(&mix);
-    return status == TACIT_OK ? mix.staging_bytes + mix.error_bytes : 0;
+    return status == TACIT_OK ? bytes : 0;
 }
 
 /* ---- mixing ------------------------------------------------------------------------------------------------------ */
 tacit_status taciti_mix_begin(taciti_mix *mix, float *flat, size_t bucket, int64_t number) {
     const step *s = &mix->steps[round_number(mix, number)];
+    const taciti_bucket *b = &mix->layout->buckets[bucket];
+    taciti_bucket_task task = {.bucket = bucket, .step = number};
     if (s->group == IDLE && s->edges == IDLE) return taciti_bucket_skip(&mix->jobs, bucket);
-    return taciti_bucket_begin(&mix->jobs, flat, &(taciti_bucket_task){.bucket = bucket, .step = number},
-                               "mix of bucket");
+    if (s->reference != NULL) taciti_reference_subtract(s->reference, flat + b->offset, b->offset, b->n);
+    task.setting[TACITI_PAYLOAD_CONTRIBUTION] = mix->encoding.expected;
+    if (s->group != IDLE)
+        task.setting[TACITI_PAYLOAD_RESULT] =
+            taciti_encoding_result_setting(&mix->encoding, (int)mix->reductions[s->group].members.count);
+    return taciti_bucket_begin(&mix->jobs, flat, &task, "mix of bucket");
 }
 
-tacit_status taciti_mix_wait(taciti_mix *mix, size_t bucket) { return taciti_bucket_wait(&mix->jobs, bucket); }
+tacit_status taciti_mix_wait(taciti_mix *mix, float *flat, size_t bucket, int64_t number) {
+    const step *s = &mix->steps[round_number(mix, number)];
+    const taciti_bucket *b = &mix->layout->buckets[bucket];
+    TACITI_TRY(taciti_bucket_wait(&mix->jobs, bucket));
+    if (s->reference != NULL)
+        taciti_reference_settle(s->reference, mix->references.apart + b->offset, flat + b->offset, b->offset, b->n);
+    return TACIT_OK;
+}
+
+void taciti_mix_set_references(taciti_mix *mix, const float *flat) {
+    if (mix->references.count > 0) taciti_references_set(&mix->references, flat);
+}
+
+void taciti_mix_list(taciti_mix *mix, const char *prefix, taciti_state *out) {
+    taciti_references_list(&mix->references, prefix, out);
+}
 
 taciti_mix_weights taciti_mix_weights_of(const taciti_mix *mix, int64_t number) {
     return mix->steps[round_number(mix, number)].weights;

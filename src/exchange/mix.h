@@ -9,6 +9,9 @@
  *
  *   buffer = x;  begin(buffer, bucket, round);  ... compute ...  wait(bucket);  y = keep x + share buffer
  *
+ * With taciti_mix_form.differences, codecs that lose much can be used: what they encode is the difference to what the
+ * receivers know (reference.h).
+ *
  * A group within one of several hosts mixes in f32 whatever the wire (taciti_mix_codec(), demand.h).
  *
  * A lossy codec preserves the sum over all ranks, up to f32 rounding: the encoding error of a payload is added to the
@@ -21,18 +24,23 @@
 #define TACITI_EXCHANGE_MIX_H
 
 #include "exchange/exchange.h"
+#include "tensor/state.h"
 #include "topo/topo.h"
 
 typedef struct taciti_mix taciti_mix;
 
+/* How arrays travel. */
+typedef struct taciti_mix_form {
+    taciti_encoding encoding; /* of a codec of class SUM or GATHER, at its `expected` setting; codec NULL: exchange.wire */
+    bool differences;         /* encoded are differences to what the receivers know: an array of memory for each of this
+                                 rank's groups, two for a round of edges, and one more */
+} taciti_mix_form;
+
 /* Borrows comm, layout and topology, which has as many ranks as comm. Reads only wire, scheme and lanes of the options.
- * Allocates the workspaces, which all rounds share; nothing is allocated later. Collective. */
+ * form NULL: arrays travel in exchange.wire. Allocates the workspaces, which all rounds share; nothing is allocated
+ * later. Returns E_CONFIG for differences on more than TACITI_REFERENCES_MAX groups of a rank. Collective. */
 tacit_status taciti_mix_create(taciti_comm *comm, const taciti_layout *layout, const taciti_topology *topology,
-                               const taciti_exchange_options *options, taciti_mix **out);
-/* The same with any codec instead of exchange.wire. Every encoding has setting 0 and the codec's initial state. */
-tacit_status taciti_mix_create_encoded(taciti_comm *comm, const taciti_layout *layout, const taciti_topology *topology,
-                                       const taciti_exchange_options *options, const taciti_encoding *encoding,
-                                       taciti_mix **out);
+                               const taciti_exchange_options *options, const taciti_mix_form *form, taciti_mix **out);
 void taciti_mix_destroy(taciti_mix *mix);
 
 /* Starts one bucket of mix `number`, which is round number % period. All ranks start the same sequence of (bucket,
@@ -40,7 +48,14 @@ void taciti_mix_destroy(taciti_mix *mix);
  * returned. Submitting thread. With a communication thread, does not block; without one, the bucket holds the result on
  * return. */
 tacit_status taciti_mix_begin(taciti_mix *mix, float *flat, size_t bucket, int64_t number);
-tacit_status taciti_mix_wait(taciti_mix *mix, size_t bucket);
+/* Blocks until the bucket of that mix has arrived; `flat` then holds what the weights apply to. Submitting thread. */
+tacit_status taciti_mix_wait(taciti_mix *mix, float *flat, size_t bucket, int64_t number);
+
+/* Differences: all ranks have this flat array, and know it; NULL: they know nothing. Before the first begin. */
+void taciti_mix_set_references(taciti_mix *mix, const float *flat);
+/* Lists what ranks know of each other, for checkpoints; between a wait and the next begin, or while a mix is under way,
+ * which then starts again. `prefix` tells the mixes of a run apart. */
+void taciti_mix_list(taciti_mix *mix, const char *prefix, taciti_state *out);
 
 /* y = keep x + share buffer. An idle rank has keep 1 and share 0; its buffer is neither read nor written. */
 typedef struct taciti_mix_weights {
@@ -53,8 +68,11 @@ taciti_mix_weights taciti_mix_weights_of(const taciti_mix *mix, int64_t number);
 uint64_t taciti_mix_bytes(const taciti_mix *mix, int64_t number);
 uint64_t taciti_mix_nic_bytes(const taciti_mix *mix, int64_t number);
 
+/* Whether this rank and one other are alone with each other in a round of edges. */
+bool taciti_mix_is_pair(const taciti_round *round, int rank);
+
 /* Predicts the bytes of workspace that create will allocate; 0 if the memory for the prediction is missing. */
 size_t taciti_mix_predict_bytes(const taciti_comm *comm, const taciti_layout *layout, const taciti_topology *topology,
-                                const taciti_exchange_options *options);
+                                const taciti_exchange_options *options, const taciti_mix_form *form);
 
 #endif

@@ -123,15 +123,20 @@ void taciti_neighbours_destroy(taciti_neighbours *nb) {
 /* ---- one array --------------------------------------------------------------------------------------------------- */
 typedef struct segment {
     size_t slot, at;
-    float *x;
+    float *x, *apart;
     size_t n;
     const taciti_bucket_task *task;
 } segment;
 
-static segment segment_at(const taciti_neighbours *nb, float *x, size_t n, size_t index,
+static segment segment_at(const taciti_neighbours *nb, float *x, float *apart, size_t n, size_t index,
                           const taciti_bucket_task *task) {
     const size_t at = index * nb->segment_n, left = n - at;
-    return (segment){index % nb->slots, at, x + at, left < nb->segment_n ? left : nb->segment_n, task};
+    return (segment){.slot = index % nb->slots,
+                     .at = at,
+                     .x = x + at,
+                     .apart = apart == NULL ? NULL : apart + at,
+                     .n = left < nb->segment_n ? left : nb->segment_n,
+                     .task = task};
 }
 
 static char *arriving_at(const taciti_neighbours *nb, const segment *s, size_t k) {
@@ -163,6 +168,15 @@ static tacit_status start_segment(taciti_neighbours *nb, const segment *s) {
     return TACIT_OK;
 }
 
+/* apart = x - error, x = 0; error NULL: nobody receives x. */
+static tacit_status keep_apart(const segment *s, const float *error) {
+    memset(s->apart, 0, s->n * sizeof *s->apart);
+    if (error != NULL) memcpy(s->apart, s->x, s->n * sizeof *s->apart);
+    if (error != NULL) taciti_kernels_get()->add_scaled(s->apart, error, -1, s->n);
+    memset(s->x, 0, s->n * sizeof *s->x);
+    return TACIT_OK;
+}
+
 /* My own share of my result: self x, and what others did not get of theirs. Encoding a second time, when the payload
  * has left, is cheaper than to keep the error of every segment under way. */
 static tacit_status keep_own(taciti_neighbours *nb, const segment *s) {
@@ -170,6 +184,7 @@ static tacit_status keep_own(taciti_neighbours *nb, const segment *s) {
     const bool rounded = is_encoded(nb) && nb->out_count > 0;
     taciti_payload again;
     if (rounded) TACITI_TRY(encode_segment(nb, s, nb->decoded, &again));
+    if (s->apart != NULL) return keep_apart(s, rounded ? nb->decoded : NULL);
     kernels->scale(s->x, (float)nb->self, s->n);
     if (rounded) kernels->add_scaled(s->x, nb->decoded, (float)nb->given, s->n);
     return TACIT_OK;
@@ -204,15 +219,16 @@ static tacit_status finish_segment(taciti_neighbours *nb, const segment *s) {
     return TACIT_OK;
 }
 
-tacit_status taciti_neighbours_run(taciti_neighbours *nb, float *x, size_t n, const taciti_bucket_task *task) {
+tacit_status taciti_neighbours_run(taciti_neighbours *nb, float *x, float *apart, size_t n,
+                                   const taciti_bucket_task *task) {
     const size_t segments = n / nb->segment_n + (n % nb->segment_n != 0), depth = nb->slots - 1;
     for (size_t cycle = 0; cycle < segments + depth; cycle++) {
         if (cycle < segments) {
-            const segment s = segment_at(nb, x, n, cycle, task);
+            const segment s = segment_at(nb, x, apart, n, cycle, task);
             TACITI_TRY(start_segment(nb, &s));
         }
         if (cycle >= depth && cycle - depth < segments) {
-            const segment s = segment_at(nb, x, n, cycle - depth, task);
+            const segment s = segment_at(nb, x, apart, n, cycle - depth, task);
             TACITI_TRY(finish_segment(nb, &s));
         }
     }

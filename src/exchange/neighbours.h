@@ -47,7 +47,10 @@ size_t taciti_neighbours_workspace_bytes(const taciti_neighbours *neighbours);
 tacit_status taciti_neighbours_open(taciti_neighbours *neighbours, taciti_comm *comm, void *memory);
 void taciti_neighbours_destroy(taciti_neighbours *neighbours);
 
-/* x[n] = this rank's row of W times the arrays. Communication thread. Collective over the neighbours. */
-tacit_status taciti_neighbours_run(taciti_neighbours *neighbours, float *x, size_t n, const taciti_bucket_task *task);
+/* x[n] = this rank's row of W times the arrays. apart[n], if not NULL, receives the own array as it was decoded by the
+ * receivers, 0 without any, and x the weighted sum of the others' alone. Communication thread. Collective over the
+ * neighbours. */
+tacit_status taciti_neighbours_run(taciti_neighbours *neighbours, float *x, float *apart, size_t n,
+                                   const taciti_bucket_task *task);
 
 #endif

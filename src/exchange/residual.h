@@ -50,6 +50,8 @@ typedef struct taciti_residual {
     float back; /* if not 0, this rank's result is the decoded result + back * its errors, which are not feedback then:
                    errors lie in cells of cell_n floats, piece i uses the cells of i % pieces, and only one version is
                    stored */
+    float *apart; /* of the whole bucket: back * errors are added to it, and the result stays the same on all members;
+                     NULL: they are not kept apart. Borrows */
     size_t cell_n, members;      /* members that exchange payloads */
     const taciti_layout *layout; /* of the bucket: nothing is stored in its gaps; borrows; NULL: there are none */
     size_t bucket;

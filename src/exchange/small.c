@@ -124,14 +124,11 @@ static tacit_status add_up(taciti_small *small, float *x, size_t n, const taciti
     return pass_wire(small, x, n, &w);
 }
 
-tacit_status taciti_small_run(taciti_small *small, float *x, size_t n, const taciti_bucket_task *task, float back) {
-    const bool keep = back != 0;
+tacit_status taciti_small_run(taciti_small *small, float *x, size_t n, const taciti_bucket_task *task, bool keep) {
     memcpy(small->blocks, x, n * sizeof *x);
     if (keep) memset(small->error, 0, n * sizeof *small->error);
     TACITI_TRY(gather_blocks(small, n));
-    TACITI_TRY(add_up(small, x, n, task, keep));
-    if (keep) taciti_kernels_get()->add_scaled(x, small->error, back, n);
-    return TACIT_OK;
+    return add_up(small, x, n, task, keep);
 }
 
 /* ---- cost -------------------------------------------------------------------------------------------------------- */

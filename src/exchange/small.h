@@ -25,10 +25,10 @@ taciti_small taciti_small_of(taciti_comm *comm, const taciti_encoding *encoding,
                              void *memory);
 size_t taciti_small_memory_bytes(const taciti_encoding *encoding, const taciti_arrangement *arrangement);
 
-/* x[n] = sum over members + back * this rank's encoding errors; n <= taciti_small_max_n(). The error of a host's part
- * belongs to the first member of the host, the error of the sum to the first member of all. Communication thread.
- * Collective over the members. */
-tacit_status taciti_small_run(taciti_small *small, float *x, size_t n, const taciti_bucket_task *task, float back);
+/* x[n] = sum over members; n <= taciti_small_max_n(). keep: small->error[n] receives this rank's encoding errors: that
+ * of a host's part belongs to the first member of the host, that of the sum to the first member of all. Communication
+ * thread. Collective over the members. */
+tacit_status taciti_small_run(taciti_small *small, float *x, size_t n, const taciti_bucket_task *task, bool keep);
 
 /* Returns whether this file supports the encoding: every rank encodes the contributions of all, so the codec must have
  * payloads of fixed size and no scratch memory. */

@@ -276,7 +276,7 @@ static void compare(taciti_comm *comm, void *context) {
     const taciti_exchange_options options = {.wire = test_wire(t->wire)};
     const taciti_codec *codec = taciti_exchange_wire(&options);
     taciti_mix *mix = NULL;
-    CHECK(taciti_mix_create(comm, &layout, t->topology, &options, &mix) == TACIT_OK);
+    CHECK(taciti_mix_create(comm, &layout, t->topology, &options, NULL, &mix) == TACIT_OK);
     float *x = taciti_calloc(layout.n, sizeof *x);
     for (size_t round = 0; round < t->topology->period; round++) {
         const bool edges = t->topology->rounds[round].groups == 0;
@@ -286,7 +286,7 @@ static void compare(taciti_comm *comm, void *context) {
         for (size_t b = 0; b < layout.bucket_count; b++) {
             const size_t n = layout.buckets[b].n;
             CHECK(taciti_mix_begin(mix, x, b, (int64_t)round) == TACIT_OK);
-            CHECK(taciti_mix_wait(mix, b) == TACIT_OK);
+            CHECK(taciti_mix_wait(mix, x, b, (int64_t)round) == TACIT_OK);
             double max = 0;
             taciti_demand all[TEST_MAX_RANKS];
             const taciti_length length = {codec->bound(codec, NULL, n), n * sizeof(float)};

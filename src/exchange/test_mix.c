@@ -101,9 +101,9 @@ static void mix_once(taciti_mix *mix, const taciti_layout *layout, const trial *
     for (size_t b = 0; b < layout->bucket_count; b++) {
         pause_a_little(t, rank, b);
         CHECK(taciti_mix_begin(mix, x, b, number) == TACIT_OK);
-        if (t->blocking) CHECK(taciti_mix_wait(mix, b) == TACIT_OK);
+        if (t->blocking) CHECK(taciti_mix_wait(mix, x, b, number) == TACIT_OK);
     }
-    for (size_t b = 0; b < layout->bucket_count && !t->blocking; b++) CHECK(taciti_mix_wait(mix, b) == TACIT_OK);
+    for (size_t b = 0; b < layout->bucket_count && !t->blocking; b++) CHECK(taciti_mix_wait(mix, x, b, number) == TACIT_OK);
 }
 
 /* y = keep x + share buffer, as a strategy does it. */
@@ -119,10 +119,9 @@ static void mix_all(taciti_comm *comm, void *context) {
     CHECK(layout.n <= VALUES);
     const taciti_exchange_options options = {.wire = test_wire(t->wire), .scheme = t->scheme, .bucket_bytes = 10000};
     taciti_mix *mix = NULL;
-    if (t->encoding == NULL)
-        CHECK(taciti_mix_create(comm, &layout, t->topology, &options, &mix) == TACIT_OK);
-    else
-        CHECK(taciti_mix_create_encoded(comm, &layout, t->topology, &options, t->encoding, &mix) == TACIT_OK);
+    taciti_mix_form form = {.differences = false};
+    if (t->encoding != NULL) form.encoding = *t->encoding;
+    CHECK(taciti_mix_create(comm, &layout, t->topology, &options, &form, &mix) == TACIT_OK);
     float *x = taciti_calloc(layout.n, sizeof *x), *results = taciti_calloc(layout.n * (size_t)t->mixes, sizeof *x);
     for (size_t i = 0; i < layout.n; i++) x[i] = t->value(rank, i);
     for (int64_t number = 0; number < t->mixes; number++) {
@@ -425,15 +424,15 @@ static void refuse_misuse(taciti_comm *comm, void *context) {
     test_topology_of_groups(&made[1], 2);
     const taciti_exchange_options options = {.wire = test_wire(F32)};
     taciti_mix *mix = NULL;
-    CHECK(taciti_mix_create(comm, &layout, &made[0].topology, &options, &mix) == TACIT_E_CONFIG);
-    CHECK(taciti_mix_predict_bytes(comm, &layout, &made[0].topology, &options) == 0);
-    CHECK(taciti_mix_create(comm, &layout, &made[1].topology, &options, &mix) == TACIT_OK);
+    CHECK(taciti_mix_create(comm, &layout, &made[0].topology, &options, NULL, &mix) == TACIT_E_CONFIG);
+    CHECK(taciti_mix_predict_bytes(comm, &layout, &made[0].topology, &options, NULL) == 0);
+    CHECK(taciti_mix_create(comm, &layout, &made[1].topology, &options, NULL, &mix) == TACIT_OK);
     float *x = taciti_calloc(layout.n, sizeof *x);
     for (int64_t number = 0; number < 4; number += 2) { /* all; nobody */
-        CHECK(taciti_mix_wait(mix, 0) == TACIT_E_INTERNAL);
+        CHECK(taciti_mix_wait(mix, x, 0, number) == TACIT_E_INTERNAL);
         CHECK(taciti_mix_begin(mix, x, 0, number) == TACIT_OK);
         CHECK(taciti_mix_begin(mix, x, 0, number) == TACIT_E_INTERNAL);
-        CHECK(taciti_mix_wait(mix, 0) == TACIT_OK);
+        CHECK(taciti_mix_wait(mix, x, 0, number) == TACIT_OK);
     }
     taciti_mix_destroy(mix);
     taciti_mix_destroy(NULL);
@@ -461,12 +460,12 @@ static void look_at_time(taciti_comm *comm, void *context) {
     test_layout_of_five(&layout);
     const taciti_exchange_options options = {.wire = test_wire(BF16), .scheme = TACITI_SCHEME_FLAT};
     taciti_mix *mix = NULL;
-    CHECK(taciti_mix_create(comm, &layout, context, &options, &mix) == TACIT_OK);
+    CHECK(taciti_mix_create(comm, &layout, context, &options, NULL, &mix) == TACIT_OK);
     float *x = taciti_calloc(layout.n, sizeof *x);
     CHECK(time_of(comm, TACITI_SPAN_ENCODE) == 0 && time_of(comm, TACITI_SPAN_DECODE) == 0);
     for (size_t b = 0; b < layout.bucket_count; b++) {
         CHECK(taciti_mix_begin(mix, x, b, 0) == TACIT_OK);
-        CHECK(taciti_mix_wait(mix, b) == TACIT_OK);
+        CHECK(taciti_mix_wait(mix, x, b, 0) == TACIT_OK);
     }
     CHECK(time_of(comm, TACITI_SPAN_ENCODE) > 0 && time_of(comm, TACITI_SPAN_DECODE) > 0);
     taciti_mix_destroy(mix);
@@ -493,7 +492,7 @@ static size_t memory_of(taciti_comm *comm, const taciti_layout *layout, int roun
         test_topology_add_groups(made, group_of);
     }
     const taciti_exchange_options options = {.wire = test_wire(BF16)};
-    const size_t bytes = taciti_mix_predict_bytes(comm, layout, &made->topology, &options);
+    const size_t bytes = taciti_mix_predict_bytes(comm, layout, &made->topology, &options, NULL);
     taciti_free(made);
     return bytes;
 }

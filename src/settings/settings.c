@@ -151,6 +151,15 @@ static const taciti_codec *automatic_gather(const taciti_settings *settings) {
     return i < count ? patterns[i].parts.automatic : NULL;
 }
 
+static taciti_encoding encoding_of_mixes(const taciti_settings *settings) {
+    const taciti_strategy *strategy = taciti_settings_strategy(settings);
+    if (strategy->codec == NULL) return (taciti_encoding){.codec = NULL};
+    const taciti_codec *codec =
+        taciti_codec_find(strategy->codec(taciti_settings_options(settings, strategy->options)));
+    return (taciti_encoding){.codec = codec,
+                             .options = codec == NULL ? NULL : taciti_settings_options(settings, codec->options)};
+}
+
 taciti_compression_setup taciti_settings_compression(const taciti_settings *settings) {
     const bool chosen = is_auto(&settings->compress.codec);
     const taciti_codec *codec = taciti_codec_find(chosen ? AUTO_CODEC : settings->compress.codec.text);
@@ -162,6 +171,7 @@ taciti_compression_setup taciti_settings_compression(const taciti_settings *sett
                     .options = gather == NULL ? NULL : taciti_settings_options(settings, gather->options)},
         .options = &settings->compress,
         .controller = taciti_controller_find(settings->adapt.policy.text)};
+    setup.mixes = encoding_of_mixes(settings);
     if (chosen && taciti_compression_is_fixed(&setup)) setup.controller = taciti_controller_find(AUTO_POLICY);
     if (setup.controller != NULL)
         setup.controller_options = taciti_settings_options(settings, setup.controller->options);
@@ -198,7 +208,9 @@ static tacit_status apply_preset(const taciti_settings *settings, const taciti_c
 tacit_status taciti_settings_complete(taciti_settings *settings) {
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
         TACITI_TRY(apply_preset(settings, *codec, true));
-    return apply_preset(settings, taciti_settings_compression(settings).sums.codec, false);
+    const taciti_compression_setup setup = taciti_settings_compression(settings);
+    TACITI_TRY(apply_preset(settings, setup.sums.codec, false));
+    return setup.mixes.codec == setup.sums.codec ? TACIT_OK : apply_preset(settings, setup.mixes.codec, false);
 }
 
 /* ---- buckets ----------------------------------------------------------------------------------------------------- */
@@ -281,9 +293,10 @@ static tacit_status check_compression(const taciti_settings *settings, const tac
     if (strategy->compresses) return check_codec(settings, setup.sums.codec, sums_gradients ? NULL : strategy->name);
     if (setup.sums.codec == NULL) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
-                       "compress.codec %s: strategy %s does not compress; leave it out, or choose a strategy that "
-                       "compresses: --strategy dp",
-                       settings->compress.codec.text, strategy->name);
+                       "compress.codec %s: strategy %s does not compress sums over all ranks; leave it out, or %s",
+                       settings->compress.codec.text, strategy->name,
+                       strategy->codec != NULL ? "compress its mixes: --gossip.codec int4"
+                                               : "choose a strategy that compresses: --strategy dp");
 }
 
 /* The planner prices all strategies: their options must be legal, too, whatever is compressed. */

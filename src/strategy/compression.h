@@ -66,6 +66,7 @@ extern const taciti_option_table taciti_adapt_option_table; /* section "adapt" *
  * {0}: nothing is compressed. With the phase ALL_GATHER it is about the gathers, otherwise about the sums. */
 typedef struct taciti_compression_setup {
     taciti_encoding sums, gathers; /* of gradients, or differences; of parameters that strategy shard gathers */
+    taciti_encoding mixes;         /* of replicas: taciti_strategy.codec */
     const taciti_compress_options *options; /* borrowed; not NULL if there is a codec */
     const taciti_controller *controller;    /* NULL: the factor is fixed */
     const void *controller_options;         /* borrowed */

@@ -34,7 +34,7 @@
 /* ---- start ------------------------------------------------------------------------------------------------------- */
 
 /* Places in taciti_gossip.numbers. */
-enum { NUMBER, MASS, NOISE, NORM, APART };
+enum { NUMBER, MASS, NOISE, NORM, APART, GRAPH };
 
 #define MAX_COUNT 0x1p53 /* a double counts exactly up to here */
 
@@ -51,11 +51,20 @@ static tacit_status check_numbers(const taciti_gossip *g) {
         v[NUMBER], first, v[MASS], v[NOISE], v[NORM], v[APART]);
 }
 
+/* A double counts exactly up to 2^53. */
+static double graph_number(const taciti_gossip *g) { return (double)(g->digest >> 11); }
+
+/* Otherwise a rank meets others than those that know what the checkpoint says. */
+static bool is_same_graph(const taciti_gossip *g) {
+    return !(g->numbers[GRAPH] < graph_number(g)) && !(g->numbers[GRAPH] > graph_number(g));
+}
+
 static tacit_status restore_numbers(taciti_gossip *g) {
     TACITI_TRY(taciti_comm_agree(g->context.comm, check_numbers(g)));
     g->number = (int64_t)g->numbers[NUMBER];
     g->apart_since = (int64_t)g->numbers[APART];
     *taciti_average_noisy(g->average) = 1;
+    if (!is_same_graph(g)) taciti_mix_set_references(g->channels[0].mix, NULL);
     taciti_gossip_noise_restore(g, g->numbers[NOISE], g->numbers[NORM]);
     return taciti_gossip_restore_masses(g, g->numbers[MASS]);
 }
@@ -67,6 +76,8 @@ static void begin_anew(taciti_gossip *g) {
     if (g->own != NULL) memcpy(g->own, g->context.parameters, bytes);
     if (g->tracker != NULL) memset(g->tracker, 0, bytes);
     if (g->gradient != NULL) memset(g->gradient, 0, bytes);
+    for (int c = 0; c < TACITI_GOSSIP_CHANNELS; c++)
+        if (g->channels[c].mix != NULL) taciti_mix_set_references(g->channels[c].mix, g->context.parameters);
     taciti_gossip_noise_begin(g);
 }
 
@@ -124,11 +135,13 @@ static void gossip_state(void *self, taciti_state *out) {
     g->numbers[NOISE] = taciti_gossip_noise_state(&g->noise);
     g->numbers[NORM] = g->noise.norm;
     g->numbers[APART] = (double)g->apart_since;
+    g->numbers[GRAPH] = graph_number(g);
     taciti_average_list_model(g->average, out);
     taciti_optim_list_state(g->context.optim, TACITI_STATE_OWN, out);
     list_array(g, "strategy.handed", g->own, out);
     list_array(g, "strategy.tracker", g->tracker, out);
     list_array(g, "strategy.gradient", g->gradient, out);
+    taciti_mix_list(g->channels[0].mix, "known", out);
     taciti_gossip_noise_list(g, out);
     taciti_state_add_numbers(out, "numbers", TACITI_STATE_OWN, TACITI_STATE_RESET, g->numbers, TACITI_GOSSIP_NUMBERS);
 }
@@ -319,6 +332,7 @@ const taciti_strategy taciti_strategy_gossip = {
     .label = "topology order",
     .replicas = &(const taciti_replica_verbs){.average = gossip_average, .revert = gossip_revert},
     .check = taciti_gossip_check,
+    .codec = taciti_gossip_codec,
     .patterns = taciti_gossip_patterns,
     .describe = gossip_describe,
     .create = taciti_gossip_create,

@@ -114,7 +114,7 @@ tacit_status taciti_gossip_collect(taciti_gossip *g, taciti_gossip_channel *chan
         TACITI_TRY(taciti_gossip_begin(channel, bucket, plan->number));
     }
     const int64_t begin_ns = taciti_now_ns();
-    TACITI_TRY(taciti_mix_wait(channel->mix, bucket));
+    TACITI_TRY(taciti_mix_wait(channel->mix, channel->buffer, bucket, plan->number));
     g->wait_ns += taciti_trace_add(g->context.trace, TACITI_SPAN_WAIT, (int)bucket, begin_ns) - begin_ns;
     return TACIT_OK;
 }

@@ -17,6 +17,8 @@ static const char *topology_name(size_t index) {
     return kind->name;
 }
 
+static const char *codec_name(size_t index) { return index == 0 ? "none" : taciti_codec_name(index - 1); }
+
 static const taciti_option OPTIONS[] = {
     TACITI_OPTION("topology", NAME, AT(topology), "exp", .names = topology_name,
                   .help = "who mixes with whom; `tacit info topologies` lists all"),
@@ -26,6 +28,10 @@ static const taciti_option OPTIONS[] = {
                   .help =
                       "awc: mix while the next step computes; bears smaller learning rates (awc limit of `tacit info "
                       "topologies -n N`). atc: update, then mix and wait"),
+    TACITI_OPTION("codec", NAME, AT(codec), "none", .names = codec_name,
+                  .help = "what mixes are compressed with, as differences to what neighbours know: int4 sends 7.5 times "
+                          "fewer bytes than f32, topk by compress.factor; an array more for every group of a rank",
+                  .flags = TACITI_OPTION_MEMBER),
     TACITI_OPTION("degree", INT, AT(degree), "0", .max = 1024, .unit = "ranks", .when = "gossip.topology=base-k|torus",
                   .help = "base-k: most partners per round; torus: columns; 0: the topology's own"),
     TACITI_OPTION("per_host", INT, AT(per_host), "0", .max = 4096, .unit = "ranks",

@@ -26,6 +26,10 @@ static tacit_status refuse_first(const refusal *refusals, size_t count) {
     return TACIT_OK;
 }
 
+static bool compresses(const taciti_gossip_options *o) {
+    return o->codec.text[0] != '\0' && strcmp(o->codec.text, "none") != 0;
+}
+
 static tacit_status check_options(const taciti_gossip_options *o) {
     const bool late = o->delay > 0;
     const refusal refusals[] = {
@@ -38,6 +42,12 @@ static tacit_status check_options(const taciti_gossip_options *o) {
         {late && o->every > 1,
          "gossip.delay 1 needs gossip.every 1: with several steps per mix a transfer has as many iterations anyway; "
          "--gossip.delay 0"},
+        {late && compresses(o),
+         "gossip.codec: differences to what neighbours know do not go with gossip.delay 1, whose transfers overlap; "
+         "--gossip.delay 0, or --gossip.codec none"},
+        {o->tracker && compresses(o),
+         "gossip.codec compresses the mixes of parameters, and gossip.tracker mixes gradients beside them; "
+         "--no-gossip.tracker, or --gossip.codec none"},
         {late && o->tracker, "gossip.delay 1 does not go with gossip.tracker; --gossip.delay 0"},
         {o->tracker && o->every > 1,
          "gossip.tracker needs gossip.every 1: the estimate takes in every step's gradient; --gossip.every 1"},
@@ -97,15 +107,18 @@ static tacit_status check_masses(const taciti_strategy_context *context, const t
 
 tacit_status taciti_gossip_check(const taciti_strategy_context *context, const taciti_hosts *hosts) {
     taciti_topology topology;
+    TACITI_TRY(taciti_gossip_check_codec(context));
     if (hosts == NULL) return check_options(context->options);
     TACITI_TRY(taciti_gossip_topology(context->options, hosts, &topology));
-    const tacit_status status = check_masses(context, &topology);
+    tacit_status status = check_masses(context, &topology);
+    if (status == TACIT_OK) status = taciti_gossip_check_step_size(context, &topology);
     taciti_topology_destroy(&topology);
     return status;
 }
 
-static uint64_t digest_of(const taciti_topology *t) {
-    uint64_t digest = 0;
+/* Of the graph, and of the places of ranks on it. */
+static uint64_t digest_of(const taciti_topology *t, const taciti_hosts *hosts) {
+    uint64_t digest = XXH3_64bits(hosts->host_of, (size_t)t->ranks * sizeof *hosts->host_of);
     for (size_t r = 0; r < t->period; r++) {
         const taciti_round *round = &t->rounds[r];
         if (round->groups > 0) {
@@ -121,10 +134,11 @@ static uint64_t digest_of(const taciti_topology *t) {
 }
 
 /* A matrix file may differ from host to host. */
-static tacit_status agree_on_topology(const taciti_gossip *g) {
+static tacit_status agree_on_topology(taciti_gossip *g) {
     char text[128];
+    g->digest = digest_of(&g->topology, taciti_comm_hosts(g->context.comm));
     (void)snprintf(text, sizeof text, "%s, %zu rounds, digest %016llx", g->topology.name, g->topology.period,
-                   (unsigned long long)digest_of(&g->topology));
+                   (unsigned long long)g->digest);
     return taciti_comm_agree_text(g->context.comm, "gossip topology", text);
 }
 
@@ -173,8 +187,9 @@ tacit_status taciti_gossip_predict(const taciti_strategy_context *context, tacit
     const taciti_gossip_options *o = context->options;
     taciti_topology topology;
     TACITI_TRY(taciti_gossip_topology(o, taciti_comm_hosts(context->comm), &topology));
+    const taciti_mix_form form = taciti_gossip_form(context);
     const size_t mix_bytes =
-        taciti_mix_predict_bytes(context->comm, context->layout, &topology, context->exchange_options);
+        taciti_mix_predict_bytes(context->comm, context->layout, &topology, context->exchange_options, &form);
     const size_t tracks = o->tracker ? 1U : 0U, channels = 1U + (o->delay > 0 ? 1U : 0U) + tracks;
     const size_t arrays = channels + (keeps_own(o) ? 1U : 0U) + 2U * tracks;
     *out = (taciti_strategy_figures){
@@ -195,10 +210,11 @@ static tacit_status set_up(taciti_gossip *g) {
 
 static tacit_status connect_channels(taciti_gossip *g) {
     const taciti_strategy_context *c = &g->context;
+    const taciti_mix_form form = taciti_gossip_form(c);
     TACITI_TRY(agree_on_topology(g));
     for (int i = 0; i < TACITI_GOSSIP_CHANNELS; i++)
         if (wants_channel(&g->options, i))
-            TACITI_TRY(taciti_mix_create(c->comm, c->layout, &g->topology, c->exchange_options, &g->channels[i].mix));
+            TACITI_TRY(taciti_mix_create(c->comm, c->layout, &g->topology, c->exchange_options, &form, &g->channels[i].mix));
     TACITI_TRY(taciti_average_create(c, &g->average));
     *taciti_average_noisy(g->average) = 0;
     TACITI_TRY(taciti_gossip_noise_connect(g));

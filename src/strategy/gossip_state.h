@@ -5,6 +5,7 @@
  *   gossip.c           the steps: awc, atc; start, what a checkpoint holds; the table of verbs
  *   gossip_setup.c     create and destroy: topology, refusals, arrays
  *   gossip_mixing.c    one mix of one bucket: weights, waiting, what is blended
+ *   gossip_codec.c     compressed mixes: the form of what travels, and which step size is too large for it
  *   gossip_tracker.c   the estimate of the mean gradient (DeTAG)
  *   gossip_dense.c     the steps of dp at the start
  *   gossip_noise.c     Adam's second moments without the noise of a rank's share of the batch
@@ -53,7 +54,7 @@ typedef struct taciti_gossip_noise {
     tacit_status status; /* of a wait for a checkpoint */
 } taciti_gossip_noise;
 
-enum { TACITI_GOSSIP_NUMBERS = 8 }; /* in a checkpoint; five are used, the others are 0 */
+enum { TACITI_GOSSIP_NUMBERS = 8 }; /* in a checkpoint; six are used, the others are 0 */
 
 typedef struct taciti_gossip {
     taciti_strategy_context context;
@@ -75,6 +76,7 @@ typedef struct taciti_gossip {
     taciti_gossip_plan plan;               /* of the step that runs */
     int64_t wait_ns;                       /* of the step that runs */
     double numbers[TACITI_GOSSIP_NUMBERS]; /* the counters above, for a checkpoint */
+    uint64_t digest;                       /* of the topology and of the hosts of its ranks */
     int64_t apart_since;                   /* step: replicas have been different from it on */
 } taciti_gossip;
 
@@ -122,6 +124,15 @@ taciti_blend taciti_gossip_arrive(taciti_gossip *g, taciti_gossip_channel *chann
 /* Applies the mix to a flat array and waits for it; does not send the result. Adds to *moved how far it moved. */
 tacit_status taciti_gossip_mix(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, taciti_bf16 *copy16,
                                double *moved);
+
+/* ---- gossip_codec.c ---------------------------------------------------------------------------------------------- */
+/* Returns how mixes travel: in exchange.wire, or by gossip.codec. */
+taciti_mix_form taciti_gossip_form(const taciti_strategy_context *context);
+const char *taciti_gossip_codec(const void *options); /* gossip.codec */
+/* Return E_CONFIG, with what to type, for a codec under which replicas need not agree in the end, and for a gossip.gamma
+ * with which they may go apart on this topology. */
+tacit_status taciti_gossip_check_codec(const taciti_strategy_context *context);
+tacit_status taciti_gossip_check_step_size(const taciti_strategy_context *context, const taciti_topology *topology);
 
 /* ---- gossip_tracker.c -------------------------------------------------------------------------------------------- */
 /* tracker <- W tracker + gradients - last gradients. Ignores a gradient that is not finite. */

@@ -138,6 +138,10 @@ typedef struct taciti_strategy {
      * collective. */
     tacit_status (*check)(const taciti_strategy_context *context, const taciti_hosts *hosts);
 
+    /* Returns the name of the codec that these options name for what is not a sum over all ranks, such as the mixes of
+     * replicas; any other word: none. NULL: there is no such thing. Not collective. */
+    const char *(*codec)(const void *options);
+
     /* Lists the *count patterns that the planner prices: that of these options, and alternatives worth comparing.
      * 0: it cannot price this strategy. Returns E_CONFIG for options that no pattern describes. The patterns borrow
      * from `options`. Not collective. */
