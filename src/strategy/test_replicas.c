@@ -189,6 +189,10 @@ static void close_rank(rank_state *s) {
 }
 
 /* create() also refuses what check() refuses before memory is held. */
+static const taciti_codec *codec_of(const test_replicas *t) {
+    return t->codec == NULL ? NULL : taciti_codec_find(t->codec);
+}
+
 static tacit_status open_rank(const test_replicas *t, taciti_comm *comm, const taciti_gossip_options *gossip,
                               rank_state *s) {
     const size_t sizes[TEST_TENSORS] = {t->floats, 17, t->floats / 2 + 1};
@@ -200,7 +204,9 @@ static tacit_status open_rank(const test_replicas *t, taciti_comm *comm, const t
     s->copy = taciti_calloc(s->layout.n, sizeof *s->copy);
     s->strategy = taciti_strategy_find(t->strategy);
     CHECK(s->p != NULL && s->g != NULL && s->copy != NULL && s->strategy != NULL);
+    static const taciti_compress_options COMPRESS = {.factor = 10};
     const taciti_strategy_context context = {.comm = comm,
+                                             .compression = {.options = &COMPRESS, .mixes = {.codec = codec_of(t)}},
                                              .layout = &s->layout,
                                              .pool = s->pool,
                                              .optim = s->optim,
@@ -258,10 +264,12 @@ static void start(const test_replicas *t, int rank, rank_state *s) {
 /* All that a checkpoint holds goes to memory; all else is thrown away; a new rank takes it up. */
 static tacit_status save_and_restore(const test_replicas *t, taciti_comm *comm, int step, rank_state *s) {
     void *saved[TACITI_STATE_MAX_ENTRIES];
+    char names[TACITI_STATE_MAX_ENTRIES][TACITI_STATE_NAME_BYTES];
     const taciti_state before = state_of(s);
     for (size_t i = 0; i < before.count; i++) {
         saved[i] = taciti_calloc(1, bytes_of(&before.entries[i]));
         CHECK(saved[i] != NULL);
+        (void)snprintf(names[i], sizeof names[i], "%s", before.entries[i].name); /* of what is closed below */
         memcpy(saved[i], before.entries[i].data, bytes_of(&before.entries[i]));
     }
     close_rank(s);
@@ -271,7 +279,7 @@ static tacit_status save_and_restore(const test_replicas *t, taciti_comm *comm, 
     const taciti_state after = state_of(s);
     CHECK(t->resumed != NULL || after.count == before.count);
     for (size_t i = 0; i < before.count; i++) {
-        const taciti_state_entry *now = taciti_state_find(&after, before.entries[i].name);
+        const taciti_state_entry *now = taciti_state_find(&after, names[i]);
         if (now != NULL) memcpy(now->data, saved[i], bytes_of(now));
         taciti_free(saved[i]);
     }

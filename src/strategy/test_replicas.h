@@ -10,7 +10,7 @@
 #include "strategy/gossip.h"
 #include "strategy/strategy.h"
 
-enum { TEST_MAX_RANKS = 16, TEST_MAX_STEPS = 400, TEST_MAX_NUMBERS = 8, TEST_MAX_ARRAYS = 8 };
+enum { TEST_MAX_RANKS = 16, TEST_MAX_STEPS = 400, TEST_MAX_NUMBERS = 8, TEST_MAX_ARRAYS = 24 };
 
 typedef enum test_problem {
     TEST_QUADRATIC, /* f_i(x) = sum (x - c_i)^2 / 2 in every element */
@@ -31,6 +31,7 @@ typedef struct test_replicas {
     taciti_gossip_options gossip;
     taciti_optim_options optim;
     taciti_exchange_options exchange;
+    const char *codec;                    /* gossip.codec; NULL: none */
     bool no_thread;                       /* every job runs in submit() */
     int stop_after;                       /* steps after which all is saved, thrown away and restored; 0: never */
     const taciti_gossip_options *resumed; /* from then on; NULL: the same */

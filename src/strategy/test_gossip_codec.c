@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Compressed mixes: the mean is kept, replicas stay as near as without compression, what does not converge is refused,
+ * and a checkpoint of another graph is used without its knowledge of neighbours.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "strategy/test_replicas.h"
+
+static const int SIZES[] = {2, 3, 5, 6, 7, 8};
+enum { SIZE_COUNT = sizeof SIZES / sizeof *SIZES };
+
+static test_replicas run_of(int ranks, int steps, const char *graph, const char *codec) {
+    test_replicas t = test_replicas_of(ranks, steps);
+    test_topology(&t, graph);
+    t.codec = codec;
+    t.problem = TEST_UNEQUAL;
+    return t;
+}
+
+/* ---- the mean ---------------------------------------------------------------------------------------------------- */
+
+/* Gradients that depend on neither x nor the codec: whatever is lost, the mean over ranks follows SGD. */
+static void the_mean_follows_sgd(void **state) {
+    static const struct {
+        const char *graph, *codec;
+    } CASES[] = {{"base-k", "int4"}, {"exp", "signmag2"}, {"aer", "efsign"}, {"ring", "int8"}};
+    (void)state;
+    for (int s = 0; s < SIZE_COUNT; s++)
+        for (size_t c = 0; c < sizeof CASES / sizeof *CASES; c++) {
+            test_replicas plain = run_of(SIZES[s], 12, CASES[c].graph, NULL), packed = plain;
+            plain.problem = packed.problem = TEST_NOISE;
+            packed.codec = CASES[c].codec;
+            test_replicas_run(&plain);
+            test_replicas_run(&packed);
+            assert_true(packed.status == TACIT_OK);
+            for (size_t i = 0; i < plain.n; i++) {
+                double expected = 0, mean = 0;
+                for (int r = 0; r < SIZES[s]; r++) {
+                    expected += (double)plain.parameters[r][i];
+                    mean += (double)packed.parameters[r][i];
+                }
+                assert_true(fabs(mean - expected) <= 1e-4 * SIZES[s]);
+            }
+            test_replicas_free(&plain);
+            test_replicas_free(&packed);
+        }
+}
+
+/* ---- distance ---------------------------------------------------------------------------------------------------- */
+
+/* What is left after a mix is the codec's loss of a step's differences: with 4 bits a tenth, with 2 bits a third. */
+static void replicas_stay_together(void **state) {
+    static const struct {
+        const char *codec;
+        double factor;
+    } CASES[] = {{"int8", 1.05}, {"int4", 1.25}, {"signmag2", 2}};
+    (void)state;
+    for (int s = 1; s < SIZE_COUNT; s++)
+        for (size_t c = 0; c < sizeof CASES / sizeof *CASES; c++) {
+            test_replicas plain = run_of(SIZES[s], 60, "base-k", NULL), packed = plain;
+            plain.problem = packed.problem = TEST_NOISE;
+            plain.average_at = packed.average_at = 59;
+            packed.codec = CASES[c].codec;
+            test_replicas_run(&plain);
+            test_replicas_run(&packed);
+            assert_true(packed.status == TACIT_OK && plain.distance[0] > 0);
+            assert_true(packed.distance[0] <= CASES[c].factor * plain.distance[0]);
+            test_replicas_free(&plain);
+            test_replicas_free(&packed);
+        }
+}
+
+/* ---- settings ---------------------------------------------------------------------------------------------------- */
+
+/* f32 loses nothing: nothing is remembered, and the bits are those of a run without a codec. */
+static void f32_is_no_compression(void **state) {
+    (void)state;
+    for (int s = 0; s < SIZE_COUNT; s++) {
+        test_replicas plain = run_of(SIZES[s], 9, "exp", NULL), packed = plain;
+        packed.codec = "f32";
+        assert_true(test_replicas_agree(&plain, &packed));
+    }
+}
+
+/* int4 loses a tenth: 2 (1 - s) / (1 + s) / m is above 1 on a ring of six, m = 4/3, and 2 bits lose a third. */
+static void too_large_a_step_is_refused(void **state) {
+    static const struct {
+        const char *graph, *codec;
+        double gamma;
+        const char *says; /* NULL: it is taken */
+    } CASES[] = {
+        {"ring", "int4", 1, NULL},
+        {"ring", "signmag2", 1, "gossip.gamma 1 is above 0.7"},
+        {"ring", "signmag2", 0.7, NULL},
+        {"base-k", "signmag2", 1, NULL},
+        {"exp", "efsign", 1, NULL},
+        {"exp", "signsgd", 1, "does not contract"},
+        {"exp", "sketch", 1, "every receiver decodes by itself"},
+        {"exp", "powersgd", 1, "every receiver decodes by itself"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        test_replicas t = run_of(6, 2, CASES[i].graph, CASES[i].codec);
+        t.gossip.gamma = CASES[i].gamma;
+        const taciti_compress_options compress = {.factor = 10};
+        taciti_hosts hosts;
+        assert_int_equal(taciti_hosts_create(6, &hosts), TACIT_OK);
+        const taciti_strategy_context context = {
+            .compression = {.options = &compress, .mixes = {.codec = taciti_codec_find(CASES[i].codec)}},
+            .options = &t.gossip};
+        test_log_keep();
+        const tacit_status status = taciti_strategy_find("gossip")->check(&context, &hosts);
+        taciti_hosts_destroy(&hosts);
+        assert_int_equal(status, CASES[i].says == NULL ? TACIT_OK : TACIT_E_CONFIG);
+        if (CASES[i].says != NULL) assert_int_equal(test_log_count(CASES[i].says), 1);
+        test_log_drop();
+    }
+}
+
+/* ---- another graph ----------------------------------------------------------------------------------------------- */
+
+/* Who meets others than before knows nothing of them: the mean is kept all the same, and they come together. */
+static void another_graph_begins_without_knowledge(void **state) {
+    (void)state;
+    for (int s = 1; s < SIZE_COUNT; s++) {
+        test_replicas plain = run_of(SIZES[s], 40, "exp", NULL), packed = plain;
+        taciti_gossip_options now = plain.gossip;
+        plain.problem = packed.problem = TEST_NOISE;
+        now.topology = (taciti_text){"base-k"};
+        plain.stop_after = packed.stop_after = 7;
+        plain.resumed = packed.resumed = &now;
+        plain.average_at = packed.average_at = 39;
+        packed.codec = "int4";
+        test_replicas_run(&plain);
+        test_replicas_run(&packed);
+        assert_true(packed.status == TACIT_OK && packed.started[0] == TACIT_OK);
+        for (size_t i = 0; i < plain.n; i++)
+            assert_true(fabsf(packed.averages[0][i] - plain.averages[0][i]) <= 1e-4F);
+        assert_true(packed.distance[0] <= 1.25 * plain.distance[0]);
+        test_replicas_free(&plain);
+        test_replicas_free(&packed);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_mean_follows_sgd),
+        cmocka_unit_test(replicas_stay_together),
+        cmocka_unit_test(f32_is_no_compression),
+        cmocka_unit_test(too_large_a_step_is_refused),
+        cmocka_unit_test(another_graph_begins_without_knowledge),
+    };
+    return cmocka_run_group_tests_name("gossip_codec", tests, NULL, NULL);
+}
