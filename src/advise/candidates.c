@@ -80,27 +80,42 @@ static const taciti_plan_topology *topology_of(const taciti_candidates_builder *
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
+static void append_wire(const taciti_candidates_builder *b, const taciti_strategy *strategy,
+                        const taciti_pattern *pattern, const taciti_plan_topology *t, int lanes,
+                        const taciti_codec *wire) {
+    const taciti_codec *mixes = taciti_settings_compression(b->settings).mixes.codec;
+    const bool ours = strategy == taciti_settings_strategy(b->settings);
+    taciti_method method = {.order = pattern->order,
+                            .topology = t == NULL ? NULL : &t->topology,
+                            .wire = wire,
+                            .lanes = lanes,
+                            .overlap = b->settings->exchange.overlap,
+                            .every = pattern->every,
+                            .delay = pattern->delay,
+                            .parts = pattern->parts};
+    taciti_method_label(pattern, &method);
+    taciti_candidate *c = taciti_candidates_append(b->out, strategy->name, t == NULL ? "" : t->name, &method);
+    if (c == NULL) return;
+    const taciti_codec *own = ours && t != NULL && mixes != NULL ? mixes : taciti_exchange_wire(&b->settings->exchange);
+    c->configured = ours && pattern->configured && lanes == 0 && wire == own &&
+                    !(pattern->compresses && taciti_candidates_is_compressed(b->settings, pattern));
+}
+
 /* One candidate for every wire that the exchange takes. */
 static void append_wires(const taciti_candidates_builder *b, const taciti_strategy *strategy,
                          const taciti_pattern *pattern, const taciti_plan_topology *t, int lanes) {
-    const taciti_exchange_options *exchange = &b->settings->exchange;
-    const bool ours = strategy == taciti_settings_strategy(b->settings);
     const char *name = NULL;
-    for (size_t i = 0; (name = taciti_codec_dense_name(i)) != NULL; i++) {
-        taciti_method method = {.order = pattern->order,
-                                .topology = t == NULL ? NULL : &t->topology,
-                                .wire = taciti_codec_find(name),
-                                .lanes = lanes,
-                                .overlap = exchange->overlap,
-                                .every = pattern->every,
-                                .delay = pattern->delay,
-                                .parts = pattern->parts};
-        taciti_method_label(pattern, &method);
-        taciti_candidate *c = taciti_candidates_append(b->out, strategy->name, t == NULL ? "" : t->name, &method);
-        if (c == NULL) return;
-        c->configured = ours && pattern->configured && lanes == 0 && method.wire == taciti_exchange_wire(exchange) &&
-                        !(pattern->compresses && taciti_candidates_is_compressed(b->settings, pattern));
-    }
+    for (size_t i = 0; (name = taciti_codec_dense_name(i)) != NULL; i++)
+        append_wire(b, strategy, pattern, t, lanes, taciti_codec_find(name));
+}
+
+/* And one for the codec of the mixes, whose payloads have a fixed size. */
+static void append_mixes(const taciti_candidates_builder *b, const taciti_strategy *strategy,
+                         const taciti_pattern *pattern, const taciti_plan_topology *t) {
+    const taciti_codec *codec = taciti_settings_compression(b->settings).mixes.codec;
+    append_wires(b, strategy, pattern, t, 0);
+    if (codec != NULL && !taciti_codec_is_dense(codec) && strategy == taciti_settings_strategy(b->settings))
+        append_wire(b, strategy, pattern, t, 0, codec);
 }
 
 /* ---- lanes ------------------------------------------------------------------------------------------------------- */
@@ -150,7 +165,7 @@ static void append_pattern(const taciti_candidates_builder *b, const taciti_stra
         return;
     }
     const taciti_plan_topology *t = topology_of(b, strategy->name, pattern);
-    if (t != NULL && b->hosts->ranks > 1) append_wires(b, strategy, pattern, t, 0);
+    if (t != NULL && b->hosts->ranks > 1) append_mixes(b, strategy, pattern, t);
 }
 
 /* Whether the options ask for the topology of the pattern, in whatever order. */

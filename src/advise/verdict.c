@@ -145,8 +145,8 @@ void taciti_method_flags(const taciti_method *m, char *out, size_t size) {
     parts.flags(&parts, out, size);
     const size_t used = strlen(out);
     say_adapting(&m->compression, adapting, sizeof adapting);
-    (void)snprintf(out + used, size - used, "%s%s%s", wire != NULL ? " --exchange.wire " : "", wire != NULL ? wire : "",
-                   adapting);
+    const char *key = taciti_codec_is_dense(m->wire) ? " --exchange.wire " : " --gossip.codec ";
+    (void)snprintf(out + used, size - used, "%s%s%s", wire != NULL ? key : "", wire != NULL ? wire : "", adapting);
 }
 
 /* Where whole replicas do not fit, parts are the answer, or nothing is. */
