@@ -8,6 +8,8 @@
  */
 #include "exchange/mix.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -16,13 +18,16 @@
 #include "exchange/bucket_job.h"
 #include "exchange/demand.h"
 #include "exchange/neighbours.h"
+#include "exchange/power.h"
 #include "exchange/reference.h"
 
-enum { IDLE = -1, NOBODY = -1 };
+enum { IDLE = -1, NOBODY = -1, MAX_NAMES = TACITI_REFERENCES_MAX, POWER_SEED = 1 };
+
+#define ROUNDING 1e-9 /* of weights */
 
 /* The part of this rank in one round. */
 typedef struct step {
-    int group, edges; /* index of its all-reduce, of its neighbours; IDLE: none */
+    int group, edges, power; /* index of its all-reduce, of its neighbours, of its factors; IDLE: none */
     taciti_mix_weights weights;
     taciti_reference *reference; /* of differences; NULL: arrays travel as they are */
     uint64_t bytes, nic_bytes; /* of all buckets; the maximum if the codec does not fix them */
@@ -52,6 +57,11 @@ struct taciti_mix {
     step *steps;               /* [period]; owned */
     reduction *reductions;     /* [period]; owned */
     size_t reduction_count;
+    size_t power_columns; /* 0: no PowerGossip */
+    taciti_power *powers; /* [period]; owned; powers of the same members are one */
+    size_t power_count;
+    char names[MAX_NAMES][TACITI_REFERENCE_NAME_BYTES];
+    int (*pairs)[2];               /* [period] this rank and the other, ascending; owned */
     taciti_neighbours *neighbours; /* [period]; owned */
     size_t neighbours_count;
     taciti_pages workspace;            /* buffers of whatever runs, then the errors of a bucket */
@@ -64,11 +74,12 @@ static const taciti_round *round_of(const taciti_mix *mix, size_t r) { return &m
 static size_t round_number(const taciti_mix *mix, int64_t number) { return (size_t)number % mix->topology->period; }
 
 /* ---- what every round needs -------------------------------------------------------------------------------------- */
+static bool same_members(taciti_members a, taciti_members b) {
+    return a.count == b.count && memcmp(a.ranks, b.ranks, a.count * sizeof *a.ranks) == 0;
+}
+
 static bool same_reduction(const reduction *a, taciti_members members, taciti_placement placement) {
-    if (a->members.count != members.count || a->placement.lanes != placement.lanes) return false;
-    for (size_t i = 0; i < members.count; i++)
-        if (a->members.ranks[i] != members.ranks[i]) return false;
-    return true;
+    return same_members(a->members, members) && a->placement.lanes == placement.lanes;
 }
 
 static tacit_status add_reference(taciti_mix *mix, const taciti_reference *what, taciti_reference **out) {
@@ -136,10 +147,96 @@ static tacit_status find_reduction(taciti_mix *mix, const taciti_round *round, t
     return differences ? add_reference(mix, &what, &c->reference) : TACIT_OK;
 }
 
+/* ---- rounds of PowerGossip --------------------------------------------------------------------------------------- */
+
+static bool is_idle(const taciti_round *round, int rank) {
+    return round->groups == 0 && round->self[rank] == 1 && only_neighbour(round, rank) == NOBODY;
+}
+
+/* Weights that are not equal would not keep the sum. */
+static bool is_even_pair(const taciti_round *round, int rank) {
+    if (!taciti_mix_is_pair(round, rank)) return false;
+    return fabs(round->self[rank] - round->self[only_neighbour(round, rank)]) < ROUNDING;
+}
+
+bool taciti_mix_takes_power(const taciti_topology *topology) {
+    for (size_t r = 0; r < topology->period && !topology->directed; r++)
+        for (int rank = 0; rank < topology->ranks && topology->rounds[r].groups == 0; rank++)
+            if (!is_idle(&topology->rounds[r], rank) && !is_even_pair(&topology->rounds[r], rank)) return false;
+    return !topology->directed;
+}
+
+/* The ranks that a rank meets in a round; none: it is idle. pair: memory for two. */
+static taciti_members members_in(const taciti_mix *mix, size_t r, int rank, int pair[2]) {
+    const taciti_round *round = round_of(mix, r);
+    taciti_members members = {.ranks = NULL};
+    if (round->groups > 0) {
+        members.count = taciti_topology_group(mix->topology, r, rank, &members.ranks);
+    } else if (!is_idle(round, rank)) {
+        const int other = only_neighbour(round, rank);
+        pair[0] = other < rank ? other : rank;
+        pair[1] = other < rank ? rank : other;
+        members = (taciti_members){.ranks = pair, .count = 2};
+    }
+    return members;
+}
+
+static taciti_power_setup power_setup(const taciti_mix *mix, size_t r, taciti_members members) {
+    const taciti_round *round = round_of(mix, r);
+    taciti_power_setup setup = {.hosts = mix->hosts,
+                                .rank = mix->rank,
+                                .layout = mix->layout,
+                                .members = members,
+                                .placement = mix->requested,
+                                .segment_bytes = mix->segment_bytes,
+                                .width = mix->power_columns,
+                                .seed = mix->encoding.seed};
+    if (round->groups > 0)
+        setup.placement = taciti_mix_placement(mix->hosts, round, members, mix->requested);
+    else
+        setup.placement.lanes = 1;
+    return setup;
+}
+
+/* A pair with the weight w moves 2 w of the way to its mean. */
+static tacit_status plan_power_round(taciti_mix *mix, size_t r) {
+    const taciti_round *round = round_of(mix, r);
+    step *s = &mix->steps[r];
+    const taciti_members members = members_in(mix, r, mix->rank, mix->pairs[r]);
+    if (members.ranks == NULL) return TACIT_OK;
+    const float share = round->groups > 0 ? 1 : (float)(2 * (1 - round->self[mix->rank]));
+    s->weights = (taciti_mix_weights){.keep = 1 - share, .share = share};
+    for (s->power = 0; s->power < (int)mix->power_count; s->power++)
+        if (same_members(mix->powers[s->power].setup.members, members)) return TACIT_OK;
+    const taciti_power_setup setup = power_setup(mix, r, members);
+    return taciti_power_describe(&setup, &mix->powers[mix->power_count++]);
+}
+
+/* Counts every group once, by its lowest rank. */
+static tacit_status count_power_bytes(taciti_mix *mix, size_t r) {
+    step *s = &mix->steps[r];
+    if (s->power != IDLE) s->bytes = taciti_power_bytes(&mix->powers[s->power]);
+    for (int rank = 0; rank < mix->topology->ranks; rank++) {
+        int pair[2];
+        taciti_power power;
+        const taciti_members members = members_in(mix, r, rank, pair);
+        if (members.ranks == NULL || members.ranks[0] != rank) continue;
+        const taciti_power_setup setup = power_setup(mix, r, members);
+        const tacit_status status = taciti_power_describe(&setup, &power);
+        if (status == TACIT_OK) s->nic_bytes += taciti_power_nic_bytes(&power, mix->hosts->host_of[mix->rank]);
+        taciti_power_destroy(&power);
+        if (status != TACIT_OK) return status;
+    }
+    return TACIT_OK;
+}
+
+/* ---- rounds ------------------------------------------------------------------------------------------------------ */
+
 static tacit_status plan_round(taciti_mix *mix, size_t r) {
     const taciti_round *round = round_of(mix, r);
     step *s = &mix->steps[r];
-    *s = (step){.group = IDLE, .edges = IDLE, .weights = {.keep = 1, .share = 0}};
+    *s = (step){.group = IDLE, .edges = IDLE, .power = IDLE, .weights = {.keep = 1, .share = 0}};
+    if (mix->power_columns > 0) return plan_power_round(mix, r);
     if (round->groups > 0) {
         taciti_members members;
         members.count = taciti_topology_group(mix->topology, r, mix->rank, &members.ranks);
@@ -194,6 +291,7 @@ static bool leaves_my_host(const taciti_mix *mix, const taciti_edge *edge) {
 static tacit_status count_bytes(taciti_mix *mix, size_t r) {
     const taciti_round *round = round_of(mix, r);
     step *s = &mix->steps[r];
+    if (mix->power_columns > 0) return count_power_bytes(mix, r);
     for (size_t b = 0; b < mix->layout->bucket_count && s->group != IDLE; b++)
         s->bytes += taciti_allreduce_bytes(&mix->reductions[s->group].reduce, mix->layout->buckets[b].n);
     if (s->edges != IDLE) s->bytes = edge_bytes(mix, s->segment_n) * mix->neighbours[s->edges].out_count;
@@ -211,6 +309,10 @@ static void size_workspace(taciti_mix *mix) {
         const size_t error_bytes = taciti_residual_back_bytes(&mix->reductions[c].errors);
         if (error_bytes > mix->error_bytes) mix->error_bytes = error_bytes;
     }
+    for (size_t i = 0; i < mix->power_count; i++) {
+        const size_t bytes = taciti_power_workspace_bytes(&mix->powers[i]);
+        if (bytes > mix->staging_bytes) mix->staging_bytes = bytes;
+    }
     for (size_t i = 0; i < mix->neighbours_count; i++) {
         const size_t bytes = taciti_neighbours_workspace_bytes(&mix->neighbours[i]);
         if (bytes > mix->staging_bytes) mix->staging_bytes = bytes;
@@ -222,7 +324,10 @@ static tacit_status allocate_plan(taciti_mix *mix) {
     mix->steps = taciti_calloc(period, sizeof *mix->steps);
     mix->reductions = taciti_calloc(period, sizeof *mix->reductions);
     mix->neighbours = taciti_calloc(period, sizeof *mix->neighbours);
-    const bool complete = mix->steps != NULL && mix->reductions != NULL && mix->neighbours != NULL;
+    mix->powers = taciti_calloc(period, sizeof *mix->powers);
+    mix->pairs = taciti_calloc(period, sizeof *mix->pairs);
+    const bool complete = mix->steps != NULL && mix->reductions != NULL && mix->neighbours != NULL &&
+                          mix->powers != NULL && mix->pairs != NULL;
     return complete ? TACIT_OK : TACIT_E_MEMORY;
 }
 
@@ -235,12 +340,18 @@ static tacit_status describe_mix(taciti_mix *mix, const taciti_comm *comm, const
                            topology->name, topology->ranks, taciti_comm_size(comm), taciti_comm_size(comm));
     mix->layout = layout;
     mix->topology = topology;
-    if (form != NULL && form->encoding.codec != NULL) {
+    mix->power_columns = form != NULL ? form->power : 0;
+    if (form != NULL && form->encoding.codec != NULL && form->power == 0) {
         mix->encoding = form->encoding;
         mix->differences = form->differences && !taciti_codec_suits(mix->encoding.codec, TACITI_USE_COPIES);
     } else {
-        mix->encoding = (taciti_encoding){.codec = taciti_exchange_wire(options)};
+        mix->encoding = (taciti_encoding){.codec = taciti_exchange_wire(options), .seed = POWER_SEED};
     }
+    if (mix->power_columns > 0 && !taciti_mix_takes_power(topology))
+        return taciti_fail(TACIT_E_CONFIG,
+                           "PowerGossip mixes groups, and pairs with equal weights, and topology %s has other edges: "
+                           "--gossip.topology base-k, or --gossip.codec int4",
+                           topology->name);
     mix->requested = taciti_exchange_placement(options);
     mix->segment_bytes = taciti_comm_segment_bytes(comm);
     mix->rank = taciti_comm_rank(comm);
@@ -255,6 +366,7 @@ static tacit_status describe_mix(taciti_mix *mix, const taciti_comm *comm, const
 static tacit_status move_bucket(void *owner, float *x, size_t n, const taciti_bucket_task *task) {
     taciti_mix *mix = owner;
     const step *s = &mix->steps[round_number(mix, task->step)];
+    if (s->power != IDLE) return taciti_power_run(&mix->powers[s->power], x, n, task);
     float *apart = s->reference == NULL ? NULL : mix->references.apart + mix->layout->buckets[task->bucket].offset;
     if (s->edges != IDLE) return taciti_neighbours_run(&mix->neighbours[s->edges], x, apart, n, task);
     reduction *c = &mix->reductions[s->group];
@@ -272,6 +384,8 @@ static tacit_status open_buffers(taciti_mix *mix, taciti_comm *comm) {
         taciti_residual_back_open(&mix->reductions[c].errors, (char *)mix->workspace.base + mix->staging_bytes);
         TACITI_TRY(taciti_allreduce_open(&mix->reductions[c].reduce, comm, mix->workspace.base));
     }
+    for (size_t i = 0; i < mix->power_count; i++)
+        TACITI_TRY(taciti_power_open(&mix->powers[i], comm, mix->workspace.base));
     for (size_t i = 0; i < mix->neighbours_count; i++)
         TACITI_TRY(taciti_neighbours_open(&mix->neighbours[i], comm, mix->workspace.base));
     for (size_t r = 0; r < mix->topology->period; r++) TACITI_TRY(count_bytes(mix, r));
@@ -282,6 +396,9 @@ static tacit_status open_buffers(taciti_mix *mix, taciti_comm *comm) {
 static void forget_plan(taciti_mix *mix) {
     for (size_t c = 0; c < mix->reduction_count; c++) taciti_allreduce_destroy(&mix->reductions[c].reduce);
     for (size_t i = 0; i < mix->neighbours_count; i++) taciti_neighbours_destroy(&mix->neighbours[i]);
+    for (size_t i = 0; i < mix->power_count; i++) taciti_power_destroy(&mix->powers[i]);
+    taciti_free(mix->powers);
+    taciti_free(mix->pairs);
     taciti_free(mix->steps);
     taciti_free(mix->reductions);
     taciti_free(mix->neighbours);
@@ -313,7 +430,8 @@ size_t taciti_mix_predict_bytes(const taciti_comm *comm, const taciti_layout *la
                                 const taciti_exchange_options *options, const taciti_mix_form *form) {
     taciti_mix mix = {0};
     const tacit_status status = describe_mix(&mix, comm, layout, topology, options, form);
-    const size_t bytes = mix.staging_bytes + mix.error_bytes + taciti_references_bytes(&mix.references, layout);
+    size_t bytes = mix.staging_bytes + mix.error_bytes + taciti_references_bytes(&mix.references, layout);
+    for (size_t i = 0; i < mix.power_count; i++) bytes += taciti_power_factor_bytes(&mix.powers[i]);
     forget_plan(&mix);
     return status == TACIT_OK ? bytes : 0;
 }
@@ -323,7 +441,7 @@ tacit_status taciti_mix_begin(taciti_mix *mix, float *flat, size_t bucket, int64
     const step *s = &mix->steps[round_number(mix, number)];
     const taciti_bucket *b = &mix->layout->buckets[bucket];
     taciti_bucket_task task = {.bucket = bucket, .step = number};
-    if (s->group == IDLE && s->edges == IDLE) return taciti_bucket_skip(&mix->jobs, bucket);
+    if (s->group == IDLE && s->edges == IDLE && s->power == IDLE) return taciti_bucket_skip(&mix->jobs, bucket);
     if (s->reference != NULL) taciti_reference_subtract(s->reference, flat + b->offset, b->offset, b->n);
     task.setting[TACITI_PAYLOAD_CONTRIBUTION] = mix->encoding.expected;
     if (s->group != IDLE)
@@ -336,6 +454,7 @@ tacit_status taciti_mix_wait(taciti_mix *mix, float *flat, size_t bucket, int64_
     const step *s = &mix->steps[round_number(mix, number)];
     const taciti_bucket *b = &mix->layout->buckets[bucket];
     TACITI_TRY(taciti_bucket_wait(&mix->jobs, bucket));
+    if (s->power != IDLE) taciti_power_settle(&mix->powers[s->power], bucket);
     if (s->reference != NULL)
         taciti_reference_settle(s->reference, mix->references.apart + b->offset, flat + b->offset, b->offset, b->n);
     return TACIT_OK;
@@ -343,10 +462,23 @@ tacit_status taciti_mix_wait(taciti_mix *mix, float *flat, size_t bucket, int64_
 
 void taciti_mix_set_references(taciti_mix *mix, const float *flat) {
     if (mix->references.count > 0) taciti_references_set(&mix->references, flat);
+    for (size_t i = 0; i < mix->power_count; i++) taciti_power_begin_anew(&mix->powers[i]);
 }
 
 void taciti_mix_list(taciti_mix *mix, const char *prefix, taciti_state *out) {
     taciti_references_list(&mix->references, prefix, out);
+    for (size_t i = 0; i < mix->power_count && i < MAX_NAMES; i++) {
+        size_t n = 0;
+        float *factors = taciti_power_factors(&mix->powers[i], &n);
+        (void)snprintf(mix->names[i], sizeof mix->names[i], "strategy.factors.%zu", i);
+        taciti_state_add(out, (taciti_state_entry){.name = mix->names[i],
+                                                   .kind = TACITI_STATE_BYTES,
+                                                   .owner = TACITI_STATE_OWN,
+                                                   .regroup = TACITI_STATE_RESET,
+                                                   .data = factors,
+                                                   .n = n * sizeof *factors,
+                                                   .optional = true});
+    }
 }
 
 taciti_mix_weights taciti_mix_weights_of(const taciti_mix *mix, int64_t number) {

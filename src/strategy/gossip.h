@@ -21,12 +21,15 @@
 
 enum { TACITI_GOSSIP_AWC, TACITI_GOSSIP_ATC };
 
+#define TACITI_GOSSIP_POWER "powergossip" /* of gossip.codec: exchange/power.h */
+
 enum { TACITI_GOSSIP_SEED = 1 }; /* of the topologies `random` */
 
 typedef struct taciti_gossip_options {
     taciti_text topology; /* gossip.topology: `tacit info topologies` */
     taciti_text file;     /* gossip.file: the matrix of topology `file` */
     taciti_text codec;    /* gossip.codec: what is mixed is compressed with it, as differences; "none" */
+    int64_t columns;      /* gossip.columns: of the factors of gossip.codec powergossip */
     int order;            /* gossip.order: "awc|atc" */
     int64_t degree;       /* gossip.degree: see taciti_topo_request */
     int64_t per_host;     /* gossip.per_host: ranks per host as the topology sees them; 0: as they are */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Compressed mixes: gossip.codec, with compress.factor where it selects. What travels are differences to what neighbours
- * know (exchange/reference.h).
+ * know (exchange/reference.h), or with powergossip products of low rank (exchange/power.h).
  *
  * Groups and pairs need no step size. On other edges gossip.gamma is the step size of CHOCO, and there is one that is too large. Let a
  * codec turn every difference d into (1 + s) d, so that it errs by the share s of it. Then a mode of W with the
@@ -16,6 +16,7 @@
  * select or have two bits diverged at two to three times of it.
  */
 #include <math.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "strategy/gossip_state.h"
@@ -27,6 +28,9 @@ const char *taciti_gossip_codec(const void *options) { return ((const taciti_gos
 taciti_mix_form taciti_gossip_form(const taciti_strategy_context *context) {
     taciti_mix_form form = {.encoding = context->compression.mixes, .differences = true};
     const taciti_compress_options *options = context->compression.options;
+    const taciti_gossip_options *gossip = context->options;
+    if (strcmp(gossip->codec.text, TACITI_GOSSIP_POWER) == 0)
+        return (taciti_mix_form){.power = (size_t)(gossip->columns > 0 ? gossip->columns : 1)};
     if (form.encoding.codec == NULL || options == NULL) return (taciti_mix_form){.differences = false};
     form.encoding.seed = SEED;
     form.encoding.expected =

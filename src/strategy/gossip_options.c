@@ -17,7 +17,10 @@ static const char *topology_name(size_t index) {
     return kind->name;
 }
 
-static const char *codec_name(size_t index) { return index == 0 ? "none" : taciti_codec_name(index - 1); }
+static const char *codec_name(size_t index) {
+    if (index < 2) return index == 0 ? "none" : TACITI_GOSSIP_POWER;
+    return taciti_codec_name(index - 2);
+}
 
 static const taciti_option OPTIONS[] = {
     TACITI_OPTION("topology", NAME, AT(topology), "exp", .names = topology_name,
@@ -30,8 +33,12 @@ static const taciti_option OPTIONS[] = {
                       "topologies -n N`). atc: update, then mix and wait"),
     TACITI_OPTION("codec", NAME, AT(codec), "none", .names = codec_name,
                   .help = "what mixes are compressed with, as differences to what neighbours know: int4 sends 7.5 times "
-                          "fewer bytes than f32, topk by compress.factor; an array more for every group of a rank",
+                          "fewer bytes than f32, topk by compress.factor; an array more for every group of a rank. "
+                          "powergossip: matrices as products of low rank",
                   .flags = TACITI_OPTION_MEMBER),
+    TACITI_OPTION("columns", INT, AT(columns), "4", .min = 1, .max = 1024,
+                  .when = "gossip.codec=" TACITI_GOSSIP_POWER,
+                  .help = "columns of both factors of a matrix: more come closer to the mean, for as many more bytes"),
     TACITI_OPTION("degree", INT, AT(degree), "0", .max = 1024, .unit = "ranks", .when = "gossip.topology=base-k|torus",
                   .help = "base-k: most partners per round; torus: columns; 0: the topology's own"),
     TACITI_OPTION("per_host", INT, AT(per_host), "0", .max = 4096, .unit = "ranks",
@@ -85,6 +92,12 @@ tacit_status taciti_gossip_patterns(const void *options, taciti_pattern out[TACI
     if (o->tracker)
         return taciti_fail(TACIT_E_CONFIG, "plan predicts one mix of the parameters per step, and gossip.tracker mixes "
                                            "a second array; plan without: --no-gossip.tracker");
+    const taciti_codec *codec = taciti_codec_find(o->codec.text);
+    if (strcmp(o->codec.text, TACITI_GOSSIP_POWER) == 0 || (codec != NULL && !codec->fixed_size))
+        return taciti_fail(TACIT_E_CONFIG,
+                           "plan prices mixes of arrays, and gossip.codec %s sends something else; plan with "
+                           "--gossip.codec none, int8, int4 or signmag2",
+                           o->codec.text);
     *count = 0;
     for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++)
         for (int order = TACITI_GOSSIP_AWC; order <= TACITI_GOSSIP_ATC && *count < TACITI_PATTERNS_MAX; order++)

@@ -36,6 +36,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "codec/codec.h"
+#include "codec/low_rank.h"
 #include "kernel/kernel.h"
 
 typedef struct powersgd_options {
@@ -66,15 +67,11 @@ typedef struct part {
     size_t rows, columns; /* 0: not a matrix that is compressed */
 } part;
 
-static bool does_pay(const taciti_codec_matrix *m, size_t rank) {
-    return (m->rows + m->columns) * rank * 2 < m->rows * m->columns;
-}
-
 /* Begins with {0}; *next: the matrix to look at, at first 0. */
 static bool next_part(const taciti_codec_call *call, size_t n, size_t *next, part *p) {
     const size_t at = p->at + p->n, rank = rank_of(call->options);
     const size_t count = call->matrices == NULL ? 0 : call->n_matrices;
-    while (*next < count && !does_pay(&call->matrices[*next], rank)) (*next)++;
+    while (*next < count && !taciti_low_rank_pays(&call->matrices[*next], rank)) (*next)++;
     const taciti_codec_matrix *m = *next < count ? &call->matrices[*next] : NULL;
     *p = (part){.at = at, .n = (m != NULL ? m->at : n) - at};
     if (m != NULL && m->at == at) {
@@ -135,59 +132,6 @@ static size_t scratch_bytes(const taciti_codec *codec, const void *options, size
     return bound_payload(codec, options, n);
 }
 
-/* ---- arithmetic: a factor is stored column by column ---------------------------------------------------------------
- */
-/* Gram-Schmidt, twice, because once loses orthogonality where columns are nearly parallel. A column without a direction
- * of its own becomes 0; one that is not finite becomes NaN. */
-static void orthonormalise_columns(float *factor, size_t n, size_t rank) {
-    const taciti_kernels *kernels = taciti_kernels_get();
-    for (size_t k = 0; k < rank; k++) {
-        float *column = factor + k * n;
-        const double before = sqrt(kernels->dot(column, column, n));
-        if (before > 0 && isfinite(before)) kernels->scale(column, (float)(1 / before), n);
-        for (int pass = 0; pass < 2; pass++)
-            for (size_t j = 0; j < k; j++)
-                kernels->add_scaled(column, factor + j * n, (float)-kernels->dot(column, factor + j * n, n), n);
-        const double rest = sqrt(kernels->dot(column, column, n));
-        const float by = !isfinite(rest) ? NAN : rest < 1e-6 ? 0 : (float)(1 / rest);
-        kernels->scale(column, by, n);
-    }
-}
-
-/* out = M right: rank columns of `rows`. */
-static void times_right(float *out, const float *m, const float *right, const part *p, size_t rank) {
-    const taciti_kernels *kernels = taciti_kernels_get();
-    for (size_t i = 0; i < p->rows; i++)
-        for (size_t k = 0; k < rank; k++)
-            out[k * p->rows + i] = (float)kernels->dot(m + i * p->columns, right + k * p->columns, p->columns);
-}
-
-/* out = M^T left: rank columns of `columns`. */
-static void times_left(float *out, const float *m, const float *left, const part *p, size_t rank) {
-    const taciti_kernels *kernels = taciti_kernels_get();
-    memset(out, 0, rank * p->columns * sizeof *out);
-    for (size_t i = 0; i < p->rows; i++)
-        for (size_t k = 0; k < rank; k++)
-            kernels->add_scaled(out + k * p->columns, m + i * p->columns, left[k * p->rows + i], p->columns);
-}
-
-/* m += sign * left right^T. */
-static void add_product(float *m, const float *left, const float *right, float sign, const part *p, size_t rank) {
-    const taciti_kernels *kernels = taciti_kernels_get();
-    for (size_t i = 0; i < p->rows; i++)
-        for (size_t k = 0; k < rank; k++)
-            kernels->add_scaled(m + i * p->columns, right + k * p->columns, sign * left[k * p->rows + i], p->columns);
-}
-
-/* Replaces columns of zeros by random ones; such columns are those of the first step, and of directions that have
- * vanished. */
-static void draw_missing(float *factor, size_t n, size_t rank, uint64_t key) {
-    for (size_t k = 0; k < rank; k++) {
-        if (taciti_kernels_get()->dot(factor + k * n, factor + k * n, n) > 0) continue;
-        for (size_t i = 0; i < n; i++) factor[k * n + i] = (float)(taciti_rng_unit(key, k * n + i) - 0.5);
-    }
-}
-
 /* ---- one matrix of a call ------------------------------------------------------------------------------------------
  */
 /* Where the factors of the current matrix are; advances from matrix to matrix. */
@@ -226,8 +170,8 @@ static float *known_factor(const taciti_codec_call *call, const walk *w) {
         memset(factor, 0, rank * n * sizeof *factor);
     else
         memcpy(factor, from, rank * n * sizeof *factor);
-    if (alternate || !right) draw_missing(factor, n, rank, taciti_rng_key(call->key, w->p.at));
-    if (alternate || right) orthonormalise_columns(factor, n, rank);
+    if (alternate || !right) (void)taciti_low_rank_draw_missing(factor, n, rank, taciti_rng_key(call->key, w->p.at));
+    if (alternate || right) taciti_low_rank_orthonormalise(factor, n, rank);
     return factor;
 }
 
@@ -247,12 +191,12 @@ static size_t encode_matrix(const taciti_codec_call *call, const walk *w, const 
     const float *known = known_factor(call, w);
     const bool right = makes_right(call);
     if (right)
-        times_left(out, m, known, &w->p, rank);
+        taciti_low_rank_times_left(out, m, known, w->p.rows, w->p.columns, rank);
     else
-        times_right(out, m, known, &w->p, rank);
+        taciti_low_rank_times_right(out, m, known, w->p.rows, w->p.columns, rank);
     if (error != NULL) {
         memcpy(error, m, w->p.n * sizeof *m);
-        add_product(error, right ? known : out, right ? out : known, -1, &w->p, rank);
+        taciti_low_rank_add_product(error, right ? known : out, right ? out : known, -1, w->p.rows, w->p.columns, rank);
     }
     return rank * (right ? w->p.columns : w->p.rows);
 }
@@ -301,7 +245,7 @@ static size_t decode_matrix(const taciti_codec_call *call, const walk *w, const 
     const float *known = known_factor(call, w);
     const bool right = makes_right(call);
     const size_t n = right ? w->p.columns : w->p.rows;
-    add_product(x, right ? known : payload, right ? payload : known, 1, &w->p, rank);
+    taciti_low_rank_add_product(x, right ? known : payload, right ? payload : known, 1, w->p.rows, w->p.columns, rank);
     if (w->next_state != NULL) keep_factor(w->next_state, payload, n, rank);
     return rank * n;
 }
