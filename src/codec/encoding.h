@@ -88,8 +88,8 @@ static inline bool taciti_encoding_is_uneven(const taciti_encoding *encoding) { 
 /* Elements per element sent of contributions, as expected; 1: all elements are sent. */
 double taciti_encoding_factor(const taciti_encoding *encoding);
 
-/* Sets *out to the share that one encoding loses of normally distributed numbers: |x - decode(encode(x))| / |x|. Allocates
- * for the call. */
+/* Sets *out to the share that one encoding loses of normally distributed numbers: |x - decode(encode(x))| / |x|.
+ * Allocates for the call. */
 tacit_status taciti_encoding_loss(const taciti_encoding *encoding, double *out);
 
 /* Returns the setting of the result of these contributions, which has no more elements than they have together. */

@@ -192,8 +192,8 @@ taciti_residual taciti_allreduce_errors(const taciti_allreduce *reduce, float ba
     };
 }
 
-/* x (or what is kept apart from it) += back * error in this rank's share. The piece is final here; but my share of it may still be on its way to my
- * host's ranks. */
+/* x (or what is kept apart from it) += back * error in this rank's share. The piece is final here; but my share of it
+ * may still be on its way to my host's ranks. */
 static tacit_status give_back(taciti_allreduce *reduce, const taciti_piece *t) {
     const taciti_residual *r = t->residual;
     const taciti_kernels *kernels = taciti_kernels_get();

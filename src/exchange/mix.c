@@ -30,8 +30,8 @@ typedef struct step {
     int group, edges, power; /* index of its all-reduce, of its neighbours, of its factors; IDLE: none */
     taciti_mix_weights weights;
     taciti_reference *reference; /* of differences; NULL: arrays travel as they are */
-    uint64_t bytes, nic_bytes; /* of all buckets; the maximum if the codec does not fix them */
-    size_t segment_n;          /* floats of a message along edges */
+    uint64_t bytes, nic_bytes;   /* of all buckets; the maximum if the codec does not fix them */
+    size_t segment_n;            /* floats of a message along edges */
 } step;
 
 /* An all-reduce among some ranks. */
@@ -111,7 +111,7 @@ bool taciti_mix_is_pair(const taciti_round *round, int rank) {
     return other != NOBODY && only_neighbour(round, other) == rank;
 }
 
-/* Of a pair the other's array arrives as it is. */
+/* The array of the other of a pair arrives as it is. */
 static tacit_status add_edges(taciti_mix *mix, size_t r, taciti_neighbours *nb, taciti_reference **out) {
     const taciti_round *round = round_of(mix, r);
     taciti_reference what = {.kind = TACITI_REFERENCE_EDGES, .w = {.self = nb->self, .row = nb->self}};
@@ -348,9 +348,7 @@ static tacit_status describe_mix(taciti_mix *mix, const taciti_comm *comm, const
         mix->encoding = (taciti_encoding){.codec = taciti_exchange_wire(options), .seed = POWER_SEED};
     }
     if (mix->power_columns > 0 && !taciti_mix_takes_power(topology))
-        return taciti_fail(TACIT_E_CONFIG,
-                           "PowerGossip mixes groups, and pairs with equal weights, and topology %s has other edges: "
-                           "--gossip.topology base-k, or --gossip.codec int4",
+        return taciti_fail(TACIT_E_INTERNAL, "PowerGossip on topology %s, which has other edges than those of pairs",
                            topology->name);
     mix->requested = taciti_exchange_placement(options);
     mix->segment_bytes = taciti_comm_segment_bytes(comm);
@@ -367,7 +365,9 @@ static tacit_status move_bucket(void *owner, float *x, size_t n, const taciti_bu
     taciti_mix *mix = owner;
     const step *s = &mix->steps[round_number(mix, task->step)];
     if (s->power != IDLE) return taciti_power_run(&mix->powers[s->power], x, n, task);
-    float *apart = s->reference == NULL ? NULL : mix->references.apart + mix->layout->buckets[task->bucket].offset;
+    const size_t at = mix->layout->buckets[task->bucket].offset;
+    float *apart = s->reference == NULL ? NULL : mix->references.apart + at;
+    if (s->reference != NULL) taciti_reference_subtract(s->reference, x, at, n);
     if (s->edges != IDLE) return taciti_neighbours_run(&mix->neighbours[s->edges], x, apart, n, task);
     reduction *c = &mix->reductions[s->group];
     c->errors.apart = apart;
@@ -439,10 +439,8 @@ size_t taciti_mix_predict_bytes(const taciti_comm *comm, const taciti_layout *la
 /* ---- mixing ------------------------------------------------------------------------------------------------------ */
 tacit_status taciti_mix_begin(taciti_mix *mix, float *flat, size_t bucket, int64_t number) {
     const step *s = &mix->steps[round_number(mix, number)];
-    const taciti_bucket *b = &mix->layout->buckets[bucket];
     taciti_bucket_task task = {.bucket = bucket, .step = number};
     if (s->group == IDLE && s->edges == IDLE && s->power == IDLE) return taciti_bucket_skip(&mix->jobs, bucket);
-    if (s->reference != NULL) taciti_reference_subtract(s->reference, flat + b->offset, b->offset, b->n);
     task.setting[TACITI_PAYLOAD_CONTRIBUTION] = mix->encoding.expected;
     if (s->group != IDLE)
         task.setting[TACITI_PAYLOAD_RESULT] =

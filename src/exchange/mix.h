@@ -31,11 +31,12 @@ typedef struct taciti_mix taciti_mix;
 
 /* How arrays travel. */
 typedef struct taciti_mix_form {
-    taciti_encoding encoding; /* of a codec of class SUM or GATHER, at its `expected` setting; codec NULL: exchange.wire */
-    size_t power;             /* above 0: PowerGossip with this number of columns (power.h) instead of the encoding; for
-                                 topologies that taciti_mix_takes_power() */
-    bool differences;         /* encoded are differences to what the receivers know: an array of memory for each of this
-                                 rank's groups, two for a round of edges, and one more */
+    taciti_encoding
+        encoding;     /* of a codec of class SUM or GATHER, at its `expected` setting; codec NULL: exchange.wire */
+    size_t power;     /* above 0: PowerGossip with this number of columns (power.h) instead of the encoding; for
+                         topologies that taciti_mix_takes_power() */
+    bool differences; /* encoded are differences to what the receivers know: an array of memory for each of this
+                         rank's groups, two for a round of edges, and one more */
 } taciti_mix_form;
 
 /* Borrows comm, layout and topology, which has as many ranks as comm. Reads only wire, scheme and lanes of the options.
@@ -53,8 +54,8 @@ tacit_status taciti_mix_begin(taciti_mix *mix, float *flat, size_t bucket, int64
 /* Blocks until the bucket of that mix has arrived; `flat` then holds what the weights apply to. Submitting thread. */
 tacit_status taciti_mix_wait(taciti_mix *mix, float *flat, size_t bucket, int64_t number);
 
-/* Differences: all ranks have this flat array, and know it; NULL: they know nothing. PowerGossip begins anew, too. Before
- * the first begin. */
+/* Tells a mix of differences that all ranks have this flat array, and know it; NULL: that they know nothing.
+ * PowerGossip forgets its factors. Before the first begin. */
 void taciti_mix_set_references(taciti_mix *mix, const float *flat);
 /* Lists what ranks know of each other, for checkpoints; between a wait and the next begin, or while a mix is under way,
  * which then starts again. `prefix` tells the mixes of a run apart. */

@@ -9,8 +9,9 @@
  *   other edges    receivers know x^_i of their sender     q_i = C(x_i - x^_i),  x^_i <- x^_i + q_i
  *                  x_i <- x_i - x^_i + sum over j of W_ij x^_j                      i among the j
  *
- * Other edges: CHOCO-SGD (Koloskova, Stich, Jaggi, arXiv 1902.00340) with gossip.gamma as its step size, in the form that
- * stores one sum for all senders; with a column-stochastic W, quantised push-sum (Taheri et al., arXiv 2002.12351).
+ * Other edges: CHOCO-SGD (Koloskova, Stich, Jaggi, arXiv 1902.00340) with gossip.gamma as its step size, in the form
+ * that stores one sum for all senders; with a column-stochastic W, quantised push-sum (Taheri et al., arXiv
+ * 2002.12351).
  *
  * Groups and pairs are ours: receivers know what mixing makes of what they know, so it need not be sent. The sum over
  * members does not change, whatever C loses; and of the distance between a member and what is known of it, a mix leaves
@@ -26,7 +27,11 @@
 #include "tensor/layout.h"
 #include "tensor/state.h"
 
-typedef enum taciti_reference_kind { TACITI_REFERENCE_GROUP, TACITI_REFERENCE_PAIR, TACITI_REFERENCE_EDGES } taciti_reference_kind;
+typedef enum taciti_reference_kind {
+    TACITI_REFERENCE_GROUP,
+    TACITI_REFERENCE_PAIR,
+    TACITI_REFERENCE_EDGES
+} taciti_reference_kind;
 
 /* Weights of W: of a rank's own array and, of a pair, of the other's; W_jj and W_ji. */
 typedef struct taciti_reference_weights {
@@ -68,9 +73,9 @@ void taciti_references_set(taciti_references *references, const float *x);
 /* x[n], floats at .. of the flat array, becomes what is encoded. */
 void taciti_reference_subtract(const taciti_reference *reference, float *x, size_t at, size_t n);
 
-/* x[n] is what has arrived: the sum over the group, what the other of a pair has sent, or the weighted sum over the other
- * ends of edges. It becomes what y = keep x + share buffer needs: share 1, and keep 0 in a group, else 1. The references
- * of these floats are those of the next mix. */
+/* x[n] is what has arrived: the sum over the group, what the other of a pair has sent, or the weighted sum over the
+ * other ends of edges. It becomes what y = keep x + share buffer needs: share 1, and keep 0 in a group, else 1. The
+ * references of these floats are those of the next mix. */
 void taciti_reference_settle(const taciti_reference *reference, const float *apart, float *x, size_t at, size_t n);
 
 /* Lists the arrays for checkpoints, as "strategy.<prefix>.<number>". */

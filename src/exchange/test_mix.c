@@ -103,7 +103,8 @@ static void mix_once(taciti_mix *mix, const taciti_layout *layout, const trial *
         CHECK(taciti_mix_begin(mix, x, b, number) == TACIT_OK);
         if (t->blocking) CHECK(taciti_mix_wait(mix, x, b, number) == TACIT_OK);
     }
-    for (size_t b = 0; b < layout->bucket_count && !t->blocking; b++) CHECK(taciti_mix_wait(mix, x, b, number) == TACIT_OK);
+    for (size_t b = 0; b < layout->bucket_count && !t->blocking; b++)
+        CHECK(taciti_mix_wait(mix, x, b, number) == TACIT_OK);
 }
 
 /* y = keep x + share buffer, as a strategy does it. */

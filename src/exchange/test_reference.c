@@ -34,11 +34,11 @@ typedef struct trial {
     const taciti_topology *topology;
     const taciti_encoding *encoding;
     int64_t mixes;
-    double left; /* of the distance between ranks, at most */
-    float gamma; /* of x <- (1 - gamma) x + gamma (what mixing makes of it) */
-    float drift; /* is added to all ranks' parameters after every mix */
+    double left;   /* of the distance between ranks, at most */
+    float gamma;   /* of x <- (1 - gamma) x + gamma (what mixing makes of it) */
+    float drift;   /* is added to all ranks' parameters after every mix */
     bool integers; /* they begin with small integers, of which every mix by quarters is exact for some mixes */
-    bool equal;  /* all ranks begin with the same, and know it */
+    bool equal;    /* all ranks begin with the same, and know it */
     size_t n;
     float *before[TEST_MAX_RANKS], *after[TEST_MAX_RANKS];
     float *known[TEST_MAX_RANKS]; /* [entries][n] of taciti_mix_list() */
@@ -56,8 +56,7 @@ static void mix_once(taciti_mix *mix, const taciti_layout *layout, const trial *
     const taciti_mix_weights w = taciti_mix_weights_of(mix, number);
     memcpy(buffer, x, layout->n * sizeof *x);
     for (size_t b = 0; b < layout->bucket_count; b++) CHECK(taciti_mix_begin(mix, buffer, b, number) == TACIT_OK);
-    for (size_t b = 0; b < layout->bucket_count; b++)
-        CHECK(taciti_mix_wait(mix, buffer, b, number) == TACIT_OK);
+    for (size_t b = 0; b < layout->bucket_count; b++) CHECK(taciti_mix_wait(mix, buffer, b, number) == TACIT_OK);
     const float keep = 1 - t->gamma + t->gamma * w.keep, share = t->gamma * w.share;
     for (size_t i = 0; i < layout->n; i++)
         x[i] = (w.share != 0 ? keep * x[i] + share * buffer[i] : x[i]) + t->drift * value_of(t, 99, i);
@@ -176,8 +175,8 @@ static void ranks_agree(const trial *t) {
     const double before = distance_of(t, (float *const *)t->before, NULL),
                  after = distance_of(t, (float *const *)t->after, &worst);
     if (after > t->left * before)
-        print_message("%s, %s, %d ranks: %g of the distance is left, most at %zu\n", t->encoding->codec->name, t->topology->name, t->topology->ranks,
-                      after / before, worst);
+        print_message("%s, %s, %d ranks: %g of the distance is left, most at %zu\n", t->encoding->codec->name,
+                      t->topology->name, t->topology->ranks, after / before, worst);
     assert_true(after <= t->left * before);
 }
 
@@ -212,12 +211,11 @@ static void members_of_a_group_know_the_same_bits(void **state) {
     try_all(&t, test_topology_of_groups, all_know_the_same);
 }
 
-/* Differences of 0 are encoded as 0, and r + 0 + 0 is r. Inside a host of several arrays travel as they are, and the mean
- * of equal numbers rounds. */
+/* Differences of 0 are encoded as 0, and r + 0 + 0 is r. Inside a host of several arrays travel as they are, and the
+ * mean of equal numbers rounds. */
 static void nothing_has_moved(const trial *t) {
     for (int r = 0; r < t->topology->ranks; r++)
-        for (size_t i = 0; i < t->n; i++)
-            assert_true(fabsf(t->after[r][i] - t->before[r][i]) <= 8 * FLT_EPSILON);
+        for (size_t i = 0; i < t->n; i++) assert_true(fabsf(t->after[r][i] - t->before[r][i]) <= 8 * FLT_EPSILON);
 }
 
 static void equal_replicas_that_know_it_stay(void **state) {
@@ -323,9 +321,12 @@ static void ranks_of_a_ring_agree(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_sum_over_ranks_is_kept),       cmocka_unit_test(ranks_of_groups_agree_without_a_step_size),
-        cmocka_unit_test(members_of_a_group_know_the_same_bits), cmocka_unit_test(equal_replicas_that_know_it_stay),
-        cmocka_unit_test(edges_follow_choco),               cmocka_unit_test(ranks_of_a_ring_agree),
+        cmocka_unit_test(the_sum_over_ranks_is_kept),
+        cmocka_unit_test(ranks_of_groups_agree_without_a_step_size),
+        cmocka_unit_test(members_of_a_group_know_the_same_bits),
+        cmocka_unit_test(equal_replicas_that_know_it_stay),
+        cmocka_unit_test(edges_follow_choco),
+        cmocka_unit_test(ranks_of_a_ring_agree),
         cmocka_unit_test(pairs_agree_without_a_step_size),
     };
     return cmocka_run_group_tests_name("reference", tests, NULL, NULL);

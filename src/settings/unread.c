@@ -88,7 +88,8 @@ static bool fact_holds(const inquiry *q, const taciti_place *place, fact_id id) 
     case IS_LOSSY: return compresses && (codec == NULL || taciti_compression_is_lossy(s));
     case SELECTS: return factor || gather_factor;
     case KNOWS_FACTOR: /* with factor 1 every codec sends dense steps */
-        return factor || read_by(&s->mixes).factor > 0 || (gathers_by_factor && gather_factor) || (codec != NULL && s->options->factor <= 1);
+        return factor || read_by(&s->mixes).factor > 0 || (gathers_by_factor && gather_factor) ||
+               (codec != NULL && s->options->factor <= 1);
     case KEEPS_FACTOR:
         return (codec != NULL && taciti_compression_keeps_factor(s)) || s->mixes.codec != NULL ||
                (gathers_by_factor && taciti_compression_keeps_factor(&gathers));
@@ -210,8 +211,7 @@ static bool member_is_used(const inquiry *q, const taciti_option_table *table, c
     }
     for (const taciti_codec *const *c = taciti_codec_list(); *c != NULL; c++) {
         if ((*c)->options != table) continue;
-        if (all || *c == q->setup.sums.codec || *c == q->setup.gathers.codec || *c == q->setup.mixes.codec)
-            return true;
+        if (all || *c == q->setup.sums.codec || *c == q->setup.gathers.codec || *c == q->setup.mixes.codec) return true;
         if (out[0] == '\0') add(out, "--compress.codec %s", (*c)->name);
     }
     for (const taciti_controller *const *c = taciti_controller_list(); *c != NULL; c++) {

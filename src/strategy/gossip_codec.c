@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compressed mixes: gossip.codec, with compress.factor where it selects. What travels are differences to what neighbours
- * know (exchange/reference.h), or with powergossip products of low rank (exchange/power.h).
+ * Compressed mixes: gossip.codec, with compress.factor where it selects. What travels are differences to what
+ * neighbours know (exchange/reference.h), or with powergossip products of low rank (exchange/power.h).
  *
- * Groups and pairs need no step size. On other edges gossip.gamma is the step size of CHOCO, and there is one that is too large. Let a
- * codec turn every difference d into (1 + s) d, so that it errs by the share s of it. Then a mode of W with the
- * eigenvalue 1 - m follows
+ * Groups and pairs need no step size. On other edges gossip.gamma is the step size of CHOCO, and there is one that is
+ * too large. Let a codec turn every difference d into (1 + s) d, so that it errs by the share s of it. Then a mode of W
+ * with the eigenvalue 1 - m follows
  *
  *   x <- (1 - g m) x + g m e,   e <- s g m x - s (1 + g m) e      e: what is not yet known of x
  *
@@ -56,21 +56,26 @@ tacit_status taciti_gossip_check_codec(const taciti_strategy_context *context) {
 
 /* Returns the largest m of the rounds whose edges are not of pairs, by Gershgorin's circles; 0: there are none. */
 static double largest_mode(const taciti_topology *topology) {
-    double most = 0;
+    double max = 0;
     for (size_t r = 0; r < topology->period; r++)
         for (int rank = 0; topology->rounds[r].edge_count > 0 && rank < topology->ranks; rank++)
             if (!taciti_mix_is_pair(&topology->rounds[r], rank))
-                most = fmax(most, 2 * (1 - topology->rounds[r].self[rank]));
-    return most;
+                max = fmax(max, 2 * (1 - topology->rounds[r].self[rank]));
+    return max;
 }
 
 tacit_status taciti_gossip_check_step_size(const taciti_strategy_context *context, const taciti_topology *topology) {
     const taciti_mix_form form = taciti_gossip_form(context);
-    const double gamma = ((const taciti_gossip_options *)context->options)->gamma, most = largest_mode(topology);
+    const double gamma = ((const taciti_gossip_options *)context->options)->gamma, max = largest_mode(topology);
     double lost = 0;
-    if (form.encoding.codec == NULL || !(most > 0)) return TACIT_OK;
+    if (form.power > 0 && !taciti_mix_takes_power(topology))
+        return taciti_fail(TACIT_E_CONFIG,
+                           "gossip.codec powergossip mixes groups, and pairs with equal weights, and topology %s has "
+                           "other edges: --gossip.topology base-k, or --gossip.codec int4",
+                           topology->name);
+    if (form.encoding.codec == NULL || !(max > 0)) return TACIT_OK;
     TACITI_TRY(taciti_encoding_loss(&form.encoding, &lost));
-    const double limit = 2 * (1 - lost) / ((1 + lost) * most);
+    const double limit = 2 * (1 - lost) / ((1 + lost) * max);
     if (gamma <= limit) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "gossip.gamma %g is above %.3g, the limit of codec %s on topology %s: it loses %.2g of a "

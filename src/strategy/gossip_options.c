@@ -32,12 +32,12 @@ static const taciti_option OPTIONS[] = {
                       "awc: mix while the next step computes; bears smaller learning rates (awc limit of `tacit info "
                       "topologies -n N`). atc: update, then mix and wait"),
     TACITI_OPTION("codec", NAME, AT(codec), "none", .names = codec_name,
-                  .help = "what mixes are compressed with, as differences to what neighbours know: int4 sends 7.5 times "
-                          "fewer bytes than f32, topk by compress.factor; an array more for every group of a rank. "
-                          "powergossip: matrices as products of low rank",
+                  .help =
+                      "what mixes are compressed with, as differences to what neighbours know: int4 sends 7.5 times "
+                      "fewer bytes than f32, topk by compress.factor; an array more for every group of a rank. "
+                      "powergossip: matrices as products of low rank",
                   .flags = TACITI_OPTION_MEMBER),
-    TACITI_OPTION("columns", INT, AT(columns), "4", .min = 1, .max = 1024,
-                  .when = "gossip.codec=" TACITI_GOSSIP_POWER,
+    TACITI_OPTION("columns", INT, AT(columns), "4", .min = 1, .max = 1024, .when = "gossip.codec=" TACITI_GOSSIP_POWER,
                   .help = "columns of both factors of a matrix: more come closer to the mean, for as many more bytes"),
     TACITI_OPTION("degree", INT, AT(degree), "0", .max = 1024, .unit = "ranks", .when = "gossip.topology=base-k|torus",
                   .help = "base-k: most partners per round; torus: columns; 0: the topology's own"),

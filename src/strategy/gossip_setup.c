@@ -26,7 +26,7 @@ static tacit_status refuse_first(const refusal *refusals, size_t count) {
     return TACIT_OK;
 }
 
-static bool compresses(const taciti_gossip_options *o) {
+static bool has_codec(const taciti_gossip_options *o) {
     return o->codec.text[0] != '\0' && strcmp(o->codec.text, "none") != 0;
 }
 
@@ -42,10 +42,10 @@ static tacit_status check_options(const taciti_gossip_options *o) {
         {late && o->every > 1,
          "gossip.delay 1 needs gossip.every 1: with several steps per mix a transfer has as many iterations anyway; "
          "--gossip.delay 0"},
-        {late && compresses(o),
+        {late && has_codec(o),
          "gossip.codec: differences to what neighbours know do not go with gossip.delay 1, whose transfers overlap; "
          "--gossip.delay 0, or --gossip.codec none"},
-        {o->tracker && compresses(o),
+        {o->tracker && has_codec(o),
          "gossip.codec compresses the mixes of parameters, and gossip.tracker mixes gradients beside them; "
          "--no-gossip.tracker, or --gossip.codec none"},
         {late && o->tracker, "gossip.delay 1 does not go with gossip.tracker; --gossip.delay 0"},
@@ -116,7 +116,7 @@ tacit_status taciti_gossip_check(const taciti_strategy_context *context, const t
     return status;
 }
 
-/* Of the graph, and of the places of ranks on it. */
+/* Returns a digest of the graph and of the places of ranks on it. */
 static uint64_t digest_of(const taciti_topology *t, const taciti_hosts *hosts) {
     uint64_t digest = XXH3_64bits(hosts->host_of, (size_t)t->ranks * sizeof *hosts->host_of);
     for (size_t r = 0; r < t->period; r++) {
@@ -214,7 +214,8 @@ static tacit_status connect_channels(taciti_gossip *g) {
     TACITI_TRY(agree_on_topology(g));
     for (int i = 0; i < TACITI_GOSSIP_CHANNELS; i++)
         if (wants_channel(&g->options, i))
-            TACITI_TRY(taciti_mix_create(c->comm, c->layout, &g->topology, c->exchange_options, &form, &g->channels[i].mix));
+            TACITI_TRY(
+                taciti_mix_create(c->comm, c->layout, &g->topology, c->exchange_options, &form, &g->channels[i].mix));
     TACITI_TRY(taciti_average_create(c, &g->average));
     *taciti_average_noisy(g->average) = 0;
     TACITI_TRY(taciti_gossip_noise_connect(g));

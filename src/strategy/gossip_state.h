@@ -129,8 +129,8 @@ tacit_status taciti_gossip_mix(taciti_gossip *g, taciti_gossip_channel *channel,
 /* Returns how mixes travel: in exchange.wire, or by gossip.codec. */
 taciti_mix_form taciti_gossip_form(const taciti_strategy_context *context);
 const char *taciti_gossip_codec(const void *options); /* gossip.codec */
-/* Return E_CONFIG, with what to type, for a codec under which replicas need not agree in the end, and for a gossip.gamma
- * with which they may go apart on this topology. */
+/* Return E_CONFIG, with what to type, for a codec under which replicas need not agree in the end, and for a
+ * gossip.gamma with which they may go apart on this topology. */
 tacit_status taciti_gossip_check_codec(const taciti_strategy_context *context);
 tacit_status taciti_gossip_check_step_size(const taciti_strategy_context *context, const taciti_topology *topology);
 

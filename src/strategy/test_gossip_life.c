@@ -16,12 +16,14 @@
 #include "strategy/test_replicas.h"
 
 /* One of the ways to mix: 0 .. WAYS - 1. */
-enum { WAYS = 11, COMPRESSED = 7 };
+enum { WAYS = 12, COMPRESSED = 7, POWER = 11 };
 static test_replicas way(int which, int ranks, int steps) {
-    static const char *const GRAPHS[WAYS] = {[3] = "ring", [7] = "base-k", [8] = "ring", [9] = "file"},
+    static const char *const GRAPHS[WAYS] =
+        {[3] = "ring", [7] = "base-k", [8] = "ring", [9] = "file", [POWER] = "base-k"},
                              *const CODECS[WAYS] = {[7] = "int4", [8] = "int8", [9] = "int8", [10] = "signmag2"};
     test_replicas t = test_replicas_of_adam(ranks, steps, GRAPHS[which] != NULL ? GRAPHS[which] : "exp");
     t.codec = CODECS[which];
+    if (which == POWER) t.gossip.codec = (taciti_text){TACITI_GOSSIP_POWER};
     t.gossip.order = which == 1 || which == 10 ? TACITI_GOSSIP_ATC : TACITI_GOSSIP_AWC;
     if (which == 2 || which == 3 || which == 8) t.gossip.every = 3;
     if (which == 4) t.gossip.tracker = true;
