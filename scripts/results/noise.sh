@@ -8,6 +8,7 @@
 # Sections, in the order in which they run when none is named; minutes of two cores:
 #   ablation  texts x graphs x orders x variants x seeds, STEPS steps on RANKS ranks                                       15 min
 #   lengths   texts x lengths x seeds of gossip as it is by default                                                       20 min
+#   codecs    codecs of mixes x numbers of ranks x seeds, CODEC_STEPS steps                                               40 min
 #   tables    the tables of what FOLDER holds; always runs at the end
 #
 # FOLDER (default build/noise) keeps what every launch printed, with its command line beside it; a launch whose answer is there
@@ -16,7 +17,7 @@
 #
 # Environment, with the figures of the page as defaults: TEXTS ("bible shakespeare"), SEEDS ("1 2"), GRAPHS ("base-k"),
 # VARIANTS ("plain start denoise both"; atc behind a name makes it adapt-then-combine), STEPS (1500), LENGTHS ("1000 3000"),
-# RANKS (6), SAMPLES (5, of each rank), FLAGS (of every run)
+# CODECS (graph:codec ...), CODEC_RANKS ("5 6 8"), CODEC_STEPS (600), CODEC_TEXT (bible), RANKS (6), SAMPLES (5, of each rank), FLAGS (of every run)
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
@@ -24,6 +25,8 @@ cd "$(dirname "$0")/../.." || exit 2
 
 folder=build/noise tacit=$PWD/build/release/bin/tacit text="" shakespeare="" sections=() failures=0
 : "${TEXTS:=bible shakespeare}" "${SEEDS:=1 2}" "${GRAPHS:=base-k}" "${VARIANTS:=plain start denoise both}"
+: "${CODECS:=aer:none aer:int8 aer:int4 aer:signmag2 base-k:none base-k:int4 base-k:signmag2 exp-directed:int8 base-k:powergossip}"
+: "${CODEC_RANKS:=5 6 8}" "${CODEC_STEPS:=600}" "${CODEC_TEXT:=bible}"
 : "${STEPS:=1500}" "${LENGTHS:=1000 3000}" "${RANKS:=6}" "${SAMPLES:=5}" "${FLAGS:=}"
 
 misuse() { echo "noise.sh: $1; see scripts/results/noise.sh --help" >&2; exit 2; }
@@ -35,12 +38,12 @@ while [ $# -gt 0 ]; do
       case $1 in -o) folder=$2 ;; --tacit) tacit=$2 ;; --text) shakespeare=$2 ;; esac
       shift 2
       ;;
-    -h | --help) sed -n '3,22s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    ablation | lengths | tables) sections+=("$1"); shift ;;
+    -h | --help) sed -n '3,23s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    ablation | lengths | codecs | tables) sections+=("$1"); shift ;;
     *) misuse "unknown section or option \"$1\"" ;;
   esac
 done
-[ ${#sections[@]} -gt 0 ] || sections=(ablation lengths)
+[ ${#sections[@]} -gt 0 ] || sections=(ablation lengths codecs)
 [ -x "$tacit" ] || { echo "noise.sh: there is no program $tacit; build it: cmake --preset release && cmake --build build/release" >&2; exit 7; }
 tacit=$(realpath "$tacit")
 mkdir -p "$folder" || exit 7
@@ -90,6 +93,19 @@ section_ablation() { all "$STEPS" "$GRAPHS" "$VARIANTS"; }
 section_lengths() {
   local steps
   for steps in $LENGTHS; do all "$steps" "$GRAPHS" both; done
+}
+
+section_codecs() {
+  local seed pair RANKS
+  use_text "$CODEC_TEXT"
+  for seed in $SEEDS; do
+    for RANKS in $CODEC_RANKS; do
+      for pair in $CODECS; do
+        one "codecs/${RANKS}_${pair%:*}_${pair#*:}_$seed" "$CODEC_STEPS" "$seed" --strategy gossip --gossip.topology "${pair%:*}" \
+          --gossip.codec "${pair#*:}"
+      done
+    done
+  done
 }
 
 for section in "${sections[@]}"; do

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Compressed mixes: gossip.codec, with compress.factor where it selects. What travels are differences to what
+ * Compressed mixes: gossip.codec, with compress.factor where it selects. Ranks send differences to what
  * neighbours know (exchange/reference.h), or with powergossip products of low rank (exchange/power.h).
  *
  * Groups and pairs need no step size. On other edges gossip.gamma is the step size of CHOCO, and there is one that is
