@@ -247,10 +247,10 @@ class Ranks(unittest.TestCase):
 
     def test_mixing_brings_replicas_together(self):
         """From where updates end gossip converges to the mean of the ranks."""
-        for topology in ("exp", "aer", "complete"):
+        for topology, codec in (("exp", None), ("aer", None), ("complete", None), ("base-k", "int4"), ("exp", "int8")):
             module = make(Net)
             optimizer = torch.optim.SGD(module.parameters(), lr=0.2)
-            model = tacit.Parallel(module, optimizer, strategy="gossip", topology=topology)
+            model = tacit.Parallel(module, optimizer, strategy="gossip", topology=topology, codec=codec)
             for step in range(50):
                 optimizer.zero_grad()
                 loss_of(model(mine(Net.batch(step, SIZE * SAMPLES)) + RANK)).backward()

@@ -21,6 +21,7 @@ torch.set_num_threads(1)
 RANK, SIZE, FOLDER = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), sys.argv.pop()
 STEPS, SAVED, SAMPLES = 16, 9, 4
 STRATEGIES = {"dp": {}, "topk": {"codec": "topk", "factor": 7, "compress__warmup": 4}, "gossip": {"strategy": "gossip"},
+              "mixes": {"strategy": "gossip", "topology": "base-k", "codec": "int4"},
               "localsgd": {"strategy": "localsgd", "every": 3}, "shard": {"strategy": "shard"},
               "coded": {"strategy": "shard", "stage": 2, "codec": "int4", "compress__gather": "int8"}}
 
@@ -93,7 +94,7 @@ class States(unittest.TestCase):
 
     @unittest.skipUnless(SIZE == 2, "goes on from 3 ranks")
     def test_other_numbers_of_ranks(self):
-        for name in ("dp", "topk", "gossip", "localsgd"):
+        for name in ("dp", "topk", "gossip", "mixes", "localsgd"):
             with self.subTest(name):
                 loop = Loop(seed=7, **STRATEGIES[name])
                 self.assertEqual(loop.load(os.path.join(FOLDER, f"{name}-3")), SAVED)

@@ -184,6 +184,7 @@ static const char *const LISTS[][SETTINGS] = {
     {"strategy=dp", CODEC("topk"), "compress.factor=7", "compress.what=change"},
     {"strategy=gossip", "gossip.topology=ring"},
     {"strategy=gossip", "gossip.topology=ring", "gossip.order=atc"},
+    {"strategy=gossip", "gossip.topology=base-k", "gossip.codec=int4"},
     {"strategy=localsgd", "localsgd.every=2"},
     {"strategy=localsgd", "localsgd.every=2", CODEC("topk"), "compress.factor=7"},
     {"strategy=none"},
@@ -192,7 +193,7 @@ static const char *const LISTS[][SETTINGS] = {
     {"strategy=shard", "shard.stage=3", CODEC("int4")},
     {"strategy=dp", CODEC("onebit"), "compress.what=momentum", "optim.freeze=2"},
 };
-enum { LIST_COUNT = sizeof LISTS / sizeof *LISTS, NO_OWN = 10 }; /* from there on: no optimizer of the caller's */
+enum { LIST_COUNT = sizeof LISTS / sizeof *LISTS, NO_OWN = 11 }; /* from there on: no optimizer of the caller's */
 
 static void compare_places(const trial *like) {
     const bool by_bucket =

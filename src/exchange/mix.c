@@ -453,8 +453,12 @@ tacit_status taciti_mix_wait(taciti_mix *mix, float *flat, size_t bucket, int64_
     const taciti_bucket *b = &mix->layout->buckets[bucket];
     TACITI_TRY(taciti_bucket_wait(&mix->jobs, bucket));
     if (s->power != IDLE) taciti_power_settle(&mix->powers[s->power], bucket);
-    if (s->reference != NULL)
-        taciti_reference_settle(s->reference, mix->references.apart + b->offset, flat + b->offset, b->offset, b->n);
+    if (s->reference == NULL) return TACIT_OK;
+    /* Codecs that rotate blocks decode something else than 0 in padding. */
+    float *apart = mix->references.apart + b->offset;
+    taciti_layout_clear_gaps(mix->layout, bucket, (taciti_range){0, b->n}, flat + b->offset);
+    taciti_layout_clear_gaps(mix->layout, bucket, (taciti_range){0, b->n}, apart);
+    taciti_reference_settle(s->reference, apart, flat + b->offset, b->offset, b->n);
     return TACIT_OK;
 }
 

@@ -263,6 +263,15 @@ static void start(const test_replicas *t, int rank, rank_state *s) {
     if (s->strategy->start != NULL) CHECK(s->strategy->start(s->self, 0, t->scattered) == TACIT_OK);
 }
 
+/* Checkpoints do not hold it. */
+static void forget_padding(const taciti_state_entry *entry, float *saved) {
+    if (entry->kind != TACITI_STATE_ARRAY) return;
+    for (size_t b = 0; b < entry->layout->bucket_count; b++) {
+        const taciti_bucket *bucket = &entry->layout->buckets[b];
+        taciti_layout_clear_gaps(entry->layout, b, (taciti_range){0, bucket->n}, saved + bucket->offset);
+    }
+}
+
 /* All that a checkpoint holds goes to memory; all else is thrown away; a new rank takes it up. */
 static tacit_status save_and_restore(const test_replicas *t, taciti_comm *comm, int step, rank_state *s) {
     void *saved[TACITI_STATE_MAX_ENTRIES];
@@ -273,6 +282,7 @@ static tacit_status save_and_restore(const test_replicas *t, taciti_comm *comm, 
         CHECK(saved[i] != NULL);
         (void)snprintf(names[i], sizeof names[i], "%s", before.entries[i].name); /* of what is closed below */
         memcpy(saved[i], before.entries[i].data, bytes_of(&before.entries[i]));
+        forget_padding(&before.entries[i], saved[i]);
     }
     close_rank(s);
     taciti_free(s->p);
