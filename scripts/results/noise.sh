@@ -25,7 +25,7 @@ cd "$(dirname "$0")/../.." || exit 2
 
 folder=build/noise tacit=$PWD/build/release/bin/tacit text="" shakespeare="" sections=() failures=0
 : "${TEXTS:=bible shakespeare}" "${SEEDS:=1 2}" "${GRAPHS:=base-k}" "${VARIANTS:=plain start denoise both}"
-: "${CODECS:=aer:none aer:int8 aer:int4 aer:signmag2 base-k:none base-k:int4 base-k:signmag2 exp-directed:int8 base-k:powergossip}"
+: "${CODECS:=aer:none aer:int8 aer:int4 aer:signmag2 base-k:none base-k:int4 base-k:signmag2 base-k:powergossip exp-directed:none exp-directed:int8}"
 : "${CODEC_RANKS:=5 6 8}" "${CODEC_STEPS:=600}" "${CODEC_TEXT:=bible}"
 : "${STEPS:=1500}" "${LENGTHS:=1000 3000}" "${RANKS:=6}" "${SAMPLES:=5}" "${FLAGS:=}"
 

@@ -58,15 +58,21 @@ def codecs_in(folder):
     return found
 
 
+def compare(seeds, plain):
+    """"7.5 x, +0.1 %": bytes and loss against those of `plain`, over the seeds that both have."""
+    pairs = [seed for seed in sorted(seeds) if seed in plain]
+    if not pairs:
+        return "-"
+    fewer = sum(plain[seed][1] / seeds[seed][1] for seed in pairs) / len(pairs)
+    return "%.1f x, %s" % (fewer, percent_interval([100 * (seeds[seed][0] / plain[seed][0] - 1) for seed in pairs]))
+
+
 def codecs(folder):
-    runs, rows = codecs_in(folder), []
-    for (ranks, graph, codec), seeds in sorted(runs.items()):
-        plain = runs.get((ranks, "aer", "none"), {})
-        pairs = [s for s in sorted(seeds) if s in plain]
-        fewer = sum(plain[s][1] / seeds[s][1] for s in pairs) / len(pairs) if pairs else 0
-        rows.append([ranks, graph, codec if codec != "none" else "f32", "%.0f" % (sum(b for _, b in seeds.values()) / len(seeds) / 1000),
-                     "%.1f" % fewer, percent_interval([100 * (seeds[s][0] / plain[s][0] - 1) for s in pairs])])
-    return table(["ranks", "graph", "`gossip.codec`", "kB sent per rank and step", "times fewer than `aer` f32", "loss above it"], rows)
+    runs = codecs_in(folder)
+    sizes = sorted({key[0] for key in runs})
+    rows = [[graph, codec] + [compare(runs.get((ranks, graph, codec), {}), runs.get((ranks, graph, "none"), {})) for ranks in sizes]
+            for graph, codec in sorted({key[1:] for key in runs}) if codec != "none"]
+    return table(["graph", "codec"] + ["%d ranks" % ranks for ranks in sizes], rows)
 
 
 def main():

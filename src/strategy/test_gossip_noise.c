@@ -153,6 +153,29 @@ static void the_share_knows_what_replicas_have_seen(void **state) {
     test_replicas_free(&t);
 }
 
+/* ---- traffic ----------------------------------------------------------------------------------------------------- */
+
+/* A sum of N arrays of a byte per float every 24 steps, beside a model of four bytes in each: 2 (N - 1) / N / 96. */
+static void a_correction_adds_three_percent_of_the_bytes(void **state) {
+    (void)state;
+    static const char *const GRAPHS[] = {"exp", "base-k", "complete"};
+    for (size_t i = 0; i < sizeof GRAPHS / sizeof *GRAPHS; i++)
+        for (int ranks = 2; ranks <= 8; ranks += 3) {
+            test_replicas with = adam_of(ranks, 120, GRAPHS[i], TEST_UNEQUAL), without = with;
+            double all = 0, plain = 0;
+            with.gossip.denoise = 24;
+            without.gossip.denoise = 0;
+            with.floats = without.floats = 4000;
+            with.exchange.overlap = without.exchange.overlap = false;
+            test_replicas_run(&with);
+            test_replicas_run(&without);
+            for (int r = 0; r < ranks; r++) all += (double)with.sent[r], plain += (double)without.sent[r];
+            assert_true(all > 1.005 * plain && all <= 1.03 * plain);
+            test_replicas_free(&with);
+            test_replicas_free(&without);
+        }
+}
+
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
 enum { WAYS = 6 };
@@ -234,6 +257,7 @@ int main(void) {
         cmocka_unit_test(the_first_steps_are_those_of_dp),
         cmocka_unit_test(the_share_does_not_depend_on_when_replicas_go_apart),
         cmocka_unit_test(the_share_knows_what_replicas_have_seen),
+        cmocka_unit_test(a_correction_adds_three_percent_of_the_bytes),
         cmocka_unit_test(resumed_is_uninterrupted_at_any_step),
         cmocka_unit_test(keys_change_in_dense_steps),
         cmocka_unit_test(overlapped_is_blocking),

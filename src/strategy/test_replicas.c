@@ -379,6 +379,7 @@ static void train(taciti_comm *comm, void *context) {
         if (step < TEST_MAX_STEPS) t->reports[rank][step] = report;
         if (t->path != NULL) t->path[step][rank] = s.p[0];
     }
+    t->sent[rank] = taciti_comm_count(comm).bytes_sent - before.bytes_sent;
     if (status == TACIT_OK && t->check_bytes) check_bytes(t, comm, &s, before);
     if (status == TACIT_OK) keep_state(t, rank, &s);
     if (rank == 0) t->n = s.layout.n;
