@@ -21,7 +21,7 @@
 #include "exchange/power.h"
 #include "exchange/reference.h"
 
-enum { IDLE = -1, NOBODY = -1, MAX_NAMES = TACITI_REFERENCES_MAX, POWER_SEED = 1 };
+enum { IDLE = -1, NOBODY = -1, POWER_SEED = 1 };
 
 #define ROUNDING 1e-9 /* of weights */
 
@@ -60,7 +60,7 @@ struct taciti_mix {
     size_t power_columns; /* 0: no PowerGossip */
     taciti_power *powers; /* [period]; owned; powers of the same members are one */
     size_t power_count;
-    char names[MAX_NAMES][TACITI_REFERENCE_NAME_BYTES];
+    char names[TACITI_REFERENCES_MAX][TACITI_REFERENCE_NAME_BYTES];
     int (*pairs)[2];               /* [period] this rank and the other, ascending; owned */
     taciti_neighbours *neighbours; /* [period]; owned */
     size_t neighbours_count;
@@ -82,14 +82,17 @@ static bool same_reduction(const reduction *a, taciti_members members, taciti_pl
     return same_members(a->members, members) && a->placement.lanes == placement.lanes;
 }
 
-static tacit_status add_reference(taciti_mix *mix, const taciti_reference *what, taciti_reference **out) {
-    *out = taciti_references_add(&mix->references, what);
-    if (*out != NULL) return TACIT_OK;
+static tacit_status refuse_ways(const taciti_mix *mix) {
     return taciti_fail(TACIT_E_CONFIG,
                        "topology %s: rank %d meets others in more than %d ways, and compressed mixing remembers what "
                        "each of them knows; take a topology with fewer rounds (base-k, exp, aer), or mix as it is: "
                        "--gossip.codec none",
                        mix->topology->name, mix->rank, (int)TACITI_REFERENCES_MAX);
+}
+
+static tacit_status add_reference(taciti_mix *mix, const taciti_reference *what, taciti_reference **out) {
+    *out = taciti_references_add(&mix->references, what);
+    return *out != NULL ? TACIT_OK : refuse_ways(mix);
 }
 
 /* The other end of the only edge in each direction of this rank, or NOBODY. */
@@ -209,6 +212,7 @@ static tacit_status plan_power_round(taciti_mix *mix, size_t r) {
     for (s->power = 0; s->power < (int)mix->power_count; s->power++)
         if (same_members(mix->powers[s->power].setup.members, members)) return TACIT_OK;
     const taciti_power_setup setup = power_setup(mix, r, members);
+    if (mix->power_count == TACITI_REFERENCES_MAX) return refuse_ways(mix);
     return taciti_power_describe(&setup, &mix->powers[mix->power_count++]);
 }
 
@@ -469,7 +473,7 @@ void taciti_mix_set_references(taciti_mix *mix, const float *flat) {
 
 void taciti_mix_list(taciti_mix *mix, const char *prefix, taciti_state *out) {
     taciti_references_list(&mix->references, prefix, out);
-    for (size_t i = 0; i < mix->power_count && i < MAX_NAMES; i++) {
+    for (size_t i = 0; i < mix->power_count; i++) {
         size_t n = 0;
         float *factors = taciti_power_factors(&mix->powers[i], &n);
         (void)snprintf(mix->names[i], sizeof mix->names[i], "strategy.factors.%zu", i);

@@ -168,11 +168,16 @@ static tacit_status start_segment(taciti_neighbours *nb, const segment *s) {
     return TACIT_OK;
 }
 
-/* apart = x - error, x = 0; error NULL: nobody receives x. */
-static tacit_status keep_apart(const segment *s, const float *error) {
+/* apart = what receivers decode, with the same bits; x = 0. */
+static tacit_status keep_apart(taciti_neighbours *nb, const segment *s) {
+    taciti_payload payload;
     memset(s->apart, 0, s->n * sizeof *s->apart);
-    if (error != NULL) memcpy(s->apart, s->x, s->n * sizeof *s->apart);
-    if (error != NULL) taciti_kernels_get()->add_scaled(s->apart, error, -1, s->n);
+    if (nb->out_count > 0) {
+        TACITI_TRY(encode_segment(nb, s, NULL, &payload));
+        const taciti_codec_call call = call_of(nb, s, nb->rank);
+        TACITI_TRY(nb->encoding->codec->decode(nb->encoding->codec, &call, payload.data, payload.bytes, s->apart, s->n,
+                                               false));
+    }
     memset(s->x, 0, s->n * sizeof *s->x);
     return TACIT_OK;
 }
@@ -183,8 +188,8 @@ static tacit_status keep_own(taciti_neighbours *nb, const segment *s) {
     const taciti_kernels *kernels = taciti_kernels_get();
     const bool rounded = is_encoded(nb) && nb->out_count > 0;
     taciti_payload again;
+    if (s->apart != NULL) return keep_apart(nb, s);
     if (rounded) TACITI_TRY(encode_segment(nb, s, nb->decoded, &again));
-    if (s->apart != NULL) return keep_apart(s, rounded ? nb->decoded : NULL);
     kernels->scale(s->x, (float)nb->self, s->n);
     if (rounded) kernels->add_scaled(s->x, nb->decoded, (float)nb->given, s->n);
     return TACIT_OK;

@@ -47,7 +47,7 @@ typedef struct taciti_reference {
     float *other; /* flat; pair: p_j; edges: the sum of W_ij x^_j, i among the j; NULL: group */
 } taciti_reference;
 
-enum { TACITI_REFERENCES_MAX = 24, TACITI_REFERENCE_NAME_BYTES = 32 };
+enum { TACITI_REFERENCES_MAX = 24, TACITI_REFERENCE_NAME_BYTES = 48 };
 
 /* The references of all rounds of a mix, and what a rank's own encodings lose or keep of a bucket under way. {0}: the
  * mix sends arrays as they are. */

@@ -51,7 +51,7 @@ static const fact FACTS[] = {
     {"compressed-any", COMPRESSES_ANY, "a compress.codec, such as --compress.codec topk"},
     {"lossy", IS_LOSSY, "a compress.codec that loses something, such as --compress.codec topk"},
     {"selects", SELECTS, "a compress.codec that selects, such as --compress.codec topk"},
-    {"factor", KNOWS_FACTOR, "a compress.codec that selects, such as --compress.codec topk"},
+    {"factor", KNOWS_FACTOR, "a compress.codec that selects, such as --compress.codec topk, or such a gossip.codec"},
     {"fixed-factor", KEEPS_FACTOR,
      "a factor that no controller chooses: --adapt.policy fixed, and not --compress.codec auto"},
     {"automatic", IS_AUTOMATIC, "--compress.codec auto"},

@@ -34,7 +34,7 @@
 /* ---- start ------------------------------------------------------------------------------------------------------- */
 
 /* Places in taciti_gossip.numbers. */
-enum { NUMBER, MASS, NOISE, NORM, APART, GRAPH };
+enum { NUMBER, MASS, NOISE, NORM, APART, KNOWLEDGE };
 
 #define MAX_COUNT 0x1p53 /* a double counts exactly up to here */
 
@@ -52,11 +52,18 @@ static tacit_status check_numbers(const taciti_gossip *g) {
 }
 
 /* A double counts exactly up to 2^53. */
-static double graph_number(const taciti_gossip *g) { return (double)(g->digest >> 11); }
+static double knowledge_number(const taciti_gossip *g) { return (double)(g->knowledge >> 11); }
 
 /* Otherwise a rank meets others than those that know what the checkpoint says. */
-static bool is_same_graph(const taciti_gossip *g) {
-    return !(g->numbers[GRAPH] < graph_number(g)) && !(g->numbers[GRAPH] > graph_number(g));
+static void forget_other_knowledge(taciti_gossip *g) {
+    const double saved = g->numbers[KNOWLEDGE], now = knowledge_number(g);
+    if (!(saved < now) && !(saved > now)) return;
+    taciti_mix_set_references(g->channels[0].mix, NULL);
+    if (now > 0 && taciti_comm_rank(g->context.comm) == 0)
+        taciti_log(
+            TACITI_LOG_WARN,
+            "gossip.codec: the checkpoint does not say what neighbours know on this graph, so replicas go apart "
+            "until they have learnt it, some ten to some hundred steps; --resume-from-mean begins with equal ones");
 }
 
 static tacit_status restore_numbers(taciti_gossip *g) {
@@ -64,7 +71,7 @@ static tacit_status restore_numbers(taciti_gossip *g) {
     g->number = (int64_t)g->numbers[NUMBER];
     g->apart_since = (int64_t)g->numbers[APART];
     *taciti_average_noisy(g->average) = 1;
-    if (!is_same_graph(g)) taciti_mix_set_references(g->channels[0].mix, NULL);
+    forget_other_knowledge(g);
     taciti_gossip_noise_restore(g, g->numbers[NOISE], g->numbers[NORM]);
     return taciti_gossip_restore_masses(g, g->numbers[MASS]);
 }
@@ -135,7 +142,7 @@ static void gossip_state(void *self, taciti_state *out) {
     g->numbers[NOISE] = taciti_gossip_noise_state(&g->noise);
     g->numbers[NORM] = g->noise.norm;
     g->numbers[APART] = (double)g->apart_since;
-    g->numbers[GRAPH] = graph_number(g);
+    g->numbers[KNOWLEDGE] = knowledge_number(g);
     taciti_average_list_model(g->average, out);
     taciti_optim_list_state(g->context.optim, TACITI_STATE_OWN, out);
     list_array(g, "strategy.handed", g->own, out);

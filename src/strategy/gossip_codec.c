@@ -81,5 +81,5 @@ tacit_status taciti_gossip_check_step_size(const taciti_strategy_context *contex
                        "gossip.gamma %g is above %.3g, the limit of codec %s on topology %s: it loses %.2g of a "
                        "difference, and with larger steps replicas go apart; --gossip.gamma %.2g, or a topology of "
                        "groups and pairs, which has no limit: --gossip.topology base-k",
-                       gamma, limit, form.encoding.codec->name, topology->name, lost, floor(limit * 100) / 100);
+                       gamma, limit, form.encoding.codec->name, topology->name, lost, 0.95 * limit);
 }

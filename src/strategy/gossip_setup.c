@@ -33,6 +33,9 @@ static bool has_codec(const taciti_gossip_options *o) {
 static tacit_status check_options(const taciti_gossip_options *o) {
     const bool late = o->delay > 0;
     const refusal refusals[] = {
+        {late && has_codec(o),
+         "gossip.codec: differences to what neighbours know do not go with gossip.delay 1, whose transfers overlap; "
+         "--gossip.delay 0, or --gossip.codec none"},
         {late && o->order != TACITI_GOSSIP_AWC,
          "gossip.delay 1 is for gossip.order awc: with atc every step waits for its own mix; --gossip.order awc or "
          "--gossip.delay 0"},
@@ -42,9 +45,6 @@ static tacit_status check_options(const taciti_gossip_options *o) {
         {late && o->every > 1,
          "gossip.delay 1 needs gossip.every 1: with several steps per mix a transfer has as many iterations anyway; "
          "--gossip.delay 0"},
-        {late && has_codec(o),
-         "gossip.codec: differences to what neighbours know do not go with gossip.delay 1, whose transfers overlap; "
-         "--gossip.delay 0, or --gossip.codec none"},
         {o->tracker && has_codec(o),
          "gossip.codec compresses the mixes of parameters, and gossip.tracker mixes gradients beside them; "
          "--no-gossip.tracker, or --gossip.codec none"},
@@ -133,10 +133,19 @@ static uint64_t digest_of(const taciti_topology *t, const taciti_hosts *hosts) {
     return digest;
 }
 
+/* Returns a digest of what decides which entry of a checkpoint is known to whom; 0: nothing is remembered. */
+static uint64_t digest_of_knowledge(const taciti_gossip *g) {
+    const taciti_mix_form form = taciti_gossip_form(&g->context);
+    const taciti_exchange_options *e = g->context.exchange_options;
+    const int64_t what[] = {(int64_t)g->digest, e->scheme, e->lanes, form.power > 0};
+    return form.power > 0 || form.encoding.codec != NULL ? XXH3_64bits(what, sizeof what) : 0;
+}
+
 /* A matrix file may differ from host to host. */
 static tacit_status agree_on_topology(taciti_gossip *g) {
     char text[128];
     g->digest = digest_of(&g->topology, taciti_comm_hosts(g->context.comm));
+    g->knowledge = digest_of_knowledge(g);
     (void)snprintf(text, sizeof text, "%s, %zu rounds, digest %016llx", g->topology.name, g->topology.period,
                    (unsigned long long)g->digest);
     return taciti_comm_agree_text(g->context.comm, "gossip topology", text);

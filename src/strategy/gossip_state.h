@@ -77,6 +77,7 @@ typedef struct taciti_gossip {
     int64_t wait_ns;                       /* of the step that runs */
     double numbers[TACITI_GOSSIP_NUMBERS]; /* the counters above, for a checkpoint */
     uint64_t digest;                       /* of the topology and of the hosts of its ranks */
+    uint64_t knowledge;                    /* digest of what decides who knows what of whom; 0: nothing is known */
     int64_t apart_since;                   /* step: replicas have been different from it on */
 } taciti_gossip;
 
