@@ -117,12 +117,14 @@ bool taciti_mix_is_pair(const taciti_round *round, int rank) {
 /* The array of the other of a pair arrives as it is. */
 static tacit_status add_edges(taciti_mix *mix, size_t r, taciti_neighbours *nb, taciti_reference **out) {
     const taciti_round *round = round_of(mix, r);
-    taciti_reference what = {.kind = TACITI_REFERENCE_EDGES, .w = {.self = nb->self, .row = nb->self}};
-    for (size_t k = 0; k < nb->in_count; k++) what.w.row += nb->in[k].weight;
+    taciti_reference what = {.kind = TACITI_REFERENCE_EDGES, .w = {.self = 1}};
+    for (size_t k = 0; k < nb->out_count; k++) what.w.self -= (double)(float)nb->out[k].weight; /* columns sum to 1 */
+    what.w.row = what.w.self;
+    for (size_t k = 0; k < nb->in_count; k++) what.w.row += (double)(float)nb->in[k].weight;
     if (taciti_mix_is_pair(round, mix->rank)) {
         what.kind = TACITI_REFERENCE_PAIR;
         what.w.other = nb->in[0].weight;
-        what.w.their_self = round->self[nb->in[0].rank];
+        what.w.their_self = 1 - (double)(float)nb->in[0].weight;
         what.w.their_other = nb->out[0].weight;
         nb->in[0].weight = 1;
     }

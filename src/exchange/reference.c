@@ -15,7 +15,9 @@ taciti_reference *taciti_references_add(taciti_references *references, const tac
 
 static size_t count_arrays(const taciti_references *references) {
     size_t count = references->count > 0 ? 1 : 0; /* apart */
-    for (size_t i = 0; i < references->count; i++) count += references->all[i].kind == TACITI_REFERENCE_GROUP ? 1 : 2;
+    static const size_t ARRAYS[] = {
+        [TACITI_REFERENCE_GROUP] = 1, [TACITI_REFERENCE_PAIR] = 2, [TACITI_REFERENCE_EDGES] = 4};
+    for (size_t i = 0; i < references->count; i++) count += ARRAYS[references->all[i].kind];
     return count;
 }
 
@@ -23,6 +25,18 @@ static size_t floats_of(const taciti_layout *layout) { return taciti_round_up(la
 
 size_t taciti_references_bytes(const taciti_references *references, const taciti_layout *layout) {
     return count_arrays(references) * floats_of(layout) * sizeof(float);
+}
+
+/* Returns what is behind them. */
+static float *place_arrays(taciti_reference *reference, float *at, size_t floats) {
+    if (reference->kind == TACITI_REFERENCE_EDGES) {
+        reference->known = (double *)(void *)at;
+        reference->sum = reference->known + floats;
+        return at + 4 * floats;
+    }
+    reference->mine = at;
+    if (reference->kind == TACITI_REFERENCE_PAIR) reference->other = at + floats;
+    return at + (reference->kind == TACITI_REFERENCE_PAIR ? 2 : 1) * floats;
 }
 
 tacit_status taciti_references_open(taciti_references *references, const taciti_layout *layout) {
@@ -33,11 +47,8 @@ tacit_status taciti_references_open(taciti_references *references, const taciti_
     memset(references->pages.base, 0, bytes);
     float *at = references->pages.base;
     references->apart = at;
-    for (size_t i = 0; i < references->count; i++) {
-        taciti_reference *reference = &references->all[i];
-        reference->mine = at += floats_of(layout);
-        if (reference->kind != TACITI_REFERENCE_GROUP) reference->other = at += floats_of(layout);
-    }
+    at += floats_of(layout);
+    for (size_t i = 0; i < references->count; i++) at = place_arrays(&references->all[i], at, floats_of(layout));
     return TACIT_OK;
 }
 
@@ -46,19 +57,21 @@ void taciti_references_close(taciti_references *references) { taciti_pages_destr
 void taciti_references_set(taciti_references *references, const float *x) {
     if (x == NULL) memset(references->pages.base, 0, references->pages.bytes);
     if (x == NULL) return;
+    const size_t n = references->layout->n;
     for (size_t i = 0; i < references->count; i++) {
         const taciti_reference *reference = &references->all[i];
-        const size_t bytes = references->layout->n * sizeof *x;
-        memcpy(reference->mine, x, bytes);
-        if (reference->other == NULL) continue;
-        memcpy(reference->other, x, bytes);
-        if (reference->kind == TACITI_REFERENCE_EDGES)
-            taciti_kernels_get()->scale(reference->other, (float)reference->w.row, references->layout->n);
+        for (size_t k = 0; k < n && reference->known != NULL; k++) {
+            reference->known[k] = (double)x[k];
+            reference->sum[k] = reference->w.row * (double)x[k];
+        }
+        if (reference->mine != NULL) memcpy(reference->mine, x, n * sizeof *x);
+        if (reference->other != NULL) memcpy(reference->other, x, n * sizeof *x);
     }
 }
 
 void taciti_reference_subtract(const taciti_reference *reference, float *x, size_t at, size_t n) {
-    taciti_kernels_get()->add_scaled(x, reference->mine + at, -1, n);
+    for (size_t i = 0; i < n && reference->known != NULL; i++) x[i] = (float)((double)x[i] - reference->known[at + i]);
+    if (reference->mine != NULL) taciti_kernels_get()->add_scaled(x, reference->mine + at, -1, n);
 }
 
 /* x: the sum over members of what was decoded, the same on all of them; errors: what mine have lost. */
@@ -98,12 +111,12 @@ static void settle_pair(const taciti_reference *r, const float *own, float *x, s
 
 /* x: the weighted sum of what was decoded of others; own: what others have decoded of mine. */
 static void settle_edges(const taciti_reference *r, const float *own, float *x, size_t at, size_t n) {
-    const taciti_kernels *kernels = taciti_kernels_get();
-    kernels->add(r->mine + at, own, n);
-    kernels->add(r->other + at, x, n);
-    kernels->add_scaled(r->other + at, own, (float)r->w.self, n);
-    memcpy(x, r->other + at, n * sizeof *x);
-    kernels->add_scaled(x, r->mine + at, -1, n);
+    double *known = r->known + at, *sum = r->sum + at;
+    for (size_t i = 0; i < n; i++) {
+        known[i] += (double)own[i];
+        sum[i] += (double)x[i] + r->w.self * (double)own[i];
+        x[i] = (float)(sum[i] - known[i]);
+    }
 }
 
 void taciti_reference_settle(const taciti_reference *reference, const float *apart, float *x, size_t at, size_t n) {
@@ -114,19 +127,27 @@ void taciti_reference_settle(const taciti_reference *reference, const float *apa
     }
 }
 
-static void list_array(taciti_references *references, size_t number, const char *name, float *flat, taciti_state *out) {
-    taciti_state one = {.count = 0};
-    char *stored = references->names[number];
-    (void)snprintf(stored, TACITI_REFERENCE_NAME_BYTES, "strategy.%s.%zu", name, number);
-    taciti_state_add_array(&one, stored, TACITI_STATE_OWN, TACITI_STATE_RESET, references->layout, flat);
-    one.entries[0].optional = true;
-    taciti_state_add(out, one.entries[0]);
+static void list_entry(taciti_references *references, size_t number, const char *prefix, taciti_state_entry entry,
+                       taciti_state *out) {
+    char *name = references->names[number];
+    (void)snprintf(name, TACITI_REFERENCE_NAME_BYTES, "strategy.%s.%zu", prefix, number);
+    entry.name = name;
+    entry.owner = TACITI_STATE_OWN;
+    entry.regroup = TACITI_STATE_RESET;
+    entry.n = references->layout->n * (entry.kind == TACITI_STATE_BYTES ? sizeof(double) : 1);
+    entry.optional = true;
+    taciti_state_add(out, entry);
 }
 
 void taciti_references_list(taciti_references *references, const char *prefix, taciti_state *out) {
     for (size_t i = 0; i < references->count; i++) {
         const taciti_reference *reference = &references->all[i];
-        list_array(references, 2 * i, prefix, reference->mine, out);
-        if (reference->other != NULL) list_array(references, 2 * i + 1, prefix, reference->other, out);
+        const taciti_state_kind kind =
+            reference->kind == TACITI_REFERENCE_EDGES ? TACITI_STATE_BYTES : TACITI_STATE_ARRAY;
+        void *const arrays[] = {kind == TACITI_STATE_BYTES ? (void *)reference->known : reference->mine,
+                                kind == TACITI_STATE_BYTES ? (void *)reference->sum : reference->other};
+        for (size_t k = 0; k < 2 && arrays[k] != NULL; k++)
+            list_entry(references, 2 * i + k, prefix,
+                       (taciti_state_entry){.kind = kind, .data = arrays[k], .layout = references->layout}, out);
     }
 }

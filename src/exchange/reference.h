@@ -43,8 +43,11 @@ typedef struct taciti_reference {
     taciti_reference_kind kind;
     size_t members; /* of a group */
     taciti_reference_weights w;
-    float *mine;  /* flat; r, p_i or x^_i */
-    float *other; /* flat; pair: p_j; edges: the sum of W_ij x^_j, i among the j; NULL: group */
+    float *mine;   /* flat; r or p_i; NULL: edges */
+    float *other;  /* flat; p_j; NULL: not a pair */
+    double *known; /* [layout->n] edges: x^_i. doubles, because roundings of senders and receivers differ and would add
+                      up */
+    double *sum;   /* [layout->n] edges: the sum of W_ij x^_j, i among the j */
 } taciti_reference;
 
 enum { TACITI_REFERENCES_MAX = 24, TACITI_REFERENCE_NAME_BYTES = 48 };
