@@ -292,9 +292,9 @@ static tacit_status check_compression(const taciti_settings *settings, const tac
     if (setup.gathers.codec != NULL) TACITI_TRY(taciti_compression_check(&gathers));
     if (strategy->compresses) return check_codec(settings, setup.sums.codec, sums_gradients ? NULL : strategy->name);
     if (setup.sums.codec == NULL) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG,
-                       "compress.codec %s: strategy %s does not compress sums over all ranks; leave it out, or %s",
+    return taciti_fail(TACIT_E_CONFIG, "compress.codec %s: strategy %s does not compress%s; leave it out, or %s",
                        settings->compress.codec.text, strategy->name,
+                       strategy->codec != NULL ? " sums over all ranks" : "",
                        strategy->codec != NULL ? "compress its mixes: --gossip.codec int4"
                                                : "choose a strategy that compresses: --strategy dp");
 }

@@ -51,7 +51,7 @@ static const fact FACTS[] = {
     {"compressed-any", COMPRESSES_ANY, "a compress.codec, such as --compress.codec topk"},
     {"lossy", IS_LOSSY, "a compress.codec that loses something, such as --compress.codec topk"},
     {"selects", SELECTS, "a compress.codec that selects, such as --compress.codec topk"},
-    {"factor", KNOWS_FACTOR, "a compress.codec that selects, such as --compress.codec topk, or such a gossip.codec"},
+    {"factor", KNOWS_FACTOR, "a compress.codec that selects, such as --compress.codec topk"},
     {"fixed-factor", KEEPS_FACTOR,
      "a factor that no controller chooses: --adapt.policy fixed, and not --compress.codec auto"},
     {"automatic", IS_AUTOMATIC, "--compress.codec auto"},
@@ -253,7 +253,10 @@ static bool is_read(const inquiry *q, const taciti_place *place, char needs[TACI
     for (size_t i = 0; i < sizeof conditions / sizeof *conditions && !(is_plan(q) && registered); i++)
         for (const char *rest = conditions[i]; (rest = next_term(rest, &t)) != NULL;)
             if (!term_holds(q, place, &t)) {
-                add_term(&t, needs);
+                if (q->strategy->codec != NULL && strcmp(t.key, "factor") == 0)
+                    add(needs, "a gossip.codec that selects, such as --gossip.codec topk");
+                else
+                    add_term(&t, needs);
                 return false;
             }
     return true;
