@@ -57,6 +57,9 @@ static tacit_status copy_compression(tacit_job *job, const taciti_settings *from
         TACITI_TRY(
             copy_options(job, TACITI_JOB_GATHER, from, c->gathers.codec->options, c->gathers.codec->options_size));
     c->gathers.options = job->options[TACITI_JOB_GATHER];
+    if (c->mixes.codec != NULL)
+        TACITI_TRY(copy_options(job, TACITI_JOB_MIX, from, c->mixes.codec->options, c->mixes.codec->options_size));
+    c->mixes.options = job->options[TACITI_JOB_MIX];
     return TACIT_OK;
 }
 

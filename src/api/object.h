@@ -88,7 +88,14 @@ typedef enum taciti_job_phase {
     TACITI_JOB_BUSY,     /* a function that may not meet another one is running */
 } taciti_job_phase;
 
-enum { TACITI_JOB_STRATEGY, TACITI_JOB_CODEC, TACITI_JOB_GATHER, TACITI_JOB_CONTROLLER, TACITI_JOB_OPTIONS };
+enum {
+    TACITI_JOB_STRATEGY,
+    TACITI_JOB_CODEC,
+    TACITI_JOB_GATHER,
+    TACITI_JOB_MIX,
+    TACITI_JOB_CONTROLLER,
+    TACITI_JOB_OPTIONS
+};
 
 /* A unit of a job that is by_units. */
 typedef struct taciti_job_unit {
