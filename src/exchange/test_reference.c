@@ -30,6 +30,13 @@ static const int ARRANGEMENTS[][8] = {
     {0, 0, 0, 0, 0, 0, 0, 0}, {0, 1, 2, 3, 4, 5, 6, 7}, {0, 0, 1, 1, 2, 2, 3, 3}, {2, 2, 2, 0, 1, 1, 2, 2}};
 enum { ARRANGEMENT_COUNT = sizeof ARRANGEMENTS / sizeof *ARRANGEMENTS };
 
+/* Sanitizers make long trials several times slower: there they run on every third number of ranks and arrangement. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { LONG_STEP = 3 };
+#else
+enum { LONG_STEP = 2 };
+#endif
+
 typedef struct trial {
     const taciti_topology *topology;
     const taciti_encoding *encoding;
@@ -125,7 +132,7 @@ typedef void looker(const trial *t);
 typedef void maker(test_topology *made, int ranks);
 
 static void try_all(const trial *what, maker *make, looker *look) {
-    const int step = what->mixes > 30 ? 2 : 1; /* long ones on every second number of ranks and arrangement */
+    const int step = what->mixes > 30 ? LONG_STEP : 1;
     for (int s = step - 1; s < SIZE_COUNT; s += step)
         for (int i = 0; i < ARRANGEMENT_COUNT; i += step) {
             test_topology *made = taciti_calloc(1, sizeof *made);
