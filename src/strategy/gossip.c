@@ -57,7 +57,7 @@ static double knowledge_number(const taciti_gossip *g) { return (double)(g->know
 /* Otherwise a rank meets others than those that know what the checkpoint says. */
 static void forget_other_knowledge(taciti_gossip *g) {
     const double saved = g->numbers[KNOWLEDGE], now = knowledge_number(g);
-    if (!(saved < now) && !(saved > now)) return;
+    if (saved >= now && saved <= now) return; /* a damaged number is not the same */
     taciti_mix_set_references(g->channels[0].mix, NULL);
     if (now > 0 && taciti_comm_rank(g->context.comm) == 0)
         taciti_log(
@@ -83,8 +83,7 @@ static void begin_anew(taciti_gossip *g) {
     if (g->own != NULL) memcpy(g->own, g->context.parameters, bytes);
     if (g->tracker != NULL) memset(g->tracker, 0, bytes);
     if (g->gradient != NULL) memset(g->gradient, 0, bytes);
-    for (int c = 0; c < TACITI_GOSSIP_CHANNELS; c++)
-        if (g->channels[c].mix != NULL) taciti_mix_set_references(g->channels[c].mix, g->context.parameters);
+    taciti_mix_set_references(g->channels[0].mix, g->context.parameters);
     taciti_gossip_noise_begin(g);
 }
 
