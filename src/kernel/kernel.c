@@ -49,7 +49,8 @@ static bool cpu_has(int set) {
             taciti_kernels_fill_quantise_##set, taciti_kernels_fill_sketch_##set                                       \
     }
 
-/* A table begins with the definition; every wider set up to its own replaces entries. */
+/* A table begins with the definition; every wider set up to its own replaces entries. The functions that fill are compiled
+ * for their set, so only a CPU that has the set runs them. */
 static void build_tables(void) {
     enum { FAMILIES = 5 };
     static void (*const FILLS[][FAMILIES])(taciti_kernels *) = {
@@ -61,7 +62,7 @@ static void build_tables(void) {
     };
     for (int set = 0; set < SETS; set++) {
         g_tables[set].isa = NAMES[set];
-        for (int s = 0; s <= set && s < (int)(sizeof FILLS / sizeof *FILLS); s++)
+        for (int s = 0; s <= set && cpu_has(s); s++)
             for (int f = 0; f < FAMILIES; f++) FILLS[s][f](&g_tables[set]);
     }
 }
