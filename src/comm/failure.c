@@ -269,11 +269,15 @@ static tacit_status look_at_links(taciti_comm *comm, int64_t now) {
     d->next_look_ns = now + LOOK_NS;
     const bool beat = !d->leaving && now >= d->next_beat_ns;
     if (beat) d->next_beat_ns = now + BEAT_NS;
+    int64_t silence_ns = 0;
     for (int i = 0; i < d->count; i++) {
-        TACITI_TRY(hear_link(comm, &d->links[i], now));
-        if (beat) TACITI_TRY(send_beat(comm, &d->links[i]));
-        TACITI_TRY(judge_link(comm, &d->links[i], now));
+        taciti_link *link = &d->links[i];
+        TACITI_TRY(hear_link(comm, link, now));
+        if (beat) TACITI_TRY(send_beat(comm, link));
+        TACITI_TRY(judge_link(comm, link, now));
+        if (!link->gone && now - link->heard_ns > silence_ns) silence_ns = now - link->heard_ns;
     }
+    atomic_store(&atomic_load_explicit(&comm->witness, memory_order_acquire)->silence_ns, silence_ns);
     return TACIT_OK;
 }
 

@@ -28,6 +28,7 @@ enum { TITLE_BYTES = 32, SIGNALED = 128, REASON_BYTES = 128 };
 #define SHUT_DOWN_S 30.0                 /* the library itself is given half of it (comm.c) */
 /* While ranks hear each other's beats, peers speak for a rank that is stopped; its watcher only if they do not. */
 #define PEERS_FIRST_S 30.0
+#define PEER_IS_LOST_NS (750 * TACITI_NS_PER_MS) /* a launcher waits for a second between its two signals */
 
 static const int PASSED_ON[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 enum { PASSED_ON_COUNT = sizeof PASSED_ON / sizeof *PASSED_ON };
@@ -203,15 +204,17 @@ static _Noreturn void watch_worker(const supervised *it, const sigset_t *set) {
 static supervised g_self;
 static stop_watch g_watcher_stopped;
 
-/* A launcher that ends a job kills its watchers some time after SIGTERM, which a busy machine may not have let them
- * see: no fault of theirs. A worker that shuts down has said what there was to say. */
+/* A launcher that ends a job kills its watchers some time after SIGTERM: no fault of theirs. A busy machine may not
+ * have let them see SIGTERM, but then the peer that ended the job has been silent since. A worker that shuts down has
+ * said what there was to say. */
 static _Noreturn void leave_orphaned(void) {
     char reason[REASON_BYTES];
     taciti_sight sight;
     taciti_witness_look(&g_self.shared->witness, &sight);
     (void)snprintf(reason, sizeof reason, "ends because its watcher (pid %ld) was killed", (long)g_self.watcher);
     const bool shutting_down = strcmp(sight.doing, TACITI_DOING_SHUT_DOWN) == 0;
-    const bool told_to_end = atomic_load(&g_self.shared->told_to_end) != 0;
+    const bool told_to_end = atomic_load(&g_self.shared->told_to_end) != 0 ||
+                             atomic_load(&g_self.shared->witness.silence_ns) > PEER_IS_LOST_NS;
     if (!told_to_end && !shutting_down && !g_self.watcher_is_named)
         say_of_worker(&g_self, "error", reason);
     else if (told_to_end && g_self.rank == 0 && strcmp(sight.doing, "checkpoint") == 0)

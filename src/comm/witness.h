@@ -31,8 +31,9 @@ void taciti_note_read(const taciti_note *note, int64_t *number, char text[TACITI
 
 /* Initialise with zeros. */
 typedef struct taciti_witness {
-    taciti_note doing; /* (step or -1, word) as announced; no word: the ranks are not connected yet */
-    taciti_note job;   /* (detail or -1, name) of the running communication job, or an empty text */
+    taciti_note doing;          /* (step or -1, word) as announced; no word: the ranks are not connected yet */
+    taciti_note job;            /* (detail or -1, name) of the running communication job, or an empty text */
+    _Atomic int64_t silence_ns; /* the longest silence of a peer, when it was last looked at */
 } taciti_witness;
 
 /* A snapshot of a witness, as a heartbeat carries it. */
