@@ -6,7 +6,7 @@
 set -euo pipefail
 
 build="gcc cmake ninja-build pkg-config libopenmpi-dev openmpi-bin libdnnl-dev libyaml-dev libjansson-dev libxxhash-dev libsodium-dev libhwloc-dev"
-test="ccache clang clang-format libclang-rt-14-dev libcmocka-dev libmpich-dev mpich python3 python3-venv procps iproute2 g++ git man-db bash-completion dpkg-dev file lintian openssh-server openssh-client"
+test="ccache clang clang-format libclang-rt-14-dev libcmocka-dev libmpich-dev mpich python3 python3-venv procps iproute2 g++ git man-db bash-completion dpkg-dev file lintian qemu-user openssh-server openssh-client"
 
 [ $# -gt 0 ] || set -- build
 wanted=""
