@@ -20,6 +20,8 @@ const taciti_flag taciti_train_flags[] = {
     {"--dry-run", NULL, NULL,
      "print sizes and memory per rank, refuse options that the run would refuse, then stop; run.dir and "
      "checkpoints are not read"},
+    {"--replay", NULL, "FOLDER",
+     "repeat a run of --gossip.async bit for bit, from the log that --run.arrivals FOLDER wrote"},
     {"--profile", NULL, "FILE",
      "write what forward and backward of this model cost here, for `tacit plan` and compute.emulate"},
     {"--print-config", NULL, "[=changed]",
@@ -88,6 +90,7 @@ static tacit_status train_over(taciti_train_settings *settings, const taciti_arg
     const taciti_train_request request = {.resume = from_mean || taciti_arguments_get(arguments, "--resume") != NULL,
                                           .from_mean = from_mean,
                                           .dry_run = taciti_arguments_get(arguments, "--dry-run") != NULL,
+                                          .replay = taciti_arguments_get(arguments, "--replay"),
                                           .profile = taciti_arguments_get(arguments, "--profile"),
                                           .sizes = json ? &sizes : NULL};
     tacit_status status = taciti_train(comm, settings, &request);

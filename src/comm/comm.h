@@ -217,6 +217,8 @@ tacit_status taciti_job_submit(taciti_comm *comm, taciti_job *job);
 tacit_status taciti_job_wait(taciti_comm *comm, taciti_job *job);
 tacit_status taciti_job_wait_for(taciti_comm *comm, taciti_job *job, double seconds);
 bool taciti_job_done(const taciti_job *job);
+/* Returns whether jobs run beside the submitting thread. */
+bool taciti_comm_has_thread(const taciti_comm *comm);
 
 /* For a thread that waits for what a job does, in its own way: begin, and look every 0.1 s or so. Returns E_PEER when
  * communication has failed, or, as taciti_job_wait(), when the communication thread hangs in the engine. Any thread. */
@@ -244,6 +246,10 @@ tacit_status taciti_comm_irecv_up_to(taciti_comm *comm, int peer, void *bytes, s
  * Returns E_PEER if the message has another length than the receive allows, or if the failure detector reports a
  * failure first. */
 tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request);
+/* As await, but does not block: *done tells whether it is complete. */
+tacit_status taciti_comm_test(taciti_comm *comm, taciti_engine_request *request, bool *done);
+/* A pause of 0.2 ms or less between such tests, for a job that waits for several requests or for another thread. */
+tacit_status taciti_comm_rest(taciti_comm *comm);
 /* Lists the MPI library's own all-reduces, the same on every rank. Ends with a NULL name. Borrowed. Collective. */
 tacit_status taciti_comm_natives(taciti_comm *comm, const taciti_native **out);
 /* Calls taciti_engine.native_allreduce() `times` times. Ranks send and expect no heartbeats during the calls: a rank

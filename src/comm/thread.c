@@ -148,6 +148,8 @@ bool taciti_comm_owns(const taciti_comm *comm) {
            pthread_equal(pthread_self(), comm->borrower) != 0;
 }
 
+bool taciti_comm_has_thread(const taciti_comm *comm) { return comm->threaded; }
+
 static tacit_status queue_job(taciti_queue *queue, taciti_job *job) {
     const uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
     if (tail - atomic_load_explicit(&queue->head, memory_order_acquire) >= TACITI_QUEUE_JOBS)

@@ -15,6 +15,7 @@
  * count; long arrays have several messages under way, which hide it. */
 #define LONG_WAIT_NS INT64_C(200000)
 #define NAP_MAX_NS INT64_C(200000)
+#define REST_NS INT64_C(200000)
 enum { NAPS_PER_WAIT = 4, WAITS_KEPT = 4 };
 
 /* The kind of a message in taciti_engine_request.wait, beside the peer. */
@@ -138,6 +139,19 @@ tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request
         if (turn % STALL_LOOK_TURNS == STALL_LOOK_TURNS - 1) TACITI_TRY(taciti_detector_stall(comm, peer, begin_ns));
         pause_wait(comm, peer, turn, now_ns - begin_ns);
     }
+}
+
+tacit_status taciti_comm_test(taciti_comm *comm, taciti_engine_request *request, bool *done) {
+    const int peer = (int)(request->wait / KINDS);
+    TACITI_TRY(test_request(comm, peer, request, done));
+    return !*done || request->wait % KINDS == SEND ? TACIT_OK : note_arrival(comm, peer, request, taciti_now_ns());
+}
+
+tacit_status taciti_comm_rest(taciti_comm *comm) {
+    TACITI_TRY(taciti_detector_tick(comm, taciti_now_ns()));
+    if (comm->engine.wait != NULL) return comm->engine.wait(comm->engine.self, REST_NS);
+    taciti_sleep_ns(REST_NS);
+    return TACIT_OK;
 }
 
 tacit_status taciti_comm_send(taciti_comm *comm, int peer, const void *bytes, size_t n) {

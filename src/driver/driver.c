@@ -344,6 +344,15 @@ void taciti_driver_revert(taciti_driver *driver) {
     driver->averaged = false;
 }
 
+bool taciti_driver_called(const taciti_driver *driver) {
+    return driver->setup.strategy->replicas->called(driver->strategy);
+}
+
+tacit_status taciti_driver_meet(taciti_driver *driver, int64_t *clock) {
+    taciti_comm_announce(driver->setup.context.comm, driver->step, "meeting of ranks");
+    return driver->setup.strategy->replicas->meet(driver->strategy, clock);
+}
+
 void taciti_driver_list_state(taciti_driver *driver, bool saving, taciti_state *out) {
     driver->setup.strategy->state(driver->strategy, out);
     if (driver->arrays.parameters == NULL) return;

@@ -304,7 +304,8 @@ static tacit_status check_others(const taciti_settings *settings, const taciti_h
     static const taciti_exchange_options EXCHANGE = {.overlap = true};
     const taciti_strategy *own = taciti_settings_strategy(settings);
     for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++) {
-        const taciti_strategy_context context = {.optim_options = &settings->optim,
+        const taciti_strategy_context context = {.follows_clock = true,
+                                                 .optim_options = &settings->optim,
                                                  .exchange_options = &EXCHANGE,
                                                  .options = taciti_settings_options(settings, (*s)->options)};
         if (*s != own && (*s)->check != NULL) TACITI_TRY((*s)->check(&context, hosts));
@@ -316,6 +317,7 @@ tacit_status taciti_settings_check(const taciti_settings *settings, const taciti
     const taciti_strategy *strategy = taciti_settings_strategy(settings);
     taciti_strategy_context context = taciti_settings_context(settings);
     context.own_optimizer = reader == TACITI_READER_OWN_OPTIMIZER;
+    context.follows_clock = reader == TACITI_READER_TRAIN || reader == TACITI_READER_PLAN;
     TACITI_TRY(taciti_optim_check(&settings->optim));
     TACITI_TRY(check_compression(settings, strategy));
     if (strategy->check != NULL) TACITI_TRY(strategy->check(&context, hosts));

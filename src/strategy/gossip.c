@@ -54,11 +54,15 @@ static tacit_status check_numbers(const taciti_gossip *g) {
 /* A double counts exactly up to 2^53. */
 static double knowledge_number(const taciti_gossip *g) { return (double)(g->knowledge >> 11); }
 
+static void set_references(const taciti_gossip *g, const float *x) {
+    if (g->async == NULL) taciti_mix_set_references(g->channels[0].mix, x);
+}
+
 /* Otherwise a rank meets others than those that know what the checkpoint says. */
 static void forget_other_knowledge(taciti_gossip *g) {
     const double saved = g->numbers[KNOWLEDGE], now = knowledge_number(g);
     if (saved >= now && saved <= now) return; /* a damaged number is not the same */
-    taciti_mix_set_references(g->channels[0].mix, NULL);
+    set_references(g, NULL);
     if (now > 0 && taciti_comm_rank(g->context.comm) == 0)
         taciti_log(
             TACITI_LOG_WARN,
@@ -73,7 +77,10 @@ static tacit_status restore_numbers(taciti_gossip *g) {
     *taciti_average_noisy(g->average) = 1;
     forget_other_knowledge(g);
     taciti_gossip_noise_restore(g, g->numbers[NOISE], g->numbers[NORM]);
-    return taciti_gossip_restore_masses(g, g->numbers[MASS]);
+    TACITI_TRY(taciti_gossip_restore_masses(g, g->numbers[MASS]));
+    if (g->async == NULL || g->masses == NULL) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG, "gossip.async averages without weights, and the checkpoint has those of "
+                                       "push-sum; --resume-from-mean, or --no-gossip.async");
 }
 
 /* A run that begins, with equal replicas: nothing is under way. */
@@ -83,7 +90,7 @@ static void begin_anew(taciti_gossip *g) {
     if (g->own != NULL) memcpy(g->own, g->context.parameters, bytes);
     if (g->tracker != NULL) memset(g->tracker, 0, bytes);
     if (g->gradient != NULL) memset(g->gradient, 0, bytes);
-    taciti_mix_set_references(g->channels[0].mix, g->context.parameters);
+    set_references(g, g->context.parameters);
     taciti_gossip_noise_begin(g);
 }
 
@@ -91,7 +98,7 @@ static void begin_anew(taciti_gossip *g) {
 static tacit_status launch_transfers(taciti_gossip *g) {
     const double mass = taciti_gossip_mass(g);
     float *x = g->context.parameters;
-    if (!g->context.exchange_options->overlap) return TACIT_OK;
+    if (!g->context.exchange_options->overlap || g->async != NULL) return TACIT_OK;
     if (g->options.order == TACITI_GOSSIP_AWC) {
         float *handed = g->own != NULL ? g->own : x;
         if (g->number >= 0)
@@ -120,13 +127,14 @@ static tacit_status gossip_start(void *self, int64_t step, bool restored) {
     return launch_transfers(g);
 }
 
-/* After a step of dp, of which the last lets replicas go apart. */
-static tacit_status end_dense_step(taciti_gossip *g) {
+/* After a step of dp, of which the last lets replicas go apart; from then on ranks may count their own steps. */
+static tacit_status end_dense_step(taciti_gossip *g, taciti_step_report *out) {
     g->step++;
     *taciti_average_noisy(g->average) = 0;
     if (is_in_dense_steps(g)) return TACIT_OK;
     taciti_gossip_dense_destroy(g);
     begin_anew(g);
+    if (g->async != NULL) out->clock = g->step;
     return launch_transfers(g);
 }
 
@@ -147,7 +155,7 @@ static void gossip_state(void *self, taciti_state *out) {
     list_array(g, "strategy.handed", g->own, out);
     list_array(g, "strategy.tracker", g->tracker, out);
     list_array(g, "strategy.gradient", g->gradient, out);
-    taciti_mix_list(g->channels[0].mix, "known", out);
+    if (g->async == NULL) taciti_mix_list(g->channels[0].mix, "known", out);
     taciti_gossip_noise_list(g, out);
     taciti_state_add_numbers(out, "numbers", TACITI_STATE_OWN, TACITI_STATE_RESET, g->numbers, TACITI_GOSSIP_NUMBERS);
 }
@@ -157,6 +165,8 @@ static void gossip_state(void *self, taciti_state *out) {
 /* Returns the mean over a period, without the sums of signals: they are 1 to 3 % of it. */
 static uint64_t per_step(const taciti_gossip *g, uint64_t (*bytes_of)(const taciti_mix *mix, int64_t number)) {
     uint64_t sum = 0;
+    if (g->async != NULL)
+        return taciti_async_bytes(&g->topology, taciti_comm_rank(g->context.comm), g->context.layout->n);
     for (size_t r = 0; r < g->topology.period; r++) sum += bytes_of(g->channels[0].mix, (int64_t)r);
     const uint64_t arrays = g->tracker != NULL ? 2 : 1;
     return sum * arrays / (g->topology.period * (uint64_t)g->options.every);
@@ -181,8 +191,7 @@ typedef struct decision {
     const float *direction; /* the gradient, or the tracker's estimate of it */
 } decision;
 
-/* Norm of the gradient of this rank's own share of the batch; the same for any size of buckets. */
-static double norm_of(const taciti_gossip *g, const float *flat) {
+double taciti_gossip_norm(const taciti_gossip *g, const float *flat) {
     return g->topology.ranks * sqrt(taciti_optim_sum_squares(g->context.optim, flat, 0, g->context.layout->n));
 }
 
@@ -242,7 +251,7 @@ static tacit_status adapt_then_combine(taciti_gossip *g, const decision *d, doub
 static bool is_mixing(const taciti_gossip *g) { return (g->step + 1) % g->options.every == 0; }
 
 static tacit_status decide_work(taciti_gossip *g, double lr, decision *out, taciti_step_report *report) {
-    const double own_norm = norm_of(g, g->context.gradients), mass = taciti_gossip_mass(g);
+    const double own_norm = taciti_gossip_norm(g, g->context.gradients), mass = taciti_gossip_mass(g);
     *out = (decision){.mixing = is_mixing(g), .direction = g->context.gradients};
     g->wait_ns = 0;
     out->update = isfinite(own_norm);
@@ -251,7 +260,7 @@ static tacit_status decide_work(taciti_gossip *g, double lr, decision *out, taci
     if (g->tracker != NULL) {
         TACITI_TRY(taciti_gossip_track(g, out->update));
         out->direction = g->tracker;
-        if (out->update) report->grad_norm = norm_of(g, g->tracker);
+        if (out->update) report->grad_norm = taciti_gossip_norm(g, g->tracker);
     }
     out->lr = lr / (g->options.order == TACITI_GOSSIP_AWC ? taciti_gossip_mass(g) : mass);
     out->scale =
@@ -273,8 +282,9 @@ static tacit_status gossip_finish(void *self, double lr, taciti_step_report *out
     decision d;
     if (g->dense != NULL) {
         TACITI_TRY(taciti_gossip_dense_finish(g, lr, out));
-        return end_dense_step(g);
+        return end_dense_step(g, out);
     }
+    if (g->async != NULL) return taciti_gossip_async_finish(g, lr, out);
     TACITI_TRY(decide_work(g, lr, &d, out));
     if (d.update) taciti_optim_begin(g->context.optim, d.lr, d.scale);
     if (g->options.order == TACITI_GOSSIP_AWC)
@@ -309,7 +319,7 @@ static tacit_status gossip_stepped(void *self, taciti_step_report *out) {
     taciti_gossip *g = self;
     const taciti_strategy_context *c = &g->context;
     const bool mixing = is_mixing(g), awc = g->options.order == TACITI_GOSSIP_AWC;
-    if (g->dense != NULL) return end_dense_step(g);
+    if (g->dense != NULL) return end_dense_step(g, out);
     for (size_t b = 0; mixing && g->own != NULL && g->options.delay == 0 && b < c->layout->bucket_count; b++)
         taciti_gossip_copy(g, g->own, c->parameters, 1, b);
     if (mixing) TACITI_TRY(hand_on(g, awc ? g->number + 1 + g->options.delay : g->number, taciti_gossip_mass(g)));
@@ -336,7 +346,10 @@ const taciti_strategy taciti_strategy_gossip = {
     .options = &taciti_gossip_option_table,
     .options_size = sizeof(taciti_gossip_options),
     .label = "topology order",
-    .replicas = &(const taciti_replica_verbs){.average = gossip_average, .revert = gossip_revert},
+    .replicas = &(const taciti_replica_verbs){.average = gossip_average,
+                                              .revert = gossip_revert,
+                                              .called = taciti_gossip_async_called,
+                                              .meet = taciti_gossip_async_meet},
     .check = taciti_gossip_check,
     .codec = taciti_gossip_codec,
     .patterns = taciti_gossip_patterns,

@@ -38,6 +38,7 @@ typedef struct taciti_gossip_options {
     bool tracker;         /* gossip.tracker: mix a gradient tracker too (DeTAG) */
     int64_t delay;        /* gossip.delay: additional iterations that a transfer may take (awc) */
     double start;         /* gossip.start: share of the run's steps that are those of dp, before replicas differ */
+    bool async;           /* gossip.async: nobody waits for anybody (exchange/async.h) */
     int64_t denoise;      /* gossip.denoise: steps between two looks at the noise of second moments; 0: none */
 } taciti_gossip_options;
 extern const taciti_option_table taciti_gossip_option_table; /* section "gossip" */

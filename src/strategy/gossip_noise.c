@@ -259,16 +259,25 @@ static bool has_forgotten(const taciti_gossip *g) {
     return (double)(g->step - g->apart_since) * (1 - o->beta1) >= (double)window_of(o);
 }
 
+static tacit_status use_signals(taciti_gossip *g) {
+    TACITI_TRY(wait_for_signals(g));
+    g->noise.pending = false;
+    taciti_optim_run(g->context.optim, update_shares, g);
+    begin_discount(g);
+    return TACIT_OK;
+}
+
+tacit_status taciti_gossip_noise_look(taciti_gossip *g) {
+    if (!g->noise.active || !has_forgotten(g)) return TACIT_OK;
+    TACITI_TRY(send_signals(g));
+    return use_signals(g);
+}
+
 tacit_status taciti_gossip_noise_step(taciti_gossip *g) {
     const int64_t every = g->options.denoise, place = every > 0 ? g->step % every : 0;
     if (!g->noise.active) return TACIT_OK;
     TACITI_TRY(g->noise.status);
-    if (place == every / 2 && g->noise.pending) {
-        TACITI_TRY(wait_for_signals(g));
-        g->noise.pending = false;
-        taciti_optim_run(g->context.optim, update_shares, g);
-        begin_discount(g);
-    }
+    if (place == every / 2 && g->noise.pending) TACITI_TRY(use_signals(g));
     return place == every / 4 && has_forgotten(g) ? send_signals(g) : TACIT_OK;
 }
 

@@ -54,6 +54,9 @@ static const taciti_option OPTIONS[] = {
             "update with a mixed estimate of the mean gradient, for unequal data; twice the bytes, three more arrays"),
     TACITI_OPTION("delay", INT, AT(delay), "0", .max = 1, .unit = "iterations",
                   .help = "iterations more that a transfer may take; 1 needs gamma 0.5 or less and two more arrays"),
+    TACITI_OPTION("async", BOOL, AT(async), "false",
+                  .help = "neighbours mix when both have offered, and nobody waits: a rank that is late passes over "
+                          "steps. Of `tacit train`"),
     TACITI_OPTION(
         "start", REAL, AT(start), "0.1", .max = 1,
         .help = "share of the run's steps, if they are known, in which replicas are equal, as in dp, before they go "

@@ -107,10 +107,12 @@ static tacit_status check_masses(const taciti_strategy_context *context, const t
 
 tacit_status taciti_gossip_check(const taciti_strategy_context *context, const taciti_hosts *hosts) {
     taciti_topology topology;
+    TACITI_TRY(taciti_gossip_check_async(context, NULL));
     TACITI_TRY(taciti_gossip_check_codec(context));
     if (hosts == NULL) return check_options(context->options);
     TACITI_TRY(taciti_gossip_topology(context->options, hosts, &topology));
     tacit_status status = check_masses(context, &topology);
+    if (status == TACIT_OK) status = taciti_gossip_check_async(context, &topology);
     if (status == TACIT_OK) status = taciti_gossip_check_step_size(context, &topology);
     taciti_topology_destroy(&topology);
     return status;
@@ -174,7 +176,7 @@ static tacit_status make_array(const taciti_gossip *g, bool wanted, const char *
 }
 
 static bool wants_channel(const taciti_gossip_options *o, int channel) {
-    return channel == 0 || (channel == 1 && o->delay > 0) || (channel == 2 && o->tracker);
+    return (channel == 0 && !o->async) || (channel == 1 && o->delay > 0) || (channel == 2 && o->tracker);
 }
 
 static bool keeps_own(const taciti_gossip_options *o) {
@@ -199,10 +201,11 @@ tacit_status taciti_gossip_predict(const taciti_strategy_context *context, tacit
     const taciti_mix_form form = taciti_gossip_form(context);
     const size_t mix_bytes =
         taciti_mix_predict_bytes(context->comm, context->layout, &topology, context->exchange_options, &form);
-    const size_t tracks = o->tracker ? 1U : 0U, channels = 1U + (o->delay > 0 ? 1U : 0U) + tracks;
+    const size_t tracks = o->tracker ? 1U : 0U, channels = (o->async ? 0U : 1U) + (o->delay > 0 ? 1U : 0U) + tracks;
+    const size_t async_bytes = o->async ? taciti_async_predict_bytes(&topology, context->layout->n) : 0;
     const size_t arrays = channels + (keeps_own(o) ? 1U : 0U) + 2U * tracks;
     *out = (taciti_strategy_figures){
-        .own_bytes = channels * mix_bytes + arrays * context->layout->n * sizeof(float) +
+        .own_bytes = async_bytes + channels * mix_bytes + arrays * context->layout->n * sizeof(float) +
                      taciti_average_predict_bytes(context) + taciti_gossip_dense_predict_bytes(context) +
                      taciti_gossip_noise_predict_bytes(context),
         .period = topology.period * (size_t)o->every,
@@ -225,6 +228,7 @@ static tacit_status connect_channels(taciti_gossip *g) {
         if (wants_channel(&g->options, i))
             TACITI_TRY(
                 taciti_mix_create(c->comm, c->layout, &g->topology, c->exchange_options, &form, &g->channels[i].mix));
+    TACITI_TRY(taciti_gossip_async_create(g));
     TACITI_TRY(taciti_average_create(c, &g->average));
     *taciti_average_noisy(g->average) = 0;
     TACITI_TRY(taciti_gossip_noise_connect(g));
@@ -253,6 +257,7 @@ void taciti_gossip_destroy(void *self) {
     if (g == NULL) return;
     taciti_gossip_dense_destroy(g);
     taciti_gossip_noise_destroy(g);
+    taciti_gossip_async_destroy(g);
     taciti_average_destroy(g->average);
     for (int c = 0; c < TACITI_GOSSIP_CHANNELS; c++) {
         taciti_mix_destroy(g->channels[c].mix);

@@ -8,12 +8,14 @@
  *   gossip_codec.c     compressed mixes: the form of what travels, and which step size is too large for it
  *   gossip_tracker.c   the estimate of the mean gradient (DeTAG)
  *   gossip_dense.c     the steps of dp at the start
+ *   gossip_async.c     steps of ranks that wait for nobody
  *   gossip_noise.c     Adam's second moments without the noise of a rank's share of the batch
  */
 #ifndef TACITI_STRATEGY_GOSSIP_STATE_H
 #define TACITI_STRATEGY_GOSSIP_STATE_H
 
 #include "base/memory.h"
+#include "exchange/async.h"
 #include "exchange/mix.h"
 #include "strategy/average.h"
 #include "strategy/gossip.h"
@@ -68,7 +70,9 @@ typedef struct taciti_gossip {
     float *tracker;  /* estimate of the mean gradient; NULL without */
     float *gradient; /* the gradient last added to it */
     double *masses;  /* [2 ranks] push-sum weights of all ranks, and scratch; NULL: all are 1; owned */
-    void *dense;     /* dp, as long as its steps are made; NULL afterwards; owned */
+    taciti_async *async;       /* NULL: all ranks make the same steps; owned */
+    taciti_arrivals *arrivals; /* of async; owned */
+    void *dense;               /* dp, as long as its steps are made; NULL afterwards; owned */
     taciti_gossip_noise noise;
 
     int64_t step;                          /* finished steps */
@@ -89,6 +93,20 @@ tacit_status taciti_gossip_predict(const taciti_strategy_context *context, tacit
 /* Returns E_CONFIG, with what to type, for options that exclude each other or have no effect together and, if hosts is
  * not NULL, for a topology that cannot be used on these ranks. */
 tacit_status taciti_gossip_check(const taciti_strategy_context *context, const taciti_hosts *hosts);
+
+/* ---- gossip.c ---------------------------------------------------------------------------------------------------- */
+/* Returns the norm of the gradient of this rank's own share of the batch; the same for any size of buckets. */
+double taciti_gossip_norm(const taciti_gossip *g, const float *flat);
+
+/* ---- gossip_async.c ---------------------------------------------------------------------------------------------- */
+/* Returns E_CONFIG, with what to type, for what does not go with gossip.async. */
+tacit_status taciti_gossip_check_async(const taciti_strategy_context *context, const taciti_topology *topology);
+tacit_status taciti_gossip_async_create(taciti_gossip *g); /* does nothing without gossip.async; collective */
+void taciti_gossip_async_destroy(taciti_gossip *g);
+tacit_status taciti_gossip_async_finish(taciti_gossip *g, double lr, taciti_step_report *out);
+/* The verbs of replicas that have a clock. */
+bool taciti_gossip_async_called(const void *self);
+tacit_status taciti_gossip_async_meet(void *self, int64_t *clock);
 
 /* ---- gossip_mixing.c --------------------------------------------------------------------------------------------- */
 double taciti_gossip_mass(const taciti_gossip *g); /* this rank's push-sum weight */
@@ -162,6 +180,8 @@ void taciti_gossip_noise_destroy(taciti_gossip *g);
 
 /* Replicas go apart from here on. */
 void taciti_gossip_noise_begin(taciti_gossip *g);
+/* A look between two steps at which all ranks are, with sums that are waited for. Collective. */
+tacit_status taciti_gossip_noise_look(taciti_gossip *g);
 /* At the end of step g->step: sends signals, or uses what has arrived, when it is time. Collective. */
 tacit_status taciti_gossip_noise_step(taciti_gossip *g);
 

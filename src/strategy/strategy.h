@@ -40,6 +40,10 @@ typedef struct taciti_strategy_context {
     int64_t total_steps;              /* of the run; 0: unknown */
     bool by_units;                    /* the network calls need, release and write */
     bool own_optimizer;               /* steps come as settle() and stepped() */
+    bool follows_clock;               /* the caller goes on from taciti_step_report.clock, and calls meet() */
+    const char *arrivals;             /* folder of the log of a run that follows_clock; NULL: none */
+    bool replays;                     /* repeats the run of that log, instead of writing it */
+    uint64_t run;                     /* digest of all that decides the course of the run */
     const taciti_bucket_hooks *hooks; /* around every sum of a bucket of `gradients`; NULL: none */
 } taciti_strategy_context;
 
@@ -48,6 +52,7 @@ typedef struct taciti_step_report {
                          own gradient or its estimate of the mean. NaN or Inf if the step was skipped */
     bool skipped;     /* no update: on every rank if replicas are equal, else on this rank only, which still mixes */
     bool clipped;     /* settle() has scaled what had arrived: optim.clip */
+    int64_t clock;    /* above 0: ranks count their own steps, and this one has made or passed over so many */
     int64_t wait_ns;  /* exposed wait: blocked on communication after the end of backward */
     double moved; /* sum of squares of the changes by mixing on this rank, a local proxy of the consensus distance */
     double factor, gain, kept; /* of a compressed sum: the factor that was used (1: dense), |sent|^2 / |gradient +
@@ -114,6 +119,13 @@ typedef struct taciti_unit_verbs {
 typedef struct taciti_replica_verbs {
     tacit_status (*average)(void *self, double *distance);
     void (*revert)(void *self);
+
+    /* For steps that report a clock. called: returns whether another rank has come to a meeting already; this one is to
+     * follow after its step. meet: completes what is under way, and sets *clock to the maximum over the ranks. It
+     * comes between two steps, and before anything else that is collective. NULL: ranks make the same steps. Meet is
+     * collective. */
+    bool (*called)(const void *self);
+    tacit_status (*meet)(void *self, int64_t *clock);
 } taciti_replica_verbs;
 
 typedef struct taciti_strategy {

@@ -4,8 +4,9 @@
  * the reports of a step are taken in before the next one begins. Where they differ, that would be a barrier: the
  * reports travel while the next steps are computed, and metrics, requests to stop and skips are known two steps later,
  * or as many more as a transfer of the strategy may be under way, but at most LATE_MAX; all of them at once before an
- * evaluation, a checkpoint and the end. (A report is collected by the communication thread's job for the next one,
- * which stands behind the transfers that were begun in between. A stop must not take much longer for that.)
+ * evaluation, a checkpoint and the end. Where ranks count their own steps, a line is about this rank alone. (A report
+ * is collected by the communication thread's job for the next one, which stands behind the transfers that were begun in
+ * between. A stop must not take much longer for that.)
  */
 #include <math.h>
 
@@ -36,11 +37,28 @@ static taciti_step_entry *entry_at(taciti_reports *reports, size_t i) {
     return &reports->entries[(reports->first + i) % reports->max];
 }
 
+static void fill_alone(taciti_trainer *trainer, const taciti_rank_report *mine, taciti_step_entry *out) {
+    const double tokens = (double)trainer->share * (double)trainer->time;
+    *out = (taciti_step_entry){.known = true, .stop = mine->stop != 0, .skips = mine->skipped != 0 ? 1 : 0};
+    trainer->position.skipped += out->skips;
+    trainer->alone.skipped += out->skips;
+    out->metrics.skipped = trainer->position.skipped;
+    out->metrics.loss = tokens > 0 ? mine->loss_sum / tokens : (double)NAN;
+    out->metrics.consensus = sqrt(mine->moved);
+    out->metrics.slowest_rank = trainer->rank;
+    out->metrics.slowest_s = out->metrics.fastest_s = mine->compute_s;
+}
+
 tacit_status taciti_reports_put(taciti_trainer *trainer, const taciti_rank_report *mine, taciti_step_entry **out) {
     taciti_reports *reports = &trainer->reports;
     if (reports->count == reports->max)
         return taciti_fail(TACIT_E_INTERNAL, "more than %zu steps without a line", reports->max);
     reports->mine = *mine;
+    if (trainer->alone.active) {
+        *out = entry_at(reports, reports->count++);
+        fill_alone(trainer, mine, *out);
+        return TACIT_OK;
+    }
     if (reports->circular != NULL) TACITI_TRY(taciti_circular_post(reports->circular, mine));
     *out = entry_at(reports, reports->count++);
     **out = (taciti_step_entry){.known = false};

@@ -54,6 +54,9 @@ static const taciti_option RUN_OPTIONS[] = {
     TACITI_OPTION("tensorboard", BOOL, AT(tensorboard), "true",
                   .help = "write a TensorBoard event file beside metrics.jsonl",
                   .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
+    TACITI_OPTION("arrivals", TEXT, AT(arrivals), "", .when = "gossip.async=true",
+                  .help = "folder for the log of who took in whose parameters when; `train --replay FOLDER` repeats it",
+                  .flags = TACITI_OPTION_NO_DIGEST),
     TACITI_OPTION("quiet", BOOL, AT(quiet), "false", .help = "no progress on the console",
                   .flags = TACITI_OPTION_NO_DIGEST),
 };

@@ -123,7 +123,8 @@ tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_requested) {
                                      .abandoned = record.abandoned ? 1 : 0,
                                      .skipped = record.report.skipped ? 1 : 0,
                                      .moved = record.report.moved};
-    trainer->position.step++;
+    if (record.report.clock > 0) TACITI_TRY(taciti_trainer_step_alone(trainer));
+    trainer->position.step = record.report.clock > 0 ? record.report.clock : step + 1;
     trainer->position.tokens += (uint64_t)trainer->settings->train.batch * trainer->time;
     TACITI_TRY(taciti_reports_put(trainer, &mine, &entry));
     fill_own(trainer, lr, &record.report, &entry->metrics);

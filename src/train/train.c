@@ -219,7 +219,7 @@ static void report_step(taciti_trainer *trainer, const taciti_step_entry *entry)
 static tacit_status check_progress(taciti_trainer *trainer, const taciti_step_entry *entry) {
     trainer->skipped_in_a_row = entry->skips > 0 ? trainer->skipped_in_a_row + 1 : 0;
     if (trainer->skipped_in_a_row < MAX_SKIPS) return TACIT_OK;
-    if (trainer->rank != 0) return TACIT_E_NUMERICS;
+    if (trainer->rank != 0 && !trainer->alone.active) return TACIT_E_NUMERICS;
     char how[LINE_BYTES] = "begin again: there is no checkpoint to go on from";
     if (trainer->saved_step > 0)
         (void)snprintf(how, sizeof how,
@@ -267,6 +267,15 @@ static tacit_status evaluate_newest(taciti_trainer *trainer) {
     return taciti_trainer_evaluate(trainer, &m->val_loss);
 }
 
+/* Ranks that count their own steps come together, before anything that all of them do. */
+static tacit_status meet_others(taciti_trainer *trainer) {
+    char made[LINE_BYTES], members[2 * LINE_BYTES];
+    TACITI_TRY(taciti_trainer_meet(trainer, made, sizeof made));
+    (void)snprintf(members, sizeof members, "\"made\": [%s]", made);
+    record_event(trainer, trainer->position.step, "meeting", members);
+    return TACIT_OK;
+}
+
 /* One pass of the loop. *stop: some rank was asked to stop: leave after this step. */
 static tacit_status make_step(taciti_trainer *trainer, int64_t deadline_ns, bool *stop) {
     const bool requested = taciti_stop_signal() != 0 || (deadline_ns > 0 && taciti_now_ns() > deadline_ns);
@@ -276,7 +285,11 @@ static tacit_status make_step(taciti_trainer *trainer, int64_t deadline_ns, bool
     if (strategy->event != NULL && strategy->event(taciti_driver_strategy(trainer->driver), decision, sizeof decision))
         record_event(trainer, trainer->position.step, "compression", decision);
     agenda due = plan_step(trainer, taciti_reports_stop(&trainer->reports));
-    if (due.evaluation || due.save || due.leaving) {
+    if (trainer->alone.active) {
+        if (due.evaluation || due.save || due.leaving || taciti_driver_called(trainer->driver))
+            TACITI_TRY(meet_others(trainer));
+        due = plan_step(trainer, taciti_reports_stop(&trainer->reports));
+    } else if (due.evaluation || due.save || due.leaving) {
         TACITI_TRY(taciti_reports_collect(trainer, 0));
         due = plan_step(trainer, taciti_reports_stop(&trainer->reports)); /* the last reports may ask to stop, too */
     }
@@ -331,7 +344,8 @@ static tacit_status run_steps(taciti_trainer *trainer) {
     bool stop = asked > 0;
     while (status == TACIT_OK && trainer->position.step < trainer->settings->train.steps && !stop)
         status = make_step(trainer, deadline_ns, &stop);
-    if (status != TACIT_OK && status != TACIT_E_PEER) {
+    if (status != TACIT_OK && trainer->alone.active) taciti_comm_give_up(trainer->comm);
+    if (status != TACIT_OK && status != TACIT_E_PEER && !trainer->alone.active) {
         /* A run that ends early still has a line for each step, and leaves no report on its way. Every rank ends alike.
          */
         TACITI_TRY(taciti_reports_collect(trainer, 0));

@@ -31,10 +31,11 @@ typedef struct taciti_train_options {
 extern const taciti_option_table taciti_train_option_table; /* section "train" */
 
 typedef struct taciti_run_options {
-    taciti_text dir;  /* run.dir */
-    bool trace;       /* run.trace: write trace.json at the end */
-    bool tensorboard; /* run.tensorboard */
-    bool quiet;       /* run.quiet */
+    taciti_text dir;      /* run.dir */
+    bool trace;           /* run.trace: write trace.json at the end */
+    bool tensorboard;     /* run.tensorboard */
+    bool quiet;           /* run.quiet */
+    taciti_text arrivals; /* run.arrivals: folder of the log of an asynchronous run; "": none */
 } taciti_run_options;
 extern const taciti_option_table taciti_run_option_table; /* section "run" */
 
@@ -56,6 +57,7 @@ typedef struct taciti_train_request {
     bool from_mean;        /* if the replicas of the checkpoint differ, all ranks continue from their mean */
     bool dry_run;          /* print sizes, memory and bytes per step, and return */
     struct json_t **sizes; /* receives sizes and memory as an object on rank 0, owned by the caller; NULL: no */
+    const char *replay;    /* repeat the run of this log of arrivals; NULL: no */
     const char *profile;   /* write the measured compute profile to this file; NULL: no */
 } taciti_train_request;
 

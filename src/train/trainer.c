@@ -2,6 +2,7 @@
 #include "train/trainer.h"
 
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -87,6 +88,38 @@ static tacit_status assign_samples(taciti_trainer *trainer) {
                        s->data.partition.text, (long long)s->train.batch, trainer->ranks, trainer->ranks);
 }
 
+/* Whether ranks count their own steps. */
+static bool is_asynchronous(const taciti_trainer *trainer) {
+    const taciti_config *config = &trainer->settings->job.config;
+    taciti_place place;
+    return strcmp(trainer->settings->job.strategy.text, "gossip") == 0 &&
+           taciti_config_find(config, "gossip.async", &place) && *(const bool *)place.value;
+}
+
+static tacit_status check_arrivals(const taciti_trainer *trainer) {
+    const bool records = trainer->settings->run.arrivals.text[0] != '\0', replays = trainer->replay != NULL;
+    if (records && replays)
+        return taciti_fail(TACIT_E_CONFIG, "--replay %s repeats a run that has its log; leave run.arrivals out",
+                           trainer->replay);
+    if ((records || replays) && !is_asynchronous(trainer))
+        return taciti_fail(TACIT_E_CONFIG,
+                           "%s: only ranks that wait for nobody have arrivals to log; add --strategy "
+                           "gossip --gossip.async, or leave it out",
+                           records ? "run.arrivals" : "--replay");
+    if (trainer->profiling.path == NULL || !is_asynchronous(trainer)) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG, "--profile measures steps that all ranks make together; --no-gossip.async, or "
+                                       "--strategy dp");
+}
+
+static tacit_status digest_run(taciti_trainer *trainer) {
+    char *text = taciti_config_json(&trainer->settings->job.config, 1);
+    if (text == NULL) return TACIT_E_MEMORY;
+    trainer->digest = XXH3_64bits_withSeed(text, strlen(text),
+                                           XXH3_64bits(trainer->data_info.digest, strlen(trainer->data_info.digest)));
+    taciti_free(text);
+    return TACIT_OK;
+}
+
 /* Prepares this rank by itself; the caller agrees on the outcome. */
 static tacit_status prepare_alone(taciti_trainer *trainer, bool resume) {
     /* The section `compute` describes a machine to others than the trainer. */
@@ -98,6 +131,7 @@ static tacit_status prepare_alone(taciti_trainer *trainer, bool resume) {
                            emulate, emulate);
     trainer->strategy = taciti_settings_strategy(&trainer->settings->job);
     TACITI_TRY(taciti_settings_check(&trainer->settings->job, taciti_comm_hosts(trainer->comm), TACITI_READER_TRAIN));
+    TACITI_TRY(check_arrivals(trainer));
     TACITI_TRY(taciti_trainer_take_shape(trainer, resume));
     TACITI_TRY(taciti_data_open(&trainer->settings->data, &trainer->data));
     trainer->data_info = taciti_data_describe(trainer->data);
@@ -108,6 +142,7 @@ static tacit_status prepare_alone(taciti_trainer *trainer, bool resume) {
     const taciti_settings *job = &trainer->settings->job;
     TACITI_TRY(taciti_model_layout(&job->model, (size_t)job->exchange.bucket_bytes, &trainer->layout));
     TACITI_TRY(taciti_settings_seal(job, &trainer->layout));
+    TACITI_TRY(digest_run(trainer));
     return trainer->rank == 0 ? taciti_settings_warn_unread(&job, 1, TACITI_READER_TRAIN) : TACIT_OK;
 }
 
@@ -118,6 +153,11 @@ taciti_strategy_context taciti_trainer_context(taciti_trainer *trainer) {
     context.pool = trainer->pool;
     context.trace = &trainer->trace;
     context.total_steps = trainer->settings->train.steps;
+    context.follows_clock = true;
+    context.replays = trainer->replay != NULL;
+    const char *arrivals = trainer->settings->run.arrivals.text;
+    context.arrivals = context.replays ? trainer->replay : arrivals[0] != '\0' ? arrivals : NULL;
+    context.run = trainer->digest;
     return context;
 }
 
@@ -216,6 +256,7 @@ tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, 
     *trainer = (taciti_trainer){.comm = comm,
                                 .settings = settings,
                                 .from_mean = request->from_mean,
+                                .replay = request->replay,
                                 .profiling = {.path = request->profile},
                                 .lock = {.fd = -1}};
     trainer->rank = taciti_comm_rank(comm);

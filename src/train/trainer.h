@@ -73,6 +73,14 @@ typedef struct taciti_profiling {
     double count, sum_s, sum_squares_s2; /* of compute times over ranks and steps */
 } taciti_profiling;
 
+/* What this rank has done since the ranks last met, of a strategy whose ranks count their own steps. */
+typedef struct taciti_alone {
+    bool active;
+    int64_t made, skipped; /* steps; updates */
+    uint64_t tokens;
+    taciti_position met; /* when they met */
+} taciti_alone;
+
 typedef struct taciti_trainer {
     taciti_comm *comm;
     taciti_train_settings *settings;
@@ -99,6 +107,9 @@ typedef struct taciti_trainer {
     int64_t saved_step; /* of the newest checkpoint, or the first step of the run */
     taciti_reports reports;
     taciti_profiling profiling;
+    taciti_alone alone;
+    const char *replay;       /* taciti_train_request.replay */
+    uint64_t digest;          /* of all that decides the course of the run */
     bool from_mean;           /* taciti_train_request.from_mean */
     int64_t skipped_in_a_row; /* consecutive steps in which at least one rank skipped */
     double peak_flops;        /* of all ranks together, measured; 0 if unknown */
@@ -197,6 +208,11 @@ tacit_status taciti_trainer_initialise(taciti_trainer *trainer); /* seed or trai
  * run.dir, if it has one. Returns E_CONFIG, with both values, for a key that was given, or a size of a preset, that
  * says otherwise. Not collective. */
 tacit_status taciti_trainer_take_shape(const taciti_trainer *trainer, bool resume);
+
+/* meeting.c, for steps that report a clock: counts a step of this rank, and what all ranks have done since the last
+ * meeting. made: receives the steps of every rank since then, "40, 38, 9". Meet is collective. */
+tacit_status taciti_trainer_step_alone(taciti_trainer *trainer);
+tacit_status taciti_trainer_meet(taciti_trainer *trainer, char *made, size_t size);
 
 /* trainer.c: what the strategy gets, but for arrays and optimizer, which the driver adds. Borrows. */
 taciti_strategy_context taciti_trainer_context(taciti_trainer *trainer);

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The log of an asynchronous run: at which of its steps a rank took in whose arrays, and to whom it sent its own. With
+ * it a run can be repeated bit for bit, on any machine. A folder has a file per rank, of lines:
+ *
+ *   tacit arrivals 1 rank 0 of 3 run 91ab33d04c6fe112
+ *   17 take 1 2 offer 2         at the end of step 17
+ *   40 meet                     after step 40: all ranks together
+ */
+#ifndef TACITI_EXCHANGE_ARRIVALS_H
+#define TACITI_EXCHANGE_ARRIVALS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tacit/tacit.h"
+
+typedef struct taciti_arrivals taciti_arrivals;
+
+/* Identifies the run whose log it is. */
+typedef struct taciti_arrivals_run {
+    int rank, ranks;
+    uint64_t digest; /* of all that decides its course, but for arrivals */
+} taciti_arrivals_run;
+
+/* The work at the end of a step; peers in the order in which they were worked on. */
+typedef struct taciti_arrivals_step {
+    int64_t step;
+    bool meet;
+    size_t taken, offered;
+    int *take, *offer; /* [ranks]; the caller's */
+} taciti_arrivals_step;
+
+/* Begins the log of this rank in a folder, which is made, and replaces an older one. Not collective. */
+tacit_status taciti_arrivals_record(const char *folder, const taciti_arrivals_run *run, taciti_arrivals **out);
+/* Opens the log of this rank. E_CONFIG, with what is expected, for that of another run. Not collective. */
+tacit_status taciti_arrivals_replay(const char *folder, const taciti_arrivals_run *run, taciti_arrivals **out);
+/* Returns the first error of a write since the start. NULL is fine. */
+tacit_status taciti_arrivals_close(taciti_arrivals *arrivals);
+
+bool taciti_arrivals_replays(const taciti_arrivals *arrivals); /* NULL: no */
+
+/* Adds a line; none if nothing was taken or offered. An error is that of close. NULL: does nothing. */
+void taciti_arrivals_write(taciti_arrivals *arrivals, const taciti_arrivals_step *step);
+/* Writes what is buffered to the file. */
+void taciti_arrivals_flush(taciti_arrivals *arrivals);
+
+/* Sets what the log says of this step; nothing was done in a step without a line. out->step, take and offer are the
+ * caller's. E_DATA, with the line, for a file that is damaged or ends before this step. */
+tacit_status taciti_arrivals_read(taciti_arrivals *arrivals, taciti_arrivals_step *out);
+/* Returns whether the log has ranks meet after this step. Call it after read(). */
+bool taciti_arrivals_meets(const taciti_arrivals *arrivals, int64_t step);
+
+#endif
