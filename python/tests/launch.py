@@ -2,6 +2,7 @@
 """Ranks on this host for tests of faults: forked from this process, which has imported torch already, and connected by
 RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."""
 import os
+import pathlib
 import signal
 import sys
 import tempfile
@@ -60,7 +61,7 @@ class Rank:
             left = []
             for pid in filter(str.isdigit, os.listdir("/proc")):
                 try:
-                    fields = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()
+                    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
                 except OSError:
                     continue
                 if int(fields[2]) == self.pid and int(pid) != self.pid and fields[0] not in "ZX":
