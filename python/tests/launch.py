@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks on this host for tests of faults: forked from this process, which has imported torch already, and connected by
 RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."""
+import fcntl
 import os
 import pathlib
 import signal
@@ -22,6 +23,7 @@ class Rank:
 
     def __init__(self, work, rank, size, port, arguments):
         self.log = tempfile.TemporaryFile("w+")
+        fcntl.fcntl(self.log, fcntl.F_SETFL, os.O_APPEND)  # text() moves the offset that both processes share
         sys.stdout.flush()
         sys.stderr.flush()
         self.pid, self.status = os.fork(), None
