@@ -3,8 +3,8 @@
 
 train() is the loop of every method: what tacit adds to it is the line with tacit.Parallel. Fair to all: batch norm's means
 stay a rank's own while it trains; threads are the host's cores, shared by its ranks; the first --warm-up steps do not
-count, and neither does what --evaluate takes. After the last step rank 0 prints one line of JSON, also to the file of
---json."""
+count, and neither does what --evaluate takes. Rank 0 says on standard error how far it is, and after the last step prints
+one line of JSON; the file of --json gets it with the seconds of all steps."""
 import argparse
 import contextlib
 import functools
@@ -37,7 +37,7 @@ def read_flags(about, sizes, batch, lr):
     p.add_argument("--evaluate", type=int, default=0, metavar="N", help="loss on a quarter of the held-out samples after "
                    "every N steps, as \"curve\": [step, seconds of training, loss]")
     p.add_argument("--optimizer", choices=("adamw", "accum-adam"), default="adamw", help="accum-adam: that of decent-dp")
-    p.add_argument("--json", metavar="FILE", help="the results are appended there, too")
+    p.add_argument("--json", metavar="FILE", help="the results are appended there, with the seconds of all steps")
     p.add_argument("--emulate", type=float, metavar="MS", help="replay an accelerator that needs so long for forward and "
                    "backward pass instead of computing: real gradients' bytes, arbitrary values")
     p.add_argument("--with", dest="method", choices=METHODS, default="tacit")
@@ -187,7 +187,7 @@ def train(flags, model, data, loss_of):
         loss_of = Accelerator.loss_of
     method = choose(flags, model, make_optimizer)
     generator = torch.Generator().manual_seed(1000 * flags.seed + RANK)  # every rank draws samples of its own
-    losses, curve, clock = [], [], Clock(flags.warm_up, method.counters)
+    losses, curve, clock, said = [], [], Clock(flags.warm_up, method.counters), time.perf_counter()
     for step in range(flags.steps):
         batch = data.draw(flags.batch, generator)
         clock.begin(step)
@@ -198,6 +198,9 @@ def train(flags, model, data, loss_of):
             method.optimizer.zero_grad()
         clock.end()
         losses.append(loss.item())
+        if RANK == 0 and (step in (0, flags.steps - 1) or time.perf_counter() - said > 5):
+            said = time.perf_counter()
+            print(f"step {step + 1} of {flags.steps}: loss {losses[-1]:.4f}, {clock.seconds[-1]:.2f} s", file=sys.stderr, flush=True)
         if flags.evaluate and (step + 1) % flags.evaluate == 0:
             with clock.stopped() as seconds:
                 curve.append((step + 1, seconds, evaluate(method, data.held[::4], loss_of)))
@@ -236,11 +239,10 @@ def evaluate(method, batches, score):
 
 def report(flags, result):
     if RANK == 0:
-        line = json.dumps(result)
-        print(line)
+        print(json.dumps({key: value for key, value in result.items() if key != "steps_s"}))
         if flags.json:
             with open(flags.json, "a") as file:
-                file.write(line + "\n")
+                file.write(json.dumps(result) + "\n")
 
 
 class Clock:

@@ -76,13 +76,8 @@ class Comm:
         else:
             check(lib.tacit_open(settings._handle, out))
         self.rank, self.size = lib.tacit_rank(self._handle), lib.tacit_size(self._handle)
-        self.busy, self._pid = False, os.getpid()
+        self.busy, self.is_parents = False, False  # is_parents: this process is a fork of the one that has opened it
         opened[id(self)] = self
-
-    @property
-    def is_parents(self):
-        """Whether this process is a fork of the one that has opened it."""
-        return self._pid != os.getpid()
 
     def check_process(self):
         if self.is_parents:
@@ -106,6 +101,14 @@ class Comm:
 
 
 opened = {}
+
+
+def mark_opened():
+    for comm in opened.values():
+        comm.is_parents = True
+
+
+os.register_at_fork(after_in_child=mark_opened)  # asking for the process in every step stops torch.compile()
 
 
 def close_at_exit():

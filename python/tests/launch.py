@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks on this host for tests of faults: forked from this process, which has imported torch already, and connected by
 RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."""
+import fcntl
 import os
+import pathlib
 import signal
 import sys
 import tempfile
@@ -21,6 +23,7 @@ class Rank:
 
     def __init__(self, work, rank, size, port, arguments):
         self.log = tempfile.TemporaryFile("w+")
+        fcntl.fcntl(self.log, fcntl.F_SETFL, os.O_APPEND)  # text() moves the offset that both processes share
         sys.stdout.flush()
         sys.stderr.flush()
         self.pid, self.status = os.fork(), None
@@ -60,7 +63,7 @@ class Rank:
             left = []
             for pid in filter(str.isdigit, os.listdir("/proc")):
                 try:
-                    fields = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()
+                    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
                 except OSError:
                     continue
                 if int(fields[2]) == self.pid and int(pid) != self.pid and fields[0] not in "ZX":

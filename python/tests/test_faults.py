@@ -26,12 +26,12 @@ class Endless(Dataset):
         return torch.full((12,), float(i % 7))
 
 
-def train(rank, steps, strategy="dp", workers=0, at=lambda rank, step, place: None):
+def train(rank, steps, strategy="dp", workers=0, at=lambda rank, step, place: None, timeout=TIMEOUT):
     """Trains, and calls `at` between steps ("between"), in backward ("inside") and before the update ("update")."""
     import tacit.torch as tacit
     module = make(Net)
     optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
-    model = tacit.Parallel(module, optimizer, strategy=strategy, timeout=TIMEOUT)
+    model = tacit.Parallel(module, optimizer, strategy=strategy, timeout=timeout)
     step = 0
     module.first.weight.register_hook(lambda g: at(rank, step, "inside"))
     loader = iter(DataLoader(Endless(), batch_size=4, num_workers=workers)) if workers else None
@@ -53,6 +53,7 @@ class Faults(unittest.TestCase):
             rank.kill(signal.SIGCONT)
             rank.kill()
             rank.wait(5)
+            rank.log.close()
 
     def launch(self, *arguments, work=train, size=2, **named):
         self.ranks = launch(work, size, *arguments, **named)
@@ -124,6 +125,24 @@ class Faults(unittest.TestCase):
                     self.check_named(ranks[0], 1, 15, time.monotonic())
                     self.assertEqual(ranks[1].status, 7, ranks[1].text())
                     self.tearDown()
+
+    def test_the_others_need_not_wait_for_the_timeout(self):
+        def leave(rank, step, place):
+            if rank == 1 and step == 5 and place == self.place:
+                print("left", time.monotonic(), flush=True)
+                raise self.how
+        for size in (2, 3):
+            for strategy in ("dp", "gossip", "localsgd"):
+                for self.place, self.how in (("between", SystemExit(7)), ("inside", SystemExit(7)), ("update", SystemExit(0)),
+                                             ("between", KeyError("mine"))):
+                    with self.subTest(size=size, strategy=strategy, place=self.place, how=self.how):
+                        ranks = self.launch(40, strategy, 0, leave, 60.0, size=size)
+                        self.assertTrue(ranks[1].wait(20), ranks[1].text())
+                        left = float(ranks[1].text().split("left ")[1].split()[0])
+                        for rank in ranks[:1] + ranks[2:]:
+                            self.assertLess(self.check_named(rank, 1, 20, left), 6, rank.text())
+                        self.assertEqual(ranks[1].status, getattr(self.how, "code", 1), ranks[1].text())
+                        self.tearDown()
 
     def test_interrupted(self):
         """Ctrl-C reaches all ranks, or one alone. No process is left, and the traceback is KeyboardInterrupt's."""

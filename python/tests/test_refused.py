@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import warnings
 
 import torch
 from torch import nn
@@ -63,6 +64,25 @@ class Refused(unittest.TestCase):
         self.refuses("did you mean compress.codec", codex="int4")
         self.refuses("AdamW updates no parameter of this model", None, torch.optim.AdamW(make(Net).parameters()))
         self.wrap(torch.optim.AdamW(self.module.parameters()))  # none of them has kept the parameters
+
+    def test_what_is_no_optimizer(self):
+        for value, name in ((self.module, "a Net"), (self.module.parameters(), "a generator"), (torch.optim.SGD, "the class SGD")):
+            self.refuses(f"an optimizer is expected after the model, and this is {name}: make one", None, value,
+                         kind=tacit.UsageError)
+        self.refuses(r"tacit.Parallel\(model, optimizer, ...\)", optimizer=torch.optim.SGD(self.module.parameters(), lr=0.1))
+
+    def test_words_of_ddp(self):
+        self.refuses("device_ids is DistributedDataParallel's: leave it out, tensors stay where", device_ids=[0])
+        self.refuses("find_unused_parameters is .* unused parameters need no search", find_unused_parameters=True)
+        self.refuses('broadcast_buffers is .* buffers="broadcast"', broadcast_buffers=True)
+        self.refuses('bucket_cap_mb is .* exchange__bucket="25MiB"', bucket_cap_mb=25)
+        self.wrap(exchange__bucket="25MiB", buffers="broadcast")
+
+    def test_a_compiled_wrapper_warns_of_nothing(self):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", ".*(getpid|does not know how to trace).*")
+            torch.compile(self.wrap(), backend="eager")(Net.batch(0)).sum().backward()
+        self.assertIsNotNone(self.module.first.weight.grad)
 
     def test_a_forward_pass_of_the_mean(self):
         model = self.wrap()

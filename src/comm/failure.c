@@ -13,6 +13,7 @@
 #define BEAT_NS (200 * TACITI_NS_PER_MS)
 #define GAP_NS TACITI_NS_PER_S   /* a longer gap between two looks means that this process was stopped */
 #define GRACE_NS TACITI_NS_PER_S /* between one neighbour's chance to speak and the next one's */
+#define LATE_S 1.0               /* for messages that were under way when their sender said goodbye */
 
 #define LAST_WORDS_NS (TACITI_NS_PER_S / 2)
 /* A rank that ends because of another one's failure closes its connections too; what says so may still be on its way.
@@ -67,6 +68,7 @@ static tacit_status send_beat(taciti_comm *comm, taciti_link *link) {
 static tacit_status send_last_word(taciti_comm *comm, taciti_link *link, int kind, int culprit) {
     if (link->said || link->lost_ns != 0) return TACIT_OK;
     link->last = (taciti_beat){.kind = kind, .culprit = culprit};
+    taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &link->last.sight);
     link->said = link->leaving = true;
     return comm->engine.isend(comm->engine.self, link->peer, TACITI_TAG_BEAT, &link->last, sizeof link->last,
                               &link->last_request);
@@ -132,7 +134,10 @@ static tacit_status hear_of_death(taciti_comm *comm, const taciti_link *link) {
     char name[NAME_BYTES] = "a rank", teller[NAME_BYTES];
     if (culprit >= 0 && culprit < size) name_of(comm, culprit, name);
     name_of(comm, link->peer, teller);
-    taciti_error_set("%s has failed, as %s reports", name, teller);
+    if (culprit == comm->engine.rank)
+        taciti_error_set("%s reports that this rank, %d, has left or failed", teller, culprit);
+    else
+        taciti_error_set("%s has failed, as %s reports", name, teller);
     const tacit_status status = taciti_comm_break(comm, TACIT_E_PEER);
     if (size > ALL_PAIRS_RANKS) tell_neighbours(comm, culprit); /* that rank may not reach them */
     return status;
@@ -146,7 +151,7 @@ static tacit_status hear_link(taciti_comm *comm, taciti_link *link, int64_t now)
         link->receiving = false;
         link->heard_ns = now;
         link->watched = link->in.kind == WATCHED_BEAT;
-        if (link->watched || link->in.kind == BEAT) link->seen = link->in.sight;
+        if (link->watched || link->in.kind == BEAT || link->in.kind == GOODBYE) link->seen = link->in.sight;
         if (link->in.kind == DEATH_KNOWN) return hear_of_death(comm, link);
         link->gone = link->in.kind == GOODBYE;
         if (!link->gone) TACITI_TRY(listen_to(comm, link));
@@ -313,24 +318,51 @@ tacit_status taciti_detector_tick(taciti_comm *comm, int64_t now_ns) {
     return health;
 }
 
+/* A rank that has left before this one's step will never send what is waited for. */
+static bool left_earlier(const taciti_link *link, const taciti_sight *own) {
+    return own->step > link->seen.step && taciti_now_ns() - link->heard_ns > (int64_t)(LATE_S * 1e9);
+}
+
+static double patience_s(const taciti_comm *comm, const taciti_link *link, const taciti_sight *own) {
+    if (link == NULL || !link->gone) return stall_s(comm);
+    const double limit_s = timeout_s(comm);
+    return left_earlier(link, own) && limit_s > LATE_S ? LATE_S : limit_s;
+}
+
+static tacit_status declare_left(taciti_comm *comm, const taciti_link *link, const char *mine) {
+    char name[NAME_BYTES], sight[TACITI_WITNESS_TEXT_BYTES];
+    name_of(comm, link->peer, name);
+    taciti_sight_text(&link->seen, sight);
+    (void)taciti_fail(TACIT_E_PEER,
+                      "%s has left the job in %s, but rank %d waits for it in %s; all ranks must make the same steps",
+                      name, sight, comm->engine.rank, mine);
+    return tell_death(comm, link->peer);
+}
+
+static tacit_status declare_stalled(taciti_comm *comm, int peer, const taciti_link *link, double waited_s,
+                                    const char *mine) {
+    char name[NAME_BYTES], sight[TACITI_WITNESS_TEXT_BYTES];
+    taciti_sight_text(link != NULL ? &link->seen : &(taciti_sight){0}, sight);
+    name_of(comm, peer, name);
+    (void)taciti_fail(TACIT_E_PEER, "%s is alive but has kept rank %d waiting for %.1f s in %s; last seen in %s", name,
+                      comm->engine.rank, waited_s, mine, sight);
+    return tell_death(comm, peer);
+}
+
 tacit_status taciti_detector_stall(taciti_comm *comm, int peer, int64_t begin_ns) {
     const taciti_detector *d = &comm->detector;
     const int i = d->link_of[peer];
-    const bool gone = i >= 0 && d->links[i].gone;
-    const double limit_s = gone ? timeout_s(comm) : stall_s(comm);
+    const taciti_link *link = i >= 0 ? &d->links[i] : NULL;
     const int64_t since_ns = begin_ns > d->rearmed_ns ? begin_ns : d->rearmed_ns;
     const double waited_s = (double)(taciti_now_ns() - since_ns) * 1e-9;
-    if (waited_s <= limit_s) return TACIT_OK;
-    if (!comm->introduced) return declare_missing(comm, peer);
-    char name[NAME_BYTES], sight[TACITI_WITNESS_TEXT_BYTES], mine[TACITI_WITNESS_TEXT_BYTES];
     taciti_sight own;
     taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &own);
+    if (waited_s <= patience_s(comm, link, &own)) return TACIT_OK;
+    if (!comm->introduced) return declare_missing(comm, peer);
+    char mine[TACITI_WITNESS_TEXT_BYTES];
     taciti_sight_text(&own, mine);
-    taciti_sight_text(i >= 0 ? &d->links[i].seen : &(taciti_sight){0}, sight);
-    name_of(comm, peer, name);
-    (void)taciti_fail(TACIT_E_PEER, "%s %s kept rank %d waiting for %.1f s in %s; last seen in %s", name,
-                      gone ? "has left the job and" : "is alive but has", comm->engine.rank, waited_s, mine, sight);
-    return tell_death(comm, peer);
+    if (link != NULL && link->gone) return declare_left(comm, link, mine);
+    return declare_stalled(comm, peer, link, waited_s, mine);
 }
 
 tacit_status taciti_detector_goodbye(taciti_comm *comm) {

@@ -8,7 +8,9 @@
  *   silent > comm.timeout   the lowest healthy neighbour names the peer, notifies the others and ends communication;
  *                           if that neighbour has failed too, the next one does so a second later, and so on
  *   connection lost         an engine that can tell (taciti_engine.lost) knows at once: the same, without the wait, as
- * a warning where a watcher says more alive, but a wait for it has lasted comm.stall: handled like comm.timeout
+ *                           a warning where a watcher says more
+ *   alive                   but a wait for it has lasted comm.stall: handled like comm.timeout
+ *   left                    a rank that has said goodbye in an earlier step than that of a wait for it: after a second
  *
  * Until all ranks have introduced themselves, comm.start replaces comm.timeout and comm.stall.
  *

@@ -28,7 +28,7 @@ enum { RANKS_MAX = 5, TEXT_BYTES = 4096, FAILED = 3 };
 #define TIMEOUT_S 3.0
 
 /* A rank does this once it has worked for a while. */
-typedef enum deed { WORK, ABORT, FORK, REUSE_FORK, LEAVE } deed;
+typedef enum deed { WORK, ABORT, FORK, REUSE_FORK, LEAVE, END_WELL } deed;
 
 typedef struct troupe {
     int size, streams; /* streams 0: shared memory; -1: Unix-domain sockets */
@@ -96,6 +96,10 @@ static void do_deed(taciti_comm *comm, deed what) {
     if (what == ABORT) taciti_comm_abort(comm, TACIT_E_DATA);
     if (what == FORK || what == REUSE_FORK) fork_child(comm, what == REUSE_FORK);
     if (what == LEAVE) _exit(0); /* without a goodbye */
+    if (what == END_WELL) {
+        (void)taciti_comm_close(comm);
+        leave_with_text(0);
+    }
 }
 
 static _Noreturn void play_rank(const troupe *t, int rank) {
@@ -114,6 +118,7 @@ static _Noreturn void play_rank(const troupe *t, int rank) {
         }
         if (status != TACIT_OK || (int)values[999] != t->size) _exit(93);
         if (i == 200) do_deed(comm, t->deeds[rank]);
+        if (i == 200) taciti_comm_announce(comm, 6, "play");
         taciti_sleep_ns(TACITI_NS_PER_MS);
     }
 }
@@ -255,6 +260,20 @@ static void a_rank_that_leaves_without_goodbye_has_failed(void **state) {
     remove_folder_of(&t);
 }
 
+/* The others wait for it in a later step than its last one: they need not wait for comm.timeout. */
+static void a_rank_that_ends_a_step_too_early_is_named_soon(void **state) {
+    (void)state;
+    for (int streams = -1; streams < 3; streams++) {
+        troupe t = {.size = 2, .streams = streams, .thread = streams != 1, .deeds = {WORK, END_WELL}};
+        char text[TEXT_BYTES];
+        start_troupe(&t);
+        expect_culprit(&t, 1, TIMEOUT_S - 1,
+                       " has left the job in step 5, finish, but rank 0 waits for it in step 6, play");
+        assert_int_equal(end_rank(&t, 1, 10, text), tacit_status_exit_code(TACIT_E_PEER));
+        remove_folder_of(&t);
+    }
+}
+
 static void an_abort_ends_all_ranks_with_its_code(void **state) {
     (void)state;
     for (int streams = -1; streams < 3; streams++) {
@@ -290,6 +309,7 @@ int main(void) {
         cmocka_unit_test(a_stopped_rank_is_named_in_time),
         cmocka_unit_test(a_short_stop_is_forgiven),
         cmocka_unit_test(a_rank_that_leaves_without_goodbye_has_failed),
+        cmocka_unit_test(a_rank_that_ends_a_step_too_early_is_named_soon),
         cmocka_unit_test(an_abort_ends_all_ranks_with_its_code),
         cmocka_unit_test(a_forked_child_does_not_hide_the_end_of_its_parent),
     };

@@ -19,6 +19,13 @@ from .tensors import Tensors, choose_bucket, view_floats
 # Strategies whose ranks update by their own gradients. Their step begins and ends with the optimizer's.
 REPLICAS = ("gossip", "localsgd", "none")
 
+_DEVICE = "tensors stay where the model is"
+_UNUSED = "unused parameters need no search"
+_BUFFERS = "or write buffers=\"broadcast\""
+_BUCKET = "or write exchange__bucket=\"25MiB\""
+OF_DDP = {"device_ids": _DEVICE, "output_device": _DEVICE, "find_unused_parameters": _UNUSED, "static_graph": _UNUSED,
+          "broadcast_buffers": _BUFFERS, "bucket_cap_mb": _BUCKET}
+
 
 def check_module(module):
     if isinstance(module, Parallel):
@@ -40,12 +47,28 @@ def choose_settings(module, config, words):
     return settings
 
 
+def name_kind_of(value):
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+
+
+def check_words(words):
+    """What others' wrappers take, in words that help."""
+    if "optimizer" in words:
+        raise UsageError("the optimizer comes without a name: tacit.Parallel(model, optimizer, ...)")
+    for word in OF_DDP:
+        if word in words:
+            raise UsageError(f"{word} is DistributedDataParallel's: leave it out, {OF_DDP[word]}")
+
+
 def check_optimizers(module, optimizers, settings):
     known, strategy = {id(p) for p in module.parameters()}, settings["strategy"]
     if strategy in REPLICAS + ("shard",) and not optimizers:
         raise UsageError(f"strategy {strategy} needs to know when the optimizer makes its step: "
                          "tacit.Parallel(model, optimizer, ...)")
     for optimizer in optimizers:
+        if not isinstance(optimizer, torch.optim.Optimizer):
+            raise UsageError(f"an optimizer is expected after the model, and this is {name_kind_of(optimizer)}: make one, such as "
+                             "torch.optim.SGD(model.parameters(), lr=0.1), before you wrap the model")
         if strategy == "shard":
             check_optimizer(optimizer)
         if not _private.calls_hooks(optimizer):
@@ -76,6 +99,7 @@ class Parallel(torch.nn.Module):
         super().__init__()
         check_module(module)
         check_choice(buffers)
+        check_words(settings)
         self.settings = choose_settings(module, config, settings)
         self._is_replica, is_shard = self.settings["strategy"] in REPLICAS, self.settings["strategy"] == "shard"
         check_optimizers(module, optimizers, self.settings)
