@@ -17,6 +17,7 @@
 #include "base/rng.h"
 #include "comm/test_engine.h"
 #include "exchange/mix.h"
+#include "exchange/mix_ways.h"
 #include "exchange/reference.h"
 #include "exchange/test_layout.h"
 #include "exchange/test_rounds.h"
@@ -74,9 +75,23 @@ static void mix_once(taciti_mix *mix, const taciti_layout *layout, const trial *
                     : t->drift * value_of(t, 99, i) + sway * value_of(t, rank + 50 + 100 * (int)(number / 2), i));
 }
 
-static void remember_known(trial *t, taciti_mix *mix, int rank, size_t n) {
+/* One array apart, and an entry for each other, or for two where numbers are doubles. */
+static void arrays_are_as_predicted(const trial *t, taciti_comm *comm, const taciti_state *state) {
+    const taciti_exchange_options options = {.wire = test_wire(0)};
+    uint64_t mine = state->count > 0 ? 1 : 0, all[TEST_MAX_RANKS], most = 0;
+    size_t arrays = 0;
+    for (size_t i = 0; i < state->count; i++) mine += state->entries[i].kind == TACITI_STATE_BYTES ? 2 : 1;
+    CHECK(taciti_comm_allgather(comm, &mine, sizeof mine, all) == TACIT_OK);
+    for (int r = 0; r < taciti_comm_size(comm); r++) most = all[r] > most ? all[r] : most;
+    CHECK(taciti_mix_check_ways(taciti_comm_hosts(comm), t->topology, taciti_exchange_placement(&options),
+                                t->encoding->codec, &arrays) == TACIT_OK);
+    CHECK(arrays == most);
+}
+
+static void remember_known(trial *t, taciti_comm *comm, taciti_mix *mix, int rank, size_t n) {
     taciti_state state = {.count = 0};
     taciti_mix_list(mix, "reference", &state);
+    arrays_are_as_predicted(t, comm, &state);
     t->entries[rank] = state.count;
     t->known[rank] = taciti_calloc(state.count * n + 1, sizeof(float));
     for (size_t i = 0; i < state.count; i++) memcpy(t->known[rank] + i * n, state.entries[i].data, n * sizeof(float));
@@ -99,7 +114,7 @@ static void mix_all(taciti_comm *comm, void *context) {
     for (int64_t number = 0; number < t->mixes; number++) mix_once(mix, &layout, t, rank, x, buffer, number);
     for (size_t i = 0; i < layout.n; i++) CHECK(!test_is_gap(&layout, i) || x[i] == 0); /* padding stays 0 */
     if (rank == 0) t->n = layout.n;
-    remember_known(t, mix, rank, layout.n);
+    remember_known(t, comm, mix, rank, layout.n);
     t->after[rank] = x;
     taciti_free(buffer);
     taciti_mix_destroy(mix);

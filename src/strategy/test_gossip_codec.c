@@ -93,6 +93,24 @@ static void f32_is_no_compression(void **state) {
     }
 }
 
+/* gossip.codec `word` on these ranks; TACIT_E_CONFIG with one line that has `says`, or TACIT_OK if that is NULL. */
+static void judge(test_replicas *t, const char *word, const char *says) {
+    const taciti_compress_options compress = {.factor = 10};
+    taciti_hosts hosts;
+    assert_int_equal(taciti_hosts_create(t->ranks, &hosts), TACIT_OK);
+    (void)strcpy(t->gossip.codec.text, word);
+    const taciti_strategy_context context = {
+        .compression = {.options = &compress, .mixes = {.codec = taciti_codec_find(word)}},
+        .exchange_options = &t->exchange,
+        .options = &t->gossip};
+    test_log_keep();
+    const tacit_status status = taciti_strategy_find("gossip")->check(&context, &hosts);
+    assert_int_equal(status, says == NULL ? TACIT_OK : TACIT_E_CONFIG);
+    if (says != NULL) assert_int_equal(test_log_count(says), 1);
+    test_log_drop();
+    taciti_hosts_destroy(&hosts);
+}
+
 /* int4 loses a tenth: 2 (1 - s) / (1 + s) / m is above 1 on a ring of six, m = 4/3, and 2 bits lose a third. */
 static void too_large_a_step_is_refused(void **state) {
     static const struct {
@@ -116,19 +134,74 @@ static void too_large_a_step_is_refused(void **state) {
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         test_replicas t = run_of(6, 2, CASES[i].graph, CASES[i].codec);
         t.gossip.gamma = CASES[i].gamma;
-        const taciti_compress_options compress = {.factor = 10};
-        taciti_hosts hosts;
-        assert_int_equal(taciti_hosts_create(6, &hosts), TACIT_OK);
-        const taciti_strategy_context context = {
-            .compression = {.options = &compress, .mixes = {.codec = taciti_codec_find(CASES[i].codec)}},
-            .options = &t.gossip};
-        if (strcmp(CASES[i].codec, TACITI_GOSSIP_POWER) == 0) t.gossip.codec = (taciti_text){TACITI_GOSSIP_POWER};
-        test_log_keep();
-        const tacit_status status = taciti_strategy_find("gossip")->check(&context, &hosts);
-        taciti_hosts_destroy(&hosts);
-        assert_int_equal(status, CASES[i].says == NULL ? TACIT_OK : TACIT_E_CONFIG);
-        if (CASES[i].says != NULL) assert_int_equal(test_log_count(CASES[i].says), 1);
-        test_log_drop();
+        judge(&t, CASES[i].codec, CASES[i].says);
+    }
+}
+
+/* In 32 random rounds among 101 ranks hardly any pair meets twice. */
+static void more_ways_to_meet_than_ranks_remember_are_refused(void **state) {
+    (void)state;
+    test_replicas t = run_of(101, 1, "random", NULL);
+    judge(&t, "int4", "meets others in more than 24 ways");
+    judge(&t, "powergossip", "meets others in more than 24 ways");
+    judge(&t, "f32", NULL);
+    judge(&t, "none", NULL);
+    t.ranks = 6; /* each meets five others, again and again */
+    judge(&t, "int4", NULL);
+    judge(&t, "powergossip", NULL);
+}
+
+static void two_formats_for_one_mix_are_refused(void **state) {
+    (void)state;
+    test_replicas t = run_of(6, 1, "base-k", NULL);
+    for (int wire = 0; taciti_codec_dense_name((size_t)wire) != NULL; wire++) {
+        const bool f32 = strcmp(taciti_codec_dense_name((size_t)wire), "f32") == 0;
+        (void)strcpy(t.exchange.wire.text, taciti_codec_dense_name((size_t)wire));
+        judge(&t, "f32", f32 ? NULL : "--exchange.wire f32, or --gossip.codec none");
+        judge(&t, "powergossip", f32 ? NULL : "--exchange.wire f32, or --gossip.codec int4");
+        judge(&t, "int4", NULL); /* the wire is that of the first steps */
+    }
+}
+
+/* All names are taken, but for those that a topology or a step size excludes. */
+static void what_is_always_refused_is_not_listed(void **state) {
+    (void)state;
+    test_replicas t = run_of(6, 1, "base-k", NULL);
+    const taciti_option *option = taciti_gossip_option_table.options;
+    while (strcmp(option->key, "codec") != 0) option++;
+    size_t count = 0, ends = 0;
+    for (size_t i = 0; ends < 2; i++) {
+        const char *name = option->names(i);
+        ends += name == NULL;
+        count += name != NULL;
+        if (name != NULL) judge(&t, name, NULL);
+    }
+    assert_true(count > 14);
+}
+
+/* A period more sends what the last report of the longer run says. */
+static void bytes_that_vary_are_counted(void **state) {
+    static const struct {
+        const char *graph;
+        int ranks, period;
+    } CASES[] = {{"complete", 3, 1}, {"ring", 5, 1}, {"one-peer-ring", 4, 2}};
+    (void)state;
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        const int period = CASES[i].period;
+        test_replicas brief = run_of(CASES[i].ranks, 6, CASES[i].graph, "topk"), longer;
+        brief.exchange.overlap = false;
+        brief.problem = TEST_NOISE;
+        longer = brief;
+        longer.steps += period;
+        test_replicas_run(&brief);
+        test_replicas_run(&longer);
+        for (int r = 0; r < brief.ranks; r++) {
+            const double bytes = longer.reports[r][longer.steps - 1].bytes, first = longer.reports[r][0].bytes;
+            assert_int_equal((longer.sent[r] - brief.sent[r]) / (uint64_t)period, (uint64_t)bytes);
+            assert_true(bytes > 0 && (period > 1 || first != bytes)); /* payloads vary */
+        }
+        test_replicas_free(&brief);
+        test_replicas_free(&longer);
     }
 }
 
@@ -162,6 +235,10 @@ int main(void) {
         cmocka_unit_test(replicas_stay_together),
         cmocka_unit_test(f32_is_no_compression),
         cmocka_unit_test(too_large_a_step_is_refused),
+        cmocka_unit_test(more_ways_to_meet_than_ranks_remember_are_refused),
+        cmocka_unit_test(two_formats_for_one_mix_are_refused),
+        cmocka_unit_test(what_is_always_refused_is_not_listed),
+        cmocka_unit_test(bytes_that_vary_are_counted),
         cmocka_unit_test(another_graph_begins_without_knowledge),
     };
     return cmocka_run_group_tests_name("gossip_codec", tests, NULL, NULL);
