@@ -49,7 +49,7 @@ typedef struct way {
     int ranks[2];
 } way;
 
-/* What one rank remembers. */
+/* The knowledge of one rank. */
 typedef struct memory {
     way known[TACITI_REFERENCES_MAX]; /* that may come again */
     size_t known_count, ways, arrays;

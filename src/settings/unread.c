@@ -238,7 +238,7 @@ static bool guides_own_optimizer(const inquiry *q, const char *key) {
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-/* Says what is missing for a term. Of the section `compress` mixes read the factor alone. */
+/* Says what is missing for a term. Mixes read the factor alone of the section `compress`. */
 static void add_missing(const inquiry *q, const taciti_place *place, const term *t, char needs[TACITI_NEEDS_BYTES]) {
     if (!mixes_only(q) || place->table != &taciti_compress_option_table)
         add_term(t, needs);

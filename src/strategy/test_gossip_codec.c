@@ -3,6 +3,7 @@
  * Compressed mixes: the mean is kept, replicas stay as near as without compression, what does not converge is refused,
  * and a checkpoint of another graph is used without its knowledge of neighbours.
  */
+#define _POSIX_C_SOURCE 200809L
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,9 @@
 #include <cmocka.h>
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "strategy/test_replicas.h"
@@ -79,6 +82,41 @@ static void replicas_stay_together(void **state) {
             test_replicas_free(&plain);
             test_replicas_free(&packed);
         }
+}
+
+/* Replicas are equal when they begin to differ, and all know it: differences are 0, and nothing moves. */
+static void the_first_mix_moves_nothing(void **state) {
+    enum { DENSE = 8 };
+    (void)state;
+    test_replicas t = run_of(4, DENSE + 1, "complete", "efsign");
+    t.problem = TEST_EQUAL;
+    t.total_steps = 2 * DENSE;
+    t.gossip.start = 0.5;
+    test_replicas_run(&t);
+    assert_true(t.status == TACIT_OK && t.reports[0][DENSE - 1].moved == 0);
+    for (int r = 0; r < 4; r++) assert_true(t.reports[r][DENSE].moved == 0);
+    test_replicas_free(&t);
+}
+
+enum { VECTORS = 704 }; /* the first tensor is a matrix of 700 elements */
+
+/* What belongs to no matrix has the weights of the graph, which are not 1/2 for three and five ranks. */
+static void factors_keep_the_weights_of_the_graph(void **state) {
+    (void)state;
+    for (int ranks = 3; ranks <= 6; ranks++) {
+        test_replicas plain = run_of(ranks, 5, "base-k", NULL), packed = plain;
+        plain.scattered = true;
+        plain.lr = 0;
+        packed = plain;
+        packed.gossip.codec = (taciti_text){TACITI_GOSSIP_POWER};
+        test_replicas_run(&plain);
+        test_replicas_run(&packed);
+        for (int r = 0; r < ranks; r++)
+            for (size_t i = VECTORS; i < plain.n; i++)
+                assert_true(fabsf(packed.parameters[r][i] - plain.parameters[r][i]) <= 1e-5F);
+        test_replicas_free(&plain);
+        test_replicas_free(&packed);
+    }
 }
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */
@@ -149,6 +187,24 @@ static void more_ways_to_meet_than_ranks_remember_are_refused(void **state) {
     t.ranks = 6; /* each meets five others, again and again */
     judge(&t, "int4", NULL);
     judge(&t, "powergossip", NULL);
+}
+
+/* Three ranks keep 3/4 in the first round and 1/4 in the second, where two bits need a gamma below 0.7. */
+static void every_round_limits_the_step_size(void **state) {
+    (void)state;
+    char path[64];
+    test_replicas t = run_of(3, 1, "exp", NULL);
+    (void)snprintf(path, sizeof path, "/tmp/tacit-test-rounds-%ld.csv", (long)getpid());
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    (void)fputs(".75,.25,0\n0,.75,.25\n.25,0,.75\n.25,.75,0\n0,.25,.75\n.75,0,.25\n", file);
+    assert_int_equal(fclose(file), 0);
+    (void)strcpy(t.gossip.topology.text, "file");
+    (void)strcpy(t.gossip.file.text, path);
+    judge(&t, "signmag2", "gossip.gamma 1 is above 0.6");
+    t.gossip.gamma = 0.6;
+    judge(&t, "signmag2", NULL);
+    assert_int_equal(unlink(path), 0);
 }
 
 static void two_formats_for_one_mix_are_refused(void **state) {
@@ -229,17 +285,38 @@ static void another_graph_begins_without_knowledge(void **state) {
     }
 }
 
+enum { KNOWLEDGE = 5 }; /* place in the numbers of a checkpoint */
+
+/* Ranks of one host encode nothing among themselves, so knowledge is that of the hosts, too. */
+static void other_hosts_are_another_knowledge(void **state) {
+    (void)state;
+    double known[2];
+    for (int hosts = 0; hosts < 2; hosts++) {
+        test_replicas t = run_of(4, 1, "complete", "int4");
+        test_ranks_per_host(hosts == 0 ? 0 : 2);
+        test_replicas_run(&t);
+        test_ranks_per_host(0);
+        known[hosts] = t.numbers[0][KNOWLEDGE];
+        test_replicas_free(&t);
+    }
+    assert_true(known[0] > 0 && known[1] > 0 && known[0] != known[1]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_mean_follows_sgd),
         cmocka_unit_test(replicas_stay_together),
+        cmocka_unit_test(the_first_mix_moves_nothing),
+        cmocka_unit_test(factors_keep_the_weights_of_the_graph),
         cmocka_unit_test(f32_is_no_compression),
         cmocka_unit_test(too_large_a_step_is_refused),
         cmocka_unit_test(more_ways_to_meet_than_ranks_remember_are_refused),
+        cmocka_unit_test(every_round_limits_the_step_size),
         cmocka_unit_test(two_formats_for_one_mix_are_refused),
         cmocka_unit_test(what_is_always_refused_is_not_listed),
         cmocka_unit_test(bytes_that_vary_are_counted),
         cmocka_unit_test(another_graph_begins_without_knowledge),
+        cmocka_unit_test(other_hosts_are_another_knowledge),
     };
     return cmocka_run_group_tests_name("gossip_codec", tests, NULL, NULL);
 }
