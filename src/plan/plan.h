@@ -139,7 +139,8 @@ typedef struct taciti_prediction {
     double exposed_s;                  /* waiting */
     double transfer_s;                 /* sum over buckets, longest in a round, hand-over and short messages included;
                                           mean per step */
-    double memory_bytes;               /* of the flat arrays of a rank: parameters, gradients, moments, residuals; 0:
+    double memory_bytes;               /* of the flat arrays of a rank: parameters, gradients, moments, residuals and
+                                          references; 0:
                                           unknown */
     bool fits;                         /* those of a host's ranks fit into its memory, as far as both are known */
     double nic_bytes;                  /* per step, of the busiest host, per direction */
