@@ -100,7 +100,7 @@ static void the_first_mix_moves_nothing(void **state) {
 
 enum { VECTORS = 704 }; /* the first tensor is a matrix of 700 elements */
 
-/* What belongs to no matrix has the weights of the graph, which are not 1/2 for three and five ranks. */
+/* Elements of no matrix have the weights of the graph, which are not 1/2 for three and five ranks. */
 static void factors_keep_the_weights_of_the_graph(void **state) {
     (void)state;
     for (int ranks = 3; ranks <= 6; ranks++) {
