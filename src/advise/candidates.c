@@ -82,12 +82,13 @@ static const taciti_plan_topology *topology_of(const taciti_candidates_builder *
 
 static void append_wire(const taciti_candidates_builder *b, const taciti_strategy *strategy,
                         const taciti_pattern *pattern, const taciti_plan_topology *t, int lanes,
-                        const taciti_codec *wire) {
+                        const taciti_codec *wire, size_t known_arrays) {
     const taciti_codec *mixes = taciti_settings_compression(b->settings).mixes.codec;
     const bool ours = strategy == taciti_settings_strategy(b->settings);
     taciti_method method = {.order = pattern->order,
                             .topology = t == NULL ? NULL : &t->topology,
                             .wire = wire,
+                            .known_arrays = known_arrays,
                             .lanes = lanes,
                             .overlap = b->settings->exchange.overlap,
                             .every = pattern->every,
@@ -106,16 +107,39 @@ static void append_wires(const taciti_candidates_builder *b, const taciti_strate
                          const taciti_pattern *pattern, const taciti_plan_topology *t, int lanes) {
     const char *name = NULL;
     for (size_t i = 0; (name = taciti_codec_dense_name(i)) != NULL; i++)
-        append_wire(b, strategy, pattern, t, lanes, taciti_codec_find(name));
+        append_wire(b, strategy, pattern, t, lanes, taciti_codec_find(name), 0);
 }
 
-/* And one for the codec of the mixes, whose payloads have a fixed size. */
+/* Whether training takes the codec of the mixes on this topology. *arrays: what a rank remembers for it. */
+static bool takes_mixes(const taciti_candidates_builder *b, const taciti_strategy *strategy,
+                        const taciti_plan_topology *t, size_t *arrays) {
+    const taciti_strategy_context context = taciti_settings_context(b->settings);
+    char reason[TACITI_REASON_BYTES];
+    taciti_log_capture(reason);
+    const tacit_status status = strategy->mixes(&context, b->hosts, &t->topology, arrays);
+    taciti_log_capture(NULL);
+    return status == TACIT_OK;
+}
+
+/* Through a wire, or through the codec of the mixes, which may be one of the wires. */
+static void append_mix(const taciti_candidates_builder *b, const taciti_strategy *strategy,
+                       const taciti_pattern *pattern, const taciti_plan_topology *t, const taciti_codec *codec) {
+    const taciti_codec *mixes = taciti_settings_compression(b->settings).mixes.codec;
+    const bool ours = strategy == taciti_settings_strategy(b->settings);
+    size_t arrays = 0;
+    if (!ours || codec != mixes || takes_mixes(b, strategy, t, &arrays))
+        append_wire(b, strategy, pattern, t, 0, codec, arrays);
+}
+
+/* One for every wire, and one for the codec of the mixes, whose payloads have a fixed size. */
 static void append_mixes(const taciti_candidates_builder *b, const taciti_strategy *strategy,
                          const taciti_pattern *pattern, const taciti_plan_topology *t) {
     const taciti_codec *codec = taciti_settings_compression(b->settings).mixes.codec;
-    append_wires(b, strategy, pattern, t, 0);
+    const char *name = NULL;
+    for (size_t i = 0; (name = taciti_codec_dense_name(i)) != NULL; i++)
+        append_mix(b, strategy, pattern, t, taciti_codec_find(name));
     if (codec != NULL && !taciti_codec_is_dense(codec) && strategy == taciti_settings_strategy(b->settings))
-        append_wire(b, strategy, pattern, t, 0, codec);
+        append_mix(b, strategy, pattern, t, codec);
 }
 
 /* ---- lanes ------------------------------------------------------------------------------------------------------- */

@@ -382,6 +382,33 @@ static taciti_candidate *named(const char *label) {
     return &g.candidates.list[i];
 }
 
+/* A row that training would refuse is left out: two bits lose a third of a difference, and a ring bears a quarter. */
+static void mixes_have_the_rows_and_the_memory_of_training(void **state) {
+    (void)state;
+    set("strategy", "gossip");
+    set("gossip.topology", "base-k");
+    set("gossip.codec", "signmag2");
+    g.scene.optim = &g.settings.optim;
+    make(NULL);
+    predict();
+    for (size_t i = 0; i < g.candidates.count; i++) {
+        const taciti_candidate *c = &g.candidates.list[i];
+        const bool edges = strcmp(c->topology, "ring") == 0 || strcmp(c->topology, "exp-static") == 0;
+        assert_false(edges && strcmp(c->method.wire->name, "signmag2") == 0);
+    }
+    const taciti_candidate *packed = named("gossip base-k awc signmag2"), *plain = named("gossip base-k awc f32");
+    const double array = (double)(g.layout.n * sizeof(float)), more = packed->prediction.memory_bytes;
+    assert_true(packed->configured && !plain->configured);
+    /* Pairs inside hosts encode nothing: two groups, and one array more. */
+    assert_true(fabs(more - plain->prediction.memory_bytes - 3 * array) < 1);
+    taciti_candidates_destroy(&g.candidates);
+    set("gossip.codec", "bf16");
+    make(NULL);
+    predict();
+    packed = named("gossip base-k awc bf16");
+    assert_true(packed->configured && packed->prediction.memory_bytes == more);
+}
+
 /* The best mixer of those that tie also on slow links; a tie that sends far less is named. Speed-ups and verdict have
  * one baseline. */
 static void a_tie_names_what_sends_less(void **state) {
@@ -567,6 +594,7 @@ int main(void) {
         TEST(the_verdict_says_what_pays_and_how_much),
         TEST(one_rank_has_nobody_to_exchange_with),
         TEST(why_no_gossip_is_recommended_is_true),
+        TEST(mixes_have_the_rows_and_the_memory_of_training),
         TEST(a_tie_names_what_sends_less),
         TEST(a_slow_link_pays_for_compression_and_a_fast_one_does_not),
         TEST(factor_one_is_dense),

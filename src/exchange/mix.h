@@ -72,11 +72,12 @@ taciti_mix_weights taciti_mix_weights_of(const taciti_mix *mix, int64_t number);
 uint64_t taciti_mix_bytes(const taciti_mix *mix, int64_t number);
 uint64_t taciti_mix_nic_bytes(const taciti_mix *mix, int64_t number);
 
+/* Payload bytes that this rank has sent in the last mix of that round that was waited for; before the first one
+ * taciti_mix_bytes(). Submitting thread. */
+uint64_t taciti_mix_sent(const taciti_mix *mix, int64_t number);
+
 /* Whether PowerGossip mixes it: every rank meets a group, or one other with the weight that the other gives it. */
 bool taciti_mix_takes_power(const taciti_topology *topology);
-
-/* Whether this rank and one other are alone with each other in a round of edges. */
-bool taciti_mix_is_pair(const taciti_round *round, int rank);
 
 /* Predicts the bytes of workspace that create will allocate; 0 if the memory for the prediction is missing. */
 size_t taciti_mix_predict_bytes(const taciti_comm *comm, const taciti_layout *layout, const taciti_topology *topology,

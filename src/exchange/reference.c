@@ -13,11 +13,15 @@ taciti_reference *taciti_references_add(taciti_references *references, const tac
     return &references->all[references->count++];
 }
 
-static size_t count_arrays(const taciti_references *references) {
-    size_t count = references->count > 0 ? 1 : 0; /* apart */
+size_t taciti_reference_arrays(taciti_reference_kind kind) {
     static const size_t ARRAYS[] = {
         [TACITI_REFERENCE_GROUP] = 1, [TACITI_REFERENCE_PAIR] = 2, [TACITI_REFERENCE_EDGES] = 4};
-    for (size_t i = 0; i < references->count; i++) count += ARRAYS[references->all[i].kind];
+    return ARRAYS[kind];
+}
+
+static size_t count_arrays(const taciti_references *references) {
+    size_t count = references->count > 0 ? TACITI_REFERENCE_APART : 0;
+    for (size_t i = 0; i < references->count; i++) count += taciti_reference_arrays(references->all[i].kind);
     return count;
 }
 

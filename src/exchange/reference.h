@@ -63,6 +63,10 @@ typedef struct taciti_references {
     char names[2 * TACITI_REFERENCES_MAX][TACITI_REFERENCE_NAME_BYTES];
 } taciti_references;
 
+/* Flat arrays of f32 of a reference. Each rank that has one has TACITI_REFERENCE_APART more for all of them. */
+enum { TACITI_REFERENCE_APART = 1 };
+size_t taciti_reference_arrays(taciti_reference_kind kind);
+
 /* Adds a copy, whose arrays come later, and returns it; NULL: there are too many. */
 taciti_reference *taciti_references_add(taciti_references *references, const taciti_reference *what);
 size_t taciti_references_bytes(const taciti_references *references, const taciti_layout *layout);

@@ -134,6 +134,7 @@ static void mix_all(taciti_comm *comm, void *context) {
         const bool fixed = t->encoding == NULL;
         CHECK(fixed ? sent == taciti_mix_bytes(mix, number) : sent <= taciti_mix_bytes(mix, number));
         CHECK(fixed ? left == taciti_mix_nic_bytes(mix, number) : left <= taciti_mix_nic_bytes(mix, number));
+        CHECK(sent == taciti_mix_sent(mix, number));
         t->weights[rank][(size_t)number % t->topology->period] = taciti_mix_weights_of(mix, number);
         finish(taciti_mix_weights_of(mix, number), x, y, layout.n);
     }

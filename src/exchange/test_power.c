@@ -176,8 +176,15 @@ static void keep_equals(taciti_comm *comm, void *context) {
     set_up(comm, *(int *)context, &b);
     fill(&b, 0);
     float *before = taciti_calloc(b.layout.n, sizeof *before);
+    float *drawn = taciti_calloc(b.power.factors_n, sizeof *drawn); /* all columns: there are no deviations */
     memcpy(before, b.x, b.layout.n * sizeof *before);
-    mix_often(&b, 4);
+    for (int64_t number = 0; number < 4; number++) {
+        mix_once(&b, &b.power, number, b.x);
+        settle_all(&b, &b.power);
+        CHECK(memcmp(drawn, b.power.factors, b.power.factors_n * sizeof *drawn) != 0);
+        memcpy(drawn, b.power.factors, b.power.factors_n * sizeof *drawn);
+    }
+    taciti_free(drawn);
     has_rank_0s_bits(&b, b.x, b.layout.n);
     for (size_t i = 0; i < b.layout.n; i++) {
         const double off = fabs((double)b.x[i] - (double)before[i]);
@@ -253,6 +260,45 @@ static void remove_large(taciti_comm *comm, void *context) { remove_low_rank(com
 
 /* 2^-24 of the replicas' squares is more than the squares of these deviations. */
 static void remove_small(taciti_comm *comm, void *context) { remove_low_rank(comm, *(int *)context, 1e-4F, 0.1); }
+
+/* x of a matrix becomes 2 times the first column of P in every column, and a small number: elements of the first column
+ * of A_i lie on both sides of 2. */
+static void straddle_two(bench *b, size_t k, const taciti_codec_matrix *m, const float *p) {
+    float *x = b->x + b->layout.buckets[k].offset + m->at;
+    const size_t rows = taciti_min(m->rows, m->columns), columns = taciti_max(m->rows, m->columns);
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < columns; j++) x[position_of(m, i, j)] = 2 * p[i] + 1e-4F * own_value(b, i * columns + j);
+}
+
+/* The last bucket with matrices; its Q_i stay in the workspace. */
+static void add_up_to_nothing(taciti_comm *comm, void *context) {
+    bench b;
+    set_up(comm, *(int *)context, &b);
+    for (size_t k = 0; k < b.layout.bucket_count; k++) {
+        const taciti_power_bucket *bucket = &b.power.buckets[k];
+        const float *p = b.power.factors + bucket->at;
+        for (size_t i = 0; i < bucket->count; i++) {
+            straddle_two(&b, k, &bucket->matrices[i], p);
+            p += WIDTH * taciti_min(bucket->matrices[i].rows, bucket->matrices[i].columns);
+        }
+        mix_bucket(&b, &b.power, 0, k, b.x);
+        double largest = 0;
+        for (size_t i = 0; i < bucket->own_n; i++) {
+            b.sum[i] = (double)b.power.own[i];
+            largest = fmax(largest, fabs(b.sum[i]));
+        }
+        add_over_ranks(&b, b.sum, bucket->own_n);
+        CHECK(taciti_comm_allreduce_f64(comm, &largest, 1, TACITI_OP_MAX) == TACIT_OK);
+        CHECK(bucket->count == 0 || (largest > 1e-5 && largest < 1e-2));
+        for (size_t i = 0; i < bucket->own_n; i++) CHECK(fabs(b.sum[i]) <= 4 * b.size * (double)FLT_EPSILON * largest);
+    }
+    tear_down(&b);
+}
+
+static void parts_of_deviations_add_up_to_nothing(void **state) {
+    (void)state;
+    try_all(add_up_to_nothing);
+}
 
 static void deviations_of_low_rank_vanish_in_two_mixes(void **state) {
     (void)state;
@@ -353,6 +399,12 @@ static void repeat_runs(taciti_comm *comm, void *context) {
     other.power.factors[0] = 7; /* as a checkpoint does */
     settle_all(&b, &other.power);
     CHECK(other.power.factors[0] == 7);
+    taciti_power_begin_anew(&other.power);
+    memcpy(before, other.power.factors, n * sizeof *before);
+    mix_once(&b, &other.power, 9, other.x);
+    taciti_power_begin_anew(&other.power); /* it forgets that run */
+    settle_all(&b, &other.power);
+    CHECK(memcmp(before, other.power.factors, n * sizeof *before) == 0);
     taciti_free(before);
     tear_down(&b);
     tear_down(&other);
@@ -517,6 +569,7 @@ int main(void) {
         cmocka_unit_test(equal_replicas_stay_equal_and_their_matrices_as_they_are),
         cmocka_unit_test(repeated_mixes_reach_the_mean),
         cmocka_unit_test(deviations_of_low_rank_vanish_in_two_mixes),
+        cmocka_unit_test(parts_of_deviations_add_up_to_nothing),
         cmocka_unit_test(small_deviations_are_not_hidden_by_rounding),
         cmocka_unit_test(members_have_the_same_orthonormal_factors),
         cmocka_unit_test(a_number_that_is_not_finite_stays_in_its_row),

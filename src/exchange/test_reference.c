@@ -14,9 +14,11 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/rng.h"
 #include "comm/test_engine.h"
 #include "exchange/mix.h"
+#include "exchange/mix_ways.h"
 #include "exchange/reference.h"
 #include "exchange/test_layout.h"
 #include "exchange/test_rounds.h"
@@ -74,9 +76,31 @@ static void mix_once(taciti_mix *mix, const taciti_layout *layout, const trial *
                     : t->drift * value_of(t, 99, i) + sway * value_of(t, rank + 50 + 100 * (int)(number / 2), i));
 }
 
-static void remember_known(trial *t, taciti_mix *mix, int rank, size_t n) {
+/* One array apart, and an entry for each other, or for two where numbers are doubles. */
+static void arrays_are_as_predicted(const trial *t, taciti_comm *comm, const taciti_layout *layout,
+                                    const taciti_state *state) {
+    const taciti_exchange_options options = {.wire = test_wire(0)};
+    taciti_mix_form form = {.encoding = *t->encoding};
+    const size_t plain = taciti_mix_predict_bytes(comm, layout, t->topology, &options, &form);
+    form.differences = true;
+    const size_t known = taciti_mix_predict_bytes(comm, layout, t->topology, &options, &form) - plain;
+    uint64_t mine = state->count > 0 ? 1 : 0, all[TEST_MAX_RANKS], most = 0;
+    size_t arrays = 0;
+    for (size_t i = 0; i < state->count; i++) mine += state->entries[i].kind == TACITI_STATE_BYTES ? 2 : 1;
+    CHECK(known == mine * taciti_round_up(layout->n, 16) * sizeof(float));
+    CHECK(taciti_comm_allgather(comm, &mine, sizeof mine, all) == TACIT_OK);
+    for (int r = 0; r < taciti_comm_size(comm); r++) most = all[r] > most ? all[r] : most;
+    CHECK(taciti_mix_check_ways(taciti_comm_hosts(comm), t->topology, taciti_exchange_placement(&options),
+                                t->encoding->codec, &arrays) == TACIT_OK);
+    CHECK(arrays == most);
+}
+
+static void remember_known(trial *t, taciti_comm *comm, taciti_mix *mix, const taciti_layout *layout) {
+    const int rank = taciti_comm_rank(comm);
+    const size_t n = layout->n;
     taciti_state state = {.count = 0};
     taciti_mix_list(mix, "reference", &state);
+    arrays_are_as_predicted(t, comm, layout, &state);
     t->entries[rank] = state.count;
     t->known[rank] = taciti_calloc(state.count * n + 1, sizeof(float));
     for (size_t i = 0; i < state.count; i++) memcpy(t->known[rank] + i * n, state.entries[i].data, n * sizeof(float));
@@ -99,7 +123,7 @@ static void mix_all(taciti_comm *comm, void *context) {
     for (int64_t number = 0; number < t->mixes; number++) mix_once(mix, &layout, t, rank, x, buffer, number);
     for (size_t i = 0; i < layout.n; i++) CHECK(!test_is_gap(&layout, i) || x[i] == 0); /* padding stays 0 */
     if (rank == 0) t->n = layout.n;
-    remember_known(t, mix, rank, layout.n);
+    remember_known(t, comm, mix, &layout);
     t->after[rank] = x;
     taciti_free(buffer);
     taciti_mix_destroy(mix);
@@ -270,6 +294,28 @@ static void equal_replicas_that_know_it_stay(void **state) {
     try_all(&t, test_topology_of_groups, nothing_has_moved);
 }
 
+/* Two groups share the links of their hosts, and the flows; alone the first has more lanes. */
+static void the_same_members_with_other_lanes_are_another_way(void **state) {
+    static const int HOSTS[8] = {0, 0, 0, 0, 1, 1, 1, 1}, ALONE[8] = {0, 0, -1, -1, 0, 0, -1, -1},
+                     BOTH[8] = {0, 0, 1, 1, 0, 0, 1, 1};
+    const taciti_encoding encoding = encoding_of("int4");
+    const taciti_comm_options options = test_comm_options(true);
+    test_topology *made = taciti_calloc(1, sizeof *made);
+    (void)state;
+    test_topology_start(made, "lanes", 8, false);
+    test_topology_add_groups(made, ALONE);
+    test_topology_add_groups(made, BOTH);
+    test_topology_add_groups(made, BOTH);
+    trial t = {.topology = &made->topology, .encoding = &encoding, .mixes = 6, .gamma = 1};
+    test_hosts(HOSTS);
+    test_world_run(8, &options, mix_all, &t);
+    test_hosts(NULL);
+    for (int r = 0; r < 8; r++) assert_int_equal(t.entries[r], BOTH[r] == 0 ? 2 : 1);
+    sum_is_kept(&t);
+    drop(&t);
+    taciti_free(made);
+}
+
 /* ---- edges by their formula -------------------------------------------------------------------------------------- */
 
 /* Mixes of one matrix with bf16, which rounds every element for itself:
@@ -371,6 +417,24 @@ static void pairs_agree_without_a_step_size(void **state) {
     }
 }
 
+/* Without equal weights factors would not keep the sum, and in any round, not only the first. */
+static void factors_are_for_pairs_with_equal_weights(void **state) {
+    const double even[] = {0.75, 0.25, 0.25, 0.75}, uneven[] = {0.75, 0.5, 0.25, 0.5}, one_way[] = {1, 0.5, 0, 0.5};
+    const double *const matrices[] = {even, uneven, one_way};
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        test_topology *made = taciti_calloc(1, sizeof *made);
+        test_topology_start(made, "two", 2, false);
+        test_topology_add_matrix(made, even);
+        test_topology_add_matrix(made, matrices[i]);
+        test_topology_add_matrix(made, even);
+        assert_int_equal(taciti_mix_takes_power(&made->topology), i == 0);
+        made->topology.directed = true;
+        assert_false(taciti_mix_takes_power(&made->topology));
+        taciti_free(made);
+    }
+}
+
 static void ranks_of_a_ring_agree(void **state) {
     static const struct {
         const char *codec;
@@ -391,6 +455,8 @@ int main(void) {
         cmocka_unit_test(ranks_of_groups_agree_without_a_step_size),
         cmocka_unit_test(members_of_a_group_know_the_same_bits),
         cmocka_unit_test(equal_replicas_that_know_it_stay),
+        cmocka_unit_test(the_same_members_with_other_lanes_are_another_way),
+        cmocka_unit_test(factors_are_for_pairs_with_equal_weights),
         cmocka_unit_test(the_sum_over_edges_does_not_drift),
         cmocka_unit_test(edges_follow_choco),
         cmocka_unit_test(ranks_of_a_ring_agree),

@@ -70,6 +70,7 @@ typedef struct taciti_method {
     taciti_order order;              /* when the exchange happens */
     const taciti_topology *topology; /* NULL: all-reduce among all ranks; borrowed */
     const taciti_codec *wire;
+    size_t known_arrays;                 /* flat ones of f32 that a rank holds to mix through this wire */
     taciti_plan_compression compression; /* of sums over all ranks */
     taciti_plan_compression gather;      /* order PARTS: of gathered parameters, at the factor `expected` */
     int lanes;                           /* without a topology: replaces the scene's; 0: the scene's */
@@ -138,7 +139,8 @@ typedef struct taciti_prediction {
     double exposed_s;                  /* waiting */
     double transfer_s;                 /* sum over buckets, longest in a round, hand-over and short messages included;
                                           mean per step */
-    double memory_bytes;               /* of the flat arrays of a rank: parameters, gradients, moments, residuals; 0:
+    double memory_bytes;               /* of the flat arrays of a rank: parameters, gradients, moments, residuals and
+                                          references; 0:
                                           unknown */
     bool fits;                         /* those of a host's ranks fit into its memory, as far as both are known */
     double nic_bytes;                  /* per step, of the busiest host, per direction */

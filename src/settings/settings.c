@@ -272,18 +272,29 @@ static tacit_status check_codec(const taciti_settings *settings, const taciti_co
                                        "adapt.policy out, or name a codec, such as --compress.codec int4");
 }
 
+/* Controllers measure compressed sums over all ranks. */
+static tacit_status check_policy(const taciti_compression_setup *setup, const taciti_strategy *strategy) {
+    const bool chosen = setup->controller != NULL && !taciti_compression_is_fixed(setup);
+    if (!chosen || strategy->compresses || setup->sums.codec != NULL) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "adapt.policy %s chooses how sums over all ranks are compressed, and strategy %s does not "
+                       "compress any: --adapt.policy fixed, or --strategy dp",
+                       setup->controller->name, strategy->name);
+}
+
 static tacit_status check_compression(const taciti_settings *settings, const taciti_strategy *strategy) {
     const taciti_compression_setup setup = taciti_settings_compression(settings);
     /* Differences between averages are no gradients, and owners of parts have no whole gradient. */
     const bool sums_gradients = strategy->replicas == NULL && strategy->units == NULL;
     TACITI_TRY(check_start(settings));
+    TACITI_TRY(check_policy(&setup, strategy));
     TACITI_TRY(taciti_compression_check(&setup));
-    TACITI_TRY(taciti_compression_check_momentum(&setup, &settings->optim));
     if (setup.options->what == TACITI_SENDS_MOMENTUM && !sums_gradients)
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.what momentum: strategy %s has no momentum of the whole model to send; "
                            "--compress.what gradient, or --strategy dp",
                            strategy->name);
+    TACITI_TRY(taciti_compression_check_momentum(&setup, &settings->optim));
     if (setup.gathers.codec != NULL && strategy->units == NULL)
         return taciti_fail(TACIT_E_CONFIG,
                            "compress.gather %s: strategy %s gathers no parameters; leave it out, or --strategy shard",

@@ -185,6 +185,14 @@ static void compression_is_checked(void **state) {
     set("compress.codec", "auto");
     assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_E_CONFIG);
     assert_non_null(strstr(g_line, "compress.codec auto: strategy gossip does not compress"));
+    set("compress.codec", "none");
+    set("compress.what", "momentum");
+    assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_E_CONFIG);
+    assert_non_null(strstr(g_line, "strategy gossip has no momentum"));
+    set("compress.what", "gradient");
+    set("adapt.policy", "gravac");
+    assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_E_CONFIG);
+    assert_non_null(strstr(g_line, "adapt.policy gravac chooses how sums over all ranks are compressed"));
 }
 
 /* localsgd sums differences of averages. */

@@ -200,6 +200,9 @@ const char *taciti_settings_needs(const taciti_place *place, char out[TACITI_NEE
 
 /* ---- registries -------------------------------------------------------------------------------------------------- */
 
+/* Whether the strategy has a codec for something else than sums over all ranks, and refuses one for these. */
+static bool mixes_only(const inquiry *q) { return q->strategy->codec != NULL && !q->strategy->compresses; }
+
 /* The members of registries that have this table. Returns whether one is in use, or else names the first in `out`. */
 static bool member_is_used(const inquiry *q, const taciti_option_table *table, char out[TACITI_NEEDS_BYTES]) {
     const bool all = is_plan(q) || (q->reader == TACITI_READER_CODECS && q->setup.sums.codec == NULL);
@@ -212,7 +215,8 @@ static bool member_is_used(const inquiry *q, const taciti_option_table *table, c
     for (const taciti_codec *const *c = taciti_codec_list(); *c != NULL; c++) {
         if ((*c)->options != table) continue;
         if (all || *c == q->setup.sums.codec || *c == q->setup.gathers.codec || *c == q->setup.mixes.codec) return true;
-        if (out[0] == '\0') add(out, "--compress.codec %s", (*c)->name);
+        const bool mixes = mixes_only(q) && taciti_codec_suits(*c, TACITI_USE_SUMS) && !(*c)->sketches;
+        if (out[0] == '\0') add(out, "--%s.codec %s", mixes ? q->strategy->name : "compress", (*c)->name);
     }
     for (const taciti_controller *const *c = taciti_controller_list(); *c != NULL; c++) {
         if ((*c)->options != table) continue;
@@ -234,6 +238,16 @@ static bool guides_own_optimizer(const inquiry *q, const char *key) {
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
+/* Says what is missing for a term. Mixes read the factor alone of the section `compress`. */
+static void add_missing(const inquiry *q, const taciti_place *place, const term *t, char needs[TACITI_NEEDS_BYTES]) {
+    if (!mixes_only(q) || place->table != &taciti_compress_option_table)
+        add_term(t, needs);
+    else if (strcmp(t->key, "factor") == 0)
+        add(needs, "a gossip.codec that selects, such as --gossip.codec topk");
+    else
+        add(needs, "a strategy that sums gradients, such as --strategy dp: gossip.codec reads compress.factor alone");
+}
+
 /* Whether anything reads the option; if not, `needs` receives the first condition that does not hold. */
 static bool is_read(const inquiry *q, const taciti_place *place, char needs[TACITI_NEEDS_BYTES]) {
     const bool registered = taciti_settings_registered(place->table);
@@ -253,10 +267,7 @@ static bool is_read(const inquiry *q, const taciti_place *place, char needs[TACI
     for (size_t i = 0; i < sizeof conditions / sizeof *conditions && !(is_plan(q) && registered); i++)
         for (const char *rest = conditions[i]; (rest = next_term(rest, &t)) != NULL;)
             if (!term_holds(q, place, &t)) {
-                if (q->strategy->codec != NULL && strcmp(t.key, "factor") == 0)
-                    add(needs, "a gossip.codec that selects, such as --gossip.codec topk");
-                else
-                    add_term(&t, needs);
+                add_missing(q, place, &t, needs);
                 return false;
             }
     return true;

@@ -270,7 +270,7 @@ static tacit_status decide_work(taciti_gossip *g, double lr, decision *out, taci
 
 static tacit_status end_step(taciti_gossip *g, taciti_step_report *report) {
     if (is_mixing(g)) g->number++;
-    report->bytes = (double)per_step(g, taciti_mix_bytes);
+    report->bytes = (double)per_step(g, taciti_mix_sent);
     g->step++;
     TACITI_TRY(taciti_gossip_noise_step(g));
     report->wait_ns = g->wait_ns;
@@ -352,6 +352,7 @@ const taciti_strategy taciti_strategy_gossip = {
                                               .meet = taciti_gossip_async_meet},
     .check = taciti_gossip_check,
     .codec = taciti_gossip_codec,
+    .mixes = taciti_gossip_check_mixes,
     .patterns = taciti_gossip_patterns,
     .describe = gossip_describe,
     .create = taciti_gossip_create,

@@ -43,6 +43,10 @@ typedef struct taciti_gossip_options {
 } taciti_gossip_options;
 extern const taciti_option_table taciti_gossip_option_table; /* section "gossip" */
 
+/* Whether mixes can go through this codec at all; and whether they go by PowerGossip. */
+bool taciti_gossip_takes(const taciti_codec *codec);
+bool taciti_gossip_is_power(const taciti_gossip_options *options);
+
 /* Lists a pattern for every topology and order, with the other options unchanged. */
 tacit_status taciti_gossip_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count);
 

@@ -19,9 +19,15 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/memory.h"
+#include "exchange/mix_ways.h"
 #include "strategy/gossip_state.h"
 
 enum { SEED = 1 }; /* of codecs that draw random numbers */
+
+bool taciti_gossip_is_power(const taciti_gossip_options *options) {
+    return strcmp(options->codec.text, TACITI_GOSSIP_POWER) == 0;
+}
 
 const char *taciti_gossip_codec(const void *options) { return ((const taciti_gossip_options *)options)->codec.text; }
 
@@ -29,7 +35,7 @@ taciti_mix_form taciti_gossip_form(const taciti_strategy_context *context) {
     taciti_mix_form form = {.encoding = context->compression.mixes, .differences = true};
     const taciti_compress_options *options = context->compression.options;
     const taciti_gossip_options *gossip = context->options;
-    if (strcmp(gossip->codec.text, TACITI_GOSSIP_POWER) == 0)
+    if (taciti_gossip_is_power(gossip))
         return (taciti_mix_form){.power = (size_t)(gossip->columns > 0 ? gossip->columns : 1)};
     if (form.encoding.codec == NULL || options == NULL) return (taciti_mix_form){.differences = false};
     form.encoding.seed = SEED;
@@ -38,42 +44,70 @@ taciti_mix_form taciti_gossip_form(const taciti_strategy_context *context) {
     return form;
 }
 
+static bool is_decoded_alone(const taciti_codec *codec) {
+    return taciti_codec_suits(codec, TACITI_USE_SUMS) && !codec->sketches;
+}
+
+bool taciti_gossip_takes(const taciti_codec *codec) {
+    return is_decoded_alone(codec) && taciti_codec_suits(codec, TACITI_USE_FEEDBACK) &&
+           taciti_codec_suits(codec, TACITI_USE_MAGNITUDES);
+}
+
+/* Mixes in f32 with a wire that asks for something else: what was meant is not known. */
+static tacit_status check_wire(const taciti_strategy_context *context) {
+    const taciti_gossip_options *o = context->options;
+    const taciti_codec *codec = context->compression.mixes.codec,
+                       *wire = taciti_exchange_wire(context->exchange_options);
+    const bool power = taciti_gossip_is_power(o), exact = codec != NULL && taciti_codec_suits(codec, TACITI_USE_COPIES);
+    if ((!power && !exact) || taciti_codec_suits(wire, TACITI_USE_COPIES)) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "gossip.codec %s sends %s in f32, and exchange.wire is %s: --exchange.wire f32, or %s",
+                       o->codec.text, power ? "factors, whose sums have to be exact," : "parameters", wire->name,
+                       power ? "--gossip.codec int4" : "--gossip.codec none");
+}
+
 tacit_status taciti_gossip_check_codec(const taciti_strategy_context *context) {
     const taciti_codec *codec = context->compression.mixes.codec;
-    if (codec == NULL) return TACIT_OK;
-    if (!taciti_codec_suits(codec, TACITI_USE_SUMS) || codec->sketches)
+    if (codec == NULL || taciti_gossip_takes(codec)) return check_wire(context);
+    if (!is_decoded_alone(codec))
         return taciti_fail(TACIT_E_CONFIG,
                            "gossip.codec %s: mixes need a codec whose payloads every receiver decodes by itself: "
                            "--gossip.codec int4",
                            codec->name);
-    if (taciti_codec_suits(codec, TACITI_USE_FEEDBACK) && taciti_codec_suits(codec, TACITI_USE_MAGNITUDES))
-        return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "gossip.codec %s: what it loses of a difference may be larger than the difference (it does not "
                        "contract), so replicas would not come together: --gossip.codec int4",
                        codec->name);
 }
 
-/* Returns the largest m of the rounds whose edges are not of pairs, by Gershgorin's circles; 0: there are none. */
-static double largest_mode(const taciti_topology *topology) {
-    double max = 0;
-    for (size_t r = 0; r < topology->period; r++)
-        for (int rank = 0; topology->rounds[r].edge_count > 0 && rank < topology->ranks; rank++)
-            if (!taciti_mix_is_pair(&topology->rounds[r], rank))
-                max = fmax(max, 2 * (1 - topology->rounds[r].self[rank]));
-    return max;
+/* Sets *out to the largest m of the rounds whose edges are not of pairs, by Gershgorin's circles; 0: there are none. */
+static tacit_status find_largest_mode(const taciti_topology *topology, double *out) {
+    int *partners = taciti_calloc((size_t)topology->ranks, sizeof *partners);
+    *out = 0;
+    if (partners == NULL) return TACIT_E_MEMORY;
+    for (size_t r = 0; r < topology->period; r++) {
+        const taciti_round *round = &topology->rounds[r];
+        if (round->edge_count == 0) continue;
+        taciti_round_partners(round, topology->ranks, partners);
+        for (int rank = 0; rank < topology->ranks; rank++)
+            if (!taciti_partners_are_pair(partners, rank)) *out = fmax(*out, 2 * (1 - round->self[rank]));
+    }
+    taciti_free(partners);
+    return TACIT_OK;
 }
 
-tacit_status taciti_gossip_check_step_size(const taciti_strategy_context *context, const taciti_topology *topology) {
+static tacit_status check_step_size(const taciti_strategy_context *context, const taciti_topology *topology) {
     const taciti_mix_form form = taciti_gossip_form(context);
-    const double gamma = ((const taciti_gossip_options *)context->options)->gamma, max = largest_mode(topology);
-    double lost = 0;
+    const double gamma = ((const taciti_gossip_options *)context->options)->gamma;
+    double lost = 0, max = 0;
     if (form.power > 0 && !taciti_mix_takes_power(topology))
         return taciti_fail(TACIT_E_CONFIG,
                            "gossip.codec powergossip mixes groups, and pairs with equal weights, and topology %s has "
                            "other edges: --gossip.topology base-k, or --gossip.codec int4",
                            topology->name);
-    if (form.encoding.codec == NULL || !(max > 0)) return TACIT_OK;
+    if (form.encoding.codec == NULL) return TACIT_OK;
+    TACITI_TRY(find_largest_mode(topology, &max));
+    if (!(max > 0)) return TACIT_OK;
     TACITI_TRY(taciti_encoding_loss(&form.encoding, &lost));
     const double limit = 2 * (1 - lost) / ((1 + lost) * max);
     if (gamma <= limit) return TACIT_OK;
@@ -82,4 +116,15 @@ tacit_status taciti_gossip_check_step_size(const taciti_strategy_context *contex
                        "difference, and with larger steps replicas go apart; --gossip.gamma %.2g, or a topology of "
                        "groups and pairs, which has no limit: --gossip.topology base-k",
                        gamma, limit, form.encoding.codec->name, topology->name, lost, 0.95 * limit);
+}
+
+tacit_status taciti_gossip_check_mixes(const taciti_strategy_context *context, const taciti_hosts *hosts,
+                                       const taciti_topology *topology, size_t *arrays) {
+    const taciti_mix_form form = taciti_gossip_form(context);
+    const taciti_codec *codec = form.encoding.codec;
+    *arrays = 0;
+    TACITI_TRY(taciti_gossip_check_codec(context));
+    TACITI_TRY(check_step_size(context, topology));
+    if (form.power == 0 && (codec == NULL || taciti_codec_suits(codec, TACITI_USE_COPIES))) return TACIT_OK;
+    return taciti_mix_check_ways(hosts, topology, taciti_exchange_placement(context->exchange_options), codec, arrays);
 }

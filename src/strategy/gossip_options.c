@@ -17,9 +17,17 @@ static const char *topology_name(size_t index) {
     return kind->name;
 }
 
+/* Lists the codecs that mixes can go through; NULL stands before those that are not shown, and at the end. */
 static const char *codec_name(size_t index) {
     if (index < 2) return index == 0 ? "none" : TACITI_GOSSIP_POWER;
-    return taciti_codec_name(index - 2);
+    index -= 2;
+    for (size_t i = 0, ends = 0; ends < 2; i++) {
+        const char *name = taciti_codec_name(i);
+        if (name != NULL && !taciti_gossip_takes(taciti_codec_find(name))) continue;
+        if (index-- == 0) return name;
+        ends += name == NULL;
+    }
+    return NULL;
 }
 
 static const taciti_option OPTIONS[] = {
@@ -96,7 +104,7 @@ tacit_status taciti_gossip_patterns(const void *options, taciti_pattern out[TACI
         return taciti_fail(TACIT_E_CONFIG, "plan predicts one mix of the parameters per step, and gossip.tracker mixes "
                                            "a second array; plan without: --no-gossip.tracker");
     const taciti_codec *codec = taciti_codec_find(o->codec.text);
-    if (strcmp(o->codec.text, TACITI_GOSSIP_POWER) == 0 || (codec != NULL && !codec->fixed_size))
+    if (taciti_gossip_is_power(o) || (codec != NULL && !codec->fixed_size))
         return taciti_fail(TACIT_E_CONFIG,
                            "plan prices mixes of arrays, and gossip.codec %s sends something else; plan with "
                            "--gossip.codec none, int8, int4 or signmag2",

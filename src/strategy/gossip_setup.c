@@ -107,13 +107,14 @@ static tacit_status check_masses(const taciti_strategy_context *context, const t
 
 tacit_status taciti_gossip_check(const taciti_strategy_context *context, const taciti_hosts *hosts) {
     taciti_topology topology;
+    size_t arrays = 0;
     TACITI_TRY(taciti_gossip_check_async(context, NULL));
     TACITI_TRY(taciti_gossip_check_codec(context));
     if (hosts == NULL) return check_options(context->options);
     TACITI_TRY(taciti_gossip_topology(context->options, hosts, &topology));
     tacit_status status = check_masses(context, &topology);
     if (status == TACIT_OK) status = taciti_gossip_check_async(context, &topology);
-    if (status == TACIT_OK) status = taciti_gossip_check_step_size(context, &topology);
+    if (status == TACIT_OK) status = taciti_gossip_check_mixes(context, hosts, &topology, &arrays);
     taciti_topology_destroy(&topology);
     return status;
 }

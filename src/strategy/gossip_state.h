@@ -148,10 +148,12 @@ tacit_status taciti_gossip_mix(taciti_gossip *g, taciti_gossip_channel *channel,
 /* Returns how mixes travel: in exchange.wire, or by gossip.codec. */
 taciti_mix_form taciti_gossip_form(const taciti_strategy_context *context);
 const char *taciti_gossip_codec(const void *options); /* gossip.codec */
-/* Return E_CONFIG, with what to type, for a codec under which replicas need not agree in the end, and for a
- * gossip.gamma with which they may go apart on this topology. */
+/* Returns E_CONFIG, with what to type, for a codec under which replicas need not agree in the end. */
 tacit_status taciti_gossip_check_codec(const taciti_strategy_context *context);
-tacit_status taciti_gossip_check_step_size(const taciti_strategy_context *context, const taciti_topology *topology);
+/* So does this, which also refuses what this codec cannot mix on this topology, such as a gossip.gamma with which
+ * replicas may go apart. Sets *arrays as taciti_strategy.mixes. */
+tacit_status taciti_gossip_check_mixes(const taciti_strategy_context *context, const taciti_hosts *hosts,
+                                       const taciti_topology *topology, size_t *arrays);
 
 /* ---- gossip_tracker.c -------------------------------------------------------------------------------------------- */
 /* tracker <- W tracker + gradients - last gradients. Ignores a gradient that is not finite. */

@@ -58,8 +58,8 @@ typedef struct taciti_step_report {
     double factor, gain, kept; /* of a compressed sum: the factor that was used (1: dense), |sent|^2 / |gradient +
                                   residual|^2, and the share of the elements that were sent; 0 if there was none */
     double bytes;              /* payload per step that a rank sends: of a compressed sum what was counted, mean over
-                                  ranks and over the period of the last one, else as in taciti_strategy_figures; 0: nothing, or
-                                  unknown */
+                                  ranks and over the period of the last one; of mixes what this rank counted in the
+                                  last period; else as in taciti_strategy_figures; 0: nothing, or unknown */
     double pending;            /* elements of that sum whose sketch did not decode, over all ranks: they were fetched */
 } taciti_step_report;
 
@@ -153,6 +153,12 @@ typedef struct taciti_strategy {
     /* Returns the name of the codec that these options name for what is not a sum over all ranks, such as the mixes of
      * replicas; any other word: none. NULL: there is no such thing. Not collective. */
     const char *(*codec)(const void *options);
+
+    /* Refuses, as check() does, what this codec cannot mix on a topology of these hosts. Sets *arrays to the flat
+     * arrays of f32 that the rank with the largest number of them holds for its sake. NULL without `codec`. Not
+     * collective. */
+    tacit_status (*mixes)(const taciti_strategy_context *context, const taciti_hosts *hosts,
+                          const taciti_topology *topology, size_t *arrays);
 
     /* Lists the *count patterns that the planner prices: that of these options, and alternatives worth comparing.
      * 0: it cannot price this strategy. Returns E_CONFIG for options that no pattern describes. The patterns borrow
