@@ -28,7 +28,7 @@ struct taciti_arrivals {
     bool complete;  /* the line ends with a newline, as every line that was written to its end */
 };
 
-static void release(taciti_arrivals *a) {
+static void close_file(taciti_arrivals *a) {
     if (a->file != NULL) (void)fclose(a->file);
     free(a->line);
     taciti_free(a);
@@ -51,7 +51,7 @@ static tacit_status open_file(const char *folder, const taciti_arrivals_run *run
     if (status == TACIT_OK)
         *out = a;
     else
-        release(a);
+        close_file(a);
     return status;
 }
 
@@ -94,7 +94,7 @@ tacit_status taciti_arrivals_replay(const char *folder, const taciti_arrivals_ru
                                             "%s is not the log of this run: it begins with \"%.90s\" instead of "
                                             "\"%s\"; repeat a run with the options and ranks that it had",
                                             a->path, a->number == 1 ? a->line : "", expected);
-    release(a);
+    close_file(a);
     return status;
 }
 
@@ -138,7 +138,7 @@ bool taciti_arrivals_meets(const taciti_arrivals *a, int64_t step) {
 
 bool taciti_arrivals_replays(const taciti_arrivals *a) { return a != NULL && a->replays; }
 
-static void put(taciti_arrivals *a, const char *word, const int *ranks, size_t count) {
+static void put_ranks(taciti_arrivals *a, const char *word, const int *ranks, size_t count) {
     if (fputs(word, a->file) < 0) a->failed = true;
     for (size_t i = 0; i < count; i++)
         if (fprintf(a->file, " %d", ranks[i]) < 0) a->failed = true;
@@ -153,12 +153,12 @@ void taciti_arrivals_write(taciti_arrivals *a, const taciti_arrivals_step *step)
     if (!step->meet && step->taken + step->offered == 0) return;
     if (fprintf(a->file, "%" PRId64, step->step) < 0) a->failed = true;
     if (step->meet) {
-        put(a, " meet\n", NULL, 0);
+        put_ranks(a, " meet\n", NULL, 0);
         return;
     }
-    put(a, " take", step->take, step->taken);
-    put(a, " offer", step->offer, step->offered);
-    put(a, "\n", NULL, 0);
+    put_ranks(a, " take", step->take, step->taken);
+    put_ranks(a, " offer", step->offer, step->offered);
+    put_ranks(a, "\n", NULL, 0);
 }
 
 void taciti_arrivals_flush(taciti_arrivals *a) {
@@ -170,6 +170,6 @@ tacit_status taciti_arrivals_close(taciti_arrivals *a) {
     taciti_arrivals_flush(a);
     const bool failed = a->failed;
     const tacit_status status = failed ? taciti_file_fail("write", a->path) : TACIT_OK;
-    release(a);
+    close_file(a);
     return status;
 }

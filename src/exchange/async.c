@@ -84,11 +84,12 @@ size_t taciti_async_predict_bytes(const taciti_topology *topology, size_t n) {
     return max * (2 * slot_bytes(n) + sizeof(edge));
 }
 
-uint64_t taciti_async_bytes(const taciti_topology *topology, int rank, size_t n) {
+uint64_t taciti_async_bytes(const taciti_topology *topology, int rank, size_t n, const taciti_hosts *hosts) {
     uint64_t messages = 0;
-    for (size_t r = 0; r < topology->period; r++)
-        for (int peer = 0; peer < topology->ranks; peer++)
-            messages += peer != rank && weight_between(topology, r, rank, peer) > 0;
+    for (int peer = 0; peer < topology->ranks; peer++) {
+        const bool counts = peer != rank && (hosts == NULL || hosts->host_of[peer] != hosts->host_of[rank]);
+        for (size_t r = 0; counts && r < topology->period; r++) messages += weight_between(topology, r, rank, peer) > 0;
+    }
     return messages * n * sizeof(float) / topology->period;
 }
 
@@ -114,7 +115,7 @@ static void describe_edges(taciti_async *a, const taciti_async_setup *setup) {
     }
 }
 
-static tacit_status allocate(taciti_async *a, const taciti_async_setup *setup) {
+static tacit_status allocate_arrays(taciti_async *a, const taciti_async_setup *setup) {
     const size_t ranks = (size_t)setup->topology->ranks, edges = a->edges > 0 ? a->edges : 1;
     if (message_bytes(a->n) > TACITI_COMM_RECEIVE_UP_TO)
         return taciti_fail(TACIT_E_UNSUPPORTED,
@@ -137,7 +138,7 @@ static tacit_status allocate(taciti_async *a, const taciti_async_setup *setup) {
 }
 
 /* Messages may still be written to what communication that failed has left behind. */
-static void release(taciti_async *a) {
+static void release_memory(taciti_async *a) {
     if (taciti_comm_health(a->comm) != TACIT_OK && taciti_comm_engine(a->comm)->keeps_buffers) return;
     taciti_pages_destroy(&a->pages);
     taciti_free(a->edge);
@@ -184,7 +185,7 @@ tacit_status taciti_async_create(const taciti_async_setup *setup, taciti_async *
         a->n = setup->n;
         a->period = setup->topology->period;
         a->edges = count_edges(setup->topology, taciti_comm_rank(setup->comm));
-        status = allocate(a, setup);
+        status = allocate_arrays(a, setup);
     }
     status = taciti_comm_agree(setup->comm, status);
     if (status == TACIT_OK) {
@@ -195,7 +196,7 @@ tacit_status taciti_async_create(const taciti_async_setup *setup, taciti_async *
     if (status == TACIT_OK)
         *out = a;
     else if (a != NULL)
-        release(a);
+        release_memory(a);
     return status;
 }
 
@@ -565,5 +566,5 @@ void taciti_async_destroy(taciti_async *a) {
         (void)run_job(a, end_calls, CALLS_FLOW);
         if (taciti_comm_health(a->comm) == TACIT_OK) (void)run_job(a, say_goodbye, ARRAYS_FLOW);
     }
-    release(a);
+    release_memory(a);
 }

@@ -41,8 +41,9 @@ typedef struct taciti_async_setup {
 
 /* Bytes that create() allocates on the rank with the most neighbours. */
 size_t taciti_async_predict_bytes(const taciti_topology *topology, size_t n);
-/* Bytes that this rank sends per step if nobody is late: the mean over the rounds. */
-uint64_t taciti_async_bytes(const taciti_topology *topology, int rank, size_t n);
+/* Bytes that a rank sends per step if nobody is late: the mean over the rounds. hosts: only to other hosts; NULL: all.
+ */
+uint64_t taciti_async_bytes(const taciti_topology *topology, int rank, size_t n, const taciti_hosts *hosts);
 
 /* Edges are used in both directions, with half the sum of both weights. E_UNSUPPORTED for arrays that do not fit into a
  * message. Collective. */

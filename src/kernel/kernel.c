@@ -49,8 +49,8 @@ static bool cpu_has(int set) {
             taciti_kernels_fill_quantise_##set, taciti_kernels_fill_sketch_##set                                       \
     }
 
-/* A table begins with the definition; every wider set up to its own replaces entries. The functions that fill are compiled
- * for their set, so only a CPU that has the set runs them. */
+/* A table begins with the definition; every wider set up to its own replaces entries. The functions that fill are
+ * compiled for their set, so only a CPU that has the set runs them. */
 static void build_tables(void) {
     enum { FAMILIES = 5 };
     static void (*const FILLS[][FAMILIES])(taciti_kernels *) = {

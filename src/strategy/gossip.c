@@ -165,8 +165,6 @@ static void gossip_state(void *self, taciti_state *out) {
 /* Returns the mean over a period, without the sums of signals: they are 1 to 3 % of it. */
 static uint64_t per_step(const taciti_gossip *g, uint64_t (*bytes_of)(const taciti_mix *mix, int64_t number)) {
     uint64_t sum = 0;
-    if (g->async != NULL)
-        return taciti_async_bytes(&g->topology, taciti_comm_rank(g->context.comm), g->context.layout->n);
     for (size_t r = 0; r < g->topology.period; r++) sum += bytes_of(g->channels[0].mix, (int64_t)r);
     const uint64_t arrays = g->tracker != NULL ? 2 : 1;
     return sum * arrays / (g->topology.period * (uint64_t)g->options.every);
@@ -176,6 +174,10 @@ static tacit_status gossip_describe(const taciti_strategy_context *context, cons
                                     taciti_strategy_figures *out) {
     TACITI_TRY(taciti_gossip_predict(context, out));
     if (self == NULL) return TACIT_OK;
+    if (((const taciti_gossip *)self)->async != NULL) {
+        taciti_gossip_async_figures(self, out);
+        return TACIT_OK;
+    }
     out->sent_bytes = per_step(self, taciti_mix_bytes);
     out->nic_bytes = per_step(self, taciti_mix_nic_bytes);
     return TACIT_OK;
@@ -190,10 +192,6 @@ typedef struct decision {
     double lr, scale;       /* of the update: for the parameters as they are then; of the direction */
     const float *direction; /* the gradient, or the tracker's estimate of it */
 } decision;
-
-double taciti_gossip_norm(const taciti_gossip *g, const float *flat) {
-    return g->topology.ranks * sqrt(taciti_optim_sum_squares(g->context.optim, flat, 0, g->context.layout->n));
-}
 
 /* Blends, updates and hands on one bucket. */
 static void update_bucket(taciti_gossip *g, const decision *d, size_t bucket, taciti_blend *blend) {

@@ -80,6 +80,16 @@ void taciti_gossip_async_destroy(taciti_gossip *g) {
     (void)taciti_arrivals_close(g->arrivals);
 }
 
+void taciti_gossip_async_figures(const taciti_gossip *g, taciti_strategy_figures *out) {
+    const taciti_hosts *hosts = taciti_comm_hosts(g->context.comm);
+    const int rank = taciti_comm_rank(g->context.comm);
+    const size_t n = g->context.layout->n;
+    out->sent_bytes = taciti_async_bytes(&g->topology, rank, n, NULL);
+    out->nic_bytes = 0;
+    for (int r = 0; r < hosts->ranks; r++)
+        if (hosts->host_of[r] == hosts->host_of[rank]) out->nic_bytes += taciti_async_bytes(&g->topology, r, n, hosts);
+}
+
 /* Updates all buckets, or renews copy16 alone. */
 static void update_all(const taciti_gossip *g, bool update) {
     const taciti_strategy_context *c = &g->context;
@@ -108,7 +118,7 @@ tacit_status taciti_gossip_async_finish(taciti_gossip *g, double lr, taciti_step
                            g->topology.ranks * taciti_optim_clip_scale(c->optim_options, g->noise.norm * norm));
     update_all(g, !out->skipped);
     TACITI_TRY(taciti_async_offer(g->async, g->step, out->clock, c->parameters));
-    out->bytes = (double)taciti_async_bytes(&g->topology, taciti_comm_rank(c->comm), c->layout->n);
+    out->bytes = (double)taciti_async_bytes(&g->topology, taciti_comm_rank(c->comm), c->layout->n, NULL);
     g->step = out->clock;
     return TACIT_OK;
 }

@@ -163,3 +163,7 @@ tacit_status taciti_gossip_mix(taciti_gossip *g, taciti_gossip_channel *channel,
     }
     return TACIT_OK;
 }
+
+double taciti_gossip_norm(const taciti_gossip *g, const float *flat) {
+    return g->topology.ranks * sqrt(taciti_optim_sum_squares(g->context.optim, flat, 0, g->context.layout->n));
+}

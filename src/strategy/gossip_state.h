@@ -94,21 +94,20 @@ tacit_status taciti_gossip_predict(const taciti_strategy_context *context, tacit
  * not NULL, for a topology that cannot be used on these ranks. */
 tacit_status taciti_gossip_check(const taciti_strategy_context *context, const taciti_hosts *hosts);
 
-/* ---- gossip.c ---------------------------------------------------------------------------------------------------- */
-/* Returns the norm of the gradient of this rank's own share of the batch; the same for any size of buckets. */
-double taciti_gossip_norm(const taciti_gossip *g, const float *flat);
-
 /* ---- gossip_async.c ---------------------------------------------------------------------------------------------- */
 /* Returns E_CONFIG, with what to type, for what does not go with gossip.async. */
 tacit_status taciti_gossip_check_async(const taciti_strategy_context *context, const taciti_topology *topology);
 tacit_status taciti_gossip_async_create(taciti_gossip *g); /* does nothing without gossip.async; collective */
 void taciti_gossip_async_destroy(taciti_gossip *g);
+void taciti_gossip_async_figures(const taciti_gossip *g, taciti_strategy_figures *out); /* of its bytes */
 tacit_status taciti_gossip_async_finish(taciti_gossip *g, double lr, taciti_step_report *out);
 /* The verbs of replicas that have a clock. */
 bool taciti_gossip_async_called(const void *self);
 tacit_status taciti_gossip_async_meet(void *self, int64_t *clock);
 
 /* ---- gossip_mixing.c --------------------------------------------------------------------------------------------- */
+/* Returns the norm of the gradient of this rank's own share of the batch; the same for any size of buckets. */
+double taciti_gossip_norm(const taciti_gossip *g, const float *flat);
 double taciti_gossip_mass(const taciti_gossip *g); /* this rank's push-sum weight */
 
 /* Restores the push-sum weights of all ranks from a checkpoint; `mine` is this rank's. Weights that are not all 1 stay

@@ -73,7 +73,7 @@ typedef struct taciti_profiling {
     double count, sum_s, sum_squares_s2; /* of compute times over ranks and steps */
 } taciti_profiling;
 
-/* What this rank has done since the ranks last met, of a strategy whose ranks count their own steps. */
+/* The work of this rank since the ranks last met, where they count their own steps. */
 typedef struct taciti_alone {
     bool active;
     int64_t made, skipped; /* steps; updates */
