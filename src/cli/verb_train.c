@@ -21,7 +21,7 @@ const taciti_flag taciti_train_flags[] = {
      "print sizes and memory per rank, refuse options that the run would refuse, then stop; run.dir and "
      "checkpoints are not read"},
     {"--replay", NULL, "FOLDER",
-     "repeat a run of --gossip.async bit for bit, from the log that --run.arrivals FOLDER wrote"},
+     "repeat a run of ranks that did not wait, bit for bit, from the log that run.arrivals FOLDER wrote"},
     {"--profile", NULL, "FILE",
      "write what forward and backward of this model cost here, for `tacit plan` and compute.emulate"},
     {"--print-config", NULL, "[=changed]",
