@@ -52,7 +52,7 @@ static tacit_status read_configuration(const taciti_verb *verb, int argc, char *
     if (path != NULL) TACITI_TRY(taciti_config_file(&settings->job.config, path));
     TACITI_TRY(taciti_config_environment(&settings->job.config));
     TACITI_TRY(taciti_arguments_parse(verb, &settings->job.config, argc, argv, arguments));
-    return taciti_settings_complete(&settings->job);
+    return taciti_train_settings_complete(settings);
 }
 
 static tacit_status check_flags(const taciti_arguments *arguments) {

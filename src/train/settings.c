@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/log.h"
+
 #define AT(member) offsetof(taciti_train_options, member)
 static const taciti_option TRAIN_OPTIONS[] = {
     TACITI_OPTION("steps", INT, AT(steps), "1000", .min = 1, .max = 1e12, .unit = "steps",
@@ -63,6 +65,18 @@ static const taciti_option RUN_OPTIONS[] = {
 #undef AT
 const taciti_option_table taciti_run_option_table =
     TACITI_OPTION_TABLE("run", "where a run leaves its files", RUN_OPTIONS);
+
+bool taciti_train_is_asynchronous(const taciti_train_settings *settings) {
+    taciti_place place;
+    return strcmp(settings->job.strategy.text, "gossip") == 0 &&
+           taciti_config_find(&settings->job.config, "gossip.async", &place) && *(const bool *)place.value;
+}
+
+tacit_status taciti_train_settings_complete(taciti_train_settings *settings) {
+    TACITI_TRY(taciti_settings_complete(&settings->job));
+    return taciti_config_preset(&settings->job.config, "comm.timeout",
+                                taciti_train_is_asynchronous(settings) ? "60" : NULL, "gossip.async");
+}
 
 tacit_status taciti_train_settings_init(taciti_train_settings *settings) {
     const taciti_own_section own[] = {

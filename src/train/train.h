@@ -51,6 +51,12 @@ typedef struct taciti_train_settings {
  * taciti_settings_destroy(&settings->job), also after an error. */
 tacit_status taciti_train_settings_init(taciti_train_settings *settings);
 
+/* Returns whether ranks count their own steps: gossip.async. */
+bool taciti_train_is_asynchronous(const taciti_train_settings *settings);
+
+/* As taciti_settings_complete(). A rank that may be late may be silent for longer: comm.timeout is 60 s then. */
+tacit_status taciti_train_settings_complete(taciti_train_settings *settings);
+
 /* Parameters of one call that are not part of the run's configuration. */
 typedef struct taciti_train_request {
     bool resume;           /* from the newest valid checkpoint of run.dir; without one, log it and start a new run */

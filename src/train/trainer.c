@@ -88,25 +88,17 @@ static tacit_status assign_samples(taciti_trainer *trainer) {
                        s->data.partition.text, (long long)s->train.batch, trainer->ranks, trainer->ranks);
 }
 
-/* Whether ranks count their own steps. */
-static bool is_asynchronous(const taciti_trainer *trainer) {
-    const taciti_config *config = &trainer->settings->job.config;
-    taciti_place place;
-    return strcmp(trainer->settings->job.strategy.text, "gossip") == 0 &&
-           taciti_config_find(config, "gossip.async", &place) && *(const bool *)place.value;
-}
-
 static tacit_status check_arrivals(const taciti_trainer *trainer) {
     const bool records = trainer->settings->run.arrivals.text[0] != '\0', replays = trainer->replay != NULL;
     if (records && replays)
         return taciti_fail(TACIT_E_CONFIG, "--replay %s repeats a run that has its log; leave run.arrivals out",
                            trainer->replay);
-    if ((records || replays) && !is_asynchronous(trainer))
+    if ((records || replays) && !taciti_train_is_asynchronous(trainer->settings))
         return taciti_fail(TACIT_E_CONFIG,
                            "%s: only ranks that wait for nobody have arrivals to log; add --strategy "
                            "gossip --gossip.async, or leave it out",
                            records ? "run.arrivals" : "--replay");
-    if (trainer->profiling.path == NULL || !is_asynchronous(trainer)) return TACIT_OK;
+    if (trainer->profiling.path == NULL || !taciti_train_is_asynchronous(trainer->settings)) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG, "--profile measures steps that all ranks make together; --no-gossip.async, or "
                                        "--strategy dp");
 }
