@@ -13,7 +13,7 @@
 #define BEAT_NS (200 * TACITI_NS_PER_MS)
 #define GAP_NS TACITI_NS_PER_S   /* a longer gap between two looks means that this process was stopped */
 #define GRACE_NS TACITI_NS_PER_S /* between one neighbour's chance to speak and the next one's */
-#define LATE_S 1.0               /* for messages that were under way when their sender said goodbye */
+#define LATE_S 1.0               /* until the engine knows that a rank had received what was sent to it when it left */
 
 #define LAST_WORDS_NS (TACITI_NS_PER_S / 2)
 /* A rank that ends because of another one's failure closes its connections too; what says so may still be on its way.
@@ -67,7 +67,7 @@ static tacit_status send_beat(taciti_comm *comm, taciti_link *link) {
 /* culprit: of a death. */
 static tacit_status send_last_word(taciti_comm *comm, taciti_link *link, int kind, int culprit) {
     if (link->said || link->lost_ns != 0) return TACIT_OK;
-    link->last = (taciti_beat){.kind = kind, .culprit = culprit};
+    link->last = (taciti_beat){.kind = kind, .culprit = culprit, .sent = link->sent};
     taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &link->last.sight);
     link->said = link->leaving = true;
     return comm->engine.isend(comm->engine.self, link->peer, TACITI_TAG_BEAT, &link->last, sizeof link->last,
@@ -118,9 +118,16 @@ void taciti_detector_destroy(taciti_comm *comm) {
     taciti_free(comm->detector.link_of);
 }
 
+void taciti_detector_sent(taciti_comm *comm, int peer) {
+    const int i = comm->detector.link_of[peer];
+    if (i >= 0) comm->detector.links[i].sent++;
+}
+
 void taciti_detector_heard(taciti_comm *comm, int peer, int64_t now_ns) {
     const int i = comm->detector.link_of[peer];
-    if (i >= 0) comm->detector.links[i].heard_ns = now_ns;
+    if (i < 0) return;
+    comm->detector.links[i].heard_ns = now_ns;
+    comm->detector.links[i].received++;
 }
 
 static void tell_neighbours(taciti_comm *comm, int culprit) {
@@ -318,15 +325,16 @@ tacit_status taciti_detector_tick(taciti_comm *comm, int64_t now_ns) {
     return health;
 }
 
-/* A rank that has left before this one's step will never send what is waited for. */
-static bool left_earlier(const taciti_link *link, const taciti_sight *own) {
-    return own->step > link->seen.step && taciti_now_ns() - link->heard_ns > (int64_t)(LATE_S * 1e9);
+/* A rank that has left, and whose messages have all arrived, will never send what is waited for. Steps do not tell:
+ * jobs of one communicator have their own, and ranks may count theirs. */
+static bool has_sent_all(const taciti_link *link) {
+    return link->received == link->in.sent && taciti_now_ns() - link->heard_ns > (int64_t)(LATE_S * 1e9);
 }
 
-static double patience_s(const taciti_comm *comm, const taciti_link *link, const taciti_sight *own) {
+static double patience_s(const taciti_comm *comm, const taciti_link *link) {
     if (link == NULL || !link->gone) return stall_s(comm);
     const double limit_s = timeout_s(comm);
-    return left_earlier(link, own) && limit_s > LATE_S ? LATE_S : limit_s;
+    return comm->introduced && has_sent_all(link) && limit_s > LATE_S ? LATE_S : limit_s;
 }
 
 static tacit_status declare_left(taciti_comm *comm, const taciti_link *link, const char *mine) {
@@ -355,11 +363,11 @@ tacit_status taciti_detector_stall(taciti_comm *comm, int peer, int64_t begin_ns
     const taciti_link *link = i >= 0 ? &d->links[i] : NULL;
     const int64_t since_ns = begin_ns > d->rearmed_ns ? begin_ns : d->rearmed_ns;
     const double waited_s = (double)(taciti_now_ns() - since_ns) * 1e-9;
-    taciti_sight own;
-    taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &own);
-    if (waited_s <= patience_s(comm, link, &own)) return TACIT_OK;
+    if (waited_s <= patience_s(comm, link)) return TACIT_OK;
     if (!comm->introduced) return declare_missing(comm, peer);
+    taciti_sight own;
     char mine[TACITI_WITNESS_TEXT_BYTES];
+    taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &own);
     taciti_sight_text(&own, mine);
     if (link != NULL && link->gone) return declare_left(comm, link, mine);
     return declare_stalled(comm, peer, link, waited_s, mine);

@@ -10,7 +10,7 @@
  *   connection lost         an engine that can tell (taciti_engine.lost) knows at once: the same, without the wait, as
  *                           a warning where a watcher says more
  *   alive                   but a wait for it has lasted comm.stall: handled like comm.timeout
- *   left                    a rank that has said goodbye in an earlier step than that of a wait for it: after a second
+ *   left                    a rank that has said goodbye, and all that it has sent has arrived: after a second
  *
  * Until all ranks have introduced themselves, comm.start replaces comm.timeout and comm.stall.
  *
@@ -28,6 +28,7 @@
 typedef struct taciti_beat {
     int32_t kind;    /* enum in failure.c */
     int32_t culprit; /* the failed rank, in a report of a failure */
+    uint64_t sent;   /* with a goodbye: all messages to this neighbour, beats apart */
     taciti_sight sight;
 } taciti_beat;
 
@@ -40,7 +41,8 @@ typedef struct taciti_link {
     bool said;    /* this rank has said goodbye, or reported a failure to the peer */
     bool receiving, sending, leaving;
     int64_t heard_ns;
-    int64_t lost_ns; /* when the engine was seen to have lost the connection; 0: it has not */
+    int64_t lost_ns;         /* when the engine was seen to have lost the connection; 0: it has not */
+    uint64_t sent, received; /* messages, beats apart */
     taciti_sight seen;
     taciti_beat in, out, last; /* last: goodbye or report of a failure; it need not wait until `out` has been sent */
     taciti_engine_request in_request, out_request, last_request;
@@ -68,6 +70,9 @@ void taciti_detector_tell(taciti_comm *comm);
 /* After a failure: blocks until the reports to the neighbours have been sent, for half a second at most. The engine is
  * not used after it. */
 void taciti_detector_last_words(taciti_comm *comm);
+
+/* Counts a message to `peer`. */
+void taciti_detector_sent(taciti_comm *comm, int peer);
 
 /* Notes that a message from `peer` has arrived. now_ns: as of tick. */
 void taciti_detector_heard(taciti_comm *comm, int peer, int64_t now_ns);

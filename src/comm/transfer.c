@@ -48,6 +48,7 @@ tacit_status taciti_comm_isend(taciti_comm *comm, int peer, const void *bytes, s
     TACITI_TRY(keep_pace(comm, n));
     add_count(&comm->bytes_sent, n);
     add_count(&comm->messages_sent, 1);
+    taciti_detector_sent(comm, peer);
     if (!taciti_comm_same_host(comm, comm->engine.rank, peer)) add_count(&comm->away_bytes_sent, n);
     out->wait = (uintptr_t)peer * KINDS + SEND;
     return taciti_comm_break(comm, comm->engine.isend(comm->engine.self, peer, comm->data_tag, bytes, n, out));
