@@ -43,6 +43,8 @@ damaged; sed -i 12d "$work/damaged/rank-1.log"
 refuse "a log without one of its lines" 4 'rank-1.log, line 12: .*damaged' --replay "$work/damaged"
 damaged; cp "$work/other-log/rank-2.log" "$work/damaged"
 refuse "logs of two runs" 3 'the log of rank 2 is of another run than that of rank 0' --replay "$work/damaged"
+mkdir "$work/full"; ln -s /dev/full "$work/full/rank-0.log"
+expect "a log that cannot be written is named" 0 'full/rank-0.log: .*No space left' train full-run 2 --run.arrivals "$work/full"
 check "a run that goes on" train run 3 --resume --train.steps 60 --run.arrivals "$work/late"
 refuse "its log, from the start" 3 'begins after step 40, and this run after step' --train.steps 60 --replay "$work/late"
 

@@ -24,8 +24,9 @@ struct taciti_arrivals {
     FILE *file;
     char path[PATH_BYTES];
     int ranks;
-    bool replays, failed;
-    char *line; /* that was read last and not yet used up; owned */
+    bool replays;
+    int failure; /* errno of the first write that failed; 0: none */
+    char *line;  /* that was read last and not yet used up; owned */
     size_t line_bytes;
     int64_t number;      /* of that line in the file */
     int64_t step;        /* that the line is about; -1: there is no line */
@@ -63,6 +64,10 @@ static tacit_status open_file(const char *folder, const taciti_arrivals_run *run
     return status;
 }
 
+static void note_failure(taciti_arrivals *a) {
+    if (a->failure == 0) a->failure = errno != 0 ? errno : EIO;
+}
+
 static uint32_t add_to_sum(taciti_arrivals *a, const char *line) {
     a->sum = XXH3_64bits_withSeed(line, strlen(line), a->sum);
     return (uint32_t)a->sum;
@@ -80,7 +85,7 @@ tacit_status taciti_arrivals_record(const char *folder, const taciti_arrivals_ru
     }
     (void)snprintf(line, sizeof line, FIRST_LINE STAMP, run->rank, run->ranks, run->digest, run->stamp);
     (void)add_to_sum(a, line);
-    a->failed = fprintf(a->file, "%s\n", line) < 0;
+    if (fprintf(a->file, "%s\n", line) < 0) note_failure(a);
     *out = a;
     return TACIT_OK;
 }
@@ -204,7 +209,7 @@ static void put_ranks(taciti_arrivals *a, const char *word, const int *ranks, si
 }
 
 static void end_line(taciti_arrivals *a) {
-    if (fprintf(a->file, "%s" SUM "\n", a->text, add_to_sum(a, a->text)) < 0) a->failed = true;
+    if (fprintf(a->file, "%s" SUM "\n", a->text, add_to_sum(a, a->text)) < 0) note_failure(a);
     a->text_used = 0;
 }
 
@@ -241,14 +246,14 @@ void taciti_arrivals_write(taciti_arrivals *a, const taciti_arrivals_step *step)
 }
 
 void taciti_arrivals_flush(taciti_arrivals *a) {
-    if (a != NULL && !a->replays && fflush(a->file) != 0) a->failed = true;
+    if (a != NULL && !a->replays && fflush(a->file) != 0) note_failure(a);
 }
 
 tacit_status taciti_arrivals_close(taciti_arrivals *a) {
     if (a == NULL) return TACIT_OK;
     taciti_arrivals_flush(a);
-    const bool failed = a->failed;
-    const tacit_status status = failed ? taciti_file_fail("write", a->path) : TACIT_OK;
+    errno = a->failure;
+    const tacit_status status = a->failure != 0 ? taciti_file_fail("write", a->path) : TACIT_OK;
     release(a);
     return status;
 }
