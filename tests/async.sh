@@ -43,6 +43,19 @@ damaged; sed -i 12d "$work/damaged/rank-1.log"
 refuse "a log without one of its lines" 4 'rank-1.log, line 12: .*damaged' --replay "$work/damaged"
 damaged; cp "$work/other-log/rank-2.log" "$work/damaged"
 refuse "logs of two runs" 3 'the log of rank 2 is of another run than that of rank 0' --replay "$work/damaged"
+# Asked to stop after step 200; the log has its first meeting after step 400.
+stopped_replay() {
+  local long=(--train.steps 600 --train.eval_every 0 --train.save_every 400 --run.dir "$work/stopped")
+  train long 2 "${long[@]}" --run.arrivals "$work/long-log" || return
+  rm -r "$work/stopped"
+  "$tacit" train --ranks 2 "$work/c.yaml" "${long[@]}" --replay "$work/long-log" & local run=$!
+  until [ -s "$work/stopped/metrics.jsonl" ] && grep -q '"step": *2[0-9][0-9],' "$work/stopped/metrics.jsonl"; do
+    kill -0 $run || return; sleep 0.02
+  done
+  kill -USR1 $run
+  wait $run && [ -d "$work/stopped/ckpt/step_00000400" ] && [ ! -d "$work/stopped/ckpt/step_00000600" ]
+}
+check "a replay that is asked to stop does so at a meeting" stopped_replay
 mkdir "$work/full"; ln -s /dev/full "$work/full/rank-0.log"
 expect "a log that cannot be written is named" 0 'full/rank-0.log: .*No space left' train full-run 2 --run.arrivals "$work/full"
 check "a run that goes on" train run 3 --resume --train.steps 60 --run.arrivals "$work/late"
