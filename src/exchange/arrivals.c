@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -14,23 +15,31 @@
 
 #define FIRST_LINE "tacit arrivals 1 rank %d of %d run %016" PRIx64
 
-enum { PATH_BYTES = 4096, HEAD_BYTES = 96 };
+#define SUM " ~%08" PRIx32
+#define STAMP " stamp %016" PRIx64
+
+enum { PATH_BYTES = 4096, HEAD_BYTES = 128, SUM_BYTES = 16, NUMBER_BYTES = 21 };
 
 struct taciti_arrivals {
     FILE *file;
     char path[PATH_BYTES];
     int ranks;
-    bool replays, failed;
-    char *line; /* that was read last and not yet used up; owned */
+    bool replays;
+    int failure; /* errno of the first write that failed; 0: none */
+    char *line;  /* that was read last and not yet used up; owned */
     size_t line_bytes;
-    int64_t number; /* of that line in the file */
-    int64_t step;   /* that the line is about; -1: there is no line */
-    bool complete;  /* the line ends with a newline, as every line that was written to its end */
+    int64_t number;      /* of that line in the file */
+    int64_t step;        /* that the line is about; -1: there is no line */
+    bool complete;       /* the line is as it was written, to its end */
+    uint64_t stamp, sum; /* sum: of all lines so far */
+    char *text;          /* the line that is being written; owned */
+    size_t text_bytes, text_used;
 };
 
 static void close_file(taciti_arrivals *a) {
     if (a->file != NULL) (void)fclose(a->file);
     free(a->line);
+    taciti_free(a->text);
     taciti_free(a);
 }
 
@@ -55,9 +64,29 @@ static tacit_status open_file(const char *folder, const taciti_arrivals_run *run
     return status;
 }
 
+static void note_failure(taciti_arrivals *a) {
+    if (a->failure == 0) a->failure = errno != 0 ? errno : EIO;
+}
+
+static uint32_t add_to_sum(taciti_arrivals *a, const char *line) {
+    a->sum = XXH3_64bits_withSeed(line, strlen(line), a->sum);
+    return (uint32_t)a->sum;
+}
+
 tacit_status taciti_arrivals_record(const char *folder, const taciti_arrivals_run *run, taciti_arrivals **out) {
-    TACITI_TRY(open_file(folder, run, "we", out));
-    (*out)->failed = fprintf((*out)->file, FIRST_LINE "\n", run->rank, run->ranks, run->digest) < 0;
+    taciti_arrivals *a = NULL;
+    char line[HEAD_BYTES];
+    TACITI_TRY(open_file(folder, run, "we", &a));
+    a->text_bytes = HEAD_BYTES + 2 * NUMBER_BYTES * (size_t)run->ranks;
+    a->text = taciti_calloc(a->text_bytes, 1);
+    if (a->text == NULL) {
+        close_file(a);
+        return TACIT_E_MEMORY;
+    }
+    (void)snprintf(line, sizeof line, FIRST_LINE STAMP, run->rank, run->ranks, run->digest, run->stamp);
+    (void)add_to_sum(a, line);
+    if (fprintf(a->file, "%s\n", line) < 0) note_failure(a);
+    *out = a;
     return TACIT_OK;
 }
 
@@ -68,15 +97,39 @@ static tacit_status refuse_line(const taciti_arrivals *a, const char *why) {
                        a->number, why);
 }
 
+/* Returns whether the line ends with the checksum, which it takes off. */
+static bool take_sum_off(taciti_arrivals *a) {
+    char expected[SUM_BYTES], *sum = strstr(a->line, " ~");
+    if (sum == NULL) return false;
+    *sum = '\0';
+    (void)snprintf(expected, sizeof expected, SUM "\n", add_to_sum(a, a->line));
+    *sum = ' ';
+    const bool fits = strcmp(sum, expected) == 0;
+    *sum = '\0';
+    return fits;
+}
+
 /* Reads the next line, and the step that it begins with. */
 static void read_line(taciti_arrivals *a) {
-    const ssize_t length = getline(&a->line, &a->line_bytes, a->file);
     a->step = -1;
-    if (length <= 0) return;
+    a->complete = false;
+    if (getline(&a->line, &a->line_bytes, a->file) <= 0) return;
     a->number++;
-    a->complete = a->line[length - 1] == '\n';
-    a->line[a->complete ? length - 1 : length] = '\0';
-    if (a->number > 1 && sscanf(a->line, "%" SCNd64, &a->step) != 1) a->step = -1;
+    a->complete = take_sum_off(a);
+    if (a->complete && sscanf(a->line, "%" SCNd64, &a->step) != 1) a->step = -1;
+}
+
+/* Returns whether the first line is that of the run; takes the stamp from it. */
+static bool read_head(taciti_arrivals *a, const char *expected) {
+    const size_t n = strlen(expected);
+    const ssize_t length = getline(&a->line, &a->line_bytes, a->file);
+    if (length <= 0) return false;
+    a->number = 1;
+    a->line[strcspn(a->line, "\n")] = '\0';
+    for (char *c = a->line; *c != '\0'; c++) /* a message may quote it */
+        if (*c < ' ' || *c > '~') *c = '?';
+    (void)add_to_sum(a, a->line);
+    return strncmp(a->line, expected, n) == 0 && sscanf(a->line + n, " stamp %" SCNx64, &a->stamp) == 1;
 }
 
 tacit_status taciti_arrivals_replay(const char *folder, const taciti_arrivals_run *run, taciti_arrivals **out) {
@@ -84,19 +137,20 @@ tacit_status taciti_arrivals_replay(const char *folder, const taciti_arrivals_ru
     char expected[HEAD_BYTES];
     TACITI_TRY(open_file(folder, run, "re", &a));
     (void)snprintf(expected, sizeof expected, FIRST_LINE, run->rank, run->ranks, run->digest);
-    read_line(a);
-    if (a->number == 1 && strcmp(a->line, expected) == 0) {
+    if (read_head(a, expected)) {
         read_line(a);
         *out = a;
         return TACIT_OK;
     }
     const tacit_status status = taciti_fail(TACIT_E_CONFIG,
-                                            "%s is not the log of this run: it begins with \"%.90s\" instead of "
+                                            "%s is not the log of this run: it begins with \"%.60s\" instead of "
                                             "\"%s\"; repeat a run with the options and ranks that it had",
                                             a->path, a->number == 1 ? a->line : "", expected);
     close_file(a);
     return status;
 }
+
+uint64_t taciti_arrivals_stamp(const taciti_arrivals *a) { return a->stamp; }
 
 /* Reads ranks until a word comes; NULL: there is none that may stand here. */
 static char *read_ranks(const taciti_arrivals *a, char *at, int *ranks, size_t *count) {
@@ -138,10 +192,43 @@ bool taciti_arrivals_meets(const taciti_arrivals *a, int64_t step) {
 
 bool taciti_arrivals_replays(const taciti_arrivals *a) { return a != NULL && a->replays; }
 
+static void put_ranks(taciti_arrivals *a, const char *word) {
+    const int n = snprintf(a->text + a->text_used, a->text_bytes - a->text_used, "%s", word);
+    a->text_used += (size_t)n;
+}
+
+static void put_number(taciti_arrivals *a, const char *before, int64_t number) {
+    char word[NUMBER_BYTES + 1];
+    (void)snprintf(word, sizeof word, "%s%" PRId64, before, number);
+    put_ranks(a, word);
+}
+
 static void put_ranks(taciti_arrivals *a, const char *word, const int *ranks, size_t count) {
-    if (fputs(word, a->file) < 0) a->failed = true;
-    for (size_t i = 0; i < count; i++)
-        if (fprintf(a->file, " %d", ranks[i]) < 0) a->failed = true;
+    put_ranks(a, word);
+    for (size_t i = 0; i < count; i++) put_number(a, " ", ranks[i]);
+}
+
+static void end_line(taciti_arrivals *a) {
+    if (fprintf(a->file, "%s" SUM "\n", a->text, add_to_sum(a, a->text)) < 0) note_failure(a);
+    a->text_used = 0;
+}
+
+tacit_status taciti_arrivals_begin(taciti_arrivals *a, int64_t step) {
+    if (a == NULL) return TACIT_OK;
+    if (!a->replays) {
+        put_number(a, "", step);
+        put_ranks(a, " begin");
+        end_line(a);
+        return TACIT_OK;
+    }
+    if (a->step < 0 || strstr(a->line, " begin") == NULL) return refuse_line(a, "the log ends here, or is damaged");
+    if (a->step != step)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "%s begins after step %" PRId64 ", and this run after step %" PRId64
+                           "; begin where it did: --resume from the same checkpoint, or without it",
+                           a->path, a->step, step);
+    read_line(a);
+    return TACIT_OK;
 }
 
 void taciti_arrivals_write(taciti_arrivals *a, const taciti_arrivals_step *step) {
@@ -151,25 +238,22 @@ void taciti_arrivals_write(taciti_arrivals *a, const taciti_arrivals_step *step)
         return;
     }
     if (!step->meet && step->taken + step->offered == 0) return;
-    if (fprintf(a->file, "%" PRId64, step->step) < 0) a->failed = true;
-    if (step->meet) {
-        put_ranks(a, " meet\n", NULL, 0);
-        return;
-    }
-    put_ranks(a, " take", step->take, step->taken);
-    put_ranks(a, " offer", step->offer, step->offered);
-    put_ranks(a, "\n", NULL, 0);
+    put_number(a, "", step->step);
+    if (step->meet) put_ranks(a, " meet");
+    if (!step->meet) put_ranks(a, " take", step->take, step->taken);
+    if (!step->meet) put_ranks(a, " offer", step->offer, step->offered);
+    end_line(a);
 }
 
 void taciti_arrivals_flush(taciti_arrivals *a) {
-    if (a != NULL && !a->replays && fflush(a->file) != 0) a->failed = true;
+    if (a != NULL && !a->replays && fflush(a->file) != 0) note_failure(a);
 }
 
 tacit_status taciti_arrivals_close(taciti_arrivals *a) {
     if (a == NULL) return TACIT_OK;
     taciti_arrivals_flush(a);
-    const bool failed = a->failed;
-    const tacit_status status = failed ? taciti_file_fail("write", a->path) : TACIT_OK;
+    errno = a->failure;
+    const tacit_status status = a->failure != 0 ? taciti_file_fail("write", a->path) : TACIT_OK;
     close_file(a);
     return status;
 }

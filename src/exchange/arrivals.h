@@ -3,9 +3,13 @@
  * The log of an asynchronous run: at which of its steps a rank took in whose arrays, and to whom it sent its own. With
  * it a run can be repeated bit for bit, on any machine. A folder has a file per rank, of lines:
  *
- *   tacit arrivals 1 rank 0 of 3 run 91ab33d04c6fe112
- *   17 take 1 2 offer 2         at the end of step 17
- *   40 meet                     after step 40: all ranks together
+ *   tacit arrivals 1 rank 0 of 3 run 91ab33d04c6fe112 stamp 5f1b77c0a2e4d890
+ *   12 begin ~90d1c3f5                  the first step that waits for nobody
+ *   17 take 1 2 offer 2 ~1f03a9c2       at the end of step 17
+ *   40 meet ~7745be01                   after step 40: all ranks together
+ *
+ * Each line ends with a checksum of all up to it: ranks that follow logs that do not fit together would wait for each
+ * other without end.
  */
 #ifndef TACITI_EXCHANGE_ARRIVALS_H
 #define TACITI_EXCHANGE_ARRIVALS_H
@@ -22,6 +26,7 @@ typedef struct taciti_arrivals taciti_arrivals;
 typedef struct taciti_arrivals_run {
     int rank, ranks;
     uint64_t digest; /* of all that decides its course, but for arrivals */
+    uint64_t stamp;  /* of this run alone, the same on all its ranks; replay() does not read it */
 } taciti_arrivals_run;
 
 /* The work at the end of a step; peers in the order in which they were worked on. */
@@ -36,11 +41,15 @@ typedef struct taciti_arrivals_step {
 tacit_status taciti_arrivals_record(const char *folder, const taciti_arrivals_run *run, taciti_arrivals **out);
 /* Opens the log of this rank. E_CONFIG, with what is expected, for that of another run. Not collective. */
 tacit_status taciti_arrivals_replay(const char *folder, const taciti_arrivals_run *run, taciti_arrivals **out);
+/* The stamp of the run whose log is followed: ranks with different ones hold logs of different runs. */
+uint64_t taciti_arrivals_stamp(const taciti_arrivals *arrivals);
 /* Returns the first error of a write since the start. NULL is fine. */
 tacit_status taciti_arrivals_close(taciti_arrivals *arrivals);
 
 bool taciti_arrivals_replays(const taciti_arrivals *arrivals); /* NULL: no */
 
+/* Before the first step: notes it, or returns E_CONFIG if the log begins with another. NULL: does nothing. */
+tacit_status taciti_arrivals_begin(taciti_arrivals *arrivals, int64_t step);
 /* Adds a line; none if nothing was taken or offered. An error is that of close. NULL: does nothing. */
 void taciti_arrivals_write(taciti_arrivals *arrivals, const taciti_arrivals_step *step);
 /* Writes what is buffered to the file. */

@@ -47,7 +47,7 @@ struct taciti_async {
     double *squares;         /* [threads] of the changes; owned */
     float *x;                /* that add() changes, or copy() reads */
     taciti_job job;          /* of offer() */
-    bool running;            /* it was submitted and not waited for */
+    bool running, begun;     /* it was submitted and not waited for; there was a step */
     _Atomic int end, called; /* it shall end; a neighbour has come to a meeting */
     char call_out;
 };
@@ -344,6 +344,8 @@ static tacit_status add_taken(taciti_async *a, float *x, int64_t *clock, double 
 
 tacit_status taciti_async_take(taciti_async *a, int64_t step, float *x, int64_t *clock, double *moved) {
     TACITI_TRY(end_job(a));
+    if (!a->begun) TACITI_TRY(taciti_arrivals_begin(a->arrivals, step));
+    a->begun = true;
     a->step.step = step;
     *clock = step + 1;
     TACITI_TRY(choose_taken(a));
@@ -486,27 +488,29 @@ static tacit_status complete_offers(taciti_async *a, const int64_t *all, bool an
     return add_taken(a, x, clock, moved);
 }
 
-static tacit_status note_meeting(taciti_async *a) {
-    const bool planned = !taciti_arrivals_replays(a->arrivals) || taciti_arrivals_meets(a->arrivals, a->step.step);
+/* By itself: another rank may wait for an offer that this one would make after the meeting. */
+static tacit_status check_meeting(taciti_async *a) {
+    if (!taciti_arrivals_replays(a->arrivals) || taciti_arrivals_meets(a->arrivals, a->step.step)) return TACIT_OK;
+    TACITI_TRY(taciti_arrivals_read(a->arrivals, &a->step)); /* or is it damaged? */
+    return taciti_fail(TACIT_E_CONFIG,
+                       "the log of arrivals has no meeting after step %lld; repeat the run with the train.steps, "
+                       "train.eval_every, train.save_every and train.save_early that it had",
+                       (long long)a->step.step);
+}
+
+static void note_meeting(taciti_async *a) {
     const taciti_arrivals_step line = {.step = a->step.step, .meet = true};
-    const tacit_status status =
-        planned
-            ? TACIT_OK
-            : taciti_fail(TACIT_E_CONFIG,
-                          "the log of arrivals has no meeting after step %lld; repeat the run with the train.steps, "
-                          "train.eval_every, train.save_every and train.save_early that it had",
-                          (long long)a->step.step);
     taciti_arrivals_write(a->arrivals, &line);
     taciti_arrivals_flush(a->arrivals);
-    return taciti_comm_agree(a->comm, status);
 }
 
 tacit_status taciti_async_meet(taciti_async *a, float *x, int64_t *clock, double *moved) {
     int64_t *all = NULL;
     TACITI_TRY(end_job(a));
+    TACITI_TRY(check_meeting(a));
     TACITI_TRY(run_job(a, exchange_calls, CALLS_FLOW));
     atomic_store(&a->called, 0);
-    TACITI_TRY(note_meeting(a));
+    note_meeting(a);
     TACITI_TRY(gather_offers(a, &all));
     tacit_status status = complete_offers(a, all, false, x, clock, moved);
     if (status == TACIT_OK) status = complete_offers(a, all, true, x, clock, moved);

@@ -61,7 +61,7 @@ tacit_status taciti_async_offer(taciti_async *async, int64_t step, int64_t clock
 /* Returns whether a neighbour has come to a meeting already. */
 bool taciti_async_called(const taciti_async *async);
 /* All ranks together: completes what is under way, and sets *clock to the maximum. Nothing is under way afterwards.
- * Collective; ranks that make steps come when they are called. */
+ * Collective; ranks that make steps come when they are called. E_CONFIG, on some ranks, where a log has no meeting. */
 tacit_status taciti_async_meet(taciti_async *async, float *x, int64_t *clock, double *moved);
 
 #endif

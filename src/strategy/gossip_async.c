@@ -14,6 +14,8 @@
  */
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -54,18 +56,39 @@ tacit_status taciti_gossip_check_async(const taciti_strategy_context *context, c
     return TACIT_OK;
 }
 
-static tacit_status open_arrivals(taciti_gossip *g) {
+static tacit_status open_arrivals(taciti_gossip *g, uint64_t stamp) {
     const taciti_strategy_context *c = &g->context;
-    const taciti_arrivals_run run = {
-        .rank = taciti_comm_rank(c->comm), .ranks = taciti_comm_size(c->comm), .digest = c->run ^ g->digest};
-    if (c->arrivals == NULL) return TACIT_OK;
+    const taciti_arrivals_run run = {.rank = taciti_comm_rank(c->comm),
+                                     .ranks = taciti_comm_size(c->comm),
+                                     .digest = c->run ^ g->digest,
+                                     .stamp = stamp};
     return (c->replays ? taciti_arrivals_replay : taciti_arrivals_record)(c->arrivals, &run, &g->arrivals);
+}
+
+/* Collective. */
+static tacit_status share_arrivals(taciti_gossip *g) {
+    const taciti_strategy_context *c = &g->context;
+    const uint64_t now = (uint64_t)taciti_now_ns();
+    if (c->arrivals == NULL) return TACIT_OK;
+    uint64_t stamp = XXH3_64bits_withSeed(&now, sizeof now, (uint64_t)getpid());
+    TACITI_TRY(taciti_comm_broadcast(c->comm, 0, &stamp, sizeof stamp));
+    TACITI_TRY(taciti_comm_agree(c->comm, open_arrivals(g, stamp)));
+    if (!c->replays) return TACIT_OK;
+    stamp = taciti_arrivals_stamp(g->arrivals);
+    TACITI_TRY(taciti_comm_broadcast(c->comm, 0, &stamp, sizeof stamp));
+    const bool same = stamp == taciti_arrivals_stamp(g->arrivals);
+    return taciti_comm_agree(
+        c->comm, same ? TACIT_OK
+                      : taciti_fail(TACIT_E_CONFIG,
+                                    "%s: the log of rank %d is of another run than that of rank 0; --replay a folder "
+                                    "that holds the logs of one run",
+                                    c->arrivals, taciti_comm_rank(c->comm)));
 }
 
 tacit_status taciti_gossip_async_create(taciti_gossip *g) {
     const taciti_strategy_context *c = &g->context;
     if (!g->options.async) return TACIT_OK;
-    TACITI_TRY(taciti_comm_agree(c->comm, open_arrivals(g)));
+    TACITI_TRY(share_arrivals(g));
     const taciti_async_setup setup = {.comm = c->comm,
                                       .pool = c->pool,
                                       .topology = &g->topology,

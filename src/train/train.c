@@ -276,6 +276,12 @@ static tacit_status meet_others(taciti_trainer *trainer) {
     return TACIT_OK;
 }
 
+/* A run that is repeated from a log stops, when it is asked to, at a meeting of the log. */
+static bool shall_meet(const taciti_trainer *trainer, agenda due) {
+    if (trainer->replay != NULL) due = plan_step(trainer, false);
+    return due.evaluation || due.save || due.leaving || taciti_driver_called(trainer->driver);
+}
+
 /* One pass of the loop. *stop: some rank was asked to stop: leave after this step. */
 static tacit_status make_step(taciti_trainer *trainer, int64_t deadline_ns, bool *stop) {
     const bool requested = taciti_stop_signal() != 0 || (deadline_ns > 0 && taciti_now_ns() > deadline_ns);
@@ -286,8 +292,9 @@ static tacit_status make_step(taciti_trainer *trainer, int64_t deadline_ns, bool
         record_event(trainer, trainer->position.step, "compression", decision);
     agenda due = plan_step(trainer, taciti_reports_stop(&trainer->reports));
     if (trainer->alone.active) {
-        if (due.evaluation || due.save || due.leaving || taciti_driver_called(trainer->driver))
-            TACITI_TRY(meet_others(trainer));
+        *stop = false;
+        if (!shall_meet(trainer, due)) return report_steps(trainer, false);
+        TACITI_TRY(meet_others(trainer));
         due = plan_step(trainer, taciti_reports_stop(&trainer->reports));
     } else if (due.evaluation || due.save || due.leaving) {
         TACITI_TRY(taciti_reports_collect(trainer, 0));

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Asynchronous gossip as a user meets it: a run, its log, its replay, and what is refused. Usage: async.sh [PROGRAM]
+set -u
+cd "$(dirname "$0")/.." || exit 2
+. tests/check.sh
+. tests/runs.sh
+find_program "${1:-}"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+seq 20000 >"$work/text"
+cat >"$work/c.yaml" <<END
+strategy: gossip
+model: {preset: byte-2m, layers: 1, channels: 32, heads: 1, context: 32}
+train: {batch: 6, steps: 40, eval_every: 20, save_every: 20, eval_windows: 8, threads: 1}
+data: {train: $work/text}
+gossip: {topology: base-k, start: 0.2, async: true}
+END
+
+# train RUN RANKS WORD...
+train() {
+  local run=$1 ranks=$2; shift 2
+  timeout -k 1 60 "$tacit" train --ranks "$ranks" "$work/c.yaml" --run.dir "$work/$run" --run.quiet true "$@"
+}
+refuse() { local name=$1 status=$2 text=$3; shift 3; expect "$name" "$status" "$text" train refused 3 "$@"; }
+damaged() { rm -rf "$work/damaged"; cp -r "$work/log" "$work/damaged"; }
+
+check "3 ranks train without waiting" train run 3 --run.arrivals "$work/log"
+check "and once more" train other 3 --run.arrivals "$work/other-log"
+check "the log repeats the run" train again 3 --replay "$work/log"
+check "with the same bits, at the end and before" look "same('run', 'again', 20); same('run', 'again', 40)"
+check "one rank does what it does synchronously" train one 1
+check "(synchronously)" train sync 1 --gossip.async false
+check "with the same bits" look "same('one', 'sync', 40)"
+
+refuse "codec" 3 'gossip.async does not go with gossip.codec' --gossip.codec int8
+refuse "order" 3 'gossip.async does not go with gossip.order atc' --gossip.order atc
+refuse "a log of a synchronous run" 3 'run.arrivals: only ranks that wait for nobody' --no-gossip.async --run.arrivals "$work/x"
+refuse "a log of other options" 3 'is not the log of this run' --replay "$work/log" --train.seed 9
+refuse "a log with other evaluations" 3 'has no meeting after step' --replay "$work/log" --train.eval_every 15
+refuse "a log that is not there" 4 'rank-0.log: cannot open' --replay "$work/nothing"
+damaged; sed -i 12d "$work/damaged/rank-1.log"
+refuse "a log without one of its lines" 4 'rank-1.log, line 12: .*damaged' --replay "$work/damaged"
+damaged; cp "$work/other-log/rank-2.log" "$work/damaged"
+refuse "logs of two runs" 3 'the log of rank 2 is of another run than that of rank 0' --replay "$work/damaged"
+# Asked to stop after step 200; the log has its first meeting after step 400.
+stopped_replay() {
+  local long=(--train.steps 600 --train.eval_every 0 --train.save_every 400 --run.dir "$work/stopped")
+  train long 2 "${long[@]}" --run.arrivals "$work/long-log" || return
+  rm -r "$work/stopped"
+  "$tacit" train --ranks 2 "$work/c.yaml" "${long[@]}" --replay "$work/long-log" & local run=$!
+  until [ -s "$work/stopped/metrics.jsonl" ] && grep -q '"step": *2[0-9][0-9],' "$work/stopped/metrics.jsonl"; do
+    kill -0 $run || return; sleep 0.02
+  done
+  kill -USR1 $run
+  wait $run && [ -d "$work/stopped/ckpt/step_00000400" ] && [ ! -d "$work/stopped/ckpt/step_00000600" ]
+}
+check "a replay that is asked to stop does so at a meeting" stopped_replay
+mkdir "$work/full"; ln -s /dev/full "$work/full/rank-0.log"
+expect "a log that cannot be written is named" 0 'full/rank-0.log: .*No space left' train full-run 2 --run.arrivals "$work/full"
+check "a run that goes on" train run 3 --resume --train.steps 60 --run.arrivals "$work/late"
+refuse "its log, from the start" 3 'begins after step 40, and this run after step' --train.steps 60 --replay "$work/late"
+
+finish_checks
