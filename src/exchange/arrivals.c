@@ -192,7 +192,7 @@ bool taciti_arrivals_meets(const taciti_arrivals *a, int64_t step) {
 
 bool taciti_arrivals_replays(const taciti_arrivals *a) { return a != NULL && a->replays; }
 
-static void put(taciti_arrivals *a, const char *word) {
+static void put_word(taciti_arrivals *a, const char *word) {
     const int n = snprintf(a->text + a->text_used, a->text_bytes - a->text_used, "%s", word);
     a->text_used += (size_t)n;
 }
@@ -200,11 +200,11 @@ static void put(taciti_arrivals *a, const char *word) {
 static void put_number(taciti_arrivals *a, const char *before, int64_t number) {
     char word[NUMBER_BYTES + 1];
     (void)snprintf(word, sizeof word, "%s%" PRId64, before, number);
-    put(a, word);
+    put_word(a, word);
 }
 
 static void put_ranks(taciti_arrivals *a, const char *word, const int *ranks, size_t count) {
-    put(a, word);
+    put_word(a, word);
     for (size_t i = 0; i < count; i++) put_number(a, " ", ranks[i]);
 }
 
@@ -217,7 +217,7 @@ tacit_status taciti_arrivals_begin(taciti_arrivals *a, int64_t step) {
     if (a == NULL) return TACIT_OK;
     if (!a->replays) {
         put_number(a, "", step);
-        put(a, " begin");
+        put_word(a, " begin");
         end_line(a);
         return TACIT_OK;
     }
@@ -239,7 +239,7 @@ void taciti_arrivals_write(taciti_arrivals *a, const taciti_arrivals_step *step)
     }
     if (!step->meet && step->taken + step->offered == 0) return;
     put_number(a, "", step->step);
-    if (step->meet) put(a, " meet");
+    if (step->meet) put_word(a, " meet");
     if (!step->meet) put_ranks(a, " take", step->take, step->taken);
     if (!step->meet) put_ranks(a, " offer", step->offer, step->offered);
     end_line(a);
