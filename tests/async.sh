@@ -35,6 +35,7 @@ check "with the same bits" look "same('one', 'sync', 40)"
 
 refuse "codec" 3 'gossip.async does not go with gossip.codec' --gossip.codec int8
 refuse "order" 3 'gossip.async does not go with gossip.order atc' --gossip.order atc
+expect "plan" 3 'plan predicts ranks that make equal steps' "$tacit" plan "$work/c.yaml" --cluster examples/clusters/8x4-25gbe.json --compute.rate 20e12
 refuse "a log of a synchronous run" 3 'run.arrivals: only ranks that wait for nobody' --no-gossip.async --run.arrivals "$work/x"
 refuse "a log of other options" 3 'is not the log of this run' --replay "$work/log" --train.seed 9
 refuse "a log with other evaluations" 3 'has no meeting after step' --replay "$work/log" --train.eval_every 15

@@ -100,6 +100,9 @@ static taciti_pattern pattern_of(const taciti_gossip_options *o, const char *top
 
 tacit_status taciti_gossip_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
     const taciti_gossip_options *o = options;
+    if (o->async)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "plan predicts ranks that make equal steps; plan without: --no-gossip.async");
     if (o->tracker)
         return taciti_fail(TACIT_E_CONFIG, "plan predicts one mix of the parameters per step, and gossip.tracker mixes "
                                            "a second array; plan without: --no-gossip.tracker");
