@@ -102,7 +102,7 @@ for stage in "${stages[@]}"; do
     lab) build release; program release tests/lab.sh; program release tests/lab_step.sh; program release tests/lab_shard.sh; program release tests/lab_probe.sh; program release tests/lab_collectives.sh ;;
     asan) check "build asan-ubsan" compile_asan; unit asan-ubsan unit . "$asan_but"; program asan-ubsan tests/smoke.sh ;;
     tsan) check "build tsan" compile_tsan; TACIT_ISA=avx2 TSAN_OPTIONS=suppressions=$root/tests/tsan.supp unit tsan unit "$tsan_names" "$tsan_but" ;;
-    clang) check "build clang" compile_clang; unit clang unit . '^(mix|feedback|linear|halves|narrow|gossip.*|sharding.*|comm|fault|tcp_faults|.*-(over|sealed).*|cluster_probe|candidates|priced_sums|restore|unread)$' ;; # what is long and compiles to nothing special: gcc, asan
+    clang) check "build clang" compile_clang; unit clang unit . '^(mix|reference|feedback|linear|halves|narrow|gossip.*|sharding.*|comm|fault|tcp_faults|.*-(over|sealed).*|cluster_probe|candidates|priced_sums|restore|unread)$' ;; # what is long and compiles to nothing special: gcc, asan
     mpich) build release; unit release mpich; program release tests/mpich.sh ;;
     python) build release
       if wait $torch; then python=$root/build/python/bin/python; else skip "PyTorch" "pip cannot install it: $(tail -n 1 "$logs/pip.log")"; fi
