@@ -32,9 +32,9 @@ static const int ARRANGEMENTS[][8] = {
     {0, 0, 0, 0, 0, 0, 0, 0}, {0, 1, 2, 3, 4, 5, 6, 7}, {0, 0, 1, 1, 2, 2, 3, 3}, {2, 2, 2, 0, 1, 1, 2, 2}};
 enum { ARRANGEMENT_COUNT = sizeof ARRANGEMENTS / sizeof *ARRANGEMENTS };
 
-/* Sanitizers make long trials several times slower: there they run on every third number of ranks and arrangement. */
+/* Sanitizers make long trials several times slower: there they run on every fifth number of ranks and arrangement. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { LONG_STEP = 3 };
+enum { LONG_STEP = 5 };
 #else
 enum { LONG_STEP = 2 };
 #endif
