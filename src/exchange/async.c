@@ -29,7 +29,8 @@ typedef struct edge {
     bool to_send, to_listen; /* the next job posts it */
     bool sending, listening;
     taciti_engine_request send, receive, call;
-    char call_in;
+    char call_in; /* the byte of a call: any */
+    bool has_called;
     char *mine, *theirs; /* messages: a head, and n floats */
 } edge;
 
@@ -216,7 +217,7 @@ static tacit_status test_edge(taciti_comm *comm, taciti_async *a, edge *e) {
     done = false;
     TACITI_TRY(taciti_comm_test(comm, &e->call, &done));
     if (done) {
-        e->call_in = 2;
+        e->has_called = true;
         atomic_store(&a->called, 1);
     }
     return TACIT_OK;
@@ -443,8 +444,8 @@ static tacit_status exchange_calls(taciti_comm *comm, void *context) {
     taciti_async *a = context;
     for (size_t i = 0; i < a->edges; i++) TACITI_TRY(taciti_comm_send(comm, a->edge[i].peer, &a->call_out, 1));
     for (size_t i = 0; i < a->edges; i++) {
-        if (a->edge[i].call_in != 2) TACITI_TRY(taciti_comm_await(comm, &a->edge[i].call));
-        a->edge[i].call_in = 0;
+        if (!a->edge[i].has_called) TACITI_TRY(taciti_comm_await(comm, &a->edge[i].call));
+        a->edge[i].has_called = false;
     }
     return listen_for_calls(comm, a);
 }
@@ -560,7 +561,7 @@ static tacit_status end_calls(taciti_comm *comm, void *context) {
     taciti_async *a = context;
     for (size_t i = 0; i < a->edges; i++) TACITI_TRY(taciti_comm_send(comm, a->edge[i].peer, &a->call_out, 1));
     for (size_t i = 0; i < a->edges; i++)
-        if (a->edge[i].call_in != 2) TACITI_TRY(taciti_comm_await(comm, &a->edge[i].call));
+        if (!a->edge[i].has_called) TACITI_TRY(taciti_comm_await(comm, &a->edge[i].call));
     return TACIT_OK;
 }
 
