@@ -24,6 +24,7 @@ expect() { # expect CODE TEXT ARGUMENTS ... : the exit code, and TEXT somewhere 
 gpt=$examples/gpt2-124m.yaml
 ethernet=$examples/clusters/8x4-25gbe.json
 fast=$examples/clusters/2x8-200gbit.json
+mixes="--gossip.start 0 --gossip.denoise 0" # nothing but mixes
 
 expect 0 "pays: " "$gpt" --cluster "$ethernet"
 expect 0 "gossip does not pay: " "$gpt" --cluster "$fast"
@@ -131,7 +132,8 @@ damaged() { # damaged CODE TEXT SED [ARGUMENTS]: the example's cluster file, cha
     expect "$code" "$text" "$gpt" --cluster damaged.json "$@"
 }
 damaged 3 "compute.cv is 1e+06, expected 0 to 2" 's/"cv": 0.03/"cv": 1e6/'
-damaged 0 "pays: " 's/"cv": 0.03/"cv": 1e6/' --no-jitter
+# shellcheck disable=SC2086
+damaged 0 "pays: " 's/"cv": 0.03/"cv": 1e6/' --no-jitter $mixes
 damaged 0 "no verdict on gossip: compute.cv 90 % is that of a busy machine; with it " 's/"cv": 0.03/"cv": 0.9/'
 damaged 0 "no verdict on gossip: compute.cv 31 % is that of a busy machine; with it " 's/"cv": 0.03/"cv": 0.31/' --hosts 3
 grep -q "takes as long within" out && complain "a busy machine recommends sparser gossip: $(head -2 out)"
@@ -152,13 +154,16 @@ printf '{"format": "tacit-profile-1", "name": "idle", "unit": "seconds", "layers
 expect 3 "forward_s and backward_s are 0 in all layers" "$gpt" --cluster "$ethernet" --compute.emulate idle.json
 
 # recommended is what mixes fast enough, against dense at its best
-expect 0 "with gossip aer awc bf16 instead of dense bf16, 8 lanes" "$gpt" --cluster "$examples/clusters/125x8.json" --all
+# shellcheck disable=SC2086
+expect 0 "with gossip aer awc bf16 instead of dense bf16, 8 lanes" "$gpt" --cluster "$examples/clusters/125x8.json" --all $mixes
 grep -q "one-peer-ring awc bf16 .* 1e-05 .* m w" out || complain "nothing says that one-peer-ring mixes slowly"
-expect 0 "with gossip complete awc f32 instead of dense bf16, 2 lanes (aer within 1 % with 3.5 times fewer bytes)" "$gpt" --cluster "$ethernet" --all
+# shellcheck disable=SC2086
+expect 0 "with gossip complete awc f32 instead of dense bf16, 2 lanes (aer within 1 % with 3.5 times fewer bytes)" "$gpt" --cluster "$ethernet" --all $mixes
 grep -q "speed-up: against dense bf16, 2 lanes, the fastest dense all-reduce" out || complain "nothing names what speed-ups compare with"
 
 # the short answer: verdicts first, then at most ten rows, in words
-expect 0 "gossip aer takes as long within 1 % and sends 3.5 times less, but mixes more slowly than complete" "$gpt" --cluster "$ethernet"
+# shellcheck disable=SC2086
+expect 0 "gossip aer takes as long within 1 % and sends 3.5 times less, but mixes more slowly than complete" "$gpt" --cluster "$ethernet" $mixes
 head -1 out | grep -q "^gossip pays: 1.21 times the speed of the fastest all-reduce (1.08-1.34): --strategy gossip --gossip.topology complete --gossip.order awc$" ||
     complain "the answer does not begin with the verdict: $(head -1 out)"
 rows=$(grep -c "x (" out) # each with a range
@@ -319,6 +324,41 @@ for m in json.load(open("blocking.json"))["methods"]:
         assert math.isclose(s["exposed"], s["transfer"], rel_tol=1e-6), m["label"]
     else:
         assert s["exposed"] > 0, m["label"]
+PYTHON
+
+# gossip's step is the mean over a run: of dense steps that begin after backward, of mixes, and of signals in int8
+for words in "$mixes" "--gossip.start 0.25 --gossip.denoise 0" "--gossip.start 0 --gossip.denoise 24"; do
+    # shellcheck disable=SC2086
+    "$tacit" plan "$gpt" --cluster "$ethernet" --no-jitter --compress.codec int8 --json $words || complain "$words"
+done > runs.json 2> err
+# shellcheck disable=SC2086
+"$tacit" plan "$gpt" --cluster "$ethernet" --no-jitter --strategy gossip --gossip.codec int4 --json $mixes > int4.json
+"$tacit" plan "$gpt" --cluster "$ethernet" --no-jitter --strategy gossip --gossip.codec int4 --gossip.start 0.25 --gossip.denoise 0 --json > int4_start.json
+"$tacit" plan "$gpt" --cluster "$ethernet" --no-jitter --no-exchange.overlap --compress.codec int8 --json > blocking_int8.json
+python3 - << 'PYTHON' || complain "the mean over a run is not what it should be"
+import json, math
+text, at, plans = open("runs.json").read(), 0, []
+while text[at:].strip():
+    plan, used = json.JSONDecoder().raw_decode(text[at:].lstrip())
+    at += len(text[at:]) - len(text[at:].lstrip()) + used
+    plans.append(plan)
+of = lambda plan: {m["label"]: m for m in plan["methods"]}
+plain, start, signals = map(of, plans)
+blocking, packed = of(json.load(open("blocking.json"))), of(json.load(open("blocking_int8.json")))
+same = lambda a, b: math.isclose(a, b, rel_tol=1e-6)
+def mean(key, run, mixes, dense):
+    return same(run["seconds"][key], 0.75 * mixes["seconds"][key] + 0.25 * dense["seconds"][key])
+for graph in ("aer", "exp", "complete", "ring"):
+    for order in ("awc", "atc"):
+        for wire in ("f32", "bf16"):
+            label, dense = f"gossip {graph} {order} {wire}", blocking["dense " + wire]
+            assert all(mean(key, start[label], plain[label], dense) for key in ("step", "compute", "exposed", "transfer")), label
+            assert same(start[label]["nic_bytes_per_step"], 0.75 * plain[label]["nic_bytes_per_step"] + 0.25 * dense["nic_bytes_per_step"]), label
+            more = 24 * (signals[label]["nic_bytes_per_step"] - plain[label]["nic_bytes_per_step"])
+            assert math.isclose(more, packed["dense int8"]["nic_bytes_per_step"], rel_tol=1e-6), (label, more)
+            assert signals[label]["seconds"]["step"] >= plain[label]["seconds"]["step"], label
+int4, run = of(json.load(open("int4.json"))), of(json.load(open("int4_start.json")))
+assert all(mean(key, run["gossip aer atc int4"], int4["gossip aer atc int4"], packed["dense int8"]) for key in ("step", "exposed"))
 PYTHON
 
 # what ranks hold in parts, where whole replicas do not fit

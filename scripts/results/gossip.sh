@@ -122,11 +122,13 @@ section_jitter() {
 
 # ---- predictions ----------------------------------------------------------------------------------------------------
 
-# predict NAME CLUSTER FLAG...: the methods of `tacit plan` for a cell. The file is needed and its network is not used.
+# predict NAME CLUSTER FLAG...: the methods of `tacit plan` for a cell. The file is needed and its network is not used. What
+# bench step measures is mixes alone.
 predict() {
   local cell=$1 cluster=$2
   shift 2
-  record "plan/$cell.json" "$tacit" plan scripts/results/shakespeare.yaml --cluster "$folder/plan/$cluster.json" "$@" --all --json
+  record "plan/$cell.json" "$tacit" plan scripts/results/shakespeare.yaml --cluster "$folder/plan/$cluster.json" "$@" --gossip.start 0 --gossip.denoise 0 \
+    --all --json
 }
 
 # The probe's jitter is that of cores which ranks share. An emulated accelerator has none but --compute.cv.

@@ -88,7 +88,7 @@ measure_cell() {
 predict_cell() {
   [ -s "$folder/measure/$1-$2-$4.json" ] && [ -s "$folder/probe/$1.json" ] || return 0
   record "predict/$1-$2-$4.json" "$tacit" plan scripts/results/shakespeare.yaml --cluster "$folder/probe/$1.json" \
-    --compute.emulate "$2" --compute.scale "$3" $5 --no-jitter --all --json
+    --compute.emulate "$2" --compute.scale "$3" $5 --gossip.start 0 --gossip.denoise 0 --no-jitter --all --json
 }
 
 section_measure() { for_cells measure_cell; }

@@ -93,6 +93,7 @@ static void append_wire(const taciti_candidates_builder *b, const taciti_strateg
                             .overlap = b->settings->exchange.overlap,
                             .every = pattern->every,
                             .delay = pattern->delay,
+                            .common = pattern->common,
                             .parts = pattern->parts};
     taciti_method_label(pattern, &method);
     taciti_candidate *c = taciti_candidates_append(b->out, strategy->name, t == NULL ? "" : t->name, &method);

@@ -27,6 +27,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "plan/common.h"
 #include "plan/compressed.h"
 #include "plan/footprint.h"
 #include "plan/layers.h"
@@ -320,12 +321,11 @@ static tacit_status predict_one(const taciti_scene *scene, const taciti_method *
 
 /* A method that adapts is dense where that keeps the communication thread busy for less time, and keeps its residuals.
  */
-tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
-                            taciti_prediction *out) {
+static tacit_status predict_choice(const taciti_scene *scene, const taciti_method *method,
+                                   const taciti_plan_options *options, taciti_prediction *out) {
     taciti_scene own = *scene;
     taciti_method m = *method;
     taciti_prediction coded, dense;
-    TACITI_TRY(check_method(scene, method));
     taciti_plan_choose_layout(&own, &m);
     TACITI_TRY(predict_one(&own, &m, options, &coded));
     if (has_choice(&m)) {
@@ -336,6 +336,21 @@ tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *meth
         if (dense.transfer_s < coded.transfer_s) coded = dense;
     }
     *out = coded;
+    return TACIT_OK;
+}
+
+tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
+                            taciti_prediction *out) {
+    const taciti_method start = taciti_plan_start_method(method), signal = taciti_plan_signal_method(method);
+    taciti_prediction mixes, starts, signals;
+    TACITI_TRY(check_method(scene, method));
+    TACITI_TRY(predict_choice(scene, method, options, &mixes));
+    if (taciti_plan_has_common(scene, method)) {
+        TACITI_TRY(predict_choice(scene, &start, options, &starts));
+        TACITI_TRY(predict_choice(scene, &signal, options, &signals));
+        taciti_plan_add_common(scene, method, &starts, &signals, &mixes);
+    }
+    *out = mixes;
     return TACIT_OK;
 }
 
@@ -380,23 +395,50 @@ static tacit_status rates_of(const taciti_scene *scene, const taciti_method *met
     return status;
 }
 
+/* work: [2 count]. */
+static tacit_status rates_of_choice(const taciti_scene *scene, const taciti_method *method,
+                                    const taciti_plan_options *options, const double *bit_per_s, size_t count,
+                                    double *work, rate_times out) {
+    taciti_scene own = *scene;
+    taciti_method m = *method;
+    taciti_plan_choose_layout(&own, &m);
+    const taciti_method other = without_codec(&m);
+    const rate_times dense = {work, work + count};
+    TACITI_TRY(rates_of(&own, &m, options, bit_per_s, count, out));
+    if (!has_choice(&m)) return TACIT_OK;
+    TACITI_TRY(rates_of(&own, &other, options, bit_per_s, count, dense));
+    for (size_t i = 0; i < count; i++)
+        if (dense.transfer_s[i] < out.transfer_s[i]) out.step_s[i] = dense.step_s[i];
+    return TACIT_OK;
+}
+
+/* work: [6 count]. */
+static tacit_status rates_of_run(const taciti_scene *scene, const taciti_method *method,
+                                 const taciti_plan_options *options, const double *bit_per_s, size_t count,
+                                 double *work, rate_times mixes) {
+    const taciti_method start = taciti_plan_start_method(method), signal = taciti_plan_signal_method(method);
+    const rate_times starts = {work, work + count}, signals = {work + 2 * count, work + 3 * count};
+    double *rest = work + 4 * count;
+    TACITI_TRY(rates_of_choice(scene, method, options, bit_per_s, count, rest, mixes));
+    if (!taciti_plan_has_common(scene, method)) return TACIT_OK;
+    TACITI_TRY(rates_of_choice(scene, &start, options, bit_per_s, count, rest, starts));
+    TACITI_TRY(rates_of_choice(scene, &signal, options, bit_per_s, count, rest, signals));
+    for (size_t i = 0; i < count; i++) {
+        mixes.step_s[i] +=
+            taciti_plan_signal_wait_s(scene, method, mixes.step_s[i], mixes.transfer_s[i], signals.transfer_s[i]);
+        mixes.step_s[i] += method->common.start * (starts.step_s[i] - mixes.step_s[i]);
+    }
+    return TACIT_OK;
+}
+
 tacit_status taciti_predict_rates(const taciti_scene *scene, const taciti_method *method,
                                   const taciti_plan_options *options, const double *bit_per_s, size_t count,
                                   double *step_s) {
-    taciti_scene own = *scene;
-    taciti_method m = *method;
     TACITI_TRY(check_method(scene, method));
-    taciti_plan_choose_layout(&own, &m);
-    double *block = taciti_calloc(3 * count + 1, sizeof *block);
-    if (block == NULL) return TACIT_E_MEMORY;
-    const rate_times coded = {step_s, block}, dense = {block + count, block + 2 * count};
-    const taciti_method other = without_codec(&m);
-    tacit_status status = rates_of(&own, &m, options, bit_per_s, count, coded);
-    if (status == TACIT_OK && has_choice(&m)) {
-        status = rates_of(&own, &other, options, bit_per_s, count, dense);
-        for (size_t i = 0; i < count; i++)
-            if (status == TACIT_OK && dense.transfer_s[i] < coded.transfer_s[i]) step_s[i] = dense.step_s[i];
-    }
-    taciti_free(block);
+    double *work = taciti_calloc(7 * count + 1, sizeof *work);
+    if (work == NULL) return TACIT_E_MEMORY;
+    const tacit_status status =
+        rates_of_run(scene, method, options, bit_per_s, count, work + count, (rate_times){step_s, work});
+    taciti_free(work);
     return status;
 }

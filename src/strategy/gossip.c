@@ -121,7 +121,7 @@ static tacit_status gossip_start(void *self, int64_t step, bool restored) {
     g->step = step;
     g->number = -g->options.delay;
     if (apart) TACITI_TRY(restore_numbers(g));
-    if (!apart && is_in_dense_steps(g)) return taciti_gossip_dense_start(g, step);
+    if (!apart && is_in_dense_steps(g)) return taciti_gossip_dense_start(g, step, restored);
     taciti_gossip_dense_destroy(g);
     if (!apart) begin_anew(g);
     return launch_transfers(g);
@@ -157,6 +157,7 @@ static void gossip_state(void *self, taciti_state *out) {
     list_array(g, "strategy.gradient", g->gradient, out);
     if (g->async == NULL) taciti_mix_list(g->channels[0].mix, "known", out);
     taciti_gossip_noise_list(g, out);
+    taciti_gossip_dense_list(g, out);
     taciti_state_add_numbers(out, "numbers", TACITI_STATE_OWN, TACITI_STATE_RESET, g->numbers, TACITI_GOSSIP_NUMBERS);
 }
 

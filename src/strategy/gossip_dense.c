@@ -4,18 +4,26 @@
  * ends above dense training comes from the first tenth of the steps. Their moments belong to the mean gradient, and
  * gossip goes on with them. The memory of dp is released after its last step. Its sums begin after backward: in all
  * later steps nobody would read gradients earlier.
+ *
+ * Where mixes are compressed these sums are, too: as int8, whose errors are added in the next step. Otherwise the
+ * tenth of a run at the start would take as long as all that follows.
  */
 #include <math.h>
+#include <string.h>
 
 #include "strategy/gossip_state.h"
 
 static const taciti_strategy *find_dp(void) { return taciti_strategy_find("dp"); }
 
-/* dp compresses nothing and has no options. */
+/* dp has no options. */
 static taciti_strategy_context context_of_dp(const taciti_strategy_context *context) {
+    static const taciti_compress_options PLAIN = {.factor = 2, .start = 1, .feedback = 1}; /* a factor that is not 1 */
+    const taciti_mix_form form = taciti_gossip_form(context);
     taciti_strategy_context out = *context;
     out.options = NULL;
-    out.compression = (taciti_compression_setup){.options = NULL};
+    out.compression = (taciti_compression_setup){.options = &PLAIN};
+    if (form.power > 0 || (form.encoding.codec != NULL && !taciti_codec_is_dense(form.encoding.codec)))
+        out.compression.sums = taciti_gossip_sum_encoding();
     return out;
 }
 
@@ -39,8 +47,16 @@ void taciti_gossip_dense_destroy(taciti_gossip *g) {
     g->dense = NULL;
 }
 
-tacit_status taciti_gossip_dense_start(taciti_gossip *g, int64_t step) {
-    return find_dp()->start(g->dense, step, false);
+tacit_status taciti_gossip_dense_start(taciti_gossip *g, int64_t step, bool restored) {
+    return find_dp()->start(g->dense, step, restored);
+}
+
+void taciti_gossip_dense_list(const taciti_gossip *g, taciti_state *out) {
+    taciti_state all = {.count = 0};
+    if (g->dense == NULL) return;
+    find_dp()->state(g->dense, &all);
+    for (size_t i = 0; i < all.count; i++)
+        if (strncmp(all.entries[i].name, "strategy.", strlen("strategy.")) == 0) taciti_state_add(out, all.entries[i]);
 }
 
 tacit_status taciti_gossip_dense_finish(const taciti_gossip *g, double lr, taciti_step_report *out) {

@@ -52,8 +52,10 @@ bool taciti_gossip_denoises(const taciti_strategy_context *context) {
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
-static taciti_encoding signal_encoding(void) {
-    const taciti_codec *codec = taciti_codec_find("int8");
+const taciti_codec *taciti_gossip_sum_codec(void) { return taciti_codec_find("int8"); }
+
+taciti_encoding taciti_gossip_sum_encoding(void) {
+    const taciti_codec *codec = taciti_gossip_sum_codec();
     return (taciti_encoding){.codec = codec, .expected = taciti_codec_setting_of(codec, (taciti_codec_setting){0})};
 }
 
@@ -92,7 +94,7 @@ tacit_status taciti_gossip_noise_connect(taciti_gossip *g) {
     taciti_gossip_noise *noise = &g->noise;
     const taciti_strategy_context *c = &g->context;
     const taciti_exchange_options options = plain_options(c);
-    const taciti_encoding encoding = signal_encoding();
+    const taciti_encoding encoding = taciti_gossip_sum_encoding();
     if (!noise->active) return TACIT_OK;
     TACITI_TRY(taciti_exchange_create(c->comm, c->layout, &options, &encoding, &noise->signals));
     return taciti_exchange_create(c->comm, &noise->tensors, &options, NULL, &noise->energies);
@@ -110,7 +112,7 @@ void taciti_gossip_noise_destroy(taciti_gossip *g) {
 
 size_t taciti_gossip_noise_predict_bytes(const taciti_strategy_context *context) {
     const taciti_exchange_options options = plain_options(context);
-    const taciti_encoding encoding = signal_encoding();
+    const taciti_encoding encoding = taciti_gossip_sum_encoding();
     if (!taciti_gossip_denoises(context)) return 0;
     return 2 * context->layout->n * sizeof(float) +
            taciti_exchange_predict_bytes(context->comm, context->layout, &options, &encoding);

@@ -89,6 +89,7 @@ static taciti_pattern pattern_of(const taciti_gossip_options *o, const char *top
                               .every = (int)o->every,
                               .shorten = "gossip.every",
                               .delay = awc ? (int)o->delay : 0,
+                              .common = {o->start, o->denoise, taciti_gossip_sum_codec()},
                               .configured = configured && o->order == order};
     if (configured) {
         pattern.topology.degree = (int)o->degree;

@@ -167,13 +167,16 @@ size_t taciti_gossip_dense_predict_bytes(const taciti_strategy_context *context)
 /* The others are verbs of dp. Collective. */
 tacit_status taciti_gossip_dense_create(taciti_gossip *g);
 void taciti_gossip_dense_destroy(taciti_gossip *g);
-tacit_status taciti_gossip_dense_start(taciti_gossip *g, int64_t step);
+tacit_status taciti_gossip_dense_start(taciti_gossip *g, int64_t step, bool restored);
 tacit_status taciti_gossip_dense_finish(const taciti_gossip *g, double lr, taciti_step_report *out);
 tacit_status taciti_gossip_dense_settle(const taciti_gossip *g, double lr, taciti_step_report *out);
+/* Lists the residuals of compressed sums; without them, or after these steps, nothing. Not collective. */
+void taciti_gossip_dense_list(const taciti_gossip *g, taciti_state *out);
 
 /* ---- gossip_noise.c ---------------------------------------------------------------------------------------------- */
 /* Returns whether the optimizer has second moments whose noise is taken out. */
 bool taciti_gossip_denoises(const taciti_strategy_context *context);
+taciti_encoding taciti_gossip_sum_encoding(void); /* through taciti_gossip_sum_codec() */
 size_t taciti_gossip_noise_predict_bytes(const taciti_strategy_context *context);
 tacit_status taciti_gossip_noise_allocate(taciti_gossip *g);
 tacit_status taciti_gossip_noise_connect(taciti_gossip *g); /* collective */

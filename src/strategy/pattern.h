@@ -52,6 +52,13 @@ static inline int taciti_parts_stage(const taciti_parts *parts) {
     return parts->passes == 2 ? 3 : parts->gradients ? 2 : 1;
 }
 
+/* Sums over all ranks in a run whose replicas mix. {0}: none. */
+typedef struct taciti_common_sums {
+    double start;              /* share of the steps, at the start of a run, that sum gradients instead of mixing */
+    int64_t every;             /* steps between two sums of an array of signals, with Adam; 0: none */
+    const taciti_codec *codec; /* of the signals and, where mixes are compressed, of these gradients */
+} taciti_common_sums;
+
 typedef struct taciti_pattern {
     char label[64]; /* "dense", "gossip aer awc", "shard 3": first column of `tacit plan` */
     taciti_order order;
@@ -59,6 +66,7 @@ typedef struct taciti_pattern {
     int every;                    /* steps per exchange */
     const char *shorten;          /* the options that make the exchange repeat sooner; NULL: it repeats in every step */
     int delay;                    /* awc: additional iterations that a transfer may take */
+    taciti_common_sums common;    /* beside the exchange of a topology */
     bool compresses;              /* its sums over all ranks can go through compress.codec */
     taciti_parts parts;           /* of order PARTS */
     bool configured;              /* the pattern of the options; the others are alternatives */

@@ -31,7 +31,7 @@ typedef struct test_replicas {
     taciti_gossip_options gossip;
     taciti_optim_options optim;
     taciti_exchange_options exchange;
-    const char *codec;                    /* gossip.codec; NULL: none */
+    const char *codec;                    /* gossip.codec, or that of the strategy's sums; NULL: none */
     bool no_thread;                       /* every job runs in submit() */
     int stop_after;                       /* steps after which all is saved, thrown away and restored; 0: never */
     const taciti_gossip_options *resumed; /* from then on; NULL: the same */
