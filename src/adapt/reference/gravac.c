@@ -26,7 +26,6 @@
  * candidate stays between floor and ceiling.
  */
 #include <math.h>
-#include <string.h>
 
 #include "adapt/adapt.h"
 #include "adapt/reference/ewma.h"
