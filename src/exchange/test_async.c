@@ -54,6 +54,7 @@ typedef struct trial {
                  * end; -1: nobody */
     int64_t leave_at;
     size_t leave_after;
+    int64_t break_at; /* after this number of its own steps a rank ends without a meeting; 0: none */
 
     /* results */
     float x[MAX_RANKS][FLOATS];
@@ -62,6 +63,7 @@ typedef struct trial {
     int64_t met[MAX_RANKS][MEETINGS]; /* clocks */
     size_t meetings[MAX_RANKS];
     double moved[MAX_RANKS];
+    taciti_comm_counters count[MAX_RANKS]; /* at the end */
     tacit_status opened[MAX_RANKS], ended[MAX_RANKS];
 } trial;
 
@@ -139,6 +141,7 @@ static tacit_status make_steps(trial *t, taciti_comm *comm, taciti_async *a) {
         TACITI_TRY(taciti_async_offer(a, step, clock, x));
         atomic_fetch_add(&t->made[rank], 1);
         const bool leaves = shall_leave(t, rank);
+        if (atomic_load(&t->made[rank]) == t->break_at) return TACIT_OK;
         const bool due = clock / t->meet_every > met;
         if (clock < t->steps && !leaves && !taciti_async_answer(a, due)) continue;
         TACITI_TRY(meet(t, comm, a, leaves, &clock, &ends));
@@ -163,6 +166,7 @@ static void run_rank(taciti_comm *comm, void *context) {
         CHECK(taciti_async_create(&setup, &a) == TACIT_OK);
         t->ended[rank] = make_steps(t, comm, a);
         taciti_async_destroy(a);
+        t->count[rank] = taciti_comm_count(comm);
     }
     CHECK(taciti_arrivals_close(log) == TACIT_OK);
     taciti_pool_destroy(pool);
@@ -322,7 +326,7 @@ static void check_by_reference(trial *t) {
 
 /* For all numbers of ranks, and sizes that no vector divides. */
 static void a_run_is_what_its_logs_say(void **state) {
-    static const int RANKS[] = {1, 2, 3, 5, 6, 7};
+    static const int RANKS[] = {1, 2, 3, 5, 6, 7, 8};
     static const size_t SIZES[] = {1, 10, 41, 100, 1025};
     static const char *const GRAPHS[] = {"base-k", "exp", "ring", "complete"};
     (void)state;
@@ -405,6 +409,26 @@ static void two_late_ranks_hold_nobody_in_turns(void **state) {
         }
 }
 
+/* Ranks that end in mid-run, with arrays on their way, receive all that was sent before they go. */
+static void nothing_is_on_its_way_at_the_end(void **state) {
+    (void)state;
+    for (int ranks = 1; ranks <= 7; ranks++) {
+        trial t = held_trial(ranks);
+        uint64_t sent = 0, received = 0;
+        t.n = FLOATS;
+        t.break_at = 15;
+        t.meet_every = INT64_MAX;
+        t.no_thread = ranks == 5;
+        run_trial(&t);
+        for (int r = 0; r < ranks; r++) sent += t.count[r].messages_sent, received += t.count[r].messages_received;
+        if (received != sent)
+            for (int r = 0; r < ranks; r++)
+                printf("%d of %d: %d sent %d received, made %d\n", r, ranks, (int)t.count[r].messages_sent,
+                       (int)t.count[r].messages_received, (int)t.made[r]);
+        assert_int_equal(received, sent);
+    }
+}
+
 /* A rank that leaves is joined at the end of a step, whoever else is late. (The late one has nobody below it.) */
 static void ranks_wait_with_one_that_leaves(void **state) {
     (void)state;
@@ -448,6 +472,7 @@ int main(void) {
         cmocka_unit_test(a_meeting_does_not_wait_for_a_late_rank),
         cmocka_unit_test(two_late_ranks_hold_nobody_in_turns),
         cmocka_unit_test(ranks_wait_with_one_that_leaves),
+        cmocka_unit_test(nothing_is_on_its_way_at_the_end),
         cmocka_unit_test(a_log_of_another_run_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

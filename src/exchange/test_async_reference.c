@@ -116,6 +116,14 @@ static int read_ranks(const char *line, const char *word, int *out) {
     return count;
 }
 
+/* Returns whether the weights of the copies that this rank has under way sum to 1 at most. */
+static bool keeps_its_own(const world *w, int r) {
+    double sum = 0;
+    for (int p = 0; p < w->r->topology->ranks; p++)
+        if (w->rank[r].to[p].offered > w->rank[r].to[p].taken) sum += weight(w, r, p) / w->r->gamma;
+    return sum <= 1 + 1e-9;
+}
+
 /* A line "STEP take RANKS offer RANKS". *waits: it takes in what has not been offered yet. */
 static bool make_step(world *w, int r, bool *waits) {
     member *k = &w->rank[r];
@@ -134,6 +142,7 @@ static bool make_step(world *w, int r, bool *waits) {
         if (k->to[offered[i]].offered > k->to[offered[i]].taken) return refuse(w, r, "offers twice");
         offer(w, r, offered[i], k->clock);
     }
+    if (!keeps_its_own(w, r)) return refuse(w, r, "more than all of the array is under way");
     read_line(k);
     return true;
 }
