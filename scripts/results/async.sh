@@ -1,37 +1,43 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Measures whether a rank that is five times slower, or frozen, holds the others: steps per second of rank 0, gossip as it is by
-# default and asynchronous, alone and with such a rank. Prints a line per launch, kinds in turns.
+# Measures whether a rank that is five times slower, or frozen, or behind a slow link holds the others: steps per second of rank 0,
+# gossip as it is by default and asynchronous, alone and with such a rank. Prints a line per launch, kinds in turns.
 #
-#   scripts/results/async.sh [--tacit PROGRAM] [--ranks N] [--repeats N] [--seconds N] [--text FILE]
+#   scripts/results/async.sh [--kind rank|link] [--tacit PROGRAM] [--ranks N] [--repeats N] [--seconds N] [--text FILE] [--mbit N]
 #
-# The last rank is stopped for 80 of every 100 ms (slow), or for half of every minute (frozen). Ranks need a core each.
+# rank: the last rank is stopped for 80 of every 100 ms (slow), or for half of every minute (frozen). Ranks need a core each.
+# link: an emulated cluster (docs/lab.md, needs root) of 5 hosts, or --ranks, with links of --mbit; that of the last has a tenth.
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
-tacit=$PWD/build/release/bin/tacit ranks=2 repeats=3 seconds=20 text=../shared/data/tinyshakespeare.txt
+tacit=$PWD/build/release/bin/tacit kind=rank ranks='' repeats=3 seconds=20 text=../shared/data/tinyshakespeare.txt mbit=200
 misuse() { echo "async.sh: $1; see the head of scripts/results/async.sh" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   [ $# -ge 2 ] || misuse "$1 needs a value"
   case $1 in
-    --tacit) tacit=$2 ;; --ranks) ranks=$2 ;; --repeats) repeats=$2 ;; --seconds) seconds=$2 ;; --text) text=$2 ;;
+    --kind) kind=$2 ;; --mbit) mbit=$2 ;; --tacit) tacit=$2 ;; --ranks) ranks=$2 ;; --repeats) repeats=$2 ;; --seconds) seconds=$2 ;; --text) text=$2 ;;
     *) misuse "unknown option $1" ;;
   esac
   shift 2
 done
+case $kind in rank) ranks=${ranks:-2} ;; link) ranks=${ranks:-5} ;; *) misuse "--kind $kind: rank or link" ;; esac
 [ -x "$tacit" ] || misuse "there is no program $tacit"
 [ -r "$text" ] || misuse "there is no text $text"
 work=$(mktemp -d)
-trap 'pkill -P $$ 2>/dev/null; rm -rf "$work"' EXIT
+cluster=async$$
+trap 'pkill -P $$ 2>/dev/null; [ ! -d "/run/tacit-lab/$cluster" ] || lab/cluster down --name $cluster; rm -rf "$work"' EXIT
+words=(train --strategy gossip --gossip.topology base-k --gossip.start 0 --model.preset byte-2m --model.layers 2 --train.batch $((4 * ranks))
+  --train.threads 1 --train.steps 1000000 --train.eval_every -1 --train.save_every -1 --comm.timeout 60 --data.train "$text" --run.dir "$work/run"
+  --train.max_minutes "$(python3 -c "print(($seconds + 5) / 60)")")
 
-# The worker of the last rank, when it makes steps; metrics tell when.
+# find_worker LAUNCHER: the worker of the last rank, when it makes steps; metrics tell when.
 find_worker() {
   local line
   for _ in $(seq 200); do
     [ -s "$work/run/metrics.jsonl" ] && grep -q '"step"' "$work/run/metrics.jsonl" && break
     sleep 0.1
   done
-  line=$(pgrep -nf "^watch: rank $((ranks - 1))") && pgrep -P "$line"
+  line=$(pgrep -P "$1" -f "^watch: rank $((ranks - 1))") && pgrep -P "$line"
 }
 
 # hold KIND WORKER: until it ends
@@ -43,18 +49,18 @@ hold() {
 
 # launch NAME HELD FLAG...: HELD: even, slow or frozen
 launch() {
-  local name=$1 held=$2 worker holder; shift 2
+  local name=$1 held=$2 launcher worker holder; shift 2
   rm -rf "$work/run"
-  timeout -k 5 $((seconds + 120)) "$MPIRUN" -n "$ranks" "$tacit" train --strategy gossip --gossip.topology base-k --gossip.start 0 \
-    --model.preset byte-2m --model.layers 2 --train.batch $((4 * ranks)) --train.threads 1 --train.steps 1000000 --train.eval_every -1 \
-    --train.save_every -1 --comm.timeout 60 --train.max_minutes "$(python3 -c "print(($seconds + 5) / 60)")" --data.train "$text" --run.dir "$work/run" "$@" >"$work/out" 2>&1 &
-  worker=$(find_worker)
+  timeout -k 5 $((seconds + 120)) "$MPIRUN" -n "$ranks" "$tacit" "${words[@]}" "$@" >"$work/out" 2>&1 &
+  local run=$!
+  until launcher=$(pgrep -P $run); do kill -0 $run || return; sleep 0.1; done
+  worker=$(find_worker "$launcher")
   [ "$held" = even ] || { hold "$held" "$worker" & holder=$!; }
   sleep 2
   local before after
   before=$(tail -n 1 "$work/run/metrics.jsonl"); sleep "$seconds"; after=$(tail -n 1 "$work/run/metrics.jsonl")
   [ "$held" = even ] || { kill "$holder"; wait "$holder" 2>/dev/null; kill -CONT "$worker"; }
-  pkill -TERM -f "^watch: rank"; wait %?timeout 2>/dev/null
+  pkill -TERM -P "$launcher" -f "^watch: rank"; wait $run 2>/dev/null
   python3 - "$name" "$held" "$before" "$after" "$work/run/metrics.jsonl" <<'EOF'
 import json, sys
 name, held, before, after, path = sys.argv[1:]
@@ -64,6 +70,34 @@ print(f"{name:14} {held:7} {(b['step'] - a['step']) / (b['time'] - a['time']):7.
 EOF
 }
 
+# across NAME LINKS FLAG...: LINKS: equal, or slow. Counts the steps that rank 0 made itself, but for the first 3 seconds.
+across() {
+  local name=$1 links=$2; shift 2
+  rm -rf "$work/run"
+  lab/cluster rate "${mbit}mbit" --name $cluster >/dev/null
+  [ "$links" = equal ] || lab/cluster rate "$(python3 -c "print($mbit / 10)")mbit" n$((ranks - 1)) --name $cluster >/dev/null
+  lab/cluster run --name $cluster --mpi none --timeout $((seconds + 120)) -- "$tacit" "${words[@]}" "$@" >"$work/out" 2>&1 ||
+    { tail -n 20 "$work/out" >&2; return 1; }
+  python3 - "$name" "$links" "$work/run/metrics.jsonl" <<'EOF'
+import json, sys
+name, links, path = sys.argv[1:]
+lines = [json.loads(line) for line in open(path)]
+times = [l["time"] for l in lines if "event" not in l]
+times = [t for t in times if t >= times[0] + 3]
+made = [l["made"] for l in lines if l.get("event") == "meeting"]
+print(f"{name:14} {links:7} {(len(times) - 1) / (times[-1] - times[0]):7.2f} steps/s of rank 0" + (f", made {made[-1]}" if made else ""), flush=True)
+EOF
+}
+
+if [ "$kind" = link ]; then
+  lab/cluster up "$ranks" --rate "${mbit}mbit" --name $cluster >/dev/null || exit
+  for _ in $(seq "$repeats"); do
+    for links in equal slow; do
+      across synchronous $links && across asynchronous $links --gossip.async true || exit
+    done
+  done
+  exit
+fi
 for _ in $(seq "$repeats"); do
   for held in even slow frozen; do
     [ "$held" = frozen ] || launch synchronous $held

@@ -3,7 +3,6 @@
  * Candidates whose traffic is compressed: as configured, and alternatives.
  */
 #include <math.h>
-#include <string.h>
 
 #include "advise/candidates_build.h"
 

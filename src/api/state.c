@@ -13,7 +13,6 @@
  */
 #include <inttypes.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
 

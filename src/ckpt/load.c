@@ -4,9 +4,7 @@
  * shape, no float twice, none missing. Only then is the first element overwritten.
  */
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -14,7 +12,6 @@
 #include "ckpt/manifest.h"
 #include "ckpt/part.h"
 #include "ckpt/safetensors.h"
-#include "ckpt/stage.h"
 #include "kernel/kernel.h"
 
 enum { CHUNK_FLOATS = 4096 };

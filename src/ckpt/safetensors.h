@@ -10,7 +10,6 @@
 #include <stdint.h>
 
 #include "base/file.h"
-#include "tensor/layout.h"
 #include "tensor/state.h"
 
 typedef enum taciti_safe_dtype {

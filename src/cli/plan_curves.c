@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/memory.h"
 #include "plan/reuse.h"
 
 /* PERIOD_MAX: rounds of a topology that is drawn to fill the picture; each of them is simulated for every rate. */

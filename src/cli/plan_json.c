@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <jansson.h>
-#include <math.h>
 #include <string.h>
 
 #include "bench/statistics.h"

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "cli/remote.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>

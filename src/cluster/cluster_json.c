@@ -63,21 +63,17 @@ static tacit_status read_number(reader *r, const json_t *value, const field *f, 
     return TACIT_OK;
 }
 
-static tacit_status read_collective(reader *r, const json_t *value, const field *f, void *out) {
-    const char *text = json_string_value(value);
-    for (int i = 0; text != NULL && i < TACITI_COLLECTIVES; i++)
-        if (strcmp(text, taciti_collective_name((taciti_collective)i)) == 0) {
-            *(taciti_collective *)out = (taciti_collective)i;
-            return TACIT_OK;
-        }
-    return taciti_strict_refuse(r, value, f->legal);
+static const char *kind_name(const field *f, int kind) {
+    return strcmp(f->name, "group") == 0 ? taciti_group_kind_name((taciti_group_kind)kind)
+                                         : taciti_collective_name((taciti_collective)kind);
 }
 
-static tacit_status read_group(reader *r, const json_t *value, const field *f, void *out) {
+/* A collective or a kind of groups, of which there are f->max. */
+static tacit_status read_kind(reader *r, const json_t *value, const field *f, void *out) {
     const char *text = json_string_value(value);
-    for (int i = 0; text != NULL && i < TACITI_GROUP_KINDS; i++)
-        if (strcmp(text, taciti_group_kind_name((taciti_group_kind)i)) == 0) {
-            *(taciti_group_kind *)out = (taciti_group_kind)i;
+    for (int i = 0; text != NULL && i < (int)f->max; i++)
+        if (strcmp(text, kind_name(f, i)) == 0) {
+            *(int *)out = i;
             return TACIT_OK;
         }
     return taciti_strict_refuse(r, value, f->legal);
@@ -123,9 +119,9 @@ static const field COMPUTE_FIELDS[] = {
 };
 
 static const field TIMING_FIELDS[] = {
-    {"collective", true, read_collective, offsetof(taciti_cluster_timing, collective), 0, 0,
+    {"collective", true, read_kind, offsetof(taciti_cluster_timing, collective), 0, TACITI_COLLECTIVES,
      "\"all_reduce\", \"reduce_scatter\", \"all_gather\" or \"all_to_all\"", NULL},
-    {"group", true, read_group, offsetof(taciti_cluster_timing, group), 0, 0,
+    {"group", true, read_kind, offsetof(taciti_cluster_timing, group), 0, TACITI_GROUP_KINDS,
      "\"world\", \"host\", \"cross\", \"pair\" or \"two-hosts\"", NULL},
     {"by", true, taciti_strict_text, offsetof(taciti_cluster_timing, by), 1, sizeof((taciti_cluster_timing *)0)->by,
      "a text of 1 to 23 bytes: \"tacit\", \"mpi-default\"", NULL},
@@ -248,17 +244,6 @@ static tacit_status read_compressions(reader *r, const json_t *value, const fiel
     return TACIT_OK;
 }
 
-/* Earlier versions described number formats by rates. */
-static tacit_status refuse_codecs(reader *r, const json_t *value, const field *f, void *out) {
-    (void)value;
-    (void)f;
-    (void)out;
-    return taciti_fail(TACIT_E_CONFIG,
-                       "%s: codecs is no longer read, number formats are items of compression: measure "
-                       "anew with tacit probe, or leave codecs out",
-                       r->file);
-}
-
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 #define CLUSTER_TEXT(member, text) 0, sizeof((taciti_cluster *)0)->member, text
@@ -278,7 +263,6 @@ static const field FIELDS[] = {
     {"links", true, taciti_strict_nested, 0, 0, 0, "an object: {\"between\": {\"latency_us\": 30, \"gbit_per_s\": 25}}",
      LINKS_FIELDS},
     {"collectives", false, read_timings, 0, 0, TACITI_CLUSTER_MAX_TIMINGS, "a list of measurements", NULL},
-    {"codecs", false, refuse_codecs, 0, 0, 0, NULL, NULL},
     {"compression", false, read_compressions, 0, 0, TACITI_CLUSTER_MAX_COMPRESSIONS, "a list of measurements", NULL},
     {"compute", false, taciti_strict_nested, 0, 0, 0, "an object: {\"cv\": 0.02}", COMPUTE_FIELDS},
     {.name = NULL},
@@ -374,10 +358,7 @@ static bool write_fields(FILE *out, const char *before, const field *fields, con
         } else if (f->read == taciti_strict_size) {
             (void)fprintf(out, "%zu", *(const size_t *)member);
         } else {
-            taciti_json_quote(out, f->read == read_collective
-                                       ? taciti_collective_name(*(const taciti_collective *)member)
-                                   : f->read == read_group ? taciti_group_kind_name(*(const taciti_group_kind *)member)
-                                                           : (const char *)member);
+            taciti_json_quote(out, f->read == read_kind ? kind_name(f, *(const int *)member) : (const char *)member);
         }
     }
     return any;

@@ -325,7 +325,7 @@ static const struct {
          "\"add_ns\": 1}]}",
      "compression[0].bytes is missing; give"},
     {MIN ", \"compression\": [" COMPRESSION ", " COMPRESSION "]}", "measures the same as compression[0]"},
-    {MIN ", \"codecs\": {\"f32\": {}}}", "codecs is no longer read, number formats are items of compression"},
+    {MIN ", \"codecs\": {\"f32\": {}}}", "unknown field \"codecs\""},
     {MIN ", \"compute\": {}}", "compute.cv is missing; give a share of at least 0"},
     {MIN ", \"compute\": {\"cv\": -0.1}}", "compute.cv is -0.1; give"},
     {MIN ", \"compute\": {\"cv\": 0, \"lag1\": 1.5}}", "compute.lag1 is 1.5; give a number from -1 to 1"},

@@ -5,7 +5,7 @@
  * Source: Sarfi, Therien, Lidin and Belilovsky, "Communication Efficient LLM Pre-training with SparseLoCo"
  * (2508.15706), algorithm 1: top-k of chunks of 4096, 2-bit values, error feedback with decay 0.95 in the place of the
  * outer momentum.
- * k of a chunk -> chunk / factor (preset: 64 of 4096); chunk -> option; beta -> compress.feedback; the outer step has
+ * k of a chunk -> chunk / factor (preset: 64 of 4096); beta -> compress.feedback; the outer step has
  * no momentum and rate 1 (preset).
  *
  * Deviations: chunks are 4096 consecutive elements, not tiles of 64 x 64; a shorter last chunk keeps its share. Ranks
@@ -19,21 +19,7 @@
 #include "codec/largest.h"
 #include "codec/selector.h"
 
-typedef struct sparseloco_options {
-    taciti_composed_options composed;
-    int64_t chunk;
-} sparseloco_options;
-
-static const taciti_option OPTIONS[] = {
-    TACITI_VALUES_OPTION(taciti_composed_options, "signmag2"), /* the first member */
-    TACITI_OPTION("chunk", INT, offsetof(sparseloco_options, chunk), "4096", .min = 8, .max = 65536, .unit = "elements",
-                  .help = "elements of which the largest 1 / factor are sent"),
-};
-
-static const taciti_option_table TABLE =
-    TACITI_OPTION_TABLE("sparseloco", "the largest elements of every chunk", OPTIONS);
-
-enum { DEFAULT_FACTOR = 64 };
+enum { CHUNK = 4096, DEFAULT_FACTOR = 64 };
 
 static size_t kept_of_chunk(taciti_codec_setting setting, size_t length) {
     return taciti_kept_of(setting.factor, DEFAULT_FACTOR, length);
@@ -56,25 +42,23 @@ static void select_chunk(const float *x, size_t at, size_t length, size_t k, flo
 
 static void select_chunks(const taciti_codec_call *call, const float *x, size_t n, void *scratch,
                           taciti_selection *out) {
-    const sparseloco_options *options = call->options;
-    const size_t chunk = (size_t)options->chunk;
     uint32_t hint = 1;
-    if (kept_of_chunk(call->setting, chunk) >= chunk) {
+    if (kept_of_chunk(call->setting, CHUNK) >= CHUNK) {
         taciti_select_largest(x, n, n, scratch, out);
         return;
     }
-    for (size_t at = 0; at < n; at += chunk) {
-        const size_t length = n - at < chunk ? n - at : chunk;
+    for (size_t at = 0; at < n; at += CHUNK) {
+        const size_t length = n - at < CHUNK ? n - at : CHUNK;
         select_chunk(x, at, length, kept_of_chunk(call->setting, length), scratch, out, &hint);
     }
 }
 
 static size_t kept_of_chunks(const taciti_codec_call *call, size_t n) {
-    const size_t chunk = (size_t)((const sparseloco_options *)call->options)->chunk, rest = n % chunk;
-    return n / chunk * kept_of_chunk(call->setting, chunk) + (rest > 0 ? kept_of_chunk(call->setting, rest) : 0);
+    const size_t rest = n % CHUNK;
+    return n / CHUNK * kept_of_chunk(call->setting, CHUNK) + (rest > 0 ? kept_of_chunk(call->setting, rest) : 0);
 }
 
-static const taciti_selector SELECTOR = {.select = select_chunks, .kept = kept_of_chunks};
+static const taciti_selector SELECTOR = {.select = select_chunks, .kept = kept_of_chunks, .values = "signmag2"};
 
 extern const taciti_codec taciti_codec_sparseloco;
 const taciti_codec taciti_codec_sparseloco = {
@@ -83,8 +67,6 @@ const taciti_codec taciti_codec_sparseloco = {
     .help = "sends the largest 1 / factor of every 4096 elements in 2 bits each",
     .source = "Sarfi et al. 2025 (2508.15706)",
     .preset = "compress.factor=64 compress.feedback=0.95 localsgd.outer_momentum=0 localsgd.outer_lr=1",
-    .options = &TABLE,
-    .options_size = sizeof(sparseloco_options),
     .selects = true,
     .keyless = true,
 };

@@ -105,7 +105,7 @@ struct taciti_codec {
                          Others contract: |x - decode(encode(x))| <= |x| */
     bool selects;     /* it has a factor: elements are selected, the others are not sent */
     bool thresholds;  /* it also selects by taciti_codec_setting.threshold */
-    bool sketches;    /* contributions travel as sketches that add up (exchange/sketch_reduce.h): the options are
+    bool sketches;    /* contributions travel as sketches that add up (exchange/sketch_reduce.h): options are
                          taciti_sketch_options, payloads lossless for what is selected, and every setting with the
                          threshold FLT_TRUE_MIN selects all elements that are not 0 */
     const taciti_codec_rung *rungs; /* it sends the form of the last rung up to the setting's factor; ascending, those

@@ -40,9 +40,10 @@ const char *taciti_composed_index_name(size_t index) {
 }
 
 /* ---- what the options say ---------------------------------------------------------------------------------------- */
-static const taciti_value_format *format_of(const taciti_composed_options *options) {
-    const taciti_value_format *format = options != NULL ? taciti_value_format_find(options->values.text) : NULL;
-    return format != NULL ? format : taciti_value_format_at(0);
+static const taciti_value_format *format_of(const taciti_codec *codec, const taciti_composed_options *options) {
+    const taciti_selector *selector = codec->method;
+    const char *name = options != NULL && options->values.text[0] != '\0' ? options->values.text : selector->values;
+    return name != NULL ? taciti_value_format_find(name) : taciti_value_format_at(0);
 }
 
 /* NULL: the shortest. */
@@ -55,8 +56,7 @@ static const taciti_index_coder *coder_of(const taciti_composed_options *options
 
 /* ---- sizes ------------------------------------------------------------------------------------------------------- */
 size_t taciti_composed_bound(const taciti_codec *codec, const void *options, size_t n) {
-    (void)codec;
-    return sizeof(header) + taciti_values_bytes(format_of(options), n) + CODER_SLACK;
+    return sizeof(header) + taciti_values_bytes(format_of(codec, options), n) + CODER_SLACK;
 }
 
 /* Scratch: indices, values, then what the selector needs; when that is done, n + 16 floats for values again. */
@@ -90,7 +90,7 @@ static size_t kept_of(const taciti_selector *selector, const taciti_codec_call *
 
 double taciti_composed_expected_bytes(const taciti_codec *codec, const taciti_codec_call *call, size_t n) {
     const taciti_selector *selector = codec->method;
-    const taciti_value_format *format = format_of(call->options);
+    const taciti_value_format *format = format_of(codec, call->options);
     const taciti_index_coder *coder = coder_of(call->options);
     const size_t kept = kept_of(selector, call, n);
     double bytes = (double)taciti_values_bytes(format, kept);
@@ -117,7 +117,7 @@ static encoding encoding_of(const taciti_codec *codec, const taciti_codec_call *
     return (encoding){.codec = codec,
                       .selector = codec->method,
                       .call = call,
-                      .format = format_of(call->options),
+                      .format = format_of(codec, call->options),
                       .n = n,
                       .scratch = n > 0 ? arrays_in(call->scratch, n) : (arrays){0}};
 }

@@ -15,15 +15,13 @@
 #include "codec/indices.h"
 #include "codec/values.h"
 
-/* The options of a composed codec, or their first member. A codec without options: f32, the shortest indices. */
+/* The options of a composed codec, or their first member. A codec without options: the selector's values, the shortest
+ * indices. */
 typedef struct taciti_composed_options {
-    taciti_text values;  /* <codec>.values: name of a value format; empty: f32 */
-    taciti_text indices; /* <codec>.indices: name of an index coder, or auto or empty: the shortest */
+    taciti_text values;  /* topk.values: name of a value format; empty: the selector's */
+    taciti_text indices; /* topk.indices: name of an index coder, or auto or empty: the shortest */
 } taciti_composed_options;
 
-#define TACITI_VALUES_OPTION(type, format)                                                                             \
-    TACITI_OPTION("values", NAME, offsetof(type, values), format, .names = taciti_value_format_name,                   \
-                  .help = "how the selected values are stored")
 const char *taciti_composed_index_name(size_t index);
 
 /* The findings of a selector. The caller provides `indices` and `values`, each with room for n elements and 16 more,
@@ -62,6 +60,8 @@ typedef struct taciti_selector {
     /* For selectors whose indices both sides can compute: writes them ascending, from a call without a setting.
      * Payloads then hold none. `scratch` as above. NULL: payloads hold indices. */
     void (*known)(const taciti_codec_call *call, size_t n, size_t kept, void *scratch, uint32_t *indices);
+
+    const char *values; /* value format, unless options name one; NULL: f32 */
 } taciti_selector;
 
 /* The functions of a composed codec. All n < 2^32. */

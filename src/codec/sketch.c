@@ -20,25 +20,19 @@
 
 #include "codec/largest.h"
 
-#define OPTIONS_WITH(default_ratio)                                                                                    \
-    TACITI_OPTION("ratio", REAL, offsetof(taciti_sketch_options, ratio), default_ratio, .max = 1e6,                    \
-                  .help = "elements per counter of a sketch; 0: as many counters as the last step's sum needed"),      \
-        TACITI_OPTION("ring", ENUM, offsetof(taciti_sketch_options, ring), "f32", .choices = "f32|uint32",             \
-                      .help = "numbers of the counters; integers add up exactly, after one rounding that is fed back")
+static const taciti_option OPTIONS[] = {
+    TACITI_OPTION("ratio", REAL, offsetof(taciti_sketch_options, ratio), "2", .max = 1e6,
+                  .help = "elements per counter of a sketch; 0: as many counters as the last step's sum needed"),
+    TACITI_OPTION("ring", ENUM, offsetof(taciti_sketch_options, ring), "f32", .choices = "f32|uint32",
+                  .help = "numbers of the counters; integers add up exactly, after one rounding that is fed back"),
+};
 
-static const taciti_option SKETCH_OPTIONS[] = {OPTIONS_WITH("0")};
-static const taciti_option TAGC_OPTIONS[] = {OPTIONS_WITH("2")};
-
-static const taciti_option_table SKETCH_TABLE =
-    TACITI_OPTION_TABLE("sketch", "sums of sketches of the largest elements", SKETCH_OPTIONS);
-static const taciti_option_table TAGC_TABLE = TACITI_OPTION_TABLE("tagc", "sketch as in TAGC", TAGC_OPTIONS);
+static const taciti_option_table TABLE = TACITI_OPTION_TABLE("tagc", "sketch as in TAGC", OPTIONS);
 
 static const taciti_selector SELECTOR = {.select = taciti_select_topk};
 
-/* Both codecs share this; they differ in defaults and names. */
-#define SKETCHES                                                                                                       \
-    TACITI_COMPOSED(SELECTOR), .options_size = sizeof(taciti_sketch_options), .selects = true, .thresholds = true,     \
-                               .sketches = true, .keyless = true
+/* Both codecs share this; without options: ratio 0, ring f32. */
+#define SKETCHES TACITI_COMPOSED(SELECTOR), .selects = true, .thresholds = true, .sketches = true, .keyless = true
 
 extern const taciti_codec taciti_codec_sketch, taciti_codec_tagc;
 const taciti_codec taciti_codec_sketch = {
@@ -47,7 +41,6 @@ const taciti_codec taciti_codec_sketch = {
     .help = "sends the elements of the largest magnitude as sketches that add up",
     .source = "LHC (arXiv 2402.07529)",
     .preset = "compress.factor=5",
-    .options = &SKETCH_TABLE,
 };
 
 const taciti_codec taciti_codec_tagc = {
@@ -56,5 +49,6 @@ const taciti_codec taciti_codec_tagc = {
     .help = "sketch with the defaults of TAGC: sparsity 0.8, half as many counters as elements",
     .source = "TAGC (arXiv 2504.05638)",
     .preset = "compress.factor=5 compress.scope=bucket",
-    .options = &TAGC_TABLE,
+    .options = &TABLE,
+    .options_size = sizeof(taciti_sketch_options),
 };

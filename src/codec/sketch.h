@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The options of the codecs `sketch` and `tagc`, for the exchange, which sends what they select as sketches
+ * The options of the codec `tagc`, for the exchange, which sends what it and `sketch` select as sketches
  * (taciti_codec.sketches).
  */
 #ifndef TACITI_CODEC_SKETCH_H
@@ -10,8 +10,8 @@
 
 typedef struct taciti_sketch_options {
     taciti_composed_options composed; /* of sums on their way back; without keys: values in f32, the shortest indices */
-    double ratio;                     /* <codec>.ratio: elements per counter; 0: from the measured union */
-    int ring;                         /* <codec>.ring: taciti_ring */
+    double ratio;                     /* tagc.ratio: elements per counter; 0: from the measured union */
+    int ring;                         /* tagc.ring: taciti_ring */
 } taciti_sketch_options;
 
 #endif

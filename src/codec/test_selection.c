@@ -303,7 +303,6 @@ static void sparseloco_of_two_steps(void **state) {
     static const float LEFT[2][8] = {{0, -.2f, .1f, 0, 0, 0, -.3f, .05f}, {0, -.39f, .195f, .4f, 0, 0, 0, .0975f}};
     float e[8] = {0};
     subject s = with_floats("sparseloco");
-    set(&s, "chunk", "8");
     for (int step = 0; step < 2; step++) {
         for (int i = 0; i < 8; i++) e[i] = 0.95f * e[i] + D[i];
         code(&s, e, 8, 4, 0);

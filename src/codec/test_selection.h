@@ -90,8 +90,9 @@ static inline bool stores_in(const subject *s, const char *values) {
 }
 
 static inline subject with_floats(const char *name) {
-    const subject s = of(name);
-    (void)stores_in(&s, "f32");
+    static const taciti_composed_options FLOATS = {.values = {"f32"}};
+    subject s = of(name);
+    if (!stores_in(&s, "f32") && s.codec->encode == taciti_composed_encode) s.call.options = &FLOATS;
     return s;
 }
 

@@ -15,7 +15,8 @@
 #include "codec/selector.h"
 
 static const taciti_option OPTIONS[] = {
-    TACITI_VALUES_OPTION(taciti_composed_options, "f32"),
+    TACITI_OPTION("values", NAME, offsetof(taciti_composed_options, values), "f32", .names = taciti_value_format_name,
+                  .help = "how the selected values are stored"),
     TACITI_OPTION("indices", NAME, offsetof(taciti_composed_options, indices), "auto",
                   .names = taciti_composed_index_name, .help = "how the indices are stored; auto: the shortest"),
 };

@@ -248,6 +248,8 @@ tacit_status taciti_comm_irecv_up_to(taciti_comm *comm, int peer, void *bytes, s
 tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request);
 /* As await, but does not block: *done tells whether it is complete. */
 tacit_status taciti_comm_test(taciti_comm *comm, taciti_engine_request *request, bool *done);
+/* From now on the messages of this job are of another flow; returns the one before, to set it back. */
+int taciti_comm_set_flow(taciti_comm *comm, int flow);
 /* A pause of 0.2 ms or less between such tests, for a job that waits for several requests or for another thread. */
 tacit_status taciti_comm_rest(taciti_comm *comm);
 /* Lists the MPI library's own all-reduces, the same on every rank. Ends with a NULL name. Borrowed. Collective. */

@@ -7,7 +7,6 @@
 #define TACITI_COMM_TCP_ADDRESS_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 

@@ -148,6 +148,12 @@ tacit_status taciti_comm_test(taciti_comm *comm, taciti_engine_request *request,
     return !*done || request->wait % KINDS == SEND ? TACIT_OK : note_arrival(comm, peer, request, taciti_now_ns());
 }
 
+int taciti_comm_set_flow(taciti_comm *comm, int flow) {
+    const int before = comm->data_tag - TACITI_TAG_FLOWS;
+    comm->data_tag = TACITI_TAG_FLOWS + flow % TACITI_FLOW_TAGS;
+    return before;
+}
+
 tacit_status taciti_comm_rest(taciti_comm *comm) {
     TACITI_TRY(taciti_detector_tick(comm, taciti_now_ns()));
     if (comm->engine.wait != NULL) return comm->engine.wait(comm->engine.self, REST_NS);

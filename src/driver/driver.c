@@ -344,8 +344,8 @@ void taciti_driver_revert(taciti_driver *driver) {
     driver->averaged = false;
 }
 
-bool taciti_driver_called(const taciti_driver *driver) {
-    return driver->setup.strategy->replicas->called(driver->strategy);
+bool taciti_driver_answer(taciti_driver *driver, bool due) {
+    return driver->setup.strategy->replicas->answer(driver->strategy, due);
 }
 
 tacit_status taciti_driver_meet(taciti_driver *driver, int64_t *clock) {

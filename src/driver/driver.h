@@ -118,7 +118,7 @@ tacit_status taciti_driver_average(taciti_driver *driver, double *distance);
 void taciti_driver_revert(taciti_driver *driver);
 
 /* For a strategy whose steps report a clock: taciti_replica_verbs. Meet is collective. */
-bool taciti_driver_called(const taciti_driver *driver);
+bool taciti_driver_answer(taciti_driver *driver, bool due);
 tacit_status taciti_driver_meet(taciti_driver *driver, int64_t *clock);
 
 /* Lists what a checkpoint holds, between two steps: the strategy's entries, and the shared "model" if there are

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "exchange/calls.h"
 
 enum { HEAD_BYTES = 64, ARRAYS_FLOW = 16382, CALLS_FLOW = 16383 };
 
@@ -28,9 +29,7 @@ typedef struct edge {
     bool arrived;            /* theirs is in */
     bool to_send, to_listen; /* the next job posts it */
     bool sending, listening;
-    taciti_engine_request send, receive, call;
-    char call_in; /* the byte of a call: any */
-    bool has_called;
+    taciti_engine_request send, receive;
     char *mine, *theirs; /* messages: a head, and n floats */
 } edge;
 
@@ -38,19 +37,19 @@ struct taciti_async {
     taciti_comm *comm;
     taciti_pool *pool;
     taciti_arrivals *arrivals;
+    taciti_calls *calls; /* not used when a log is followed: it says when ranks meet; owned */
     size_t n, period, edges;
     edge *edge;     /* [edges], ascending by peer; owned */
     bool *in_round; /* [period][edges]; owned */
     taciti_pages pages;
     int *ranks; /* [2 ranks] of the log; owned */
     taciti_arrivals_step step;
-    size_t *taken;           /* [edges] that add() works on; owned */
-    double *squares;         /* [threads] of the changes; owned */
-    float *x;                /* that add() changes, or copy() reads */
-    taciti_job job;          /* of offer() */
-    bool running, begun;     /* it was submitted and not waited for; there was a step */
-    _Atomic int end, called; /* it shall end; a neighbour has come to a meeting */
-    char call_out;
+    size_t *taken;       /* [edges] that add() works on; owned */
+    double *squares;     /* [threads] of the changes; owned */
+    float *x;            /* that add() changes, or copy() reads */
+    taciti_job job;      /* of offer() */
+    bool running, begun; /* it was submitted and not waited for; there was a step */
+    _Atomic int end;     /* it shall end */
 };
 
 /* ---- the graph --------------------------------------------------------------------------------------------------- */
@@ -130,6 +129,7 @@ static tacit_status allocate_arrays(taciti_async *a, const taciti_async_setup *s
     a->squares = taciti_calloc((size_t)taciti_pool_threads(a->pool), sizeof *a->squares);
     if (a->edge == NULL || a->in_round == NULL || a->taken == NULL || a->ranks == NULL || a->squares == NULL)
         return TACIT_E_MEMORY;
+    TACITI_TRY(taciti_calls_create(a->comm, CALLS_FLOW, &a->calls));
     a->step.take = a->ranks;
     a->step.offer = a->ranks + ranks;
     if (a->edges == 0) return TACIT_OK;
@@ -142,19 +142,13 @@ static tacit_status allocate_arrays(taciti_async *a, const taciti_async_setup *s
 static void release_memory(taciti_async *a) {
     if (taciti_comm_health(a->comm) != TACIT_OK && taciti_comm_engine(a->comm)->keeps_buffers) return;
     taciti_pages_destroy(&a->pages);
+    taciti_calls_destroy(a->calls);
     taciti_free(a->edge);
     taciti_free(a->in_round);
     taciti_free(a->taken);
     taciti_free(a->ranks);
     taciti_free(a->squares);
     taciti_free(a);
-}
-
-static tacit_status listen_for_calls(taciti_comm *comm, void *context) {
-    taciti_async *a = context;
-    for (size_t i = 0; i < a->edges; i++)
-        TACITI_TRY(taciti_comm_irecv(comm, a->edge[i].peer, &a->edge[i].call_in, 1, &a->edge[i].call));
-    return TACIT_OK;
 }
 
 static tacit_status post_all(taciti_comm *comm, void *context) {
@@ -171,8 +165,8 @@ static tacit_status post_all(taciti_comm *comm, void *context) {
     return TACIT_OK;
 }
 
-static tacit_status run_job(taciti_async *a, tacit_status (*run)(taciti_comm *comm, void *context), int flow) {
-    taciti_job job = {.run = run, .context = a, .name = "asynchronous gossip", .detail = -1, .flow = flow};
+static tacit_status run_job(taciti_async *a, tacit_status (*run)(taciti_comm *comm, void *context)) {
+    taciti_job job = {.run = run, .context = a, .name = "asynchronous gossip", .detail = -1, .flow = ARRAYS_FLOW};
     return taciti_job_run(a->comm, &job);
 }
 
@@ -191,8 +185,8 @@ tacit_status taciti_async_create(const taciti_async_setup *setup, taciti_async *
     status = taciti_comm_agree(setup->comm, status);
     if (status == TACIT_OK) {
         describe_edges(a, setup);
-        status = run_job(a, listen_for_calls, CALLS_FLOW);
-        if (status == TACIT_OK) status = run_job(a, post_all, ARRAYS_FLOW);
+        status = taciti_calls_begin(a->calls);
+        if (status == TACIT_OK) status = run_job(a, post_all);
     }
     if (status == TACIT_OK)
         *out = a;
@@ -213,13 +207,6 @@ static tacit_status test_edge(taciti_comm *comm, taciti_async *a, edge *e) {
         e->listening = false;
         e->arrived = e->receive.bytes == message_bytes(a->n); /* else it has said goodbye */
     }
-    if (atomic_load(&a->called) != 0) return TACIT_OK;
-    done = false;
-    TACITI_TRY(taciti_comm_test(comm, &e->call, &done));
-    if (done) {
-        e->has_called = true;
-        atomic_store(&a->called, 1);
-    }
     return TACIT_OK;
 }
 
@@ -228,6 +215,7 @@ static tacit_status move_arrays(taciti_comm *comm, void *context) {
     TACITI_TRY(post_all(comm, a));
     do {
         for (size_t i = 0; i < a->edges; i++) TACITI_TRY(test_edge(comm, a, &a->edge[i]));
+        TACITI_TRY(taciti_calls_move(a->calls));
         if (atomic_load_explicit(&a->end, memory_order_acquire) != 0) return TACIT_OK;
     } while (taciti_comm_rest(comm) == TACIT_OK);
     return taciti_comm_health(comm);
@@ -247,7 +235,7 @@ static tacit_status end_job(taciti_async *a) {
     a->running = false;
     atomic_store_explicit(&a->end, 1, memory_order_release);
     TACITI_TRY(taciti_job_wait(a->comm, &a->job));
-    return taciti_comm_has_thread(a->comm) ? TACIT_OK : run_job(a, move_arrays, ARRAYS_FLOW);
+    return taciti_comm_has_thread(a->comm) ? TACIT_OK : run_job(a, move_arrays);
 }
 
 /* ---- take -------------------------------------------------------------------------------------------------------- */
@@ -292,7 +280,7 @@ static tacit_status await_taken(taciti_comm *comm, void *context) {
 static tacit_status choose_taken(taciti_async *a) {
     if (taciti_arrivals_replays(a->arrivals)) {
         TACITI_TRY(taciti_arrivals_read(a->arrivals, &a->step));
-        return run_job(a, await_taken, ARRAYS_FLOW);
+        return run_job(a, await_taken);
     }
     a->step.taken = a->step.offered = 0;
     for (size_t i = 0; i < a->edges; i++)
@@ -425,7 +413,7 @@ static tacit_status copy_offers(taciti_async *a, int64_t clock, float *x) {
 
 tacit_status taciti_async_offer(taciti_async *a, int64_t step, int64_t clock, float *x) {
     if (taciti_arrivals_replays(a->arrivals))
-        TACITI_TRY(run_job(a, await_sends, ARRAYS_FLOW));
+        TACITI_TRY(run_job(a, await_sends));
     else
         choose_offers(a, step);
     TACITI_TRY(copy_offers(a, clock, x));
@@ -435,19 +423,12 @@ tacit_status taciti_async_offer(taciti_async *a, int64_t step, int64_t clock, fl
 
 /* ---- meet -------------------------------------------------------------------------------------------------------- */
 
-bool taciti_async_called(const taciti_async *a) {
+bool taciti_async_answer(taciti_async *a, bool due) {
     if (taciti_arrivals_replays(a->arrivals)) return taciti_arrivals_meets(a->arrivals, a->step.step);
-    return atomic_load(&a->called) != 0;
-}
-
-static tacit_status exchange_calls(taciti_comm *comm, void *context) {
-    taciti_async *a = context;
-    for (size_t i = 0; i < a->edges; i++) TACITI_TRY(taciti_comm_send(comm, a->edge[i].peer, &a->call_out, 1));
-    for (size_t i = 0; i < a->edges; i++) {
-        if (!a->edge[i].has_called) TACITI_TRY(taciti_comm_await(comm, &a->edge[i].call));
-        a->edge[i].has_called = false;
-    }
-    return listen_for_calls(comm, a);
+    const bool meets = taciti_calls_answer(a->calls, due);
+    /* Without a thread the answer would leave a step later. The next call reports a failure. */
+    if (!meets && !taciti_comm_has_thread(a->comm)) (void)run_job(a, move_arrays);
+    return meets;
 }
 
 /* The offers of all ranks, by rank and peer. Returns owned. */
@@ -483,9 +464,9 @@ static void choose_at_meeting(taciti_async *a, const int64_t *all, bool answers)
 static tacit_status complete_offers(taciti_async *a, const int64_t *all, bool answers, float *x, int64_t *clock,
                                     double *moved) {
     choose_at_meeting(a, all, answers);
-    TACITI_TRY(run_job(a, await_sends, ARRAYS_FLOW));
+    TACITI_TRY(run_job(a, await_sends));
     TACITI_TRY(copy_offers(a, *clock, x));
-    TACITI_TRY(run_job(a, await_taken, ARRAYS_FLOW));
+    TACITI_TRY(run_job(a, await_taken));
     return add_taken(a, x, clock, moved);
 }
 
@@ -493,10 +474,10 @@ static tacit_status complete_offers(taciti_async *a, const int64_t *all, bool an
 static tacit_status check_meeting(taciti_async *a) {
     if (!taciti_arrivals_replays(a->arrivals) || taciti_arrivals_meets(a->arrivals, a->step.step)) return TACIT_OK;
     TACITI_TRY(taciti_arrivals_read(a->arrivals, &a->step)); /* or is it damaged? */
-    return taciti_fail(TACIT_E_CONFIG,
-                       "the log of arrivals has no meeting after step %lld; repeat the run with the train.steps, "
-                       "train.eval_every, train.save_every and train.save_early that it had",
-                       (long long)a->step.step);
+    return taciti_fail(
+        TACIT_E_CONFIG,
+        "the log of arrivals has no meeting after step %lld; repeat the run with the options that it had",
+        (long long)a->step.step);
 }
 
 static void note_meeting(taciti_async *a) {
@@ -509,15 +490,14 @@ tacit_status taciti_async_meet(taciti_async *a, float *x, int64_t *clock, double
     int64_t *all = NULL;
     TACITI_TRY(end_job(a));
     TACITI_TRY(check_meeting(a));
-    TACITI_TRY(run_job(a, exchange_calls, CALLS_FLOW));
-    atomic_store(&a->called, 0);
+    if (!taciti_arrivals_replays(a->arrivals)) TACITI_TRY(taciti_calls_gather(a->calls));
     note_meeting(a);
     TACITI_TRY(gather_offers(a, &all));
     tacit_status status = complete_offers(a, all, false, x, clock, moved);
     if (status == TACIT_OK) status = complete_offers(a, all, true, x, clock, moved);
     taciti_free(all);
     TACITI_TRY(status);
-    TACITI_TRY(run_job(a, post_all, ARRAYS_FLOW));
+    TACITI_TRY(run_job(a, post_all));
     double max = (double)*clock;
     TACITI_TRY(taciti_comm_allreduce_f64(a->comm, &max, 1, TACITI_OP_MAX));
     *clock = (int64_t)max;
@@ -557,19 +537,11 @@ static tacit_status say_goodbye(taciti_comm *comm, void *context) {
     return TACIT_OK;
 }
 
-static tacit_status end_calls(taciti_comm *comm, void *context) {
-    taciti_async *a = context;
-    for (size_t i = 0; i < a->edges; i++) TACITI_TRY(taciti_comm_send(comm, a->edge[i].peer, &a->call_out, 1));
-    for (size_t i = 0; i < a->edges; i++)
-        if (!a->edge[i].has_called) TACITI_TRY(taciti_comm_await(comm, &a->edge[i].call));
-    return TACIT_OK;
-}
-
 void taciti_async_destroy(taciti_async *a) {
     if (a == NULL) return;
     if (end_job(a) == TACIT_OK && taciti_comm_health(a->comm) == TACIT_OK) {
-        (void)run_job(a, end_calls, CALLS_FLOW);
-        if (taciti_comm_health(a->comm) == TACIT_OK) (void)run_job(a, say_goodbye, ARRAYS_FLOW);
+        (void)taciti_calls_end(a->calls);
+        if (taciti_comm_health(a->comm) == TACIT_OK) (void)run_job(a, say_goodbye);
     }
     release_memory(a);
 }

@@ -58,10 +58,11 @@ tacit_status taciti_async_take(taciti_async *async, int64_t step, float *x, int6
 /* After take, with the x that is to be offered. clock: that of take. */
 tacit_status taciti_async_offer(taciti_async *async, int64_t step, int64_t clock, float *x);
 
-/* Returns whether a neighbour has come to a meeting already. */
-bool taciti_async_called(const taciti_async *async);
+/* After offer. due: this rank has reason to meet; it then calls the others. Returns whether it is to meet now: all
+ * ranks have answered, or one waits in meet() (calls.h); when a log is followed, what that says. Not collective. */
+bool taciti_async_answer(taciti_async *async, bool due);
 /* All ranks together: completes what is under way, and sets *clock to the maximum. Nothing is under way afterwards.
- * Collective; ranks that make steps come when they are called. E_CONFIG, on some ranks, where a log has no meeting. */
+ * Collective; ranks that make steps are called. E_CONFIG, on some ranks, where a log has no meeting. */
 tacit_status taciti_async_meet(taciti_async *async, float *x, int64_t *clock, double *moved);
 
 #endif

@@ -7,7 +7,6 @@
 #include "base/memory.h"
 #include "exchange/bucket_job.h"
 #include "exchange/route.h"
-#include "kernel/kernel.h"
 
 #define AT(member) offsetof(taciti_exchange_options, member)
 

@@ -54,7 +54,7 @@ static void set_up(taciti_comm *comm, const trial *t, taciti_residual_form form,
     *b = (bench){.comm = comm, .t = t};
     test_layout(LENGTHS, 5, 30000, &b->layout);
     CHECK(codec != NULL && taciti_codec_defaults(codec, &b->options) == TACIT_OK);
-    if (codec->sketches) ((taciti_sketch_options *)b->options)->ring = t->ring;
+    if (t->ring != TACITI_RING_F32) *(taciti_sketch_options *)b->options = (taciti_sketch_options){.ring = t->ring};
     const taciti_encoding compression = {
         .codec = codec,
         .options = b->options,
@@ -94,7 +94,7 @@ static void try_codecs(test_rank *law) {
         {.codec = "topk", .decay = 1, .route = TACITI_WAY_SCATTER, .halves = REDUCE_SCATTER},
         {.codec = "int4", .decay = 1, .route = TACITI_WAY_SCATTER},
         {.codec = "int4", .decay = 1, .route = TACITI_WAY_SCATTER, .halves = REDUCE_SCATTER},
-        {.codec = "sketch", .decay = 1, .ring = TACITI_RING_U32},
+        {.codec = "tagc", .decay = 1, .ring = TACITI_RING_U32},
         {.codec = "tagc", .decay = 0.5, .ring = TACITI_RING_F32, .halves = BOTH_HALVES},
         {.codec = "powersgd", .decay = 1},
     };

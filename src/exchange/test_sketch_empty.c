@@ -20,7 +20,7 @@ static void ranges_of_which_nothing_is_selected_sum_to_zero(void **state) {
     (void)state;
     for (int r = 0; r < RATIO_COUNT; r++) {
         const trial t = {
-            .codec = "sketch", .ratio = RATIOS[r], .feedback = ERRORS, .factor = 6, .threshold = 90, .rare = true};
+            .codec = "tagc", .ratio = RATIOS[r], .feedback = ERRORS, .factor = 6, .threshold = 90, .rare = true};
         try_all(compare_with_topk, &t);
     }
 }
@@ -32,7 +32,7 @@ static void rings_begin_again_after_empty_steps(void **state) {
     for (int ring = TACITI_RING_U32; ring < TACITI_RINGS; ring++)
         for (int r = 0; r < RATIO_COUNT; r++) {
             const trial t = {
-                .codec = "sketch", .ratio = RATIOS[r], .ring = ring, .factor = 6, .threshold = 60, .rare = true};
+                .codec = "tagc", .ratio = RATIOS[r], .ring = ring, .factor = 6, .threshold = 60, .rare = true};
             try_all(compare_with_topk, &t);
         }
 }

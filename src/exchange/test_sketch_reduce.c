@@ -20,11 +20,11 @@ static void sums_are_those_of_sparse_payloads(void **state) {
     static const double RATIOS[] = {0, 1.5, 3, 20, 1000};
     for (size_t r = 0; r < sizeof RATIOS / sizeof *RATIOS; r++) {
         const trial t = {
-            .codec = "sketch", .ratio = RATIOS[r], .feedback = ERRORS, .factor = 6, .threshold = r % 2 == 0 ? 90 : 70};
+            .codec = "tagc", .ratio = RATIOS[r], .feedback = ERRORS, .factor = 6, .threshold = r % 2 == 0 ? 90 : 70};
         try_all(compare_with_topk, &t);
     }
     const trial momentum = {
-        .codec = "sketch", .feedback = {.errors = true, .decay = 0.5, .momentum = 0.5}, .factor = 6, .threshold = 80};
+        .codec = "tagc", .feedback = {.errors = true, .decay = 0.5, .momentum = 0.5}, .factor = 6, .threshold = 80};
     try_all(compare_with_topk, &momentum);
 }
 
@@ -94,7 +94,7 @@ static void results_and_residuals_add_up_to_the_inputs(void **state) {
     (void)state;
     for (int ring = 0; ring < TACITI_RINGS; ring++) {
         const trial t = {
-            .codec = "sketch", .ring = ring, .feedback = ERRORS, .factor = 6, .threshold = ring == 0 ? 75 : 22};
+            .codec = "tagc", .ring = ring, .feedback = ERRORS, .factor = 6, .threshold = ring == 0 ? 75 : 22};
         try_all(conserve, &t);
         const trial exactly = {.codec = "tagc", .ratio = 2, .ring = ring, .feedback = ERRORS, .factor = 5};
         try_all(conserve, &exactly);
@@ -134,7 +134,7 @@ static void compare_ways(taciti_comm *comm, void *context) {
 static void overlap_halves_and_dropped_steps_give_the_same_bits(void **state) {
     (void)state;
     for (int ring = 0; ring < TACITI_RINGS; ring++) {
-        const trial t = {.codec = "sketch",
+        const trial t = {.codec = "tagc",
                          .ring = ring,
                          .feedback = ERRORS,
                          .factor = 6,
@@ -184,7 +184,7 @@ static void resume(taciti_comm *comm, void *context) {
 
 static void a_run_resumes_bit_for_bit(void **state) {
     (void)state;
-    const trial t = {.codec = "sketch", .ring = TACITI_RING_U32, .feedback = ERRORS, .factor = 6};
+    const trial t = {.codec = "tagc", .ring = TACITI_RING_U32, .feedback = ERRORS, .factor = 6};
     try_all(resume, &t);
 }
 
@@ -212,7 +212,7 @@ static void one_nan(taciti_comm *comm, void *context) {
 static void what_is_not_finite_reaches_all_ranks_and_no_residual(void **state) {
     (void)state;
     for (int ring = 0; ring < TACITI_RINGS; ring++) {
-        const trial t = {.codec = "sketch", .ring = ring, .feedback = ERRORS, .factor = 6};
+        const trial t = {.codec = "tagc", .ring = ring, .feedback = ERRORS, .factor = 6};
         try_all(one_nan, &t);
     }
 }
@@ -246,7 +246,7 @@ static void outgrow(taciti_comm *comm, void *context) {
 static void numbers_that_outgrow_the_ring_are_fetched(void **state) {
     (void)state;
     for (int ring = 0; ring < TACITI_RINGS; ring++) {
-        const trial t = {.codec = "sketch", .ring = ring, .factor = 6, .threshold = 1e-30};
+        const trial t = {.codec = "tagc", .ring = ring, .factor = 6, .threshold = 1e-30};
         try_all(outgrow, &t);
     }
 }
@@ -281,7 +281,7 @@ static void measure(taciti_comm *comm, void *context) {
 static void a_sketch_has_the_size_of_the_last_union(void **state) {
     (void)state;
     const taciti_comm_options options = test_comm_options(true);
-    const trial t = {.codec = "sketch", .factor = 20};
+    const trial t = {.codec = "tagc", .factor = 20};
     for (int size = 2; size < 5; size++) test_world_run(size, &options, measure, (void *)(uintptr_t)&t);
 }
 
@@ -306,7 +306,7 @@ static void blocks_give_the_sums_of_sparse_payloads(void **state) {
     options.segment_bytes = 1024;
     for (int ring = 0; ring < TACITI_RINGS; ring++)
         for (int ratio = 0; ratio < 20; ratio += 10) {
-            trial t = {.codec = "sketch", .ratio = ratio, .ring = ring, .factor = 6, .threshold = 80};
+            trial t = {.codec = "tagc", .ratio = ratio, .ring = ring, .factor = 6, .threshold = 80};
             for (int size = 2; size < 4; size++) {
                 t.contiguous = (ring + size) % 2 == 0;
                 test_world_run(size, &options, compare_many_blocks, &t);
@@ -353,7 +353,7 @@ static void refuse(taciti_comm *comm, void *context) {
     taciti_layout layout;
     taciti_exchange *exchange = NULL;
     test_layout_of_five(&layout);
-    taciti_encoding c = {.codec = taciti_codec_find("sketch")};
+    taciti_encoding c = {.codec = taciti_codec_find("tagc")};
     c.feedback.estimates = true;
     CHECK(taciti_exchange_create(comm, &layout, &OPTIONS, &c, &exchange) == TACIT_E_CONFIG);
     c.feedback.estimates = false;

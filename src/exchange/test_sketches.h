@@ -55,7 +55,7 @@ static inline void set_up(taciti_comm *comm, const trial *t, bench *b) {
     *b = (bench){.comm = comm, .blocking = t->blocking, .rare = t->rare};
     test_layout(LENGTHS, 6, BUCKET_BYTES, &b->layout);
     CHECK(codec != NULL && taciti_codec_defaults(codec, &b->options) == TACIT_OK);
-    if (codec->sketches) {
+    if (b->options != NULL && codec->sketches) {
         taciti_sketch_options *o = b->options;
         o->ratio = t->ratio;
         o->ring = t->ring;

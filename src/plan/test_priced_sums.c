@@ -192,7 +192,7 @@ static void planned_bytes_of_sketches_are_those_of_an_exchange(void **state) {
     } CASES[] = {{0, 10, TACITI_RING_F32, 4},  {0, 5, TACITI_RING_F32, 3},  {0, 20, TACITI_RING_U32, 3},
                  {2, 5, TACITI_RING_F32, 2},   {4, 10, TACITI_RING_F32, 2}, {8, 5, TACITI_RING_F32, 3},
                  {1.8, 5, TACITI_RING_F32, 3}, {2, 5, TACITI_RING_F32, 4},  {1.05, 5, TACITI_RING_F32, 2}};
-    const taciti_codec *codec = taciti_codec_find("sketch");
+    const taciti_codec *codec = taciti_codec_find("tagc");
     (void)state;
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         void *options = NULL;

@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/rng.h"
-#include "kernel/kernel.h"
 #include "strategy/compression_state.h"
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "exchange/route.h"
 
 #define AT(member) offsetof(taciti_compress_options, member)
 #define MAX_FACTOR 1e6

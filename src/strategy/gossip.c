@@ -347,7 +347,7 @@ const taciti_strategy taciti_strategy_gossip = {
     .label = "topology order",
     .replicas = &(const taciti_replica_verbs){.average = gossip_average,
                                               .revert = gossip_revert,
-                                              .called = taciti_gossip_async_called,
+                                              .answer = taciti_gossip_async_answer,
                                               .meet = taciti_gossip_async_meet},
     .check = taciti_gossip_check,
     .codec = taciti_gossip_codec,

@@ -146,7 +146,9 @@ tacit_status taciti_gossip_async_finish(taciti_gossip *g, double lr, taciti_step
     return TACIT_OK;
 }
 
-bool taciti_gossip_async_called(const void *self) { return taciti_async_called(((const taciti_gossip *)self)->async); }
+bool taciti_gossip_async_answer(void *self, bool due) {
+    return taciti_async_answer(((taciti_gossip *)self)->async, due);
+}
 
 tacit_status taciti_gossip_async_meet(void *self, int64_t *clock) {
     taciti_gossip *g = self;

@@ -8,7 +8,6 @@
 #include <xxhash.h>
 
 #include "base/log.h"
-#include "exchange/arrangement.h"
 #include "strategy/gossip_state.h"
 
 #define ROUNDING 1e-9 /* of sums of weights */

@@ -102,7 +102,7 @@ void taciti_gossip_async_destroy(taciti_gossip *g);
 void taciti_gossip_async_figures(const taciti_gossip *g, taciti_strategy_figures *out); /* of its bytes */
 tacit_status taciti_gossip_async_finish(taciti_gossip *g, double lr, taciti_step_report *out);
 /* The verbs of replicas that have a clock. */
-bool taciti_gossip_async_called(const void *self);
+bool taciti_gossip_async_answer(void *self, bool due);
 tacit_status taciti_gossip_async_meet(void *self, int64_t *clock);
 
 /* ---- gossip_mixing.c --------------------------------------------------------------------------------------------- */

@@ -120,11 +120,11 @@ typedef struct taciti_replica_verbs {
     tacit_status (*average)(void *self, double *distance);
     void (*revert)(void *self);
 
-    /* For steps that report a clock. called: returns whether another rank has come to a meeting already; this one is to
-     * follow after its step. meet: completes what is under way, and sets *clock to the maximum over the ranks. It
-     * comes between two steps, and before anything else that is collective. NULL: ranks make the same steps. Meet is
-     * collective. */
-    bool (*called)(const void *self);
+    /* For steps that report a clock. answer: after every step; due: this rank has reason to meet. Returns whether it is
+     * to meet now: when all ranks have answered, or one waits in meet. meet: completes what is under way, and sets
+     * *clock to the maximum over the ranks. It comes between two steps, and before anything else that is collective.
+     * NULL: ranks make the same steps. Meet is collective. */
+    bool (*answer)(void *self, bool due);
     tacit_status (*meet)(void *self, int64_t *clock);
 } taciti_replica_verbs;
 

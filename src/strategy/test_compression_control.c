@@ -171,8 +171,8 @@ static void time_is_steps_that_were_taken(void **state) {
     static const struct {
         double floor, ceiling, epsilon, omega;
         int64_t window;
-        int policy, form;
-    } gravac = {2, 1000, .01, 0, 6, 1, 0};
+        int policy;
+    } gravac = {2, 1000, .01, 0, 6, 1};
     assert_int_equal(sizeof accordion, taciti_controller_find("accordion")->options_size);
     assert_int_equal(sizeof gravac, taciti_controller_find("gravac")->options_size);
     same_decisions(&(watching){.controller = NULL});

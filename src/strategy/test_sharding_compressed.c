@@ -341,7 +341,7 @@ static void bytes_of_sketches_are_bounded(void **state) {
     for (int ranks = 2; ranks <= 5; ranks += 3) {
         trial t = trial_of(ranks, 1);
         double bound = 0;
-        compress(&t, "sketch", NULL, 1.01);
+        compress(&t, "tagc", NULL, 1.01);
         ((taciti_sketch_options *)(uintptr_t)t.compression.sums.options)->ratio = 1.1;
         t.compress.scope = TACITI_SCOPE_BUCKET;
         play(&t);

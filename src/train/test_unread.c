@@ -131,8 +131,7 @@ static const char *const UNREAD[][3] = {
     {"compress.codec=topk adapt.policy=gravac compress.start=3", "compress.start 3", "--compress.warmup 200"},
     {"compress.codec=topk compress.start=5 compress.warmup=0", "compress.start 5", "--compress.warmup 200"},
     {"compress.codec=topk qsgd.levels=3", "qsgd.levels 3", "--compress.codec qsgd"},
-    {"compress.codec=topk sparseloco.chunk=64", "sparseloco.chunk 64", "--compress.codec sparseloco"},
-    {"compress.codec=tagc sketch.ring=uint32", "sketch.ring uint32", "--compress.codec sketch"},
+    {"compress.codec=topk tagc.ring=uint32", "tagc.ring uint32", "--compress.codec tagc"},
     {"compress.codec=sketch tagc.ratio=3", "tagc.ratio 3", "--compress.codec tagc"},
     {"compress.codec=int8 compress.factor=7", "compress.factor 7", "--compress.codec topk"},
     {"compress.codec=int8 compress.scope=bucket", "compress.scope bucket", "--compress.codec topk"},
@@ -189,7 +188,7 @@ static void readers_differ(void **state) {
            "optim.momentum 0.5", "own_optimizer");
     quiet("compress.codec=topk compress.momentum=0.9 optim.beta1=0", TACITI_READER_OWN_OPTIMIZER);
     expect("optim.accum=2", TACITI_READER_LIBRARY, "optim.accum 2", "--optim.name accum-adamw");
-    quiet("topk.values=int4 sparseloco.chunk=64", TACITI_READER_CODECS);
+    quiet("topk.values=int4 tagc.ratio=3", TACITI_READER_CODECS);
     expect("topk.values=int4 optim.lr=1", TACITI_READER_CODECS, "optim.lr 1", "tacit train");
 }
 

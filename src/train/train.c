@@ -247,12 +247,17 @@ typedef struct agenda {
     bool evaluation, save, leaving;
 } agenda;
 
-static agenda plan_step(const taciti_trainer *trainer, bool stop) {
+/* Returns whether a multiple of `every` is above `since`, and not above `step`. */
+static bool is_due(int64_t every, int64_t since, int64_t step) { return every > 0 && step / every > since / every; }
+
+/* since: the step after which ranks last looked at what is due, of which they may have passed over some. */
+static agenda plan_step(const taciti_trainer *trainer, int64_t since, bool stop) {
     const taciti_train_options *train = &trainer->settings->train;
     const int64_t step = trainer->position.step;
     const bool last = step >= train->steps, leaving = last || stop;
-    const bool evaluation = step == train->steps || (train->eval_every > 0 && step % train->eval_every == 0);
-    const bool save = step == train->save_early || (train->save_every > 0 && step % train->save_every == 0);
+    const bool evaluation = step == train->steps || is_due(train->eval_every, since, step);
+    const bool save =
+        is_due(train->save_every, since, step) || (since < train->save_early && step >= train->save_early);
     return (agenda){
         /* A run that was asked to stop has little time: the checkpoint comes first, and alone. */
         .evaluation = train->eval_every >= 0 && evaluation && (last || !stop),
@@ -276,10 +281,11 @@ static tacit_status meet_others(taciti_trainer *trainer) {
     return TACIT_OK;
 }
 
-/* A run that is repeated from a log stops, when it is asked to, at a meeting of the log. */
-static bool shall_meet(const taciti_trainer *trainer, agenda due) {
-    if (trainer->replay != NULL) due = plan_step(trainer, false);
-    return due.evaluation || due.save || due.leaving || taciti_driver_called(trainer->driver);
+/* A rank that leaves waits for the others; for anything else, ranks meet when all are ready to. A run that is repeated
+ * from a log stops, when it is asked to, at a meeting of the log. */
+static bool shall_meet(const taciti_trainer *trainer, int64_t since, agenda due) {
+    if (trainer->replay != NULL) due = plan_step(trainer, since, false);
+    return due.leaving || taciti_driver_answer(trainer->driver, due.evaluation || due.save);
 }
 
 /* One pass of the loop. *stop: some rank was asked to stop: leave after this step. */
@@ -290,15 +296,17 @@ static tacit_status make_step(taciti_trainer *trainer, int64_t deadline_ns, bool
     char decision[2 * LINE_BYTES]; /* about compression */
     if (strategy->event != NULL && strategy->event(taciti_driver_strategy(trainer->driver), decision, sizeof decision))
         record_event(trainer, trainer->position.step, "compression", decision);
-    agenda due = plan_step(trainer, taciti_reports_stop(&trainer->reports));
+    const int64_t since = trainer->alone.active ? trainer->alone.met.step : trainer->position.step - 1;
+    agenda due = plan_step(trainer, since, taciti_reports_stop(&trainer->reports));
     if (trainer->alone.active) {
         *stop = false;
-        if (!shall_meet(trainer, due)) return report_steps(trainer, false);
+        if (!shall_meet(trainer, since, due)) return report_steps(trainer, false);
         TACITI_TRY(meet_others(trainer));
-        due = plan_step(trainer, taciti_reports_stop(&trainer->reports));
+        due = plan_step(trainer, since, taciti_reports_stop(&trainer->reports));
     } else if (due.evaluation || due.save || due.leaving) {
         TACITI_TRY(taciti_reports_collect(trainer, 0));
-        due = plan_step(trainer, taciti_reports_stop(&trainer->reports)); /* the last reports may ask to stop, too */
+        due = plan_step(trainer, since,
+                        taciti_reports_stop(&trainer->reports)); /* the last reports may ask to stop, too */
     }
     if (due.evaluation || due.save) { /* before a loss or a checkpoint claims to be of this data */
         tacit_status data = taciti_data_unchanged(trainer->data);
@@ -313,7 +321,7 @@ static tacit_status make_step(taciti_trainer *trainer, int64_t deadline_ns, bool
     if (due.evaluation) {
         evaluated = evaluate_newest(trainer);
         if (evaluated == TACIT_E_PEER) return evaluated;
-        due = plan_step(trainer, taciti_reports_stop(&trainer->reports)); /* it may have been left */
+        due = plan_step(trainer, since, taciti_reports_stop(&trainer->reports)); /* it may have been left */
     }
     *stop = taciti_reports_stop(&trainer->reports);
     TACITI_TRY(report_steps(trainer, false));

@@ -16,30 +16,28 @@
  * - gains of floor and candidate within omega: the candidate becomes the floor
  * - the two best throughputs within omega: the candidate becomes the second one
  *
- * `gravac.form faithful` is that. The default, `corrected`, mends what the paper leaves open:
+ * Corrections, of what the paper leaves open:
  *   - the floor is promoted before the candidate moves, to a factor that was scored, and never above the ceiling
  *   - saturation ends the search with the smallest factor within omega of the best, be it dense or below the floor
  *   - moving averages have no bias to their first sample, start again with a new candidate, and average throughputs
- * Deviations of both (docs/adaptive.md has the reasons): gains are sums over ranks and one step old; the caller
- * measures the second level from e, by the selection that would be sent, and not from the first level; in dense steps
- * the two levels are measured in turn, or, if the caller measures nothing there, in every tenth of them, which sends
- * the floor; a candidate stays between floor and ceiling; a scale of 1 starts again with 2.
+ * Deviations (docs/adaptive.md has the reasons): gains are sums over ranks and one step old; the caller measures the
+ * second level from e, by the selection that would be sent, and not from the first level; in dense steps the two levels
+ * are measured in turn, or, if the caller measures nothing there, in every tenth of them, which sends the floor; a
+ * candidate stays between floor and ceiling.
  */
 #include <math.h>
-#include <string.h>
 
 #include "adapt/adapt.h"
 #include "adapt/reference/ewma.h"
 #include "base/log.h"
 
 enum { EXPONENTIAL, GEOMETRIC };
-enum { CORRECTED, FAITHFUL };
 enum { ENTRIES = 64, BLIND_MAX = 9 };
 
 typedef struct gravac_options {
     double floor, ceiling, epsilon, omega;
     int64_t window;
-    int policy, form;
+    int policy;
 } gravac_options;
 
 #define AT(field) offsetof(gravac_options, field)
@@ -53,8 +51,6 @@ static const taciti_option OPTIONS[] = {
                   .help = "steps between changes of the candidate"),
     TACITI_OPTION("policy", ENUM, AT(policy), "exponential", .choices = "exponential|geometric",
                   .help = "how the candidate grows: its multiple of the floor is squared, or doubled"),
-    TACITI_OPTION("form", ENUM, AT(form), "corrected", .choices = "corrected|faithful",
-                  .help = "with our corrections, or as in the paper"),
 };
 
 static const taciti_option_table OPTION_TABLE =
@@ -76,35 +72,27 @@ typedef struct gravac_state {
 
 /* ---- averages ---------------------------------------------------------------------------------------------------- */
 
-static void add_sample(const gravac_options *o, taciti_ewma *e, int ranks, double x) {
-    const double weight = fmin(ranks / 100.0, 1);
-    if (o->form == FAITHFUL) {
-        taciti_ewma_recursive(e, weight, x);
-    } else {
-        taciti_ewma_normalised(e, weight, x);
-    }
-}
+static void add_sample(taciti_ewma *e, int ranks, double x) { taciti_ewma_add(e, fmin(ranks / 100.0, 1), x); }
 
 static double gain_of(const level *l) { /* -1: not known */
     if (!(l->sent.weight > 0)) return -1;
     return l->all.value > 0 ? l->sent.value / l->all.value : 1;
 }
 
-static void observe_step(const gravac_options *o, level *l, int ranks, const taciti_codec_tally *tally) {
+static void observe_step(level *l, int ranks, const taciti_codec_tally *tally) {
     if (tally->n == 0) return;
-    add_sample(o, &l->sent, ranks, tally->squares_out);
-    add_sample(o, &l->all, ranks, tally->squares_in);
+    add_sample(&l->sent, ranks, tally->squares_out);
+    add_sample(&l->all, ranks, tally->squares_in);
 }
 
-static void observe_factor(const gravac_options *o, gravac_state *s, double factor, int ranks,
-                           const taciti_codec_tally *tally) {
-    if (factor == s->floor) observe_step(o, &s->low, ranks, tally);
-    if (factor == s->candidate) observe_step(o, &s->high, ranks, tally);
+static void observe_factor(gravac_state *s, double factor, int ranks, const taciti_codec_tally *tally) {
+    if (factor == s->floor) observe_step(&s->low, ranks, tally);
+    if (factor == s->candidate) observe_step(&s->high, ranks, tally);
 }
 
 /* ---- throughput -------------------------------------------------------------------------------------------------- */
 
-static void record_throughput(const gravac_options *o, gravac_state *s, const taciti_adapt_facts *facts) {
+static void record_throughput(gravac_state *s, const taciti_adapt_facts *facts) {
     const double factor = facts->factor;
     const double d = factor == 1              ? 1
                      : factor == s->candidate ? gain_of(&s->high)
@@ -115,12 +103,7 @@ static void record_throughput(const gravac_options *o, gravac_state *s, const ta
     while (at < s->entries && s->factor[at] != factor) at++;
     if (at == ENTRIES) return;
     if (at == s->entries) s->factor[s->entries++] = factor;
-    const double throughput = d / facts->seconds.step; /* every step has as many samples */
-    if (o->form == FAITHFUL) {
-        s->throughput[at] = (taciti_ewma){throughput, 1};
-    } else {
-        add_sample(o, &s->throughput[at], facts->ranks, throughput);
-    }
+    add_sample(&s->throughput[at], facts->ranks, d / facts->seconds.step); /* every step has as many samples */
 }
 
 /* The entry with the largest throughput besides `but`; -1: there is none. */
@@ -137,7 +120,6 @@ static double saturation_of(const gravac_options *o, const gravac_state *s) {
     if (second < 0) return 0;
     const double best = s->throughput[first].value, next = s->throughput[second].value;
     if (!(best - next <= o->omega * next)) return 0;
-    if (o->form == FAITHFUL) return s->factor[second];
     double smallest = s->factor[first];
     for (int i = 0; i < s->entries; i++)
         if (best - s->throughput[i].value <= o->omega * s->throughput[i].value) smallest = fmin(smallest, s->factor[i]);
@@ -159,19 +141,8 @@ static void set_candidate(const gravac_options *o, gravac_state *s, double scale
     const double before = s->candidate;
     s->candidate = fmax(fmin(scale * s->floor, o->ceiling), s->floor);
     s->scale = s->candidate / s->floor;
-    if (o->form == CORRECTED && s->candidate != before) s->high = (level){0};
+    if (s->candidate != before) s->high = (level){0};
     if (s->candidate == s->floor) s->high = s->low;
-}
-
-static void check_faithful(const gravac_options *o, gravac_state *s) {
-    /* A scale of 1 (the candidate is the floor, or the ceiling was reached) would never grow: it starts again. */
-    set_candidate(o, s, s->scale > 1 ? grow_candidate(o, s->scale) : 2);
-    if (same_gain(o, s)) {
-        s->floor = s->candidate;
-        set_candidate(o, s, s->scale);
-    }
-    const double ideal = saturation_of(o, s);
-    if (ideal > 0) set_candidate(o, s, ideal / s->floor);
 }
 
 /* For good; the floor follows a factor below it. */
@@ -184,7 +155,7 @@ static void settle_search(const gravac_options *o, gravac_state *s, double ideal
     set_candidate(o, s, ideal / s->floor);
 }
 
-static void check_corrected(const gravac_options *o, gravac_state *s) {
+static void check_window(const gravac_options *o, gravac_state *s) {
     const double scored = s->scale;
     if (s->candidate > s->floor && same_gain(o, s)) {
         s->floor = s->candidate;
@@ -269,18 +240,12 @@ static void decide_factor(const void *options, const taciti_adapt_facts *facts, 
     const gravac_options *o = options;
     gravac_state *s = state;
     (void)factors;
-    if (facts->factor > 1) observe_factor(o, s, facts->factor, facts->ranks, &facts->model.sent);
-    if (decision->trial > 0) observe_factor(o, s, decision->trial, facts->ranks, &facts->model.trial);
+    if (facts->factor > 1) observe_factor(s, facts->factor, facts->ranks, &facts->model.sent);
+    if (decision->trial > 0) observe_factor(s, decision->trial, facts->ranks, &facts->model.trial);
     s->blind = facts->factor == 1 && facts->model.trial.n == 0 ? (s->blind + 1) % (BLIND_MAX + 1) : 0;
-    record_throughput(o, s, facts);
+    record_throughput(s, facts);
     const double floor = s->floor, candidate = s->candidate;
-    if ((facts->step + 1) % o->window == 0) {
-        if (o->form == FAITHFUL) {
-            check_faithful(o, s);
-        } else {
-            check_corrected(o, s);
-        }
-    }
+    if ((facts->step + 1) % o->window == 0) check_window(o, s);
     choose_factor(o, s, facts->step, decision);
     if (s->floor != floor || s->candidate != candidate) decision->changed = true;
 }
