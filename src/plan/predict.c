@@ -245,8 +245,9 @@ static void tear_down(model *m) {
 }
 
 static tacit_status build_rounds(const taciti_scene *scene, model *m) {
-    const bool whole = m->method.order == TACITI_ORDER_AWC && !m->method.overlap;
-    TACITI_TRY(taciti_stretches_create(scene->layout, TACITI_STRETCHES_SINGLE, whole, &m->stretches));
+    const bool together = m->method.order == TACITI_ORDER_DENSE && !m->method.overlap;
+    const bool whole = together || (m->method.order == TACITI_ORDER_AWC && !m->method.overlap);
+    TACITI_TRY(taciti_stretches_create(scene->layout, together ? 0 : TACITI_STRETCHES_SINGLE, whole, &m->stretches));
     TACITI_TRY(fill_stretches(scene, m));
     return taciti_reuse_rounds(m->reuse, scene, &m->method, &m->stretches, &m->rounds);
 }
@@ -339,6 +340,17 @@ static tacit_status predict_choice(const taciti_scene *scene, const taciti_metho
     return TACIT_OK;
 }
 
+/* Many methods have the same sums beside their mixes. */
+static tacit_status predict_common(const taciti_scene *scene, const taciti_method *sums,
+                                   const taciti_plan_options *options, taciti_prediction *out) {
+    struct taciti_sums *known = options->reuse == NULL ? NULL : taciti_reuse_sums(options->reuse, sums);
+    if (known == NULL) return predict_choice(scene, sums, options, out);
+    if (!known->predicted) TACITI_TRY(predict_choice(scene, sums, options, &known->prediction));
+    known->predicted = true;
+    *out = known->prediction;
+    return TACIT_OK;
+}
+
 tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
                             taciti_prediction *out) {
     const taciti_method start = taciti_plan_start_method(method), signal = taciti_plan_signal_method(method);
@@ -346,8 +358,8 @@ tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *meth
     TACITI_TRY(check_method(scene, method));
     TACITI_TRY(predict_choice(scene, method, options, &mixes));
     if (taciti_plan_has_common(scene, method)) {
-        TACITI_TRY(predict_choice(scene, &start, options, &starts));
-        TACITI_TRY(predict_choice(scene, &signal, options, &signals));
+        TACITI_TRY(predict_common(scene, &start, options, &starts));
+        TACITI_TRY(predict_common(scene, &signal, options, &signals));
         taciti_plan_add_common(scene, method, &starts, &signals, &mixes);
     }
     *out = mixes;
@@ -412,6 +424,21 @@ static tacit_status rates_of_choice(const taciti_scene *scene, const taciti_meth
     return TACIT_OK;
 }
 
+static tacit_status rates_of_common(const taciti_scene *scene, const taciti_method *sums,
+                                    const taciti_plan_options *options, const double *bit_per_s, size_t count,
+                                    double *work, rate_times out) {
+    struct taciti_sums *known = options->reuse == NULL ? NULL : taciti_reuse_sums(options->reuse, sums);
+    if (known == NULL || count > TACITI_REUSE_RATES)
+        return rates_of_choice(scene, sums, options, bit_per_s, count, work, out);
+    if (known->rates != count)
+        TACITI_TRY(rates_of_choice(scene, sums, options, bit_per_s, count, work,
+                                   (rate_times){known->step_s, known->transfer_s}));
+    known->rates = count;
+    memcpy(out.step_s, known->step_s, count * sizeof *out.step_s);
+    memcpy(out.transfer_s, known->transfer_s, count * sizeof *out.transfer_s);
+    return TACIT_OK;
+}
+
 /* work: [6 count]. */
 static tacit_status rates_of_run(const taciti_scene *scene, const taciti_method *method,
                                  const taciti_plan_options *options, const double *bit_per_s, size_t count,
@@ -421,8 +448,8 @@ static tacit_status rates_of_run(const taciti_scene *scene, const taciti_method 
     double *rest = work + 4 * count;
     TACITI_TRY(rates_of_choice(scene, method, options, bit_per_s, count, rest, mixes));
     if (!taciti_plan_has_common(scene, method)) return TACIT_OK;
-    TACITI_TRY(rates_of_choice(scene, &start, options, bit_per_s, count, rest, starts));
-    TACITI_TRY(rates_of_choice(scene, &signal, options, bit_per_s, count, rest, signals));
+    TACITI_TRY(rates_of_common(scene, &start, options, bit_per_s, count, rest, starts));
+    TACITI_TRY(rates_of_common(scene, &signal, options, bit_per_s, count, rest, signals));
     for (size_t i = 0; i < count; i++) {
         mixes.step_s[i] +=
             taciti_plan_signal_wait_s(scene, method, mixes.step_s[i], mixes.transfer_s[i], signals.transfer_s[i]);

@@ -8,8 +8,8 @@ enum { MEETINGS_MAX = 1 << 20 };
 
 void taciti_reuse_destroy(taciti_reuse *reuse) {
     taciti_draws_destroy(&reuse->draws);
-    for (size_t i = 0; i < TACITI_REUSE_ROUNDS; i++) taciti_rounds_destroy(&reuse->rounds[i]);
-    reuse->result_count = 0;
+    for (size_t i = 0; i <= TACITI_REUSE_ROUNDS; i++) taciti_rounds_destroy(&reuse->rounds[i]);
+    reuse->result_count = reuse->sums_count = 0;
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
@@ -32,8 +32,11 @@ tacit_status taciti_reuse_rounds(taciti_reuse *reuse, const taciti_scene *scene,
         taciti_rounds_adopt(*out, method, stretches);
         return TACIT_OK;
     }
-    *out = &reuse->rounds[reuse->next_rounds];
-    reuse->next_rounds = (reuse->next_rounds + 1) % TACITI_REUSE_ROUNDS;
+    *out = &reuse->rounds[TACITI_REUSE_ROUNDS]; /* without a topology: not kept */
+    if (method->topology != NULL) {
+        *out = &reuse->rounds[reuse->next_rounds];
+        reuse->next_rounds = (reuse->next_rounds + 1) % TACITI_REUSE_ROUNDS;
+    }
     taciti_rounds_destroy(*out);
     TACITI_TRY(taciti_rounds_create(scene, method, stretches, *out));
     reuse->arranged += (*out)->period * (size_t)scene->hosts->ranks;
@@ -53,4 +56,21 @@ void taciti_reuse_keep(taciti_reuse *reuse, uint64_t key, const taciti_recursion
     struct taciti_result *result = &reuse->results[reuse->result_count++ % TACITI_REUSE_RESULTS];
     result->key = key;
     memcpy(result->times, times, sizeof result->times);
+}
+
+/* ---- sums -------------------------------------------------------------------------------------------------------- */
+
+static bool has_equal_length(const taciti_codec *a, const taciti_codec *b) {
+    enum { SOME = 4096 };
+    return taciti_codec_length(a, NULL, SOME).max == taciti_codec_length(b, NULL, SOME).max;
+}
+
+struct taciti_sums *taciti_reuse_sums(taciti_reuse *reuse, const taciti_method *method) {
+    const taciti_codec *codec = method->compression.encoding.codec;
+    for (size_t i = 0; i < reuse->sums_count; i++)
+        if (reuse->sums[i].codec == codec && has_equal_length(reuse->sums[i].wire, method->wire))
+            return &reuse->sums[i];
+    if (reuse->sums_count == TACITI_REUSE_SUMS) return NULL;
+    reuse->sums[reuse->sums_count] = (struct taciti_sums){.wire = method->wire, .codec = codec};
+    return &reuse->sums[reuse->sums_count++];
 }

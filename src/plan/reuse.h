@@ -2,19 +2,21 @@
  *
  * Internal to the planner: what the predictions of one plan share, so that a thousand ranks are a matter of seconds.
  * Draws are drawn once; rounds of a topology are the same in every order and for all wires of the same length; and
- * simulations of equal inputs, as those of bf16 and fp16 or of codecs with equal payloads, are run once.
+ * simulations of equal inputs, as those of bf16 and fp16 or of codecs with equal payloads, are run once. So are the
+ * sums over all ranks that many methods of gossip have in common.
  */
 #ifndef TACITI_PLAN_REUSE_H
 #define TACITI_PLAN_REUSE_H
 
 #include "plan/rounds.h"
 
-enum { TACITI_REUSE_ROUNDS = 2, TACITI_REUSE_RESULTS = 256 };
+enum { TACITI_REUSE_ROUNDS = 2, TACITI_REUSE_RESULTS = 256, TACITI_REUSE_SUMS = 8, TACITI_REUSE_RATES = 40 };
 
-/* {0} is empty. It belongs to one set of ranks, and topologies must live as long. One thread at a time. */
+/* {0} is empty. It belongs to one scene, set of options and list of rates, and topologies must live as long. One thread
+ * at a time. */
 typedef struct taciti_reuse {
     taciti_draws draws;
-    taciti_rounds rounds[TACITI_REUSE_ROUNDS]; /* owned */
+    taciti_rounds rounds[TACITI_REUSE_ROUNDS + 1]; /* owned */
     size_t next_rounds;
     size_t arranged; /* work so far: ranks x rounds whose traffic was counted */
     struct taciti_result {
@@ -22,6 +24,14 @@ typedef struct taciti_reuse {
         taciti_recursion_times times[TACITI_SCENARIOS];
     } results[TACITI_REUSE_RESULTS]; /* of the newest simulations */
     size_t result_count;
+    struct taciti_sums {
+        const taciti_codec *wire, *codec;
+        bool predicted;
+        taciti_prediction prediction;
+        size_t rates; /* 0: those are not known yet */
+        double step_s[TACITI_REUSE_RATES], transfer_s[TACITI_REUSE_RATES];
+    } sums[TACITI_REUSE_SUMS];
+    size_t sums_count;
 } taciti_reuse;
 
 void taciti_reuse_destroy(taciti_reuse *reuse);
@@ -33,5 +43,8 @@ tacit_status taciti_reuse_rounds(taciti_reuse *reuse, const taciti_scene *scene,
 /* The results of that key, or NULL. */
 const taciti_recursion_times *taciti_reuse_find(const taciti_reuse *reuse, uint64_t key);
 void taciti_reuse_keep(taciti_reuse *reuse, uint64_t key, const taciti_recursion_times *times);
+
+/* The entry of a dense method without overlap, which the caller completes. NULL: nothing can be kept. */
+struct taciti_sums *taciti_reuse_sums(taciti_reuse *reuse, const taciti_method *method);
 
 #endif

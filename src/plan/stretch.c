@@ -46,7 +46,9 @@ tacit_status taciti_stretches_create(const taciti_layout *layout, size_t single,
     s.length_of = s.lengths + buckets;
     s.buckets = s.length_of + buckets;
     for (size_t k = 0; k < buckets; k++) s.buckets[s.length_of[k] = find_length(&s, &layout->buckets[k])]++;
-    if (buckets > single)
+    if (single == 0 && buckets > 0)
+        append(&s, 0, buckets - 1);
+    else if (buckets > single)
         append_runs(layout, &s);
     else
         for (size_t k = 0; k < buckets; k++) append(&s, k, k);

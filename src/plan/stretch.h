@@ -14,7 +14,7 @@
  * seven lengths, with jitter: below 0.3 % of a step (test_stretch.c).
  *
  * Where each transfer is waited for before the next begins (awc without overlap), a run is one stretch: everything in
- * it adds up.
+ * it adds up. So do all buckets that leave together (dense without overlap).
  */
 #ifndef TACITI_PLAN_STRETCH_H
 #define TACITI_PLAN_STRETCH_H
@@ -42,7 +42,7 @@ typedef struct taciti_stretches {
     bool whole;        /* a stretch's own transfer is that of all its buckets */
 } taciti_stretches;
 
-/* single: most buckets that are taken one by one. Returns owned. */
+/* single: most buckets that are taken one by one; 0: all are one stretch. Returns owned. */
 tacit_status taciti_stretches_create(const taciti_layout *layout, size_t single, bool whole, taciti_stretches *out);
 void taciti_stretches_destroy(taciti_stretches *stretches); /* {0} is fine */
 
