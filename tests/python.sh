@@ -19,14 +19,15 @@ fi
 
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 torchrun() { "$python" -m torch.distributed.run --nproc-per-node "$1" --master-port $((20000 + $$ % 10000 + 10 * $1 + $2)) "${@:3}"; }
-ranks() { torchrun "$1" 0 python/tests/ranks_parallel.py; }
-states() { torchrun "$1" 5 python/tests/ranks_state.py "$work"; }
+forked() { "$python" python/tests/ranks.py "$@"; } # as under torchrun, but torch is imported once
+states() { forked "$1" python/tests/ranks_state.py "$work"; }
 doctor() { torchrun 2 3 -m tacit doctor | grep "2 have met" && "$python" -m tacit info codecs | grep "int4"; }
 mpi_ranks() { MASTER_PORT=$((31000 + $$ % 1000)) "$MPIRUN" -n "$1" "$python" python/tests/ranks_parallel.py; }
 beside "Parallel on one rank" "$python" -W ignore python/tests/test_parallel_alone.py
 beside "what is refused" "$python" -W ignore python/tests/test_refused.py
 beside "ranks that fail" "$python" -W ignore python/tests/test_faults.py
-for n in 2 3 5; do beside "Parallel on $n ranks of torchrun" ranks $n; done
+beside "Parallel on 2 ranks of torchrun" torchrun 2 0 python/tests/ranks_parallel.py
+for n in 3 5; do beside "Parallel on $n ranks" forked $n python/tests/ranks_parallel.py; done
 beside "python -m tacit" doctor
 together
 for n in 3 2; do check "states, shard, metrics and numpy on $n ranks" states $n; done

@@ -21,13 +21,12 @@ if [ -n "$reason" ]; then
   finish_checks; exit
 fi
 cuda() { timeout 400 "$python" python/tests/test_cuda.py "$@"; }
-for n in 1 2 3 5; do check "a GPU has the bits of the CPU on $n ranks" cuda ranks $n; done
-check "with every wait the bits are right" cuda failures none
-for wait in copy_after_writes copy_after_reads kernels_after_sums ready_after_copy back_after_sum parameters_after_copy \
-  places_after_sums rewrite_after_copy free_after_copies; do
-  check "without the wait $wait they are not" cuda failures $wait
-done
-for kind in dp gossip shard hook; do check "errors of the driver end all ranks: $kind" cuda failures $kind; done
+for n in 1 2 3; do check "a GPU has the bits of the CPU on $n ranks" cuda ranks $n; done
+check "a GPU has the bits of the CPU on 5 ranks" cuda ranks 5 gradients auto replicas shard averages hook fsdp # what depends on ranks
+# Each kind has ranks of its own, forked from one process that has imported PyTorch.
+check "with every wait the bits are right, and without one of them they are not" cuda failures none copy_after_writes copy_after_reads \
+  kernels_after_sums ready_after_copy back_after_sum parameters_after_copy places_after_sums rewrite_after_copy free_after_copies
+check "errors of the driver end all ranks" cuda failures dp gossip shard hook
 check "a GPU that hangs is named" cuda failures hang
 check "what is refused" cuda failures refused
 finish_checks

@@ -12,10 +12,10 @@ import traceback
 
 import torch
 
-from ranks import end_with_parent, free_port  # noqa: F401  also of those who import it from here
+from ranks import end_with_parent, free_port, import_torch  # noqa: F401  also of those who import it from here
 
 torch.set_num_threads(1)
-torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)  # imports seconds' worth of torch, once for all ranks
+import_torch()
 
 
 class Rank:

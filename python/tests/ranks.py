@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranks of a test without torchrun, which would end those that remain when one has failed."""
+"""Ranks of a test without torchrun, which would end those that remain when one has failed, and has every rank import torch
+for itself: python/tests/ranks.py N SCRIPT [WORD...] runs a script of torchrun's so."""
 import ctypes
 import os
+import runpy
 import signal
 import socket
 import sys
@@ -48,9 +50,16 @@ def end_with_parent():
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGKILL)
 
 
+def import_torch():
+    """Also what it imports when it makes the first optimizer: as long again."""
+    import torch
+    torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+
+
 def start_ranks(count):
     """Forks: a list of Rank in the parent; None in each of them, which goes on as a rank that torchrun has started. Nothing
     may be imported that has threads."""
+    import_torch()
     port, started = free_port(), []
     for rank in range(count):
         output = tempfile.TemporaryFile("w+")
@@ -68,6 +77,13 @@ def start_ranks(count):
     return started
 
 
+def end_ranks(started):
+    """Waits for all and prints what they have printed. Ends the program as the worst of them."""
+    texts = [rank.end(280) for rank in started]
+    print(*texts, sep="\n")
+    sys.exit(max(abs(rank.code) for rank in started))
+
+
 def run_tests(tests, words, prepare, failure):
     """torchrun SCRIPT [NAME...], SCRIPT ranks N [NAME...], or SCRIPT failures [KIND...]: failure(kind) checks one, and is
     True in a rank, which ends with the program."""
@@ -77,9 +93,7 @@ def run_tests(tests, words, prepare, failure):
     if words[:1] == ["ranks"]:
         started = start_ranks(int(words[1]))
         if started:
-            texts = [rank.end(100) for rank in started]
-            print(*texts, sep="\n")
-            sys.exit(max(abs(rank.code) for rank in started))
+            end_ranks(started)
         words = words[2:]
     prepare()
     for name, test in list(tests.items()):
@@ -88,3 +102,11 @@ def run_tests(tests, words, prepare, failure):
             test()
             if os.environ["RANK"] == "0":
                 print(f"{name} {time.monotonic() - begin:.2f} s", flush=True)
+
+
+if __name__ == "__main__":
+    sys.argv = sys.argv[1:]
+    started = start_ranks(int(sys.argv.pop(0)))
+    if started:
+        end_ranks(started)
+    runpy.run_path(sys.argv[0], run_name="__main__")

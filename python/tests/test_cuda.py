@@ -515,8 +515,7 @@ FAILURES = dict(dp={}, gossip=dict(strategy="gossip"), shard=dict(strategy="shar
 
 
 def run_failure(kind):
-    import tacit.torch  # once for all ranks, as what follows
-    torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)
+    import tacit.torch  # once for all ranks
     others = {"hang": run_hang, "refused": run_refused}
     return run_errors(kind) if kind in FAILURES else others[kind]() if kind in others else run_without(kind)
 

@@ -12,14 +12,18 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/engine_tcp.h"
+#include "comm/futex.h"
 
-enum { TAG_DATA = 1, EAGER_BYTES = 4096, MAX_RANKS = 16, MAX_LINES = 64, LINE_BYTES = 512 };
+#define NAP_NS INT64_C(100000)
+
+enum { TAG_DATA = 1, TAG_BEAT = 2, EAGER_BYTES = 4096, MAX_RANKS = 16, MAX_LINES = 64, LINE_BYTES = 512 };
 
 /* A posted send or receive. After a failure nobody tests it any more, so the world keeps them all to the end. */
 typedef struct post {
     struct post *next; /* in the queue of pending ones */
     struct post *older;
-    bool receive, complete;
+    bool receive;
+    _Atomic uint32_t complete, slept_on;
     int from, to, tag;
     char *out; /* receive: where to */
     const char *in;
@@ -29,11 +33,12 @@ typedef struct post {
 } post;
 
 struct test_world {
-    pthread_mutex_t lock;
     int size;
-    post *pending; /* not matched yet, oldest first */
-    post *newest;
     struct seat {
+        pthread_mutex_t lock;
+        post *pending; /* to this rank, not matched yet, oldest first */
+        post *newest;
+        _Atomic(post *) asked; /* what was tested last */
         test_world *world;
         int rank;
         char host[64];
@@ -52,31 +57,41 @@ static void *need(void *block) {
 }
 
 static bool fits(const post *a, const post *b) {
-    return a->receive != b->receive && a->from == b->from && a->to == b->to && a->tag == b->tag;
+    return a->receive != b->receive && a->from == b->from && a->tag == b->tag;
+}
+
+static void complete(post *p) {
+    atomic_store(&p->complete, 1);
+    if (atomic_load(&p->slept_on) != 0) taciti_futex_wake(&p->complete);
 }
 
 static void deliver(post *send, post *receive) {
     const size_t room = send->count < receive->count ? send->count : receive->count;
     if (room > 0) memcpy(receive->out, send->in, room);
     receive->arrived = send->count;
-    send->complete = receive->complete = true;
     taciti_free(send->copy);
     send->copy = NULL;
+    complete(send);
+    complete(receive);
 }
 
-static void match_or_queue(test_world *world, post *mine) {
-    mine->older = world->newest;
-    world->newest = mine;
-    post **at = &world->pending;
+/* Returns the post that fits, out of the queue; NULL: this one is queued now. */
+static post *match_or_queue(struct seat *to, post *mine) {
+    mine->older = to->newest;
+    to->newest = mine;
+    post **at = &to->pending;
     while (*at != NULL && !fits(*at, mine)) at = &(*at)->next;
-    if (*at == NULL) {
-        *at = mine;
-        return;
-    }
     post *other = *at;
-    *at = other->next;
-    other->next = NULL;
-    deliver(mine->receive ? other : mine, mine->receive ? mine : other);
+    *at = other == NULL ? mine : other->next;
+    if (other != NULL) other->next = NULL;
+    return other;
+}
+
+static void match(struct seat *to, post *mine) {
+    (void)pthread_mutex_lock(&to->lock);
+    post *other = match_or_queue(to, mine);
+    (void)pthread_mutex_unlock(&to->lock);
+    if (other != NULL) deliver(mine->receive ? other : mine, mine->receive ? mine : other);
 }
 
 static tacit_status engine_isend(void *self, int peer, int tag, const void *bytes, size_t count,
@@ -92,30 +107,38 @@ static tacit_status engine_isend(void *self, int peer, int tag, const void *byte
         p->in = p->copy;
         out->opaque[0] = 0;
     }
-    (void)pthread_mutex_lock(&seat->world->lock);
-    match_or_queue(seat->world, p);
-    (void)pthread_mutex_unlock(&seat->world->lock);
+    match(&seat->world->seats[peer], p);
     return TACIT_OK;
 }
 
 static tacit_status engine_irecv(void *self, int peer, int tag, void *bytes, size_t count, taciti_engine_request *out) {
-    const struct seat *seat = self;
+    struct seat *seat = self;
     post *p = need(taciti_calloc(1, sizeof *p));
     *p = (post){.receive = true, .from = peer, .to = seat->rank, .tag = tag, .out = bytes, .count = count};
     out->opaque[0] = (uintptr_t)p;
-    (void)pthread_mutex_lock(&seat->world->lock);
-    match_or_queue(seat->world, p);
-    (void)pthread_mutex_unlock(&seat->world->lock);
+    match(seat, p);
     return TACIT_OK;
 }
 
 static tacit_status engine_test(void *self, taciti_engine_request *request, bool *done) {
-    const struct seat *seat = self;
+    struct seat *seat = self;
     post *p = (post *)request->opaque[0];
-    (void)pthread_mutex_lock(&seat->world->lock);
-    *done = p == NULL || p->complete;
-    if (p != NULL) request->bytes = p->arrived;
-    (void)pthread_mutex_unlock(&seat->world->lock);
+    *done = p == NULL || atomic_load(&p->complete) != 0;
+    if (*done && p != NULL) request->bytes = p->arrived;
+    if (p == NULL || p->tag != TAG_BEAT) atomic_store(&seat->asked, *done ? NULL : p);
+    return TACIT_OK;
+}
+
+/* Until the message that was tested last is there: what is waited for, but for several messages or a heartbeat. */
+static tacit_status engine_wait(void *self, int64_t ns) {
+    struct seat *seat = self;
+    post *p = atomic_load(&seat->asked);
+    if (p == NULL) {
+        taciti_sleep_ns(ns < NAP_NS ? ns : NAP_NS);
+        return TACIT_OK;
+    }
+    atomic_store(&p->slept_on, 1);
+    taciti_futex_wait(&p->complete, 0, ns);
     return TACIT_OK;
 }
 
@@ -131,18 +154,24 @@ test_world *test_world_create(int size) {
     if (size > MAX_RANKS) fail("too many ranks");
     test_world *world = need(taciti_calloc(1, sizeof *world));
     world->size = size;
-    (void)pthread_mutex_init(&world->lock, NULL);
+    for (int i = 0; i < size; i++) (void)pthread_mutex_init(&world->seats[i].lock, NULL);
     return world;
 }
 
-void test_world_destroy(test_world *world) {
-    while (world->newest != NULL) {
-        post *p = world->newest;
-        world->newest = p->older;
+static void free_posts(struct seat *seat) {
+    while (seat->newest != NULL) {
+        post *p = seat->newest;
+        seat->newest = p->older;
         taciti_free(p->copy);
         taciti_free(p);
     }
-    (void)pthread_mutex_destroy(&world->lock);
+}
+
+void test_world_destroy(test_world *world) {
+    for (int i = 0; i < world->size; i++) {
+        free_posts(&world->seats[i]);
+        (void)pthread_mutex_destroy(&world->seats[i].lock);
+    }
     taciti_free(world);
 }
 
@@ -153,6 +182,11 @@ static const int *g_hosts;
 void test_ranks_per_host(int count) { g_ranks_per_host = count; }
 
 void test_hosts(const int *hosts) { g_hosts = hosts; }
+
+static bool is_engine(const char *name) {
+    const char *engine = getenv("TACIT_TEST_ENGINE");
+    return engine != NULL && strcmp(engine, name) == 0;
+}
 
 taciti_engine test_world_seat(test_world *world, int rank) {
     struct seat *seat = &world->seats[rank];
@@ -167,6 +201,7 @@ taciti_engine test_world_seat(test_world *world, int rank) {
                             .isend = engine_isend,
                             .irecv = engine_irecv,
                             .test = engine_test,
+                            .wait = is_engine("poll") ? NULL : engine_wait,
                             .abort = engine_abort,
                             .close = engine_close};
     if (g_hosts != NULL)
@@ -245,10 +280,7 @@ static void *play(void *argument) {
     return NULL;
 }
 
-bool test_over_tcp(void) {
-    const char *engine = getenv("TACIT_TEST_ENGINE");
-    return engine != NULL && strcmp(engine, "tcp") == 0;
-}
+bool test_over_tcp(void) { return is_engine("tcp"); }
 
 static void remove_folder(const char *folder, int size) {
     char path[64];

@@ -70,6 +70,7 @@ static void wait_for_late_messages(taciti_comm *comm, void *context) {
     const bool receives = taciti_comm_rank(comm) == 1;
     taciti_job job = {.run = receives ? receive_late : send_late, .context = context, .name = "test", .detail = -1};
     if (receives) {
+        comm->engine.wait = NULL; /* how long to sleep is left to the wait */
         g_test = comm->engine.test;
         comm->engine.test = count_tests;
     }
@@ -80,6 +81,7 @@ static void wait_for_late_messages(taciti_comm *comm, void *context) {
 static void waits_read_the_clock_once_per_test_and_sleep_if_they_are_long(void **state) {
     (void)state;
     int count = 0;
+    if (test_over_tcp()) skip(); /* that engine reads the clock, too */
     const taciti_comm_options options = test_comm_options(false);
     test_ranks_per_host(1);
     test_world_run(2, &options, wait_for_late_messages, &count);

@@ -20,8 +20,10 @@ static inline void test_layout(const size_t *sizes, int count, size_t bucket_byt
     CHECK(taciti_layout_seal(out, bucket_bytes) == TACIT_OK);
 }
 
-/* Whether an element of the flat array belongs to no tensor. */
-static inline bool test_is_gap(const taciti_layout *layout, size_t element) {
+/* Whether an element of the flat array belongs to no tensor. Sanitizers would watch these few reads for a quarter of
+ * the time of some tests. */
+__attribute__((no_sanitize("address", "undefined"))) static inline bool test_is_gap(const taciti_layout *layout,
+                                                                                    size_t element) {
     for (size_t t = 0; t < layout->tensor_count; t++) {
         const taciti_tensor *tensor = &layout->tensors[t];
         if (element >= tensor->offset && element - tensor->offset < tensor->n) return false;

@@ -61,19 +61,24 @@ static float value_of(const trial *t, int rank, size_t i) {
     return (float)(taciti_rng_unit(key, i) - 0.5);
 }
 
+static void move(const taciti_layout *layout, const trial *t, int rank, float *x, int64_t number) {
+    const float sway = number % 2 == 0 ? t->sway : -t->sway;
+    const int other = rank + 50 + 100 * (int)(number / 2);
+    if (t->drift == 0 && t->sway == 0) return;
+    for (size_t i = 0; i < layout->n; i++)
+        if (!test_is_gap(layout, i)) x[i] += t->drift * value_of(t, 99, i) + sway * value_of(t, other, i);
+}
+
 static void mix_once(taciti_mix *mix, const taciti_layout *layout, const trial *t, int rank, float *x, float *buffer,
                      int64_t number) {
     const taciti_mix_weights w = taciti_mix_weights_of(mix, number);
     memcpy(buffer, x, layout->n * sizeof *x);
     for (size_t b = 0; b < layout->bucket_count; b++) CHECK(taciti_mix_begin(mix, buffer, b, number) == TACIT_OK);
     for (size_t b = 0; b < layout->bucket_count; b++) CHECK(taciti_mix_wait(mix, buffer, b, number) == TACIT_OK);
-    const float sway = number % 2 == 0 ? t->sway : -t->sway;
     const float keep = 1 - t->gamma + t->gamma * w.keep, share = t->gamma * w.share;
-    for (size_t i = 0; i < layout->n; i++)
-        x[i] = (w.share != 0 ? keep * x[i] + share * buffer[i] : x[i]) +
-               (test_is_gap(layout, i)
-                    ? 0
-                    : t->drift * value_of(t, 99, i) + sway * value_of(t, rank + 50 + 100 * (int)(number / 2), i));
+    if (w.share != 0)
+        for (size_t i = 0; i < layout->n; i++) x[i] = keep * x[i] + share * buffer[i];
+    move(layout, t, rank, x, number);
 }
 
 /* One array apart, and an entry for each other, or for two where numbers are doubles. */

@@ -11,8 +11,12 @@
 #include "kernel/array_stream.h"
 #include "kernel/quantise_lanes.h"
 
-/* Forms are constants: each gets loops of its own. */
+/* Forms are constants: each gets loops of its own, but over arrays for lanes, where that is ten times the code. */
+#if defined(LANES16_AVX512) || defined(LANES16_AVX2)
 #define INLINE static inline __attribute__((always_inline))
+#else
+#define INLINE static inline
+#endif
 
 enum { GROUP_N = TACITI_QUANTISE_GROUP, BLOCK_MAX = TACITI_QUANTISE_BLOCK_MAX, LLOYD_ROUNDS = 3 };
 
