@@ -6,22 +6,28 @@
 # literals than bytes, which the compiler reads in a tenth of a second.
 cmake_minimum_required(VERSION 3.20)
 file(STRINGS "${LIST}" paths)
-set(all "")
-foreach(path IN LISTS paths)
-  string(HEX "==== ${path}\n" title)
-  file(READ "${ROOT}/${path}" text HEX)
-  string(APPEND all "${title}${text}")
-endforeach()
-string(LENGTH "${all}" digits)
-math(EXPR bytes "${digits} / 2")
-string(APPEND all "0000000000000000")
-string(REGEX REPLACE "................" "0x\\0,\n" words "${all}")
-string(REGEX REPLACE ",\n[0-9a-f]*$" "\n" words "${words}")
 file(WRITE "${OUTPUT}.tmp" "/* Made by cmake/pack_text.cmake. */
 #include \"data/builtin.h\"
 
-const size_t taciti_builtin_bytes = ${bytes};
 const uint64_t taciti_builtin_words[] = {
-${words}};
+")
+set(total 0)
+set(rest "") # of the files so far, too short for a word
+foreach(path IN LISTS paths)
+  string(HEX "==== ${path}\n" title)
+  file(READ "${ROOT}/${path}" text HEX)
+  string(LENGTH "${title}${text}" digits)
+  math(EXPR total "${total} + ${digits} / 2")
+  set(all "${rest}${title}${text}")
+  string(LENGTH "${all}" length)
+  math(EXPR whole "${length} / 16 * 16")
+  string(SUBSTRING "${all}" ${whole} -1 rest)
+  string(SUBSTRING "${all}" 0 ${whole} all)
+  string(REGEX REPLACE "................" "0x\\0,\n" words "${all}")
+  file(APPEND "${OUTPUT}.tmp" "${words}")
+endforeach()
+string(SUBSTRING "${rest}0000000000000000" 0 16 last)
+file(APPEND "${OUTPUT}.tmp" "0x${last}};
+const size_t taciti_builtin_bytes = ${total};
 ")
 file(RENAME "${OUTPUT}.tmp" "${OUTPUT}")
