@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "exchange/allreduce.h"
 
-
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
