@@ -204,9 +204,14 @@ static _Noreturn void watch_worker(const supervised *it, const sigset_t *set) {
 static supervised g_self;
 static stop_watch g_watcher_stopped;
 
+/* A worker that was stopped for longer has been named by its peers. */
+static bool is_named_by_peers(void) {
+    return (double)(taciti_now_ns() - g_watcher_stopped.last_ns) * 1e-9 > g_self.timeout_s;
+}
+
 /* A launcher that ends a job kills its watchers some time after SIGTERM: no fault of theirs. A busy machine may not
- * have let them see SIGTERM, but then the peer that ended the job has been silent since. A worker that shuts down has
- * said what there was to say. */
+ * have let them see SIGTERM, but then the peer that ended the job has been silent since, or this worker was stopped. A
+ * worker that shuts down has said what there was to say. */
 static _Noreturn void leave_orphaned(void) {
     char reason[REASON_BYTES];
     taciti_sight sight;
@@ -214,7 +219,7 @@ static _Noreturn void leave_orphaned(void) {
     (void)snprintf(reason, sizeof reason, "ends because its watcher (pid %ld) was killed", (long)g_self.watcher);
     const bool shutting_down = strcmp(sight.doing, TACITI_DOING_SHUT_DOWN) == 0;
     const bool told_to_end = atomic_load(&g_self.shared->told_to_end) != 0 ||
-                             atomic_load(&g_self.shared->witness.silence_ns) > PEER_IS_LOST_NS;
+                             atomic_load(&g_self.shared->witness.silence_ns) > PEER_IS_LOST_NS || is_named_by_peers();
     if (!told_to_end && !shutting_down && !g_self.watcher_is_named)
         say_of_worker(&g_self, "error", reason);
     else if (told_to_end && g_self.rank == 0 && strcmp(sight.doing, "checkpoint") == 0)

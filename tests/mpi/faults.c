@@ -9,6 +9,7 @@
  *   end      after it, when nobody hears this rank any more; end-watcher: its watcher
  *   watcher  in a computation, but to its watcher
  *   leave    exits without a word, with code 4      pause   stops in a computation and goes on 1.5 s later
+ *   ended    stops while another watcher is killed    woken    stops until its watcher is killed
  *   native   from another thread, while all are inside of an all-reduce of the MPI library
  */
 #define _POSIX_C_SOURCE 200809L
@@ -49,6 +50,17 @@ static void pause_for_a_while(void) {
     CHECK(child > 0 && kill(me, SIGSTOP) == 0);
 }
 
+/* The same, by the death of the watcher, after more than the worker's own comm.timeout and less than its peers'. */
+static void wake_up_orphaned(void) {
+    if (g_rank != g_victim || strcmp("woken", g_phase) != 0) return;
+    const pid_t watcher = getppid(), child = fork();
+    if (child == 0) {
+        taciti_sleep_ns(1500 * TACITI_NS_PER_MS);
+        _exit(kill(watcher, SIGKILL) == 0 ? 0 : 1);
+    }
+    CHECK(child > 0 && kill(getpid(), SIGSTOP) == 0);
+}
+
 /* As a launcher does it while it ends a job, here without the SIGTERM that comes before. */
 static void kill_watcher_of_first(void) {
     if (g_rank != 0 || strcmp(g_phase, "ended") != 0) return;
@@ -71,7 +83,7 @@ static void must(taciti_comm *comm, tacit_status status) {
 
 /* Phases in which the fault, or what it leads to, comes some time after its step. */
 static bool without_end(void) {
-    return strcmp(g_phase, "reduce") == 0 || strcmp(g_phase, "watcher") == 0 || strcmp(g_phase, "blind") == 0;
+    return strcmp(g_phase, "reduce") == 0 || strcmp(g_phase, "watcher") == 0 || strcmp(g_phase, "ended") == 0;
 }
 
 static void train(taciti_comm *comm, const taciti_layout *layout) {
@@ -84,6 +96,7 @@ static void train(taciti_comm *comm, const taciti_layout *layout) {
         if (step == HIT_STEP) hit("compute");
         if (step == HIT_STEP) hit("watcher");
         if (step == HIT_STEP) pause_for_a_while();
+        if (step == HIT_STEP) wake_up_orphaned();
         taciti_comm_announce(comm, step, "exchange");
         for (size_t b = 0; b < layout->bucket_count; b++) must(comm, taciti_exchange_begin(exchange, x, b));
         for (size_t b = 0; b < layout->bucket_count; b++) must(comm, taciti_exchange_wait(exchange, b));
@@ -122,7 +135,9 @@ int main(int argc, char **argv) {
     g_signal = atoi(argv[3]);
     g_rank = taciti_launcher_detect().rank;
     if (g_rank == g_victim && strcmp(g_phase, "early") == 0) (void)raise(g_signal);
-    taciti_witness *witness = taciti_supervise(timeout == NULL ? 2 : strtod(timeout, NULL));
+    const double peers_timeout_s = timeout == NULL ? 2 : strtod(timeout, NULL);
+    const bool woken = g_rank == g_victim && strcmp(g_phase, "woken") == 0;
+    taciti_witness *witness = taciti_supervise(woken ? 0.75 : peers_timeout_s);
     hit("init");
     taciti_comm *comm = open_comm();
     if (witness != NULL) taciti_comm_attach(comm, witness);
