@@ -118,6 +118,7 @@ static void try_all(test_rank *law) {
         options.segment_bytes = size % 2 == 0 ? 1024 : 16384;
         for (int c = 0; c < count; c++)
             for (int i = 0; i < ARRANGEMENT_COUNT; i++) {
+                if (test_spares(size + c + i / 2)) continue;
                 trial t = {.encoding = {.codec = codecs[c],
                                         .options = codecs[c] == &test_sparse ? &THRESHOLD : NULL,
                                         .seed = 77},

@@ -32,9 +32,12 @@ enum { ARRANGEMENT_COUNT = sizeof ARRANGEMENTS / sizeof *ARRANGEMENTS, F32 = 0, 
 static const int SIZES[] = {1, 2, 3, 4, 5, 7, 8};
 enum { SIZE_COUNT = sizeof SIZES / sizeof *SIZES };
 
-/* The thread sanitizer makes a message thirty times slower; there every third number of ranks has to do. */
+/* The thread sanitizer makes a message thirty times slower, that of addresses three times; there every third and every
+ * other number of ranks have to do. */
 #if defined(__SANITIZE_THREAD__)
 enum { SIZE_STEP = 3 };
+#elif defined(__SANITIZE_ADDRESS__)
+enum { SIZE_STEP = 2 };
 #else
 enum { SIZE_STEP = 1 };
 #endif
