@@ -357,6 +357,9 @@ for graph in ("aer", "exp", "complete", "ring"):
             more = 24 * (signals[label]["nic_bytes_per_step"] - plain[label]["nic_bytes_per_step"])
             assert math.isclose(more, packed["dense int8"]["nic_bytes_per_step"], rel_tol=1e-6), (label, more)
             assert signals[label]["seconds"]["step"] >= plain[label]["seconds"]["step"], label
+curves = [{line["label"]: line["step_s"] for line in plan["by_rate"]["lines"]} for plan in plans[:2]]
+shared = [label for label in curves[0] if label in curves[1] and label.startswith("gossip")]
+assert shared and all(abs(a - b) > 1e-6 * a for label in shared for a, b in list(zip(curves[0][label], curves[1][label]))[:9]), shared  # slow links
 int4, run = of(json.load(open("int4.json"))), of(json.load(open("int4_start.json")))
 assert all(mean(key, run["gossip aer atc int4"], int4["gossip aer atc int4"], packed["dense int8"]) for key in ("step", "exposed"))
 assert run["gossip aer atc int4"]["memory_bytes"] >= int4["gossip aer atc int4"]["memory_bytes"]  # references and residuals are not there at once
