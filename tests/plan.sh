@@ -348,6 +348,7 @@ blocking, packed = of(json.load(open("blocking.json"))), of(json.load(open("bloc
 same = lambda a, b: math.isclose(a, b, rel_tol=1e-6)
 def mean(key, run, mixes, dense):
     return same(run["seconds"][key], 0.75 * mixes["seconds"][key] + 0.25 * dense["seconds"][key])
+waited = {}
 for graph in ("aer", "exp", "complete", "ring"):
     for order in ("awc", "atc"):
         for wire in ("f32", "bf16"):
@@ -356,7 +357,11 @@ for graph in ("aer", "exp", "complete", "ring"):
             assert same(start[label]["nic_bytes_per_step"], 0.75 * plain[label]["nic_bytes_per_step"] + 0.25 * dense["nic_bytes_per_step"]), label
             more = 24 * (signals[label]["nic_bytes_per_step"] - plain[label]["nic_bytes_per_step"])
             assert math.isclose(more, packed["dense int8"]["nic_bytes_per_step"], rel_tol=1e-6), (label, more)
-            assert signals[label]["seconds"]["step"] >= plain[label]["seconds"]["step"], label
+            mixes, signal = plain[label]["seconds"], packed["dense int8"]["seconds"]["transfer"]
+            waited[label] = 24 * (signals[label]["seconds"]["step"] - mixes["step"])
+            beside = max(mixes["step"] - mixes["transfer"], 0)  # what awc leaves free of the links
+            assert order == "atc" or math.isclose(waited[label], max(signal - beside, 0), rel_tol=1e-4, abs_tol=1e-9), label
+assert min(waited.values()) >= 0 and any(w > 0 for label, w in waited.items() if "awc" in label), waited
 curves = [{line["label"]: line["step_s"] for line in plan["by_rate"]["lines"]} for plan in plans[:2]]
 shared = [label for label in curves[0] if label in curves[1] and label.startswith("gossip")]
 assert shared and all(abs(a - b) > 1e-6 * a for label in shared for a, b in list(zip(curves[0][label], curves[1][label]))[:9]), shared  # slow links
