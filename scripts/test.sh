@@ -97,7 +97,7 @@ for stage in "${stages[@]}"; do
     gcc) build release; unit release '(unit|program)' ;;
     mpi) build release; unit release mpi ;;
     train) build release; programs release tests/{train,hosts,compression,shard,folder,ranks}.sh ;;
-    faults) build release; program release tests/faults.sh mpi; program release tests/faults.sh tcp; program release tests/strangers.sh
+    faults) build release; programs release "tests/faults.sh mpi" "tests/faults.sh tcp" tests/strangers.sh
       for engine in mpi tcp; do check "campaign of 10 faults over $engine" tests/campaign.sh 10 --engine $engine; done ;;
     lab) build release; program release tests/lab.sh; program release tests/lab_step.sh; program release tests/lab_shard.sh; program release tests/lab_probe.sh; program release tests/lab_collectives.sh ;;
     asan) check "build asan-ubsan" compile_asan; unit asan-ubsan unit . "$asan_but"; program asan-ubsan tests/smoke.sh ;;

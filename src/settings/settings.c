@@ -154,14 +154,15 @@ static const taciti_codec *automatic_gather(const taciti_settings *settings) {
 static taciti_encoding encoding_of_mixes(const taciti_settings *settings) {
     const taciti_strategy *strategy = taciti_settings_strategy(settings);
     if (strategy->codec == NULL) return (taciti_encoding){.codec = NULL};
-    const taciti_codec *codec =
-        taciti_codec_find(strategy->codec(taciti_settings_options(settings, strategy->options)));
+    const taciti_codec *codec = taciti_codec_find(
+        strategy->codec(taciti_settings_options(settings, strategy->options), is_auto(&settings->compress.codec)));
     return (taciti_encoding){.codec = codec,
                              .options = codec == NULL ? NULL : taciti_settings_options(settings, codec->options)};
 }
 
 taciti_compression_setup taciti_settings_compression(const taciti_settings *settings) {
-    const bool chosen = is_auto(&settings->compress.codec);
+    const bool chosen =
+        is_auto(&settings->compress.codec) && !taciti_strategy_mixes_only(taciti_settings_strategy(settings));
     const taciti_codec *codec = taciti_codec_find(chosen ? AUTO_CODEC : settings->compress.codec.text);
     const taciti_codec *gather = taciti_codec_find(settings->compress.gather.text);
     if (is_auto(&settings->compress.gather)) gather = chosen ? automatic_gather(settings) : NULL;

@@ -182,9 +182,6 @@ static void compression_is_checked(void **state) {
     (void)choose("gossip");
     assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_E_CONFIG);
     assert_non_null(strstr(g_line, "strategy gossip does not compress"));
-    set("compress.codec", "auto");
-    assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_E_CONFIG);
-    assert_non_null(strstr(g_line, "compress.codec auto: strategy gossip does not compress"));
     set("compress.codec", "none");
     set("compress.what", "momentum");
     assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_E_CONFIG);
@@ -193,6 +190,38 @@ static void compression_is_checked(void **state) {
     set("adapt.policy", "gravac");
     assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_E_CONFIG);
     assert_non_null(strstr(g_line, "adapt.policy gravac chooses how sums over all ranks are compressed"));
+}
+
+static const char *codec_of_mixes(void) {
+    const taciti_compression_setup setup = taciti_settings_compression(&g_settings);
+    assert_null(setup.sums.codec);
+    assert_true(taciti_compression_is_fixed(&setup));
+    assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_OK);
+    return setup.mixes.codec == NULL ? "none" : setup.mixes.codec->name;
+}
+
+/* compress.codec auto is one answer for all strategies; a name goes before it. */
+static void auto_compresses_mixes(void **state) {
+    (void)state;
+    static const char *const OTHERS[][3] = {{"gossip.async", "true", "false"},
+                                            {"gossip.tracker", "true", "false"},
+                                            {"gossip.delay", "1", "0"}};
+    (void)choose("gossip");
+    assert_string_equal(codec_of_mixes(), "none");
+    set("compress.codec", "auto");
+    assert_string_equal(codec_of_mixes(), "int4");
+    set("gossip.codec", "signmag2");
+    assert_string_equal(codec_of_mixes(), "signmag2");
+    set("gossip.codec", "none");
+    set("gossip.gamma", "0.5"); /* of delay */
+    for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++) {
+        set(OTHERS[i][0], OTHERS[i][1]);
+        assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_E_CONFIG);
+        assert_non_null(strstr(g_line, "compress.codec auto: mixes go as differences"));
+        assert_non_null(strstr(g_line, OTHERS[i][0]));
+        set(OTHERS[i][0], OTHERS[i][2]);
+    }
+    assert_string_equal(codec_of_mixes(), "int4");
 }
 
 /* localsgd sums differences of averages. */
@@ -288,6 +317,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(presets_are_defaults, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(sketches_are_for_owners, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(compression_is_checked, open_settings, close_settings),
+        cmocka_unit_test_setup_teardown(auto_compresses_mixes, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(votes_are_for_gradients, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(check_is_that_of_the_strategy, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(labels_are_the_strategy_s, open_settings, close_settings),

@@ -93,7 +93,8 @@ static bool fact_holds(const inquiry *q, const taciti_place *place, fact_id id) 
     case KEEPS_FACTOR:
         return (codec != NULL && taciti_compression_keeps_factor(s)) || s->mixes.codec != NULL ||
                (gathers_by_factor && taciti_compression_keeps_factor(&gathers));
-    case IS_AUTOMATIC: return strcmp(q->settings->compress.codec.text, "auto") == 0;
+    case IS_AUTOMATIC:
+        return strcmp(q->settings->compress.codec.text, "auto") == 0 && !taciti_strategy_mixes_only(q->strategy);
     case RISES:
         if (s->options->warmup >= 0) return s->options->warmup > 0;
         return s->controller == NULL || s->controller->state_bytes(s->controller_options, 1) == 0;
@@ -200,9 +201,6 @@ const char *taciti_settings_needs(const taciti_place *place, char out[TACITI_NEE
 
 /* ---- registries -------------------------------------------------------------------------------------------------- */
 
-/* Whether the strategy has a codec for something else than sums over all ranks, and refuses one for these. */
-static bool mixes_only(const inquiry *q) { return q->strategy->codec != NULL && !q->strategy->compresses; }
-
 /* The members of registries that have this table. Returns whether one is in use, or else names the first in `out`. */
 static bool member_is_used(const inquiry *q, const taciti_option_table *table, char out[TACITI_NEEDS_BYTES]) {
     const bool all = is_plan(q) || (q->reader == TACITI_READER_CODECS && q->setup.sums.codec == NULL);
@@ -215,7 +213,8 @@ static bool member_is_used(const inquiry *q, const taciti_option_table *table, c
     for (const taciti_codec *const *c = taciti_codec_list(); *c != NULL; c++) {
         if ((*c)->options != table) continue;
         if (all || *c == q->setup.sums.codec || *c == q->setup.gathers.codec || *c == q->setup.mixes.codec) return true;
-        const bool mixes = mixes_only(q) && taciti_codec_suits(*c, TACITI_USE_SUMS) && !(*c)->sketches;
+        const bool mixes =
+            taciti_strategy_mixes_only(q->strategy) && taciti_codec_suits(*c, TACITI_USE_SUMS) && !(*c)->sketches;
         if (out[0] == '\0') add(out, "--%s.codec %s", mixes ? q->strategy->name : "compress", (*c)->name);
     }
     for (const taciti_controller *const *c = taciti_controller_list(); *c != NULL; c++) {
@@ -240,7 +239,7 @@ static bool guides_own_optimizer(const inquiry *q, const char *key) {
 
 /* Says what is missing for a term. Mixes read the factor alone of the section `compress`. */
 static void add_missing(const inquiry *q, const taciti_place *place, const term *t, char needs[TACITI_NEEDS_BYTES]) {
-    if (!mixes_only(q) || place->table != &taciti_compress_option_table)
+    if (!taciti_strategy_mixes_only(q->strategy) || place->table != &taciti_compress_option_table)
         add_term(t, needs);
     else if (strcmp(t->key, "factor") == 0)
         add(needs, "a gossip.codec that selects, such as --gossip.codec topk");

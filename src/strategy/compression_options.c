@@ -20,7 +20,8 @@ static const char *codec_name(size_t index) {
 static const taciti_option OPTIONS[] = {
     TACITI_OPTION("codec", NAME, AT(codec), "none", .names = codec_name,
                   .help = "what sums over ranks are compressed with; `tacit info codecs` lists them; auto: numbers of "
-                          "16, 8 or 4 bits or the largest elements, no fewer bytes than saves time",
+                          "16, 8 or 4 bits or the largest elements, no fewer bytes than saves time; mixes of "
+                          "strategy gossip in int4",
                   .flags = TACITI_OPTION_MEMBER),
     TACITI_OPTION(
         "gather", NAME, AT(gather), "auto", .names = codec_name,

@@ -29,7 +29,11 @@ bool taciti_gossip_is_power(const taciti_gossip_options *options) {
     return strcmp(options->codec.text, TACITI_GOSSIP_POWER) == 0;
 }
 
-const char *taciti_gossip_codec(const void *options) { return ((const taciti_gossip_options *)options)->codec.text; }
+/* Int4 ends within the noise of seeds of f32 (docs/results/noise.md). */
+const char *taciti_gossip_codec(const void *options, bool automatic) {
+    const char *named = ((const taciti_gossip_options *)options)->codec.text;
+    return automatic && strcmp(named, "none") == 0 ? "int4" : named;
+}
 
 taciti_mix_form taciti_gossip_form(const taciti_strategy_context *context) {
     taciti_mix_form form = {.encoding = context->compression.mixes, .differences = true};
@@ -53,6 +57,21 @@ bool taciti_gossip_takes(const taciti_codec *codec) {
            taciti_codec_suits(codec, TACITI_USE_MAGNITUDES);
 }
 
+/* Where a codec has a name, gossip_setup.c and gossip_async.c refuse. */
+static tacit_status check_automatic(const taciti_strategy_context *context) {
+    const taciti_gossip_options *o = context->options;
+    const bool chosen = context->compression.mixes.codec != NULL && strcmp(o->codec.text, "none") == 0;
+    const char *other = o->async       ? "gossip.async"
+                        : o->tracker   ? "gossip.tracker"
+                        : o->delay > 0 ? "gossip.delay"
+                                       : NULL;
+    if (!chosen || other == NULL) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "compress.codec auto: mixes go as differences to what neighbours know, in int4, which does not "
+                       "go with %s: --compress.codec none, or leave %s out",
+                       other, other);
+}
+
 /* Mixes in f32 with a wire that asks for something else: what was meant is not known. */
 static tacit_status check_wire(const taciti_strategy_context *context) {
     const taciti_gossip_options *o = context->options;
@@ -68,6 +87,7 @@ static tacit_status check_wire(const taciti_strategy_context *context) {
 
 tacit_status taciti_gossip_check_codec(const taciti_strategy_context *context) {
     const taciti_codec *codec = context->compression.mixes.codec;
+    TACITI_TRY(check_automatic(context));
     if (codec == NULL || taciti_gossip_takes(codec)) return check_wire(context);
     if (!is_decoded_alone(codec))
         return taciti_fail(TACIT_E_CONFIG,

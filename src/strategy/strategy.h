@@ -151,8 +151,9 @@ typedef struct taciti_strategy {
     tacit_status (*check)(const taciti_strategy_context *context, const taciti_hosts *hosts);
 
     /* Returns the name of the codec that these options name for what is not a sum over all ranks, such as the mixes of
-     * replicas; any other word: none. NULL: there is no such thing. Not collective. */
-    const char *(*codec)(const void *options);
+     * replicas; any other word: none. automatic: compress.codec is auto, which counts where they name none. NULL: there
+     * is no such thing. Not collective. */
+    const char *(*codec)(const void *options, bool automatic);
 
     /* Refuses, as check() does, what this codec cannot mix on a topology of these hosts. Sets *arrays to the flat
      * arrays of f32 that the rank with the largest number of them holds for its sake. NULL without `codec`. Not
@@ -208,6 +209,9 @@ typedef struct taciti_strategy {
      */
     bool (*event)(const void *self, char *out, size_t size);
 } taciti_strategy;
+
+/* Whether it has a codec for something else than sums over all ranks, and refuses one for these. */
+static inline bool taciti_strategy_mixes_only(const taciti_strategy *s) { return s->codec != NULL && !s->compresses; }
 
 const taciti_strategy *const *taciti_strategy_list(void);      /* ends with NULL; any thread */
 const taciti_strategy *taciti_strategy_find(const char *name); /* NULL: there is none */

@@ -100,6 +100,7 @@ static const char *const UNREAD[][3] = {
      "--adapt.policy gravac"},
     {"localsgd.every=8", "localsgd.every 8", "--strategy localsgd"},
     {"gossip.order=atc gossip.every=2", "gossip.order, gossip.every:", "--strategy gossip"},
+    {"strategy=gossip compress.codec=auto compress.loss=2", "compress.loss 2", "--strategy dp"},
     {"shard.stage=1", "shard.stage 1", "--strategy shard"},
     {"strategy=shard shard.gather=bf16 compress.gather=int8", "shard.gather bf16", "--compress.gather none"},
     {"optim.accum=4", "optim.accum 4", "--optim.name accum-adamw or accum-adam"},
