@@ -64,9 +64,11 @@ launch() {
   python3 - "$name" "$held" "$before" "$after" "$work/run/metrics.jsonl" <<'EOF'
 import json, sys
 name, held, before, after, path = sys.argv[1:]
-a, b = json.loads(before), json.loads(after)
-made = [json.loads(line)["made"] for line in open(path) if '"meeting"' in line]
-print(f"{name:14} {held:7} {(b['step'] - a['step']) / (b['time'] - a['time']):7.2f} steps/s of rank 0's clock" + (f", made {made[-1]}" if made else ""), flush=True)
+begin, end = json.loads(before)["time"], json.loads(after)["time"]
+lines = [json.loads(line) for line in open(path)]
+steps = sum("event" not in l and begin < l["time"] <= end for l in lines)
+made = [l["made"] for l in lines if l.get("event") == "meeting"]
+print(f"{name:14} {held:7} {steps / (end - begin):7.2f} steps/s of rank 0" + (f", made {made[-1]}" if made else ""), flush=True)
 EOF
 }
 
