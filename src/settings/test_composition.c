@@ -203,9 +203,8 @@ static const char *codec_of_mixes(void) {
 /* compress.codec auto is one answer for all strategies; a name goes before it. */
 static void auto_compresses_mixes(void **state) {
     (void)state;
-    static const char *const OTHERS[][3] = {{"gossip.async", "true", "false"},
-                                            {"gossip.tracker", "true", "false"},
-                                            {"gossip.delay", "1", "0"}};
+    static const char *const OTHERS[][3] = {
+        {"gossip.async", "true", "false"}, {"gossip.tracker", "true", "false"}, {"gossip.delay", "1", "0"}};
     (void)choose("gossip");
     assert_string_equal(codec_of_mixes(), "none");
     set("compress.codec", "auto");
