@@ -211,6 +211,10 @@ static void auto_compresses_mixes(void **state) {
     assert_string_equal(codec_of_mixes(), "int4");
     set("gossip.codec", "signmag2");
     assert_string_equal(codec_of_mixes(), "signmag2");
+    set("compress.codec", "none");
+    set("gossip.codec", "auto");
+    assert_string_equal(codec_of_mixes(), "int4");
+    set("compress.codec", "auto");
     set("gossip.codec", "none");
     set("gossip.gamma", "0.5"); /* of delay */
     for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++) {

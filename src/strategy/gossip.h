@@ -28,7 +28,7 @@ enum { TACITI_GOSSIP_SEED = 1 }; /* of the topologies `random` */
 typedef struct taciti_gossip_options {
     taciti_text topology; /* gossip.topology: `tacit info topologies` */
     taciti_text file;     /* gossip.file: the matrix of topology `file` */
-    taciti_text codec;    /* gossip.codec: what is mixed is compressed with it, as differences; "none" */
+    taciti_text codec;    /* gossip.codec: what is mixed is compressed with it, as differences; "none", "auto" */
     int64_t columns;      /* gossip.columns: of the factors of gossip.codec powergossip */
     int order;            /* gossip.order: "awc|atc" */
     int64_t degree;       /* gossip.degree: see taciti_topo_request */

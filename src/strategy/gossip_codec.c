@@ -32,7 +32,7 @@ bool taciti_gossip_is_power(const taciti_gossip_options *options) {
 /* Int4 ends within the noise of seeds of f32 (docs/results/noise.md). */
 const char *taciti_gossip_codec(const void *options, bool automatic) {
     const char *named = ((const taciti_gossip_options *)options)->codec.text;
-    return automatic && strcmp(named, "none") == 0 ? "int4" : named;
+    return strcmp(named, "auto") == 0 || (automatic && strcmp(named, "none") == 0) ? "int4" : named;
 }
 
 taciti_mix_form taciti_gossip_form(const taciti_strategy_context *context) {

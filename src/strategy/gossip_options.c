@@ -19,8 +19,10 @@ static const char *topology_name(size_t index) {
 
 /* Lists the codecs that mixes can go through; NULL stands before those that are not shown, and at the end. */
 static const char *codec_name(size_t index) {
-    if (index < 2) return index == 0 ? "none" : TACITI_GOSSIP_POWER;
-    index -= 2;
+    static const char *const WORDS[] = {"none", "auto", TACITI_GOSSIP_POWER};
+    const size_t words = sizeof WORDS / sizeof *WORDS;
+    if (index < words) return WORDS[index];
+    index -= words;
     for (size_t i = 0, ends = 0; ends < 2; i++) {
         const char *name = taciti_codec_name(i);
         if (name != NULL && !taciti_gossip_takes(taciti_codec_find(name))) continue;
@@ -41,8 +43,8 @@ static const taciti_option OPTIONS[] = {
                       "topologies -n N`). atc: update, then mix and wait"),
     TACITI_OPTION("codec", NAME, AT(codec), "none", .names = codec_name,
                   .help =
-                      "what mixes are compressed with, as differences to what neighbours know: int4 sends 7.5 times "
-                      "fewer bytes than f32, topk by compress.factor; an array more for every group of a rank. "
+                      "what mixes are compressed with, as differences to what neighbours know: int4 (auto) sends 7.5 "
+                      "times fewer bytes than f32, topk by compress.factor; an array more for every group of a rank. "
                       "powergossip: matrices as products of low rank",
                   .flags = TACITI_OPTION_MEMBER),
     TACITI_OPTION("columns", INT, AT(columns), "4", .min = 1, .max = 1024, .when = "gossip.codec=" TACITI_GOSSIP_POWER,
