@@ -136,6 +136,7 @@ static inline void try_all(test_rank *property, const trial *one) {
         taciti_comm_options options = test_comm_options(SIZES[s] % 3 != 0);
         options.segment_bytes = SIZES[s] % 2 == 0 ? 1024 : 65536; /* many blocks, or one */
         for (int i = s % 2; i < ARRANGEMENT_COUNT; i += 2) {
+            if (test_spares(s + i / 2)) continue;
             trial t = *one;
             t.scheme = (i + SIZES[s]) % 3;
             test_hosts(ARRANGEMENTS[i]);
