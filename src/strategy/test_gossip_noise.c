@@ -141,6 +141,7 @@ static void the_share_does_not_depend_on_when_replicas_go_apart(void **state) {
     for (int window = 1; window <= 4; window += 3)
         for (int dense = 8; dense < 16; dense += window)
             for (int later = 4; later <= 28 * window; later += 8) {
+                if (test_spares(dense + later / 8)) continue;
                 test_replicas t = adam_of(6, dense + later, "exp", TEST_NOISE);
                 double sum = 0;
                 if (window > 1) t.optim.name = TACITI_OPTIM_ACCUM_ADAMW;
@@ -220,6 +221,7 @@ static void resumed_is_uninterrupted_at_any_step(void **state) {
     (void)state;
     for (int which = 0; which < WAYS; which++)
         for (int stop = 1; stop < 21; stop += which < 2 ? 1 : 3) {
+            if (test_spares(which + stop)) continue;
             test_replicas whole = way(which, 3, 22), cut = whole;
             cut.stop_after = stop;
             assert_true(test_replicas_agree(&whole, &cut));
