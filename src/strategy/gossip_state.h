@@ -146,8 +146,8 @@ tacit_status taciti_gossip_mix(taciti_gossip *g, taciti_gossip_channel *channel,
 /* ---- gossip_codec.c ---------------------------------------------------------------------------------------------- */
 /* Returns how mixes travel: in exchange.wire, or by gossip.codec. */
 taciti_mix_form taciti_gossip_form(const taciti_strategy_context *context);
-const char *taciti_gossip_codec(const void *options,
-                                bool automatic); /* gossip.codec, or what compress.codec auto means */
+/* Returns gossip.codec, or what `auto` means. */
+const char *taciti_gossip_codec(const void *options, bool automatic);
 /* Returns E_CONFIG, with what to type, for a codec under which replicas need not agree in the end. */
 tacit_status taciti_gossip_check_codec(const taciti_strategy_context *context);
 /* So does this, which also refuses what this codec cannot mix on this topology, such as a gossip.gamma with which
