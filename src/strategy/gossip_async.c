@@ -32,9 +32,6 @@ static tacit_status check_options(const taciti_gossip_options *o) {
     if (o->every > 1) return refuse_with("gossip.every", "neighbours mix when both are ready", "--gossip.every 1");
     if (o->delay > 0) return refuse_with("gossip.delay", "a transfer may take any time", "--gossip.delay 0");
     if (o->tracker) return refuse_with("gossip.tracker", "it counts on equal steps", "--no-gossip.tracker");
-    if (o->codec.text[0] != '\0' && strcmp(o->codec.text, "none") != 0)
-        return refuse_with("gossip.codec", "differences to what neighbours know count on equal steps",
-                           "--gossip.codec none");
     return TACIT_OK;
 }
 

@@ -57,19 +57,30 @@ bool taciti_gossip_takes(const taciti_codec *codec) {
            taciti_codec_suits(codec, TACITI_USE_MAGNITUDES);
 }
 
-/* Where a codec has a name, gossip_setup.c and gossip_async.c refuse. */
-static tacit_status check_automatic(const taciti_strategy_context *context) {
+static bool is_named(const taciti_gossip_options *o) {
+    return o->codec.text[0] != '\0' && strcmp(o->codec.text, "none") != 0;
+}
+
+/* What a neighbour knows of a rank counts on mixes that follow each other, the same number of each. */
+static tacit_status check_company(const taciti_strategy_context *context) {
     const taciti_gossip_options *o = context->options;
-    const bool chosen = context->compression.mixes.codec != NULL && strcmp(o->codec.text, "none") == 0;
-    const char *other = o->async       ? "gossip.async"
-                        : o->tracker   ? "gossip.tracker"
-                        : o->delay > 0 ? "gossip.delay"
-                                       : NULL;
-    if (!chosen || other == NULL) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG,
-                       "compress.codec auto: mixes go as differences to what neighbours know, in int4, which does not "
-                       "go with %s: --compress.codec none, or leave %s out",
-                       other, other);
+    const bool named = is_named(o);
+    const struct {
+        bool given;
+        const char *what, *without;
+    } others[] = {
+        {o->async, "gossip.async, whose ranks make unequal steps", "--no-gossip.async"},
+        {o->tracker, "gossip.tracker, which mixes gradients beside parameters", "--no-gossip.tracker"},
+        {o->delay > 0, "gossip.delay 1, whose transfers overlap", "--gossip.delay 0"},
+    };
+    for (size_t i = 0; (named || context->compression.mixes.codec != NULL) && i < sizeof others / sizeof *others; i++)
+        if (others[i].given)
+            return taciti_fail(TACIT_E_CONFIG,
+                               "%s %s: mixes go as differences to what neighbours know, and do not go with %s: %s, or "
+                               "--%s none",
+                               named ? "gossip.codec" : "compress.codec", named ? o->codec.text : "auto",
+                               others[i].what, others[i].without, named ? "gossip.codec" : "compress.codec");
+    return TACIT_OK;
 }
 
 /* Mixes in f32 with a wire that asks for something else: what was meant is not known. */
@@ -87,7 +98,7 @@ static tacit_status check_wire(const taciti_strategy_context *context) {
 
 tacit_status taciti_gossip_check_codec(const taciti_strategy_context *context) {
     const taciti_codec *codec = context->compression.mixes.codec;
-    TACITI_TRY(check_automatic(context));
+    TACITI_TRY(check_company(context));
     if (codec == NULL || taciti_gossip_takes(codec)) return check_wire(context);
     if (!is_decoded_alone(codec))
         return taciti_fail(TACIT_E_CONFIG,

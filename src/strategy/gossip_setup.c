@@ -25,16 +25,9 @@ static tacit_status refuse_first(const refusal *refusals, size_t count) {
     return TACIT_OK;
 }
 
-static bool has_codec(const taciti_gossip_options *o) {
-    return o->codec.text[0] != '\0' && strcmp(o->codec.text, "none") != 0;
-}
-
 static tacit_status check_options(const taciti_gossip_options *o) {
     const bool late = o->delay > 0;
     const refusal refusals[] = {
-        {late && has_codec(o),
-         "gossip.codec: differences to what neighbours know do not go with gossip.delay 1, whose transfers overlap; "
-         "--gossip.delay 0, or --gossip.codec none"},
         {late && o->order != TACITI_GOSSIP_AWC,
          "gossip.delay 1 is for gossip.order awc: with atc every step waits for its own mix; --gossip.order awc or "
          "--gossip.delay 0"},
@@ -44,9 +37,6 @@ static tacit_status check_options(const taciti_gossip_options *o) {
         {late && o->every > 1,
          "gossip.delay 1 needs gossip.every 1: with several steps per mix a transfer has as many iterations anyway; "
          "--gossip.delay 0"},
-        {o->tracker && has_codec(o),
-         "gossip.codec compresses the mixes of parameters, and gossip.tracker mixes gradients beside them; "
-         "--no-gossip.tracker, or --gossip.codec none"},
         {late && o->tracker, "gossip.delay 1 does not go with gossip.tracker; --gossip.delay 0"},
         {o->tracker && o->every > 1,
          "gossip.tracker needs gossip.every 1: the estimate takes in every step's gradient; --gossip.every 1"},
