@@ -215,6 +215,7 @@ static bool is_legal(const trial *t) {
 
 static void try_sizes(trial *t) {
     for (size_t s = 0; s < sizeof SIZES / sizeof *SIZES && is_legal(t); s++) {
+        if (test_spares((int)s + t->route + (int)t->way + (int)t->feedback.stored)) continue;
         taciti_comm_options options = test_comm_options(s % 2 == 0);
         options.segment_bytes = s % 2 == 0 ? 1024 : 16384;
         test_hosts(HOSTS[s / 2]);
