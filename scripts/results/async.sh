@@ -3,24 +3,27 @@
 # Measures whether a rank that is five times slower, or frozen, or behind a slow link holds the others: steps per second of rank 0,
 # gossip as it is by default and asynchronous, alone and with such a rank. Prints a line per launch, kinds in turns.
 #
-#   scripts/results/async.sh [--kind rank|link] [--tacit PROGRAM] [--ranks N] [--repeats N] [--seconds N] [--text FILE] [--mbit N]
+#   scripts/results/async.sh [--kind rank|link|loss] [--tacit PROGRAM] [--ranks N] [--repeats N] [--seconds N] [--steps N]
+#                            [--text FILE] [--mbit N]
 #
 # rank: the last rank is stopped for 80 of every 100 ms (slow), or for half of every minute (frozen). Ranks need a core each.
 # link: an emulated cluster (docs/lab.md, needs root) of 5 hosts, or --ranks, with links of --mbit; that of the last has a tenth.
+# loss: validation loss of an asynchronous run of --steps whose last of 5 ranks, or --ranks, is slow, then of a synchronous one of
+# equal ranks that takes as many samples, for as many seeds as --repeats. Settings are those of noise.sh, on a quarter of its network.
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
-tacit=$PWD/build/release/bin/tacit kind=rank ranks='' repeats=3 seconds=20 text=../shared/data/tinyshakespeare.txt mbit=200
+tacit=$PWD/build/release/bin/tacit kind=rank ranks='' repeats=3 seconds=20 steps=1000 text=../shared/data/tinyshakespeare.txt mbit=200
 misuse() { echo "async.sh: $1; see the head of scripts/results/async.sh" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   [ $# -ge 2 ] || misuse "$1 needs a value"
   case $1 in
-    --kind) kind=$2 ;; --mbit) mbit=$2 ;; --tacit) tacit=$2 ;; --ranks) ranks=$2 ;; --repeats) repeats=$2 ;; --seconds) seconds=$2 ;; --text) text=$2 ;;
+    --kind) kind=$2 ;; --mbit) mbit=$2 ;; --tacit) tacit=$2 ;; --ranks) ranks=$2 ;; --repeats) repeats=$2 ;; --seconds) seconds=$2 ;; --steps) steps=$2 ;; --text) text=$2 ;;
     *) misuse "unknown option $1" ;;
   esac
   shift 2
 done
-case $kind in rank) ranks=${ranks:-2} ;; link) ranks=${ranks:-5} ;; *) misuse "--kind $kind: rank or link" ;; esac
+case $kind in rank) ranks=${ranks:-2} ;; link | loss) ranks=${ranks:-5} ;; *) misuse "--kind $kind: rank, link or loss" ;; esac
 [ -x "$tacit" ] || misuse "there is no program $tacit"
 [ -r "$text" ] || misuse "there is no text $text"
 work=$(mktemp -d)
@@ -91,6 +94,37 @@ print(f"{name:14} {links:7} {(len(times) - 1) / (times[-1] - times[0]):7.2f} ste
 EOF
 }
 
+# trained NAME HELD SEED STEPS FLAG...: sets losses and made from the run's last evaluation and meeting
+trained() {
+  local name=$1 held=$2 seed=$3 length=$4 launcher holder=""; shift 4
+  rm -rf "$work/run"
+  timeout -k 5 1200 "$MPIRUN" -n "$ranks" "$tacit" train scripts/results/shakespeare.yaml --strategy gossip --gossip.topology base-k \
+    --model.layers 2 --model.channels 64 --model.heads 4 --model.dtype f32 --train.batch $((5 * ranks)) --train.steps "$length" \
+    --optim.warmup $((length / 10)) --optim.lr 1e-2 --optim.weight_decay 0.2 --optim.beta2 0.99 --optim.clip 1 --train.threads 1 \
+    --train.eval_every "$length" --train.eval_windows 0 --train.seed "$seed" --data.train "$text" --run.dir "$work/run" "$@" >"$work/out" 2>&1 &
+  local run=$!
+  until launcher=$(pgrep -P $run); do kill -0 $run || return; sleep 0.1; done
+  [ "$held" = even ] || { hold "$held" "$(find_worker "$launcher")" & holder=$!; }
+  wait $run || { tail -n 20 "$work/out" >&2; return 1; }
+  [ -z "$holder" ] || wait "$holder" 2>/dev/null
+  python3 - "$name" "$held" "$seed" "$ranks" "$length" "$work/run/metrics.jsonl" <<'EOF' | tee "$work/answer"
+import json, sys
+name, held, seed, ranks, length, path = sys.argv[1:]
+lines = [json.loads(line) for line in open(path)]
+made = [l["made"] for l in lines if l.get("event") == "meeting"]
+made = made[-1] if made else [int(length)] * int(ranks)
+print(f"{name:14} {held:7} seed {seed}: loss {[l['val_loss'] for l in lines if 'val_loss' in l][-1]:.4f}, steps {made}, {sum(made)} in all", flush=True)
+EOF
+}
+
+if [ "$kind" = loss ]; then
+  for seed in $(seq "$repeats"); do
+    trained asynchronous slow "$seed" "$steps" --gossip.async true || exit
+    samples=$(sed 's/.*, \([0-9]*\) in all/\1/' "$work/answer")
+    trained synchronous even "$seed" $((samples / ranks)) || exit
+  done
+  exit
+fi
 if [ "$kind" = link ]; then
   lab/cluster up "$ranks" --rate "${mbit}mbit" --name $cluster >/dev/null || exit
   for _ in $(seq "$repeats"); do

@@ -18,16 +18,15 @@
 # (lab/cluster); clusters are taken down at the end, also of an interrupted run. Leave the machine alone meanwhile.
 #
 # Environment, with the defaults: SEEDS ("1"), STEPS (1500), BATCH (32), TEXTS ("shakespeare bible pages"), RATIOS ("0.1 1 4 8 16":
-# communication / compute of dense f32), FIXED ("dense dense-bf16 int8 int4 c20"), CHOOSING ("auto gravac accordion"), FLAGS (of
-# every run)
+# communication / compute of dense f32), FIXED ("dense dense-bf16 int8 int4 c20"), CHOOSING ("auto gravac accordion"), WINDOWS (128:
+# of validation per evaluation; 0: all, which takes longer than the steps between two), FLAGS (of every run)
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
 . scripts/results/record.sh
 
-windows=0 # of validation; 0: all
 folder="" name=auto-$$ tacit=$PWD/build/release/bin/tacit text="" shakespeare="" quick="" sections=() failures=0
-: "${SEEDS:=1}" "${STEPS:=1500}" "${BATCH:=32}" "${TEXTS:=shakespeare bible pages}" "${RATIOS:=0.1 1 4 8 16}" "${FLAGS:=}"
+: "${SEEDS:=1}" "${STEPS:=1500}" "${BATCH:=32}" "${TEXTS:=shakespeare bible pages}" "${RATIOS:=0.1 1 4 8 16}" "${FLAGS:=}" "${WINDOWS:=128}"
 : "${FIXED:=dense dense-bf16 int8 int4 c20}" "${CHOOSING:=auto gravac accordion}"
 
 misuse() { echo "auto.sh: $1; see scripts/results/auto.sh --help" >&2; exit 2; }
@@ -50,7 +49,7 @@ done
 tacit=$(realpath "$tacit")
 if [ -n "$quick" ]; then
   folder=${folder:-build/auto-quick}
-  SEEDS=1 STEPS=24 TEXTS="shakespeare pages" RATIOS="0.1 8" FIXED="dense int4" windows=8
+  SEEDS=1 STEPS=24 TEXTS="shakespeare pages" RATIOS="0.1 8" FIXED="dense int4" WINDOWS=8
 else
   folder=${folder:-build/auto}
 fi
@@ -80,7 +79,7 @@ one() {
   words=$(method "$3") || exit 2
   # shellcheck disable=SC2086 # words
   train_run "$answer" "$launcher" --train.batch "$BATCH" --train.steps "$steps" --optim.warmup "$warm_up" --optim.lr 1e-2 \
-    --optim.weight_decay 0.2 --optim.beta2 0.99 --optim.clip 1 --train.eval_every "$6" --train.eval_windows $windows \
+    --optim.weight_decay 0.2 --optim.beta2 0.99 --optim.clip 1 --train.eval_every "$6" --train.eval_windows "$WINDOWS" \
     --train.seed "$4" $words $FLAGS "${@:7}"
 }
 
