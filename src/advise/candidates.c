@@ -207,7 +207,7 @@ static tacit_status append_strategies(const taciti_candidates_builder *b, bool t
     taciti_pattern patterns[TACITI_PATTERNS_MAX];
     for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++) {
         size_t count = 0;
-        TACITI_TRY((*s)->patterns(taciti_settings_options(b->settings, (*s)->options), patterns, &count));
+        TACITI_TRY((*s)->patterns(taciti_settings_options(b->settings, (*s)->options), b->hosts, patterns, &count));
         for (size_t i = 0; i < count; i++) {
             taciti_candidates_builder one = *b;
             one.asked = *s == taciti_settings_strategy(b->settings) && is_asked(patterns, count, &patterns[i]);

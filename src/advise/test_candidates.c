@@ -40,23 +40,34 @@ static void others_are_marked_and_never_recommended(void **state) {
     assert_false(taciti_candidates_gossip(&g.candidates)->theirs);
 }
 
-static void exactly_the_configured_method_is_marked(void **state) {
-    (void)state;
-    set("strategy", "gossip");
-    set("gossip.topology", "aer");
-    set("gossip.order", "atc");
-    set("exchange.wire", "bf16");
+static void only_this_is_marked(const char *topology) {
     make(NULL);
     size_t marked = 0;
     for (size_t i = 0; i < g.candidates.count; i++) {
         const taciti_candidate *c = &g.candidates.list[i];
         if (!c->configured) continue;
         marked++;
-        assert_string_equal(c->topology, "aer");
+        assert_string_equal(c->topology, topology);
         assert_string_equal(c->method.wire->name, "bf16");
         assert_int_equal(c->method.order, TACITI_ORDER_ATC);
     }
     assert_int_equal(marked, 1);
+    taciti_candidates_destroy(&g.candidates);
+}
+
+/* With gossip.topology auto that of these hosts. */
+static void exactly_the_configured_method_is_marked(void **state) {
+    (void)state;
+    set("strategy", "gossip");
+    set("gossip.order", "atc");
+    set("exchange.wire", "bf16");
+    set("gossip.per_host", "2");
+    only_this_is_marked("aer");
+    set("gossip.per_host", "1");
+    only_this_is_marked("base-k");
+    set("gossip.topology", "ring");
+    only_this_is_marked("ring");
+    make(NULL);
 }
 
 static void the_best_are_the_fastest_that_mix(void **state) {

@@ -122,7 +122,7 @@ static tacit_status check_patterns(const taciti_settings *settings) {
     taciti_pattern patterns[TACITI_PATTERNS_MAX];
     for (const taciti_strategy *const *s = taciti_strategy_list(); *s != NULL; s++) {
         size_t count = 0;
-        TACITI_TRY((*s)->patterns(taciti_settings_options(settings, (*s)->options), patterns, &count));
+        TACITI_TRY((*s)->patterns(taciti_settings_options(settings, (*s)->options), NULL, patterns, &count));
         if (count == 0 && *s == taciti_settings_strategy(settings))
             return taciti_fail(TACIT_E_CONFIG,
                                "tacit plan has no prices of strategy %s: plan another one, such as --strategy dp",

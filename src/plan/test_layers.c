@@ -94,7 +94,7 @@ static taciti_method method_of(const char *sums, int passes, const char *gathers
     if (passes == 0) return m;
     const taciti_strategy *shard = taciti_strategy_find("shard");
     void *options = taciti_calloc(1, shard->options_size);
-    assert_int_equal(shard->patterns(options, patterns, &count), TACIT_OK);
+    assert_int_equal(shard->patterns(options, NULL, patterns, &count), TACIT_OK);
     taciti_free(options);
     for (size_t i = 0; i < count && m.parts.gather == NULL; i++)
         if (patterns[i].parts.passes == passes) m.parts = patterns[i].parts;

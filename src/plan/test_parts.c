@@ -192,7 +192,7 @@ static void by_hosts_data_cross_a_link_once(void **state) {
         f.cluster.hosts = 2;
         f.cluster.ranks_per_host = pairs;
         assert_int_equal(taciti_cluster_hosts(&f.cluster, 4, &f.hosts), TACIT_OK);
-        assert_int_equal(taciti_strategy_find("shard")->patterns(&options, patterns, &count), TACIT_OK);
+        assert_int_equal(taciti_strategy_find("shard")->patterns(&options, NULL, patterns, &count), TACIT_OK);
         if (by_hosts == 1) f.method.parts.placement = patterns[0].parts.placement;
         assert_int_equal(taciti_parts_create(&f.scene, &f.method, 0, &f.plan), TACIT_OK);
         bytes[by_hosts] = nic_bytes(&f);

@@ -145,7 +145,7 @@ static const taciti_codec *automatic_gather(const taciti_settings *settings) {
     taciti_pattern patterns[TACITI_PATTERNS_MAX];
     size_t count = 0, i = 0;
     if (strategy->units == NULL ||
-        strategy->patterns(taciti_settings_options(settings, strategy->options), patterns, &count) != TACIT_OK)
+        strategy->patterns(taciti_settings_options(settings, strategy->options), NULL, patterns, &count) != TACIT_OK)
         return NULL;
     while (i < count && !patterns[i].configured) i++;
     return i < count ? patterns[i].parts.automatic : NULL;

@@ -311,7 +311,7 @@ static void the_text_of_today_stays(void **state) {
     char *json = taciti_config_json(&g_settings.config, 0);
     assert_non_null(strstr(json,
                            "\"exchange.wire\": \"f32\", \"exchange.bucket\": 26214400, \"exchange.scheme\": \"auto\", "
-                           "\"exchange.lanes\": 0, \"exchange.overlap\": true, \"gossip.topology\": \"exp\", "
+                           "\"exchange.lanes\": 0, \"exchange.overlap\": true, \"gossip.topology\": \"auto\", "
                            "\"gossip.file\": \"\", \"gossip.order\": \"awc\""));
     taciti_free(json);
 }

@@ -24,7 +24,9 @@ static tacit_status check(const taciti_strategy_context *context, const taciti_h
     return o->spread > 0 ? TACIT_OK : taciti_fail(TACIT_E_CONFIG, "test-only.spread is 0; give --test-only.spread 0.5");
 }
 
-static tacit_status patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
+static tacit_status patterns(const void *options, const taciti_hosts *hosts, taciti_pattern out[TACITI_PATTERNS_MAX],
+                             size_t *count) {
+    (void)hosts;
     const test_options *o = options;
     *out =
         (taciti_pattern){.label = "test-only", .order = TACITI_ORDER_ATC, .every = (int)o->after, .configured = true};

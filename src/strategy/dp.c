@@ -146,7 +146,9 @@ static bool dp_event(const void *self, char *out, size_t size) {
     return taciti_compression_event(((const dp *)self)->compression, out, size);
 }
 
-static tacit_status dp_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
+static tacit_status dp_patterns(const void *options, const taciti_hosts *hosts, taciti_pattern out[TACITI_PATTERNS_MAX],
+                                size_t *count) {
+    (void)hosts;
     (void)options;
     *out = (taciti_pattern){
         .label = "dense", .order = TACITI_ORDER_DENSE, .every = 1, .compresses = true, .configured = true};

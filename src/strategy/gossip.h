@@ -50,7 +50,8 @@ const taciti_codec *taciti_gossip_sum_codec(void);
 bool taciti_gossip_is_power(const taciti_gossip_options *options);
 
 /* Lists a pattern for every topology and order, with the other options unchanged. */
-tacit_status taciti_gossip_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count);
+tacit_status taciti_gossip_patterns(const void *options, const taciti_hosts *hosts,
+                                    taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count);
 
 /* Creates the topology of the options for these hosts. Refuses options and topologies that cannot be used for training.
  * Returns owned. Any thread. */

@@ -12,6 +12,7 @@
 #define AT(member) offsetof(taciti_gossip_options, member)
 
 static const char *topology_name(size_t index) {
+    if (index-- == 0) return TACITI_TOPO_AUTO;
     const taciti_topo_kind *kind = taciti_topo_kinds();
     while (kind->name != NULL && index-- > 0) kind++;
     return kind->name;
@@ -33,8 +34,10 @@ static const char *codec_name(size_t index) {
 }
 
 static const taciti_option OPTIONS[] = {
-    TACITI_OPTION("topology", NAME, AT(topology), "exp", .names = topology_name,
-                  .help = "who mixes with whom; `tacit info topologies` lists all"),
+    TACITI_OPTION("topology", NAME, AT(topology), TACITI_TOPO_AUTO, .names = topology_name,
+                  .help =
+                      "who mixes with whom; `tacit info topologies` lists all. auto: aer from 1.5 ranks per host on, "
+                      "else base-k"),
     TACITI_OPTION("file", TEXT, AT(file), "", .when = "gossip.topology=file",
                   .help = "mixing matrices of topology `file`, .csv"),
     TACITI_OPTION("order", ENUM, AT(order), "awc", .choices = "awc|atc",
@@ -83,9 +86,9 @@ const taciti_option_table taciti_gossip_option_table =
 
 /* ---- what the planner prices ------------------------------------------------------------------------------------- */
 
-/* A topology has its options where they are given for it. */
-static taciti_pattern pattern_of(const taciti_gossip_options *o, const char *topology, int order) {
-    const bool configured = strcmp(o->topology.text, topology) == 0, awc = order == TACITI_GOSSIP_AWC;
+/* `asked` is what the options mean. A topology has its options where they are given for it. */
+static taciti_pattern pattern_of(const taciti_gossip_options *o, const char *asked, const char *topology, int order) {
+    const bool configured = strcmp(asked, topology) == 0, awc = order == TACITI_GOSSIP_AWC;
     taciti_pattern pattern = {.order = awc ? TACITI_ORDER_AWC : TACITI_ORDER_ATC,
                               .topology = {.name = topology, .per_host = (int)o->per_host, .seed = TACITI_GOSSIP_SEED},
                               .every = (int)o->every,
@@ -101,7 +104,8 @@ static taciti_pattern pattern_of(const taciti_gossip_options *o, const char *top
     return pattern;
 }
 
-tacit_status taciti_gossip_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
+tacit_status taciti_gossip_patterns(const void *options, const taciti_hosts *hosts,
+                                    taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
     const taciti_gossip_options *o = options;
     if (o->async)
         return taciti_fail(TACIT_E_CONFIG,
@@ -115,10 +119,15 @@ tacit_status taciti_gossip_patterns(const void *options, taciti_pattern out[TACI
                            "plan prices mixes of arrays, and gossip.codec %s sends something else; plan with "
                            "--gossip.codec none, int8, int4 or signmag2",
                            o->codec.text);
+    const taciti_topo_request request = {.name = o->topology.text,
+                                         .ranks = hosts == NULL ? 0 : hosts->ranks,
+                                         .hosts = hosts,
+                                         .per_host = (int)o->per_host};
+    const char *asked = taciti_topology_name(&request);
     *count = 0;
     for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++)
         for (int order = TACITI_GOSSIP_AWC; order <= TACITI_GOSSIP_ATC && *count < TACITI_PATTERNS_MAX; order++)
             if (o->file.text[0] != '\0' || strcmp(kind->name, "file") != 0)
-                out[(*count)++] = pattern_of(o, kind->name, order);
+                out[(*count)++] = pattern_of(o, asked, kind->name, order);
     return TACIT_OK;
 }

@@ -143,6 +143,13 @@ static tacit_status agree_on_topology(taciti_gossip *g) {
     return taciti_comm_agree_text(g->context.comm, "gossip topology", text);
 }
 
+static void say_choice(const taciti_gossip *g) {
+    const taciti_hosts *hosts = taciti_comm_hosts(g->context.comm);
+    if (taciti_comm_rank(g->context.comm) == 0 && strcmp(g->options.topology.text, TACITI_TOPO_AUTO) == 0)
+        taciti_log(TACITI_LOG_INFO, "gossip.topology auto: %s, for %d ranks on %d host%s", g->topology.name,
+                   hosts->ranks, hosts->count, hosts->count == 1 ? "" : "s");
+}
+
 static tacit_status make_masses(taciti_gossip *g) {
     if (!needs_push_sum(&g->topology)) return TACIT_OK;
     const size_t ranks = (size_t)g->topology.ranks;
@@ -214,6 +221,7 @@ static tacit_status connect_channels(taciti_gossip *g) {
     const taciti_strategy_context *c = &g->context;
     const taciti_mix_form form = taciti_gossip_form(c);
     TACITI_TRY(agree_on_topology(g));
+    say_choice(g);
     for (int i = 0; i < TACITI_GOSSIP_CHANNELS; i++)
         if (wants_channel(&g->options, i))
             TACITI_TRY(

@@ -325,7 +325,9 @@ static bool localsgd_event(const void *self, char *out, size_t size) {
     return taciti_compression_event(((const localsgd *)self)->compression, out, size);
 }
 
-static tacit_status localsgd_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
+static tacit_status localsgd_patterns(const void *options, const taciti_hosts *hosts,
+                                      taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
+    (void)hosts;
     const int every = (int)((const taciti_localsgd_options *)options)->every;
     *out = (taciti_pattern){
         .order = TACITI_ORDER_ATC, .every = every, .shorten = "localsgd.every", .compresses = true, .configured = true};

@@ -49,7 +49,9 @@ static tacit_status none_describe(const taciti_strategy_context *context, const 
 }
 
 /* The planner has no prices of a step that waits for nobody. */
-static tacit_status none_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
+static tacit_status none_patterns(const void *options, const taciti_hosts *hosts,
+                                  taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
+    (void)hosts;
     (void)options;
     (void)out;
     *count = 0;

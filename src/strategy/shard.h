@@ -177,7 +177,8 @@ void taciti_shard_memory_of_parts(const taciti_parts *parts, const taciti_layout
                                   taciti_strategy_memory *out);
 
 /* shard_patterns.c */
-tacit_status taciti_shard_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count);
+tacit_status taciti_shard_patterns(const void *options, const taciti_hosts *hosts,
+                                   taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count);
 
 /* shard_traffic.c: bytes on the wire. */
 uint64_t taciti_shard_reduce_bytes(const taciti_shard *s); /* of this rank; the maximum if payloads vary in size */

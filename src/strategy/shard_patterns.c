@@ -63,7 +63,9 @@ static void append_stages(taciti_shard_options way, const taciti_shard_options *
         }
 }
 
-tacit_status taciti_shard_patterns(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
+tacit_status taciti_shard_patterns(const void *options, const taciti_hosts *hosts,
+                                   taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
+    (void)hosts;
     *count = 0;
     append_stages((taciti_shard_options){.over = TACITI_SHARD_OVER_ALL}, options, out, count);
     append_stages((taciti_shard_options){.over = TACITI_SHARD_OVER_HOST}, options, out, count);

@@ -161,10 +161,11 @@ typedef struct taciti_strategy {
     tacit_status (*mixes)(const taciti_strategy_context *context, const taciti_hosts *hosts,
                           const taciti_topology *topology, size_t *arrays);
 
-    /* Lists the *count patterns that the planner prices: that of these options, and alternatives worth comparing.
-     * 0: it cannot price this strategy. Returns E_CONFIG for options that no pattern describes. The patterns borrow
-     * from `options`. Not collective. */
-    tacit_status (*patterns)(const void *options, taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count);
+    /* Lists the *count patterns that the planner prices: that of these options on these hosts, and alternatives worth
+     * comparing. hosts NULL: not known. 0: it cannot price this strategy. Returns E_CONFIG for options that no pattern
+     * describes. The patterns borrow from `options`. Not collective. */
+    tacit_status (*patterns)(const void *options, const taciti_hosts *hosts, taciti_pattern out[TACITI_PATTERNS_MAX],
+                             size_t *count);
 
     /* Sets *out. self: what create() made of this context; NULL before. Reads communicator, layout and options of the
      * context. Not collective. */

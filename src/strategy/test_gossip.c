@@ -393,7 +393,7 @@ static void patterns_have_the_options_that_apply(void **state) {
                                            .delay = 1};
     taciti_pattern patterns[TACITI_PATTERNS_MAX];
     size_t count = 0, configured = 0, kinds = 0;
-    assert_int_equal(taciti_gossip_patterns(&options, patterns, &count), TACIT_OK);
+    assert_int_equal(taciti_gossip_patterns(&options, NULL, patterns, &count), TACIT_OK);
     while (taciti_topo_kinds()[kinds].name != NULL) kinds++;
     assert_int_equal(count, 2 * kinds);
     for (size_t i = 0; i < count; i++) {

@@ -467,7 +467,7 @@ static void one_pattern_is_the_configured_one(void **state) {
     static taciti_pattern patterns[TACITI_PATTERNS_MAX];
     for (size_t i = 0; i < sizeof OPTIONS / sizeof *OPTIONS; i++) {
         size_t count = 0, found = 0;
-        assert_int_equal(taciti_shard_patterns(&OPTIONS[i], patterns, &count), TACIT_OK);
+        assert_int_equal(taciti_shard_patterns(&OPTIONS[i], NULL, patterns, &count), TACIT_OK);
         for (size_t k = 0; k < count; k++) {
             const taciti_parts *p = &patterns[k].parts;
             const bool is_it = taciti_parts_stage(p) == OPTIONS[i].stage && p->replicas == (OPTIONS[i].over == HOST) &&

@@ -390,6 +390,33 @@ static void test_assumed_hosts_are_as_given_ones(void **state) {
     taciti_topology_destroy(&given);
 }
 
+static void test_auto_suits_the_hosts(void **state) {
+    (void)state;
+    static const struct {
+        int ranks, per_host;
+        const char *name;
+    } CASES[] = {{1, 1, "base-k"}, {2, 1, "base-k"}, {2, 2, "aer"}, {3, 2, "aer"}, {4, 2, "aer"},
+                 {5, 5, "aer"},    {7, 1, "base-k"}, {7, 2, "aer"}, {7, 4, "aer"}, {16, 4, "aer"}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        taciti_topology t;
+        taciti_hosts hosts;
+        taciti_topo_request request = {.name = TACITI_TOPO_AUTO, .ranks = CASES[i].ranks};
+        assert_int_equal(taciti_hosts_by_size(request.ranks, CASES[i].per_host, &hosts), TACIT_OK);
+        request.hosts = &hosts;
+        assert_string_equal(taciti_topology_name(&request), CASES[i].name);
+        assert_int_equal(taciti_topology_create(&request, &t), TACIT_OK);
+        assert_string_equal(t.name, CASES[i].name);
+        taciti_topology_destroy(&t);
+        taciti_hosts_destroy(&hosts);
+        request.hosts = NULL; /* all on one, but for what is assumed */
+        assert_string_equal(taciti_topology_name(&request), request.ranks == 1 ? "base-k" : "aer");
+        request.per_host = CASES[i].per_host;
+        assert_string_equal(taciti_topology_name(&request), CASES[i].name);
+        request.name = "ring";
+        assert_string_equal(taciti_topology_name(&request), "ring");
+    }
+}
+
 /* A cluster whose hosts hold every third rank: pairs of the first rounds still are on one host. */
 static void test_seats_follow_hosts(void **state) {
     (void)state;
@@ -474,6 +501,7 @@ int main(void) {
         cmocka_unit_test(test_figures),
         cmocka_unit_test(test_figures_at_the_ends),
         cmocka_unit_test(test_assumed_hosts_are_as_given_ones),
+        cmocka_unit_test(test_auto_suits_the_hosts),
         cmocka_unit_test(test_seats_follow_hosts),
         cmocka_unit_test(test_heavy_edges_stay_inside),
         cmocka_unit_test(test_bad_requests),

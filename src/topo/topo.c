@@ -60,6 +60,16 @@ static const family FAMILIES[] = {TOPOLOGIES(FAMILY)};
 
 const taciti_topo_kind *taciti_topo_kinds(void) { return KINDS; }
 
+static int count_hosts(const taciti_topo_request *request) {
+    if (request->per_host > 0) return (request->ranks + request->per_host - 1) / request->per_host;
+    return request->hosts == NULL ? 1 : request->hosts->count;
+}
+
+const char *taciti_topology_name(const taciti_topo_request *request) {
+    if (strcmp(request->name, TACITI_TOPO_AUTO) != 0) return request->name;
+    return 3 * count_hosts(request) <= 2 * request->ranks ? "aer" : "base-k";
+}
+
 static tacit_status find_family(const char *name, size_t *out) {
     taciti_nearest nearest = {0};
     char quoted[TACITI_QUOTED_BYTES];
@@ -100,6 +110,9 @@ tacit_status taciti_topology_create(const taciti_topo_request *request, taciti_t
     taciti_seating seating = {0};
     taciti_draft draft = {0};
     taciti_topology topology = {0};
+    taciti_topo_request named = *request;
+    named.name = taciti_topology_name(request);
+    request = &named;
     TACITI_TRY(find_family(request->name, &kind));
     if (request->ranks < 1 || request->ranks > RANKS_MAX)
         return taciti_fail(TACIT_E_CONFIG, "topology %s: %d ranks; it is made for 1 to %d", request->name,

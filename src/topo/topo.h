@@ -52,7 +52,7 @@ typedef struct taciti_topology {
 
 /* The parameters of a topology. */
 typedef struct taciti_topo_request {
-    const char *name; /* of the list */
+    const char *name; /* of the list, or TACITI_TOPO_AUTO */
     int ranks;
     const taciti_hosts *hosts; /* of these ranks; borrowed for the call. NULL: all on one */
     int per_host;              /* above 0: assume this number of ranks on every host instead */
@@ -60,6 +60,12 @@ typedef struct taciti_topo_request {
     uint64_t seed;             /* random */
     const char *file;          /* file: a matrix, or several one after the other, .csv */
 } taciti_topo_request;
+
+/* What suits the hosts: aer from 1.5 ranks per host on, so that one array crosses a link for all of a host; else base-k,
+ * whose ranks meet one other per round and have the exact mean in finite time, whatever their number. */
+#define TACITI_TOPO_AUTO "auto"
+/* Returns the name of the list that the request means. Any thread. */
+const char *taciti_topology_name(const taciti_topo_request *request);
 
 /* Creates a topology. Positions are assigned host by host, so adjacent positions share a host; then ranks are swapped
  * where this moves edges into hosts. Row i of a file is rank i. Deterministic: equal requests give equal topologies on
