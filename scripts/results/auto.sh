@@ -6,8 +6,9 @@
 #
 # Sections, in the order in which they run when none is named:
 #   loss      loss of each fixed form, 8 ranks on one machine: bits do not depend on links                                30 min
-#   lab       8 hosts whose dense f32 all-reduce takes so many times the compute: short runs of the fixed forms for the
-#             seconds of a step, whole runs of what decides by measured times                                              3 h
+#   steps     seconds of a step, in turns, on 8 hosts whose dense f32 all-reduce takes so many times the compute, which is emulated
+#             with the profile of a run of one rank                                                                       10 min
+#   lab       whole runs of what decides by measured times on such hosts, short ones of the fixed forms; compute is real    3 h
 #   tables    time to equal loss, of what FOLDER holds; always runs at the end
 #
 # FOLDER (default build/auto) keeps what every launch printed, with its command line beside it. A launch whose answer is there is
@@ -18,7 +19,7 @@
 # (lab/cluster); clusters are taken down at the end, also of an interrupted run. Leave the machine alone meanwhile.
 #
 # Environment, with the defaults: SEEDS ("1"), STEPS (1500), BATCH (32), TEXTS ("shakespeare bible pages"), RATIOS ("0.1 1 4 8 16":
-# communication / compute of dense f32), FIXED ("dense dense-bf16 int8 int4 c20"), CHOOSING ("auto gravac accordion"), WINDOWS (128:
+# communication / compute of dense f32), FIXED ("dense dense-bf16 int8 int4 topk"), CHOOSING ("auto gravac accordion"), WINDOWS (128:
 # of validation per evaluation; 0: all, which takes longer than the steps between two), FLAGS (of every run)
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
@@ -27,7 +28,7 @@ cd "$(dirname "$0")/../.." || exit 2
 
 folder="" name=auto-$$ tacit=$PWD/build/release/bin/tacit text="" shakespeare="" quick="" sections=() failures=0
 : "${SEEDS:=1}" "${STEPS:=1500}" "${BATCH:=32}" "${TEXTS:=shakespeare bible pages}" "${RATIOS:=0.1 1 4 8 16}" "${FLAGS:=}" "${WINDOWS:=128}"
-: "${FIXED:=dense dense-bf16 int8 int4 c20}" "${CHOOSING:=auto gravac accordion}"
+: "${FIXED:=dense dense-bf16 int8 int4 topk}" "${CHOOSING:=auto gravac accordion}"
 
 misuse() { echo "auto.sh: $1; see scripts/results/auto.sh --help" >&2; exit 2; }
 
@@ -40,11 +41,11 @@ while [ $# -gt 0 ]; do
       ;;
     --quick) quick=yes; shift ;;
     -h | --help) sed -n '3,26s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    loss | lab | tables) sections+=("$1"); shift ;;
+    loss | steps | lab | tables) sections+=("$1"); shift ;;
     *) misuse "unknown section or option \"$1\"" ;;
   esac
 done
-[ ${#sections[@]} -gt 0 ] || sections=(loss lab)
+[ ${#sections[@]} -gt 0 ] || sections=(loss steps lab)
 [ -x "$tacit" ] || { echo "auto.sh: there is no program $tacit; build it: cmake --preset release && cmake --build build/release" >&2; exit 7; }
 tacit=$(realpath "$tacit")
 if [ -n "$quick" ]; then
@@ -67,7 +68,7 @@ method() {
     dense) ;;
     dense-bf16) echo "--exchange.wire bf16" ;;
     int8 | int4 | auto) echo "--compress.codec $1" ;;
-    c20) echo "$topk --compress.factor 5 --compress.start 2" ;;
+    topk) echo "$topk --compress.factor 5" ;;
     gravac | accordion) echo "$topk --adapt.policy $1" ;;
     *) misuse "unknown method \"$1\"" ;;
   esac
@@ -81,6 +82,26 @@ one() {
   train_run "$answer" "$launcher" --train.batch "$BATCH" --train.steps "$steps" --optim.warmup "$warm_up" --optim.lr 1e-2 \
     --optim.weight_decay 0.2 --optim.beta2 0.99 --optim.clip 1 --train.eval_every "$6" --train.eval_windows "$WINDOWS" \
     --train.seed "$4" $words $FLAGS "${@:7}"
+}
+
+# Sets rate: at which the bytes of a dense f32 all-reduce take RATIO times what the profile computes.
+find_emulated_rate() {
+  use_text shakespeare
+  [ -s "$folder/profile.json" ] ||
+    one profile "$MPIRUN -n 1" dense 1 60 0 --train.batch $((BATCH / 8)) --profile "$folder/profile.json"
+  rate=$(/usr/bin/env python3 scripts/results/auto_tables.py --emulated "$folder/profile.json" "$1") || exit 7
+}
+
+section_steps() {
+  local ratio
+  for ratio in $RATIOS; do
+    find_emulated_rate "$ratio"
+    lab_up 8 1 "$rate"
+    # shellcheck disable=SC2046 # words
+    record "steps/$ratio.json" $(in_lab) "$tacit" bench step --compute.emulate "$folder/profile.json" --warm-up 60 --rounds 60 --blocks 3 --json \
+      --against exchange.wire=bf16 --against compress.codec=int8 --against compress.codec=int4 --against compress.codec=auto \
+      --against "compress.codec=topk topk.values=int4 compress.factor=5" --against "compress.codec=auto compress.loss=4"
+  done
 }
 
 section_loss() {
@@ -104,7 +125,7 @@ find_rate() {
   rate=$(/usr/bin/env python3 scripts/results/auto_tables.py --rate "$folder" "$1") || exit 7
 }
 
-# c20 takes other bytes while its factor rises: it runs as long as what decides.
+# topk takes other bytes while its factor rises: it runs as long as what decides.
 section_lab() {
   local ratio from seed which steps
   for ratio in $RATIOS; do

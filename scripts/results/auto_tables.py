@@ -3,12 +3,14 @@
 """Tables of compress.codec auto against fixed forms and other policies, from what scripts/results/auto.sh has recorded.
 
     scripts/results/auto_tables.py FOLDER
-    scripts/results/auto_tables.py --rate FOLDER RATIO    rate at which a dense f32 all-reduce takes RATIO times the compute
+    scripts/results/auto_tables.py --rate FOLDER RATIO        rate at which a dense f32 all-reduce takes RATIO times the compute
+    scripts/results/auto_tables.py --emulated PROFILE RATIO   the same of 8 hosts that compute what a profile says
 
 Prints one table per cluster. Time to equal loss: seconds until the validation loss is at most 0.5 % above the final one of dense
 f32 with the same text and seed.
 """
 import glob
+import json
 import math
 import os
 import statistics
@@ -32,6 +34,27 @@ def rate(folder, ratio):
     later = steps[len(steps) // 10 :]
     seconds = statistics.median(m["compute_s"] + m["update_s"] for m in later)
     return "%gmbit" % float("%.3g" % (8e-6 * later[-1]["bytes_sent"] / (ratio * seconds)))
+
+
+def emulated_rate(path, ratio):
+    with open(path) as file:
+        profile = json.load(file)
+    layers = profile["layers"]
+    floats = sum(math.prod(t["shape"]) for layer in layers for t in layer.get("tensors", []))
+    seconds = sum(layer.get("forward_s", 0) + layer.get("backward_s", 0) for layer in layers) + profile.get("update_s", 0)
+    return "%gmbit" % float("%.3g" % (8e-6 * 2 * 7 / 8 * 4 * floats / (ratio * seconds)))
+
+
+def steps_table(folder):
+    """A row per cluster: median of the blocks (least to most) of every setting, ms."""
+    paths = sorted(glob.glob(os.path.join(folder, "steps/*.json")), key=lambda path: float(os.path.basename(path)[:-5]))
+    rows = []
+    for path in paths:
+        with open(path) as file:
+            settings = json.load(file)["settings"]
+        blocks = [s["seconds"]["block"] for s in settings]
+        rows.append([os.path.basename(path)[:-5]] + ["%.1f (%.1f-%.1f)" % tuple(1e3 * b[k] for k in ("median", "least", "most")) for b in blocks])
+    return table(["dense f32: communication / compute"] + [s["label"] for s in settings], rows) if rows else ""
 
 
 def step_seconds(steps):
@@ -75,7 +98,7 @@ def figures(lab, losses, ratio, texts, method, seeds):
 
 def cluster_table(lab, losses, ratio, texts, methods, seeds):
     all_figures = {method: figures(lab, losses, ratio, texts, method, seeds) for method in methods}
-    best = [min((f[i][2] for m, f in all_figures.items() if f[i] and m in SHORT + ("c20",)), default=math.inf) for i in range(len(texts))]
+    best = [min((f[i][2] for m, f in all_figures.items() if f[i] and m in SHORT + ("topk",)), default=math.inf) for i in range(len(texts))]
     rows = []
     for method, found in all_figures.items():
         row = [method]
@@ -93,6 +116,10 @@ def main():
     if sys.argv[1] == "--rate":
         print(rate(sys.argv[2], float(sys.argv[3])))
         return
+    if sys.argv[1] == "--emulated":
+        print(emulated_rate(sys.argv[2], float(sys.argv[3])))
+        return
+    print(steps_table(sys.argv[1]))
     lab, losses = runs_of(sys.argv[1], "lab"), runs_of(sys.argv[1], "loss")
     texts = list(dict.fromkeys(name.split("-")[0] for name in losses))
     seeds = sorted({name.rsplit("-", 1)[1] for name in losses})

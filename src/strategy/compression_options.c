@@ -50,8 +50,8 @@ static const taciti_option OPTIONS[] = {
                 "bucket: the factor holds for every bucket"),
     TACITI_OPTION(
         "loss", REAL, AT(loss), "0.5", .max = 100, .unit = "%", .when = "automatic",
-        .help = "the most that auto may cost: it takes no form that has ended further above dense in our runs; 0: "
-                "number formats alone; 1.5: a tenth of the elements, too"),
+        .help = "the most that auto may cost: it takes no form that has ended further above dense in our runs; below "
+                "4: number formats alone; from 4 on a fifth of the elements, from 5 on a tenth, too"),
     TACITI_OPTION("warmup", INT, AT(warmup), "-1", .min = -1, .max = 1e12, .unit = "steps", .when = "selects",
                   .help = "the factor rises from compress.start during this number of steps, auto begins to select "
                           "elements after it; -1: twice optim.warmup and at least 200, with another controller 0"),

@@ -61,7 +61,7 @@ static bool is_named(const taciti_gossip_options *o) {
     return o->codec.text[0] != '\0' && strcmp(o->codec.text, "none") != 0;
 }
 
-/* What a neighbour knows of a rank counts on mixes that follow each other, the same number of each. */
+/* Neighbours know of a rank what its mixes have told them, one after the other, so all ranks make the same mixes. */
 static tacit_status check_company(const taciti_strategy_context *context) {
     const taciti_gossip_options *o = context->options;
     const bool named = is_named(o);

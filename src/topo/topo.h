@@ -61,8 +61,9 @@ typedef struct taciti_topo_request {
     const char *file;          /* file: a matrix, or several one after the other, .csv */
 } taciti_topo_request;
 
-/* What suits the hosts: aer from 1.5 ranks per host on, so that one array crosses a link for all of a host; else base-k,
- * whose ranks meet one other per round and have the exact mean in finite time, whatever their number. */
+/* A name for the graph that suits the hosts: aer from 1.5 ranks per host on, so that one array crosses a link for all
+ * of a host; else base-k, whose ranks meet one other per round and have the exact mean in finite time, whatever their
+ * number. */
 #define TACITI_TOPO_AUTO "auto"
 /* Returns the name of the list that the request means. Any thread. */
 const char *taciti_topology_name(const taciti_topo_request *request);
