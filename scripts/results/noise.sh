@@ -12,8 +12,8 @@
 #   tables    the tables of what FOLDER holds; always runs at the end
 #
 # FOLDER (default build/noise) keeps what every launch printed, with its command line beside it; a launch whose answer is there
-# is not repeated. --text (default input.txt, else ../shared/data/tinyshakespeare.txt) is tiny-shakespeare. The other texts
-# are those of texts.sh.
+# is not repeated. --text (default input.txt, else ../shared/data/tinyshakespeare.txt) is tiny-shakespeare. bible is the first
+# 1.2 MB of the King James Bible, pages those of the manuals of Debian's package manpages-dev; both are fetched at need.
 #
 # Environment, with the figures of the page as defaults: TEXTS ("bible shakespeare"), SEEDS ("1 2"), GRAPHS ("base-k"),
 # VARIANTS ("plain start denoise both"; atc behind a name makes it adapt-then-combine), STEPS (1500), LENGTHS ("1000 3000"),
