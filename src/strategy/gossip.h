@@ -48,6 +48,7 @@ bool taciti_gossip_takes(const taciti_codec *codec);
 /* Returns what signals and, where mixes are compressed, gradients of the dense start are summed as: int8. */
 const taciti_codec *taciti_gossip_sum_codec(void);
 bool taciti_gossip_is_power(const taciti_gossip_options *options);
+bool taciti_gossip_is_auto(const taciti_gossip_options *options); /* the hosts decide the topology, and no option */
 
 /* Lists a pattern for every topology and order, with the other options unchanged. */
 tacit_status taciti_gossip_patterns(const void *options, const taciti_hosts *hosts,

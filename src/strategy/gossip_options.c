@@ -86,7 +86,11 @@ const taciti_option_table taciti_gossip_option_table =
 
 /* ---- what the planner prices ------------------------------------------------------------------------------------- */
 
-/* `asked` is what the options mean. A topology has its options where they are given for it. */
+bool taciti_gossip_is_auto(const taciti_gossip_options *options) {
+    return strcmp(options->topology.text, TACITI_TOPO_AUTO) == 0;
+}
+
+/* `asked` is what the options mean. A topology has its options where it is named. */
 static taciti_pattern pattern_of(const taciti_gossip_options *o, const char *asked, const char *topology, int order) {
     const bool configured = strcmp(asked, topology) == 0, awc = order == TACITI_GOSSIP_AWC;
     taciti_pattern pattern = {.order = awc ? TACITI_ORDER_AWC : TACITI_ORDER_ATC,
@@ -96,7 +100,7 @@ static taciti_pattern pattern_of(const taciti_gossip_options *o, const char *ask
                               .delay = awc ? (int)o->delay : 0,
                               .common = {o->start, o->denoise, taciti_gossip_sum_codec()},
                               .configured = configured && o->order == order};
-    if (configured) {
+    if (strcmp(o->topology.text, topology) == 0) {
         pattern.topology.degree = (int)o->degree;
         pattern.topology.file = o->file.text[0] == '\0' ? NULL : o->file.text;
     }

@@ -72,7 +72,7 @@ tacit_status taciti_gossip_topology(const taciti_gossip_options *options, const 
                                          .ranks = hosts->ranks,
                                          .hosts = hosts,
                                          .per_host = (int)o->per_host,
-                                         .degree = (int)o->degree,
+                                         .degree = taciti_gossip_is_auto(o) ? 0 : (int)o->degree,
                                          .seed = TACITI_GOSSIP_SEED,
                                          .file = o->file.text[0] != '\0' ? o->file.text : NULL};
     taciti_topology topology = {.period = 0};
@@ -145,9 +145,14 @@ static tacit_status agree_on_topology(taciti_gossip *g) {
 
 static void say_choice(const taciti_gossip *g) {
     const taciti_hosts *hosts = taciti_comm_hosts(g->context.comm);
-    if (taciti_comm_rank(g->context.comm) == 0 && strcmp(g->options.topology.text, TACITI_TOPO_AUTO) == 0)
-        taciti_log(TACITI_LOG_INFO, "gossip.topology auto: %s, for %d ranks on %d host%s", g->topology.name,
-                   hosts->ranks, hosts->count, hosts->count == 1 ? "" : "s");
+    const char *s = hosts->ranks == 1 ? "" : "s";
+    if (taciti_comm_rank(g->context.comm) != 0 || !taciti_gossip_is_auto(&g->options)) return;
+    if (g->options.per_host > 0)
+        taciti_log(TACITI_LOG_INFO, "gossip.topology auto: %s, for %d rank%s, as if on hosts of %d", g->topology.name,
+                   hosts->ranks, s, (int)g->options.per_host);
+    else
+        taciti_log(TACITI_LOG_INFO, "gossip.topology auto: %s, for %d rank%s on %d host%s", g->topology.name,
+                   hosts->ranks, s, hosts->count, hosts->count == 1 ? "" : "s");
 }
 
 static tacit_status make_masses(taciti_gossip *g) {

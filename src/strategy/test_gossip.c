@@ -409,9 +409,38 @@ static void patterns_have_the_options_that_apply(void **state) {
     assert_int_equal(configured, 1);
 }
 
+/* Hosts decide, so no option of a named topology applies. */
+static void auto_is_one_of_the_patterns(void **state) {
+    static const char *const NAMES[] = {"aer", "base-k", "aer"}; /* of gossip.per_host 0, 1 and 2 */
+    (void)state;
+    taciti_hosts hosts;
+    assert_int_equal(taciti_hosts_create(3, &hosts), TACIT_OK);
+    for (int per_host = 0; per_host < 3; per_host++) {
+        const taciti_gossip_options options = {
+            .topology = {TACITI_TOPO_AUTO}, .degree = 2, .per_host = per_host, .every = 1};
+        taciti_pattern patterns[TACITI_PATTERNS_MAX];
+        taciti_topology t;
+        size_t count = 0, configured = 0;
+        assert_int_equal(taciti_gossip_patterns(&options, &hosts, patterns, &count), TACIT_OK);
+        for (size_t i = 0; i < count; i++) {
+            assert_int_equal(patterns[i].topology.degree, 0);
+            if (!patterns[i].configured) continue;
+            configured++;
+            assert_string_equal(patterns[i].topology.name, NAMES[per_host]);
+        }
+        assert_int_equal(configured, 1);
+        assert_int_equal(taciti_gossip_topology(&options, &hosts, &t), TACIT_OK);
+        assert_string_equal(t.name, NAMES[per_host]);
+        if (per_host == 1) assert_int_equal(t.period, 3); /* with a degree of 2 it would be 1 */
+        taciti_topology_destroy(&t);
+    }
+    taciti_hosts_destroy(&hosts);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns_have_the_options_that_apply),
+        cmocka_unit_test(auto_is_one_of_the_patterns),
         cmocka_unit_test(two_workers_of_dadam),
         cmocka_unit_test(four_workers_of_dadam_on_a_hypercube),
         cmocka_unit_test(two_workers_of_accumadam),
