@@ -94,7 +94,7 @@ print(f"{name:14} {links:7} {(len(times) - 1) / (times[-1] - times[0]):7.2f} ste
 EOF
 }
 
-# trained NAME HELD SEED STEPS FLAG...: sets losses and made from the run's last evaluation and meeting
+# trained NAME HELD SEED STEPS FLAG...: prints the loss and the steps of every rank, also to $work/answer
 trained() {
   local name=$1 held=$2 seed=$3 length=$4 launcher holder=""; shift 4
   rm -rf "$work/run"
