@@ -13,7 +13,7 @@
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
-tacit=$PWD/build/release/bin/tacit kind=rank ranks='' repeats=3 seconds=20 steps=1000 text=../shared/data/tinyshakespeare.txt mbit=200
+tacit=$PWD/build/release/bin/tacit kind=rank ranks='' repeats=3 seconds=20 steps=1600 text=../shared/data/tinyshakespeare.txt mbit=200
 misuse() { echo "async.sh: $1; see the head of scripts/results/async.sh" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   [ $# -ge 2 ] || misuse "$1 needs a value"
