@@ -57,14 +57,11 @@ bool taciti_gossip_takes(const taciti_codec *codec) {
            taciti_codec_suits(codec, TACITI_USE_MAGNITUDES);
 }
 
-static bool is_named(const taciti_gossip_options *o) {
-    return o->codec.text[0] != '\0' && strcmp(o->codec.text, "none") != 0;
-}
-
 /* Neighbours know of a rank what its mixes have told them, one after the other, so all ranks make the same mixes. */
 static tacit_status check_company(const taciti_strategy_context *context) {
     const taciti_gossip_options *o = context->options;
-    const bool named = is_named(o);
+    const bool named = o->codec.text[0] != '\0' && strcmp(o->codec.text, "none") != 0;
+    const char *key = named ? "gossip.codec" : "compress.codec";
     const struct {
         bool given;
         const char *what, *without;
@@ -73,13 +70,13 @@ static tacit_status check_company(const taciti_strategy_context *context) {
         {o->tracker, "gossip.tracker, which mixes gradients beside parameters", "--no-gossip.tracker"},
         {o->delay > 0, "gossip.delay 1, whose transfers overlap", "--gossip.delay 0"},
     };
-    for (size_t i = 0; (named || context->compression.mixes.codec != NULL) && i < sizeof others / sizeof *others; i++)
+    if (!named && context->compression.mixes.codec == NULL) return TACIT_OK;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (others[i].given)
             return taciti_fail(TACIT_E_CONFIG,
                                "%s %s: mixes go as differences to what neighbours know, and do not go with %s: %s, or "
                                "--%s none",
-                               named ? "gossip.codec" : "compress.codec", named ? o->codec.text : "auto",
-                               others[i].what, others[i].without, named ? "gossip.codec" : "compress.codec");
+                               key, named ? o->codec.text : "auto", others[i].what, others[i].without, key);
     return TACIT_OK;
 }
 
