@@ -80,8 +80,7 @@ guard_lab
 
 # ---- launches ------------------------------------------------------------------------------------------------------------
 
-# The words of a method. `auto` selects elements after its warm-up, of 200 steps or more; auto-now from the first step on, and
-# so do the fixed factors.
+# The words of a method. auto-now may select elements, from the first step on, and so do the fixed factors.
 method() {
   local select="--with tacit --set compress.warmup=0 --codec"
   case $1 in # fsdp-auto is refused as long as channels have no auto
@@ -92,7 +91,7 @@ method() {
     dp) echo "--with tacit" ;;
     bf16) echo "--with tacit --set wire=bf16" ;;
     auto) echo "--with tacit --codec auto" ;;
-    auto-now) echo "$select auto" ;;
+    auto-now) echo "$select auto --set compress.loss=4" ;;
     topk) echo "$select topk --factor 20 --set values=int4" ;;
     topk10 | topk1000) echo "$select topk --factor ${1#topk}" ;;
     gravac) echo "$select topk --set adapt.policy=gravac --set gravac.window=$((GRAVAC_STEPS / 12 + 1))" ;;
