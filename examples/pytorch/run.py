@@ -38,6 +38,8 @@ def read_flags(about, sizes, batch, lr):
                    "every N steps, as \"curve\": [step, seconds of training, loss]")
     p.add_argument("--optimizer", choices=("adamw", "accum-adam"), default="adamw", help="accum-adam: that of decent-dp")
     p.add_argument("--json", metavar="FILE", help="the results are appended there, with the seconds of all steps")
+    p.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu",
+                   help="ranks of a host share its GPUs (default here: %(default)s)")
     p.add_argument("--emulate", type=float, metavar="MS", help="replay an accelerator that needs so long for forward and "
                    "backward pass instead of computing: real gradients' bytes, arbitrary values")
     p.add_argument("--with", dest="method", choices=METHODS, default="tacit")
@@ -54,6 +56,7 @@ def read_flags(about, sizes, batch, lr):
             p.error(f"{given if isinstance(given, str) else ' '.join(given)}: only --with {' or '.join(methods)} takes it")
     if flags.steps <= flags.warm_up:
         flags.warm_up = 0
+    flags.device = choose_device("cpu" if flags.emulate else flags.device)
     torch.manual_seed(flags.seed)
     return flags
 
@@ -68,6 +71,22 @@ def find(*names, default):
 
 RANK = find("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", default=0)
 RANKS = find("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", default=1)
+
+
+def choose_device(kind):
+    """The GPUs of a host are dealt to its ranks in turns."""
+    if kind == "cpu":
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        sys.exit("--device cuda: torch finds no GPU; nvidia-smi says what the driver finds")
+    local = find("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", default=0)
+    device = torch.device("cuda", local % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
+
+
+def move(batch, device):
+    return batch.to(device) if torch.is_tensor(batch) else tuple(part.to(device) for part in batch)
 
 
 def share_cores():
@@ -132,7 +151,7 @@ def with_fsdp(flags, model, make_optimizer):
     """FSDP2: a unit for each part of a ModuleList or Sequential that has parameters, and one for the rest."""
     from torch.distributed.fsdp import fully_shard
     join_gloo(flags.method)
-    mesh = dist.init_device_mesh("cpu", (RANKS,))
+    mesh = dist.init_device_mesh(flags.device.type, (RANKS,))
     for unit in list_units(model):
         fully_shard(unit, mesh=mesh)
     fully_shard(model, mesh=mesh)
@@ -185,11 +204,11 @@ def train(flags, model, data, loss_of):
         from accelerator import Accelerator, NoUpdate
         model, make_optimizer = Accelerator(model, data, loss_of, flags), NoUpdate
         loss_of = Accelerator.loss_of
-    method = choose(flags, model, make_optimizer)
+    method, held = choose(flags, model.to(flags.device), make_optimizer), [move(batch, flags.device) for batch in data.held]
     generator = torch.Generator().manual_seed(1000 * flags.seed + RANK)  # every rank draws samples of its own
-    losses, curve, clock, said = [], [], Clock(flags.warm_up, method.counters), time.perf_counter()
+    losses, curve, clock, said = [], [], Clock(flags, method.counters), time.perf_counter()
     for step in range(flags.steps):
-        batch = data.draw(flags.batch, generator)
+        batch = move(data.draw(flags.batch, generator), flags.device)
         clock.begin(step)
         loss = loss_of(method.model, batch)
         loss.backward()
@@ -203,15 +222,15 @@ def train(flags, model, data, loss_of):
             print(f"step {step + 1} of {flags.steps}: loss {losses[-1]:.4f}, {clock.seconds[-1]:.2f} s", file=sys.stderr, flush=True)
         if flags.evaluate and (step + 1) % flags.evaluate == 0:
             with clock.stopped() as seconds:
-                curve.append((step + 1, seconds, evaluate(method, data.held[::4], loss_of)))
-    result = dict(example=pathlib.Path(sys.argv[0]).stem, words=sys.argv[1:], ranks=RANKS, parameters=parameters,
+                curve.append((step + 1, seconds, evaluate(method, held[::4], loss_of)))
+    result = dict(example=pathlib.Path(sys.argv[0]).stem, words=sys.argv[1:], ranks=RANKS, device=flags.device.type, parameters=parameters,
                   data=data.name, first_loss=losses[0], loss=statistics.mean(losses[-10:]), curve=curve, **clock.summary())
     if flags.method == "tacit":
         result["counters"] = method.model.counters()
     if not flags.emulate:
-        result["held_loss"] = evaluate(method, data.held, loss_of)
+        result["held_loss"] = evaluate(method, held, loss_of)
         if hasattr(data, "right"):
-            result["held_accuracy"] = evaluate(method, data.held, data.right)
+            result["held_accuracy"] = evaluate(method, held, data.right)
     report(flags, result)
     if dist.is_initialized():
         dist.destroy_process_group()
@@ -248,8 +267,8 @@ def report(flags, result):
 class Clock:
     """Seconds of steps, of the processor, bytes that left this host by the interface that gloo uses, and those of tacit's."""
 
-    def __init__(self, warm_up, counters):
-        self.warm_up, self.seconds, self.counters = warm_up, [], counters
+    def __init__(self, flags, counters):
+        self.warm_up, self.on_gpu, self.seconds, self.counters = flags.warm_up, flags.device.type == "cuda", [], counters
         self.interface = os.environ.get("GLOO_SOCKET_IFNAME")
 
     def begin(self, step):
@@ -260,6 +279,8 @@ class Clock:
         self.start_of_step = time.perf_counter()
 
     def end(self):
+        if self.on_gpu:
+            torch.cuda.synchronize()
         self.seconds.append(time.perf_counter() - self.start_of_step)
 
     @contextlib.contextmanager
