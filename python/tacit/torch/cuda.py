@@ -242,6 +242,10 @@ class Staging:
 
     # ---- gradients -----------------------------------------------------------------------------------------------------
 
+    @staticmethod
+    def make_arguments(i, kind, scale):
+        return i, kind, scale
+
     def start(self, handle, i, address, kind, scale):
         """As tacit_job_ready_from(), which deliver() calls when the copy of the gradient has landed."""
         self.device.copy_in([(self._places[i], address, self._bytes[i])], self._landed[i])

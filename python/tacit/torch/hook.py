@@ -6,7 +6,6 @@
 
 Residuals belong to parameters, not to buckets, which DDP makes anew after its first step."""
 import atexit
-import ctypes
 import queue
 import threading
 import weakref
@@ -69,7 +68,7 @@ class Hook:
                 self.comm.close()
             raise
         self._indices = {id(p): i for i, p in enumerate(self._tensors.parameters)}
-        self._scale = ctypes.c_double(1 / self.comm.size)
+        self._arguments = self._tensors.list_arguments(1 / self.comm.size)
         self._clips = float(self.settings["optim.clip"]) > 0
         self._missing, self._buffers, self._held = set(), [], []
         self._done, self._stopping = threading.Event(), False
@@ -115,7 +114,7 @@ class Hook:
             raise UsageError("a gradient is sparse; build the layer with sparse=False")
         if self.error:
             return []
-        kinds, scale, handle, start = self._tensors.kinds, self._scale, self._job.handle, self._tensors.sources.start
+        handle, start = self._job.handle, self._tensors.sources.start
         pairs = [(p, g) for p, g in zip(bucket.parameters(), bucket.gradients()) if p.numel()]
         try:
             indices = [self._indices[id(p)] for p, _ in pairs]
@@ -126,7 +125,8 @@ class Hook:
             name = self._tensors.names[min(self._missing)]
             raise UsageError(f"{name} wants a gradient, but DDP does not train it: it did not when DDP was made" + AFRESH)
         for i, (_, gradient) in zip(indices, pairs):
-            if status := start(handle, i, gradient.data_ptr(), kinds[i], scale):
+            index, kind, scale = self._arguments[i]
+            if status := start(handle, index, gradient.data_ptr(), kind, scale):
                 check(status)
         return indices
 

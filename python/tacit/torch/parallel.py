@@ -119,7 +119,7 @@ class Parallel(torch.nn.Module):
         self._rank_buffers = Buffers(module, self.comm, buffers)
         self._rank_buffers.send_frozen()
         self._rank_buffers.send_first()
-        self._scale = 1 / self.comm.size
+        self._arguments = self._tensors.list_arguments(1 / self.comm.size)
         self._sums_early = (self.settings["strategy"] == "dp" and float(self.settings["optim.clip"]) == 0 and
                             self.settings["exchange.overlap"] == "true")
         self._sync, self._queued, self._averaged = True, False, False
@@ -247,9 +247,9 @@ class Parallel(torch.nn.Module):
                                  "load_state_dict with assign=True?): close() the tacit.Parallel and wrap the model again")
 
     def _make_hook(self, i):
-        view, dtype, kind = self._tensors.views[i], self._tensors.parameters[i].dtype, self._tensors.kinds[i]
+        view, dtype, (index, kind, scale) = self._tensors.views[i], self._tensors.parameters[i].dtype, self._arguments[i]
         stride, is_plain = view.stride(), view.is_contiguous()
-        ready, handle, scale, ready_from = self._ready, self._job.handle, self._scale, self._tensors.sources.ready_from
+        ready, handle, ready_from = self._ready, self._job.handle, self._tensors.sources.ready_from
 
         def hook(p):  # runs for every parameter of every pass: mind the microseconds
             if not self._queued:
@@ -264,7 +264,7 @@ class Parallel(torch.nn.Module):
                     not (gradient.is_contiguous() if is_plain else gradient.stride() == stride)):
                 gradient = self._arrange_gradient(i)
             ready[i] = True
-            status = ready_from(handle, i, gradient.data_ptr(), kind, scale)
+            status = ready_from(handle, index, gradient.data_ptr(), kind, scale)
             if status:
                 check(status)
         return hook
@@ -310,8 +310,8 @@ class Parallel(torch.nn.Module):
         unused, ready_from = [i for i, is_ready in enumerate(self._ready) if not is_ready], self._tensors.sources.ready_from
         for i in unused:
             gradient = self._arrange_gradient(i)  # of a pass in no_sync(), if any
-            check(ready_from(self._job.handle, i, None if gradient is None else gradient.data_ptr(), self._tensors.kinds[i],
-                             self._scale))
+            index, kind, scale = self._arguments[i]
+            check(ready_from(self._job.handle, index, None if gradient is None else gradient.data_ptr(), kind, scale))
         self._ready[:] = [False] * len(self._ready)
         return [i for i in unused if self._tensors.parameters[i].grad is None]
 

@@ -101,6 +101,11 @@ class InPlace:
     ready_from = start = lib.tacit_job_ready_from
     is_busy = False
 
+    @staticmethod
+    def make_arguments(i, kind, scale):
+        """Of ready_from(), beside the handle and the address. What is of the library's types already halves the call."""
+        return ctypes.c_size_t(i), ctypes.c_int(kind), ctypes.c_double(scale)
+
     def deliver(self, indices=()):
         return 0
 
@@ -127,7 +132,6 @@ class Tensors:
     def __init__(self, module, on_flat=True, left_out=(), stall_s=600.0):
         named = list_trained(module, left_out)
         self.names, self.parameters = [n for n, _ in named], [p for _, p in named]
-        self.kinds = [KINDS[p.dtype] for p in self.parameters]
         self.layout = Layout()
         for name, p in named:
             self.layout.add(name, [p.size(d) for d in list_dims(p)], decay=p.dim() > 1)
@@ -157,6 +161,10 @@ class Tensors:
         room = torch.zeros(self.layout.floats + 16)
         begin = (-room.data_ptr() % 64) // 4  # the library wants multiples of 64 bytes
         return room[begin:begin + self.layout.floats]
+
+    def list_arguments(self, scale):
+        """Those of sources.ready_from() for each parameter's gradient."""
+        return [self.sources.make_arguments(i, KINDS[p.dtype], scale) for i, p in enumerate(self.parameters)]
 
     def view_in(self, flat, i):
         """Tensor i of a flat array, in the shape and order of its parameter."""
