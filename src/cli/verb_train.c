@@ -32,23 +32,32 @@ const taciti_flag taciti_train_flags[] = {
     {NULL, NULL, NULL, NULL},
 };
 
+/* Other verbs take the folder of a run, and --resume takes nothing. */
+static tacit_status check_files(const taciti_arguments *arguments) {
+    for (size_t i = 0; i < arguments->positional_count; i++) {
+        const char *path = arguments->positional[i];
+        struct stat info;
+        if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+            return taciti_fail(TACIT_E_USAGE,
+                               "%s is a folder, not a configuration: --run.dir %s --resume goes on with that run, "
+                               "--train.init %s starts another from its weights",
+                               path, path, path);
+    }
+    if (arguments->positional_count > 1)
+        return taciti_fail(TACIT_E_USAGE, "one configuration file at most; \"%s\" is the second",
+                           arguments->positional[1]);
+    return TACIT_OK;
+}
+
 /* The file comes before environment and flags, but its name stands among the flags: they are read twice. */
 static tacit_status read_configuration(const taciti_verb *verb, int argc, char **argv, taciti_train_settings *settings,
                                        taciti_arguments *arguments) {
     TACITI_TRY(taciti_train_settings_init(settings));
     TACITI_TRY(taciti_arguments_parse(verb, &settings->job.config, argc, argv, arguments));
-    if (arguments->positional_count > 1)
-        return taciti_fail(TACIT_E_USAGE, "one configuration file at most; \"%s\" is the second",
-                           arguments->positional[1]);
+    TACITI_TRY(check_files(arguments));
     taciti_config_destroy(&settings->job.config);
     TACITI_TRY(taciti_config_defaults(&settings->job.config));
     const char *path = arguments->positional_count == 1 ? arguments->positional[0] : NULL;
-    struct stat info;
-    if (path != NULL && stat(path, &info) == 0 && S_ISDIR(info.st_mode)) /* other verbs take the folder of a run */
-        return taciti_fail(TACIT_E_USAGE,
-                           "%s is a folder, not a configuration: --run.dir %s --resume goes on with that run, "
-                           "--train.init %s starts another from its weights",
-                           path, path, path);
     if (path != NULL) TACITI_TRY(taciti_config_file(&settings->job.config, path));
     TACITI_TRY(taciti_config_environment(&settings->job.config));
     TACITI_TRY(taciti_arguments_parse(verb, &settings->job.config, argc, argv, arguments));

@@ -203,7 +203,8 @@ tacit_status taciti_family_file(const taciti_topo_request *request, const taciti
     matrices a = {0};
     if (request->file == NULL || request->file[0] == '\0')
         return taciti_fail(TACIT_E_CONFIG,
-                           "topology file: no file was named; give a .csv file with a matrix of %d x %d",
+                           "topology file: no file was named; gossip.file (--file of tacit info) names a .csv file with a "
+                           "matrix of %d x %d",
                            request->ranks, request->ranks);
     TACITI_TRY(taciti_file_read(request->file, FILE_BYTES_MAX, &bytes, &count));
     tacit_status status = parse_matrices(request->file, bytes, count, request->ranks, &a);
