@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# cpack -G DEB, in the build folder: packages for Debian, in the folder packages/ there. A build for CMAKE_INSTALL_PREFIX
+# cpack -G DEB, in the folder of the build or the source: packages for Debian, in packages/ there. A build for CMAKE_INSTALL_PREFIX
 # /usr has the library in Debian's folder for the machine type; others have it in /usr/lib.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME tacit)

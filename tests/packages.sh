@@ -118,7 +118,7 @@ for family in openmpi mpich; do
 done
 
 make_debs() {
-  (cd "$build" && cpack -G DEB -B "$work/debs") && rm -r "$work/debs/_CPack_Packages"
+  TACIT_BUILD=$build cpack -G DEB -B "$work/debs" && rm -r "$work/debs/_CPack_Packages"
   diff <(printf '%s\n' "${debs[@]}" | sort) <(cd "$work/debs" && ls | sed 's/_.*//' | sort)
 }
 has_dependencies() {

@@ -108,6 +108,12 @@ def middle(values, form="%.3f"):
     return text + " (" + form % min(values) + " to " + form % max(values) + ")" if len(values) > 1 else text
 
 
+def mean_and_half(values, form="%.1f"):
+    """The mean, and half of its 95 % interval of more than one value."""
+    mean, half = record.interval(values)
+    return form % mean + ("" if math.isinf(half) else " ± " + form % half)
+
+
 def mean_of(values, form="%.2f"):
     """The mean of ratios and its 95 % interval."""
     if not values:
@@ -247,17 +253,17 @@ def quality(answer):
 
 
 def gravac_table(sections):
-    """Of every network: bytes on the wire, seconds and quality."""
+    """Of every network: bytes on the wire, seconds and quality, whose intervals are of seeds."""
     sections = {name: section for name, section in sections.items() if section.methods()}
     head, rows = ["method"], {}
     for name, section in sections.items():
         answer = next(a for found in section.answers.values() for a in found.values())
         head += ["%s: bytes" % name, "seconds per step", "held-out accuracy, %" if "held_accuracy" in answer else "held-out perplexity"]
         for w in section.methods():
-            rows.setdefault(w, [TITLES[w]]).extend([fewer(section, w), middle(section.values(w, seconds)),
-                                                    middle(section.values(w, quality), "%.1f")])
-    return finish(head, list(rows.values()), list(sections.values()), 
-                  "Bytes: times fewer on the wire than f32.") if rows else None
+            rows.setdefault(w, [TITLES[w]]).extend([fewer(section, w), "%.3f" % statistics.median(section.values(w, seconds)),
+                                                    mean_and_half(section.values(w, quality))])
+    return finish(head, list(rows.values()), list(sections.values()),
+                  "Bytes: times fewer on the wire than f32. Quality: mean and 95 % of seeds.") if rows else None
 
 
 def fewer(section, which):
@@ -346,14 +352,14 @@ def decent_bars(section):
                "-" if not (own and losses) else "met" if met or statistics.mean(own) < min(losses) else "**missed**"]
 
 
-def bars_table(folder, steps, loss, decent):
+def bars_table(folder, steps, loss, decent, page):
     times = times_to_goal(loss)
     hook = best_hook(times)
     rows = [at_least("`auto`, time to DDP's final loss, 4 times as much transfer as compute: 2.5 times as fast as DDP", speedups(times, "auto", "ddp"), 2.5),
             at_least("the same against the best of PyTorch's hooks: 1.3 times", speedups(times, "auto", hook) if hook else [], 1.3),
             at_least("gossip `aer`, a step: 2 times as fast as DDP", steps.ratios("ddp", "aer", seconds), 2)]
     rows += [*decent_bars(decent), *dp_bars(folder)]
-    return record.table(["bar", "measured", ""], [row for row in rows if row[2] != "-"])
+    return record.table(["bar", "measured", ""], record.merge_rows(page, "bars", [row for row in rows if row[2] != "-"]))
 
 
 def main():
@@ -364,9 +370,8 @@ def main():
     tables = {"steps": steps_table(steps), "dp": dp_table(folder, *SETTINGS),
               "loss": loss_table(loss, folder), "decent": decent_table(decent), "tagc": tagc_table(folder),
               "gravac": gravac_table({name: Section(os.path.join(folder, "gravac", name.lower())) for name in ("ResNet", "VGG", "LSTM")})}
-    bars = bars_table(folder, steps, loss, decent)
-    commits = record.commit_line(folder, "steps", "dp", "loss", "gravac", "decent", "tagc")
-    record.publish({"bars": bars + ("\n\n" + commits if commits else ""), **tables}, page, {})
+    tables = {name: text and text + "\n\n" + record.commit_line(folder, name) for name, text in tables.items()}
+    record.publish({"bars": bars_table(folder, steps, loss, decent, page), **tables}, page, {})
 
 
 main()
