@@ -24,6 +24,34 @@ def build_driver():
     return path
 
 
+class Future(torch.futures.Future):
+    """As torch's for a GPU: who waits for it waits for what the stream of its setter had been given, but only where its value
+    has tensors. Callbacks have a stream of their own, `thread.behind` for those that come behind them."""
+
+    def __init__(self, gpu):
+        super().__init__()
+        self.gpu, self.given = gpu, None
+
+    def set_result(self, value):
+        if isinstance(value, torch.Tensor):
+            self.given = self.gpu.record()
+        super().set_result(value)
+
+    def then(self, callback):
+        def run(future):
+            thread, before = self.gpu.thread, self.gpu.stream_of(0)
+            if not hasattr(thread, "behind"):
+                thread.behind = self.gpu.driver.fake_stream_make()
+            thread.stream = thread.behind
+            if self.given:
+                self.gpu.cuda.open_device(0).hold_torch(self.given)
+            try:
+                return callback(future)
+            finally:
+                thread.stream = before
+        return super().then(run)
+
+
 class Gpu:
     """Takes the place of what tacit.torch.cuda knows of torch, while it is active. Kernels are host code that runs at once,
     between sync(), which waits for what their stream was given before, and write(), which makes the result come late."""
@@ -58,12 +86,19 @@ class Gpu:
     def stream_of(self, index):
         return getattr(self.thread, "stream", None)
 
-    @staticmethod
-    def make_future(index):
-        return torch.futures.Future()
+    def make_future(self, index):
+        return Future(self)
 
     def use_own_stream(self, index):
         self.thread.stream = self.driver.fake_stream_make()
+
+    def record(self):
+        """An event behind what this thread's stream has been given."""
+        device = self.cuda.open_device(0)
+        event = device.make_event()
+        with device:
+            self.driver.cuEventRecord(event, self.stream_of(0))
+        return event
 
     def sync(self):
         self.driver.fake_synchronize(self.stream_of(0))

@@ -275,7 +275,7 @@ def need_group():
 
 
 def with_hook(gpu, module, **words):
-    """Buckets are written by kernels. Who waits for the future waits for the stream of the thread that has completed it."""
+    """Buckets are written by kernels; DDP waits for the future, and for its stream."""
     import tacit.torch as tacit
     ddp = nn.parallel.DistributedDataParallel(module, bucket_cap_mb=0.01)
     state, send = tacit.hook(ddp, **words)
@@ -284,7 +284,7 @@ def with_hook(gpu, module, **words):
         gpu.write(bucket.buffer())
 
         def give(future):
-            gpu.sync()
+            gpu.driver.fake_synchronize(gpu.thread.behind)
             return future.value()
         return send(state, bucket).then(give)
     ddp.register_comm_hook(state, written if gpu else send)

@@ -103,7 +103,7 @@ class Hook:
         # C++ knows no exception of Python's: where it waits before _end_backward() does, it raises a RuntimeError with
         # this one's text.
         result = future.then(lambda _: self._give(buffer))
-        self._buckets.put((indices, future, is_last))
+        self._buckets.put((indices, future, buffer, is_last))
         return result
 
     def _make_future(self):
@@ -149,7 +149,7 @@ class Hook:
                 cuda.use_own_stream(self._tensors.gpu)
         except Exception as error:
             self._fail(error)
-        for indices, future, is_last in iter(self._buckets.get, None):
+        for indices, future, buffer, is_last in iter(self._buckets.get, None):
             try:
                 if not self.error:
                     self._wait(indices)
@@ -161,7 +161,7 @@ class Hook:
                 self._fail(UsageError("the hook was closed inside a step"))
                 self._done.set()  # a backward pass that waits must end
                 return
-            self._held.append((indices, future))
+            self._held.append((indices, future, buffer))
             if is_last or not self._clips:  # clipping writes all gradients once more
                 self._complete_held()
             if is_last:
@@ -170,12 +170,20 @@ class Hook:
     def _complete_held(self):
         try:
             if not self.error:
-                self._tensors.sources.send_back([i for indices, _ in self._held for i in indices])
+                self._tensors.sources.send_back([i for indices, *_ in self._held for i in indices])
         except Exception as error:
             self._fail(error)
-        for _, future in self._held:
-            future.set_result(None)
+        for _, future, buffer in self._held:
+            self._complete(future, buffer)
         self._held = []
+
+    def _complete(self, future, buffer):
+        """Who waits for a future waits for the GPUs of the tensors in it, and for no others."""
+        try:
+            future.set_result(buffer)
+        except Exception as error:
+            self._fail(error)
+            future.set_result(None)
 
     def _wait(self, indices):
         sources = self._tensors.sources
