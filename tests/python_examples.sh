@@ -48,5 +48,6 @@ together
 expect "a baseline under mpirun says what to type" 1 'needs torchrun: torchrun --nproc-per-node 2' \
   "$MPIRUN" -n 2 "$python" examples/pytorch/gpt.py --with ddp
 expect "a flag of another method" 2 'only --with tacit takes it' "$python" examples/pytorch/gpt.py --with ddp --codec auto
+expect "a GPU that is not there" 1 'torch finds no GPU' env CUDA_VISIBLE_DEVICES= "$python" examples/pytorch/gpt.py --device cuda
 expect "a text that is too short" 1 '--data FILE wants' "$python" examples/pytorch/gpt.py --data .gitignore
 finish_checks
