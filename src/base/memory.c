@@ -49,6 +49,17 @@ void *taciti_with_room(void *block, size_t count, size_t size) {
     return larger;
 }
 
+void *taciti_reserve(void *block, size_t count, size_t more, size_t size, size_t *room) {
+    const size_t needed = count + more, larger_room = needed + needed / 2 + 8;
+    if (block != NULL && needed <= *room) return block;
+    void *larger = taciti_calloc(larger_room, size);
+    if (larger == NULL) return NULL;
+    if (count > 0) memcpy(larger, block, count * size);
+    taciti_free(block);
+    *room = larger_room;
+    return larger;
+}
+
 char *taciti_strdup(const char *text) {
     const size_t bytes = strlen(text) + 1;
     char *copy = taciti_calloc(bytes, 1);

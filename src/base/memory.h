@@ -27,6 +27,10 @@ void taciti_free(void *block);
  * a power of two. Returns NULL, and leaves the block, if memory is exhausted. */
 void *taciti_with_room(void *block, size_t count, size_t size);
 
+/* Returns the block with room for `more` elements behind its `count`; *room, which it updates, says for how many it has
+ * room in all. NULL is fine for an empty one. Returns NULL, and leaves the block, if memory is exhausted. */
+void *taciti_reserve(void *block, size_t count, size_t more, size_t size, size_t *room);
+
 /* Copies a string. Returns NULL, after logging, if memory is exhausted. Returns owned; release with taciti_free(). Any
  * thread. */
 char *taciti_strdup(const char *text);

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/strict_json.h"
+#include "base/text.h"
 
 /* GPT-2's files have 1.0 and 0.5 MB; these limits only keep a wrong file from filling the memory. */
 enum { FILE_BYTES = 256 << 20, MAX_TOKENS = 1 << 24, SHOWN_BYTES = 40, BYTE_CODES = 256 + 68 };
@@ -39,14 +40,10 @@ static void map_bytes(loader *l) {
 /* Turns shown characters back into bytes; they never take more room. False when a character stands for no byte. */
 static bool unmap_text(const loader *l, const char *shown, size_t count, char *out, size_t *out_count) {
     size_t n = 0;
-    for (size_t i = 0; i < count;) {
-        const unsigned char first = (unsigned char)shown[i++];
-        uint32_t code = first;
-        if (first >= 0x80) {
-            if (first < 0xc2 || first > 0xdf || i == count || ((unsigned char)shown[i] & 0xc0) != 0x80) return false;
-            code = (uint32_t)(first & 0x1f) << 6 | ((unsigned char)shown[i++] & 0x3f);
-        }
-        if (code >= BYTE_CODES || l->byte_of_code[code] < 0) return false;
+    for (size_t i = 0, bytes; i < count; i += bytes) {
+        uint32_t code;
+        bytes = taciti_utf8_decode(shown + i, count - i, &code);
+        if (bytes == 0 || bytes > count - i || code >= BYTE_CODES || l->byte_of_code[code] < 0) return false;
         out[n++] = (char)l->byte_of_code[code];
     }
     *out_count = n;

@@ -10,8 +10,34 @@
 #include "data/builtin.h"
 #include "data/partition.h"
 #include "data/shard.h"
-#include "data/text.h"
-#include "data/tokens.h"
+#include "data/tokenizer.h"
+
+#define AT(field) offsetof(taciti_data_options, field)
+
+/* Paths may differ between hosts: what they hold is compared by taciti_data_info.digest. */
+static const taciti_option OPTIONS[] = {
+    TACITI_OPTION("train", LIST, AT(train), "",
+                  .help = "files to train on, read end to end; none: the program's own sources and docs",
+                  .flags = TACITI_OPTION_NO_DIGEST),
+    TACITI_OPTION(
+        "validation", LIST, AT(validation), "",
+        .help = "files to validate on; none: the last data.split of the train tokens, which are then not trained on",
+        .flags = TACITI_OPTION_NO_DIGEST),
+    TACITI_OPTION("split", REAL, AT(split), "0.1", .min = 0.0, .max = 0.99, .when = "data.validation=",
+                  .help = "share of the train tokens that is held out when there are no validation files"),
+    TACITI_OPTION(
+        "partition", TEXT, AT(partition), "global",
+        .help =
+            "what a rank draws samples from: global|by-rank|dirichlet:ALPHA; all but global make ranks' data unequal",
+        .flags = TACITI_OPTION_EXPERT),
+    TACITI_OPTION(
+        "vocab", TEXT, AT(vocab), "",
+        .help = "vocab.json of a GPT-2 style tokenizer, with merges.txt beside it; text becomes its ids, not bytes",
+        .flags = TACITI_OPTION_NO_DIGEST),
+};
+
+const taciti_option_table taciti_data_option_table =
+    TACITI_OPTION_TABLE("data", "the tokens of a run: text or shards, and what is held out for validation", OPTIONS);
 
 /* No id is larger than an int32_t can hold until the caller knows better. */
 #define NO_LIMIT ((int64_t)INT32_MAX + 1)
@@ -24,6 +50,68 @@ struct taciti_data {
     taciti_partition asked, partition; /* of the options; of this rank, global until it is assigned */
     int64_t limit;                     /* ids at or above are refused */
 };
+
+/* ---- text becomes ids -------------------------------------------------------------------------------------------- */
+
+/* Ids packed as little-endian numbers of width_bytes. */
+typedef struct packed {
+    unsigned char *bytes; /* owned */
+    size_t count, capacity, width_bytes;
+} packed;
+
+static tacit_status pack(void *context, const int32_t *ids, size_t count, uint64_t bytes_done) {
+    (void)bytes_done;
+    packed *p = context;
+    unsigned char *bytes = taciti_reserve(p->bytes, p->count, count, p->width_bytes, &p->capacity);
+    if (bytes == NULL) return TACIT_E_MEMORY;
+    p->bytes = bytes;
+    unsigned char *out = p->bytes + p->count * p->width_bytes;
+    for (size_t i = 0; i < count; i++)
+        for (size_t b = 0; b < p->width_bytes; b++) *out++ = (unsigned char)((uint32_t)ids[i] >> (8 * b));
+    p->count += count;
+    return TACIT_OK;
+}
+
+static tacit_status encode_memory(const taciti_tokenizer *tokenizer, const taciti_segment *segment, packed *out) {
+    int32_t *ids = NULL;
+    size_t count = 0;
+    TACITI_TRY(
+        taciti_tokenizer_encode(tokenizer, (const char *)segment->memory, (size_t)segment->tokens, &ids, &count));
+    const tacit_status status = pack(out, ids, count, segment->tokens);
+    taciti_free(ids);
+    return status;
+}
+
+static tacit_status encode_view(const taciti_tokenizer *tokenizer, const taciti_segment *segment, packed *out) {
+    taciti_encoder *encoder = NULL;
+    TACITI_TRY(taciti_encoder_create(tokenizer, &encoder));
+    const taciti_file_range range = {.view = &segment->view, .stop = segment->view.bytes};
+    uint64_t reached = 0;
+    const tacit_status status = taciti_encode_file(encoder, &range, pack, out, &reached);
+    taciti_encoder_destroy(encoder);
+    return status;
+}
+
+/* Replaces the bytes of a segment, in a file or in memory, by their ids: 2 bytes each if the vocabulary allows, else 4.
+ * Leaves the segment unchanged on failure. */
+static tacit_status tokenize_segment(const taciti_tokenizer *tokenizer, taciti_segment *segment) {
+    packed out = {.width_bytes = taciti_tokenizer_vocabulary(tokenizer) <= 1 << 16 ? 2 : 4};
+    const tacit_status status =
+        segment->memory != NULL ? encode_memory(tokenizer, segment, &out) : encode_view(tokenizer, segment, &out);
+    if (status != TACIT_OK) {
+        taciti_free(out.bytes);
+        return status;
+    }
+    taciti_view_close(&segment->view);
+    taciti_free(segment->memory);
+    segment->memory = out.bytes;
+    segment->width_bytes = out.width_bytes;
+    segment->offset_bytes = 0;
+    segment->tokens = out.count;
+    return TACIT_OK;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 /* The kinds of files seen so far: text at byte level and shards cannot be mixed. */
 typedef struct kinds {
@@ -46,7 +134,7 @@ static tacit_status append_file(const char *path, kinds *met, taciti_tokens *tok
     if (*first == NULL) *first = path;
     tacit_status status = TACIT_OK;
     if (met->tokenizer != NULL && found == TACITI_DATA_TEXT) {
-        status = taciti_text_encode(met->tokenizer, &segment);
+        status = tokenize_segment(met->tokenizer, &segment);
     } else if (met->tokenizer == NULL && met->text != NULL && met->shard != NULL) {
         status = taciti_fail(TACIT_E_DATA,
                              "%s is text at byte level and %s holds tokens: their ids mean different things; "
@@ -57,7 +145,6 @@ static tacit_status append_file(const char *path, kinds *met, taciti_tokens *tok
 }
 
 static tacit_status open_list(const taciti_list *files, kinds *met, taciti_tokens *tokens) {
-    TACITI_TRY(taciti_tokens_create(files->count, tokens));
     for (size_t i = 0; i < files->count; i++) TACITI_TRY(append_file(files->items[i], met, tokens));
     return TACIT_OK;
 }
@@ -65,14 +152,13 @@ static tacit_status open_list(const taciti_list *files, kinds *met, taciti_token
 static tacit_status open_builtin(kinds *met, taciti_tokens *tokens) {
     static const char name[] = "built-in sources and docs";
     met->text = name;
-    TACITI_TRY(taciti_tokens_create(1, tokens));
     taciti_segment segment = {.width_bytes = 1, .view = {.fd = -1}, .name = taciti_strdup(name)};
     segment.memory = taciti_calloc(taciti_builtin_bytes, 1);
     tacit_status status = segment.name == NULL || segment.memory == NULL ? TACIT_E_MEMORY : TACIT_OK;
     for (size_t i = 0; status == TACIT_OK && i < taciti_builtin_bytes; i++)
         segment.memory[i] = (unsigned char)(taciti_builtin_words[i / 8] >> (56 - 8 * (i % 8)));
     segment.tokens = taciti_builtin_bytes;
-    if (status == TACIT_OK && met->tokenizer != NULL) status = taciti_text_encode(met->tokenizer, &segment);
+    if (status == TACIT_OK && met->tokenizer != NULL) status = tokenize_segment(met->tokenizer, &segment);
     return append_segment(tokens, &segment, status);
 }
 

@@ -1,30 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#define _POSIX_C_SOURCE 200809L
 #include "data/pretoken.h"
 
+#include <pthread.h>
 #include <stdint.h>
 
 #include "base/text.h"
 
-enum { OTHER, LETTER, NUMBER, SPACE, MORE };
+enum { OTHER, LETTER, NUMBER, SPACE, MORE }; /* the first four are those of the table */
 
 #include "data/unicode_tables.h"
 
-static bool is_in(const uint32_t (*ranges)[2], size_t count, uint32_t code) {
-    size_t low = 0, high = count;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (ranges[middle][1] < code)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < count && ranges[low][0] <= code;
+enum { RUN_COUNT = sizeof RUNS / sizeof *RUNS };
+static uint32_t g_begins[RUN_COUNT]; /* the first code point of every run */
+
+static void find_begins(void) {
+    for (size_t i = 1; i < RUN_COUNT; i++) g_begins[i] = g_begins[i - 1] + RUNS[i - 1] / 4;
 }
 
 static int kind_of_code(uint32_t code) {
-    if (is_in(letters, sizeof letters / sizeof *letters, code)) return LETTER;
-    if (is_in(numbers, sizeof numbers / sizeof *numbers, code)) return NUMBER;
-    return is_in(spaces, sizeof spaces / sizeof *spaces, code) ? SPACE : OTHER;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    size_t low = 0;
+    (void)pthread_once(&once, find_begins);
+    for (size_t high = RUN_COUNT; high - low > 1;) {
+        const size_t middle = low + (high - low) / 2;
+        *(g_begins[middle] <= code ? &low : &high) = middle;
+    }
+    return (int)(RUNS[low] % 4);
 }
 
 static int kind_of_ascii(unsigned char byte) {

@@ -12,13 +12,6 @@ enum { BLOCK_BYTES = 16384 };
 
 #define DIGEST_END_BYTES ((uint64_t)1 << 20)
 
-tacit_status taciti_tokens_create(size_t capacity, taciti_tokens *out) {
-    taciti_segment *segments = taciti_calloc(capacity, sizeof *segments);
-    if (segments == NULL) return TACIT_E_MEMORY;
-    *out = (taciti_tokens){.segments = segments, .capacity = capacity};
-    return TACIT_OK;
-}
-
 void taciti_segment_destroy(taciti_segment *segment) {
     taciti_view_close(&segment->view);
     taciti_free(segment->memory);
@@ -33,10 +26,12 @@ void taciti_tokens_destroy(taciti_tokens *tokens) {
 }
 
 tacit_status taciti_tokens_append(taciti_tokens *tokens, taciti_segment *segment) {
-    if (tokens->count == tokens->capacity) {
+    taciti_segment *segments = taciti_reserve(tokens->segments, tokens->count, 1, sizeof *segments, &tokens->capacity);
+    if (segments == NULL) {
         taciti_segment_destroy(segment);
-        return taciti_fail(TACIT_E_INTERNAL, "more token segments than the %zu announced", tokens->capacity);
+        return TACIT_E_MEMORY;
     }
+    tokens->segments = segments;
     segment->first = tokens->total;
     tokens->total += segment->tokens;
     tokens->segments[tokens->count++] = *segment;

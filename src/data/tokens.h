@@ -29,7 +29,6 @@ typedef struct taciti_tokens {
     uint64_t total;
 } taciti_tokens;
 
-tacit_status taciti_tokens_create(size_t capacity, taciti_tokens *out);
 void taciti_tokens_destroy(taciti_tokens *tokens); /* {0} is fine */
 
 /* Appends a segment and sets its `first`. Takes what the segment owns, even on failure. */

@@ -16,18 +16,6 @@ tacit_status taciti_layout_create(size_t tensor_capacity, taciti_layout *out) {
     return TACIT_OK;
 }
 
-static tacit_status make_room(taciti_layout *layout) {
-    if (layout->tensor_count < layout->tensor_capacity) return TACIT_OK;
-    const size_t capacity = 2 * layout->tensor_count + 8;
-    taciti_tensor *tensors = taciti_calloc(capacity, sizeof *tensors);
-    if (tensors == NULL) return TACIT_E_MEMORY;
-    if (layout->tensor_count > 0) memcpy(tensors, layout->tensors, layout->tensor_count * sizeof *tensors);
-    taciti_free(layout->tensors);
-    layout->tensors = tensors;
-    layout->tensor_capacity = capacity;
-    return TACIT_OK;
-}
-
 /* Name and shape are one block, which begins with the shape. */
 static tacit_status copy_texts(taciti_tensor *t, const char *name, const size_t *shape) {
     const size_t shape_bytes = (size_t)t->dims * sizeof *shape, name_bytes = strlen(name) + 1;
@@ -47,7 +35,10 @@ tacit_status taciti_layout_append(taciti_layout *layout, const char *name, int d
                                i);
         t.n *= shape[i];
     }
-    TACITI_TRY(make_room(layout));
+    taciti_tensor *tensors =
+        taciti_reserve(layout->tensors, layout->tensor_count, 1, sizeof *tensors, &layout->tensor_capacity);
+    if (tensors == NULL) return TACIT_E_MEMORY;
+    layout->tensors = tensors;
     TACITI_TRY(copy_texts(&t, name, shape));
     if (layout->unit_count == 0) layout->unit_count = 1;
     t.unit = layout->unit_count - 1;

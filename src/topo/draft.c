@@ -13,21 +13,14 @@
 /* Room for `count` items more; NULL, and the draft's status says so, when there is none. */
 static void *grow_array(taciti_draft *draft, taciti_grown *array, size_t size, size_t count) {
     if (draft->status != TACIT_OK) return NULL;
-    if (array->count + count > array->room) {
-        const size_t room = (array->count + count) * 2;
-        void *items = taciti_calloc(room, size);
-        if (items == NULL) {
-            draft->status = TACIT_E_MEMORY;
-            return NULL;
-        }
-        if (array->count > 0) memcpy(items, array->items, array->count * size);
-        taciti_free(array->items);
-        array->items = items;
-        array->room = room;
+    void *items = taciti_reserve(array->items, array->count, count, size, &array->room);
+    if (items == NULL) {
+        draft->status = TACIT_E_MEMORY;
+        return NULL;
     }
-    char *at = (char *)array->items + array->count * size;
+    array->items = items;
     array->count += count;
-    return at;
+    return (char *)items + (array->count - count) * size;
 }
 
 static taciti_draft_round *open_round(taciti_draft *draft) {
