@@ -59,7 +59,7 @@ typedef struct packed {
     size_t count, capacity, width_bytes;
 } packed;
 
-static tacit_status pack(void *context, const int32_t *ids, size_t count, uint64_t bytes_done) {
+static tacit_status pack_ids(void *context, const int32_t *ids, size_t count, uint64_t bytes_done) {
     (void)bytes_done;
     packed *p = context;
     unsigned char *bytes = taciti_reserve(p->bytes, p->count, count, p->width_bytes, &p->capacity);
@@ -77,7 +77,7 @@ static tacit_status encode_memory(const taciti_tokenizer *tokenizer, const tacit
     size_t count = 0;
     TACITI_TRY(
         taciti_tokenizer_encode(tokenizer, (const char *)segment->memory, (size_t)segment->tokens, &ids, &count));
-    const tacit_status status = pack(out, ids, count, segment->tokens);
+    const tacit_status status = pack_ids(out, ids, count, segment->tokens);
     taciti_free(ids);
     return status;
 }
@@ -87,7 +87,7 @@ static tacit_status encode_view(const taciti_tokenizer *tokenizer, const taciti_
     TACITI_TRY(taciti_encoder_create(tokenizer, &encoder));
     const taciti_file_range range = {.view = &segment->view, .stop = segment->view.bytes};
     uint64_t reached = 0;
-    const tacit_status status = taciti_encode_file(encoder, &range, pack, out, &reached);
+    const tacit_status status = taciti_encode_file(encoder, &range, pack_ids, out, &reached);
     taciti_encoder_destroy(encoder);
     return status;
 }

@@ -154,6 +154,13 @@ typedef struct taciti_gpt_rows {
 typedef void taciti_gpt_rows_job(void *context, const taciti_gpt_rows *rows);
 void taciti_gpt_each_rows(const taciti_gpt_pass *pass, bool sums, taciti_gpt_rows_job *job, void *context);
 
+/* A job over the rows of one layer. */
+typedef struct taciti_gpt_layer_job {
+    const taciti_gpt_pass *pass;
+    const taciti_gpt_layer *layer;
+    size_t index;
+} taciti_gpt_layer_job;
+
 /* A thread's part of `partial`, [4C]. */
 float *taciti_gpt_partial(const taciti_model *model, int thread);
 
@@ -162,6 +169,9 @@ void taciti_gpt_clock(taciti_gpt_pass *pass, taciti_model_op op);
 
 /* gpt_forward.c: embedding and all layers, to the output of the last norm. */
 tacit_status taciti_gpt_forward(taciti_gpt_pass *pass);
+
+/* gpt_pass.c: attention of one layer, forwards from `qkv`, or backwards from `narrow` to `wide`. */
+void taciti_gpt_attend(taciti_gpt_pass *pass, size_t layer, bool backward);
 /* gpt_head.c: logits, loss and, when training, the head's gradients and the gradient of the last norm's output (in
  * `narrow`). */
 tacit_status taciti_gpt_head(taciti_gpt_pass *pass);

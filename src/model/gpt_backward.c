@@ -90,35 +90,22 @@ static tacit_status multiply_backward(taciti_gpt_pass *pass, size_t tensor, taci
                                       float *din) {
     taciti_model *model = pass->model;
     const size_t inner = model->layout->tensors[tensor].shape[0], columns = model->layout->tensors[tensor].shape[1];
-    TACITI_TRY(taciti_matmul_run(model->matmul, &(taciti_product){.form = TACITI_PRODUCT_TN,
-                                                                  .m = inner,
-                                                                  .n = columns,
-                                                                  .k = pass->tokens,
-                                                                  .a = taciti_gpt_data(in),
-                                                                  .b = dout,
-                                                                  .c = taciti_gpt_gradient(model, tensor),
-                                                                  .accumulate = pass->batch->accumulate}));
+    float *gradient = taciti_gpt_gradient(model, tensor);
+    const taciti_product weights = {
+        TACITI_PRODUCT_TN,      inner, columns, pass->tokens, taciti_gpt_data(in), dout, gradient, 0, 0, 0,
+        pass->batch->accumulate};
+    const taciti_product inputs = {
+        TACITI_PRODUCT_NT, pass->tokens, inner, columns, dout, taciti_gpt_weight(model, tensor), din, 0, 0, 0, false};
+    TACITI_TRY(taciti_matmul_run(model->matmul, &weights));
     taciti_gpt_clock(pass, TACITI_MODEL_OP_GEMM);
     taciti_gpt_report(pass, 2); /* the bias was finished before */
-    TACITI_TRY(taciti_matmul_run(model->matmul, &(taciti_product){.form = TACITI_PRODUCT_NT,
-                                                                  .m = pass->tokens,
-                                                                  .n = inner,
-                                                                  .k = columns,
-                                                                  .a = dout,
-                                                                  .b = taciti_gpt_weight(model, tensor),
-                                                                  .c = din}));
+    TACITI_TRY(taciti_matmul_run(model->matmul, &inputs));
     taciti_gpt_clock(pass, TACITI_MODEL_OP_GEMM);
     return TACIT_OK;
 }
 
-struct layer_job {
-    const taciti_gpt_pass *pass;
-    const taciti_gpt_layer *layer;
-    size_t index;
-};
-
 static void gelu_rows(void *context, const taciti_gpt_rows *rows) {
-    const struct layer_job *job = context;
+    const taciti_gpt_layer_job *job = context;
     const taciti_model *model = job->pass->model;
     const size_t c4 = 4 * model->channels, at = rows->first * c4;
     float *d = model->arena.wide.f32 + at;
@@ -127,30 +114,11 @@ static void gelu_rows(void *context, const taciti_gpt_rows *rows) {
 }
 
 static void qkv_bias_rows(void *context, const taciti_gpt_rows *rows) {
-    const struct layer_job *job = context;
+    const taciti_gpt_layer_job *job = context;
     const taciti_model *model = job->pass->model;
     const size_t c3 = 3 * model->channels, at = rows->first * c3;
     model->kernels->bias_backward(taciti_gpt_partial(model, rows->thread), taciti_gpt_at16(model->arena.wide.b16, at),
                                   model->arena.wide.f32 + at, rows->count, c3);
-}
-
-static void attend_backward(void *context, int thread, int threads) {
-    const struct layer_job *job = context;
-    const taciti_gpt_pass *pass = job->pass;
-    const taciti_model *model = pass->model;
-    const taciti_gpt_arena *arena = &model->arena;
-    const size_t c = model->channels, time = pass->time, heads = model->heads;
-    taciti_attention_shape shape = {time, heads, c / heads, pass->dropout, 0};
-    float *work = arena->attention + (size_t)thread * arena->attention_floats;
-    size_t begin, end;
-    taciti_pool_part(pass->batch_size * heads, 1, thread, threads, &begin, &end);
-    for (size_t i = begin; i < end; i++) {
-        const size_t sample = i / heads, head = i % heads, at = sample * time * c;
-        shape.key = taciti_gpt_mask_key(pass, sample, job->index, TACITI_GPT_SITE_ATTENTION);
-        model->kernels->attention_backward(arena->wide.f32 + 3 * at, arena->narrow + at, job->layer->attention.f32 + at,
-                                           job->layer->lse + (sample * heads + head) * time, job->layer->qkv + 3 * at,
-                                           &shape, head, work);
-    }
 }
 
 /* dout of a projection: masked copy, or the stream's gradient itself. */
@@ -160,7 +128,7 @@ static const void *branch_gradient(const taciti_gpt_pass *pass) {
     return pass->dropout > 0 ? arena->out.f32 : arena->stream;
 }
 
-static void row_sums(taciti_gpt_pass *pass, taciti_gpt_rows_job *rows_job, struct layer_job *job, size_t tensor) {
+static void row_sums(taciti_gpt_pass *pass, taciti_gpt_rows_job *rows_job, taciti_gpt_layer_job *job, size_t tensor) {
     taciti_gpt_each_rows(pass, true, rows_job, job);
     add_partial(pass, tensor, 0);
     taciti_gpt_clock(pass, TACITI_MODEL_OP_ELEMENTWISE);
@@ -170,7 +138,7 @@ static tacit_status backward_layer(taciti_gpt_pass *pass, size_t index) {
     taciti_model *model = pass->model;
     const taciti_gpt_arena *arena = &model->arena;
     const taciti_gpt_layer *layer = &arena->layers[index];
-    struct layer_job job = {pass, layer, index};
+    taciti_gpt_layer_job job = {pass, layer, index};
     const size_t first = taciti_gpt_layer_tensor(model, index, 0);
     TACITI_TRY(
         multiply_backward(pass, first + TACITI_GPT_MLP_PROJ_W, layer->gelu, branch_gradient(pass), arena->wide.f32));
@@ -180,8 +148,7 @@ static tacit_status backward_layer(taciti_gpt_pass *pass, size_t index) {
     TACITI_TRY(norm_backward(pass, 2 * index + 1));
     TACITI_TRY(
         multiply_backward(pass, first + TACITI_GPT_PROJ_W, layer->attention, branch_gradient(pass), arena->narrow));
-    taciti_pool_run(model->pool, attend_backward, &job);
-    taciti_gpt_clock(pass, TACITI_MODEL_OP_ATTENTION);
+    taciti_gpt_attend(pass, index, true);
     row_sums(pass, qkv_bias_rows, &job, first + TACITI_GPT_QKV_B);
     TACITI_TRY(
         multiply_backward(pass, first + TACITI_GPT_QKV_W, layer->ln1, taciti_gpt_data(arena->wide), arena->narrow));

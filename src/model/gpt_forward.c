@@ -78,25 +78,16 @@ static tacit_status multiply_weight(taciti_gpt_pass *pass, taciti_gpt_operand in
     taciti_model *model = pass->model;
     const size_t index = taciti_gpt_layer_tensor(model, layer, tensor);
     const size_t *shape = model->layout->tensors[index].shape;
-    const tacit_status status = taciti_matmul_run(model->matmul, &(taciti_product){.form = TACITI_PRODUCT_NN,
-                                                                                   .m = pass->tokens,
-                                                                                   .n = shape[1],
-                                                                                   .k = shape[0],
-                                                                                   .a = taciti_gpt_data(in),
-                                                                                   .b = taciti_gpt_weight(model, index),
-                                                                                   .c = out});
+    const void *weight = taciti_gpt_weight(model, index);
+    const taciti_product product = {
+        TACITI_PRODUCT_NN, pass->tokens, shape[1], shape[0], taciti_gpt_data(in), weight, out, 0, 0, 0, false};
+    const tacit_status status = taciti_matmul_run(model->matmul, &product);
     taciti_gpt_clock(pass, TACITI_MODEL_OP_GEMM);
     return status;
 }
 
-struct layer_job {
-    const taciti_gpt_pass *pass;
-    const taciti_gpt_layer *layer;
-    size_t index;
-};
-
 static void add_qkv_bias(void *context, const taciti_gpt_rows *rows) {
-    const struct layer_job *job = context;
+    const taciti_gpt_layer_job *job = context;
     const taciti_model *model = job->pass->model;
     const size_t c3 = 3 * model->channels;
     const float *bias = taciti_gpt_parameter(model, taciti_gpt_layer_tensor(model, job->index, TACITI_GPT_QKV_B));
@@ -104,7 +95,7 @@ static void add_qkv_bias(void *context, const taciti_gpt_rows *rows) {
 }
 
 static void apply_gelu(void *context, const taciti_gpt_rows *rows) {
-    const struct layer_job *job = context;
+    const taciti_gpt_layer_job *job = context;
     const taciti_model *model = job->pass->model;
     const taciti_gpt_layer *layer = job->layer;
     const size_t c4 = 4 * model->channels, at = rows->first * c4;
@@ -113,34 +104,14 @@ static void apply_gelu(void *context, const taciti_gpt_rows *rows) {
                          rows->count, c4);
 }
 
-/* Heads of samples, spread over the threads. */
-static void attend_heads(void *context, int thread, int threads) {
-    const struct layer_job *job = context;
-    const taciti_gpt_pass *pass = job->pass;
-    const taciti_model *model = pass->model;
-    const size_t c = model->channels, time = pass->time, heads = model->heads;
-    taciti_attention_shape shape = {time, heads, c / heads, pass->dropout, 0};
-    float *work = model->arena.attention + (size_t)thread * model->arena.attention_floats;
-    size_t begin, end;
-    taciti_pool_part(pass->batch_size * heads, 1, thread, threads, &begin, &end);
-    for (size_t i = begin; i < end; i++) {
-        const size_t sample = i / heads, head = i % heads, at = sample * time * c;
-        shape.key = taciti_gpt_mask_key(pass, sample, job->index, TACITI_GPT_SITE_ATTENTION);
-        model->kernels->attention(job->layer->attention.f32 + at, taciti_gpt_at16(job->layer->attention.b16, at),
-                                  job->layer->lse + (sample * heads + head) * time, job->layer->qkv + 3 * at, &shape,
-                                  head, work);
-    }
-}
-
 static tacit_status forward_layer(taciti_gpt_pass *pass, size_t index) {
     taciti_model *model = pass->model;
     const taciti_gpt_layer *layer = &model->arena.layers[index];
-    struct layer_job job = {pass, layer, index};
+    taciti_gpt_layer_job job = {pass, layer, index};
     TACITI_TRY(multiply_weight(pass, layer->ln1, index, TACITI_GPT_QKV_W, layer->qkv));
     taciti_gpt_each_rows(pass, false, add_qkv_bias, &job);
     taciti_gpt_clock(pass, TACITI_MODEL_OP_ELEMENTWISE);
-    taciti_pool_run(model->pool, attend_heads, &job);
-    taciti_gpt_clock(pass, TACITI_MODEL_OP_ATTENTION);
+    taciti_gpt_attend(pass, index, false);
     TACITI_TRY(multiply_weight(pass, layer->attention, index, TACITI_GPT_PROJ_W, model->arena.narrow));
     finish_half(pass, 2 * index);
     TACITI_TRY(multiply_weight(pass, layer->ln2, index, TACITI_GPT_FC_W, layer->fc));

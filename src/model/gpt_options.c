@@ -11,16 +11,16 @@
 
 struct preset {
     const char *name;
-    int64_t layers, heads, channels, vocabulary, context;
+    int64_t sizes[TACITI_MODEL_SIZES]; /* in the order of the options */
 };
 
 static const struct preset presets[] = {
-    {"nano", 2, 2, 32, 61, 16},
-    {"byte-2m", 4, 4, 192, 256, 128},
-    {"byte-10m", 6, 6, 384, 256, 256},
-    {"gpt2-30m", 6, 6, 384, 50257, 1024},
-    {"gpt2-124m", 12, 12, 768, 50257, 1024},
-    {"gpt2-350m", 24, 16, 1024, 50257, 1024},
+    {"nano", {2, 2, 32, 61, 16}},
+    {"byte-2m", {4, 4, 192, 256, 128}},
+    {"byte-10m", {6, 6, 384, 256, 256}},
+    {"gpt2-30m", {6, 6, 384, 50257, 1024}},
+    {"gpt2-124m", {12, 12, 768, 50257, 1024}},
+    {"gpt2-350m", {24, 16, 1024, 50257, 1024}},
 };
 enum { PRESETS = sizeof presets / sizeof presets[0] };
 
@@ -55,20 +55,25 @@ static const taciti_option option_list[] = {
 const taciti_option_table taciti_model_option_table =
     TACITI_OPTION_TABLE("model", "the network: GPT-2 of any size", option_list);
 
-static void fill_size(int64_t *value, int64_t preset) {
-    if (*value == 0) *value = preset;
+/* The options of type INT, the first of which is "layers". */
+static const taciti_option *const SIZES = &option_list[1];
+
+int64_t taciti_model_size(const taciti_model_options *options, size_t index, const char **key) {
+    int64_t value = 0;
+    memcpy(&value, (const char *)options + SIZES[index].offset, sizeof value);
+    *key = SIZES[index].key;
+    return value;
 }
 
 static tacit_status fill_from_preset(taciti_model_options *o) {
+    const char *key = NULL;
     if (o->preset.text[0] == '\0') return TACIT_OK;
     for (size_t i = 0; i < PRESETS; i++) {
         const struct preset *p = &presets[i];
         if (strcmp(p->name, o->preset.text) != 0) continue;
-        fill_size(&o->layers, p->layers);
-        fill_size(&o->heads, p->heads);
-        fill_size(&o->channels, p->channels);
-        fill_size(&o->vocabulary, p->vocabulary);
-        fill_size(&o->context, p->context);
+        for (size_t size = 0; size < TACITI_MODEL_SIZES; size++)
+            if (taciti_model_size(o, size, &key) == 0)
+                memcpy((char *)o + SIZES[size].offset, &p->sizes[size], sizeof p->sizes[size]);
         return TACIT_OK;
     }
     taciti_nearest nearest = {0};
@@ -79,20 +84,22 @@ static tacit_status fill_from_preset(taciti_model_options *o) {
         o->preset.text, nearest.hint);
 }
 
-static tacit_status check_size(const char *key, int64_t value, int64_t max) {
-    if (value >= 1 && value <= max) return TACIT_OK;
-    if (value == 0) return taciti_fail(TACIT_E_CONFIG, "model.%s is not set: give it, or a model.preset", key);
-    return taciti_fail(TACIT_E_CONFIG, "model.%s is %lld, must be 1 to %lld", key, (long long)value, (long long)max);
+static tacit_status check_sizes(const taciti_model_options *options) {
+    for (size_t i = 0; i < TACITI_MODEL_SIZES; i++) {
+        const char *key = NULL;
+        const int64_t value = taciti_model_size(options, i, &key), max = (int64_t)SIZES[i].max;
+        if (value == 0) return taciti_fail(TACIT_E_CONFIG, "model.%s is not set: give it, or a model.preset", key);
+        if (value < 1 || value > max)
+            return taciti_fail(TACIT_E_CONFIG, "model.%s is %lld, must be 1 to %lld", key, (long long)value,
+                               (long long)max);
+    }
+    return TACIT_OK;
 }
 
 tacit_status taciti_model_resolve(taciti_model_options *options) {
     taciti_model_options o = *options;
     TACITI_TRY(fill_from_preset(&o));
-    TACITI_TRY(check_size("layers", o.layers, 1024));
-    TACITI_TRY(check_size("heads", o.heads, 1024));
-    TACITI_TRY(check_size("channels", o.channels, 65536));
-    TACITI_TRY(check_size("vocabulary", o.vocabulary, 16777216));
-    TACITI_TRY(check_size("context", o.context, 1048576));
+    TACITI_TRY(check_sizes(&o));
     if (o.channels % o.heads != 0)
         return taciti_fail(TACIT_E_CONFIG, "model.channels is %lld, must be a multiple of model.heads, %lld",
                            (long long)o.channels, (long long)o.heads);

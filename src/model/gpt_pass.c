@@ -61,6 +61,42 @@ void taciti_gpt_each_rows(const taciti_gpt_pass *pass, bool sums, taciti_gpt_row
     taciti_pool_run(pass->model->pool, run_rows, &(struct rows_context){pass, job, context, sums});
 }
 
+struct attention_job {
+    const taciti_gpt_pass *pass;
+    size_t layer;
+    bool backward;
+};
+
+/* Heads of samples, spread over the threads. */
+static void attend_heads(void *context, int thread, int threads) {
+    const struct attention_job *job = context;
+    const taciti_gpt_pass *pass = job->pass;
+    const taciti_model *model = pass->model;
+    const taciti_gpt_arena *arena = &model->arena;
+    const taciti_gpt_layer *layer = &arena->layers[job->layer];
+    const size_t c = model->channels, time = pass->time, heads = model->heads;
+    taciti_attention_shape shape = {time, heads, c / heads, pass->dropout, 0};
+    float *work = arena->attention + (size_t)thread * arena->attention_floats;
+    size_t begin, end;
+    taciti_pool_part(pass->batch_size * heads, 1, thread, threads, &begin, &end);
+    for (size_t i = begin; i < end; i++) {
+        const size_t sample = i / heads, head = i % heads, at = sample * time * c;
+        float *out = layer->attention.f32 + at, *lse = layer->lse + (sample * heads + head) * time;
+        shape.key = taciti_gpt_mask_key(pass, sample, job->layer, TACITI_GPT_SITE_ATTENTION);
+        if (job->backward)
+            model->kernels->attention_backward(arena->wide.f32 + 3 * at, arena->narrow + at, out, lse,
+                                               layer->qkv + 3 * at, &shape, head, work);
+        else
+            model->kernels->attention(out, taciti_gpt_at16(layer->attention.b16, at), lse, layer->qkv + 3 * at, &shape,
+                                      head, work);
+    }
+}
+
+void taciti_gpt_attend(taciti_gpt_pass *pass, size_t layer, bool backward) {
+    taciti_pool_run(pass->model->pool, attend_heads, &(struct attention_job){pass, layer, backward});
+    taciti_gpt_clock(pass, TACITI_MODEL_OP_ATTENTION);
+}
+
 void taciti_gpt_clock(taciti_gpt_pass *pass, taciti_model_op op) {
     const int64_t now = taciti_now_ns();
     pass->model->op_ns[op] += now - pass->clock_ns;

@@ -25,11 +25,21 @@ enum {
     WIDEN_SIDE = 512, /* blocks of this side are widened when bf16 has no kernel here */
 };
 
+/* What a primitive is given: A, B, C and the packing memory. */
+static const struct {
+    dnnl_query_t description;
+    int argument;
+} OPERANDS[] = {{dnnl_query_src_md, DNNL_ARG_SRC},
+                {dnnl_query_weights_md, DNNL_ARG_WEIGHTS},
+                {dnnl_query_dst_md, DNNL_ARG_DST},
+                {dnnl_query_scratchpad_md, DNNL_ARG_SCRATCHPAD}};
+enum { OPERAND_COUNT = sizeof OPERANDS / sizeof *OPERANDS };
+
 /* A primitive with its memory objects, for one shape on one thread. */
 struct entry {
     taciti_product shape; /* pointers zero */
     dnnl_primitive_t primitive;
-    dnnl_memory_t a, b, c, scratch;
+    dnnl_memory_t memories[OPERAND_COUNT];
     size_t scratch_bytes;
 };
 
@@ -53,10 +63,8 @@ struct taciti_matmul {
 
 static void entry_destroy(struct entry *e) {
     if (e->primitive != NULL) (void)dnnl_primitive_destroy(e->primitive);
-    if (e->a != NULL) (void)dnnl_memory_destroy(e->a);
-    if (e->b != NULL) (void)dnnl_memory_destroy(e->b);
-    if (e->c != NULL) (void)dnnl_memory_destroy(e->c);
-    if (e->scratch != NULL) (void)dnnl_memory_destroy(e->scratch);
+    for (int i = 0; i < OPERAND_COUNT; i++)
+        if (e->memories[i] != NULL) (void)dnnl_memory_destroy(e->memories[i]);
     *e = (struct entry){0};
 }
 
@@ -90,11 +98,6 @@ static dnnl_status_t describe_product(dnnl_engine_t engine, const taciti_product
     return s;
 }
 
-static dnnl_status_t make_memory(dnnl_engine_t engine, const_dnnl_primitive_desc_t pd, dnnl_query_t what,
-                                 dnnl_memory_t *out) {
-    return dnnl_memory_create(out, dnnl_primitive_desc_query_md(pd, what, 0), engine, DNNL_MEMORY_NONE);
-}
-
 static dnnl_status_t entry_create(dnnl_engine_t engine, const taciti_product *p, struct entry *e) {
     dnnl_primitive_desc_t pd = NULL;
     dnnl_status_t s = describe_product(engine, p, &pd);
@@ -103,10 +106,9 @@ static dnnl_status_t entry_create(dnnl_engine_t engine, const taciti_product *p,
     e->shape.a = e->shape.b = NULL;
     e->shape.c = NULL;
     s = dnnl_primitive_create(&e->primitive, pd);
-    if (s == dnnl_success) s = make_memory(engine, pd, dnnl_query_src_md, &e->a);
-    if (s == dnnl_success) s = make_memory(engine, pd, dnnl_query_weights_md, &e->b);
-    if (s == dnnl_success) s = make_memory(engine, pd, dnnl_query_dst_md, &e->c);
-    if (s == dnnl_success) s = make_memory(engine, pd, dnnl_query_scratchpad_md, &e->scratch);
+    for (int i = 0; i < OPERAND_COUNT && s == dnnl_success; i++)
+        s = dnnl_memory_create(&e->memories[i], dnnl_primitive_desc_query_md(pd, OPERANDS[i].description, 0), engine,
+                               DNNL_MEMORY_NONE);
     if (s == dnnl_success)
         e->scratch_bytes = dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0));
     (void)dnnl_primitive_desc_destroy(pd);
@@ -157,13 +159,14 @@ static dnnl_status_t set_handle(dnnl_memory_t memory, const void *data) {
 static void slab_native(taciti_matmul *matmul, struct lane *lane, const taciti_product *p) {
     struct entry *e = lane_entry(matmul->engine, lane, p);
     if (e == NULL) return;
-    dnnl_status_t s = set_handle(e->a, p->a);
-    if (s == dnnl_success) s = set_handle(e->b, p->b);
-    if (s == dnnl_success) s = set_handle(e->c, p->c);
-    if (s == dnnl_success) s = set_handle(e->scratch, lane->scratch);
-    const dnnl_exec_arg_t args[] = {
-        {DNNL_ARG_SRC, e->a}, {DNNL_ARG_WEIGHTS, e->b}, {DNNL_ARG_DST, e->c}, {DNNL_ARG_SCRATCHPAD, e->scratch}};
-    if (s == dnnl_success) s = dnnl_primitive_execute(e->primitive, lane->stream, 4, args);
+    const void *const data[OPERAND_COUNT] = {p->a, p->b, p->c, lane->scratch};
+    dnnl_exec_arg_t args[OPERAND_COUNT];
+    dnnl_status_t s = dnnl_success;
+    for (int i = 0; i < OPERAND_COUNT && s == dnnl_success; i++) {
+        args[i] = (dnnl_exec_arg_t){OPERANDS[i].argument, e->memories[i]};
+        s = set_handle(e->memories[i], data[i]);
+    }
+    if (s == dnnl_success) s = dnnl_primitive_execute(e->primitive, lane->stream, OPERAND_COUNT, args);
     if (s == dnnl_success) s = dnnl_stream_wait(lane->stream);
     if (s != dnnl_success)
         lane->status = taciti_fail(TACIT_E_INTERNAL, "oneDNN failed in a bf16 product (status %d)", (int)s);
@@ -193,17 +196,9 @@ static void block_widened(taciti_matmul *matmul, struct lane *lane, const taciti
         const size_t k = taciti_min(p->k - k0, WIDEN_SIDE);
         widen_block(matmul->kernels, wide_a, a + (ta ? k0 * p->lda : k0), p->lda, ta ? k : p->m, ta ? p->m : k);
         widen_block(matmul->kernels, wide_b, b + (tb ? k0 : k0 * p->ldb), p->ldb, tb ? p->n : k, tb ? k : p->n);
-        slab_f32(lane, &(taciti_product){.form = p->form,
-                                         .m = p->m,
-                                         .n = p->n,
-                                         .k = k,
-                                         .a = wide_a,
-                                         .b = wide_b,
-                                         .c = p->c,
-                                         .lda = WIDEN_SIDE,
-                                         .ldb = WIDEN_SIDE,
-                                         .ldc = p->ldc,
-                                         .accumulate = p->accumulate || k0 > 0});
+        const taciti_product block = {
+            p->form, p->m, p->n, k, wide_a, wide_b, p->c, WIDEN_SIDE, WIDEN_SIDE, p->ldc, p->accumulate || k0 > 0};
+        slab_f32(lane, &block);
     }
 }
 
@@ -326,12 +321,11 @@ tacit_status taciti_matmul_create(taciti_pool *pool, bool bf16, taciti_matmul **
         matmul->native = bf16 && has_bf16(matmul->engine);
         status = lanes_create(matmul);
     }
-    if (status != TACIT_OK) {
+    if (status == TACIT_OK)
+        *out = matmul;
+    else
         taciti_matmul_destroy(matmul);
-        return status;
-    }
-    *out = matmul;
-    return TACIT_OK;
+    return status;
 }
 
 void taciti_matmul_destroy(taciti_matmul *matmul) {

@@ -39,6 +39,10 @@ extern const taciti_option_table taciti_model_option_table; /* section "model" *
 /* Preset names, NULL-terminated: "nano" (tests), "byte-2m", "byte-10m", "gpt2-30m" (6 layers, C 384, V 50257), ... */
 const char *const *taciti_model_presets(void);
 
+/* The index-th size: layers, heads, channels, vocabulary, context. *key receives its option, "layers". */
+enum { TACITI_MODEL_SIZES = 5 };
+int64_t taciti_model_size(const taciti_model_options *options, size_t index, const char **key);
+
 /* Fills zeros from the preset, checks the whole (heads divides channels, ...). E_CONFIG names the key. */
 tacit_status taciti_model_resolve(taciti_model_options *options);
 

@@ -44,7 +44,7 @@ struct preset {
     const char *name, *help;
     void (*build)(builder *b, const preset *p);
     struct {
-        size_t layers, width, inner, vocabulary;
+        size_t layers, width, vocabulary;
         size_t tokens;    /* of a sample; 1: images */
         size_t positions; /* learned ones; 0: as many as tokens */
         bool untied;      /* the output has a matrix of its own */
@@ -86,6 +86,15 @@ static void append_tensor(builder *b, const char *name, const size_t *shape) {
     }
 }
 
+/* Appends tensors to the newest layer: "name rows columns ...", in units of the network's width; columns 0: a vector.
+ */
+static void append_tensors(builder *b, const char *list, size_t width) {
+    char name[TACITI_PROFILE_NAME_BYTES];
+    size_t rows = 0, columns = 0;
+    for (int n = 0; sscanf(list, "%63s %zu %zu %n", name, &rows, &columns, &n) == 3; list += n) /* NOLINT: our own */
+        append_tensor(b, name, SHAPE(rows * width, columns * width));
+}
+
 /* The newest layer also uses the tensors of the first one. */
 static void tie_layer(builder *b) {
     if (!b->failed) b->profile.layers[b->profile.layer_count - 1].tied = true;
@@ -103,6 +112,12 @@ static double attention_flops(size_t queries, size_t keys, size_t width) {
 /* ---- networks ---------------------------------------------------------------------------------------------------- */
 
 /* Weight after bias, the reverse of the order of append_layer() in gpt_options.c. */
+static const char GPT_LAYER[] = "ln_1.bias 1 0 ln_1.weight 1 0 "
+                                "attn.c_attn.bias 3 0 attn.c_attn.weight 1 3 "
+                                "attn.c_proj.bias 1 0 attn.c_proj.weight 1 1 "
+                                "ln_2.bias 1 0 ln_2.weight 1 0 mlp.c_fc.bias 4 0 mlp.c_fc.weight 1 4 "
+                                "mlp.c_proj.bias 1 0 mlp.c_proj.weight 4 1";
+
 static void build_gpt2(builder *b, const preset *p) {
     const size_t c = p->width, t = p->tokens;
     append_layer(b, 0, "embedding");
@@ -110,18 +125,7 @@ static void build_gpt2(builder *b, const preset *p) {
     append_tensor(b, "/wpe.weight", SHAPE(p->positions > 0 ? p->positions : t, c));
     for (size_t l = 0; l < p->layers; l++) {
         append_layer(b, product_flops(t, c, 12 * c) + attention_flops(t, t, c), "h.%zu", l); /* 3 + 1 + 4 + 4 */
-        append_tensor(b, "ln_1.bias", SHAPE(c));
-        append_tensor(b, "ln_1.weight", SHAPE(c));
-        append_tensor(b, "attn.c_attn.bias", SHAPE(3 * c));
-        append_tensor(b, "attn.c_attn.weight", SHAPE(c, 3 * c));
-        append_tensor(b, "attn.c_proj.bias", SHAPE(c));
-        append_tensor(b, "attn.c_proj.weight", SHAPE(c, c));
-        append_tensor(b, "ln_2.bias", SHAPE(c));
-        append_tensor(b, "ln_2.weight", SHAPE(c));
-        append_tensor(b, "mlp.c_fc.bias", SHAPE(4 * c));
-        append_tensor(b, "mlp.c_fc.weight", SHAPE(c, 4 * c));
-        append_tensor(b, "mlp.c_proj.bias", SHAPE(c));
-        append_tensor(b, "mlp.c_proj.weight", SHAPE(4 * c, c));
+        append_tensors(b, GPT_LAYER, c);
     }
     append_layer(b, product_flops(t, c, p->vocabulary), "head"); /* the matrix is wte unless there is one of its own */
     append_tensor(b, "/ln_f.bias", SHAPE(c));
@@ -130,33 +134,13 @@ static void build_gpt2(builder *b, const preset *p) {
     if (!p->untied) tie_layer(b);
 }
 
-/* The four projections of torch.nn.MultiheadAttention. */
-static void attention_tensors(builder *b, const char *names[4], size_t d) {
-    append_tensor(b, names[0], SHAPE(3 * d, d));
-    append_tensor(b, names[1], SHAPE(3 * d));
-    append_tensor(b, names[2], SHAPE(d, d));
-    append_tensor(b, names[3], SHAPE(d));
-}
-
-static const char *self_names[4] = {"self_attn.in_proj_weight", "self_attn.in_proj_bias", "self_attn.out_proj.weight",
-                                    "self_attn.out_proj.bias"};
-static const char *cross_names[4] = {"multihead_attn.in_proj_weight", "multihead_attn.in_proj_bias",
-                                     "multihead_attn.out_proj.weight", "multihead_attn.out_proj.bias"};
-
-/* The feed-forward half and the norms of a layer. */
-static void feed_forward_tensors(builder *b, size_t d, size_t inner, int norms) {
-    append_tensor(b, "linear1.weight", SHAPE(inner, d));
-    append_tensor(b, "linear1.bias", SHAPE(inner));
-    append_tensor(b, "linear2.weight", SHAPE(d, inner));
-    append_tensor(b, "linear2.bias", SHAPE(d));
-    for (int i = 1; i <= norms; i++) {
-        char name[16];
-        (void)snprintf(name, sizeof name, "norm%d.weight", i);
-        append_tensor(b, name, SHAPE(d));
-        (void)snprintf(name, sizeof name, "norm%d.bias", i);
-        append_tensor(b, name, SHAPE(d));
-    }
-}
+/* Projections of torch.nn.MultiheadAttention, and the feed-forward half with the norms of two of them. */
+static const char SELF_ATTENTION[] = "self_attn.in_proj_weight 3 1 self_attn.in_proj_bias 3 0 "
+                                     "self_attn.out_proj.weight 1 1 self_attn.out_proj.bias 1 0";
+static const char CROSS_ATTENTION[] = "multihead_attn.in_proj_weight 3 1 multihead_attn.in_proj_bias 3 0 "
+                                      "multihead_attn.out_proj.weight 1 1 multihead_attn.out_proj.bias 1 0";
+static const char FEED_FORWARD[] = "linear1.weight 4 1 linear1.bias 4 0 linear2.weight 1 4 linear2.bias 1 0 "
+                                   "norm1.weight 1 0 norm1.bias 1 0 norm2.weight 1 0 norm2.bias 1 0";
 
 /* A sample is a sentence pair, p->tokens on either side. Source and target embedding and the output share a matrix. */
 static void build_transformer(builder *b, const preset *p) {
@@ -164,17 +148,18 @@ static void build_transformer(builder *b, const preset *p) {
     append_layer(b, 0, "embedding");
     append_tensor(b, "/shared.weight", SHAPE(p->vocabulary, d));
     for (size_t l = 0; l < p->layers; l++) {
-        append_layer(b, product_flops(t, d, 4 * d) + attention_flops(t, t, d) + 2 * product_flops(t, d, p->inner),
+        append_layer(b, product_flops(t, d, 4 * d) + attention_flops(t, t, d) + 2 * product_flops(t, d, 4 * d),
                      "encoder.layers.%zu", l);
-        attention_tensors(b, self_names, d);
-        feed_forward_tensors(b, d, p->inner, 2);
+        append_tensors(b, SELF_ATTENTION, d);
+        append_tensors(b, FEED_FORWARD, d);
     }
     for (size_t l = 0; l < p->layers; l++) {
-        append_layer(b, product_flops(t, d, 8 * d) + 2 * attention_flops(t, t, d) + 2 * product_flops(t, d, p->inner),
+        append_layer(b, product_flops(t, d, 8 * d) + 2 * attention_flops(t, t, d) + 2 * product_flops(t, d, 4 * d),
                      "decoder.layers.%zu", l);
-        attention_tensors(b, self_names, d);
-        attention_tensors(b, cross_names, d);
-        feed_forward_tensors(b, d, p->inner, 3);
+        append_tensors(b, SELF_ATTENTION, d);
+        append_tensors(b, CROSS_ATTENTION, d);
+        append_tensors(b, FEED_FORWARD, d);
+        append_tensors(b, "norm3.weight 1 0 norm3.bias 1 0", d);
     }
     append_layer(b, product_flops(t, d, p->vocabulary), "output");
     tie_layer(b);
@@ -278,11 +263,11 @@ static const preset PRESETS[] = {
     {"transformer-base",
      "63.1 M parameters: translation, 6 + 6 layers of 512; a sample is a pair of sentences of 32 tokens",
      build_transformer,
-     {.layers = 6, .width = 512, .inner = 2048, .vocabulary = 37120, .tokens = 32, .batch = 128, .rate = LARGE_RATE}},
+     {.layers = 6, .width = 512, .vocabulary = 37120, .tokens = 32, .batch = 128, .rate = LARGE_RATE}},
     {"transformer-big",
      "209.1 M parameters: translation, 6 + 6 layers of 1024; a sample is a pair of sentences of 32 tokens",
      build_transformer,
-     {.layers = 6, .width = 1024, .inner = 4096, .vocabulary = 32000, .tokens = 32, .batch = 128, .rate = LARGE_RATE}},
+     {.layers = 6, .width = 1024, .vocabulary = 32000, .tokens = 32, .batch = 128, .rate = LARGE_RATE}},
     {"gpt2-124m",
      "124.4 M parameters: GPT-2 small, output tied to the embedding; a sample is 1024 tokens",
      build_gpt2,

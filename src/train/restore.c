@@ -122,22 +122,19 @@ tacit_status taciti_trainer_resume(taciti_trainer *trainer, bool *found) {
 
 /* ---- from other weights ------------------------------------------------------------------------------------------ */
 
-static tacit_status set_count(const taciti_config *config, const char *key, int64_t value) {
-    char text[32];
-    (void)snprintf(text, sizeof text, "%" PRId64, value);
-    return taciti_config_preset(config, key, text, "train.init");
-}
-
 /* The sizes of a preset were asked for, but for the vocabulary, which is the tokenizer's. */
 static tacit_status set_shape(const taciti_settings *job, const taciti_model_options *model) {
-    const taciti_config *config = &job->config;
-    TACITI_TRY(set_count(config, "model.vocabulary", model->vocabulary));
-    if (job->model.preset.text[0] != '\0') return TACIT_OK;
-    TACITI_TRY(set_count(config, "model.layers", model->layers));
-    TACITI_TRY(set_count(config, "model.heads", model->heads));
-    TACITI_TRY(set_count(config, "model.channels", model->channels));
-    TACITI_TRY(set_count(config, "model.context", model->context));
-    return taciti_config_preset(config, "model.tied", model->tied ? "true" : "false", "train.init");
+    const bool preset = job->model.preset.text[0] != '\0';
+    for (size_t i = 0; i < TACITI_MODEL_SIZES; i++) {
+        const char *name = NULL;
+        char key[TACITI_KEY_BYTES], text[32];
+        (void)snprintf(text, sizeof text, "%" PRId64, taciti_model_size(model, i, &name));
+        (void)snprintf(key, sizeof key, "model.%s", name);
+        if (!preset || strcmp(name, "vocabulary") == 0)
+            TACITI_TRY(taciti_config_preset(&job->config, key, text, "train.init"));
+    }
+    return preset ? TACIT_OK
+                  : taciti_config_preset(&job->config, "model.tied", model->tied ? "true" : "false", "train.init");
 }
 
 /* Opens the newest checkpoint of run.dir, in silence: the resume that follows reports damage, once for all ranks. */
