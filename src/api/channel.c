@@ -281,11 +281,9 @@ static tacit_status build_together(tacit_channel *c, const tacit_settings *setti
     return taciti_compression_start(c->compression, 0, false);
 }
 
-/* Messages that are under way after a failure may still use the buffers. NULL is fine. */
+/* NULL is fine. */
 static void release_channel(tacit_channel *c) {
-    if (c == NULL) return;
-    const taciti_comm *comm = c->comm->comm;
-    if (taciti_comm_health(comm) != TACIT_OK && taciti_comm_engine(comm)->keeps_buffers) return;
+    if (c == NULL || taciti_api_keeps_buffers(c->comm)) return;
     taciti_compression_destroy(c->compression);
     taciti_layout_destroy(&c->layout);
     taciti_pages_destroy(&c->flat);

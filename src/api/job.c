@@ -48,18 +48,15 @@ static tacit_status copy_compression(tacit_job *job, const taciti_settings *from
     job->compress = from->compress;
     *c = taciti_settings_compression(from);
     c->options = &job->compress;
-    if (c->sums.codec != NULL)
-        TACITI_TRY(copy_options(job, TACITI_JOB_CODEC, from, c->sums.codec->options, c->sums.codec->options_size));
+    taciti_encoding *const encodings[] = {&c->sums, &c->gathers, &c->mixes};
+    for (int i = 0; i < 3; i++) {
+        const taciti_codec *codec = encodings[i]->codec;
+        if (codec != NULL)
+            TACITI_TRY(copy_options(job, TACITI_JOB_CODEC + i, from, codec->options, codec->options_size));
+        encodings[i]->options = job->options[TACITI_JOB_CODEC + i];
+    }
     TACITI_TRY(copy_options(job, TACITI_JOB_CONTROLLER, from, c->controller->options, c->controller->options_size));
-    c->sums.options = job->options[TACITI_JOB_CODEC];
     c->controller_options = job->options[TACITI_JOB_CONTROLLER];
-    if (c->gathers.codec != NULL)
-        TACITI_TRY(
-            copy_options(job, TACITI_JOB_GATHER, from, c->gathers.codec->options, c->gathers.codec->options_size));
-    c->gathers.options = job->options[TACITI_JOB_GATHER];
-    if (c->mixes.codec != NULL)
-        TACITI_TRY(copy_options(job, TACITI_JOB_MIX, from, c->mixes.codec->options, c->mixes.codec->options_size));
-    c->mixes.options = job->options[TACITI_JOB_MIX];
     return TACIT_OK;
 }
 
@@ -88,13 +85,6 @@ static tacit_status choose_array(tacit_job *job, float *callers, const char *wha
                            what, ALIGNMENT, ALIGNMENT);
     *out = callers;
     return TACIT_OK;
-}
-
-static int choose_threads(const tacit_job *job, int asked) {
-    const taciti_comm *comm = job->comm->comm;
-    const int share = taciti_usable_cores() / taciti_comm_peer(comm, taciti_comm_rank(comm))->local_size;
-    if (asked > 0) return asked;
-    return share > 1 ? share : 1;
 }
 
 static void clear_padding(const tacit_job *job, float *flat) {
@@ -175,7 +165,9 @@ static tacit_status build_alone(tacit_job *job, const tacit_settings *settings, 
     TACITI_TRY(check_room(job, &layout->layout, options));
     TACITI_TRY(copy_layout(job, values, &layout->layout));
     TACITI_TRY(create_arrays(job, options));
-    TACITI_TRY(taciti_pool_create(choose_threads(job, options->threads), 0, &job->pool));
+    const taciti_peer *me = taciti_comm_peer(job->comm->comm, taciti_comm_rank(job->comm->comm));
+    const int cores = taciti_usable_cores() / me->local_size, share = cores > 1 ? cores : 1;
+    TACITI_TRY(taciti_pool_create(options->threads > 0 ? options->threads : share, 0, &job->pool));
     return taciti_trace_create(0, &job->trace);
 }
 
@@ -240,11 +232,9 @@ static tacit_status build_together(tacit_job *job, const tacit_settings *setting
     return taciti_driver_create(&setup, &job->driver);
 }
 
-/* Messages that are under way after a failure may still use the buffers. NULL is fine. */
+/* NULL is fine. */
 static void release_job(tacit_job *job) {
-    if (job == NULL) return;
-    const taciti_comm *comm = job->comm->comm;
-    if (taciti_comm_health(comm) != TACIT_OK && taciti_comm_engine(comm)->keeps_buffers) return;
+    if (job == NULL || taciti_api_keeps_buffers(job->comm)) return;
     taciti_driver_destroy(job->driver);
     taciti_pool_destroy(job->pool);
     taciti_trace_destroy(&job->trace);

@@ -90,10 +90,8 @@ typedef enum taciti_job_phase {
 
 enum {
     TACITI_JOB_STRATEGY,
-    TACITI_JOB_CODEC,
-    TACITI_JOB_GATHER,
-    TACITI_JOB_MIX,
-    TACITI_JOB_CONTROLLER,
+    TACITI_JOB_CODEC, /* of sums; those of gathers and of mixes follow */
+    TACITI_JOB_CONTROLLER = TACITI_JOB_CODEC + 3,
     TACITI_JOB_OPTIONS
 };
 
@@ -163,6 +161,9 @@ tacit_status taciti_api_report(const tacit_comm *comm, tacit_status status);
  * this an absurd size opens, and the process is killed in its first step. A double, in which a size that nobody can
  * have does not wrap around. what: for the message. */
 tacit_status taciti_room_check(const tacit_comm *comm, const char *what, double bytes);
+
+/* Returns whether messages that are under way after a failure may still use buffers: they are not freed then. */
+bool taciti_api_keeps_buffers(const tacit_comm *comm);
 
 /* Around a collective call: what several ranks refuse in the same words is logged by the first of them alone. Meanwhile
  * errors of other threads of this process may be logged late. */

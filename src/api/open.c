@@ -153,3 +153,18 @@ tacit_status tacit_close(tacit_comm *comm) {
     if (status == TACIT_OK) taciti_free(comm); /* after a failure its thread may still call back */
     return status == TACIT_OK ? TACIT_OK : TACIT_E_PEER;
 }
+
+/* ---- room -------------------------------------------------------------------------------------------------------- */
+
+#define MIB 0x1p20
+
+tacit_status taciti_room_check(const tacit_comm *comm, const char *what, double bytes) {
+    const taciti_peer *me = taciti_comm_peer(comm->comm, taciti_comm_rank(comm->comm));
+    const double available = (double)taciti_available_bytes(), needed = bytes * me->local_size;
+    if (available <= 0 || needed <= available) return TACIT_OK;
+    return taciti_fail(TACIT_E_MEMORY,
+                       "%s: %d rank%s of host %s with arrays of %.0f MiB each need %.0f MiB of memory, "
+                       "%.0f MiB are available",
+                       what, me->local_size, me->local_size == 1 ? "" : "s", me->host, bytes / MIB, needed / MIB,
+                       available / MIB);
+}

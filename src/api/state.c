@@ -68,9 +68,10 @@ static char *describe_job(const tacit_job *job, const taciti_state *state) {
 
 static tacit_status describe_image(const tacit_job *job, image *of) {
     taciti_free(of->description);
+    of->description = NULL;
+    TACITI_TRY(taciti_pack_bytes(&of->state, &of->values));
     of->description = describe_job(job, &of->state);
     if (of->description == NULL) return TACIT_E_MEMORY;
-    TACITI_TRY(taciti_pack_bytes(&of->state, &of->values));
     of->description_bytes = (strlen(of->description) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     of->bytes = sizeof(head) + of->description_bytes + of->values + CHECKSUM_BYTES;
     return TACIT_OK;
@@ -79,7 +80,6 @@ static tacit_status describe_image(const tacit_job *job, image *of) {
 static tacit_status open_image(tacit_job *job, image *out) {
     *out = (image){.description = NULL};
     taciti_driver_list_state(job->driver, false, &out->state);
-    TACITI_TRY(taciti_pack_bytes(&out->state, &out->values));
     return describe_image(job, out);
 }
 

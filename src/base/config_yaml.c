@@ -33,7 +33,12 @@ typedef struct reader {
     size_t *section_lines; /* by section index */
 } reader;
 
-static tacit_status fail_at(const reader *r, yaml_mark_t mark, const char *message) {
+TACITI_PRINTF(3, 4) static tacit_status fail_at(const reader *r, yaml_mark_t mark, const char *format, ...) {
+    char message[SCALAR_BYTES];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(message, sizeof message, format, args);
+    va_end(args);
     return taciti_fail(TACIT_E_CONFIG, "%s:%zu:%zu: %s", r->path, mark.line + 1, mark.column + 1, message);
 }
 
@@ -44,12 +49,10 @@ static tacit_status fail_syntax(const reader *r) {
     if (p->error == YAML_MEMORY_ERROR) return taciti_fail(TACIT_E_MEMORY, "%s: out of memory", r->path);
     if (p->error == YAML_READER_ERROR)
         return taciti_fail(TACIT_E_CONFIG, "%s: byte %zu: %s", r->path, p->problem_offset, p->problem);
-    char message[256];
     if (*p->buffer.pointer == '\t' || strstr(p->problem, "tab character") != NULL)
         return fail_at(r, p->problem_mark, "tabs do not indent; use spaces");
-    (void)snprintf(message, sizeof message, "%s%s%s", p->problem, p->context == NULL ? "" : " ",
+    return fail_at(r, p->problem_mark, "%s%s%s", p->problem, p->context == NULL ? "" : " ",
                    p->context == NULL ? "" : p->context);
-    return fail_at(r, p->problem_mark, message);
 }
 
 /* Replaces the current event by the next one. */
@@ -166,22 +169,20 @@ static tacit_status read_sequence(reader *r, const taciti_place *place) {
 /* ---- keys ------------------------------------------------------------------------------------------------------ */
 
 static tacit_status check_first(const reader *r, const char *name, size_t *line) {
-    char message[TACITI_QUOTED_BYTES + 64], quoted[TACITI_QUOTED_BYTES];
+    char quoted[TACITI_QUOTED_BYTES];
     if (*line == 0) {
         *line = r->event.start_mark.line + 1;
         return TACIT_OK;
     }
-    (void)snprintf(message, sizeof message, "%s was already given on line %zu", taciti_quote(name, quoted), *line);
-    return fail_at(r, r->event.start_mark, message);
+    return fail_at(r, r->event.start_mark, "%s was already given on line %zu", taciti_quote(name, quoted), *line);
 }
 
 /* `key` is a full key, or a section with a dot behind it; `name` is what the file says. */
 static tacit_status fail_unknown(const reader *r, const char *key, const char *name, const taciti_nearest *nearest) {
-    char message[SCALAR_BYTES], quoted[TACITI_QUOTED_BYTES], text[TACITI_OLD_KEY_BYTES];
+    char quoted[TACITI_QUOTED_BYTES], text[TACITI_OLD_KEY_BYTES];
     const taciti_old_key *old = taciti_old_key_find(key);
-    if (old != NULL) return fail_at(r, r->event.start_mark, taciti_old_key_text(old, key, text));
-    (void)snprintf(message, sizeof message, "unknown key %s%s", taciti_quote(name, quoted), nearest->hint);
-    return fail_at(r, r->event.start_mark, message);
+    if (old != NULL) return fail_at(r, r->event.start_mark, "%s", taciti_old_key_text(old, key, text));
+    return fail_at(r, r->event.start_mark, "unknown key %s%s", taciti_quote(name, quoted), nearest->hint);
 }
 
 /* The current event is a key's scalar; reads the key and its value. section "" is the top level. */
@@ -206,15 +207,11 @@ static tacit_status read_pair(reader *r, const char *section) {
 
 static tacit_status read_section(reader *r, size_t index) {
     const char *section = r->config->sections[index].table->section;
-    char message[TACITI_KEY_BYTES + 64];
     TACITI_TRY(check_first(r, section, &r->section_lines[index]));
     TACITI_TRY(next_event(r));
     if (is_nothing(r)) return TACIT_OK;
-    if (r->event.type != YAML_MAPPING_START_EVENT) {
-        (void)snprintf(message, sizeof message, "%s: expects keys and values, indented on the following lines",
-                       section);
-        return fail_at(r, r->event.start_mark, message);
-    }
+    if (r->event.type != YAML_MAPPING_START_EVENT)
+        return fail_at(r, r->event.start_mark, "%s: expects keys and values, indented on the following lines", section);
     TACITI_TRY(next_event(r));
     while (r->event.type != YAML_MAPPING_END_EVENT) {
         if (r->event.type != YAML_SCALAR_EVENT) return fail_at(r, r->event.start_mark, "a key must be a word");
@@ -248,12 +245,9 @@ static tacit_status read_top(reader *r) {
         if (*name != '\0' && strcmp(section, name) == 0) return read_section(r, s);
         taciti_nearest_offer(&nearest, name, section);
     }
-    if (dot != NULL && taciti_config_find(r->config, name, &place)) {
-        char message[2 * TACITI_KEY_BYTES + 64];
-        (void)snprintf(message, sizeof message, "write \"%s\" as %s: {%s: ...}", name, place.table->section,
+    if (dot != NULL && taciti_config_find(r->config, name, &place))
+        return fail_at(r, r->event.start_mark, "write \"%s\" as %s: {%s: ...}", name, place.table->section,
                        place.option->key);
-        return fail_at(r, r->event.start_mark, message);
-    }
     char section_key[TACITI_KEY_BYTES];
     (void)snprintf(section_key, sizeof section_key, "%.*s.", (int)sizeof section_key - 2, name);
     const bool like_section = *nearest.name != '\0' || taciti_old_key_find(section_key) != NULL;

@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-enum { TEMPORARY_TRIES = 1000, MODE_FILE = 0666, MODE_FOLDER = 0777 };
+enum { TEMPORARY_TRIES = 1000, TEMPORARY_BYTES = TACITI_PATH_BYTES + 64, MODE_FILE = 0666, MODE_FOLDER = 0777 };
 
 /* Linux moves at most 2 GiB per call. */
 #define CALL_BYTES ((size_t)1 << 30)
@@ -68,16 +68,19 @@ tacit_status taciti_file_sync_folder(const char *path) {
     return status;
 }
 
-static tacit_status sync_parent(const char *path) {
+tacit_status taciti_path_parent(const char *path, char out[TACITI_PATH_BYTES]) {
     const char *slash = strrchr(path, '/');
-    if (slash == NULL) return taciti_file_sync_folder(".");
-    if (slash == path) return taciti_file_sync_folder("/");
-    char *parent = taciti_strdup(path);
-    if (parent == NULL) return TACIT_E_MEMORY;
-    parent[slash - path] = '\0';
-    const tacit_status status = taciti_file_sync_folder(parent);
-    taciti_free(parent);
-    return status;
+    const size_t length = slash == NULL ? 0 : (size_t)(slash - path);
+    if (length >= TACITI_PATH_BYTES) return taciti_fail(TACIT_E_IO, "%s: the path is too long", path);
+    memcpy(out, length > 0 ? path : slash != NULL ? "/" : ".", length > 0 ? length : 1);
+    out[length > 0 ? length : 1] = '\0';
+    return TACIT_OK;
+}
+
+tacit_status taciti_file_sync_parent(const char *path) {
+    char parent[TACITI_PATH_BYTES];
+    TACITI_TRY(taciti_path_parent(path, parent));
+    return taciti_file_sync_folder(parent);
 }
 
 static tacit_status remove_below(int folder, const char *path);
@@ -139,9 +142,9 @@ tacit_status taciti_path_join(char *joined, size_t size, const char *a, const ch
 /* ---- writing --------------------------------------------------------------------------------------------------- */
 
 /* A new file beside `path`; the name is never one that exists, so that ranks of several hosts may write one folder. */
-static int create_temporary(const char *path, char *name, size_t size) {
+static int create_temporary(const char *path, char name[TEMPORARY_BYTES]) {
     for (int i = 0; i < TEMPORARY_TRIES; i++) {
-        (void)snprintf(name, size, "%s.tmp.%ld.%d", path, (long)getpid(), i);
+        (void)snprintf(name, TEMPORARY_BYTES, "%s.tmp.%ld.%d", path, (long)getpid(), i);
         const int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, MODE_FILE);
         if (fd >= 0 || errno != EEXIST) return fd;
     }
@@ -159,44 +162,27 @@ bool taciti_file_put(int fd, const void *bytes, size_t count) {
 }
 
 tacit_status taciti_file_write(const char *path, const void *bytes, size_t count) {
-    const size_t size = strlen(path) + 64;
-    char *name = taciti_calloc(size, 1);
-    if (name == NULL) return TACIT_E_MEMORY;
-    tacit_status status = TACIT_OK;
-    const int fd = create_temporary(path, name, size);
-    if (fd < 0) {
-        status = taciti_file_fail("cannot create the file", path);
-        goto free_name;
-    }
+    char name[TEMPORARY_BYTES];
+    const int fd = create_temporary(path, name);
+    if (fd < 0) return taciti_file_fail("cannot create the file", path);
     const bool wrong = !taciti_file_put(fd, bytes, count) || fsync(fd) != 0;
-    if (wrong) status = taciti_file_fail("cannot write", path);
+    tacit_status status = wrong ? taciti_file_fail("cannot write", path) : TACIT_OK;
     if (close(fd) != 0 && !wrong) status = taciti_file_fail("cannot write", path);
     if (status == TACIT_OK && rename(name, path) != 0) status = taciti_file_fail("cannot replace the file", path);
-    if (status == TACIT_OK) {
-        status = sync_parent(path);
-    } else {
-        (void)unlink(name);
-    }
-free_name:
-    taciti_free(name);
+    if (status == TACIT_OK) return taciti_file_sync_parent(path);
+    (void)unlink(name);
     return status;
 }
 
 tacit_status taciti_file_check_writable(const char *path) {
-    const size_t size = strlen(path) + 64;
-    char *name = taciti_calloc(size, 1);
-    if (name == NULL) return TACIT_E_MEMORY;
+    char name[TEMPORARY_BYTES];
     struct stat info;
-    tacit_status status = TACIT_OK;
-    const int fd = create_temporary(path, name, size);
-    if (fd < 0)
-        status = taciti_file_fail("cannot create the file", path);
-    else if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
-        status = taciti_fail(TACIT_E_IO, "%s: is a folder", path);
-    if (fd >= 0) (void)unlink(name);
-    if (fd >= 0) (void)close(fd);
-    taciti_free(name);
-    return status;
+    const int fd = create_temporary(path, name);
+    if (fd < 0) return taciti_file_fail("cannot create the file", path);
+    (void)unlink(name);
+    (void)close(fd);
+    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return TACIT_OK;
+    return taciti_fail(TACIT_E_IO, "%s: is a folder", path);
 }
 
 /* ---- reading --------------------------------------------------------------------------------------------------- */
@@ -219,27 +205,6 @@ bool taciti_file_exists_in(const char *folder, const char *name) {
     return length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0;
 }
 
-/* Opens a regular file. Non-blocking, so that a pipe without a writer is refused and not waited for. */
-static tacit_status open_regular(const char *path, int *out_fd, struct stat *out) {
-    const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) return taciti_file_refuse(path);
-    struct stat status;
-    tacit_status result = TACIT_OK;
-    if (fstat(fd, &status) != 0) {
-        result = taciti_file_fail("cannot open", path);
-    } else if (!S_ISREG(status.st_mode)) {
-        result = taciti_fail(TACIT_E_DATA, "%s: is %s, not a regular file", path,
-                             S_ISDIR(status.st_mode) ? "a folder" : "a pipe or device");
-    }
-    if (result != TACIT_OK) {
-        (void)close(fd);
-        return result;
-    }
-    *out_fd = fd;
-    *out = status;
-    return TACIT_OK;
-}
-
 /* Reads up to `count` bytes at `offset`; fewer only at the end of the file. -1 on failure. */
 static ssize_t read_at(int fd, size_t offset, size_t count, char *out) {
     size_t got = 0;
@@ -253,58 +218,57 @@ static ssize_t read_at(int fd, size_t offset, size_t count, char *out) {
     return (ssize_t)got;
 }
 
-tacit_status taciti_file_read(const char *path, size_t limit, char **out, size_t *out_count) {
-    int fd = -1;
-    struct stat info = {.st_size = 0};
-    TACITI_TRY(open_regular(path, &fd, &info));
-    const size_t bytes = (size_t)info.st_size;
-    tacit_status status = TACIT_OK;
-    if (bytes > limit) {
-        status = taciti_fail(TACIT_E_DATA, "%s: has %zu bytes, at most %zu are expected here", path, bytes, limit);
-        goto close_fd;
-    }
-    char *block = taciti_calloc(bytes + 1, 1);
-    if (block == NULL) {
-        status = TACIT_E_MEMORY;
-        goto close_fd;
-    }
-    const ssize_t got = read_at(fd, 0, bytes, block);
-    if (got < 0) {
-        status = taciti_file_fail("cannot read", path);
-        taciti_free(block);
-        goto close_fd;
-    }
-    block[got] = '\0';
-    *out = block;
-    if (out_count != NULL) *out_count = (size_t)got;
-close_fd:
-    (void)close(fd);
-    return status;
-}
-
 static int64_t write_time_ns(const struct stat *info) {
     return (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec;
 }
 
+/* A regular file. Non-blocking, so that a pipe without a writer is refused and not waited for. */
 tacit_status taciti_view_open(const char *path, taciti_view *out) {
-    taciti_view view = {.path = taciti_strdup(path)};
-    if (view.path == NULL) return TACIT_E_MEMORY;
     struct stat info = {.st_size = 0};
-    const tacit_status status = open_regular(path, &view.fd, &info);
-    if (status != TACIT_OK) {
-        taciti_free(view.path);
-        return status;
-    }
+    taciti_view view = {.fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
+    tacit_status status = TACIT_OK;
+    if (view.fd < 0) return taciti_file_refuse(path);
+    if (fstat(view.fd, &info) != 0)
+        status = taciti_file_fail("cannot open", path);
+    else if (!S_ISREG(info.st_mode))
+        status = taciti_fail(TACIT_E_DATA, "%s: is %s, not a regular file", path,
+                             S_ISDIR(info.st_mode) ? "a folder" : "a pipe or device");
     view.bytes = (size_t)info.st_size;
     view.written_ns = write_time_ns(&info);
-    *out = view;
-    return TACIT_OK;
+    if (status == TACIT_OK && (view.path = taciti_strdup(path)) == NULL) status = TACIT_E_MEMORY;
+    if (status == TACIT_OK)
+        *out = view;
+    else
+        taciti_view_close(&view);
+    return status;
 }
 
 void taciti_view_close(taciti_view *view) {
     if (view->fd >= 0) (void)close(view->fd);
     taciti_free(view->path);
     *view = (taciti_view){.fd = -1};
+}
+
+tacit_status taciti_file_read(const char *path, size_t limit, char **out, size_t *out_count) {
+    taciti_view view;
+    TACITI_TRY(taciti_view_open(path, &view));
+    const size_t bytes = view.bytes;
+    tacit_status status = TACIT_OK;
+    if (bytes > limit)
+        status = taciti_fail(TACIT_E_DATA, "%s: has %zu bytes, at most %zu are expected here", path, bytes, limit);
+    char *block = status == TACIT_OK ? taciti_calloc(bytes + 1, 1) : NULL;
+    const ssize_t got = block == NULL ? 0 : read_at(view.fd, 0, bytes, block);
+    if (status == TACIT_OK && block == NULL) status = TACIT_E_MEMORY;
+    if (got < 0) status = taciti_file_fail("cannot read", path);
+    taciti_view_close(&view);
+    if (status != TACIT_OK) {
+        taciti_free(block);
+        return status;
+    }
+    block[got] = '\0';
+    *out = block;
+    if (out_count != NULL) *out_count = (size_t)got;
+    return TACIT_OK;
 }
 
 tacit_status taciti_view_check(const taciti_view *view) {

@@ -56,6 +56,7 @@ tacit_status taciti_view_check(const taciti_view *view);
 
 /* Calls fsync on a folder, which makes a rename in it durable. */
 tacit_status taciti_file_sync_folder(const char *path);
+tacit_status taciti_file_sync_parent(const char *path); /* the same on the folder that holds `path` */
 
 /* Removes a folder with everything below it, a file, or a symbolic link, whose target stays. Succeeds if nothing
  * exists. */
@@ -76,5 +77,8 @@ tacit_status taciti_path_copy(char *out, size_t size, const char *path);
 /* Writes a "/" b into `joined`, a buffer of `size` bytes. Returns E_IO if it does not fit. */
 enum { TACITI_PATH_BYTES = 4096 }; /* of every buffer for a path */
 tacit_status taciti_path_join(char *joined, size_t size, const char *a, const char *b);
+
+/* The folder that holds `path`: "a/b" -> "a", "b" -> ".", "/b" -> "/". */
+tacit_status taciti_path_parent(const char *path, char out[TACITI_PATH_BYTES]);
 
 #endif

@@ -84,6 +84,14 @@ bool taciti_text_ends_with(const char *text, const char *end) {
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+bool taciti_text_among(const char *value, const char *values) {
+    for (const char *word = values;; word += strcspn(word, "|") + 1) {
+        const size_t length = strcspn(word, "|");
+        if (strlen(value) == length && strncmp(value, word, length) == 0) return true;
+        if (word[length] == '\0') return false;
+    }
+}
+
 size_t taciti_utf8_decode(const char *text, size_t bytes, uint32_t *code) {
     const unsigned char *s = (const unsigned char *)text;
     *code = s[0];

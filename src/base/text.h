@@ -31,6 +31,9 @@ size_t taciti_utf8_decode(const char *text, size_t bytes, uint32_t *code);
 
 bool taciti_text_ends_with(const char *text, const char *end);
 
+/* Whether the value is one of those between bars: "128|true". */
+bool taciti_text_among(const char *value, const char *values);
+
 /* True when the text is valid UTF-8. */
 bool taciti_utf8_valid(const char *text);
 

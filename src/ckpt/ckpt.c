@@ -39,23 +39,28 @@ void taciti_ckpt_own_prefix(int rank, const char *what, char out[TACITI_CKPT_PRE
 
 /* ---- saving ------------------------------------------------------------------------------------------------------ */
 
-/* Tells a folder from another one of the same name on another host. */
-typedef struct folder_mark {
-    int64_t inode, seconds, nanoseconds;
-} folder_mark;
+tacit_status taciti_ckpt_sees(taciti_comm *comm, const char *path, bool *sees) {
+    struct stat info;
+    int64_t mine[3] = {-1}, root[3]; /* its number, and when it was written to */
+    if (stat(path, &info) == 0) {
+        mine[0] = (int64_t)info.st_ino;
+        mine[1] = info.st_mtim.tv_sec;
+        mine[2] = info.st_mtim.tv_nsec;
+    }
+    memcpy(root, mine, sizeof root);
+    TACITI_TRY(broadcast_bytes(comm, root, sizeof root));
+    *sees = memcmp(mine, root, sizeof root) == 0;
+    return TACIT_OK;
+}
 
 /* Chooses the ranks that take part: writer[r] is the number of rank r among the ranks that see rank 0's folder, or -1.
  * A host that does not share the folder keeps no share; the others write more. */
 static tacit_status choose_writers(taciti_comm *comm, const char *folder, int64_t step, int *writer, int *writers) {
-    char path[TACITI_PATH_BYTES];
-    struct stat info;
-    folder_mark mine = {.inode = -1};
-    if (taciti_stage_path(folder, step, ".tmp", path) == TACIT_OK && stat(path, &info) == 0)
-        mine = (folder_mark){(int64_t)info.st_ino, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
-    folder_mark root = mine;
-    TACITI_TRY(broadcast_bytes(comm, &root, sizeof root));
-    const int sees = rank_of(comm) == 0 ||
-                     (mine.inode == root.inode && mine.seconds == root.seconds && mine.nanoseconds == root.nanoseconds);
+    char path[TACITI_PATH_BYTES] = "";
+    bool same = false;
+    (void)taciti_stage_path(folder, step, ".tmp", path);
+    TACITI_TRY(taciti_ckpt_sees(comm, path, &same));
+    const int sees = same || rank_of(comm) == 0;
     TACITI_TRY(gather_bytes(comm, &sees, sizeof sees, writer));
     *writers = 0;
     for (int r = 0; r < size_of(comm); r++) writer[r] = writer[r] ? (*writers)++ : -1;

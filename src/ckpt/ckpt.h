@@ -52,6 +52,10 @@ tacit_status taciti_ckpt_find(taciti_comm *comm, const char *folder, char *path,
 /* The same for one checkpoint folder ("run/ckpt/step_00000100"). Not collective. */
 tacit_status taciti_ckpt_check(const char *path, int64_t *step, char **meta_json);
 
+/* Sets *sees to whether this rank finds at `path` the file or folder that rank 0 finds there, and not one of the same
+ * name on another host. Collective unless comm is NULL. */
+tacit_status taciti_ckpt_sees(taciti_comm *comm, const char *path, bool *sees);
+
 /* The prefix of arrays that only this rank holds: "rank.00003.<what>". */
 enum { TACITI_CKPT_PREFIX_BYTES = 64 };
 void taciti_ckpt_own_prefix(int rank, const char *what, char out[TACITI_CKPT_PREFIX_BYTES]);

@@ -24,9 +24,6 @@ tacit_status taciti_llmc_read(const char *path, const taciti_model_options *opti
 tacit_status taciti_llmc_write(const char *path, const taciti_weights_write_options *how,
                                const taciti_model_options *options, const taciti_layout *layout, const float *flat);
 
-/* The folder that holds `path`: "a/b" -> "a", "b" -> ".", "/b" -> "/". */
-tacit_status taciti_formats_parent(const char *path, char out[TACITI_PATH_BYTES]);
-
 /* Shape of `name` in the layout, or E_INTERNAL. */
 tacit_status taciti_formats_tensor(const taciti_layout *layout, const char *name, const taciti_tensor **out);
 

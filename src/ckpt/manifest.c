@@ -71,17 +71,15 @@ static tacit_status body_text(const taciti_manifest *manifest, char **out) {
 }
 
 tacit_status taciti_manifest_format(const taciti_manifest *manifest, char **out, size_t *out_bytes) {
-    char *body = NULL, digest[TACITI_DIGEST_BYTES];
+    char *body = NULL, digest[TACITI_DIGEST_BYTES], line[LINE_BYTES + 1];
     TACITI_TRY(body_text(manifest, &body));
     const size_t rest_bytes = strlen(body) - 1; /* without "{\n", with a final line feed */
     char *text = taciti_calloc(LINE_BYTES + rest_bytes + 1, 1);
     if (text != NULL) {
-        memcpy(text + LINE_BYTES, body + 2, rest_bytes - 1);
-        text[LINE_BYTES + rest_bytes - 1] = '\n';
+        (void)snprintf(text + LINE_BYTES, rest_bytes + 1, "%s\n", body + 2);
         taciti_digest_block(text + LINE_BYTES, rest_bytes, digest);
-        memcpy(text, line_begin, LINE_BEGIN_BYTES);
-        memcpy(text + LINE_BEGIN_BYTES, digest, HEX_BYTES);
-        memcpy(text + LINE_BEGIN_BYTES + HEX_BYTES, line_end, LINE_END_BYTES);
+        (void)snprintf(line, sizeof line, "%s%s%s", line_begin, digest, line_end);
+        memcpy(text, line, LINE_BYTES);
         *out = text;
         *out_bytes = LINE_BYTES + rest_bytes;
     }

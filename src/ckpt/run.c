@@ -12,61 +12,9 @@
 #include "base/memory.h"
 #include "base/strict_json.h"
 #include "ckpt/ckpt.h"
-#include "ckpt/formats.h"
+#include "ckpt/weights.h"
 
-/* ---- the model in the description of a checkpoint -----------------------------------------------------------------
- */
-
-json_t *taciti_run_describe_model(const taciti_model_options *model) {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "layers", (json_int_t)model->layers, "heads",
-                     (json_int_t)model->heads, "channels", (json_int_t)model->channels, "vocabulary",
-                     (json_int_t)model->vocabulary, "context", (json_int_t)model->context, "tied", (int)model->tied,
-                     "dropout", model->dropout);
-}
-
-#define SIZE(key)                                                                                                      \
-    { #key, true, taciti_strict_integer, offsetof(taciti_model_options, key), 1, 0x1p63, "an integer above 0", NULL }
-static const taciti_strict_field MODEL_FIELDS[] = {
-    SIZE(layers),
-    SIZE(heads),
-    SIZE(channels),
-    SIZE(vocabulary),
-    SIZE(context),
-    {"tied", true, taciti_strict_flag, offsetof(taciti_model_options, tied), 0, 0, "true or false", NULL},
-    {0},
-};
-static const taciti_strict_field META_FIELDS[] = {
-    {"model", true, taciti_strict_nested, 0, 0, 0, "an object with the sizes of the model", MODEL_FIELDS},
-    {0},
-};
-
-tacit_status taciti_run_parse_model(const char *path, const json_t *meta, taciti_model_options *out) {
-    taciti_strict_reader reader = {.file = path, .status = TACIT_E_DATA, .open = true};
-    taciti_model_options options = {.dropout = 0, .dtype = TACITI_DTYPE_F32};
-    if (json_object_get(meta, "model") == NULL)
-        return taciti_fail(
-            TACIT_E_DATA,
-            "%s: is no checkpoint of a GPT: a program of the C interface has saved its own network, and "
-            "loads it with tacit_job_load(); any reader of safetensors finds the tensors model.NAME there",
-            path);
-    TACITI_TRY(taciti_strict_object(&reader, meta, META_FIELDS, "an object", &options));
-    TACITI_TRY(taciti_formats_resolve(path, &options));
-    *out = options;
-    return TACIT_OK;
-}
-
-tacit_status taciti_run_match(const char *path, const taciti_model_options *found, const taciti_model_options *wanted) {
-    for (size_t i = 0; i < TACITI_MODEL_SIZES; i++) {
-        const char *key = NULL;
-        const int64_t there = taciti_model_size(found, i, &key), here = taciti_model_size(wanted, i, &key);
-        if (there != here)
-            return taciti_fail(TACIT_E_CONFIG, "%s: was made with --model.%s %lld, the run is configured with %lld",
-                               path, key, (long long)there, (long long)here);
-    }
-    if (found->tied == wanted->tied) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG, "%s: was made with --model.tied %s, the run is configured with %s", path,
-                       found->tied ? "true" : "false", wanted->tied ? "true" : "false");
-}
+enum { BUCKET_BYTES = 25 << 20, TOKENIZER_MAX_BYTES = 256 << 20 };
 
 /* ---- the tokenizer that lies beside ------------------------------------------------------------------------------ */
 
@@ -195,4 +143,51 @@ tacit_status taciti_run_weights(const taciti_run_info *info, const taciti_layout
     if (info->step < 0) return taciti_weights_read(info->path, &info->model, layout, flat);
     const taciti_ckpt_array parameters = {.prefix = "model.", .entry = {.layout = layout, .data = flat}};
     return taciti_ckpt_load(info->path, &parameters, 1);
+}
+
+/* ---- import and export ------------------------------------------------------------------------------------------- */
+
+tacit_status taciti_flat_model_create(const taciti_model_options *options, taciti_flat_model *out) {
+    taciti_flat_model model = {.flat = NULL};
+    TACITI_TRY(taciti_model_layout(options, BUCKET_BYTES, &model.layout));
+    const size_t bytes = model.layout.n * sizeof(float);
+    const tacit_status status = taciti_pages_create(bytes, "the model's parameters", &model.pages);
+    model.flat = model.pages.base;
+    if (status == TACIT_OK)
+        *out = model;
+    else
+        taciti_layout_destroy(&model.layout);
+    return status;
+}
+
+void taciti_flat_model_destroy(taciti_flat_model *model) {
+    taciti_layout_destroy(&model->layout);
+    taciti_pages_destroy(&model->pages);
+    model->flat = NULL;
+}
+
+static tacit_status copy_file(const char *from, const char *folder, const char *name) {
+    char path[TACITI_PATH_BYTES], *bytes = NULL;
+    size_t count = 0;
+    TACITI_TRY(taciti_path_join(path, sizeof path, folder, name));
+    TACITI_TRY(taciti_file_read(from, TOKENIZER_MAX_BYTES, &bytes, &count));
+    const tacit_status status = taciti_file_write(path, bytes, count);
+    taciti_free(bytes);
+    return status;
+}
+
+tacit_status taciti_flat_model_copy_tokenizer(const json_t *meta, const char *folder) {
+    const char *vocab = json_string_value(json_object_get(json_object_get(meta, "config"), "data.vocab"));
+    if (vocab == NULL || vocab[0] == '\0') return TACIT_OK;
+    char merges[TACITI_PATH_BYTES];
+    const char *slash = strrchr(vocab, '/');
+    const int length =
+        snprintf(merges, sizeof merges, "%.*smerges.txt", slash == NULL ? 0 : (int)(slash + 1 - vocab), vocab);
+    if (length >= TACITI_PATH_BYTES || access(vocab, R_OK) != 0 || access(merges, R_OK) != 0) {
+        taciti_log(TACITI_LOG_WARN, "%s: the tokenizer of the run (%s and %s) cannot be read and is left out", folder,
+                   vocab, merges);
+        return TACIT_OK;
+    }
+    TACITI_TRY(copy_file(vocab, folder, "vocab.json"));
+    return copy_file(merges, folder, "merges.txt");
 }

@@ -40,4 +40,20 @@ void taciti_run_close(taciti_run_info *info);
 /* Reads the parameters into a flat array of `layout`. */
 tacit_status taciti_run_weights(const taciti_run_info *info, const taciti_layout *layout, float *flat);
 
+/* ---- the parameters of a model without its network, and the tokenizer files, for import and export
+ * ------------------- */
+
+typedef struct taciti_flat_model {
+    taciti_layout layout;
+    taciti_pages pages;
+    float *flat; /* in `pages`; zero */
+} taciti_flat_model;
+
+tacit_status taciti_flat_model_create(const taciti_model_options *options, taciti_flat_model *out);
+void taciti_flat_model_destroy(taciti_flat_model *model); /* {0} is fine */
+
+/* Copies the tokenizer that a run's meta data names ("data.vocab" of "config", with merges.txt beside it) to
+ * folder/vocab.json and folder/merges.txt. Does nothing if the run has none. A missing file causes a warning only. */
+tacit_status taciti_flat_model_copy_tokenizer(const json_t *meta, const char *folder);
+
 #endif

@@ -221,7 +221,7 @@ static const json_t *own_number(const taciti_ckpt_origin *from, int rank, const 
 static tacit_status has_other_size(const taciti_ckpt_origin *from, const taciti_state_entry *entry, int rank,
                                    bool *out) {
     *out = false;
-    if (entry->kind != TACITI_STATE_BYTES || !entry->optional || !is_stored_in_shards(entry)) return TACIT_OK;
+    if (entry->kind != TACITI_STATE_BYTES || !entry->optional) return TACIT_OK;
     for (int own = 0; own < 2 && !*out; own++) {
         array_list list = {.count = 0};
         size_t bytes = 0;
@@ -250,15 +250,13 @@ static tacit_status decide_all(const taciti_ckpt_origin *from, const taciti_stat
         const taciti_state_entry *entry = &state->entries[i];
         if (other[i]) {
             out[i] = BEGIN_AGAIN;
-            continue;
-        }
-        if (!is_stored_in_shards(entry)) {
+        } else if (is_stored_in_shards(entry)) {
+            out[i] = decide_action(from, entry, held[at], held[at + 1]);
+            at += 2;
+        } else {
             out[i] = decide_action(from, entry, json_object_get(from->meta, entry->name) != NULL,
                                    own_number(from, rank, entry->name) != NULL);
-            continue;
         }
-        out[i] = decide_action(from, entry, held[at], held[at + 1]);
-        at += 2;
     }
     return TACIT_OK;
 }

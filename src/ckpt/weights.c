@@ -35,7 +35,7 @@ static tacit_status source_of_file(const char *path, weights_source *out) {
     }
     if (bytes[0] == '{') {
         TACITI_TRY(taciti_path_copy(out->config, sizeof out->config, path));
-        return taciti_formats_parent(path, out->folder);
+        return taciti_path_parent(path, out->folder);
     }
     if (memcmp(bytes, "PK\003\004", LOOK_BYTES) == 0 || (bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5))
         return taciti_formats_refuse_pickle(path); /* archives, too, can run code when they are loaded */

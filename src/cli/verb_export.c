@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "ckpt/flat_model.h"
 #include "ckpt/run.h"
 #include "ckpt/stage.h"
 #include "ckpt/weights.h"

@@ -9,7 +9,6 @@
 #include "base/json_text.h"
 #include "base/log.h"
 #include "ckpt/ckpt.h"
-#include "ckpt/flat_model.h"
 #include "ckpt/run.h"
 #include "ckpt/stage.h"
 #include "cli/verbs.h"

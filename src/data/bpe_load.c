@@ -216,12 +216,11 @@ tacit_status taciti_bpe_load(const char *vocab_path, const char *merges_path, ta
     tacit_status status = load_vocab(&l);
     if (status == TACIT_OK) status = load_merges(&l);
     taciti_free(l.slots);
-    if (status != TACIT_OK) {
+    if (status == TACIT_OK)
+        *out = bpe;
+    else
         taciti_bpe_destroy(&bpe);
-        return status;
-    }
-    *out = bpe;
-    return TACIT_OK;
+    return status;
 }
 
 void taciti_bpe_destroy(taciti_bpe *bpe) {

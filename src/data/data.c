@@ -207,12 +207,11 @@ tacit_status taciti_data_open(const taciti_data_options *options, taciti_data **
     if (data == NULL) return TACIT_E_MEMORY;
     data->limit = NO_LIMIT;
     const tacit_status status = open_all(options, data);
-    if (status != TACIT_OK) {
+    if (status == TACIT_OK)
+        *out = data;
+    else
         taciti_data_close(data);
-        return status;
-    }
-    *out = data;
-    return TACIT_OK;
+    return status;
 }
 
 void taciti_data_close(taciti_data *data) {

@@ -117,12 +117,11 @@ tacit_status taciti_emulated_create(const taciti_compute_options *options, const
     e->forward_s = taciti_profile_forward_s(profile) * e->slow;
     e->backward_s = taciti_profile_backward_s(profile) * e->slow;
     const tacit_status status = allocate_arrays(e, options->seed);
-    if (status != TACIT_OK) {
+    if (status == TACIT_OK)
+        *out = e;
+    else
         taciti_emulated_destroy(e);
-        return status;
-    }
-    *out = e;
-    return TACIT_OK;
+    return status;
 }
 
 void taciti_emulated_touch_gradients(taciti_emulated *emulated) {

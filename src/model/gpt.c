@@ -126,10 +126,10 @@ static tacit_status run_step(void *self, int64_t step, const taciti_network_hook
     return TACIT_OK;
 }
 
-static void refresh(void *self) { taciti_model_refresh(((taciti_model_network *)self)->model); }
+static void refresh_copy(void *self) { taciti_model_refresh(((taciti_model_network *)self)->model); }
 
 taciti_network taciti_model_as_network(taciti_model_network *model) {
     static const taciti_network_verbs VERBS = {
-        .layout = layout_of, .arrays = arrays_of, .step = run_step, .refresh = refresh, .by_units = true};
+        .layout = layout_of, .arrays = arrays_of, .step = run_step, .refresh = refresh_copy, .by_units = true};
     return (taciti_network){&VERBS, model};
 }

@@ -174,12 +174,11 @@ static tacit_status create_model(const taciti_model_options *options, const taci
                             .batch = batch > 0 ? batch : 1,
                             .time = time};
     const tacit_status status = allocate_arena(model);
-    if (status != TACIT_OK) {
+    if (status == TACIT_OK)
+        *out = model;
+    else
         taciti_model_destroy(model);
-        return status;
-    }
-    *out = model;
-    return TACIT_OK;
+    return status;
 }
 
 tacit_status taciti_model_create(const taciti_model_options *options, const taciti_layout *layout, taciti_pool *pool,

@@ -165,12 +165,11 @@ tacit_status taciti_model_layout(const taciti_model_options *options, size_t buc
     TACITI_TRY(taciti_layout_create(5 + (size_t)options->layers * TACITI_GPT_LAYER_TENSORS, &layout));
     tacit_status status = append_all(options, &layout);
     if (status == TACIT_OK) status = taciti_layout_seal(&layout, bucket_bytes);
-    if (status != TACIT_OK) {
+    if (status == TACIT_OK)
+        *out = layout;
+    else
         taciti_layout_destroy(&layout);
-        return status;
-    }
-    *out = layout;
-    return TACIT_OK;
+    return status;
 }
 
 double taciti_model_flops_per_token(const taciti_model_options *options, size_t time) {

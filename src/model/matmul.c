@@ -25,7 +25,7 @@ enum {
     WIDEN_SIDE = 512, /* blocks of this side are widened when bf16 has no kernel here */
 };
 
-/* What a primitive is given: A, B, C and the packing memory. */
+/* The arguments of a primitive: A, B, C and the packing memory. */
 static const struct {
     dnnl_query_t description;
     int argument;

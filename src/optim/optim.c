@@ -376,12 +376,11 @@ static tacit_status create_on_pages(const taciti_optim_options *options, const t
         status = pages(layout->n * sizeof(float), STATE, &optim->states[optim->state_count]);
         if (status == TACIT_OK) optim->state_count++;
     }
-    if (status != TACIT_OK) {
+    if (status == TACIT_OK)
+        *out = optim;
+    else
         taciti_optim_destroy(optim);
-        return status;
-    }
-    *out = optim;
-    return TACIT_OK;
+    return status;
 }
 
 tacit_status taciti_optim_create(const taciti_optim_options *options, const taciti_layout *layout, taciti_pool *pool,

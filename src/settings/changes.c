@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/option.h"
+#include "base/text.h"
 
 enum { VALUE_DIGITS = 10, VALUE_BYTES = 400 };
 
@@ -45,21 +46,13 @@ static bool used_section(const taciti_changes *changes, const taciti_old_key *se
     return false;
 }
 
-static bool is_one_of(const char *value, const char *values) {
-    for (size_t length = 0; values != NULL && *values != '\0'; values += length + (values[length] == '|')) {
-        length = strcspn(values, "|");
-        if (strlen(value) == length && strncmp(value, values, length) == 0) return true;
-    }
-    return false;
-}
-
 /* A key of the checkpoint that this version has no more, with a value that a run could not have now. */
 static void say_old(const taciti_changes *changes, const char *key, const json_t *value) {
     char text[TACITI_OLD_KEY_BYTES], before[VALUE_BYTES];
     const taciti_old_key *old = taciti_old_key_find(key);
     if (old == NULL || (strcmp(old->key, key) != 0 && !used_section(changes, old))) return;
     put_value(value, before);
-    if (!is_one_of(before, old->was))
+    if (old->was == NULL || !taciti_text_among(before, old->was))
         taciti_log(TACITI_LOG_WARN, "resume: %s (it was %s in the checkpoint)", taciti_old_key_text(old, key, text),
                    before);
 }

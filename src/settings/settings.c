@@ -151,28 +151,27 @@ static const taciti_codec *automatic_gather(const taciti_settings *settings) {
     return i < count ? patterns[i].parts.automatic : NULL;
 }
 
-static taciti_encoding encoding_of_mixes(const taciti_settings *settings) {
-    const taciti_strategy *strategy = taciti_settings_strategy(settings);
-    if (strategy->codec == NULL) return (taciti_encoding){.codec = NULL};
-    const taciti_codec *codec = taciti_codec_find(
-        strategy->codec(taciti_settings_options(settings, strategy->options), is_auto(&settings->compress.codec)));
+/* codec NULL: none. */
+static taciti_encoding encoding_by(const taciti_settings *settings, const taciti_codec *codec) {
     return (taciti_encoding){.codec = codec,
                              .options = codec == NULL ? NULL : taciti_settings_options(settings, codec->options)};
 }
 
 taciti_compression_setup taciti_settings_compression(const taciti_settings *settings) {
-    const bool chosen =
-        is_auto(&settings->compress.codec) && !taciti_strategy_mixes_only(taciti_settings_strategy(settings));
+    const taciti_strategy *strategy = taciti_settings_strategy(settings);
+    const bool chosen = is_auto(&settings->compress.codec) && !taciti_strategy_mixes_only(strategy);
     const taciti_codec *codec = taciti_codec_find(chosen ? AUTO_CODEC : settings->compress.codec.text);
     const taciti_codec *gather = taciti_codec_find(settings->compress.gather.text);
     if (is_auto(&settings->compress.gather)) gather = chosen ? automatic_gather(settings) : NULL;
-    taciti_compression_setup setup = {
-        .sums = {.codec = codec, .options = codec == NULL ? NULL : taciti_settings_options(settings, codec->options)},
-        .gathers = {.codec = gather,
-                    .options = gather == NULL ? NULL : taciti_settings_options(settings, gather->options)},
-        .options = &settings->compress,
-        .controller = taciti_controller_find(settings->adapt.policy.text)};
-    setup.mixes = encoding_of_mixes(settings);
+    const taciti_codec *mixes = NULL;
+    if (strategy->codec != NULL)
+        mixes = taciti_codec_find(
+            strategy->codec(taciti_settings_options(settings, strategy->options), is_auto(&settings->compress.codec)));
+    taciti_compression_setup setup = {.sums = encoding_by(settings, codec),
+                                      .gathers = encoding_by(settings, gather),
+                                      .mixes = encoding_by(settings, mixes),
+                                      .options = &settings->compress,
+                                      .controller = taciti_controller_find(settings->adapt.policy.text)};
     if (chosen && taciti_compression_is_fixed(&setup)) setup.controller = taciti_controller_find(AUTO_POLICY);
     if (setup.controller != NULL)
         setup.controller_options = taciti_settings_options(settings, setup.controller->options);

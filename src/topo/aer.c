@@ -9,57 +9,37 @@
  * Where we deviate: any number of hosts (pairs as in `exp`; a host that is left over averages inside in both rounds),
  * and any number of ranks per host, unequal and 1 included (a joint mean is that of all ranks of both hosts).
  */
-#include "base/memory.h"
 #include "topo/family.h"
 
-typedef struct scene {
-    taciti_draft *draft;
-    const taciti_host_positions *hosts;
-    int *members; /* [ranks] workspace */
-} scene;
-
 /* The mean of one host (b == a) or two. */
-static void average(const scene *s, int a, int b) {
+static void average_hosts(taciti_draft *draft, int a, int b) {
+    const int *first = draft->hosts->first;
     size_t count = 0;
-    for (int i = s->hosts->first[a]; i < s->hosts->first[a + 1]; i++) s->members[count++] = i;
-    for (int i = s->hosts->first[b]; a != b && i < s->hosts->first[b + 1]; i++) s->members[count++] = i;
-    taciti_draft_mean(s->draft, s->members, count);
+    for (int i = first[a]; i < first[a + 1]; i++) draft->places[count++] = i;
+    for (int i = first[b]; a != b && i < first[b + 1]; i++) draft->places[count++] = i;
+    taciti_draft_mean(draft, draft->places, count);
 }
 
 /* One half of a matching: pairs whose number is of this parity average inside, the others jointly. */
-static void half_round(const scene *s, const int *partner, int inside_parity) {
+static void draw_half_round(taciti_draft *draft, const int *partner, int inside_parity) {
     int pair = 0;
-    for (int host = 0; host < s->hosts->count; host++) {
+    for (int host = 0; host < draft->hosts->count; host++) {
         if (partner[host] < host) continue;
-        const bool alone = partner[host] == host;
-        if (alone) {
-            average(s, host, host);
-        } else if (pair++ % 2 == inside_parity) {
-            average(s, host, host);
-            average(s, partner[host], partner[host]);
-        } else {
-            average(s, host, partner[host]);
-        }
+        const bool inside = partner[host] == host || pair++ % 2 == inside_parity;
+        average_hosts(draft, host, inside ? host : partner[host]);
+        if (inside && partner[host] != host) average_hosts(draft, partner[host], partner[host]);
     }
-    taciti_draft_close(s->draft);
+    taciti_draft_close(draft);
 }
 
-tacit_status taciti_family_aer(const taciti_topo_request *request, const taciti_host_positions *hosts,
-                               taciti_draft *draft) {
-    const int matchings = taciti_matchings(hosts->count);
-    int *block = taciti_calloc((size_t)request->ranks, 2 * sizeof *block);
-    if (block == NULL) return TACIT_E_MEMORY;
-    const scene s = {.draft = draft, .hosts = hosts, .members = block};
-    int *partner = block + request->ranks; /* [hosts], and there are no more hosts than ranks */
+tacit_status taciti_family_aer(const taciti_topo_request *request, taciti_draft *draft) {
+    const int hosts = draft->hosts->count, matchings = taciti_matchings(hosts);
+    int *partner = draft->places + request->ranks; /* [hosts], and there are no more hosts than ranks */
     for (int m = 0; m < matchings; m++) {
-        taciti_matching(hosts->count, m, partner);
-        half_round(&s, partner, 0);
-        half_round(&s, partner, 1);
+        taciti_matching(hosts, m, partner);
+        draw_half_round(draft, partner, 0);
+        draw_half_round(draft, partner, 1);
     }
-    if (matchings == 0) {
-        average(&s, 0, 0);
-        taciti_draft_close(draft);
-    }
-    taciti_free(block);
+    if (matchings == 0) average_hosts(draft, 0, 0);
     return TACIT_OK;
 }

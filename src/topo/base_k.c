@@ -133,9 +133,7 @@ static int best_split(int n, int k, int *q) {
     return fewest;
 }
 
-tacit_status taciti_family_base_k(const taciti_topo_request *request, const taciti_host_positions *hosts,
-                                  taciti_draft *draft) {
-    (void)hosts;
+tacit_status taciti_family_base_k(const taciti_topo_request *request, taciti_draft *draft) {
     const int n = request->ranks, degree = request->degree > 0 ? request->degree : DEFAULT_DEGREE;
     const int k = degree < n - 1 || n == 1 ? degree : n - 1;
     int q = 1;
@@ -147,6 +145,5 @@ tacit_status taciti_family_base_k(const taciti_topo_request *request, const taci
             draw_hypercube(draft, (places){.first = i, .step = q, .n = n / q}, k, r - inside);
         taciti_draft_close(draft);
     }
-    if (rounds == 0) taciti_draft_close(draft);
     return TACIT_OK;
 }

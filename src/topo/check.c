@@ -2,7 +2,7 @@
  *
  * What a topology must be. Nothing else in the program has to ask again.
  */
-#include "topo/check.h"
+#include "topo/family.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,36 +10,39 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "topo/draft.h"
+
+/* Sets out[i] to whether rank i has something, after one round, of those whose `has` is set; or, `against` the edges,
+ * whether something of rank i comes to one of those. Weights up to `negligible` count as 0. If `out` is `has`, what is
+ * known spreads over several edges of the round. */
+static void pass_on(const taciti_round *round, int ranks, bool against, double negligible, const bool *has, bool *out) {
+    for (int i = 0; i < ranks; i++) out[i] = has[i] && (round->self == NULL || round->self[i] > negligible);
+    for (size_t g = 0; g < round->groups; g++) {
+        bool any = false;
+        for (size_t i = round->first[g]; i < round->first[g + 1]; i++) any = any || has[round->members[i]];
+        for (size_t i = round->first[g]; i < round->first[g + 1]; i++) out[round->members[i]] = any;
+    }
+    for (size_t e = 0; e < round->edge_count; e++) {
+        const taciti_edge *edge = &round->edges[e];
+        const int from = against ? edge->to : edge->from, to = against ? edge->from : edge->to;
+        out[to] = out[to] || (has[from] && edge->weight > negligible);
+    }
+}
+
+static int count_set(const bool *set, int count) {
+    int sum = 0;
+    for (int i = 0; i < count; i++) sum += set[i];
+    return sum;
+}
 
 /* ---- reach ------------------------------------------------------------------------------------------------------- */
 
-/* Lets what is known spread through one round, along its edges or against them; whether somebody learnt something. */
-static bool spread_news(const taciti_round *round, bool against, bool *knows) {
-    bool news = false;
-    for (size_t g = 0; g < round->groups; g++) {
-        bool any = false, all = true;
-        for (size_t i = round->first[g]; i < round->first[g + 1]; i++) {
-            any = any || knows[round->members[i]];
-            all = all && knows[round->members[i]];
-        }
-        for (size_t i = round->first[g]; i < round->first[g + 1] && any && !all; i++) knows[round->members[i]] = true;
-        news = news || (any && !all);
-    }
-    for (size_t e = 0; e < round->edge_count; e++) {
-        const int from = against ? round->edges[e].to : round->edges[e].from;
-        const int to = against ? round->edges[e].from : round->edges[e].to;
-        news = news || (knows[from] && !knows[to]);
-        knows[to] = knows[to] || knows[from];
-    }
-    return news;
-}
-
 static tacit_status check_reach(const taciti_topology *topology, bool against, bool *knows) {
-    for (int i = 0; i < topology->ranks; i++) knows[i] = i == 0;
-    for (bool news = true; news;) {
-        news = false;
-        for (size_t r = 0; r < topology->period; r++) news = spread_news(&topology->rounds[r], against, knows) || news;
+    const int ranks = topology->ranks;
+    for (int i = 0; i < ranks; i++) knows[i] = i == 0;
+    for (int before = 0, now = 1; now > before;) {
+        before = now;
+        for (size_t r = 0; r < topology->period; r++) pass_on(&topology->rounds[r], ranks, against, -1, knows, knows);
+        now = count_set(knows, ranks);
     }
     for (int i = 0; i < topology->ranks; i++)
         if (!knows[i])
@@ -61,23 +64,6 @@ tacit_status taciti_topology_check_reach(const taciti_topology *topology) {
 
 /* ---- agreement --------------------------------------------------------------------------------------------------- */
 
-/* out[i]: whether rank i has something, after one round, of those whose `has` is set; or, `against` the edges, whether
- * something of rank i comes to one of those. */
-static void pass_on(const taciti_topology *t, const taciti_round *round, bool against, const bool *has, bool *out) {
-    for (int i = 0; i < t->ranks; i++)
-        out[i] = has[i] && (round->self == NULL || round->self[i] > TACITI_TOPO_TOLERANCE);
-    for (size_t g = 0; g < round->groups; g++) {
-        bool any = false;
-        for (size_t i = round->first[g]; i < round->first[g + 1]; i++) any = any || has[round->members[i]];
-        for (size_t i = round->first[g]; i < round->first[g + 1]; i++) out[round->members[i]] = any;
-    }
-    for (size_t e = 0; e < round->edge_count; e++) {
-        const taciti_edge *edge = &round->edges[e];
-        const int from = against ? edge->to : edge->from, to = against ? edge->from : edge->to;
-        out[to] = out[to] || (has[from] && edge->weight > TACITI_TOPO_TOLERANCE);
-    }
-}
-
 /* Follows the set of ranks that have something of rank 0 after k periods: it grows to everybody or enters a cycle. The
  * cycle is found as Brent does, by comparing with the set of the last power of two. Returns 0 for everybody, else the
  * length of the cycle. */
@@ -90,7 +76,8 @@ static size_t find_cycle(const taciti_topology *t, bool against, bool *block) {
     memcpy(kept, has, bytes);
     for (;;) {
         for (size_t r = 0; r < t->period; r++) {
-            pass_on(t, &t->rounds[against ? t->period - 1 - r : r], against, has, scratch);
+            pass_on(&t->rounds[against ? t->period - 1 - r : r], t->ranks, against, TACITI_TOPO_TOLERANCE, has,
+                    scratch);
             memcpy(has, scratch, bytes);
         }
         length++;

@@ -40,12 +40,13 @@ static void begin_round(taciti_draft *draft) {
 tacit_status taciti_draft_create(int ranks, taciti_draft *out) {
     taciti_draft draft = {.ranks = ranks, .status = TACIT_OK};
     draft.self = taciti_calloc((size_t)ranks, sizeof *draft.self);
-    draft.leader = taciti_calloc((size_t)ranks, 2 * sizeof *draft.leader);
+    draft.leader = taciti_calloc((size_t)ranks, 4 * sizeof *draft.leader);
     if (draft.self == NULL || draft.leader == NULL) {
         taciti_draft_destroy(&draft);
         return TACIT_E_MEMORY;
     }
     draft.size = draft.leader + ranks;
+    draft.places = draft.size + ranks;
     begin_round(&draft);
     if (draft.status != TACIT_OK) {
         taciti_draft_destroy(&draft);

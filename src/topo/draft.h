@@ -12,6 +12,12 @@
 /* Tolerance for "rows and columns sum to 1" and "the weights are those of a mean". */
 #define TACITI_TOPO_TOLERANCE 1e-9
 
+/* Hosts as positions see them: host h has the positions first[h] .. first[h + 1] - 1. */
+typedef struct taciti_host_positions {
+    int count;
+    const int *first; /* [count + 1] */
+} taciti_host_positions;
+
 typedef struct taciti_draft_round {
     size_t group_at, groups; /* in group_size */
     size_t member_at, members;
@@ -28,14 +34,16 @@ typedef struct taciti_grown {
 typedef struct taciti_draft {
     int ranks;
     bool directed;
-    tacit_status status;      /* of everything so far */
-    taciti_grown rounds;      /* taciti_draft_round; the last one is open */
-    taciti_grown group_sizes; /* size_t */
-    taciti_grown members;     /* int */
-    taciti_grown edges;       /* taciti_edge */
-    taciti_grown selves;      /* double */
-    double *self;             /* [ranks] of the open round; NaN: 1 - sum of the edges */
-    int *leader, *size;       /* [ranks] workspace */
+    tacit_status status;                /* of everything so far */
+    taciti_grown rounds;                /* taciti_draft_round; the last one is open */
+    taciti_grown group_sizes;           /* size_t */
+    taciti_grown members;               /* int */
+    taciti_grown edges;                 /* taciti_edge */
+    taciti_grown selves;                /* double */
+    double *self;                       /* [ranks] of the open round; NaN: 1 - sum of the edges */
+    int *leader, *size;                 /* [ranks] workspace */
+    int *places;                        /* [2 ranks] workspace of the family */
+    const taciti_host_positions *hosts; /* set by who lets a family draw; borrows */
 } taciti_draft;
 
 tacit_status taciti_draft_create(int ranks, taciti_draft *out);

@@ -24,7 +24,7 @@ static double *entry_at(const matrix *h, size_t row, size_t column) { return h->
 
 /* ---- Arnoldi ----------------------------------------------------------------------------------------------------- */
 
-static double dot_product(const double *a, const double *b, size_t n) {
+double taciti_dot_product(const double *a, const double *b, size_t n) {
     double sum = 0;
     for (size_t i = 0; i < n; i++) sum += a[i] * b[i];
     return sum;
@@ -33,19 +33,19 @@ static double dot_product(const double *a, const double *b, size_t n) {
 /* Fills h (zero before) and returns its size: below n when the space is exhausted. v has n + 1 rows. */
 static size_t reduce_operator(const taciti_linear *a, const double *start, double *v, const matrix *h) {
     const size_t n = a->n;
-    const double length = sqrt(dot_product(start, start, n));
+    const double length = sqrt(taciti_dot_product(start, start, n));
     double scale = 1;
     for (size_t i = 0; i < n; i++) v[i] = start[i] / length;
     for (size_t m = 0; m < n; m++) {
         double *next = v + (m + 1) * n;
         a->apply(a->context, v + m * n, next);
-        scale = fmax(scale, sqrt(dot_product(next, next, n)));
+        scale = fmax(scale, sqrt(taciti_dot_product(next, next, n)));
         for (size_t i = 0; i < 2 * (m + 1); i++) { /* twice: takes the parts along the rows of v away, which h keeps */
-            const double *b = v + i % (m + 1) * n, part = dot_product(b, next, n);
+            const double *b = v + i % (m + 1) * n, part = taciti_dot_product(b, next, n);
             for (size_t k = 0; k < n; k++) next[k] -= part * b[k];
             *entry_at(h, i % (m + 1), m) += part;
         }
-        const double rest = sqrt(dot_product(next, next, n));
+        const double rest = sqrt(taciti_dot_product(next, next, n));
         if (m + 1 == n || rest <= 16 * ROUNDING * scale) return m + 1;
         for (size_t i = 0; i < n; i++) next[i] /= rest;
         *entry_at(h, m + 1, m) = rest;
@@ -143,7 +143,7 @@ static void iterate_block(const matrix *h, size_t first, size_t last, int sweeps
 /* Finds the eigenvalues of the leading `count` rows and columns, from the last one up. An entry that is neglected is
  * small beside the whole matrix, not beside its neighbours: a product that is all but nilpotent converges too. */
 static tacit_status solve_blocks(const matrix *h, size_t count, double *re, double *im) {
-    const double negligible = (double)count * ROUNDING * fmax(1, sqrt(dot_product(h->at, h->at, h->n * h->n)));
+    const double negligible = (double)count * ROUNDING * fmax(1, sqrt(taciti_dot_product(h->at, h->at, h->n * h->n)));
     int sweeps = 0;
     for (size_t left = count; left > 0;) {
         const size_t last = left - 1, first = block_start(h, last, negligible), size = left - first;

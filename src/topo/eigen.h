@@ -15,6 +15,8 @@ typedef struct taciti_linear {
     size_t n;
 } taciti_linear;
 
+double taciti_dot_product(const double *a, const double *b, size_t n);
+
 /* Computes the eigenvalues re[i] + im[i] i of the operator on the Krylov space of `start` (length n, not zero). With a
  * random start these are all distinct eigenvalues of the smallest invariant subspace that contains `start`, accurate to
  * the rounding of 1 or of the operator's norm, whichever is larger. re and im have room for n; *count entries are set.

@@ -10,7 +10,6 @@
  *   exp-static    i hears i - 2^r for all r at once, each with the same weight as its own (Ying et al., arXiv
  *                 2110.13363)
  */
-#include "base/memory.h"
 #include "topo/family.h"
 
 int taciti_log2_ceil(int count) {
@@ -58,38 +57,28 @@ void taciti_matching(int count, int m, int *partner) {
     }
 }
 
-tacit_status taciti_family_exp(const taciti_topo_request *request, const taciti_host_positions *hosts,
-                               taciti_draft *draft) {
-    (void)hosts;
+tacit_status taciti_family_exp(const taciti_topo_request *request, taciti_draft *draft) {
     const int n = request->ranks, matchings = taciti_matchings(n);
-    int *partner = taciti_calloc((size_t)n, sizeof *partner);
-    if (partner == NULL) return TACIT_E_MEMORY;
+    int *partner = draft->places;
     for (int m = 0; m < matchings; m++) {
         taciti_matching(n, m, partner);
         for (int i = 0; i < n; i++)
             if (partner[i] > i) taciti_draft_pair(draft, i, partner[i]);
         taciti_draft_close(draft);
     }
-    if (matchings == 0) taciti_draft_close(draft);
-    taciti_free(partner);
     return TACIT_OK;
 }
 
-tacit_status taciti_family_exp_directed(const taciti_topo_request *request, const taciti_host_positions *hosts,
-                                        taciti_draft *draft) {
-    (void)hosts;
+tacit_status taciti_family_exp_directed(const taciti_topo_request *request, taciti_draft *draft) {
     const int n = request->ranks, distances = taciti_log2_ceil(n);
     for (int k = 0; k < distances; k++) {
         for (int i = 0; i < n; i++) taciti_draft_edge(draft, (i + (1 << k)) % n, i, 0.5);
         taciti_draft_close(draft);
     }
-    if (distances == 0) taciti_draft_close(draft);
     return TACIT_OK;
 }
 
-tacit_status taciti_family_exp_static(const taciti_topo_request *request, const taciti_host_positions *hosts,
-                                      taciti_draft *draft) {
-    (void)hosts;
+tacit_status taciti_family_exp_static(const taciti_topo_request *request, taciti_draft *draft) {
     const int n = request->ranks, distances = taciti_log2_ceil(n);
     for (int i = 0; i < n; i++)
         for (int k = 0; k < distances; k++) taciti_draft_edge(draft, (i + (1 << k)) % n, i, 1.0 / (distances + 1));

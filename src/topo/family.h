@@ -7,16 +7,10 @@
 
 #include "topo/draft.h"
 
-/* Hosts as positions see them: host h has the positions first[h] .. first[h + 1] - 1. */
-typedef struct taciti_host_positions {
-    int count;
-    const int *first; /* [count + 1] */
-} taciti_host_positions;
-
 /* Adds the rounds to the draft. Refuses sizes that the family does not support; the message names both values. The
- * draft records a lack of memory. */
-typedef tacit_status taciti_family_draw(const taciti_topo_request *request, const taciti_host_positions *hosts,
-                                        taciti_draft *draft);
+ * draft records a lack of memory. It need not close a round that is
+ * the only one. */
+typedef tacit_status taciti_family_draw(const taciti_topo_request *request, taciti_draft *draft);
 
 taciti_family_draw taciti_family_aer, taciti_family_base_k, taciti_family_complete, taciti_family_exp,
     taciti_family_exp_directed, taciti_family_exp_static, taciti_family_file, taciti_family_one_peer_ring,
@@ -30,5 +24,17 @@ int taciti_log2_ceil(int count);
 int taciti_matchings(int count);
 /* Sets partner[i] to the partner of position i in matching m, or to i if it has none. */
 void taciti_matching(int count, int m, int *partner);
+
+/* ---- check.c: what a topology must be ------------------------------------------------------------------------------
+ */
+
+/* Checks that information from every rank eventually reaches all others. Otherwise returns E_CONFIG and names two ranks
+ * that never agree. */
+tacit_status taciti_topology_check_reach(const taciti_topology *topology);
+
+/* For a topology that has passed the check above: checks that the product of its rounds is primitive, that is, has no
+ * second eigenvalue of modulus 1, so that repeated mixing brings all ranks to the mean. Otherwise returns E_CONFIG and
+ * names the eigenvalue. Weights within the tolerance of the sums count as 0. */
+tacit_status taciti_topology_check_agreement(const taciti_topology *topology);
 
 #endif

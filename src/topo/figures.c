@@ -17,6 +17,7 @@
 #include "base/rng.h"
 #include "topo/closed_form.h"
 #include "topo/draft.h"
+#include "topo/eigen.h"
 #include "topo/topo.h"
 
 enum { STEPS_MAX = 256, STATIONARY_MAX = 20000, QUICK_STEPS = 64 };
@@ -32,15 +33,9 @@ typedef struct operator_ {
     size_t steps;       /* most of Lanczos; 0: STEPS_MAX */
 } operator_;
 
-static double dot_product(const double *a, const double *b, size_t n) {
-    double sum = 0;
-    for (size_t i = 0; i < n; i++) sum += a[i] * b[i];
-    return sum;
-}
-
 /* y -= (b . y) b, for a b of length 1 */
 static void remove_part(double *y, const double *b, size_t n) {
-    const double part = dot_product(b, y, n);
+    const double part = taciti_dot_product(b, y, n);
     for (size_t i = 0; i < n; i++) y[i] -= part * b[i];
 }
 
@@ -82,10 +77,10 @@ static size_t run_lanczos(const operator_ *op, size_t n, size_t max, double *v, 
     for (size_t m = 0; m < max; m++) {
         double *now = v + m * n, *next = v + (m + 1) * n;
         op->apply(op, now, next);
-        a[m] = dot_product(now, next, n);
+        a[m] = taciti_dot_product(now, next, n);
         for (int twice = 0; twice < 2; twice++)
             for (size_t i = 0; i <= m; i++) remove_part(next, v + i * n, n);
-        b[m] = sqrt(dot_product(next, next, n));
+        b[m] = sqrt(taciti_dot_product(next, next, n));
         scale = fmax(scale, fabs(a[m]) + b[m]);
         if (b[m] <= 1e-13 * scale) return m + 1;
         for (size_t i = 0; i < n; i++) next[i] /= b[m];
@@ -102,7 +97,7 @@ static tacit_status find_extreme(const operator_ *op, const double *without, boo
     double *a = v + (max + 1) * n, *b = a + max;
     for (size_t i = 0; i < n; i++) v[i] = taciti_rng_unit(taciti_rng_key(0, 'f'), i) - 0.5;
     if (without != NULL) remove_part(v, without, n);
-    const double length = sqrt(dot_product(v, v, n));
+    const double length = sqrt(taciti_dot_product(v, v, n));
     for (size_t i = 0; i < n && length > 0; i++) v[i] /= length;
     const size_t steps = run_lanczos(op, n, max, v, a, b);
     *out = tridiagonal_extreme(a, b, steps, largest);

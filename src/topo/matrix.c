@@ -18,18 +18,13 @@
 enum { FILE_BYTES_MAX = 1 << 29, MATRICES_MAX = 65536, CELL_BYTES = 64 };
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
-typedef struct matrices {
-    size_t count;
-    double *values; /* [count][ranks][ranks]; owned */
-} matrices;
-
 typedef struct reader {
     const char *file;
     const char *at, *end; /* what is left */
     size_t line;          /* number of the line that was read last, from 1 */
     int ranks;
     size_t rows;
-    double *values; /* [rows_most][ranks] */
+    double *values; /* [rows][ranks], with room for more; owned */
 } reader;
 
 static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
@@ -96,25 +91,19 @@ static tacit_status parse_rows(reader *r) {
     return TACIT_OK;
 }
 
-/* bytes[count] must be 0. */
-static tacit_status parse_matrices(const char *file, const char *bytes, size_t count, int ranks, matrices *out) {
+/* bytes[count] must be 0. r->values is to be freed whatever comes back. */
+static tacit_status parse_matrices(reader *r, const char *bytes, size_t count) {
     if (memchr(bytes, '\0', count) != NULL)
         return taciti_fail(TACIT_E_DATA,
                            "%s: not text, since it has a zero byte; NumPy writes what is read by "
                            "numpy.savetxt(FILE, W, fmt='%%.17g', delimiter=',')",
-                           file);
+                           r->file);
     /* a legal row has 2 n bytes or more, the end of its line included; one more row may be begun and refused */
-    const size_t rows_max = (count + 1) / (2 * (size_t)ranks) + 1;
-    reader r = {.file = file, .at = bytes, .end = bytes + count, .ranks = ranks};
-    r.values = taciti_calloc(rows_max * (size_t)ranks, sizeof *r.values);
-    if (r.values == NULL) return TACIT_E_MEMORY;
-    const tacit_status status = parse_rows(&r);
-    if (status != TACIT_OK) {
-        taciti_free(r.values);
-        return status;
-    }
-    *out = (matrices){.count = r.rows / (size_t)ranks, .values = r.values};
-    return TACIT_OK;
+    const size_t rows_max = (count + 1) / (2 * (size_t)r->ranks) + 1;
+    r->at = bytes;
+    r->end = bytes + count;
+    r->values = taciti_calloc(rows_max * (size_t)r->ranks, sizeof *r->values);
+    return r->values == NULL ? TACIT_E_MEMORY : parse_rows(r);
 }
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
@@ -127,17 +116,16 @@ typedef struct scene {
     const double *w;
 } scene;
 
-static double row_sum(const scene *s, int row) {
+/* The sum of n entries from one on. */
+static double sum_entries(const scene *s, size_t first, size_t step) {
     double sum = 0;
-    for (int k = 0; k < s->n; k++) sum += s->w[(size_t)row * (size_t)s->n + (size_t)k];
+    for (int k = 0; k < s->n; k++) sum += s->w[first + (size_t)k * step];
     return sum;
 }
 
-static double column_sum(const scene *s, int column) {
-    double sum = 0;
-    for (int k = 0; k < s->n; k++) sum += s->w[(size_t)k * (size_t)s->n + (size_t)column];
-    return sum;
-}
+static double sum_row(const scene *s, int row) { return sum_entries(s, (size_t)row * (size_t)s->n, 1); }
+
+static double sum_column(const scene *s, int column) { return sum_entries(s, (size_t)column, (size_t)s->n); }
 
 static bool is_one(double sum) { return fabs(sum - 1) <= TACITI_TOPO_TOLERANCE; }
 
@@ -145,15 +133,15 @@ static bool is_one(double sum) { return fabs(sum - 1) <= TACITI_TOPO_TOLERANCE; 
  * people think in rows. */
 static tacit_status refuse_sums(const scene *s) {
     int row = 0, column = 0;
-    while (row < s->n && is_one(row_sum(s, row))) row++;
-    while (is_one(column_sum(s, column))) column++;
+    while (row < s->n && is_one(sum_row(s, row))) row++;
+    while (is_one(sum_column(s, column))) column++;
     if (row == s->n)
         return taciti_fail(
             TACIT_E_CONFIG,
             "%s, matrix %zu: column %d sums to %.12g, expected 1: what rank %d gives away must add up to "
             "1. All rows do: if a row should be who gives, transpose it",
-            s->file, s->which, column, column_sum(s, column), column);
-    const double row_total = row_sum(s, row), column_total = column_sum(s, row);
+            s->file, s->which, column, sum_column(s, column), column);
+    const double row_total = sum_row(s, row), column_total = sum_column(s, row);
     const bool missing = fabs(row_total) <= 0 && fabs(column_total) <= 0;
     const bool rounded = fabs(row_total - 1) < 1e-3;
     return taciti_fail(TACIT_E_CONFIG, "%s, matrix %zu: row %d sums to %.12g, expected 1%s", s->file, s->which, row,
@@ -174,8 +162,8 @@ static tacit_status check_matrix(const scene *s, bool *directed) {
                                    s->file, s->which, row, column, w);
         }
     for (int i = 0; i < s->n; i++) {
-        rows = rows && is_one(row_sum(s, i));
-        columns = columns && is_one(column_sum(s, i));
+        rows = rows && is_one(sum_row(s, i));
+        columns = columns && is_one(sum_column(s, i));
     }
     *directed = !rows;
     return columns ? TACIT_OK : refuse_sums(s);
@@ -195,25 +183,24 @@ static tacit_status add_matrix(const scene *s, taciti_draft *draft) {
     return TACIT_OK;
 }
 
-tacit_status taciti_family_file(const taciti_topo_request *request, const taciti_host_positions *hosts,
-                                taciti_draft *draft) {
-    (void)hosts;
+tacit_status taciti_family_file(const taciti_topo_request *request, taciti_draft *draft) {
     char *bytes = NULL;
     size_t count = 0;
-    matrices a = {0};
+    reader r = {.file = request->file, .ranks = request->ranks};
     if (request->file == NULL || request->file[0] == '\0')
-        return taciti_fail(TACIT_E_CONFIG,
-                           "topology file: no file was named; gossip.file (--file of tacit info) names a .csv file with a "
-                           "matrix of %d x %d",
-                           request->ranks, request->ranks);
+        return taciti_fail(
+            TACIT_E_CONFIG,
+            "topology file: no file was named; gossip.file (--file of tacit info) names a .csv file with a "
+            "matrix of %d x %d",
+            request->ranks, request->ranks);
     TACITI_TRY(taciti_file_read(request->file, FILE_BYTES_MAX, &bytes, &count));
-    tacit_status status = parse_matrices(request->file, bytes, count, request->ranks, &a);
+    tacit_status status = parse_matrices(&r, bytes, count);
     taciti_free(bytes);
-    for (size_t m = 0; m < a.count && status == TACIT_OK; m++) {
-        const size_t n = (size_t)request->ranks;
-        const scene s = {.file = request->file, .which = m, .n = request->ranks, .w = a.values + m * n * n};
+    const size_t n = (size_t)request->ranks;
+    for (size_t m = 0; m < r.rows / n && status == TACIT_OK; m++) {
+        const scene s = {.file = request->file, .which = m, .n = request->ranks, .w = r.values + m * n * n};
         status = add_matrix(&s, draft);
     }
-    taciti_free(a.values);
+    taciti_free(r.values);
     return status;
 }

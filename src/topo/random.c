@@ -3,19 +3,15 @@
  * Random matchings: in every round all ranks are shuffled (Fisher and Yates, numbers of base/rng.h) and meet in pairs;
  * an odd one is left over.
  */
-#include "base/memory.h"
 #include "base/rng.h"
 #include "topo/family.h"
 
 enum { PERIOD = 32 };
 
-tacit_status taciti_family_random(const taciti_topo_request *request, const taciti_host_positions *hosts,
-                                  taciti_draft *draft) {
-    (void)hosts;
+tacit_status taciti_family_random(const taciti_topo_request *request, taciti_draft *draft) {
     const int n = request->ranks;
     const uint64_t key = taciti_rng_key(request->seed, 't');
-    int *order = taciti_calloc((size_t)n, sizeof *order);
-    if (order == NULL) return TACIT_E_MEMORY;
+    int *order = draft->places;
     for (int r = 0; r < PERIOD; r++) {
         const uint64_t round_key = taciti_rng_key(key, (uint64_t)r);
         for (int i = 0; i < n; i++) order[i] = i;
@@ -27,6 +23,5 @@ tacit_status taciti_family_random(const taciti_topo_request *request, const taci
         for (int i = 0; i + 1 < n; i += 2) taciti_draft_pair(draft, order[i], order[i + 1]);
         taciti_draft_close(draft);
     }
-    taciti_free(order);
     return TACIT_OK;
 }

@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "topo/check.h"
 #include "topo/placement.h"
 
 enum { RANKS_MAX = 1 << 16 };
@@ -83,7 +82,9 @@ static tacit_status find_family(const char *name, size_t *out) {
 
 static tacit_status draw_rounds(const taciti_topo_request *request, const family *how, taciti_draft *draft,
                                 taciti_seating *seating, taciti_topology *out) {
-    TACITI_TRY(how->draw(request, &seating->hosts, draft));
+    draft->hosts = &seating->hosts;
+    TACITI_TRY(how->draw(request, draft));
+    if (taciti_draft_period(draft) == 0) taciti_draft_close(draft);
     if (how->seats == SEATS_IMPROVED) TACITI_TRY(taciti_seating_improve(draft, seating));
     for (int place = 0; place < request->ranks && how->seats == SEATS_GIVEN; place++) seating->rank_at[place] = place;
     TACITI_TRY(taciti_draft_finish(draft, seating->rank_at, request->name, out));

@@ -20,9 +20,7 @@ static int neighbours(int rows, int columns, int position, int out[4]) {
     return count;
 }
 
-tacit_status taciti_family_torus(const taciti_topo_request *request, const taciti_host_positions *hosts,
-                                 taciti_draft *draft) {
-    (void)hosts;
+tacit_status taciti_family_torus(const taciti_topo_request *request, taciti_draft *draft) {
     const int n = request->ranks;
     int columns = 1; /* the largest divisor up to the square root: as square as it gets */
     for (int c = 1; c * c <= n; c++)

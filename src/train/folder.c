@@ -89,14 +89,11 @@ static tacit_status check_space(const taciti_trainer *trainer, const taciti_stat
  */
 static tacit_status check_shared(const taciti_trainer *trainer, const char *folder) {
     char path[TACITI_PATH_BYTES];
-    struct stat info;
+    bool sees = false;
     TACITI_TRY(taciti_path_join(path, sizeof path, folder, "lock"));
-    int64_t mark[2] = {-1, -1};
-    if (stat(path, &info) == 0) mark[0] = (int64_t)info.st_ino, mark[1] = info.st_mtim.tv_nsec;
-    const int64_t mine[2] = {mark[0], mark[1]};
-    TACITI_TRY(taciti_comm_broadcast(trainer->comm, 0, mark, sizeof mark));
+    TACITI_TRY(taciti_ckpt_sees(trainer->comm, path, &sees));
     tacit_status status = TACIT_OK;
-    if (mine[0] != mark[0] || mine[1] != mark[1])
+    if (!sees)
         status = taciti_fail(
             TACIT_E_IO,
             "%s: rank %d on host %s does not share this folder, but with strategy %s every rank writes "

@@ -197,7 +197,7 @@ tacit_status taciti_profiling_write(taciti_trainer *trainer);
  * the evaluation ends early, the loss is NaN and the reports record the request. Collective. */
 tacit_status taciti_trainer_evaluate(taciti_trainer *trainer, double *out_loss);
 
-/* snapshot.c: saves a checkpoint. Call it while the parameters are the mean (taciti_driver_average()). Collective. */
+/* restore.c: saves a checkpoint. Call it while the parameters are the mean (taciti_driver_average()). Collective. */
 tacit_status taciti_trainer_save(taciti_trainer *trainer);
 
 /* restore.c: set the parameters and start the strategy. Collective. */
