@@ -13,12 +13,10 @@
  *   array  0 0 0 0 0 | 1 1 1 1 1      bucket 0  0 0 | 1 1      bucket 1  0 0 | 1 1      bucket 2  0 . | 1 .
  */
 #include <math.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "api/object.h"
-#include "base/log.h"
 #include "base/number.h"
 #include "driver/sources.h"
 #include "exchange/route.h"

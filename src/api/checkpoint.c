@@ -8,7 +8,6 @@
 
 #include "api/object.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "driver/resume.h"
 
 enum { MAX_BLOBS = 32, BLOB_NAME_BYTES = 40 };

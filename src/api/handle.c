@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "api/object.h"
-#include "base/log.h"
 
 static pthread_mutex_t g_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t g_released = PTHREAD_COND_INITIALIZER;

@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "api/object.h"
-#include "base/log.h"
 #include "base/text.h"
 #include "ckpt/part.h"
 

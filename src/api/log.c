@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/log.h"
 #include "api/object.h"
 
 static tacit_status check_level(tacit_log_level lowest, const char *function) {

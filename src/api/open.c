@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/object.h"
-#include "base/log.h"
 #include "comm/bootstrap.h"
 #include "comm/engine.h"
 

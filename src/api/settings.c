@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "api/object.h"
-#include "base/log.h"
 
 static tacit_status compose(tacit_settings *s) {
     TACITI_TRY(taciti_settings_init(&s->values, NULL, 0));

@@ -18,7 +18,6 @@
 
 #include "api/object.h"
 #include "base/json_text.h"
-#include "base/log.h"
 #include "ckpt/pack.h"
 #include "settings/changes.h"
 

@@ -3,7 +3,6 @@
  * Units of jobs whose strategy holds parts: what is called is checked here, and passed on to the strategy.
  */
 #include "api/object.h"
-#include "base/log.h"
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 

@@ -6,10 +6,6 @@
 #ifndef TACITI_BASE_FILE_H
 #define TACITI_BASE_FILE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "tacit/tacit.h"
 
 /* Creates the folder and its parents (mode 0777 minus the umask). Succeeds if it exists. */

@@ -8,8 +8,6 @@
 #define TACITI_BASE_LOG_H
 
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #include "tacit/tacit.h"
 

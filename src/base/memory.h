@@ -7,9 +7,6 @@
 #ifndef TACITI_BASE_MEMORY_H
 #define TACITI_BASE_MEMORY_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "tacit/tacit.h"
 
 #define TACITI_ALIGN_BYTES ((size_t)64)

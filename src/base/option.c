@@ -6,7 +6,6 @@
 
 #include "base/log.h"
 #include "base/option_value.h"
-#include "base/text.h"
 
 const char *taciti_place_key(const taciti_place *place, char out[TACITI_KEY_BYTES]) {
     const char *section = place->table->section;

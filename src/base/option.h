@@ -11,9 +11,6 @@
 #ifndef TACITI_BASE_OPTION_H
 #define TACITI_BASE_OPTION_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/text.h"
 #include "tacit/tacit.h"
 

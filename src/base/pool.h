@@ -7,8 +7,6 @@
 #ifndef TACITI_BASE_POOL_H
 #define TACITI_BASE_POOL_H
 
-#include <stddef.h>
-
 #include "tacit/tacit.h"
 
 typedef struct taciti_pool taciti_pool;

@@ -9,8 +9,6 @@
 #define TACITI_BASE_STRICT_JSON_H
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stddef.h>
 
 #include "tacit/tacit.h"
 

@@ -8,8 +8,6 @@
 #define TACITI_BASE_TRACE_H
 
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "tacit/tacit.h"
 

@@ -13,10 +13,6 @@
 #ifndef TACITI_CKPT_CKPT_H
 #define TACITI_CKPT_CKPT_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "comm/comm.h"
 #include "tensor/layout.h"
 #include "tensor/state.h"

@@ -8,8 +8,6 @@
 #ifndef TACITI_CKPT_LOCK_H
 #define TACITI_CKPT_LOCK_H
 
-#include <stdbool.h>
-
 #include "tacit/tacit.h"
 
 typedef struct taciti_lock {

@@ -11,9 +11,6 @@
 #ifndef TACITI_CKPT_MANIFEST_H
 #define TACITI_CKPT_MANIFEST_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "ckpt/sink.h"
 #include "tacit/tacit.h"
 

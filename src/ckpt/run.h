@@ -7,7 +7,6 @@
 #define TACITI_CKPT_RUN_H
 
 #include <jansson.h>
-#include <stdint.h>
 
 #include "base/file.h"
 #include "model/model.h"

@@ -2,7 +2,6 @@
 #include "ckpt/safetensors.h"
 
 #include <jansson.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -235,9 +234,14 @@ tacit_status taciti_safe_read_half(const taciti_view *view, size_t offset, tacit
     return TACIT_OK;
 }
 
+static size_t count_elements(int dims, const size_t *shape) {
+    size_t n = 1;
+    for (int i = 0; i < dims; i++) n *= shape[i];
+    return n;
+}
+
 tacit_status taciti_safe_read_f32(const taciti_safe_file *file, const taciti_safe_entry *entry, float *out, size_t n) {
-    size_t elements = 1;
-    for (int i = 0; i < entry->dims; i++) elements *= entry->shape[i];
+    const size_t elements = count_elements(entry->dims, entry->shape);
     if (elements != n)
         return taciti_fail(TACIT_E_DATA, "%s: tensor %s has %zu elements, not %zu", file->view.path, entry->name,
                            elements, n);
@@ -250,12 +254,6 @@ tacit_status taciti_safe_read_f32(const taciti_safe_file *file, const taciti_saf
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-static size_t element_count(const taciti_safe_tensor *tensor) {
-    size_t n = 1;
-    for (int i = 0; i < tensor->dims; i++) n *= tensor->shape[i];
-    return n;
-}
-
 /* Adds {"dtype", "shape", "data_offsets"} of one tensor that begins at *at. */
 static tacit_status describe_tensor(json_t *header, const char *path, const taciti_safe_tensor *tensor, size_t *at) {
     if (tensor->dtype != TACITI_SAFE_F32 && tensor->dtype != TACITI_SAFE_BF16 && tensor->dtype != TACITI_SAFE_U8)
@@ -267,7 +265,7 @@ static tacit_status describe_tensor(json_t *header, const char *path, const taci
     json_t *shape = json_array();
     for (int i = 0; i < tensor->dims; i++)
         (void)json_array_append_new(shape, json_integer((json_int_t)tensor->shape[i]));
-    const size_t end = *at + element_count(tensor) * dtypes[d].bytes;
+    const size_t end = *at + count_elements(tensor->dims, tensor->shape) * dtypes[d].bytes;
     json_t *value = json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtypes[d].name, "shape", shape, "data_offsets",
                               (json_int_t)*at, (json_int_t)end);
     if (value == NULL || json_object_set_new(header, tensor->name, value) != 0)
@@ -305,7 +303,7 @@ static tacit_status write_header(taciti_sink *sink, const char *text) {
 
 static tacit_status write_tensor(taciti_sink *sink, const taciti_safe_tensor *tensor) {
     const taciti_state_access *access = tensor->access;
-    const size_t n = element_count(tensor);
+    const size_t n = count_elements(tensor->dims, tensor->shape);
     const int half = tensor->dtype == TACITI_SAFE_BF16;
     float chunk[CHUNK_FLOATS];
     if (tensor->dtype == TACITI_SAFE_U8) return taciti_sink_bytes(sink, tensor->data, n);

@@ -6,9 +6,6 @@
 #ifndef TACITI_CKPT_SAFETENSORS_H
 #define TACITI_CKPT_SAFETENSORS_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/file.h"
 #include "tensor/state.h"
 

@@ -6,8 +6,6 @@
 #ifndef TACITI_CKPT_SINK_H
 #define TACITI_CKPT_SINK_H
 
-#include <stddef.h>
-#include <stdint.h>
 #include <xxhash.h>
 
 #include "tacit/tacit.h"

@@ -6,12 +6,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -133,11 +131,7 @@ typedef struct inventory {
 
 static void inventory_destroy(inventory *all) {
     for (size_t i = 0; i < all->count; i++) taciti_free(all->names[i]);
-    taciti_free(all->tensors);
-    taciti_free(all->names);
-    taciti_free(all->lengths);
-    taciti_free(all->sizes);
-    taciti_free(all->owner);
+    taciti_free(all->tensors); /* the block of all arrays */
 }
 
 static tacit_status add_part(inventory *all, const taciti_ckpt_array *array, const taciti_ckpt_part *part) {
@@ -177,13 +171,14 @@ static tacit_status add_arrays(inventory *all, const taciti_ckpt_state *state, b
 static tacit_status inventory_create(const taciti_ckpt_state *state, inventory *all) {
     size_t count = 0;
     for (size_t a = 0; a < state->array_count; a++) count += taciti_ckpt_part_count(&state->arrays[a]);
-    *all = (inventory){.tensors = taciti_calloc(count, sizeof *all->tensors),
-                       .names = taciti_calloc(count, sizeof *all->names),
-                       .lengths = taciti_calloc(count, sizeof *all->lengths),
-                       .sizes = taciti_calloc(count, sizeof *all->sizes),
-                       .owner = taciti_calloc(count, sizeof *all->owner)};
-    if (all->tensors == NULL || all->names == NULL || all->lengths == NULL || all->sizes == NULL || all->owner == NULL)
-        return TACIT_E_MEMORY;
+    *all = (inventory){.tensors = NULL};
+    const size_t each = sizeof *all->tensors + sizeof *all->names + 2 * sizeof(size_t) + sizeof *all->owner;
+    all->tensors = taciti_calloc(count, each);
+    if (all->tensors == NULL) return TACIT_E_MEMORY;
+    all->names = (char **)(void *)(all->tensors + count);
+    all->lengths = (size_t *)(void *)(all->names + count);
+    all->sizes = all->lengths + count;
+    all->owner = (int *)(void *)(all->sizes + count);
     TACITI_TRY(add_arrays(all, state, false));
     all->shared = all->count;
     return add_arrays(all, state, true);

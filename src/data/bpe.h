@@ -7,9 +7,6 @@
 #ifndef TACITI_DATA_BPE_H
 #define TACITI_DATA_BPE_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "tacit/tacit.h"
 
 #define TACITI_BPE_NO_RANK UINT32_MAX

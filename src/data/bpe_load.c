@@ -5,7 +5,6 @@
  */
 #include "data/bpe.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #include <xxhash.h>

@@ -15,10 +15,6 @@
 #ifndef TACITI_DATA_DATA_H
 #define TACITI_DATA_DATA_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/option.h"
 
 enum { TACITI_DATA_TEXT, TACITI_DATA_LLMC, TACITI_DATA_U16 };

@@ -25,9 +25,6 @@
 #ifndef TACITI_DATA_PARTITION_H
 #define TACITI_DATA_PARTITION_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "tacit/tacit.h"
 
 enum { TACITI_PARTITION_GLOBAL, TACITI_PARTITION_BY_RANK, TACITI_PARTITION_DIRICHLET };

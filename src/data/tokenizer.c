@@ -26,14 +26,13 @@ tacit_status taciti_tokenizer_bpe(const char *vocab_path, const char *merges_pat
     taciti_tokenizer *tokenizer = taciti_calloc(1, sizeof *tokenizer);
     if (tokenizer == NULL) return TACIT_E_MEMORY;
     const tacit_status status = taciti_bpe_load(vocab_path, merges_path, &tokenizer->bpe);
-    if (status != TACIT_OK) {
-        taciti_free(tokenizer);
-        return status;
-    }
     tokenizer->is_bpe = true;
     tokenizer->vocabulary = tokenizer->bpe.vocabulary;
-    *out = tokenizer;
-    return TACIT_OK;
+    if (status == TACIT_OK)
+        *out = tokenizer;
+    else
+        taciti_free(tokenizer);
+    return status;
 }
 
 tacit_status taciti_tokenizer_load(const char *vocab_path, taciti_tokenizer **out) {
@@ -51,28 +50,6 @@ void taciti_tokenizer_destroy(taciti_tokenizer *tokenizer) {
 }
 
 int32_t taciti_tokenizer_vocabulary(const taciti_tokenizer *tokenizer) { return tokenizer->vocabulary; }
-
-tacit_status taciti_tokenizer_encode(const taciti_tokenizer *tokenizer, const char *text, size_t bytes, int32_t **ids,
-                                     size_t *count) {
-    taciti_encoder *encoder = NULL;
-    tacit_status status = taciti_encoder_create(tokenizer, &encoder);
-    if (status != TACIT_OK) return status;
-    const taciti_window window = {.text = text, .bytes = bytes, .stop = bytes, .final = true};
-    taciti_ids made = {0};
-    size_t used = 0;
-    status = taciti_encoder_feed(encoder, &window, &made, &used);
-    taciti_encoder_destroy(encoder);
-    int32_t *all = status == TACIT_OK ? taciti_calloc(*count + made.count, sizeof *all) : NULL;
-    if (all != NULL) {
-        if (*count != 0) memcpy(all, *ids, *count * sizeof *all);
-        if (made.count != 0) memcpy(all + *count, made.ids, made.count * sizeof *all);
-        taciti_free(*ids);
-        *ids = all;
-        *count += made.count;
-    }
-    taciti_ids_destroy(&made);
-    return status == TACIT_OK && all == NULL ? TACIT_E_MEMORY : status;
-}
 
 const char *taciti_tokenizer_piece(const taciti_tokenizer *tokenizer, int32_t id, size_t *bytes) {
     if (id < 0 || id >= tokenizer->vocabulary) return NULL;
@@ -185,6 +162,24 @@ tacit_status taciti_encoder_feed(taciti_encoder *encoder, const taciti_window *w
     }
     *used = at;
     return TACIT_OK;
+}
+
+tacit_status taciti_tokenizer_encode(const taciti_tokenizer *tokenizer, const char *text, size_t bytes, int32_t **ids,
+                                     size_t *count) {
+    taciti_encoder *encoder = NULL;
+    TACITI_TRY(taciti_encoder_create(tokenizer, &encoder));
+    const taciti_window window = {.text = text, .bytes = bytes, .stop = bytes, .final = true};
+    taciti_ids all = {.ids = *ids, .count = *count, .capacity = *count};
+    size_t used = 0;
+    tacit_status status = ids_reserve(&all, 0);
+    if (status == TACIT_OK) status = taciti_encoder_feed(encoder, &window, &all, &used);
+    taciti_encoder_destroy(encoder);
+    if (status == TACIT_OK)
+        *count = all.count;
+    else if (*count == 0)
+        taciti_ids_destroy(&all);
+    *ids = all.ids;
+    return status;
 }
 
 /* ---- files ----------------------------------------------------------------------------------------------------- */

@@ -6,10 +6,6 @@
 #ifndef TACITI_DATA_TOKENIZER_H
 #define TACITI_DATA_TOKENIZER_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/file.h"
 #include "data/bpe.h"
 #include "data/data.h"

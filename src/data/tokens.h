@@ -6,9 +6,6 @@
 #ifndef TACITI_DATA_TOKENS_H
 #define TACITI_DATA_TOKENS_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include <xxhash.h>
 
 #include "base/file.h"

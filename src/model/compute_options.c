@@ -2,7 +2,6 @@
  *
  * The section `compute` of a configuration: whether computing is emulated, and how.
  */
-#include <stddef.h>
 #include <string.h>
 
 #include "base/log.h"

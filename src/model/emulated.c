@@ -2,7 +2,6 @@
 #include "model/emulated.h"
 
 #include <math.h>
-#include <stdint.h>
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -6,9 +6,6 @@
 #ifndef TACITI_MODEL_MATMUL_H
 #define TACITI_MODEL_MATMUL_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/pool.h"
 #include "tacit/tacit.h"
 

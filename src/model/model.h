@@ -11,9 +11,6 @@
 #ifndef TACITI_MODEL_MODEL_H
 #define TACITI_MODEL_MODEL_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/option.h"
 #include "base/pool.h"
 #include "base/trace.h"

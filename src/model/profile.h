@@ -10,9 +10,6 @@
 #ifndef TACITI_MODEL_PROFILE_H
 #define TACITI_MODEL_PROFILE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/trace.h"
 #include "model/model.h"
 #include "tensor/layout.h"

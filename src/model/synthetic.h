@@ -6,9 +6,6 @@
 #ifndef TACITI_MODEL_SYNTHETIC_H
 #define TACITI_MODEL_SYNTHETIC_H
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include "tacit/tacit.h"
 
 /* Elements of a block. */

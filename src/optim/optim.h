@@ -6,9 +6,6 @@
 #ifndef TACITI_OPTIM_OPTIM_H
 #define TACITI_OPTIM_OPTIM_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "base/option.h"
 #include "base/pool.h"
 #include "kernel/kernel.h"

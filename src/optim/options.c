@@ -3,7 +3,6 @@
  * The section `optim` of a configuration, and the learning rate that it describes.
  */
 #include <math.h>
-#include <stddef.h>
 
 #include "optim/optim.h"
 

@@ -8,9 +8,6 @@
 #ifndef TACITI_TENSOR_LAYOUT_H
 #define TACITI_TENSOR_LAYOUT_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "tacit/tacit.h"
 
 typedef struct taciti_tensor {

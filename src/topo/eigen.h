@@ -5,8 +5,6 @@
 #ifndef TACITI_TOPO_EIGEN_H
 #define TACITI_TOPO_EIGEN_H
 
-#include <stddef.h>
-
 #include "tacit/tacit.h"
 
 typedef struct taciti_linear {

@@ -17,10 +17,6 @@
 #ifndef TACITI_TOPO_TOPO_H
 #define TACITI_TOPO_TOPO_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "base/hosts.h"
 #include "tacit/tacit.h"
 

@@ -2,7 +2,6 @@
 #include <math.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "train/stop.h"
 #include "train/trainer.h"
 

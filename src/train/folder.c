@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/log.h"
 #include "base/text.h"
 #include "train/trainer.h"
 
@@ -191,13 +190,12 @@ tacit_status taciti_set_old_run_aside(const char *folder, bool resume) {
 /* ---- a run that is not there ------------------------------------------------------------------------------------- */
 
 void taciti_find_similar_run(const char *folder, char *out, size_t out_bytes) {
-    char parent[TACITI_PATH_BYTES], name[TACITI_PATH_BYTES], path[TACITI_PATH_BYTES];
-    size_t end = strlen(folder); /* of the name, without trailing slashes */
+    char whole[TACITI_PATH_BYTES], parent[TACITI_PATH_BYTES], path[TACITI_PATH_BYTES];
+    size_t end = strlen(folder); /* without trailing slashes */
     while (end > 0 && folder[end - 1] == '/') end--;
-    size_t begin = end;
-    while (begin > 0 && folder[begin - 1] != '/') begin--;
-    (void)snprintf(parent, sizeof parent, "%.*s", begin > 0 ? (int)begin : 1, begin > 0 ? folder : ".");
-    (void)snprintf(name, sizeof name, "%.*s", (int)(end - begin), folder + begin);
+    (void)snprintf(whole, sizeof whole, "%.*s", (int)end, folder);
+    if (taciti_path_parent(whole, parent) != TACIT_OK) return;
+    const char *slash = strrchr(whole, '/'), *name = slash == NULL ? whole : slash + 1;
     taciti_nearest nearest = {0};
     DIR *entries = opendir(parent);
     for (const struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;)

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <xxhash.h>
 
-#include "base/log.h"
 #include "train/trainer.h"
 
 enum { TEXT_BYTES = 1024 };

@@ -9,32 +9,26 @@
  * between. A stop must not take much longer for that.)
  */
 #include <math.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "train/trainer.h"
 
-enum { LATE_STEPS = 2, LATE_MAX = 10 };
+enum { LATE_STEPS = 2, LATE_MAX = TACITI_REPORTS_MAX - 2 };
 
 tacit_status taciti_reports_create(taciti_trainer *trainer, size_t lag) {
     taciti_reports *reports = &trainer->reports;
     const bool travel = trainer->strategy->replicas != NULL && trainer->ranks > 1;
     reports->late = !travel ? 0 : lag < LATE_MAX - LATE_STEPS ? LATE_STEPS + lag : LATE_MAX;
-    reports->max = reports->late + 2; /* and the step that ends; one more until its line is written */
     reports->all = taciti_calloc((size_t)trainer->ranks, sizeof *reports->all);
-    reports->entries = taciti_calloc(reports->max, sizeof *reports->entries);
-    if (reports->all == NULL || reports->entries == NULL) return TACIT_E_MEMORY;
+    if (reports->all == NULL) return TACIT_E_MEMORY;
     if (!travel) return TACIT_OK;
-    return taciti_circular_create(trainer->comm, sizeof *reports->all, reports->max, &reports->circular);
+    return taciti_circular_create(trainer->comm, sizeof *reports->all, reports->late + 2, &reports->circular);
 }
 
 void taciti_reports_destroy(taciti_reports *reports) {
     taciti_circular_destroy(reports->circular);
-    taciti_free(reports->entries);
     taciti_free(reports->all);
-}
-
-static taciti_step_entry *entry_at(taciti_reports *reports, size_t i) {
-    return &reports->entries[(reports->first + i) % reports->max];
 }
 
 static void fill_alone(taciti_trainer *trainer, const taciti_rank_report *mine, taciti_step_entry *out) {
@@ -51,16 +45,16 @@ static void fill_alone(taciti_trainer *trainer, const taciti_rank_report *mine, 
 
 tacit_status taciti_reports_put(taciti_trainer *trainer, const taciti_rank_report *mine, taciti_step_entry **out) {
     taciti_reports *reports = &trainer->reports;
-    if (reports->count == reports->max)
-        return taciti_fail(TACIT_E_INTERNAL, "more than %zu steps without a line", reports->max);
+    if (reports->count == reports->late + 2)
+        return taciti_fail(TACIT_E_INTERNAL, "more than %zu steps without a line", reports->count);
     reports->mine = *mine;
     if (trainer->alone.active) {
-        *out = entry_at(reports, reports->count++);
+        *out = &reports->entries[reports->count++];
         fill_alone(trainer, mine, *out);
         return TACIT_OK;
     }
     if (reports->circular != NULL) TACITI_TRY(taciti_circular_post(reports->circular, mine));
-    *out = entry_at(reports, reports->count++);
+    *out = &reports->entries[reports->count++];
     **out = (taciti_step_entry){.known = false};
     return TACIT_OK;
 }
@@ -98,7 +92,7 @@ static void fill_entry(taciti_trainer *trainer, taciti_step_entry *entry) {
 tacit_status taciti_reports_collect(taciti_trainer *trainer, size_t late) {
     taciti_reports *reports = &trainer->reports;
     for (size_t i = 0; i + late < reports->count; i++) {
-        taciti_step_entry *entry = entry_at(reports, i);
+        taciti_step_entry *entry = &reports->entries[i];
         if (entry->known) continue;
         TACITI_TRY(reports->circular != NULL
                        ? taciti_circular_take(reports->circular, reports->all)
@@ -116,17 +110,17 @@ void taciti_reports_take_back(taciti_reports *reports) {
 
 bool taciti_reports_stop(taciti_reports *reports) {
     bool stop = reports->stop;
-    for (size_t i = 0; i < reports->count; i++) stop = stop || entry_at(reports, i)->stop;
+    for (size_t i = 0; i < reports->count; i++) stop = stop || reports->entries[i].stop;
     return stop;
 }
 
-taciti_step_entry *taciti_reports_newest(taciti_reports *reports) { return entry_at(reports, reports->count - 1); }
+taciti_step_entry *taciti_reports_newest(taciti_reports *reports) { return &reports->entries[reports->count - 1]; }
 
 taciti_step_entry *taciti_reports_oldest_known(taciti_reports *reports) {
-    return reports->count == 0 || !entry_at(reports, 0)->known ? NULL : entry_at(reports, 0);
+    return reports->count == 0 || !reports->entries[0].known ? NULL : reports->entries;
 }
 
 void taciti_reports_drop_oldest(taciti_reports *reports) {
-    reports->first = (reports->first + 1) % reports->max;
     reports->count--;
+    memmove(reports->entries, reports->entries + 1, reports->count * sizeof *reports->entries);
 }

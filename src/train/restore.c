@@ -12,7 +12,6 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/strict_json.h"
 #include "ckpt/run.h"

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/rng.h"
 #include "train/stop.h"
 #include "train/trainer.h"

@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "train/stop.h"
 #include "train/trainer.h"
@@ -123,7 +122,14 @@ static void announce_memory(const taciti_trainer *trainer) {
         taciti_trainer_mapped_bytes(trainer) * TACITI_MIB);
 }
 
-static void record_event(taciti_trainer *trainer, int64_t step, const char *event, const char *members) {
+/* format: of the members of the event, as JSON. */
+TACITI_PRINTF(4, 5)
+static void record_event(taciti_trainer *trainer, int64_t step, const char *event, const char *format, ...) {
+    char members[2 * LINE_BYTES];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(members, sizeof members, format, args);
+    va_end(args);
     if (trainer->metrics != NULL) (void)taciti_metrics_event(trainer->metrics, step, event, members);
 }
 
@@ -134,10 +140,8 @@ static tacit_status save_checkpoint(taciti_trainer *trainer) {
     if (trainer->rank == 0) taciti_console_break(&trainer->console);
     const int64_t begin = taciti_now_ns();
     const tacit_status status = taciti_trainer_save(trainer);
-    char members[LINE_BYTES];
-    (void)snprintf(members, sizeof members, "\"status\": \"%s\", \"seconds\": %.3f", tacit_status_name(status),
-                   (double)(taciti_now_ns() - begin) * 1e-9);
-    record_event(trainer, trainer->position.step, "checkpoint", members);
+    record_event(trainer, trainer->position.step, "checkpoint", "\"status\": \"%s\", \"seconds\": %.3f",
+                 tacit_status_name(status), (double)(taciti_now_ns() - begin) * 1e-9);
     if (status == TACIT_OK) trainer->saved_step = trainer->position.step;
     if (status != TACIT_OK && status != TACIT_E_PEER && trainer->rank == 0)
         taciti_log(TACITI_LOG_ERROR,
@@ -190,14 +194,12 @@ static void report_skips(taciti_trainer *trainer, const taciti_step_entry *entry
         record_event(trainer, m->step, "skipped", "\"reason\": \"gradient is not finite\"");
         return;
     }
-    char members[LINE_BYTES];
     taciti_log(TACITI_LOG_WARN,
                "step %" PRId64 ": %" PRId64 " of %d ranks skipped their update: their gradient is not finite (%" PRId64
                " updates skipped so far)",
                m->step, entry->skips, trainer->ranks, m->skipped);
-    (void)snprintf(members, sizeof members, "\"reason\": \"gradient is not finite\", \"ranks\": %" PRId64,
-                   entry->skips);
-    record_event(trainer, m->step, "skipped", members);
+    record_event(trainer, m->step, "skipped", "\"reason\": \"gradient is not finite\", \"ranks\": %" PRId64,
+                 entry->skips);
 }
 
 static void report_step(taciti_trainer *trainer, const taciti_step_entry *entry) {
@@ -274,10 +276,9 @@ static tacit_status evaluate_newest(taciti_trainer *trainer) {
 
 /* Ranks that count their own steps come together, before anything that all of them do. */
 static tacit_status meet_others(taciti_trainer *trainer) {
-    char made[LINE_BYTES], members[2 * LINE_BYTES];
+    char made[LINE_BYTES];
     TACITI_TRY(taciti_trainer_meet(trainer, made, sizeof made));
-    (void)snprintf(members, sizeof members, "\"made\": [%s]", made);
-    record_event(trainer, trainer->position.step, "meeting", members);
+    record_event(trainer, trainer->position.step, "meeting", "\"made\": [%s]", made);
     return TACIT_OK;
 }
 
@@ -295,7 +296,7 @@ static tacit_status make_step(taciti_trainer *trainer, int64_t deadline_ns, bool
     const taciti_strategy *strategy = trainer->strategy;
     char decision[2 * LINE_BYTES]; /* about compression */
     if (strategy->event != NULL && strategy->event(taciti_driver_strategy(trainer->driver), decision, sizeof decision))
-        record_event(trainer, trainer->position.step, "compression", decision);
+        record_event(trainer, trainer->position.step, "compression", "%s", decision);
     const int64_t since = trainer->alone.active ? trainer->alone.met.step : trainer->position.step - 1;
     agenda due = plan_step(trainer, since, taciti_reports_stop(&trainer->reports));
     if (trainer->alone.active) {
@@ -386,9 +387,8 @@ static tacit_status compare_memory(taciti_trainer *trainer) {
     double peak = (double)taciti_peak_resident_bytes();
     TACITI_TRY(taciti_comm_allreduce_f64(trainer->comm, &peak, 1, TACITI_OP_MAX));
     const double predicted = (double)trainer->memory.total;
-    char members[LINE_BYTES];
-    (void)snprintf(members, sizeof members, "\"peak_bytes\": %.0f, \"predicted_bytes\": %.0f", peak, predicted);
-    record_event(trainer, trainer->position.step, "memory", members);
+    record_event(trainer, trainer->position.step, "memory", "\"peak_bytes\": %.0f, \"predicted_bytes\": %.0f", peak,
+                 predicted);
     taciti_trainer_say(trainer, "memory: %.0f MiB resident at most per rank, %.0f MiB predicted", peak * TACITI_MIB,
                        predicted * TACITI_MIB);
     return TACIT_OK;

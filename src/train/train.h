@@ -6,8 +6,6 @@
 #ifndef TACITI_TRAIN_TRAIN_H
 #define TACITI_TRAIN_TRAIN_H
 
-#include <stdbool.h>
-
 #include "base/option.h"
 #include "comm/comm.h"
 #include "data/data.h"

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "base/log.h"
 #include "base/memory.h"
 #include "kernel/probe.h"
 

@@ -53,13 +53,14 @@ typedef struct taciti_step_entry {
 } taciti_step_entry;
 
 /* The reports of recent steps, oldest first. */
+enum { TACITI_REPORTS_MAX = 12 }; /* steps without a line: those whose reports travel, the one that ends, one more */
 typedef struct taciti_reports {
     taciti_circular *circular;  /* owned; NULL: every step waits for the reports of all ranks */
     taciti_rank_report *all;    /* by rank; owned */
     taciti_rank_report mine;    /* without a circular */
     size_t late;                /* number of steps whose reports may be outstanding; 0 without a circular */
-    taciti_step_entry *entries; /* [max], a ring: `count` from `first` on; owned */
-    size_t max, first, count;
+    taciti_step_entry entries[TACITI_REPORTS_MAX];
+    size_t count;
     bool stop; /* a stop was requested by an entry that has been removed */
 } taciti_reports;
 
