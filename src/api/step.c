@@ -170,9 +170,8 @@ tacit_status tacit_job_stepped(tacit_job *job) {
     taciti_job_phase was;
     TACITI_TRY(taciti_job_enter(job, TACITI_JOB_SETTLED, TACITI_JOB_SETTLED, "tacit_job_stepped", &was));
     const tacit_status status = taciti_driver_stepped(job->driver, &record);
-    if (status != TACIT_OK) return taciti_job_leave(job, was, status);
-    count_step(job, &record);
-    return taciti_job_leave(job, TACITI_JOB_BETWEEN, TACIT_OK);
+    if (status == TACIT_OK) count_step(job, &record);
+    return taciti_job_leave(job, status == TACIT_OK ? TACITI_JOB_BETWEEN : was, status);
 }
 
 bool tacit_job_part(const tacit_job *job, size_t index, tacit_part *part) {
@@ -205,9 +204,8 @@ tacit_status tacit_job_average(tacit_job *job, double *distance) {
     taciti_job_phase was;
     TACITI_TRY(taciti_job_enter(job, TACITI_JOB_BETWEEN, TACITI_JOB_BETWEEN, "tacit_job_average", &was));
     const tacit_status status = taciti_driver_average(job->driver, &apart);
-    if (status != TACIT_OK) return taciti_job_leave(job, was, status);
-    if (distance != NULL) *distance = job->strategy->replicas == NULL ? 0 : apart;
-    return taciti_job_leave(job, TACITI_JOB_AVERAGED, TACIT_OK);
+    if (status == TACIT_OK && distance != NULL) *distance = job->strategy->replicas == NULL ? 0 : apart;
+    return taciti_job_leave(job, status == TACIT_OK ? TACITI_JOB_AVERAGED : was, status);
 }
 
 tacit_status tacit_job_revert(tacit_job *job) {
