@@ -52,13 +52,15 @@ typedef struct taciti_step_entry {
     int64_t skips;  /* skipped updates, counted as in taciti_position.skipped */
 } taciti_step_entry;
 
+/* Steps without a line: those whose reports travel, the one that ends, and one until its line is written. */
+enum { TACITI_REPORTS_MAX = 12 };
+
 /* The reports of recent steps, oldest first. */
-enum { TACITI_REPORTS_MAX = 12 }; /* steps without a line: those whose reports travel, the one that ends, one more */
 typedef struct taciti_reports {
-    taciti_circular *circular;  /* owned; NULL: every step waits for the reports of all ranks */
-    taciti_rank_report *all;    /* by rank; owned */
-    taciti_rank_report mine;    /* without a circular */
-    size_t late;                /* number of steps whose reports may be outstanding; 0 without a circular */
+    taciti_circular *circular; /* owned; NULL: every step waits for the reports of all ranks */
+    taciti_rank_report *all;   /* by rank; owned */
+    taciti_rank_report mine;   /* without a circular */
+    size_t late;               /* number of steps whose reports may be outstanding; 0 without a circular */
     taciti_step_entry entries[TACITI_REPORTS_MAX];
     size_t count;
     bool stop; /* a stop was requested by an entry that has been removed */
