@@ -32,10 +32,10 @@ taciti_method taciti_plan_signal_method(const taciti_method *method) {
     return dense_of(method, taciti_codec_find("f32"), method->common.codec);
 }
 
-/* Mixes of awc are under way during the step; those of atc begin when it has computed, and signals before. Without
- * overlap a step waits for both. */
-double taciti_plan_signal_wait_s(const taciti_scene *scene, const taciti_method *method, double step_s,
-                                 double transfer_s, double signal_s) {
+/* Returns how much longer a step becomes, on average, by the sums of signals. Mixes of awc are under way during the
+ * step; those of atc begin when it has computed, and signals before. Without overlap a step waits for both. */
+static double find_signal_wait(const taciti_scene *scene, const taciti_method *method, double step_s, double transfer_s,
+                               double signal_s) {
     const double compute_s = taciti_profile_forward_s(scene->profile) + taciti_profile_backward_s(scene->profile);
     const double beside_s = method->order == TACITI_ORDER_AWC ? fmax(step_s - transfer_s, 0) : compute_s;
     const double idle_s = method->overlap ? beside_s : 0;
@@ -46,7 +46,7 @@ static void add_signals(const taciti_scene *s, const taciti_method *method, cons
                         taciti_prediction *p) {
     if (!has_signals(s, method)) return;
     const double every = (double)method->common.every;
-    const double wait_s = taciti_plan_signal_wait_s(s, method, p->step_s, p->transfer_s, signals->transfer_s);
+    const double wait_s = find_signal_wait(s, method, p->step_s, p->transfer_s, signals->transfer_s);
     double *const steps[] = {&p->step_s,
                              &p->exposed_s,
                              &p->fast_links_s,

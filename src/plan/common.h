@@ -15,11 +15,6 @@ bool taciti_plan_has_common(const taciti_scene *scene, const taciti_method *meth
 taciti_method taciti_plan_start_method(const taciti_method *method);
 taciti_method taciti_plan_signal_method(const taciti_method *method);
 
-/* Returns how much longer a step becomes, on average, by the sums of signals: what of them does not fit beside a step
- * of step_s, whose own transfers take transfer_s. */
-double taciti_plan_signal_wait_s(const taciti_scene *scene, const taciti_method *method, double step_s,
-                                 double transfer_s, double signal_s);
-
 /* Makes the prediction of a method's mixes that of the whole run. */
 void taciti_plan_add_common(const taciti_scene *scene, const taciti_method *method, const taciti_prediction *start,
                             const taciti_prediction *signals, taciti_prediction *mixes);

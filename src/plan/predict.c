@@ -27,6 +27,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "plan/common.h"
 #include "plan/compressed.h"
 #include "plan/footprint.h"
@@ -34,7 +35,7 @@
 #include "plan/parts.h"
 #include "plan/reuse.h"
 #include "plan/uneven.h"
-#include "plan/waits.h"
+#include "strategy/compression.h"
 
 /* Draws of a simulation: enough for a mean that moves by less than cv / 50, few enough to be instant. */
 enum { DRAWS = 1 << 15, STEPS_MIN = 32, STEPS_MAX = 1024 };
@@ -109,6 +110,33 @@ static void find_causes(const taciti_recursion_times *times, double waits_s, tac
     p->cost_s[TACITI_BOTTLENECK_STRAGGLERS] = excess_of(p->step_s, times[NO_STRAGGLERS].step_s);
     for (int b = 0; b < TACITI_BOTTLENECKS; b++)
         if (p->cost_s[b] > p->cost_s[p->bottleneck]) p->bottleneck = (taciti_bottleneck)b;
+}
+
+/* ---- what a step waits for besides transfers ----------------------------------------------------------------------
+ */
+
+/* Ranks tell rank 0 what their encodes have seen, which sends all of it to everybody along a tree, between the exchange
+ * and the update (comm/collective.c). A method that adapts does so in dense steps as well. */
+static double agreement_s(const taciti_scene *s, const taciti_method *method, const taciti_links *links) {
+    const int ranks = s->hosts->ranks;
+    int levels = 0; /* of the tree */
+    while (1 << levels < ranks) levels++;
+    const int every = method->every > 0 ? method->every : 1;
+    if (ranks < 2) return 0;
+    const bool parts = method->order == TACITI_ORDER_PARTS;
+    const bool sums = method->compression.encoding.codec != NULL || method->compression.adapts;
+    const int codecs = sums + (parts && method->gather.encoding.codec != NULL);
+    const double bytes = (double)taciti_compression_statistics_bytes(s->layout->bucket_count) * codecs;
+    const int messages = (codecs + parts) * (1 + levels); /* of parts, the norm as well */
+    return taciti_links_messages_s(links, s->hosts, messages, (1 + (double)levels) * ranks * bytes) / every;
+}
+
+/* A step that waits for an exchange of all ranks: from the end of backward to the messages, and back to the update.
+ * Gossip waits for buckets that were handed over long before. */
+static double hand_over_s(const taciti_scene *s, const taciti_method *method) {
+    const bool equal = method->order == TACITI_ORDER_DENSE || method->order == TACITI_ORDER_PARTS;
+    const bool waits = equal && method->library == TACITI_LIBRARY_OURS;
+    return waits && s->hosts->ranks > 1 && s->cluster->hand_over_s > 0 ? s->cluster->hand_over_s : 0;
 }
 
 /* ---- rounds, or parts -------------------------------------------------------------------------------------------- */
@@ -259,7 +287,7 @@ static tacit_status build_model(const taciti_scene *scene, const taciti_method *
     tacit_status status = taciti_links_create(scene, &m->links);
     if (status == TACIT_OK) status = taciti_uneven_range(scene, &m->method, options->seed, &m->even, &m->uneven);
     if (status == TACIT_OK) {
-        m->waits_s = taciti_plan_waits_s(scene, method, &m->links);
+        m->waits_s = agreement_s(scene, method, &m->links) + hand_over_s(scene, method);
         status = has_parts(m) ? taciti_parts_create(scene, &m->method, m->waits_s, &m->parts) : build_rounds(scene, m);
     }
     if (status == TACIT_OK)
@@ -305,167 +333,113 @@ static bool has_choice(const taciti_method *method) {
            method->order != TACITI_ORDER_PARTS;
 }
 
-static taciti_method without_codec(const taciti_method *method) {
-    taciti_method dense = *method;
-    dense.compression.encoding.codec = NULL;
-    return dense;
-}
-
-static tacit_status predict_one(const taciti_scene *scene, const taciti_method *method,
-                                const taciti_plan_options *options, taciti_prediction *out) {
-    model m;
-    TACITI_TRY(build_model(scene, method, options, &m));
-    const tacit_status status = predict_step(scene, options, &m, out);
-    tear_down(&m);
-    return status;
-}
-
-/* A method that adapts is dense where that keeps the communication thread busy for less time, and keeps its residuals.
- */
-static tacit_status predict_choice(const taciti_scene *scene, const taciti_method *method,
-                                   const taciti_plan_options *options, taciti_prediction *out) {
-    taciti_scene own = *scene;
-    taciti_method m = *method;
-    taciti_prediction coded, dense;
-    taciti_plan_choose_layout(&own, &m);
-    TACITI_TRY(predict_one(&own, &m, options, &coded));
-    if (has_choice(&m)) {
-        const taciti_method other = without_codec(&m);
-        TACITI_TRY(predict_one(&own, &other, options, &dense));
-        dense.memory_bytes = coded.memory_bytes;
-        dense.fits = coded.fits;
-        if (dense.transfer_s < coded.transfer_s) coded = dense;
-    }
-    *out = coded;
-    return TACIT_OK;
-}
-
-/* Many methods have the same sums beside their mixes. */
-static tacit_status predict_common(const taciti_scene *scene, const taciti_method *sums,
-                                   const taciti_plan_options *options, taciti_prediction *out) {
-    struct taciti_sums *known = options->reuse == NULL ? NULL : taciti_reuse_sums(options->reuse, sums);
-    if (known == NULL) return predict_choice(scene, sums, options, out);
-    if (!known->predicted) TACITI_TRY(predict_choice(scene, sums, options, &known->prediction));
-    known->predicted = true;
-    *out = known->prediction;
-    return TACIT_OK;
-}
-
-tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
-                            taciti_prediction *out) {
-    const taciti_method start = taciti_plan_start_method(method), signal = taciti_plan_signal_method(method);
-    taciti_prediction mixes, starts, signals;
-    TACITI_TRY(check_method(scene, method));
-    TACITI_TRY(predict_choice(scene, method, options, &mixes));
-    if (taciti_plan_has_common(scene, method)) {
-        TACITI_TRY(predict_common(scene, &start, options, &starts));
-        TACITI_TRY(predict_common(scene, &signal, options, &signals));
-        taciti_plan_add_common(scene, method, &starts, &signals, &mixes);
-    }
-    *out = mixes;
-    return TACIT_OK;
-}
-
-/* ---- rates ------------------------------------------------------------------------------------------------------- */
-
-/* For some rates: the seconds of a step, and of its transfers. */
-typedef struct rate_times {
-    double *step_s, *transfer_s;
-} rate_times;
+/* Rates between hosts, of which each gets a prediction: seconds of the step and of transfers alone. bit_per_s NULL: one
+ * prediction, at the cluster's own rate. */
+typedef struct rate_list {
+    const double *bit_per_s;
+    size_t count;
+} rate_list;
 
 /* As many rates at once as there are scenarios. */
-static tacit_status run_rates(const taciti_scene *scene, model *m, const double *bit_per_s, size_t count,
-                              rate_times out) {
+static tacit_status predict_rates(const taciti_scene *scene, model *m, rate_list rates, taciti_prediction *out) {
     taciti_recursion_times times[TACITI_SCENARIOS];
     taciti_scene other = *scene;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < rates.count; i++) {
         taciti_links links;
-        other.between_bit_per_s = bit_per_s[i];
+        other.between_bit_per_s = rates.bit_per_s[i];
         TACITI_TRY(taciti_links_create(&other, &links));
         const tacit_status status = time_links(m, i, &links, 1, 1);
         taciti_links_destroy(&links);
         TACITI_TRY(status);
     }
     TACITI_TRY(run_model(m, times));
-    for (size_t i = 0; i < count; i++) {
-        out.step_s[i] = times[i].step_s;
-        out.transfer_s[i] = has_parts(m) ? 0 : taciti_rounds_transfer_s(m->rounds, i);
-    }
+    for (size_t i = 0; i < rates.count; i++)
+        out[i] = (taciti_prediction){.step_s = times[i].step_s,
+                                     .transfer_s = has_parts(m) ? 0 : taciti_rounds_transfer_s(m->rounds, i)};
     return TACIT_OK;
 }
 
-static tacit_status rates_of(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
-                             const double *bit_per_s, size_t count, rate_times out) {
+static tacit_status predict_one(const taciti_scene *scene, const taciti_method *method,
+                                const taciti_plan_options *options, rate_list rates, taciti_prediction *out) {
     model m;
     TACITI_TRY(build_model(scene, method, options, &m));
-    tacit_status status = TACIT_OK;
-    for (size_t at = 0; at < count && status == TACIT_OK; at += TACITI_SCENARIOS) {
-        const size_t left = count - at, now = left < TACITI_SCENARIOS ? left : TACITI_SCENARIOS;
-        status = run_rates(scene, &m, bit_per_s + at, now, (rate_times){out.step_s + at, out.transfer_s + at});
+    const size_t at_rates = rates.bit_per_s == NULL ? 0 : rates.count;
+    tacit_status status = at_rates > 0 ? TACIT_OK : predict_step(scene, options, &m, out);
+    for (size_t at = 0; at < at_rates && status == TACIT_OK; at += TACITI_SCENARIOS) {
+        const rate_list some = {rates.bit_per_s + at, taciti_min(at_rates - at, TACITI_SCENARIOS)};
+        status = predict_rates(scene, &m, some, out + at);
     }
     tear_down(&m);
     return status;
 }
 
-/* work: [2 count]. */
-static tacit_status rates_of_choice(const taciti_scene *scene, const taciti_method *method,
-                                    const taciti_plan_options *options, const double *bit_per_s, size_t count,
-                                    double *work, rate_times out) {
+/* A method that adapts is dense where that keeps the communication thread busy for less time, and keeps its residuals.
+ * work: [rates.count]. */
+static tacit_status predict_choice(const taciti_scene *scene, const taciti_method *method,
+                                   const taciti_plan_options *options, rate_list rates, taciti_prediction *work,
+                                   taciti_prediction *out) {
     taciti_scene own = *scene;
     taciti_method m = *method;
     taciti_plan_choose_layout(&own, &m);
-    const taciti_method other = without_codec(&m);
-    const rate_times dense = {work, work + count};
-    TACITI_TRY(rates_of(&own, &m, options, bit_per_s, count, out));
+    TACITI_TRY(predict_one(&own, &m, options, rates, out));
     if (!has_choice(&m)) return TACIT_OK;
-    TACITI_TRY(rates_of(&own, &other, options, bit_per_s, count, dense));
-    for (size_t i = 0; i < count; i++)
-        if (dense.transfer_s[i] < out.transfer_s[i]) out.step_s[i] = dense.step_s[i];
-    return TACIT_OK;
-}
-
-static tacit_status rates_of_common(const taciti_scene *scene, const taciti_method *sums,
-                                    const taciti_plan_options *options, const double *bit_per_s, size_t count,
-                                    double *work, rate_times out) {
-    struct taciti_sums *known = options->reuse == NULL ? NULL : taciti_reuse_sums(options->reuse, sums);
-    if (known == NULL || count > TACITI_REUSE_RATES)
-        return rates_of_choice(scene, sums, options, bit_per_s, count, work, out);
-    if (known->rates != count)
-        TACITI_TRY(rates_of_choice(scene, sums, options, bit_per_s, count, work,
-                                   (rate_times){known->step_s, known->transfer_s}));
-    known->rates = count;
-    memcpy(out.step_s, known->step_s, count * sizeof *out.step_s);
-    memcpy(out.transfer_s, known->transfer_s, count * sizeof *out.transfer_s);
-    return TACIT_OK;
-}
-
-/* work: [6 count]. */
-static tacit_status rates_of_run(const taciti_scene *scene, const taciti_method *method,
-                                 const taciti_plan_options *options, const double *bit_per_s, size_t count,
-                                 double *work, rate_times mixes) {
-    const taciti_method start = taciti_plan_start_method(method), signal = taciti_plan_signal_method(method);
-    const rate_times starts = {work, work + count}, signals = {work + 2 * count, work + 3 * count};
-    double *rest = work + 4 * count;
-    TACITI_TRY(rates_of_choice(scene, method, options, bit_per_s, count, rest, mixes));
-    if (!taciti_plan_has_common(scene, method)) return TACIT_OK;
-    TACITI_TRY(rates_of_common(scene, &start, options, bit_per_s, count, rest, starts));
-    TACITI_TRY(rates_of_common(scene, &signal, options, bit_per_s, count, rest, signals));
-    for (size_t i = 0; i < count; i++) {
-        mixes.step_s[i] +=
-            taciti_plan_signal_wait_s(scene, method, mixes.step_s[i], mixes.transfer_s[i], signals.transfer_s[i]);
-        mixes.step_s[i] += method->common.start * (starts.step_s[i] - mixes.step_s[i]);
+    m.compression.encoding.codec = NULL;
+    TACITI_TRY(predict_one(&own, &m, options, rates, work));
+    for (size_t i = 0; i < rates.count; i++) {
+        if (!(work[i].transfer_s < out[i].transfer_s)) continue;
+        work[i].memory_bytes = out[i].memory_bytes;
+        work[i].fits = out[i].fits;
+        out[i] = work[i];
     }
+    return TACIT_OK;
+}
+
+/* Many methods have the same sums beside their mixes. */
+static tacit_status predict_common(const taciti_scene *scene, const taciti_method *sums,
+                                   const taciti_plan_options *options, rate_list rates, taciti_prediction *work,
+                                   taciti_prediction *out) {
+    struct taciti_sums *known = options->reuse == NULL ? NULL : taciti_reuse_sums(options->reuse, sums);
+    const int kind = rates.bit_per_s == NULL ? 0 : 1;
+    if (known == NULL || rates.count > TACITI_REUSE_RATES)
+        return predict_choice(scene, sums, options, rates, work, out);
+    if (known->count[kind] != rates.count)
+        TACITI_TRY(predict_choice(scene, sums, options, rates, work, &known->list[kind]));
+    known->count[kind] = rates.count;
+    memcpy(out, &known->list[kind], rates.count * sizeof *out);
+    return TACIT_OK;
+}
+
+/* work: [3 rates.count]. */
+static tacit_status predict_run(const taciti_scene *scene, const taciti_method *method,
+                                const taciti_plan_options *options, rate_list rates, taciti_prediction *work,
+                                taciti_prediction *mixes) {
+    const taciti_method start = taciti_plan_start_method(method), signal = taciti_plan_signal_method(method);
+    taciti_prediction *starts = work + rates.count, *signals = starts + rates.count;
+    TACITI_TRY(check_method(scene, method));
+    TACITI_TRY(predict_choice(scene, method, options, rates, work, mixes));
+    if (!taciti_plan_has_common(scene, method)) return TACIT_OK;
+    TACITI_TRY(predict_common(scene, &start, options, rates, work, starts));
+    TACITI_TRY(predict_common(scene, &signal, options, rates, work, signals));
+    for (size_t i = 0; i < rates.count; i++) taciti_plan_add_common(scene, method, &starts[i], &signals[i], &mixes[i]);
+    return TACIT_OK;
+}
+
+tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
+                            taciti_prediction *out) {
+    taciti_prediction work[3], mixes;
+    TACITI_TRY(predict_run(scene, method, options, (rate_list){.count = 1}, work, &mixes));
+    *out = mixes;
     return TACIT_OK;
 }
 
 tacit_status taciti_predict_rates(const taciti_scene *scene, const taciti_method *method,
                                   const taciti_plan_options *options, const double *bit_per_s, size_t count,
                                   double *step_s) {
-    TACITI_TRY(check_method(scene, method));
-    double *work = taciti_calloc(7 * count + 1, sizeof *work);
-    if (work == NULL) return TACIT_E_MEMORY;
+    taciti_prediction *mixes = taciti_calloc(4 * count + 1, sizeof *mixes);
+    if (mixes == NULL) return TACIT_E_MEMORY;
     const tacit_status status =
-        rates_of_run(scene, method, options, bit_per_s, count, work + count, (rate_times){step_s, work});
-    taciti_free(work);
+        predict_run(scene, method, options, (rate_list){bit_per_s, count}, mixes + count, mixes);
+    for (size_t i = 0; i < count && status == TACIT_OK; i++) step_s[i] = mixes[i].step_s;
+    taciti_free(mixes);
     return status;
 }

@@ -26,10 +26,8 @@ typedef struct taciti_reuse {
     size_t result_count;
     struct taciti_sums {
         const taciti_codec *wire, *codec;
-        bool predicted;
-        taciti_prediction prediction;
-        size_t rates; /* 0: those are not known yet */
-        double step_s[TACITI_REUSE_RATES], transfer_s[TACITI_REUSE_RATES];
+        size_t count[2];                                /* at the cluster's rate, and at others; 0: not known yet */
+        taciti_prediction list[1 + TACITI_REUSE_RATES]; /* the former, and behind it the latter */
     } sums[TACITI_REUSE_SUMS];
     size_t sums_count;
 } taciti_reuse;
