@@ -6,7 +6,6 @@
 
 #include "base/memory.h"
 #include "plan/compressed.h"
-#include "plan/parts_step.h"
 
 enum { WARM_UP_STEPS = 4, EVEN_STEPS = 4 };
 

@@ -48,8 +48,7 @@ typedef struct taciti_parts_op {
 
 typedef struct taciti_parts_plan {
     taciti_parts_op *ops; /* of a step, owned */
-    size_t op_count, op_room;
-    size_t job_count;
+    size_t op_count, job_count;
     taciti_transfer *transfers; /* [forms][jobs] of one bucket; no ranks: there is none. Owned */
     bool compressed[TACITI_PARTS_CLASSES], adapts[TACITI_PARTS_CLASSES];
     double spread[TACITI_SCENARIOS]; /* factors of the time of compressed sums */
@@ -58,6 +57,14 @@ typedef struct taciti_parts_plan {
     double *transfer_s;              /* [jobs][TACITI_SCENARIOS]; owned */
     bool codes_gathers[TACITI_SCENARIOS];
 } taciti_parts_plan;
+
+/* plan/parts_step.c: how many ranks divide a model's updates. */
+tacit_status taciti_parts_owners(const taciti_scene *scene, const taciti_method *method, int *out);
+
+/* plan/parts_step.c: fills in the operations of a step as the network and the strategy make it. update_s: seconds at
+ * its end. out: with its job_count. */
+tacit_status taciti_parts_build_step(const taciti_scene *scene, const taciti_method *method, double update_s,
+                                     taciti_parts_plan *out);
 
 /* wait_s: what every step waits for besides transfers. Borrows the scene. Returns owned; all transfer times are 0. */
 tacit_status taciti_parts_create(const taciti_scene *scene, const taciti_method *method, double wait_s,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plan/parts_step.h"
+#include "plan/parts.h"
 
 #include <string.h>
 
@@ -23,27 +23,27 @@ typedef struct builder {
     size_t units, first_unit; /* first_unit: of the first layer with tensors, the last in layout order */
     unit_use *state;          /* [units] */
     size_t *order;            /* [order_count] of the units that a step needs */
-    size_t order_count, order_room, position;
+    size_t order_count, position;
     bool recorded, failed;
     double update_s, pass_s; /* pass_s: of a float */
     int owners;              /* ranks that have a part of their own */
 } builder;
 
-static void *with_room(builder *b, void *list, size_t count, size_t *room, size_t size) {
-    if (count < *room) return list;
-    void *more = taciti_calloc(2 * *room + 64, size);
-    b->failed = b->failed || more == NULL;
-    if (more == NULL) return list;
-    if (count > 0) memcpy(more, list, count * size);
-    taciti_free(list);
-    *room = 2 * *room + 64;
-    return more;
-}
-
 static void append_op(builder *b, taciti_parts_op op) {
     taciti_parts_plan *p = b->out;
-    p->ops = with_room(b, p->ops, p->op_count, &p->op_room, sizeof *p->ops);
-    if (!b->failed) p->ops[p->op_count++] = op;
+    taciti_parts_op *ops = b->failed ? NULL : taciti_with_room(p->ops, p->op_count, sizeof *ops);
+    b->failed = ops == NULL;
+    if (b->failed) return;
+    p->ops = ops;
+    ops[p->op_count++] = op;
+}
+
+static void append_unit(builder *b, size_t unit) {
+    size_t *order = b->failed ? NULL : taciti_with_room(b->order, b->order_count, sizeof *order);
+    b->failed = order == NULL;
+    if (b->failed) return;
+    b->order = order;
+    order[b->order_count++] = unit;
 }
 
 static void append_transfer(builder *b, taciti_parts_kind kind, int class, size_t unit) {
@@ -79,14 +79,12 @@ static void prefetch_next(builder *b) {
 
 static void need_unit(builder *b, size_t unit) {
     if (unit == NONE || b->state[unit].users++ > 0) return;
-    if (b->recorded) {
-        size_t i = 0;
-        while (i < b->order_count && b->order[(b->position + i) % b->order_count] != unit) i++;
+    size_t i = 0;
+    while (b->recorded && i < b->order_count && b->order[(b->position + i) % b->order_count] != unit) i++;
+    if (b->recorded)
         b->position = (b->position + i) % b->order_count + 1;
-    } else {
-        b->order = with_room(b, b->order, b->order_count, &b->order_room, sizeof *b->order);
-        if (!b->failed) b->order[b->order_count++] = unit;
-    }
+    else
+        append_unit(b, unit);
     begin_gather(b, unit);
     prefetch_next(b);
     if (b->state[unit].state == GATHERING) {

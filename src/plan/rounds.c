@@ -44,21 +44,6 @@ static tacit_status demands_of(walk *w, size_t round) {
     return TACIT_OK;
 }
 
-static tacit_status add_kind(taciti_rounds *r, size_t *out) {
-    const size_t lengths = r->stretches->length_count;
-    if (r->kind_count == r->kind_room) {
-        const size_t room = 2 * r->kind_room + 8;
-        taciti_transfer *grown = taciti_calloc(room * lengths, sizeof *grown);
-        if (grown == NULL) return TACIT_E_MEMORY;
-        if (r->kind_count > 0) memcpy(grown, r->transfers, r->kind_count * lengths * sizeof *grown);
-        taciti_free(r->transfers);
-        r->transfers = grown;
-        r->kind_room = room;
-    }
-    *out = r->kind_count++;
-    return TACIT_OK;
-}
-
 /* No field of a demand but counts: there is no padding to compare. */
 _Static_assert(sizeof(taciti_demand) == 3 * sizeof(double) + 4 * sizeof(int), "demands are compared as bytes");
 
@@ -85,7 +70,10 @@ static tacit_status find_kind(walk *w, size_t first, const taciti_meeting *meeti
     const int members = is_pair(meeting) ? 2 : (int)meeting->count;
     for (*out = first; *out < r->kind_count; (*out)++)
         if (same_kind(w, r->transfers + *out * lengths, members, demand, codec)) return TACIT_OK;
-    TACITI_TRY(add_kind(r, out));
+    taciti_transfer *transfers = taciti_with_room(r->transfers, r->kind_count, lengths * sizeof *transfers);
+    if (transfers == NULL) return TACIT_E_MEMORY;
+    r->transfers = transfers;
+    *out = r->kind_count++;
     for (size_t i = 0; i < lengths; i++) {
         taciti_transfer *t = &r->transfers[*out * lengths + i];
         *t = (taciti_transfer){.demand = demand[i * ranks],

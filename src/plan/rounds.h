@@ -21,7 +21,7 @@ typedef struct taciti_rounds {
     taciti_meeting *meetings;
     size_t *kind_of;     /* [meetings] */
     size_t *meetings_of; /* [kinds] number of meetings; in the same block */
-    size_t meeting_count, kind_count, kind_room;
+    size_t meeting_count, kind_count;
     int *members;
     taciti_transfer *transfers;      /* [kinds][lengths] */
     double spread[TACITI_SCENARIOS]; /* factors of the time of compressed bytes */
