@@ -79,13 +79,10 @@ static tacit_status variant_bytes(const run *r, const taciti_bench_variant *vari
     context.own_optimizer = is_emulated(r); /* neither the caller's nor an emulated one has moments here */
     TACITI_TRY(variant->strategy->describe(&context, NULL, &figures));
     const size_t own = figures.own_bytes;
+    const size_t arrays = (variant->strategy->ready != NULL ? 1U : 0U) + (variant->strategy->units != NULL ? 1U : 0U);
     *period = figures.period;
-    if (is_emulated(r)) {
-        const size_t arrays =
-            (variant->strategy->ready != NULL ? 1U : 0U) + (variant->strategy->units != NULL ? 1U : 0U);
-        *out = own + arrays * variant->layout.n * sizeof(float);
-        return TACIT_OK;
-    }
+    *out = own + arrays * variant->layout.n * sizeof(float);
+    if (is_emulated(r)) return TACIT_OK;
     const taciti_model_memory m =
         taciti_model_predict(&s->model, &variant->layout, r->options->batch, r->options->time, threads, true);
     *out = m.parameters + m.gradients + m.copy16 + m.activations + m.workspace + own +
@@ -216,12 +213,6 @@ static tacit_status time_steps(run *r) {
     return TACIT_OK;
 }
 
-/* "40 s" or "12 min" */
-static void duration_text(double seconds, char *out, size_t size) {
-    const bool is_long = seconds >= 120;
-    (void)snprintf(out, size, "%.0f %s", is_long ? seconds / 60 : seconds, is_long ? "min" : "s");
-}
-
 static tacit_status choose_length(run *r) {
     TACITI_TRY(time_steps(r));
     if (r->length.rounds == 0) taciti_bench_length_choose(&r->length, r->step_sum_s);
@@ -232,12 +223,13 @@ static tacit_status choose_length(run *r) {
         taciti_log(TACITI_LOG_INFO,
                    "what is exchanged repeats after %zu steps: blocks of %zu + %zu steps instead of %zu + %zu",
                    r->period, r->length.warm_up, r->length.rounds, before.warm_up, before.rounds);
-    char text[32];
-    duration_text(taciti_bench_length_seconds(&r->length, r->step_sum_s), text, sizeof text);
+    const double seconds = taciti_bench_length_seconds(&r->length, r->step_sum_s);
+    const bool minutes = seconds >= 120;
     if (speaks)
-        taciti_log(TACITI_LOG_INFO, "%zu block%s of %zu + %zu steps of each of %zu setting%s: about %s",
+        taciti_log(TACITI_LOG_INFO, "%zu block%s of %zu + %zu steps of each of %zu setting%s: about %.0f %s",
                    r->length.blocks, r->length.blocks == 1 ? "" : "s", r->length.warm_up, r->length.rounds,
-                   r->variant_count, r->variant_count == 1 ? "" : "s", text);
+                   r->variant_count, r->variant_count == 1 ? "" : "s", minutes ? seconds / 60 : seconds,
+                   minutes ? "min" : "s");
     r->shape.blocks = r->length.blocks;
     r->shape.rounds = r->length.rounds;
     r->shape.warm_up = r->length.warm_up;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/kernels.h"
 
-#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -27,66 +26,55 @@ typedef struct work {
 static float *floats_of(const work *w, int a) { return w->f[a].base; }
 static taciti_bf16 *halves_of(const work *w) { return w->h.base; }
 
-typedef void bench_part(const work *w, size_t at, size_t n);
+/* The same n elements of all arrays. */
+typedef struct part {
+    const taciti_kernels *kernels;
+    float *p, *m, *v, *g, *e;
+    taciti_bf16 *h;
+    size_t n;
+} part;
 
-static void part_add(const work *w, size_t at, size_t n) {
-    w->kernels->add(floats_of(w, 0) + at, floats_of(w, 3) + at, n);
-}
-static void part_encode(const work *w, size_t at, size_t n) {
-    w->kernels->bf16_encode(halves_of(w) + at, floats_of(w, 3) + at, n);
-}
-static void part_split(const work *w, size_t at, size_t n) {
-    w->kernels->bf16_encode_error(halves_of(w) + at, floats_of(w, 0) + at, floats_of(w, 3) + at, n);
-}
-static void part_decode(const work *w, size_t at, size_t n) {
-    w->kernels->bf16_decode(floats_of(w, 0) + at, halves_of(w) + at, n);
-}
-static void part_bf16_add(const work *w, size_t at, size_t n) {
-    w->kernels->bf16_add(floats_of(w, 0) + at, halves_of(w) + at, n);
-}
-static void part_sum_squares(const work *w, size_t at, size_t n) {
-    const volatile double sink = w->kernels->sum_squares(floats_of(w, 3) + at, n);
+typedef void bench_part(const part *x);
+
+static const taciti_adamw_step ADAMW = {1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 2.0f, 4.0f, 0.5f, 0, NULL, NULL};
+static const taciti_sgd_step SGD = {1e-4f, 0.9f, 0.1f, 0.5f, 0, NULL};
+
+static void part_add(const part *x) { x->kernels->add(x->p, x->g, x->n); }
+static void part_encode(const part *x) { x->kernels->bf16_encode(x->h, x->g, x->n); }
+static void part_split(const part *x) { x->kernels->bf16_encode_error(x->h, x->p, x->g, x->n); }
+static void part_decode(const part *x) { x->kernels->bf16_decode(x->p, x->h, x->n); }
+static void part_bf16_add(const part *x) { x->kernels->bf16_add(x->p, x->h, x->n); }
+static void part_sum_squares(const part *x) {
+    const volatile double sink = x->kernels->sum_squares(x->g, x->n);
     (void)sink;
 }
-static const taciti_adamw_step ADAMW = {1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 2.0f, 4.0f, 0.5f, 0, NULL, NULL};
-static void part_adamw(const work *w, size_t at, size_t n) {
-    w->kernels->adamw(&ADAMW, floats_of(w, 0) + at, floats_of(w, 3) + at, floats_of(w, 1) + at, floats_of(w, 2) + at,
-                      NULL, n);
-}
-static void part_adamw_copy(const work *w, size_t at, size_t n) {
-    w->kernels->adamw(&ADAMW, floats_of(w, 0) + at, floats_of(w, 3) + at, floats_of(w, 1) + at, floats_of(w, 2) + at,
-                      halves_of(w) + at, n);
-}
-static void part_accum(const work *w, size_t at, size_t n) {
+static void part_adamw(const part *x) { x->kernels->adamw(&ADAMW, x->p, x->g, x->m, x->v, NULL, x->n); }
+static void part_adamw_copy(const part *x) { x->kernels->adamw(&ADAMW, x->p, x->g, x->m, x->v, x->h, x->n); }
+static void part_sgd(const part *x) { x->kernels->sgd(&SGD, x->p, x->g, x->m, NULL, x->n); }
+static void part_accum(const part *x) {
     const taciti_accum_step step = {.adamw = ADAMW, .share = 0.25f};
-    const taciti_accum_state state = {floats_of(w, 1) + at, floats_of(w, 2) + at, floats_of(w, 4) + at};
-    w->kernels->accum_adamw(&step, floats_of(w, 0) + at, floats_of(w, 3) + at, &state, NULL, n);
+    const taciti_accum_state state = {x->m, x->v, x->e};
+    x->kernels->accum_adamw(&step, x->p, x->g, &state, NULL, x->n);
 }
 
 /* Returns a blend of what arrived, with what leaves; NULL: nothing does. */
 static taciti_blend blend_of(const float *arrived, float *leaving) {
     return (taciti_blend){.arrived = arrived, .keep = 0.5f, .share = 0.5f, .leaving = leaving, .leaving_scale = 1};
 }
-static void part_blend(const work *w, size_t at, size_t n) {
-    taciti_blend blend = blend_of(floats_of(w, 3) + at, NULL);
-    w->kernels->blend(&blend, floats_of(w, 0) + at, NULL, n);
+static void part_blend(const part *x) {
+    taciti_blend blend = blend_of(x->g, NULL);
+    x->kernels->blend(&blend, x->p, NULL, x->n);
 }
-static void part_adamw_blend(const work *w, size_t at, size_t n) {
-    taciti_blend blend = blend_of(floats_of(w, 4) + at, floats_of(w, 4) + at);
+static void part_adamw_blend(const part *x) {
+    taciti_blend blend = blend_of(x->e, x->e);
     taciti_adamw_step step = ADAMW;
     step.blend = &blend;
-    w->kernels->adamw(&step, floats_of(w, 0) + at, floats_of(w, 3) + at, floats_of(w, 1) + at, floats_of(w, 2) + at,
-                      NULL, n);
-}
-static const taciti_sgd_step SGD = {1e-4f, 0.9f, 0.1f, 0.5f, 0, NULL};
-static void part_sgd(const work *w, size_t at, size_t n) {
-    w->kernels->sgd(&SGD, floats_of(w, 0) + at, floats_of(w, 3) + at, floats_of(w, 1) + at, NULL, n);
+    x->kernels->adamw(&step, x->p, x->g, x->m, x->v, NULL, x->n);
 }
 
 /* Rows of a network; statistics go to the arrays that stay free. */
-static void part_layernorm(const work *w, size_t at, size_t n) {
-    w->kernels->layernorm(floats_of(w, 0) + at, NULL, floats_of(w, 1) + at / ROW, floats_of(w, 2) + at / ROW,
-                          floats_of(w, 3) + at, floats_of(w, 3), floats_of(w, 3), n / ROW, ROW);
+static void part_layernorm(const part *x) {
+    x->kernels->layernorm(x->p, NULL, x->m, x->v, x->g, x->g, x->g, x->n / ROW, ROW);
 }
 
 /* use[i] says what a kernel does to p, m, v, g, the fifth and the bf16 array: Read, Update, Write past the caches,
@@ -135,9 +123,17 @@ typedef struct part_job {
 
 static void run_part(void *context, int thread, int threads) {
     const part_job *job = context;
+    const work *w = job->w;
     size_t begin = 0, end = 0;
     taciti_pool_part(job->w->n, GRAIN, thread, threads, &begin, &end);
-    job->part(job->w, begin, end - begin);
+    job->part(&(part){.kernels = w->kernels,
+                      .p = floats_of(w, 0) + begin,
+                      .m = floats_of(w, 1) + begin,
+                      .v = floats_of(w, 2) + begin,
+                      .g = floats_of(w, 3) + begin,
+                      .e = floats_of(w, 4) + begin,
+                      .h = halves_of(w) + begin,
+                      .n = end - begin});
 }
 
 /* One untimed turn, then `rounds` of probe and kernel, the first of the two changing from round to round. */

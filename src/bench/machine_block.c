@@ -14,6 +14,12 @@
 #include "base/system.h"
 #include "kernel/kernel.h"
 
+#if defined(__clang__)
+#define COMPILER ""
+#else
+#define COMPILER "gcc "
+#endif
+
 static void read_cpu(char *out, size_t bytes) {
     (void)snprintf(out, bytes, "unknown");
     FILE *file = fopen("/proc/cpuinfo", "r");
@@ -29,17 +35,20 @@ static void read_cpu(char *out, size_t bytes) {
     (void)fclose(file);
 }
 
+static bool read_cache(int index, const char *what, char *out, size_t bytes) {
+    char path[96];
+    (void)snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index, what);
+    return taciti_system_line(path, out, bytes);
+}
+
 static void read_caches(char *out, size_t bytes) {
     size_t used = 0;
     (void)snprintf(out, bytes, "unknown");
     for (int i = 0; i < 8 && used < bytes; i++) {
-        char path[96], level[8], type[32], size[32];
-        (void)snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/level", i);
-        if (!taciti_system_line(path, level, sizeof level)) return;
-        (void)snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/type", i);
-        if (!taciti_system_line(path, type, sizeof type) || strcmp(type, "Instruction") == 0) continue;
-        (void)snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", i);
-        if (!taciti_system_line(path, size, sizeof size)) continue;
+        char level[8], type[32], size[32];
+        if (!read_cache(i, "level", level, sizeof level)) return;
+        if (!read_cache(i, "type", type, sizeof type) || strcmp(type, "Instruction") == 0) continue;
+        if (!read_cache(i, "size", size, sizeof size)) continue;
         const int wrote = snprintf(out + used, bytes - used, "%sL%s%s %sB", used > 0 ? ", " : "", level,
                                    strcmp(type, "Data") == 0 ? "d" : "", size);
         used += wrote > 0 ? (size_t)wrote : 0;
@@ -61,16 +70,11 @@ void taciti_machine_read(taciti_machine *out) {
     read_caches(out->caches, sizeof out->caches);
     read_huge_pages(out->huge_pages, sizeof out->huge_pages);
     struct utsname system;
+    (void)snprintf(out->kernel, sizeof out->kernel, "unknown");
     if (uname(&system) == 0)
         (void)snprintf(out->kernel, sizeof out->kernel, "%.32s %.96s %.32s", system.sysname, system.release,
                        system.machine);
-    else
-        (void)snprintf(out->kernel, sizeof out->kernel, "unknown");
-#if defined(__clang__)
-    (void)snprintf(out->compiler, sizeof out->compiler, "%s", __VERSION__);
-#else
-    (void)snprintf(out->compiler, sizeof out->compiler, "gcc %s", __VERSION__);
-#endif
+    (void)snprintf(out->compiler, sizeof out->compiler, COMPILER "%s", __VERSION__);
     const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
     if (pages > 0 && page_bytes > 0) out->memory_bytes = (size_t)pages * (size_t)page_bytes;
     double load = 0;

@@ -63,22 +63,17 @@ static double round_to_tick(double value, double span, bool up) {
     return best;
 }
 
-static void widen_axis(const taciti_plan_curves *curves, const taciti_plan_curve *curve, double *min, double *max) {
+static axes axes_of(const taciti_plan_curves *curves, const taciti_plan_curve *curve, double left) {
+    double min = 0, max = 0;
     for (size_t l = 0; l < curves->line_count; l++)
         for (size_t p = 0; p < curve->count; p++) {
             const double y = MS * curve->step_s[l][p];
-            if (!(y > 0)) continue;
-            if (*min == 0 || y < *min) *min = y;
-            if (y > *max) *max = y;
+            if (y > 0 && (min == 0 || y < min)) min = y;
+            if (y > max) max = y;
         }
-}
-
-static axes axes_of(const taciti_plan_curves *curves, const taciti_plan_curve *curve, double left) {
-    double min = 0, max = 0;
-    widen_axis(curves, curve, &min, &max);
     if (min == 0) max = MIN_SPAN;
     if (min == 0) min = 1;
-    if (min > 0 && max / min < MIN_SPAN) { /* 2 % must not look like much: the curves are in the middle */
+    if (max / min < MIN_SPAN) { /* 2 % must not look like much: the curves are in the middle */
         const double middle = sqrt(min * max);
         min = middle / sqrt(MIN_SPAN);
         max = middle * sqrt(MIN_SPAN);
@@ -132,6 +127,11 @@ static void put_ticks_x(FILE *out, const axes *a, const taciti_plan_curve *curve
     }
 }
 
+static void end_line(FILE *out, size_t style) {
+    (void)fprintf(out, "\" stroke=\"%s\" stroke-width=\"%s\" stroke-dasharray=\"%s\"/>\n", STYLES[style].colour,
+                  STYLES[style].width, STYLES[style].dashes);
+}
+
 static void put_line(FILE *out, const axes *a, const taciti_plan_curve *curve, const double *step_s, size_t style) {
     bool drawing = false;
     (void)fputs("<path class=\"line\" d=\"", out);
@@ -141,8 +141,7 @@ static void put_line(FILE *out, const axes *a, const taciti_plan_curve *curve, c
             (void)fprintf(out, "%s%.1f %.1f", drawing ? "L" : "M", place_x(a, curve->x[p]), place_y(a, MS * step_s[p]));
         drawing = known;
     }
-    (void)fprintf(out, "\" stroke=\"%s\" stroke-width=\"%s\" stroke-dasharray=\"%s\"/>\n", STYLES[style].colour,
-                  STYLES[style].width, STYLES[style].dashes);
+    end_line(out, style);
 }
 
 static void put_here(FILE *out, const axes *a, double x, const char *text) {
@@ -206,10 +205,8 @@ static void put_hosts(FILE *out, const taciti_plan_report *r) {
 static void put_legend(FILE *out, const taciti_plan_curves *curves) {
     for (size_t l = 0; l < curves->line_count; l++) {
         const double x = LEFT + 290.0 * (double)(l % LEGEND_COLUMNS), y = 68 + 20.0 * (double)(l / LEGEND_COLUMNS);
-        (void)fprintf(out,
-                      "<path class=\"line\" d=\"M%.1f %.1fh30\" stroke=\"%s\" stroke-width=\"%s\" "
-                      "stroke-dasharray=\"%s\"/>\n",
-                      x, y - 4, STYLES[l].colour, STYLES[l].width, STYLES[l].dashes);
+        (void)fprintf(out, "<path class=\"line\" d=\"M%.1f %.1fh30", x, y - 4);
+        end_line(out, l);
         put_text(out, x + 38, y, "", curves->lines[l]->method.label);
     }
 }

@@ -124,48 +124,42 @@ static void draw_curve(const scene *s, point a, point bent, point b, double widt
                   a.x, a.y, bent.x, bent.y, b.x, b.y, colour, ranks_of(s) > NUMBERED_MAX ? width / 2 : width);
 }
 
-static void draw_line(const scene *s, int a, int b, double width, const char *colour) {
-    draw_curve(s, s->seats[a].at, bend_edge(s, s->seats[a].at, s->seats[b].at), s->seats[b].at, width, colour);
+static void draw_line(const scene *s, point a, point b, double width, const char *colour) {
+    draw_curve(s, a, bend_edge(s, a, b), b, width, colour);
 }
 
-/* The members that a host has on its band, as a broad line along it: they are next to each other. */
-static void draw_run(const scene *s, const int *members, size_t count, const char *colour) {
+/* Begins the path along members in the order in which they stand: as a shape it is then convex. */
+static void begin_path(const scene *s, const int *members, size_t count) {
+    const char *to = "M";
     (void)fprintf(s->out, "<path d=\"");
-    for (size_t p = 0, found = 0; p < (size_t)ranks_of(s) && found < count; p++)
-        if (is_member(members, count, s->seats[p].rank_at)) {
-            const point at = s->seats[s->seats[p].rank_at].at;
-            (void)fprintf(s->out, "%s%.1f %.1f", found++ == 0 ? "M" : "L", at.x, at.y);
-        }
-    (void)fprintf(s->out,
-                  "\" fill=\"none\" stroke=\"%s\" stroke-opacity=\"0.55\" stroke-width=\"%.1f\" "
-                  "stroke-linejoin=\"round\" stroke-linecap=\"round\"/>\n",
-                  colour, 2 * s->dot + 5);
-}
-
-/* Members in the order in which they stand: the shape is then convex. */
-static void draw_group(const scene *s, const int *members, size_t count) {
-    const char *colour = one_host(s, members, count) ? INSIDE : ACROSS;
-    for (size_t i = 0; i < count; i++) s->seats[members[i]].busy = true;
-    if (count == 2) {
-        draw_line(s, members[0], members[1], s->dot / 2.5, colour);
-        return;
-    }
-    if (one_host(s, members, count) && s->sheet->hosts->count > 1) {
-        draw_run(s, members, count, colour);
-        return;
-    }
-    (void)fprintf(s->out, "<path d=\"");
-    bool begun = false;
     for (int p = 0; p < ranks_of(s); p++) {
         if (!is_member(members, count, s->seats[p].rank_at)) continue;
-        (void)fprintf(s->out, "%s%.1f %.1f", begun ? "L" : "M", s->seats[s->seats[p].rank_at].at.x,
-                      s->seats[s->seats[p].rank_at].at.y);
-        begun = true;
+        const point at = s->seats[s->seats[p].rank_at].at;
+        (void)fprintf(s->out, "%s%.1f %.1f", to, at.x, at.y);
+        to = "L";
     }
-    (void)fprintf(
-        s->out,
-        "Z\" fill=\"%s\" fill-opacity=\"0.2\" stroke=\"%s\" stroke-width=\"%.1f\" stroke-linejoin=\"round\"/>\n",
-        colour, colour, s->dot / 2.5);
+}
+
+/* The members that a host has on its band are next to each other: a broad line along it. */
+static void draw_group(const scene *s, const int *members, size_t count) {
+    const bool inside = one_host(s, members, count);
+    const char *colour = inside ? INSIDE : ACROSS;
+    for (size_t i = 0; i < count; i++) s->seats[members[i]].busy = true;
+    if (count == 2) {
+        draw_line(s, s->seats[members[0]].at, s->seats[members[1]].at, s->dot / 2.5, colour);
+        return;
+    }
+    begin_path(s, members, count);
+    if (inside && s->sheet->hosts->count > 1)
+        (void)fprintf(s->out,
+                      "\" fill=\"none\" stroke=\"%s\" stroke-opacity=\"0.55\" stroke-width=\"%.1f\" "
+                      "stroke-linejoin=\"round\" stroke-linecap=\"round\"/>\n",
+                      colour, 2 * s->dot + 5);
+    else
+        (void)fprintf(s->out,
+                      "Z\" fill=\"%s\" fill-opacity=\"0.2\" stroke=\"%s\" stroke-width=\"%.1f\" "
+                      "stroke-linejoin=\"round\"/>\n",
+                      colour, colour, s->dot / 2.5);
 }
 
 /* A line that ends at the rim of its second rank, with a head. */
@@ -186,12 +180,8 @@ static void draw_edge(const scene *s, size_t round, const taciti_edge *edge) {
     const char *colour = s->host_of[edge->to] == s->host_of[edge->from] ? INSIDE : ACROSS;
     s->seats[edge->to].busy = s->seats[edge->from].busy = true;
     if (mutual && edge->from > edge->to) return; /* drawn once */
-    const double width = 0.6 + 4 * edge->weight;
-    if (mutual) {
-        draw_line(s, edge->from, edge->to, width, colour);
-        return;
-    }
-    draw_arrow(s, s->seats[edge->from].at, s->seats[edge->to].at, width, colour);
+    (mutual ? draw_line : draw_arrow)(s, s->seats[edge->from].at, s->seats[edge->to].at, 0.6 + 4 * edge->weight,
+                                      colour);
 }
 
 static void draw_ranks(const scene *s) {
@@ -260,7 +250,9 @@ static void draw_legend(const scene *s, size_t y) {
                   INK, y, INSIDE, INSIDE, ACROSS, ACROSS, BAND, BAND);
 }
 
-static void draw_page(scene *s) {
+static void draw_page(FILE *out, const void *object) {
+    scene own = *(const scene *)object, *s = &own;
+    s->out = out;
     const size_t period = s->sheet->topology.period, panels = period < PANELS_MAX ? period : PANELS_MAX;
     const size_t columns = panels < PANEL_COLUMNS ? panels : PANEL_COLUMNS;
     const size_t rows = (panels + PANEL_COLUMNS - 1) / PANEL_COLUMNS;
@@ -280,16 +272,10 @@ static void draw_page(scene *s) {
     (void)fprintf(s->out, "</svg>\n");
 }
 
-static void write_drawing(FILE *out, const void *object) {
-    scene s = *(const scene *)object;
-    s.out = out;
-    draw_page(&s);
-}
-
 char *taciti_topology_draw(const taciti_topology_sheet *sheet) {
     scene s = {.sheet = sheet, .host_of = sheet->hosts->host_of};
     s.seats = taciti_calloc((size_t)sheet->topology.ranks, sizeof *s.seats);
-    char *text = s.seats == NULL ? NULL : taciti_text_of(write_drawing, &s);
+    char *text = s.seats == NULL ? NULL : taciti_text_of(draw_page, &s);
     taciti_free(s.seats);
     return text;
 }

@@ -169,79 +169,73 @@ static tacit_status read_ranks(reader *r, const json_t *value, const field *f, v
     return TACIT_OK;
 }
 
-static tacit_status check_list(const reader *r, const json_t *value, const field *f) {
+/* Reads the items of a list, each into the description. */
+typedef tacit_status item_reader(reader *r, const json_t *item, taciti_cluster *out);
+static tacit_status read_items(reader *r, const json_t *value, const field *f, item_reader *read, void *out) {
     if (!json_is_array(value)) return taciti_strict_refuse(r, value, f->legal);
-    if ((double)json_array_size(value) <= f->max) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG, "%s: %s has %zu items; at most %.0f are read", r->file, r->path,
-                       json_array_size(value), f->max);
+    if ((double)json_array_size(value) > f->max)
+        return taciti_fail(TACIT_E_CONFIG, "%s: %s has %zu items; at most %.0f are read", r->file, r->path,
+                           json_array_size(value), f->max);
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const size_t length = taciti_strict_enter_item(r, i);
+        TACITI_TRY(read(r, json_array_get(value, i), out));
+        taciti_strict_leave(r, length);
+    }
+    return TACIT_OK;
+}
+
+static tacit_status read_note(reader *r, const json_t *value, taciti_cluster *out) {
+    static const field NOTE = {
+        "notes", false, taciti_strict_text, 0, 0, TACITI_CLUSTER_NOTE_BYTES, "a text of up to 1023 bytes", NULL};
+    char note[TACITI_CLUSTER_NOTE_BYTES];
+    TACITI_TRY(taciti_strict_text(r, value, &NOTE, note));
+    return taciti_cluster_add_note(out, note);
 }
 
 /* A text, or a list of texts. */
 static tacit_status read_notes(reader *r, const json_t *value, const field *f, void *out) {
-    static const field NOTE = {
-        "notes", false, taciti_strict_text, 0, 0, TACITI_CLUSTER_NOTE_BYTES, "a text of up to 1023 bytes", NULL};
-    char note[TACITI_CLUSTER_NOTE_BYTES];
-    taciti_cluster *cluster = out;
-    if (json_is_string(value)) {
-        TACITI_TRY(taciti_strict_text(r, value, &NOTE, note));
-        return taciti_cluster_add_note(cluster, note);
-    }
-    TACITI_TRY(check_list(r, value, f));
-    for (size_t i = 0; i < json_array_size(value); i++) {
-        const size_t length = taciti_strict_enter_item(r, i);
-        TACITI_TRY(taciti_strict_text(r, json_array_get(value, i), &NOTE, note));
-        TACITI_TRY(taciti_cluster_add_note(cluster, note));
-        taciti_strict_leave(r, length);
-    }
-    return TACIT_OK;
+    return json_is_string(value) ? read_note(r, value, out) : read_items(r, value, f, read_note, out);
+}
+
+static tacit_status refuse_repeated(const reader *r, const char *list, size_t i) {
+    return taciti_fail(TACIT_E_CONFIG, "%s: %s measures the same as %s[%zu]; keep one of them", r->file, r->path, list,
+                       i);
 }
 
 /* One place per (collective, group, by, bytes): a planner must not find two answers. */
-static tacit_status check_repeated(const reader *r, const taciti_cluster *cluster, const taciti_cluster_timing *one) {
-    for (size_t i = 0; i < cluster->timing_count; i++) {
-        const taciti_cluster_timing *t = &cluster->timings[i];
-        if (t->collective == one->collective && t->group == one->group && t->bytes == one->bytes &&
-            strcmp(t->by, one->by) == 0)
-            return taciti_fail(TACIT_E_CONFIG, "%s: %s measures the same as collectives[%zu]; keep one of them",
-                               r->file, r->path, i);
+static tacit_status read_timing(reader *r, const json_t *value, taciti_cluster *out) {
+    static const char TIMING[] = "an object: {\"collective\": \"all_reduce\", \"group\": \"world\", "
+                                 "\"by\": \"tacit\", \"bytes\": 4096, \"seconds\": 0.001}";
+    taciti_cluster_timing item = {.spread = -1};
+    TACITI_TRY(taciti_strict_object(r, value, TIMING_FIELDS, TIMING, &item));
+    for (size_t i = 0; i < out->timing_count; i++) {
+        const taciti_cluster_timing *t = &out->timings[i];
+        if (t->collective == item.collective && t->group == item.group && t->bytes == item.bytes &&
+            strcmp(t->by, item.by) == 0)
+            return refuse_repeated(r, "collectives", i);
     }
-    return TACIT_OK;
+    return taciti_cluster_add_timing(out, &item);
 }
 
 static tacit_status read_timings(reader *r, const json_t *value, const field *f, void *out) {
-    static const char TIMING[] = "an object: {\"collective\": \"all_reduce\", \"group\": \"world\", "
-                                 "\"by\": \"tacit\", \"bytes\": 4096, \"seconds\": 0.001}";
-    TACITI_TRY(check_list(r, value, f));
-    for (size_t i = 0; i < json_array_size(value); i++) {
-        taciti_cluster_timing item = {.spread = -1};
-        const size_t length = taciti_strict_enter_item(r, i);
-        TACITI_TRY(taciti_strict_object(r, json_array_get(value, i), TIMING_FIELDS, TIMING, &item));
-        TACITI_TRY(check_repeated(r, out, &item));
-        TACITI_TRY(taciti_cluster_add_timing(out, &item));
-        taciti_strict_leave(r, length);
-    }
-    return TACIT_OK;
+    return read_items(r, value, f, read_timing, out);
 }
 
 /* One place per codec and factor. */
-static tacit_status read_compressions(reader *r, const json_t *value, const field *f, void *out) {
+static tacit_status read_compression(reader *r, const json_t *value, taciti_cluster *out) {
     static const char COMPRESSION[] = "an object: {\"codec\": \"topk\", \"factor\": 100, \"encode_ns\": 1, "
                                       "\"decode_ns\": 0.5, \"add_ns\": 0.1, \"bytes\": 0.05}";
-    taciti_cluster *cluster = out;
-    TACITI_TRY(check_list(r, value, f));
-    for (size_t i = 0; i < json_array_size(value); i++) {
-        taciti_cluster_compression item = {.factor = 0};
-        const size_t length = taciti_strict_enter_item(r, i);
-        TACITI_TRY(taciti_strict_object(r, json_array_get(value, i), COMPRESSION_FIELDS, COMPRESSION, &item));
-        for (size_t k = 0; k < i; k++)
-            if (strcmp(cluster->compressions[k].codec, item.codec) == 0 &&
-                fabs(cluster->compressions[k].factor - item.factor) < 1e-9 * item.factor)
-                return taciti_fail(TACIT_E_CONFIG, "%s: %s measures the same as compression[%zu]; keep one of them",
-                                   r->file, r->path, k);
-        TACITI_TRY(taciti_cluster_add_compression(cluster, &item));
-        taciti_strict_leave(r, length);
-    }
-    return TACIT_OK;
+    taciti_cluster_compression item = {.factor = 0};
+    TACITI_TRY(taciti_strict_object(r, value, COMPRESSION_FIELDS, COMPRESSION, &item));
+    for (size_t i = 0; i < out->compression_count; i++)
+        if (strcmp(out->compressions[i].codec, item.codec) == 0 &&
+            fabs(out->compressions[i].factor - item.factor) < 1e-9 * item.factor)
+            return refuse_repeated(r, "compression", i);
+    return taciti_cluster_add_compression(out, &item);
+}
+
+static tacit_status read_compressions(reader *r, const json_t *value, const field *f, void *out) {
+    return read_items(r, value, f, read_compression, out);
 }
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */

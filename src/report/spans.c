@@ -29,29 +29,27 @@ tacit_status taciti_trace_file_open(const char *path, int64_t zero_ns, taciti_tr
 
 static void next_event(taciti_trace_file *file) { fputs(file->events++ > 0 ? ",\n" : "\n", file->stream); }
 
-static void put_name(taciti_trace_file *file, const char *what, int rank, int track, const char *name) {
+/* Writes the name of a process or thread or, with name NULL, its place among others. */
+static void put_metadata(taciti_trace_file *file, const char *what, int rank, int track, const char *name, int order) {
     char text[512];
     taciti_json arguments;
     taciti_json_begin(&arguments, text, sizeof text - 1);
-    taciti_json_text(&arguments, "name", name);
+    if (name != NULL)
+        taciti_json_text(&arguments, "name", name);
+    else
+        taciti_json_int(&arguments, "sort_index", order);
     next_event(file);
     fprintf(file->stream, "{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"args\":%s}}", what, rank, track, text);
-}
-
-static void put_order(taciti_trace_file *file, const char *what, int rank, int track, int order) {
-    next_event(file);
-    fprintf(file->stream, "{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"args\":{\"sort_index\":%d}}", what,
-            rank, track, order);
 }
 
 void taciti_trace_file_process(taciti_trace_file *file, const taciti_trace_process *process) {
     char name[128];
     snprintf(name, sizeof name, "rank %d (%.64s, pid %" PRId64 ")", process->rank, process->host, process->pid);
-    put_name(file, "process_name", process->rank, 0, name);
-    put_order(file, "process_sort_index", process->rank, 0, process->rank);
+    put_metadata(file, "process_name", process->rank, 0, name, 0);
+    put_metadata(file, "process_sort_index", process->rank, 0, NULL, process->rank);
     for (int track = 0; track < 2; track++) {
-        put_name(file, "thread_name", process->rank, track, TRACK_NAMES[track]);
-        put_order(file, "thread_sort_index", process->rank, track, track);
+        put_metadata(file, "thread_name", process->rank, track, TRACK_NAMES[track], 0);
+        put_metadata(file, "thread_sort_index", process->rank, track, NULL, track);
     }
 }
 
