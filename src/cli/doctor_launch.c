@@ -45,8 +45,7 @@ static bool check_plugin(taciti_diagnosis *diagnosis, const char *launcher, cons
     if (status == TACIT_OK) return true;
     taciti_finding_advise(
         taciti_diagnosis_add(diagnosis, "launcher",
-                             "%s belongs to %s, for which tacit has no plugin here: its ranks cannot find "
-                             "each other",
+                             "%s belongs to %s, for which tacit has no plugin here: its ranks cannot find each other",
                              launcher, family),
         severity, "%s", taciti_error_text());
     return false;

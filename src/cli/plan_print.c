@@ -180,8 +180,7 @@ static void print_misfits(const taciti_plan_report *r) {
     }
     if (smallest == NULL) return;
     printf("note        %zu of %zu methods do not fit: a rank has %.0f MB (%g GiB of a host for %d rank%s), the "
-           "smallest of "
-           "them, %s, takes %.0f MB without activations\n",
+           "smallest of them, %s, takes %.0f MB without activations\n",
            misfits, r->candidates->count, MB * each, c->memory_gib, (int)taciti_cluster_max_ranks_per_host(c),
            taciti_cluster_max_ranks_per_host(c) > 1 ? "s" : "", smallest->method.label,
            MB * smallest->prediction.memory_bytes);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/topology_info.h"
+#include "cli/topology_sheet.h"
 
 #include <jansson.h>
-#include <math.h>
 #include <string.h>
 
 #include "base/file.h"

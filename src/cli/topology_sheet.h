@@ -5,6 +5,7 @@
 #ifndef TACITI_CLI_TOPOLOGY_SHEET_H
 #define TACITI_CLI_TOPOLOGY_SHEET_H
 
+#include "cli/cli.h"
 #include "topo/topo.h"
 
 typedef struct taciti_topology_sheet {
@@ -27,5 +28,16 @@ void taciti_topology_sheet_destroy(taciti_topology_sheet *sheet);
 
 /* Draws the topology as SVG text. Returns owned, release with taciti_free(); NULL if memory is exhausted. */
 char *taciti_topology_draw(const taciti_topology_sheet *sheet);
+
+/* ---- topology_info.c: `tacit info topologies` ---- */
+
+/* Names and help of all topologies: a topic of `info`. */
+struct json_t *taciti_topologies_list(bool json, bool all);
+
+/* Prints what the flags of `info` for topologies request. name: one topology; NULL: all. */
+tacit_status taciti_topologies_show(const taciti_arguments *arguments, const char *name);
+
+/* Returns the name of such a flag that was given, or NULL. */
+const char *taciti_topologies_flag(const taciti_arguments *arguments);
 
 #endif

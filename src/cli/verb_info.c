@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "cli/libraries.h"
 #include "cli/option_text.h"
-#include "cli/topology_info.h"
+#include "cli/topology_sheet.h"
 #include "cli/verbs.h"
 #include "codec/indices.h"
 #include "codec/values.h"

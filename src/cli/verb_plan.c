@@ -210,8 +210,7 @@ static void warn_of_other_model(const question *q) {
     if (taciti_model_layout(&model, (size_t)q->settings.job.exchange.bucket_bytes, &layout) != TACIT_OK) return;
     if (layout.parameters != q->layout.parameters)
         taciti_log(TACITI_LOG_WARN,
-                   "%s describes %.2f million parameters, the profile %s %.2f million: the plan is the "
-                   "profile's",
+                   "%s describes %.2f million parameters, the profile %s %.2f million: the plan is the profile's",
                    q->model_path, (double)layout.parameters / 1e6, q->profile.name, (double)q->layout.parameters / 1e6);
     taciti_layout_destroy(&layout);
 }

@@ -26,8 +26,7 @@ const taciti_flag taciti_train_flags[] = {
      "write what forward and backward of this model cost here, for `tacit plan` and compute.emulate"},
     {"--print-config", NULL, "[=changed]",
      "print the resolved configuration as YAML that train reads back, all of it or what differs from the defaults; "
-     "then "
-     "stop"},
+     "then stop"},
     {"--json", NULL, NULL, "with --print-config or --dry-run: as JSON"},
     {NULL, NULL, NULL, NULL},
 };

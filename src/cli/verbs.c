@@ -26,11 +26,10 @@ static const taciti_verb VERBS[] = {
      .summary = "measure links, collectives, codecs and jitter of a cluster",
      .description =
          "Measures what messages between two ranks cost inside of a host and between hosts, what is left when all "
-         "ranks "
-         "of a host send at once, in both directions or to one host; collectives by size and group, the MPI library's "
-         "own all-reduces beside ours; how fast a rank encodes and how steadily it computes. The answer is a table; -o "
-         "writes cluster.json, whose fields docs/cluster.md explains. Without a launcher only codecs and jitter are "
-         "measured.\n\n"
+         "ranks of a host send at once, in both directions or to one host; collectives by size and group, the MPI "
+         "library's own all-reduces beside ours; how fast a rank encodes and how steadily it computes. The answer is "
+         "a table; -o writes cluster.json, whose fields docs/cluster.md explains. Without a launcher only codecs and "
+         "jitter are measured.\n\n"
          "What would take longer than --seconds is skipped, and a note in the file says so. Leave the machines alone "
          "while it runs. An existing file is replaced only when it describes a cluster.",
      .example = "mpirun -n 8 tacit probe -o cluster.json\n"
@@ -62,8 +61,7 @@ static const taciti_verb VERBS[] = {
      .summary = "train a GPT on any number of ranks",
      .description =
          "Trains on text or token shards with any number of ranks; the sequence of global batches is the same for all "
-         "of "
-         "them. Configuration: defaults, then the file, then TACIT_SECTION_KEY variables, then flags.\n\n"
+         "of them. Configuration: defaults, then the file, then TACIT_SECTION_KEY variables, then flags.\n\n"
          "The run folder receives metrics.jsonl, TensorBoard events, checkpoints and, when asked, a Chrome trace. An "
          "earlier run in the same folder is moved aside unless --resume is given.\n\n"
          "SIGTERM, SIGINT and SIGUSR1 leave the step, save a checkpoint and end the run cleanly. A rank that dies or "
@@ -80,10 +78,8 @@ static const taciti_verb VERBS[] = {
      .synopsis = "RUN [--prompt TEXT] [--tokens N] [--temperature X]",
      .summary = "let a trained model write text",
      .description = "RUN is a run folder (its newest valid checkpoint), one checkpoint, a Hugging Face GPT-2 folder or "
-                    "a llm.c file. "
-                    "Models of the GPT-2 tokenizer need its files: --data.vocab vocab.json, with merges.txt beside it, "
-                    "unless the run "
-                    "was trained with them.",
+                    "a llm.c file. Models of the GPT-2 tokenizer need its files: --data.vocab vocab.json, with "
+                    "merges.txt beside it, unless the run was trained with them.",
      .example = "tacit sample run-shakespeare --prompt 'ROMEO:' --tokens 400 --temperature 0.8",
      .flags = taciti_sample_flags,
      .keys = "data.",
@@ -92,10 +88,8 @@ static const taciti_verb VERBS[] = {
      .synopsis = "RUN [--data.validation FILE...] [--json]",
      .summary = "loss and perplexity of a trained model",
      .description = "RUN is a run folder (its newest valid checkpoint), one checkpoint, a Hugging Face GPT-2 folder or "
-                    "a llm.c file. "
-                    "Without data.* keys the held-out part of the run's own data is used; with --data.train FILE the "
-                    "held-out part "
-                    "of that file, with --data.validation FILE the whole file.",
+                    "a llm.c file. Without data.* keys the held-out part of the run's own data is used; with "
+                    "--data.train FILE the held-out part of that file, with --data.validation FILE the whole file.",
      .example = "tacit eval run-shakespeare --json",
      .flags = taciti_eval_flags,
      .keys = "data.",

@@ -22,13 +22,13 @@
  * step), so all methods that simulate the same steps see the same ones. Means are over whole periods after a warm-up.
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
-#include "plan/common.h"
 #include "plan/compressed.h"
 #include "plan/footprint.h"
 #include "plan/layers.h"
@@ -325,6 +325,92 @@ static tacit_status check_method(const taciti_scene *scene, const taciti_method 
                        scene->profile->name);
 }
 
+/* ---- sums over all ranks beside mixes ------------------------------------------------------------------------------
+ * A step of a method with such sums (taciti_common_sums) is the mean over a run: of its dense steps at the start, and
+ * of the others, among them those that send signals. */
+
+/* SGD has no second moments to look at. */
+static bool has_signals(const taciti_scene *s, const taciti_method *method) {
+    return method->common.every > 0 && (s->optim == NULL || s->optim->name != TACITI_OPTIM_SGD);
+}
+
+static bool has_common(const taciti_scene *scene, const taciti_method *method) {
+    return scene->hosts->ranks > 1 && (method->common.start > 0 || has_signals(scene, method));
+}
+
+/* Its sums begin after backward. codec NULL: they travel through the wire. */
+static taciti_method dense_of(const taciti_method *method, const taciti_codec *wire, const taciti_codec *codec) {
+    taciti_method out = {.order = TACITI_ORDER_DENSE, .wire = wire, .overlap = false, .every = 1};
+    (void)snprintf(out.label, sizeof out.label, "%s", method->label);
+    out.compression.encoding.codec = codec;
+    if (codec != NULL)
+        out.compression.encoding.expected = taciti_codec_setting_of(codec, (taciti_codec_setting){.factor = 0});
+    return out;
+}
+
+/* The dense method whose sums are those of signals. */
+static taciti_method signals_of(const taciti_method *method) {
+    return dense_of(method, taciti_codec_find("f32"), method->common.codec);
+}
+
+/* The dense method whose steps are those of the start. */
+static taciti_method start_of(const taciti_method *method) {
+    if (taciti_codec_is_dense(method->wire)) return dense_of(method, method->wire, NULL);
+    return signals_of(method);
+}
+
+/* Returns how much longer a step becomes, on average, by the sums of signals. Mixes of awc are under way during the
+ * step; those of atc begin when it has computed, and signals before. Without overlap a step waits for both. */
+static double find_signal_wait(const taciti_scene *scene, const taciti_method *method, double step_s, double transfer_s,
+                               double signal_s) {
+    const double compute_s = taciti_profile_forward_s(scene->profile) + taciti_profile_backward_s(scene->profile);
+    const double beside_s = method->order == TACITI_ORDER_AWC ? fmax(step_s - transfer_s, 0) : compute_s;
+    const double idle_s = method->overlap ? beside_s : 0;
+    return has_signals(scene, method) ? fmax(signal_s - idle_s, 0) / (double)method->common.every : 0;
+}
+
+static void add_signals(const taciti_scene *s, const taciti_method *method, const taciti_prediction *signals,
+                        taciti_prediction *p) {
+    if (!has_signals(s, method)) return;
+    const double every = (double)method->common.every;
+    const double wait_s = find_signal_wait(s, method, p->step_s, p->transfer_s, signals->transfer_s);
+    double *const steps[] = {&p->step_s,
+                             &p->exposed_s,
+                             &p->fast_links_s,
+                             &p->slow_links_s,
+                             &p->low_s,
+                             &p->high_s,
+                             &p->cost_s[TACITI_BOTTLENECK_LINK]};
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) *steps[i] += wait_s;
+    if (p->uneven_s > 0) p->uneven_s += wait_s;
+    p->transfer_s += signals->transfer_s / every;
+    p->nic_bytes += signals->nic_bytes / every;
+}
+
+static void blend_time(double *mixes, double start, double share) { *mixes += share * (start - *mixes); }
+
+static void add_start(const taciti_method *method, const taciti_prediction *start, taciti_prediction *p) {
+    const double share = method->common.start;
+    const double of_start[] = {start->step_s,    start->compute_s,    start->exposed_s,    start->transfer_s,
+                               start->nic_bytes, start->fast_links_s, start->slow_links_s, start->uneven_s,
+                               start->low_s,     start->high_s};
+    double *const all[] = {&p->step_s,       &p->compute_s,    &p->exposed_s, &p->transfer_s, &p->nic_bytes,
+                           &p->fast_links_s, &p->slow_links_s, &p->uneven_s,  &p->low_s,      &p->high_s};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) blend_time(all[i], of_start[i], share);
+    for (int b = 0; b < TACITI_BOTTLENECKS; b++) blend_time(&p->cost_s[b], start->cost_s[b], share);
+    p->memory_bytes = fmax(p->memory_bytes, start->memory_bytes);
+    p->fits = p->fits && start->fits;
+}
+
+/* Makes the prediction of a method's mixes that of the whole run. */
+static void add_common(const taciti_scene *scene, const taciti_method *method, const taciti_prediction *start,
+                       const taciti_prediction *signals, taciti_prediction *mixes) {
+    add_signals(scene, method, signals, mixes);
+    if (method->common.start > 0) add_start(method, start, mixes);
+    for (int b = 0; b < TACITI_BOTTLENECKS; b++)
+        if (mixes->cost_s[b] > mixes->cost_s[mixes->bottleneck]) mixes->bottleneck = (taciti_bottleneck)b;
+}
+
 /* ---- with its codec, or without ---------------------------------------------------------------------------------- */
 
 /* Whether a method whose sums adapt has to be predicted without its codec as well. Parts find out by themselves. */
@@ -413,14 +499,14 @@ static tacit_status predict_common(const taciti_scene *scene, const taciti_metho
 static tacit_status predict_run(const taciti_scene *scene, const taciti_method *method,
                                 const taciti_plan_options *options, rate_list rates, taciti_prediction *work,
                                 taciti_prediction *mixes) {
-    const taciti_method start = taciti_plan_start_method(method), signal = taciti_plan_signal_method(method);
+    const taciti_method start = start_of(method), signal = signals_of(method);
     taciti_prediction *starts = work + rates.count, *signals = starts + rates.count;
     TACITI_TRY(check_method(scene, method));
     TACITI_TRY(predict_choice(scene, method, options, rates, work, mixes));
-    if (!taciti_plan_has_common(scene, method)) return TACIT_OK;
+    if (!has_common(scene, method)) return TACIT_OK;
     TACITI_TRY(predict_common(scene, &start, options, rates, work, starts));
     TACITI_TRY(predict_common(scene, &signal, options, rates, work, signals));
-    for (size_t i = 0; i < rates.count; i++) taciti_plan_add_common(scene, method, &starts[i], &signals[i], &mixes[i]);
+    for (size_t i = 0; i < rates.count; i++) add_common(scene, method, &starts[i], &signals[i], &mixes[i]);
     return TACIT_OK;
 }
 

@@ -34,9 +34,9 @@ typedef enum field {
     FIELDS
 } field;
 
-/* What a line that is too long loses, one after the other. */
-static const field LEAST_FIRST[] = {FIELD_COMPRESSION, FIELD_BYTES_SENT, FIELD_ETA,        FIELD_WAIT,
-                                    FIELD_TOKENS,      FIELD_SKIPPED,    FIELD_VALIDATION, FIELD_LOSS};
+/* A line that is too long loses these fields, one after the other. */
+static const field DROP_ORDER[] = {FIELD_COMPRESSION, FIELD_BYTES_SENT, FIELD_ETA,        FIELD_WAIT,
+                                   FIELD_TOKENS,      FIELD_SKIPPED,    FIELD_VALIDATION, FIELD_LOSS};
 
 /* 0 -> "0", 950 -> "950", 12345 -> "12.3k", 2e6 -> "2M": three digits. */
 static void count_text(double value, char *out, size_t size) {
@@ -86,12 +86,12 @@ static void format_fields(const taciti_step_metrics *m, int64_t steps, double et
 
 /* Clears fields until the others, with two blanks between them, fit. */
 static void leave_out_until_it_fits(size_t width, char fields[][FIELD_BYTES]) {
-    for (size_t i = 0; i < sizeof LEAST_FIRST / sizeof *LEAST_FIRST; i++) {
+    for (size_t i = 0; i < sizeof DROP_ORDER / sizeof *DROP_ORDER; i++) {
         size_t columns = 0;
         for (int f = 0; f < FIELDS; f++)
             if (fields[f][0] != '\0') columns += strlen(fields[f]) + (columns > 0 ? 2 : 0);
         if (columns <= width) return;
-        fields[LEAST_FIRST[i]][0] = '\0';
+        fields[DROP_ORDER[i]][0] = '\0';
     }
 }
 
