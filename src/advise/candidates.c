@@ -12,8 +12,8 @@ enum { ROUNDS_WORTH = 128 };
 
 /* ---- topologies -------------------------------------------------------------------------------------------------- */
 
-static tacit_status make_topology(const taciti_candidates_builder *b, const taciti_pattern *pattern,
-                                  taciti_topology *out) {
+static tacit_status make_topology(const taciti_candidates_builder *b, taciti_topology *out) {
+    const taciti_pattern *pattern = b->pattern;
     taciti_topo_request request = pattern->topology;
     request.ranks = b->hosts->ranks;
     request.hosts = b->hosts;
@@ -24,32 +24,32 @@ static tacit_status make_topology(const taciti_candidates_builder *b, const taci
 }
 
 /* Simulating every round of a long period takes seconds, which a row that is never recommended is not worth. */
-static tacit_status check_worth(const taciti_candidates_builder *b, const taciti_plan_topology *t, const char *name) {
+static tacit_status check_worth(const taciti_candidates_builder *b, const taciti_plan_topology *t) {
     if (b->asked || !(t->gap * TACITI_PLAN_MIXES < 1) || t->topology.period <= ROUNDS_WORTH) return TACIT_OK;
     return taciti_fail(
         TACIT_E_CONFIG,
         "%s repeats after %zu rounds on %d ranks and mixes too slowly to be recommended: it is priced in "
         "the plan of a configuration that asks for it",
-        name, t->topology.period, b->hosts->ranks);
+        b->pattern->topology.name, t->topology.period, b->hosts->ranks);
 }
 
 /* Adds the topology to the list, or the reason why there is none. */
-static void try_topology(const taciti_candidates_builder *b, const char *strategy, const taciti_pattern *pattern) {
+static void try_topology(const taciti_candidates_builder *b) {
     taciti_candidates *c = b->out;
     taciti_plan_topology *t = &c->topologies[c->topology_count];
     taciti_plan_refusal *refusal = &c->refused[c->refused_count];
     taciti_log_capture(refusal->reason);
-    tacit_status status = make_topology(b, pattern, &t->topology);
+    tacit_status status = make_topology(b, &t->topology);
     if (status == TACIT_OK) {
         t->gap = (double)NAN;
         if (b->wanted == NULL && taciti_topology_mixing(&t->topology, &t->gap, &t->exact_after) != TACIT_OK)
             t->gap = (double)NAN;
-        status = check_worth(b, t, pattern->topology.name);
+        status = check_worth(b, t);
         if (status != TACIT_OK) taciti_topology_destroy(&t->topology);
     }
     taciti_log_capture(NULL);
-    t->strategy = refusal->strategy = strategy;
-    t->name = refusal->name = pattern->topology.name;
+    t->strategy = refusal->strategy = b->strategy->name;
+    t->name = refusal->name = b->pattern->topology.name;
     if (status == TACIT_OK)
         c->topology_count++;
     else
@@ -64,15 +64,13 @@ static bool was_tried(const taciti_candidates *c, const char *strategy, const ch
 }
 
 /* The pattern's topology; NULL: it is not wanted, or these ranks cannot have it. */
-static const taciti_plan_topology *topology_of(const taciti_candidates_builder *b, const char *strategy,
-                                               const taciti_pattern *pattern) {
+static const taciti_plan_topology *topology_of(const taciti_candidates_builder *b) {
     taciti_candidates *c = b->out;
-    const char *name = pattern->topology.name;
+    const char *name = b->pattern->topology.name, *strategy = b->strategy->name;
     size_t i = 0;
     while (b->wanted != NULL && b->wanted[i] != NULL && strcmp(b->wanted[i], name) != 0) i++;
     if (b->wanted != NULL && b->wanted[i] == NULL) return NULL;
-    if (!was_tried(c, strategy, name) && c->topology_count + c->refused_count < TACITI_TOPOLOGIES_MAX)
-        try_topology(b, strategy, pattern);
+    if (!was_tried(c, strategy, name) && c->topology_count + c->refused_count < TACITI_TOPOLOGIES_MAX) try_topology(b);
     if (c->topology_count == 0) return NULL;
     const taciti_plan_topology *t = &c->topologies[c->topology_count - 1];
     return t->strategy == strategy && strcmp(t->name, name) == 0 ? t : NULL;
@@ -80,11 +78,10 @@ static const taciti_plan_topology *topology_of(const taciti_candidates_builder *
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
-static void append_wire(const taciti_candidates_builder *b, const taciti_strategy *strategy,
-                        const taciti_pattern *pattern, const taciti_plan_topology *t, int lanes,
+static void append_wire(const taciti_candidates_builder *b, const taciti_plan_topology *t, int lanes,
                         const taciti_codec *wire, size_t known_arrays) {
+    const taciti_pattern *pattern = b->pattern;
     const taciti_codec *mixes = taciti_settings_compression(b->settings).mixes.codec;
-    const bool ours = strategy == taciti_settings_strategy(b->settings);
     taciti_method method = {.order = pattern->order,
                             .topology = t == NULL ? NULL : &t->topology,
                             .wire = wire,
@@ -96,51 +93,44 @@ static void append_wire(const taciti_candidates_builder *b, const taciti_strateg
                             .common = pattern->common,
                             .parts = pattern->parts};
     taciti_method_label(pattern, &method);
-    taciti_candidate *c = taciti_candidates_append(b->out, strategy->name, t == NULL ? "" : t->name, &method);
+    taciti_candidate *c = taciti_candidates_append(b->out, b->strategy->name, t == NULL ? "" : t->name, &method);
     if (c == NULL) return;
-    const taciti_codec *own = ours && t != NULL && mixes != NULL ? mixes : taciti_exchange_wire(&b->settings->exchange);
-    c->configured = ours && pattern->configured && lanes == 0 && wire == own &&
+    const taciti_codec *own =
+        b->ours && t != NULL && mixes != NULL ? mixes : taciti_exchange_wire(&b->settings->exchange);
+    c->configured = b->ours && pattern->configured && lanes == 0 && wire == own &&
                     !(pattern->compresses && taciti_candidates_is_compressed(b->settings, pattern));
 }
 
 /* One candidate for every wire that the exchange takes. */
-static void append_wires(const taciti_candidates_builder *b, const taciti_strategy *strategy,
-                         const taciti_pattern *pattern, const taciti_plan_topology *t, int lanes) {
+static void append_wires(const taciti_candidates_builder *b, int lanes) {
     const char *name = NULL;
     for (size_t i = 0; (name = taciti_codec_dense_name(i)) != NULL; i++)
-        append_wire(b, strategy, pattern, t, lanes, taciti_codec_find(name), 0);
+        append_wire(b, NULL, lanes, taciti_codec_find(name), 0);
 }
 
 /* Whether training takes the codec of the mixes on this topology. *arrays: what a rank remembers for it. */
-static bool takes_mixes(const taciti_candidates_builder *b, const taciti_strategy *strategy,
-                        const taciti_plan_topology *t, size_t *arrays) {
+static bool takes_mixes(const taciti_candidates_builder *b, const taciti_plan_topology *t, size_t *arrays) {
     const taciti_strategy_context context = taciti_settings_context(b->settings);
     char reason[TACITI_REASON_BYTES];
     taciti_log_capture(reason);
-    const tacit_status status = strategy->mixes(&context, b->hosts, &t->topology, arrays);
+    const tacit_status status = b->strategy->mixes(&context, b->hosts, &t->topology, arrays);
     taciti_log_capture(NULL);
     return status == TACIT_OK;
 }
 
 /* Through a wire, or through the codec of the mixes, which may be one of the wires. */
-static void append_mix(const taciti_candidates_builder *b, const taciti_strategy *strategy,
-                       const taciti_pattern *pattern, const taciti_plan_topology *t, const taciti_codec *codec) {
+static void append_mix(const taciti_candidates_builder *b, const taciti_plan_topology *t, const taciti_codec *codec) {
     const taciti_codec *mixes = taciti_settings_compression(b->settings).mixes.codec;
-    const bool ours = strategy == taciti_settings_strategy(b->settings);
     size_t arrays = 0;
-    if (!ours || codec != mixes || takes_mixes(b, strategy, t, &arrays))
-        append_wire(b, strategy, pattern, t, 0, codec, arrays);
+    if (!b->ours || codec != mixes || takes_mixes(b, t, &arrays)) append_wire(b, t, 0, codec, arrays);
 }
 
 /* One for every wire, and one for the codec of the mixes, whose payloads have a fixed size. */
-static void append_mixes(const taciti_candidates_builder *b, const taciti_strategy *strategy,
-                         const taciti_pattern *pattern, const taciti_plan_topology *t) {
+static void append_mixes(const taciti_candidates_builder *b, const taciti_plan_topology *t) {
     const taciti_codec *codec = taciti_settings_compression(b->settings).mixes.codec;
     const char *name = NULL;
-    for (size_t i = 0; (name = taciti_codec_dense_name(i)) != NULL; i++)
-        append_mix(b, strategy, pattern, t, taciti_codec_find(name));
-    if (codec != NULL && !taciti_codec_is_dense(codec) && strategy == taciti_settings_strategy(b->settings))
-        append_mix(b, strategy, pattern, t, codec);
+    for (size_t i = 0; (name = taciti_codec_dense_name(i)) != NULL; i++) append_mix(b, t, taciti_codec_find(name));
+    if (codec != NULL && !taciti_codec_is_dense(codec) && b->ours) append_mix(b, t, codec);
 }
 
 /* ---- lanes ------------------------------------------------------------------------------------------------------- */
@@ -157,40 +147,36 @@ static int smallest_host(const taciti_hosts *hosts) {
 }
 
 /* Where nobody asked for lanes, dense with 1, 2, 4, ... of them: what pays has to pay against the best. */
-static void append_lanes(const taciti_candidates_builder *b, const taciti_strategy *strategy,
-                         const taciti_pattern *pattern) {
+static void append_lanes(const taciti_candidates_builder *b) {
     const taciti_exchange_options *exchange = &b->settings->exchange;
     if (exchange->lanes > 0 || exchange->scheme == TACITI_SCHEME_FLAT || b->hosts->count == 1) return;
     const int max = smallest_host(b->hosts), share = TACITI_FLOWS / (b->hosts->count - 1);
     const int own = share < 1 ? 1 : share < max ? share : max;
     for (int lanes = 1; lanes <= max && max > 1; lanes *= 2)
-        if (lanes != own) append_wires(b, strategy, pattern, NULL, lanes);
+        if (lanes != own) append_wires(b, lanes);
 }
 
 /* ---- parts by hosts ---------------------------------------------------------------------------------------------- */
 
 /* Parts inside hosts need several hosts of several ranks. Where one has more than others, ranks would hold nothing:
  * only who asks for that gets it. */
-static bool has_place(const taciti_candidates_builder *b, const taciti_strategy *strategy,
-                      const taciti_pattern *pattern) {
+static bool has_place(const taciti_candidates_builder *b) {
     const int smallest = smallest_host(b->hosts);
-    const bool ours = pattern->configured && strategy == taciti_settings_strategy(b->settings);
-    if (!pattern->parts.replicas && !pattern->parts.secondary) return true;
+    if (!b->pattern->parts.replicas && !b->pattern->parts.secondary) return true;
     if (b->hosts->count == 1 || smallest < 2 || b->settings->exchange.scheme == TACITI_SCHEME_FLAT) return false;
-    return ours || smallest * b->hosts->count == b->hosts->ranks;
+    return (b->ours && b->pattern->configured) || smallest * b->hosts->count == b->hosts->ranks;
 }
 
-static void append_pattern(const taciti_candidates_builder *b, const taciti_strategy *strategy,
-                           const taciti_pattern *pattern) {
-    if (!has_place(b, strategy, pattern)) return;
-    if (pattern->topology.name == NULL) {
-        append_wires(b, strategy, pattern, NULL, 0);
-        if (pattern->order == TACITI_ORDER_DENSE) append_lanes(b, strategy, pattern);
-        if (pattern->compresses && b->hosts->ranks > 1) taciti_candidates_compress(b, strategy, pattern);
+static void append_pattern(const taciti_candidates_builder *b) {
+    if (!has_place(b)) return;
+    if (b->pattern->topology.name == NULL) {
+        append_wires(b, 0);
+        if (b->pattern->order == TACITI_ORDER_DENSE) append_lanes(b);
+        if (b->pattern->compresses && b->hosts->ranks > 1) taciti_candidates_compress(b);
         return;
     }
-    const taciti_plan_topology *t = topology_of(b, strategy->name, pattern);
-    if (t != NULL && b->hosts->ranks > 1) append_mixes(b, strategy, pattern, t);
+    const taciti_plan_topology *t = topology_of(b);
+    if (t != NULL && b->hosts->ranks > 1) append_mixes(b, t);
 }
 
 /* Whether the options ask for the topology of the pattern, in whatever order. */
@@ -210,8 +196,11 @@ static tacit_status append_strategies(const taciti_candidates_builder *b, bool t
         TACITI_TRY((*s)->patterns(taciti_settings_options(b->settings, (*s)->options), b->hosts, patterns, &count));
         for (size_t i = 0; i < count; i++) {
             taciti_candidates_builder one = *b;
-            one.asked = *s == taciti_settings_strategy(b->settings) && is_asked(patterns, count, &patterns[i]);
-            if ((patterns[i].topology.name != NULL) == topologies) append_pattern(&one, *s, &patterns[i]);
+            one.strategy = *s;
+            one.pattern = &patterns[i];
+            one.ours = *s == taciti_settings_strategy(b->settings);
+            one.asked = one.ours && is_asked(patterns, count, &patterns[i]);
+            if ((patterns[i].topology.name != NULL) == topologies) append_pattern(&one);
         }
     }
     return TACIT_OK;

@@ -23,44 +23,26 @@ static void say(taciti_method *method, const char *format, ...) {
     va_end(arguments);
 }
 
-static void say_codec(taciti_method *method, const taciti_plan_compression *c) {
-    say(method, "%s", c->encoding.codec->name);
-    if (taciti_plan_factor(c) > 1) say(method, " %g", taciti_plan_factor(c));
+/* The codec of a compression, or the wire where it has none. */
+static void say_codec(taciti_method *method, const taciti_plan_compression *c, const taciti_codec *wire) {
+    say(method, "%s", c->encoding.codec != NULL ? c->encoding.codec->name : wire->name);
+    if (c->encoding.codec != NULL && taciti_plan_factor(c) > 1) say(method, " %g", taciti_plan_factor(c));
 }
 
-/* "shard 3 gather bf16 f32", "shard 2 int4, gather int4", "shard 3 f32, gather int8"; "auto" stands before codecs that
- * adapt. Replicas gather nothing between hosts: "shard 3 over host f32". */
-static void say_parts(taciti_method *method) {
+/* Labels look like "dense auto topk 100" and "gossip aer awc f32 every 2". Methods of parts: "shard 3 gather bf16 f32",
+ * "shard 2 int4, gather int4", "shard 3 f32, gather int8"; "auto" stands before codecs that adapt. Replicas gather
+ * nothing between hosts: "shard 3 over host f32". */
+void taciti_method_label(const taciti_pattern *pattern, taciti_method *method) {
     const taciti_plan_compression *sums = &method->compression, *gathers = &method->gather;
-    const bool coded = sums->encoding.codec != NULL || gathers->encoding.codec != NULL,
-               gathered = !method->parts.replicas;
+    const bool gathered = method->order == TACITI_ORDER_PARTS && !method->parts.replicas,
+               coded = sums->encoding.codec != NULL || gathers->encoding.codec != NULL;
+    (void)snprintf(method->label, sizeof method->label, "%s", pattern->label);
     if (!coded && gathered) say(method, " gather %s", method->parts.gather->name);
     say(method, sums->adapts || gathers->adapts ? " auto " : " ");
-    if (sums->encoding.codec != NULL)
-        say_codec(method, sums);
-    else
-        say(method, "%s", method->wire->name);
+    say_codec(method, sums, method->wire);
     if (sums->encoding.back.factor > 0) say(method, ", back %g", sums->encoding.back.factor);
     if (coded && gathered) say(method, ", gather ");
-    if (gathers->encoding.codec != NULL)
-        say_codec(method, gathers);
-    else if (coded && gathered)
-        say(method, "%s", method->parts.gather->name);
-}
-
-void taciti_method_label(const taciti_pattern *pattern, taciti_method *method) {
-    const taciti_plan_compression *c = &method->compression;
-    (void)snprintf(method->label, sizeof method->label, "%s", pattern->label);
-    if (method->order == TACITI_ORDER_PARTS) {
-        say_parts(method);
-        return;
-    }
-    say(method, c->adapts ? " auto " : " ");
-    if (c->encoding.codec == NULL)
-        say(method, "%s", method->wire->name);
-    else
-        say_codec(method, c);
-    if (c->encoding.back.factor > 0) say(method, ", back %g", c->encoding.back.factor);
+    if (gathers->encoding.codec != NULL || (coded && gathered)) say_codec(method, gathers, method->parts.gather);
     if (method->lanes > 0) say(method, ", %d lane%s", method->lanes, method->lanes == 1 ? "" : "s");
     if (method->topology != NULL && method->every > 1) say(method, " every %d", method->every);
 }

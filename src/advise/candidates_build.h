@@ -12,8 +12,12 @@ typedef struct taciti_candidates_builder {
     const taciti_settings *settings;
     const taciti_hosts *hosts;
     const char *const *wanted;
-    bool asked; /* the settings ask for the topology of the pattern at hand */
     taciti_candidates *out;
+    /* at hand: */
+    const taciti_strategy *strategy;
+    const taciti_pattern *pattern;
+    bool asked; /* the settings ask for the topology of the pattern */
+    bool ours;  /* the settings have this strategy */
 } taciti_candidates_builder;
 
 /* Returns the new candidate, or NULL if there is no room for one. */
@@ -24,8 +28,7 @@ taciti_candidate *taciti_candidates_append(taciti_candidates *candidates, const 
 void taciti_method_label(const taciti_pattern *pattern, taciti_method *method);
 
 /* candidates_compressed.c: appends those with compressed traffic. */
-void taciti_candidates_compress(const taciti_candidates_builder *builder, const taciti_strategy *strategy,
-                                const taciti_pattern *pattern);
+void taciti_candidates_compress(const taciti_candidates_builder *builder);
 
 /* Whether the settings compress traffic of this pattern; factor 1 is dense. */
 bool taciti_candidates_is_compressed(const taciti_settings *settings, const taciti_pattern *pattern);

@@ -69,9 +69,9 @@ bool taciti_candidates_is_compressed(const taciti_settings *settings, const taci
 
 static const taciti_plan_compression NONE = {.adapts = false};
 
-static taciti_candidate *append_compression(const taciti_candidates_builder *b, const taciti_strategy *strategy,
-                                            const taciti_pattern *pattern, const taciti_plan_compression *sums,
+static taciti_candidate *append_compression(const taciti_candidates_builder *b, const taciti_plan_compression *sums,
                                             const taciti_plan_compression *gathers) {
+    const taciti_pattern *pattern = b->pattern;
     char caution[TACITI_CAUTION_BYTES];
     taciti_method method = {.order = pattern->order,
                             .wire = taciti_exchange_wire(&b->settings->exchange),
@@ -81,7 +81,7 @@ static taciti_candidate *append_compression(const taciti_candidates_builder *b, 
                             .every = pattern->every,
                             .parts = pattern->parts};
     taciti_method_label(pattern, &method);
-    taciti_candidate *c = taciti_candidates_append(b->out, strategy->name, "", &method);
+    taciti_candidate *c = taciti_candidates_append(b->out, b->strategy->name, "", &method);
     if (c != NULL) c->caution = taciti_method_caution(&method, caution, sizeof caution);
     return c;
 }
@@ -97,17 +97,16 @@ static taciti_compression_setup automatic_sums(const taciti_settings *settings) 
 }
 
 /* Appends a setup twice: where a controller selects no elements, and where it may. */
-static void append_forms(const taciti_candidates_builder *b, const taciti_strategy *strategy,
-                         const taciti_pattern *pattern, const taciti_compression_setup *setup, bool configured) {
-    const bool parts = pattern->order == TACITI_ORDER_PARTS;
+static void append_forms(const taciti_candidates_builder *b, const taciti_compression_setup *setup, bool configured) {
+    const bool parts = b->pattern->order == TACITI_ORDER_PARTS;
     taciti_compression_setup sums = *setup, gathers = taciti_compression_gather_setup(setup);
     const taciti_plan_compression all = compression_of(setup, false), some = compression_of(setup, true);
     const int forms = taciti_plan_compression_equal(&all, &some) ? 1 : 2;
-    if (parts) sums.phase = pattern->parts.replicas ? TACITI_PHASE_REDUCE_TO_LANES : TACITI_PHASE_REDUCE_SCATTER;
+    if (parts) sums.phase = b->pattern->parts.replicas ? TACITI_PHASE_REDUCE_TO_LANES : TACITI_PHASE_REDUCE_SCATTER;
     for (int selecting = 0; selecting < forms; selecting++) {
         const taciti_plan_compression sent = compression_of(&sums, selecting);
         const taciti_plan_compression gathered = parts ? compression_of(&gathers, selecting) : NONE;
-        taciti_candidate *c = append_compression(b, strategy, pattern, &sent, &gathered);
+        taciti_candidate *c = append_compression(b, &sent, &gathered);
         if (c != NULL) c->configured = configured;
     }
 }
@@ -115,14 +114,12 @@ static void append_forms(const taciti_candidates_builder *b, const taciti_strate
 /* The configured codec, compress.codec auto, then others that results recommend, at a few factors. Number formats are
  * wires; the union that sizes a sketch is not known before a run; forms that a factor chooses have rows of their own.
  */
-static void append_compressions(const taciti_candidates_builder *b, const taciti_strategy *strategy,
-                                const taciti_pattern *pattern) {
+static void append_compressions(const taciti_candidates_builder *b) {
     static const double FACTORS[] = {10, 100, 1000};
     const taciti_compression_setup configured = setup_in_use(b->settings), automatic = automatic_sums(b->settings);
-    const bool ours = pattern->configured && strategy == taciti_settings_strategy(b->settings);
     const taciti_plan_compression own = compression_of(&configured, true), other = compression_of(&automatic, true);
-    if (configured.sums.codec != NULL) append_forms(b, strategy, pattern, &configured, ours);
-    if (!taciti_plan_compression_equal(&own, &other)) append_forms(b, strategy, pattern, &automatic, false);
+    if (configured.sums.codec != NULL) append_forms(b, &configured, b->ours && b->pattern->configured);
+    if (!taciti_plan_compression_equal(&own, &other)) append_forms(b, &automatic, false);
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
         const taciti_compression_setup setup = {
             .sums = {.codec = *codec, .options = taciti_settings_options(b->settings, (*codec)->options)},
@@ -132,7 +129,7 @@ static void append_compressions(const taciti_candidates_builder *b, const taciti
         c.encoding.back.factor = 0;
         for (size_t i = 0; i < sizeof FACTORS / sizeof *FACTORS; i++) {
             c.encoding.expected = taciti_codec_setting_of(*codec, (taciti_codec_setting){.factor = FACTORS[i]});
-            if (!taciti_plan_compression_equal(&c, &own)) (void)append_compression(b, strategy, pattern, &c, &NONE);
+            if (!taciti_plan_compression_equal(&c, &own)) (void)append_compression(b, &c, &NONE);
             if (taciti_plan_factor(&c) == 1) break; /* it sends all elements at any factor */
         }
     }
@@ -141,25 +138,22 @@ static void append_compressions(const taciti_candidates_builder *b, const taciti
 /* ---- compression in parts ---------------------------------------------------------------------------------------- */
 
 /* Appends the configured compression, and compress.codec auto in every stage. */
-static void append_compressed_parts(const taciti_candidates_builder *b, const taciti_strategy *strategy,
-                                    const taciti_pattern *pattern) {
+static void append_compressed_parts(const taciti_candidates_builder *b) {
     const taciti_compression_setup own = setup_in_use(b->settings);
     taciti_compression_setup automatic = automatic_sums(b->settings); /* compress.codec auto with this pattern */
-    automatic.gathers.codec = pattern->parts.automatic;
-    const bool ours = pattern->configured && strategy == taciti_settings_strategy(b->settings);
-    if (ours && (own.sums.codec != NULL || own.gathers.codec != NULL)) {
-        append_forms(b, strategy, pattern, &own, true);
+    automatic.gathers.codec = b->pattern->parts.automatic;
+    if (b->ours && b->pattern->configured && (own.sums.codec != NULL || own.gathers.codec != NULL)) {
+        append_forms(b, &own, true);
         if (own.sums.codec == automatic.sums.codec && own.gathers.codec == automatic.gathers.codec &&
             own.controller == automatic.controller)
             return;
     }
-    if (taciti_codec_narrow_name(pattern->parts.gather) == NULL) append_forms(b, strategy, pattern, &automatic, false);
+    if (taciti_codec_narrow_name(b->pattern->parts.gather) == NULL) append_forms(b, &automatic, false);
 }
 
-void taciti_candidates_compress(const taciti_candidates_builder *b, const taciti_strategy *strategy,
-                                const taciti_pattern *pattern) {
-    if (pattern->order == TACITI_ORDER_PARTS)
-        append_compressed_parts(b, strategy, pattern);
+void taciti_candidates_compress(const taciti_candidates_builder *b) {
+    if (b->pattern->order == TACITI_ORDER_PARTS)
+        append_compressed_parts(b);
     else
-        append_compressions(b, strategy, pattern);
+        append_compressions(b);
 }

@@ -43,11 +43,12 @@ static void say_family(const taciti_candidate *c, char out[WORDS]) {
     if (is_localsgd(c)) say_line(out, "%s, a mean every %d steps", c->strategy, m->every);
 }
 
-static void say_codec(const taciti_plan_compression *c, char out[WORDS]) {
-    const char *const automatic = c->automatic ? "auto: " : "";
-    say_line(out, "%s%s%s", automatic, c->encoding.codec->name,
-             c->adapts && *automatic == '\0' ? " where it pays" : "");
-    if (taciti_plan_factor(c) > 1) say_line(out, ", 1 of %g elements", taciti_plan_factor(c));
+/* The codec of a compression, or the wire where it has none. */
+static void say_codec(const taciti_plan_compression *c, const taciti_codec *wire, char out[WORDS]) {
+    const taciti_codec *codec = c->encoding.codec;
+    say_line(out, "%s%s%s", codec != NULL && c->automatic ? "auto: " : "", codec != NULL ? codec->name : wire->name,
+             codec != NULL && c->adapts && !c->automatic ? " where it pays" : "");
+    if (codec != NULL && taciti_plan_factor(c) > 1) say_line(out, ", 1 of %g elements", taciti_plan_factor(c));
 }
 
 /* "all-reduce, bf16, 2 ranks of a host send", "gossip, complete graph, bf16". */
@@ -60,18 +61,12 @@ static void describe_row(const taciti_candidate *c, char out[WORDS]) {
     }
     say_family(c, out);
     say_line(out, ", ");
-    if (m->compression.encoding.codec != NULL)
-        say_codec(&m->compression, out);
-    else
-        say_line(out, "%s", m->wire->name);
+    say_codec(&m->compression, m->wire, out);
     if (m->lanes > 0)
         say_line(out, ", %d rank%s of a host send%s", m->lanes, m->lanes > 1 ? "s" : "", m->lanes > 1 ? "" : "s");
     if (m->order != TACITI_ORDER_PARTS || m->parts.replicas) return;
     say_line(out, ", gathers ");
-    if (m->gather.encoding.codec != NULL)
-        say_codec(&m->gather, out);
-    else
-        say_line(out, "%s", m->parts.gather->name);
+    say_codec(&m->gather, m->parts.gather, out);
 }
 
 /* Says in what the steps of this method differ from those of dense training. */
@@ -199,12 +194,8 @@ static void print_kind(const taciti_plan_report *r, const char *kind, const taci
                        const taciti_verdict *v) {
     char flags[WORDS] = "";
     say_flags(r, c, flags);
-    if (v->pays)
-        printf("%s pays: %.2f times the speed of the fastest all-reduce (%.2f-%.2f): %s\n", kind, v->speedup, v->low,
-               v->high, flags);
-    else
-        printf("%s does not pay: %.2f times the speed of the fastest all-reduce (%.2f-%.2f)\n", kind, v->speedup,
-               v->low, v->high);
+    printf("%s %s: %.2f times the speed of the fastest all-reduce (%.2f-%.2f)%s%s\n", kind,
+           v->pays ? "pays" : "does not pay", v->speedup, v->low, v->high, v->pays ? ": " : "", v->pays ? flags : "");
 }
 
 /* A dense aer sends less than a complete graph that takes as long: both are told. */
