@@ -55,6 +55,8 @@ tacit_status taciti_plan_check_period(const char *what, size_t rounds, int every
 /* ---- one method -------------------------------------------------------------------------------------------------- */
 
 typedef struct model {
+    const taciti_scene *scene;
+    const taciti_plan_options *options;
     taciti_method method; /* with its busiest link */
     taciti_links links;
     taciti_recursion recursion;
@@ -67,8 +69,9 @@ typedef struct model {
     double *ready_s, *update_s, *behind_s; /* [stretches]; one block, owned by the first */
 } model;
 
-static void fill_recursion(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
-                           model *m) {
+static void fill_recursion(model *m) {
+    const taciti_scene *scene = m->scene;
+    const taciti_method *method = &m->method;
     const size_t steps = DRAWS / (size_t)scene->hosts->ranks;
     const double known_cv = scene->cluster->compute_cv > 0 ? scene->cluster->compute_cv : 0;
     m->recursion = (taciti_recursion){
@@ -85,8 +88,8 @@ static void fill_recursion(const taciti_scene *scene, const taciti_method *metho
         .update_s = m->update_s,
         .update_behind_s = m->behind_s,
         .slow = scene->slow,
-        .cv = options->cv >= 0 ? options->cv : known_cv,
-        .seed = options->seed,
+        .cv = m->options->cv >= 0 ? m->options->cv : known_cv,
+        .seed = m->options->seed,
         .draws = &m->reuse->draws,
         .steps = steps < STEPS_MIN   ? STEPS_MIN
                  : steps > STEPS_MAX ? STEPS_MAX
@@ -103,10 +106,10 @@ enum { AS_IT_IS, FAST_LINKS, SLOW_LINKS, NO_BYTES, NO_MESSAGES, NO_STRAGGLERS, S
 _Static_assert((int)SCENARIOS <= (int)TACITI_SCENARIOS, "all at once");
 
 /* Finds how much shorter a step would be if bytes, messages or differences of compute times cost nothing. */
-static void find_causes(const taciti_recursion_times *times, double waits_s, taciti_prediction *p) {
+static void find_causes(const model *m, const taciti_recursion_times *times, taciti_prediction *p) {
     p->cost_s[TACITI_BOTTLENECK_COMPUTE] = p->compute_s;
     p->cost_s[TACITI_BOTTLENECK_LINK] = excess_of(p->step_s, times[NO_BYTES].step_s);
-    p->cost_s[TACITI_BOTTLENECK_LATENCY] = excess_of(p->step_s, times[NO_MESSAGES].step_s) + waits_s;
+    p->cost_s[TACITI_BOTTLENECK_LATENCY] = excess_of(p->step_s, times[NO_MESSAGES].step_s) + m->waits_s;
     p->cost_s[TACITI_BOTTLENECK_STRAGGLERS] = excess_of(p->step_s, times[NO_STRAGGLERS].step_s);
     for (int b = 0; b < TACITI_BOTTLENECKS; b++)
         if (p->cost_s[b] > p->cost_s[p->bottleneck]) p->bottleneck = (taciti_bottleneck)b;
@@ -187,10 +190,9 @@ static tacit_status run_model(const model *m, taciti_recursion_times *times) {
 }
 
 /* Finds the range of a step. Where nobody knows how evenly ranks compute, it may as well be that of doubtful ones. */
-static tacit_status find_range(const taciti_cluster *c, const taciti_plan_options *options,
-                               const taciti_recursion_times *times, model *m, taciti_prediction *p) {
+static tacit_status find_range(model *m, const taciti_recursion_times *times, taciti_prediction *p) {
     taciti_recursion_times doubtful[TACITI_SCENARIOS];
-    if (options->cv < 0 && c->compute_cv < 0) {
+    if (m->options->cv < 0 && m->scene->cluster->compute_cv < 0) {
         m->recursion.cv = TACITI_PLAN_DOUBTFUL_CV;
         TACITI_TRY(run_model(m, doubtful));
         p->uneven_s = doubtful[AS_IT_IS].step_s;
@@ -202,24 +204,23 @@ static tacit_status find_range(const taciti_cluster *c, const taciti_plan_option
     return TACIT_OK;
 }
 
-static tacit_status time_scenarios(model *m, const taciti_links *links, double link_error) {
+static tacit_status time_scenarios(model *m, double link_error) {
     const double faster = link_error < 1 ? 1 - link_error : 0, slower = 1 + link_error;
     double *spread = has_parts(m) ? m->parts.spread : m->rounds->spread;
     spread[FAST_LINKS] = m->even;
     spread[SLOW_LINKS] = m->uneven;
-    TACITI_TRY(time_links(m, FAST_LINKS, links, faster, faster));
-    TACITI_TRY(time_links(m, SLOW_LINKS, links, slower, slower));
-    TACITI_TRY(time_links(m, NO_BYTES, links, 1, 0));
-    TACITI_TRY(time_links(m, NO_MESSAGES, links, 0, 1));
+    TACITI_TRY(time_links(m, FAST_LINKS, &m->links, faster, faster));
+    TACITI_TRY(time_links(m, SLOW_LINKS, &m->links, slower, slower));
+    TACITI_TRY(time_links(m, NO_BYTES, &m->links, 1, 0));
+    TACITI_TRY(time_links(m, NO_MESSAGES, &m->links, 0, 1));
     m->recursion.even[NO_STRAGGLERS] = true;
-    return time_links(m, NO_STRAGGLERS, links, 1, 1);
+    return time_links(m, NO_STRAGGLERS, &m->links, 1, 1);
 }
 
-static tacit_status simulate_scenarios(const taciti_scene *scene, const taciti_plan_options *options, model *m,
-                                       taciti_prediction *p) {
+static tacit_status simulate_scenarios(model *m, taciti_prediction *p) {
     taciti_recursion_times times[TACITI_SCENARIOS];
     TACITI_TRY(time_links(m, AS_IT_IS, &m->links, 1, 1));
-    if (!options->brief) TACITI_TRY(time_scenarios(m, &m->links, p->link_error));
+    if (!m->options->brief) TACITI_TRY(time_scenarios(m, p->link_error));
     TACITI_TRY(run_model(m, times));
     p->step_s = p->fast_links_s = p->slow_links_s = times[AS_IT_IS].step_s;
     p->compute_s = times[AS_IT_IS].compute_s - m->waits_s;
@@ -227,17 +228,17 @@ static tacit_status simulate_scenarios(const taciti_scene *scene, const taciti_p
     p->transfer_s = has_parts(m) ? taciti_parts_transfer_s(&m->parts)
                                  : taciti_rounds_transfer_s(m->rounds, AS_IT_IS) / m->recursion.every;
     p->transfer_s += m->waits_s;
-    if (options->brief) return TACIT_OK;
-    TACITI_TRY(find_range(scene->cluster, options, times, m, p));
-    find_causes(times, m->waits_s, p);
+    if (m->options->brief) return TACIT_OK;
+    TACITI_TRY(find_range(m, times, p));
+    find_causes(m, times, p);
     return TACIT_OK;
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 /* Fills in the times of stretches that do not depend on links; updates include the method's additional work. */
-static tacit_status fill_stretches(const taciti_scene *scene, model *m) {
-    const taciti_method *method = &m->method;
+static tacit_status fill_stretches(model *m) {
+    const taciti_scene *scene = m->scene;
     const size_t buckets = scene->layout->bucket_count, count = m->stretches.count, lengths = m->stretches.length_count;
     double *ready_s = taciti_calloc(buckets + lengths, sizeof *ready_s);
     m->ready_s = taciti_calloc(3 * count, sizeof *m->ready_s);
@@ -257,7 +258,7 @@ static tacit_status fill_stretches(const taciti_scene *scene, model *m) {
     }
     for (size_t k = 0; k < count; k++) m->ready_s[k] = ready_s[m->stretches.list[k].last];
     for (size_t i = 0; i < lengths; i++)
-        updates[i] = (scene->profile->update_s + method->serial_s + m->waits_s) * (double)m->stretches.lengths[i] /
+        updates[i] = (scene->profile->update_s + m->method.serial_s + m->waits_s) * (double)m->stretches.lengths[i] /
                      (double)scene->layout->n;
     taciti_stretches_fill(&m->stretches, updates, m->update_s, m->behind_s);
     taciti_free(ready_s);
@@ -272,33 +273,33 @@ static void tear_down(model *m) {
     taciti_free(m->ready_s);
 }
 
-static tacit_status build_rounds(const taciti_scene *scene, model *m) {
+static tacit_status build_rounds(model *m) {
     const bool together = m->method.order == TACITI_ORDER_DENSE && !m->method.overlap;
     const bool whole = together || (m->method.order == TACITI_ORDER_AWC && !m->method.overlap);
-    TACITI_TRY(taciti_stretches_create(scene->layout, together ? 0 : TACITI_STRETCHES_SINGLE, whole, &m->stretches));
-    TACITI_TRY(fill_stretches(scene, m));
-    return taciti_reuse_rounds(m->reuse, scene, &m->method, &m->stretches, &m->rounds);
+    TACITI_TRY(taciti_stretches_create(m->scene->layout, together ? 0 : TACITI_STRETCHES_SINGLE, whole, &m->stretches));
+    TACITI_TRY(fill_stretches(m));
+    return taciti_reuse_rounds(m->reuse, m->scene, &m->method, &m->stretches, &m->rounds);
 }
 
 static tacit_status build_model(const taciti_scene *scene, const taciti_method *method,
                                 const taciti_plan_options *options, model *m) {
-    *m = (model){.method = *method};
+    *m = (model){.scene = scene, .options = options, .method = *method};
     m->reuse = options->reuse != NULL ? options->reuse : &m->own;
     tacit_status status = taciti_links_create(scene, &m->links);
     if (status == TACIT_OK) status = taciti_uneven_range(scene, &m->method, options->seed, &m->even, &m->uneven);
     if (status == TACIT_OK) {
         m->waits_s = agreement_s(scene, method, &m->links) + hand_over_s(scene, method);
-        status = has_parts(m) ? taciti_parts_create(scene, &m->method, m->waits_s, &m->parts) : build_rounds(scene, m);
+        status = has_parts(m) ? taciti_parts_create(scene, &m->method, m->waits_s, &m->parts) : build_rounds(m);
     }
     if (status == TACIT_OK)
-        fill_recursion(scene, method, options, m);
+        fill_recursion(m);
     else
         tear_down(m);
     return status;
 }
 
-static tacit_status predict_step(const taciti_scene *scene, const taciti_plan_options *options, model *m,
-                                 taciti_prediction *out) {
+static tacit_status predict_step(model *m, taciti_prediction *out) {
+    const taciti_scene *scene = m->scene;
     double calibrated;
     taciti_prediction p = {.step_s = 0};
     TACITI_TRY(taciti_plan_memory_bytes(scene, &m->method, &p.memory_bytes));
@@ -312,7 +313,7 @@ static tacit_status predict_step(const taciti_scene *scene, const taciti_plan_op
     }
     p.calibrated = calibrated > 0.5;
     p.model_error = p.calibrated || p.link_error <= 0 ? TACITI_PLAN_MODEL_ERROR : TACITI_PLAN_MODEL_ERROR_UNMEASURED;
-    TACITI_TRY(simulate_scenarios(scene, options, m, &p));
+    TACITI_TRY(simulate_scenarios(m, &p));
     *out = p;
     return TACIT_OK;
 }
@@ -419,101 +420,93 @@ static bool has_choice(const taciti_method *method) {
            method->order != TACITI_ORDER_PARTS;
 }
 
-/* Rates between hosts, of which each gets a prediction: seconds of the step and of transfers alone. bit_per_s NULL: one
- * prediction, at the cluster's own rate. */
-typedef struct rate_list {
-    const double *bit_per_s;
+/* A question about methods. Each rate between hosts gets a prediction, of the seconds of step and transfers alone. */
+typedef struct request {
+    const taciti_scene *scene;
+    const taciti_plan_options *options;
+    const double *bit_per_s; /* [count]; NULL: one prediction, at the cluster's own rate */
     size_t count;
-} rate_list;
+    taciti_prediction *work; /* [3 count] */
+} request;
 
 /* As many rates at once as there are scenarios. */
-static tacit_status predict_rates(const taciti_scene *scene, model *m, rate_list rates, taciti_prediction *out) {
+static tacit_status predict_rates(model *m, const double *bit_per_s, size_t count, taciti_prediction *out) {
     taciti_recursion_times times[TACITI_SCENARIOS];
-    taciti_scene other = *scene;
-    for (size_t i = 0; i < rates.count; i++) {
+    taciti_scene other = *m->scene;
+    for (size_t i = 0; i < count; i++) {
         taciti_links links;
-        other.between_bit_per_s = rates.bit_per_s[i];
+        other.between_bit_per_s = bit_per_s[i];
         TACITI_TRY(taciti_links_create(&other, &links));
         const tacit_status status = time_links(m, i, &links, 1, 1);
         taciti_links_destroy(&links);
         TACITI_TRY(status);
     }
     TACITI_TRY(run_model(m, times));
-    for (size_t i = 0; i < rates.count; i++)
+    for (size_t i = 0; i < count; i++)
         out[i] = (taciti_prediction){.step_s = times[i].step_s,
                                      .transfer_s = has_parts(m) ? 0 : taciti_rounds_transfer_s(m->rounds, i)};
     return TACIT_OK;
 }
 
-static tacit_status predict_one(const taciti_scene *scene, const taciti_method *method,
-                                const taciti_plan_options *options, rate_list rates, taciti_prediction *out) {
+static tacit_status predict_one(const request *q, const taciti_method *method, taciti_prediction *out) {
     model m;
-    TACITI_TRY(build_model(scene, method, options, &m));
-    const size_t at_rates = rates.bit_per_s == NULL ? 0 : rates.count;
-    tacit_status status = at_rates > 0 ? TACIT_OK : predict_step(scene, options, &m, out);
-    for (size_t at = 0; at < at_rates && status == TACIT_OK; at += TACITI_SCENARIOS) {
-        const rate_list some = {rates.bit_per_s + at, taciti_min(at_rates - at, TACITI_SCENARIOS)};
-        status = predict_rates(scene, &m, some, out + at);
-    }
+    TACITI_TRY(build_model(q->scene, method, q->options, &m));
+    const size_t rates = q->bit_per_s == NULL ? 0 : q->count;
+    tacit_status status = rates > 0 ? TACIT_OK : predict_step(&m, out);
+    for (size_t at = 0; at < rates && status == TACIT_OK; at += TACITI_SCENARIOS)
+        status = predict_rates(&m, q->bit_per_s + at, taciti_min(rates - at, TACITI_SCENARIOS), out + at);
     tear_down(&m);
     return status;
 }
 
 /* A method that adapts is dense where that keeps the communication thread busy for less time, and keeps its residuals.
- * work: [rates.count]. */
-static tacit_status predict_choice(const taciti_scene *scene, const taciti_method *method,
-                                   const taciti_plan_options *options, rate_list rates, taciti_prediction *work,
-                                   taciti_prediction *out) {
-    taciti_scene own = *scene;
+ */
+static tacit_status predict_choice(const request *q, const taciti_method *method, taciti_prediction *out) {
+    taciti_scene scene = *q->scene;
+    request own = *q;
     taciti_method m = *method;
-    taciti_plan_choose_layout(&own, &m);
-    TACITI_TRY(predict_one(&own, &m, options, rates, out));
+    own.scene = &scene;
+    taciti_plan_choose_layout(&scene, &m);
+    TACITI_TRY(predict_one(&own, &m, out));
     if (!has_choice(&m)) return TACIT_OK;
     m.compression.encoding.codec = NULL;
-    TACITI_TRY(predict_one(&own, &m, options, rates, work));
-    for (size_t i = 0; i < rates.count; i++) {
-        if (!(work[i].transfer_s < out[i].transfer_s)) continue;
-        work[i].memory_bytes = out[i].memory_bytes;
-        work[i].fits = out[i].fits;
-        out[i] = work[i];
+    TACITI_TRY(predict_one(&own, &m, q->work));
+    for (size_t i = 0; i < q->count; i++) {
+        taciti_prediction *dense = &q->work[i];
+        dense->memory_bytes = out[i].memory_bytes;
+        dense->fits = out[i].fits;
+        if (dense->transfer_s < out[i].transfer_s) out[i] = *dense;
     }
     return TACIT_OK;
 }
 
 /* Many methods have the same sums beside their mixes. */
-static tacit_status predict_common(const taciti_scene *scene, const taciti_method *sums,
-                                   const taciti_plan_options *options, rate_list rates, taciti_prediction *work,
-                                   taciti_prediction *out) {
-    struct taciti_sums *known = options->reuse == NULL ? NULL : taciti_reuse_sums(options->reuse, sums);
-    const int kind = rates.bit_per_s == NULL ? 0 : 1;
-    if (known == NULL || rates.count > TACITI_REUSE_RATES)
-        return predict_choice(scene, sums, options, rates, work, out);
-    if (known->count[kind] != rates.count)
-        TACITI_TRY(predict_choice(scene, sums, options, rates, work, &known->list[kind]));
-    known->count[kind] = rates.count;
-    memcpy(out, &known->list[kind], rates.count * sizeof *out);
+static tacit_status predict_common(const request *q, const taciti_method *sums, taciti_prediction *out) {
+    struct taciti_sums *known = q->options->reuse == NULL ? NULL : taciti_reuse_sums(q->options->reuse, sums);
+    const int kind = q->bit_per_s == NULL ? 0 : 1;
+    if (known == NULL || q->count > TACITI_REUSE_RATES) return predict_choice(q, sums, out);
+    if (known->count[kind] != q->count) TACITI_TRY(predict_choice(q, sums, &known->list[kind]));
+    known->count[kind] = q->count;
+    memcpy(out, &known->list[kind], q->count * sizeof *out);
     return TACIT_OK;
 }
 
-/* work: [3 rates.count]. */
-static tacit_status predict_run(const taciti_scene *scene, const taciti_method *method,
-                                const taciti_plan_options *options, rate_list rates, taciti_prediction *work,
-                                taciti_prediction *mixes) {
+static tacit_status predict_run(const request *q, const taciti_method *method, taciti_prediction *mixes) {
     const taciti_method start = start_of(method), signal = signals_of(method);
-    taciti_prediction *starts = work + rates.count, *signals = starts + rates.count;
-    TACITI_TRY(check_method(scene, method));
-    TACITI_TRY(predict_choice(scene, method, options, rates, work, mixes));
-    if (!has_common(scene, method)) return TACIT_OK;
-    TACITI_TRY(predict_common(scene, &start, options, rates, work, starts));
-    TACITI_TRY(predict_common(scene, &signal, options, rates, work, signals));
-    for (size_t i = 0; i < rates.count; i++) add_common(scene, method, &starts[i], &signals[i], &mixes[i]);
+    taciti_prediction *starts = q->work + q->count, *signals = starts + q->count;
+    TACITI_TRY(check_method(q->scene, method));
+    TACITI_TRY(predict_choice(q, method, mixes));
+    if (!has_common(q->scene, method)) return TACIT_OK;
+    TACITI_TRY(predict_common(q, &start, starts));
+    TACITI_TRY(predict_common(q, &signal, signals));
+    for (size_t i = 0; i < q->count; i++) add_common(q->scene, method, &starts[i], &signals[i], &mixes[i]);
     return TACIT_OK;
 }
 
 tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
                             taciti_prediction *out) {
     taciti_prediction work[3], mixes;
-    TACITI_TRY(predict_run(scene, method, options, (rate_list){.count = 1}, work, &mixes));
+    TACITI_TRY(predict_run(&(request){scene, options, NULL, 1, work}, method, &mixes));
     *out = mixes;
     return TACIT_OK;
 }
@@ -523,8 +516,7 @@ tacit_status taciti_predict_rates(const taciti_scene *scene, const taciti_method
                                   double *step_s) {
     taciti_prediction *mixes = taciti_calloc(4 * count + 1, sizeof *mixes);
     if (mixes == NULL) return TACIT_E_MEMORY;
-    const tacit_status status =
-        predict_run(scene, method, options, (rate_list){bit_per_s, count}, mixes + count, mixes);
+    const tacit_status status = predict_run(&(request){scene, options, bit_per_s, count, mixes + count}, method, mixes);
     for (size_t i = 0; i < count && status == TACIT_OK; i++) step_s[i] = mixes[i].step_s;
     taciti_free(mixes);
     return status;
