@@ -50,3 +50,8 @@ bool taciti_terminal_live(FILE *stream) {
     if (fd < 0 || !isatty(fd) || (term != NULL && strcmp(term, "dumb") == 0)) return false;
     return getenv("OMPI_COMM_WORLD_RANK") == NULL || launcher_has_terminal();
 }
+
+bool taciti_terminal_colour(FILE *stream) {
+    const char *no_colour = getenv("NO_COLOR"); /* https://no-color.org: any value but the empty one */
+    return (no_colour == NULL || *no_colour == '\0') && taciti_terminal_live(stream);
+}

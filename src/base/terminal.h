@@ -12,4 +12,7 @@
  * when mpirun's own output is redirected, so under mpirun the launcher's output decides. Any thread. */
 bool taciti_terminal_live(FILE *stream);
 
+/* Returns true if, besides, NO_COLOR is not set. */
+bool taciti_terminal_colour(FILE *stream);
+
 #endif

@@ -17,10 +17,7 @@
 static const double FIGURE_S = 4;
 enum { ROUNDS_MIN = 3, RANKS = 4 };
 
-const char *taciti_trial_pass_name(taciti_trial_pass pass) {
-    static const char *const NAMES[TACITI_TRIAL_PASSES] = {"encode_feedback", "encode", "decode", "decode_add"};
-    return NAMES[pass];
-}
+const char *const taciti_trial_pass_names[TACITI_TRIAL_PASSES] = {"encode_feedback", "encode", "decode", "decode_add"};
 
 /* ---- one figure -------------------------------------------------------------------------------------------------- */
 

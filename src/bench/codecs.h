@@ -57,7 +57,7 @@ void taciti_codec_bench_destroy(taciti_codec_bench *bench); /* {0} is fine */
 /* Bytes of the largest trial. */
 double taciti_codec_bench_memory_bytes(const taciti_codec_bench_options *options);
 
-/* "encode with feedback", ...; for JSON: "encode_feedback", ... */
-const char *taciti_trial_pass_name(taciti_trial_pass pass);
+/* "encode_feedback", ... */
+extern const char *const taciti_trial_pass_names[TACITI_TRIAL_PASSES];
 
 #endif

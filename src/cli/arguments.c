@@ -66,15 +66,14 @@ static tacit_status take_value(const taciti_flag *flag, int argc, char **argv, i
     const char *equals = strchr(argv[*next], '=');
     const bool optional = flag->argument != NULL && *flag->argument == '[';
     if (flag->argument == NULL && equals != NULL) return taciti_fail(TACIT_E_USAGE, "%s: takes no value", flag->name);
-    if (flag->argument == NULL || (optional && equals == NULL)) {
+    if (flag->argument == NULL || (optional && equals == NULL))
         *out = "";
-    } else if (equals != NULL) {
+    else if (equals != NULL)
         *out = equals + 1;
-    } else if (*next + 1 < argc && strncmp(argv[*next + 1], "--", 2) != 0) {
+    else if (*next + 1 < argc && strncmp(argv[*next + 1], "--", 2) != 0)
         *out = argv[++*next];
-    } else {
+    else
         return taciti_fail(TACIT_E_USAGE, "%s: needs a value: %s %s", flag->name, flag->name, flag->argument);
-    }
     ++*next;
     return TACIT_OK;
 }

@@ -99,9 +99,6 @@ void taciti_print_entry(const char *name, const char *text);
  * information and warnings; every rank prints its errors, with its number. verbose: also debug lines. */
 void taciti_cli_log_init(int rank, bool verbose);
 
-/* Returns whether the stream is a terminal with colours and NO_COLOR is not set. */
-bool taciti_cli_has_colour(FILE *stream);
-
 /* Prints a jansson value to standard output and releases it. Returns E_MEMORY if value is NULL. */
 struct json_t;
 tacit_status taciti_cli_print_json(struct json_t *value);

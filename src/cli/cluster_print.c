@@ -26,16 +26,13 @@ static double tokens_per_s(const taciti_cluster_options *o, const taciti_cluster
 /* ---- text ------------------------------------------------------------------------------------------------------ */
 
 /* "4 hosts x 2 ranks", or the ranks of each host when they differ. */
-static void hosts_text(const taciti_cluster_bench *b, char *out, size_t size) {
+static void print_hosts(const taciti_cluster_bench *b) {
     bool even = true;
     for (size_t h = 1; h < b->hosts; h++) even = even && b->host_ranks[h] == b->host_ranks[0];
-    size_t used = (size_t)snprintf(out, size, "%zu host%s", b->hosts, b->hosts == 1 ? "" : "s");
-    if (even) {
-        (void)snprintf(out + used, size - used, " x %zu rank%s", b->host_ranks[0], b->host_ranks[0] == 1 ? "" : "s");
-        return;
-    }
-    for (size_t h = 0; h < b->hosts && used < size; h++)
-        used += (size_t)snprintf(out + used, size - used, "%s%zu", h == 0 ? " with ranks: " : " ", b->host_ranks[h]);
+    printf("cluster     %zu host%s", b->hosts, b->hosts == 1 ? "" : "s");
+    if (even) printf(" x %zu rank%s", b->host_ranks[0], b->host_ranks[0] == 1 ? "" : "s");
+    for (size_t h = 0; h < b->hosts && !even; h++) printf("%s%zu", h == 0 ? " with ranks: " : " ", b->host_ranks[h]);
+    printf(", %s%s%s\n", b->library, b->interfaces[0] == '\0' ? "" : ", interfaces: ", b->interfaces);
 }
 
 static void print_compute(const taciti_cluster_options *o, const taciti_cluster_bench *b) {
@@ -53,9 +50,7 @@ static void print_heading(const taciti_machine *machine, const taciti_cluster_op
                           const taciti_cluster_bench *b) {
     char text[TEXT_BYTES];
     taciti_machine_print(machine);
-    hosts_text(b, text, sizeof text);
-    printf("cluster     %s, %s%s%s\n", text, b->library,
-           b->interfaces[0] == '\0' ? "" : ", interfaces: ", b->interfaces);
+    print_hosts(b);
     print_compute(o, b);
     printf("memory      %.1f MB predicted per rank, %.1f MB held by a process at most\n",
            (double)b->predicted_bytes * MB, (double)b->resident_bytes * MB);

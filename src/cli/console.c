@@ -5,7 +5,6 @@
  */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/json_text.h"
@@ -23,15 +22,10 @@ typedef struct console_state {
 } console_state;
 static console_state g_console;
 
-static const char *level_prefix(taciti_log_level level) {
-    switch (level) {
-    case TACITI_LOG_DEBUG: return "debug: ";
-    case TACITI_LOG_INFO: return "";
-    case TACITI_LOG_WARN: return "warning: ";
-    case TACITI_LOG_ERROR: return "error: ";
-    }
-    return "";
-}
+static const char *const PREFIXES[] = {[TACITI_LOG_DEBUG] = "debug: ",
+                                       [TACITI_LOG_INFO] = "",
+                                       [TACITI_LOG_WARN] = "warning: ",
+                                       [TACITI_LOG_ERROR] = "error: "};
 
 static void show_line(void *context, taciti_log_level level, const char *line) {
     const bool shown = level == TACITI_LOG_DEBUG ? g_console.verbose : g_console.rank == 0 || level == TACITI_LOG_ERROR;
@@ -43,23 +37,18 @@ static void show_line(void *context, taciti_log_level level, const char *line) {
     if (g_console.rank > 0) (void)snprintf(rank, sizeof rank, "rank %d: ", g_console.rank);
     /* A live line of progress may stand there; the next step draws it again. */
     const int length = snprintf(out, sizeof out, "%stacit: %s%s%s%s%s\n", g_console.terminal ? "\r\033[K" : "", rank,
-                                coloured ? colour : "", level_prefix(level), coloured ? "\033[0m" : "", line);
+                                coloured ? colour : "", PREFIXES[level], coloured ? "\033[0m" : "", line);
     if (length < 0) return;
     const size_t bytes = (size_t)length < sizeof out ? (size_t)length : sizeof out - 1;
     (void)fflush(stdout);
     (void)!write(STDERR_FILENO, out, bytes);
 }
 
-bool taciti_cli_has_colour(FILE *stream) {
-    const char *no_colour = getenv("NO_COLOR");
-    return taciti_terminal_live(stream) && (no_colour == NULL || *no_colour == '\0');
-}
-
 void taciti_cli_log_init(int rank, bool verbose) {
     g_console = (console_state){.rank = rank,
                                 .verbose = verbose,
                                 .terminal = taciti_terminal_live(stderr),
-                                .colour = taciti_cli_has_colour(stderr)};
+                                .colour = taciti_terminal_colour(stderr)};
     taciti_log_set_sink(show_line, NULL, verbose ? TACITI_LOG_DEBUG : TACITI_LOG_INFO);
 }
 

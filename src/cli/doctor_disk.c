@@ -104,9 +104,8 @@ void taciti_check_disk(taciti_diagnosis *diagnosis, const char *folder) {
     const char *system = file_system(existing);
     taciti_finding *finding =
         taciti_diagnosis_add(diagnosis, "disk", "%.200s: %s, %.3g GiB free", existing, system, free_bytes / 0x1p30);
-    if (strcmp(system, "tmpfs") == 0) {
+    if (strcmp(system, "tmpfs") == 0)
         taciti_finding_advise(finding, TACITI_SEVERITY_WARN, "this is memory: checkpoints die with the machine");
-    }
     if (free_bytes < 0x1p30) {
         taciti_finding_advise(finding, TACITI_SEVERITY_WARN,
                               "less than 1 GiB; two checkpoints take about 24 bytes per parameter");

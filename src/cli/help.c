@@ -46,11 +46,10 @@ static void print_paragraph(FILE *out, int indent, int column, const char *text,
 void taciti_print_wrapped(FILE *out, int indent, const char *text) {
     while (*text != '\0') {
         const size_t length = strcspn(text, "\n");
-        if (length == 0 || *text == ' ') {
+        if (length == 0 || *text == ' ')
             (void)fprintf(out, "%*s%.*s\n", length == 0 ? 0 : indent, "", (int)length, text);
-        } else {
+        else
             print_paragraph(out, indent, 0, text, length);
-        }
         text += length;
         text += *text != '\0';
     }

@@ -71,11 +71,10 @@ void taciti_option_range(const taciti_option *option, char *out, size_t size) {
     if (!taciti_option_bounded(option)) return;
     taciti_real_format(option->min, min);
     taciti_real_format(option->max, max);
-    if (option->max >= TACITI_UNBOUNDED) {
+    if (option->max >= TACITI_UNBOUNDED)
         (void)snprintf(out, size, "at least %s", min);
-    } else {
+    else
         (void)snprintf(out, size, "%s..%s", min, max);
-    }
 }
 
 void taciti_option_explain(const taciti_place *place, char *out, size_t size) {

@@ -85,7 +85,7 @@ static json_t *passes_json(const taciti_codec_figure *f) {
     json_t *passes = json_object();
     for (int pass = 0; pass < TACITI_TRIAL_PASSES; pass++) {
         const taciti_codec_rate *rate = &f->rate[pass];
-        (void)json_object_set_new(passes, taciti_trial_pass_name((taciti_trial_pass)pass),
+        (void)json_object_set_new(passes, taciti_trial_pass_names[pass],
                                   json_pack("{s:o, s:o}", "input_bytes_per_s",
                                             taciti_statistics_json(&rate->input_bytes_per_s), "moved_share_of_read",
                                             taciti_statistics_json(&rate->moved_share)));

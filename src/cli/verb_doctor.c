@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "base/terminal.h"
 #include "cli/doctor.h"
 #include "cli/verbs.h"
 #include "comm/launcher.h"
@@ -22,7 +23,7 @@ static size_t count_of(const taciti_diagnosis *diagnosis, taciti_severity severi
 }
 
 static void print_plain(const taciti_diagnosis *diagnosis) {
-    const bool colour = taciti_cli_has_colour(stdout);
+    const bool colour = taciti_terminal_colour(stdout);
     for (size_t i = 0; i < diagnosis->count; i++) {
         const taciti_finding *finding = &diagnosis->findings[i];
         printf("%s%-5s%s %-14s %s\n", colour ? COLOURS[finding->severity] : "", SEVERITIES[finding->severity],

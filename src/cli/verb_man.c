@@ -162,6 +162,13 @@ static void print_program(FILE *out, const taciti_verb *verbs) {
 }
 
 /* verb NULL: the program's own page. */
+static void print_page(FILE *out, const taciti_verb *verbs, const taciti_verb *verb) {
+    if (verb == NULL)
+        print_program(out, verbs);
+    else
+        print_verb(out, verb);
+}
+
 static tacit_status write_page(const char *folder, const taciti_verb *verbs, const taciti_verb *verb) {
     char name[NAME_BYTES] = "tacit", path[PATH_BYTES];
     if (verb != NULL) page_name(verb, name, sizeof name);
@@ -169,26 +176,21 @@ static tacit_status write_page(const char *folder, const taciti_verb *verbs, con
     TACITI_TRY(taciti_path_join(path, sizeof path, folder, name));
     FILE *out = fopen(path, "w");
     if (out == NULL) return taciti_fail(TACIT_E_IO, "%s: cannot be written", path);
-    if (verb == NULL)
-        print_program(out, verbs);
-    else
-        print_verb(out, verb);
+    print_page(out, verbs, verb);
     const bool wrong = ferror(out) != 0;
     return fclose(out) == 0 && !wrong ? TACIT_OK : taciti_fail(TACIT_E_IO, "%s: cannot be written", path);
 }
 
-static tacit_status print_page(const taciti_arguments *arguments, const taciti_verb *verbs) {
-    char name[NAME_BYTES];
-    const bool two = arguments->positional_count > 1;
-    if (arguments->positional_count == 0) {
-        print_program(stdout, verbs);
-        return TACIT_OK;
-    }
-    (void)snprintf(name, sizeof name, "%s%s%s", arguments->positional[0], two ? " " : "",
-                   two ? arguments->positional[1] : "");
+static tacit_status show_page(const taciti_arguments *arguments, const taciti_verb *verbs) {
+    char name[NAME_BYTES] = "";
+    const size_t words = arguments->positional_count;
+    if (words > 0)
+        (void)snprintf(name, sizeof name, "%s%s%s", arguments->positional[0], words > 1 ? " " : "",
+                       words > 1 ? arguments->positional[1] : "");
     const taciti_verb *verb = taciti_verb_find(verbs, name);
-    if (verb == NULL) return taciti_fail(TACIT_E_USAGE, "there is no verb \"%s\"; `tacit --help` lists all", name);
-    print_verb(stdout, verb);
+    if (verb == NULL && words > 0)
+        return taciti_fail(TACIT_E_USAGE, "there is no verb \"%s\"; `tacit --help` lists all", name);
+    print_page(stdout, verbs, verb);
     return TACIT_OK;
 }
 
@@ -196,7 +198,7 @@ tacit_status taciti_verb_man(const taciti_verb *verb, int argc, char **argv) {
     taciti_arguments arguments;
     TACITI_TRY(taciti_arguments_parse(verb, NULL, argc, argv, &arguments));
     const char *folder = taciti_arguments_get(&arguments, "--all");
-    if (folder == NULL) return print_page(&arguments, verb->all);
+    if (folder == NULL) return show_page(&arguments, verb->all);
     TACITI_TRY(taciti_file_make_folder(folder));
     TACITI_TRY(write_page(folder, verb->all, NULL));
     for (const taciti_verb *next = verb->all; next->name != NULL; next++)

@@ -254,15 +254,6 @@ static void show_progress(void *context, size_t done, size_t count) {
         (void)fputs(WIPE, stderr);
 }
 
-static tacit_status predict_without_jitter(taciti_candidates *candidates, const taciti_scene *scene,
-                                           taciti_plan_options options, taciti_verdict *out,
-                                           char text[TACITI_VERDICT_BYTES]) {
-    options.cv = 0;
-    TACITI_TRY(taciti_candidates_predict(candidates, scene, &options, NULL, NULL));
-    *out = taciti_candidates_verdict(candidates, text);
-    return TACIT_OK;
-}
-
 static tacit_status print_answer(const question *q, taciti_candidates *candidates, taciti_reuse *reuse) {
     const taciti_train_settings *s = &q->settings;
     const taciti_scene scene = {
@@ -298,7 +289,12 @@ static tacit_status print_answer(const question *q, taciti_candidates *candidate
         .all = taciti_arguments_get(&q->arguments, "--all") != NULL,
     };
     int64_t start_ns = taciti_now_ns();
-    if (busy) TACITI_TRY(predict_without_jitter(candidates, &scene, options, &without_jitter, without_text));
+    if (busy) {
+        taciti_plan_options even_options = options;
+        even_options.cv = 0;
+        TACITI_TRY(taciti_candidates_predict(candidates, &scene, &even_options, NULL, NULL));
+        without_jitter = taciti_candidates_verdict(candidates, without_text);
+    }
     TACITI_TRY(taciti_candidates_predict(candidates, &scene, &options, show_progress, &start_ns));
     if (q->json || q->svg != NULL)
         TACITI_TRY(taciti_plan_curves_compute(&s->job, candidates, &scene, &options, &curves));

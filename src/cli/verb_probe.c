@@ -57,16 +57,15 @@ static tacit_status check_output(const char *path) {
 /* Where and when: the probe itself knows nothing of it. */
 static tacit_status sign_cluster(taciti_cluster *cluster) {
     taciti_machine machine;
-    char note[512], day[32] = "";
+    char day[32] = "";
     struct tm utc;
     const time_t now = (time_t)(taciti_wall_ns() / TACITI_NS_PER_S);
     if (gmtime_r(&now, &utc) != NULL) (void)strftime(day, sizeof day, "; %Y-%m-%d", &utc);
     const size_t used = strlen(cluster->source);
     (void)snprintf(cluster->source + used, sizeof cluster->source - used, "%s", day);
     taciti_machine_read(&machine);
-    (void)snprintf(note, sizeof note, "host of rank 0: %s, %d usable cores, kernels %s, %s", machine.cpu, machine.cores,
-                   machine.isa, machine.kernel);
-    return taciti_cluster_add_note(cluster, note);
+    return taciti_cluster_add_note(cluster, "host of rank 0: %s, %d usable cores, kernels %s, %s", machine.cpu,
+                                   machine.cores, machine.isa, machine.kernel);
 }
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
@@ -104,8 +103,8 @@ static void print_links(const taciti_cluster *c) {
 static void print_timing(const taciti_cluster *c, const taciti_cluster_timing *t) {
     const double bound_s = taciti_cluster_bound_s(c, t->collective, t->group, t->bytes);
     const bool large = t->bytes >= 1 << 20;
-    printf("  %-15s %-9s %-16s %6zu %s %11.3f ms  +-%3.0f %%", taciti_collective_name(t->collective),
-           taciti_group_kind_name(t->group), t->by, t->bytes >> (large ? 20 : 10), large ? "MiB" : "KiB",
+    printf("  %-15s %-9s %-16s %6zu %s %11.3f ms  +-%3.0f %%", taciti_collective_names[t->collective],
+           taciti_group_kind_names[t->group], t->by, t->bytes >> (large ? 20 : 10), large ? "MiB" : "KiB",
            1e3 * t->seconds, 50 * t->spread);
     if (bound_s > 0) printf("   %5.1f %%", 100 * bound_s / t->seconds);
     printf("\n");

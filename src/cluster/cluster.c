@@ -1,27 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cluster/cluster.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
 
-static const char *const COLLECTIVES[TACITI_COLLECTIVES] = {
+const char *const taciti_collective_names[TACITI_COLLECTIVES] = {
     [TACITI_COLLECTIVE_ALL_REDUCE] = "all_reduce",
     [TACITI_COLLECTIVE_REDUCE_SCATTER] = "reduce_scatter",
     [TACITI_COLLECTIVE_ALL_GATHER] = "all_gather",
     [TACITI_COLLECTIVE_ALL_TO_ALL] = "all_to_all",
 };
 
-static const char *const GROUPS[TACITI_GROUP_KINDS] = {
+const char *const taciti_group_kind_names[TACITI_GROUP_KINDS] = {
     [TACITI_GROUP_WORLD] = "world", [TACITI_GROUP_HOST] = "host",           [TACITI_GROUP_CROSS] = "cross",
     [TACITI_GROUP_PAIR] = "pair",   [TACITI_GROUP_TWO_HOSTS] = "two-hosts",
 };
-
-const char *taciti_collective_name(taciti_collective collective) { return COLLECTIVES[collective]; }
-
-const char *taciti_group_kind_name(taciti_group_kind kind) { return GROUPS[kind]; }
 
 taciti_cluster taciti_cluster_unknown(void) {
     const taciti_link_cost link = {.alpha_s = -1, .beta_s_per_byte = -1, .fit_error = -1};
@@ -106,12 +103,15 @@ tacit_status taciti_cluster_add_compression(taciti_cluster *cluster, const tacit
     return TACIT_OK;
 }
 
-tacit_status taciti_cluster_add_note(taciti_cluster *cluster, const char *note) {
+tacit_status taciti_cluster_add_note(taciti_cluster *cluster, const char *format, ...) {
     char text[TACITI_CLUSTER_NOTE_BYTES];
     char **list = taciti_with_room(cluster->notes, cluster->note_count, sizeof *list);
     if (list == NULL) return TACIT_E_MEMORY;
     cluster->notes = list;
-    (void)snprintf(text, sizeof text, "%s", note);
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
     list[cluster->note_count] = taciti_strdup(text);
     if (list[cluster->note_count] == NULL) return TACIT_E_MEMORY;
     cluster->note_count++;

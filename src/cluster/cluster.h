@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/hosts.h"
+#include "base/log.h"
 #include "tacit/tacit.h"
 
 /* A message of b bytes takes alpha_s + b * beta_s_per_byte. */
@@ -27,7 +28,7 @@ typedef enum taciti_collective {
     TACITI_COLLECTIVE_ALL_TO_ALL,
     TACITI_COLLECTIVES
 } taciti_collective;
-const char *taciti_collective_name(taciti_collective collective); /* "all_reduce", ... */
+extern const char *const taciti_collective_names[TACITI_COLLECTIVES]; /* "all_reduce", ... */
 
 /* The participants of a measured collective. */
 typedef enum taciti_group_kind {
@@ -38,7 +39,8 @@ typedef enum taciti_group_kind {
     TACITI_GROUP_TWO_HOSTS, /* the ranks of two neighbouring hosts, all such groups at once; an odd last host is idle */
     TACITI_GROUP_KINDS
 } taciti_group_kind;
-const char *taciti_group_kind_name(taciti_group_kind kind); /* "world", "host", "cross", "pair", "two-hosts" */
+extern const char
+    *const taciti_group_kind_names[TACITI_GROUP_KINDS]; /* "world", "host", "cross", "pair", "two-hosts" */
 
 typedef struct taciti_cluster_timing {
     taciti_collective collective;
@@ -138,11 +140,11 @@ void taciti_cluster_destroy(taciti_cluster *cluster);
 /* The row of a number format; NULL: its speed is unknown. */
 const taciti_cluster_compression *taciti_cluster_format_speed(const taciti_cluster *cluster, const char *name);
 
-/* Append to the lists of a description; E_MEMORY if memory is exhausted. The note is copied and truncated to
+/* Append to the lists of a description; E_MEMORY if memory is exhausted. The note is formatted and truncated to
  * TACITI_CLUSTER_NOTE_BYTES - 1 bytes. */
 tacit_status taciti_cluster_add_timing(taciti_cluster *cluster, const taciti_cluster_timing *timing);
 tacit_status taciti_cluster_add_compression(taciti_cluster *cluster, const taciti_cluster_compression *compression);
-tacit_status taciti_cluster_add_note(taciti_cluster *cluster, const char *note);
+tacit_status taciti_cluster_add_note(taciti_cluster *cluster, const char *format, ...) TACITI_PRINTF(2, 3);
 
 /* Returns the minimum time of a collective of `bytes` per rank on the described links, without latency. For the world
  * and groups across hosts it follows from the bytes that must cross the busiest host's link, each array once per host,

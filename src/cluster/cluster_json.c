@@ -64,8 +64,7 @@ static tacit_status read_number(reader *r, const json_t *value, const field *f, 
 }
 
 static const char *kind_name(const field *f, int kind) {
-    return strcmp(f->name, "group") == 0 ? taciti_group_kind_name((taciti_group_kind)kind)
-                                         : taciti_collective_name((taciti_collective)kind);
+    return (strcmp(f->name, "group") == 0 ? taciti_group_kind_names : taciti_collective_names)[kind];
 }
 
 /* A collective or a kind of groups, of which there are f->max. */
@@ -189,7 +188,7 @@ static tacit_status read_note(reader *r, const json_t *value, taciti_cluster *ou
         "notes", false, taciti_strict_text, 0, 0, TACITI_CLUSTER_NOTE_BYTES, "a text of up to 1023 bytes", NULL};
     char note[TACITI_CLUSTER_NOTE_BYTES];
     TACITI_TRY(taciti_strict_text(r, value, &NOTE, note));
-    return taciti_cluster_add_note(out, note);
+    return taciti_cluster_add_note(out, "%s", note);
 }
 
 /* A text, or a list of texts. */

@@ -126,14 +126,13 @@ static tacit_status probe_factor(taciti_probe *probe, const float *gradient, siz
 }
 
 static tacit_status probe_compressions(taciti_probe *probe, const float *gradient, double share) {
-    char note[160];
     size_t skipped = 0;
     for (size_t i = 0; i < FACTOR_COUNT; i++)
         TACITI_TRY(probe_factor(probe, gradient, (i + FACTOR_COUNT / 2) % FACTOR_COUNT, share, &skipped));
     if (skipped == 0) return TACIT_OK;
-    (void)snprintf(note, sizeof note,
-                   "%zu codecs and factors of `compression` were skipped for lack of time; more: --seconds", skipped);
-    return taciti_cluster_add_note(probe->cluster, note);
+    return taciti_cluster_add_note(
+        probe->cluster, "%zu codecs and factors of `compression` were skipped for lack of time; more: --seconds",
+        skipped);
 }
 
 tacit_status taciti_probe_codecs(taciti_probe *probe, double formats_until, double compressions_until) {

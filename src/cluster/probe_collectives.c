@@ -85,7 +85,8 @@ static tacit_status run_round(taciti_comm *comm, void *context) {
 
 /* Seconds per repeat on the slowest rank; the same on all ranks. */
 static tacit_status time_round(bench *b, double *out_s) {
-    taciti_job job = {.run = run_round, .context = b, .name = taciti_collective_name(b->what.collective), .detail = -1};
+    taciti_job job = {
+        .run = run_round, .context = b, .name = taciti_collective_names[b->what.collective], .detail = -1};
     TACITI_TRY(taciti_comm_barrier(b->probe->comm));
     TACITI_TRY(taciti_probe_job(b->probe, &job));
     *out_s = (double)(job.end_ns - job.begin_ns) / 1e9 / (double)b->repeats;
@@ -185,8 +186,8 @@ typedef struct plan_of_sizes {
 
 static void add_name(const bench *b, char *list, size_t size) {
     const size_t used = strlen(list);
-    (void)snprintf(list + used, size - used, "%s %s/%s", used == 0 ? "" : ",", taciti_group_kind_name(b->what.group),
-                   b->what.native < 0 ? taciti_collective_name(b->what.collective) : name_of(b, &b->what));
+    (void)snprintf(list + used, size - used, "%s %s/%s", used == 0 ? "" : ",", taciti_group_kind_names[b->what.group],
+                   b->what.native < 0 ? taciti_collective_names[b->what.collective] : name_of(b, &b->what));
 }
 
 /* All subjects at one size. last_s[subject] is the time at the size before, 0 when there is none. */
@@ -209,11 +210,10 @@ static tacit_status measure_size(bench *b, const plan_of_sizes *plan, size_t at,
         }
         TACITI_TRY(measure_subject(b, left_s / rest, &last_s[i]));
     }
-    char note[SKIPPED_BYTES + 160];
     if (*skipped == '\0') return TACIT_OK;
-    (void)snprintf(note, sizeof note, "collectives of %zu bytes left out for lack of time (--seconds %.0f in all):%s",
-                   b->bytes, b->probe->options->seconds, skipped);
-    return taciti_cluster_add_note(b->probe->cluster, note);
+    return taciti_cluster_add_note(b->probe->cluster,
+                                   "collectives of %zu bytes left out for lack of time (--seconds %.0f in all):%s",
+                                   b->bytes, b->probe->options->seconds, skipped);
 }
 
 static tacit_status measure_all(bench *b, double share) {

@@ -120,11 +120,10 @@ static tacit_status measure_pair(taciti_probe *probe, ping_pong *p) {
 }
 
 static tacit_status note_short_sizes(taciti_probe *probe, const ping_pong *p) {
-    char note[160];
     if (p->measured == p->count) return TACIT_OK;
-    (void)snprintf(note, sizeof note, "messages between ranks %d and %d above %zu bytes were left out: too little time",
-                   p->from, p->to, p->sizes[p->measured - 1]);
-    return taciti_cluster_add_note(probe->cluster, note);
+    return taciti_cluster_add_note(probe->cluster,
+                                   "messages between ranks %d and %d above %zu bytes were left out: too little time",
+                                   p->from, p->to, p->sizes[p->measured - 1]);
 }
 
 /* The whole line. Between hosts nothing works without it. */
@@ -192,13 +191,10 @@ static tacit_status compare_pairs(taciti_probe *probe, bool inside, const taciti
         if (seconds[i] / median + median / seconds[i] > seconds[worst] / median + median / seconds[worst]) worst = i;
     const double max = inside ? UNEVEN_INSIDE : UNEVEN_BETWEEN;
     if (seconds[worst] < median * max && seconds[worst] > median / max) return TACIT_OK;
-    char note[256];
-    (void)snprintf(note, sizeof note,
-                   "uneven links: %zu bytes from rank %d (%.40s) to rank %d (%.40s) take %.3g ms, others %.3g ms",
-                   CHECK_SIZES[1], pairs[worst].from, taciti_comm_peer(probe->comm, pairs[worst].from)->host,
-                   pairs[worst].to, taciti_comm_peer(probe->comm, pairs[worst].to)->host, 1e3 * seconds[worst],
-                   1e3 * median);
-    return taciti_cluster_add_note(probe->cluster, note);
+    return taciti_cluster_add_note(
+        probe->cluster, "uneven links: %zu bytes from rank %d (%.40s) to rank %d (%.40s) take %.3g ms, others %.3g ms",
+        CHECK_SIZES[1], pairs[worst].from, taciti_comm_peer(probe->comm, pairs[worst].from)->host, pairs[worst].to,
+        taciti_comm_peer(probe->comm, pairs[worst].to)->host, 1e3 * seconds[worst], 1e3 * median);
 }
 
 /* ---- many at once ------------------------------------------------------------------------------------------------ */

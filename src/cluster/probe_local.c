@@ -63,13 +63,12 @@ static tacit_status count_pieces(taciti_probe *probe, double share, uint64_t ste
 }
 
 static tacit_status note_shared_cores(taciti_probe *probe, double busy) {
-    char note[160];
     if (busy >= BUSY_SHARE) return TACIT_OK;
-    (void)snprintf(note, sizeof note,
-                   "ranks had a core for %.0f %% of the compute test: more ranks than cores, or other programs; the "
-                   "jitter is theirs",
-                   100 * busy);
-    return taciti_cluster_add_note(probe->cluster, note);
+    return taciti_cluster_add_note(
+        probe->cluster,
+        "ranks had a core for %.0f %% of the compute test: more ranks than cores, or other programs; the "
+        "jitter is theirs",
+        100 * busy);
 }
 
 tacit_status taciti_probe_compute(taciti_probe *probe, double share) {

@@ -205,7 +205,7 @@ static void test_adding(void **state) {
     note[sizeof note - 1] = '\0';
     assert_int_equal(parse(MIN "}", &c), TACIT_OK);
     assert_int_equal(taciti_cluster_add_note(&c, "one\nline and \"another\""), TACIT_OK);
-    assert_int_equal(taciti_cluster_add_note(&c, note), TACIT_OK);
+    assert_int_equal(taciti_cluster_add_note(&c, "%s", note), TACIT_OK);
     assert_int_equal(strlen(c.notes[1]), TACITI_CLUSTER_NOTE_BYTES - 1);
     for (int i = 0; i < TACITI_COLLECTIVES; i++)
         assert_int_equal(taciti_cluster_add_timing(&c, &(taciti_cluster_timing){.collective = (taciti_collective)i,

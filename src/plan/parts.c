@@ -287,12 +287,11 @@ static void run_op(state *s, const taciti_parts_op *op) {
         s->end[op->job] = s->free_s;
         return;
     }
-    for (size_t i = 0; i < s->count; i++) {
+    for (size_t i = 0; i < s->count; i++)
         if (op->kind == TACITI_PARTS_COMPUTE)
             s->at[i] += seconds_of(op, s->factor[i]);
         else if (s->end[op->job] > s->at[i])
             s->at[i] = s->end[op->job];
-    }
 }
 
 /* Sets out[ranks] to the factors of a step. */

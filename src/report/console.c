@@ -6,7 +6,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
@@ -120,11 +119,9 @@ static size_t terminal_columns(FILE *stream) {
 }
 
 void taciti_console_open(taciti_console *console, FILE *stream, bool quiet, int64_t steps, int64_t start_step) {
-    const char *no_color = getenv("NO_COLOR"); /* https://no-color.org: any value but the empty one */
-    const bool terminal = taciti_terminal_live(stream);
     *console = (taciti_console){.stream = stream,
-                                .terminal = terminal,
-                                .color = terminal && (no_color == NULL || no_color[0] == '\0'),
+                                .terminal = taciti_terminal_live(stream),
+                                .color = taciti_terminal_colour(stream),
                                 .quiet = quiet,
                                 .steps = steps,
                                 .start_ns = taciti_now_ns(),
