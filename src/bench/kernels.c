@@ -15,17 +15,6 @@
 enum { GRAIN = 1024, ROW = GRAIN, STREAMS = 6, FLOATS = 5 };
 static const double PEAK_SECONDS = 0.05;
 
-/* p, m, v, g and one more as for an optimizer, and a bf16 array; kernels with fewer operands use some of them. */
-typedef struct work {
-    taciti_pages f[FLOATS], h;
-    size_t n;
-    const taciti_kernels *kernels;
-    taciti_pool *pools[2];
-} work;
-
-static float *floats_of(const work *w, int a) { return w->f[a].base; }
-static taciti_bf16 *halves_of(const work *w) { return w->h.base; }
-
 /* The same n elements of all arrays. */
 typedef struct part {
     const taciti_kernels *kernels;
@@ -35,6 +24,18 @@ typedef struct part {
 } part;
 
 typedef void bench_part(const part *x);
+
+/* p, m, v, g and one more as for an optimizer, and a bf16 array; kernels with fewer operands use some of them. */
+typedef struct work {
+    taciti_pages f[FLOATS], h;
+    size_t n;
+    const taciti_kernels *kernels;
+    taciti_pool *pools[2];
+    bench_part *part; /* to run */
+} work;
+
+static float *floats_of(const work *w, int a) { return w->f[a].base; }
+static taciti_bf16 *halves_of(const work *w) { return w->h.base; }
 
 static const taciti_adamw_step ADAMW = {1e-4f, 0.9f, 0.95f, 1e-8f, 0.1f, 2.0f, 4.0f, 0.5f, 0, NULL, NULL};
 static const taciti_sgd_step SGD = {1e-4f, 0.9f, 0.1f, 0.5f, 0, NULL};
@@ -116,24 +117,18 @@ static size_t streams_of(const work *w, const char *use, taciti_probe_stream *ou
     return count;
 }
 
-typedef struct part_job {
-    const work *w;
-    bench_part *part;
-} part_job;
-
 static void run_part(void *context, int thread, int threads) {
-    const part_job *job = context;
-    const work *w = job->w;
+    const work *w = context;
     size_t begin = 0, end = 0;
-    taciti_pool_part(job->w->n, GRAIN, thread, threads, &begin, &end);
-    job->part(&(part){.kernels = w->kernels,
-                      .p = floats_of(w, 0) + begin,
-                      .m = floats_of(w, 1) + begin,
-                      .v = floats_of(w, 2) + begin,
-                      .g = floats_of(w, 3) + begin,
-                      .e = floats_of(w, 4) + begin,
-                      .h = halves_of(w) + begin,
-                      .n = end - begin});
+    taciti_pool_part(w->n, GRAIN, thread, threads, &begin, &end);
+    w->part(&(part){.kernels = w->kernels,
+                    .p = floats_of(w, 0) + begin,
+                    .m = floats_of(w, 1) + begin,
+                    .v = floats_of(w, 2) + begin,
+                    .g = floats_of(w, 3) + begin,
+                    .e = floats_of(w, 4) + begin,
+                    .h = halves_of(w) + begin,
+                    .n = end - begin});
 }
 
 /* One untimed turn, then `rounds` of probe and kernel, the first of the two changing from round to round. */
@@ -142,7 +137,8 @@ static taciti_kernel_rate measure_kernel(const work *w, const struct kernel_case
     taciti_probe_stream streams[STREAMS];
     const size_t count = streams_of(w, c->use, streams);
     const double bytes = (double)taciti_probe_pass_bytes(streams, count);
-    part_job job = {.w = w, .part = c->part};
+    work job = *w;
+    job.part = c->part;
     for (int round = -1; round < rounds; round++) {
         const int r = round < 0 ? 0 : round;
         if (r % 2 == 0) probe[r] = bytes / taciti_probe_pass(pool, streams, count);

@@ -241,10 +241,12 @@ static tacit_status measure_and_print(taciti_comm *comm, const setup *s) {
     return status;
 }
 
-static tacit_status measure_over(const setup *s) {
-    taciti_witness *witness = taciti_supervise(s->comm.timeout_s); /* from here on this is the worker */
+tacit_status taciti_verb_bench_collectives(const taciti_verb *verb, int argc, char **argv) {
+    setup s;
+    TACITI_TRY(read_setup(verb, argc, argv, &s));
+    taciti_witness *witness = taciti_supervise(s.comm.timeout_s); /* from here on this is the worker */
     taciti_comm *comm = NULL;
-    TACITI_TRY(taciti_comm_open(&s->comm, &comm));
+    TACITI_TRY(taciti_comm_open(&s.comm, &comm));
     if (witness != NULL) taciti_comm_attach(comm, witness);
     taciti_cli_log_init(taciti_comm_rank(comm), false);
     taciti_comm_announce(comm, 0, "bench");
@@ -253,13 +255,7 @@ static tacit_status measure_over(const setup *s) {
         status = taciti_fail(TACIT_E_USAGE, "a single process has nobody to talk to; start several: "
                                             "tacit bench collectives --ranks 4");
     else
-        status = measure_and_print(comm, s);
+        status = measure_and_print(comm, &s);
     taciti_comm_close(comm);
     return status;
-}
-
-tacit_status taciti_verb_bench_collectives(const taciti_verb *verb, int argc, char **argv) {
-    setup s;
-    TACITI_TRY(read_setup(verb, argc, argv, &s));
-    return measure_over(&s);
 }

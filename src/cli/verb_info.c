@@ -278,7 +278,10 @@ static tacit_status show_topics(bool json, bool all) {
     return json ? taciti_cli_print_json(root) : TACIT_OK;
 }
 
-static tacit_status show_topic(const taciti_arguments *arguments) {
+tacit_status taciti_verb_info(const taciti_verb *verb, int argc, char **argv) {
+    taciti_arguments parsed;
+    const taciti_arguments *arguments = &parsed;
+    TACITI_TRY(taciti_arguments_parse(verb, NULL, argc, argv, &parsed));
     const bool json = taciti_arguments_get(arguments, "--json") != NULL;
     const bool all = taciti_arguments_get(arguments, "--all") != NULL;
     const char *flag = taciti_topologies_flag(arguments);
@@ -295,10 +298,4 @@ static tacit_status show_topic(const taciti_arguments *arguments) {
         return taciti_fail(TACIT_E_USAGE, "one topic at a time: tacit info %s", TOPICS[topic].name);
     json_t *value = TOPICS[topic].show(json, all);
     return json ? taciti_cli_print_json(value) : TACIT_OK;
-}
-
-tacit_status taciti_verb_info(const taciti_verb *verb, int argc, char **argv) {
-    taciti_arguments arguments;
-    TACITI_TRY(taciti_arguments_parse(verb, NULL, argc, argv, &arguments));
-    return show_topic(&arguments);
 }

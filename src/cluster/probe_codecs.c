@@ -48,16 +48,6 @@ static tacit_status time_codec(taciti_trial *trial, double max_s, taciti_cluster
     return TACIT_OK;
 }
 
-/* A trial of n floats in pieces as the exchange's; codecs of class linear take whole buckets. */
-static tacit_status open_trial(const taciti_codec *codec, const void *options, double factor, const float *gradient,
-                               size_t n, taciti_trial *out) {
-    const taciti_codec_setting setting = {.factor = factor};
-    const taciti_encoding encoding = {.codec = codec, .options = options, .expected = setting};
-    size_t piece = taciti_pipeline_of(&encoding, TACITI_WIRE_SEGMENT_BYTES, false, 1, RANKS).segment_n;
-    if (taciti_route_of(codec)->whole) piece = 0;
-    return taciti_trial_create(codec, options, setting, gradient, n, piece, out);
-}
-
 typedef struct measurement {
     const taciti_codec *codec;
     double factor, max_s;
@@ -65,11 +55,16 @@ typedef struct measurement {
     size_t n;
 } measurement;
 
+/* In pieces as the exchange's; codecs of class linear take whole buckets. */
 static tacit_status measure_codec(const measurement *m, taciti_cluster_compression *out) {
+    const taciti_codec_setting setting = {.factor = m->factor};
     void *options = NULL;
     taciti_trial trial = {0};
-    tacit_status status = taciti_codec_defaults(m->codec, &options);
-    if (status == TACIT_OK) status = open_trial(m->codec, options, m->factor, m->gradient, m->n, &trial);
+    TACITI_TRY(taciti_codec_defaults(m->codec, &options));
+    const taciti_encoding encoding = {.codec = m->codec, .options = options, .expected = setting};
+    size_t piece = taciti_pipeline_of(&encoding, TACITI_WIRE_SEGMENT_BYTES, false, 1, RANKS).segment_n;
+    if (taciti_route_of(m->codec)->whole) piece = 0;
+    tacit_status status = taciti_trial_create(m->codec, options, setting, m->gradient, m->n, piece, &trial);
     if (status == TACIT_OK) status = time_codec(&trial, m->max_s, out);
     taciti_trial_destroy(&trial);
     taciti_free(options);

@@ -45,6 +45,8 @@ typedef struct bench {
         reduces[TACITI_GROUP_KINDS]; /* as training has them; of kinds in which this rank is in no group none */
     taciti_pages x, y;               /* the longest array, and what the collectives need beside it */
     const taciti_native *natives;    /* the library's own; ends with a NULL name; NULL: not asked for */
+    const size_t *sizes;
+    size_t size_count, subjects;
     subject what;
     size_t bytes, repeats; /* of the round that is running */
 } bench;
@@ -179,11 +181,6 @@ static double predict_seconds(const bench *b, size_t bytes, double last_s, size_
     return bound_s > 0 ? 2 * bound_s : 0;
 }
 
-typedef struct plan_of_sizes {
-    const size_t *sizes;
-    size_t count, subjects;
-} plan_of_sizes;
-
 static void add_name(const bench *b, char *list, size_t size) {
     const size_t used = strlen(list);
     (void)snprintf(list + used, size - used, "%s %s/%s", used == 0 ? "" : ",", taciti_group_kind_names[b->what.group],
@@ -191,18 +188,18 @@ static void add_name(const bench *b, char *list, size_t size) {
 }
 
 /* All subjects at one size. last_s[subject] is the time at the size before, 0 when there is none. */
-static tacit_status measure_size(bench *b, const plan_of_sizes *plan, size_t at, double share, double *last_s) {
+static tacit_status measure_size(bench *b, size_t at, double share, double *last_s) {
     char skipped[SKIPPED_BYTES] = "", what[64];
-    (void)snprintf(what, sizeof what, "collectives of %zu KiB", plan->sizes[at] >> 10);
+    (void)snprintf(what, sizeof what, "collectives of %zu KiB", b->sizes[at] >> 10);
     taciti_probe_say(b->probe, what);
-    b->bytes = plan->sizes[at];
-    for (size_t i = 0; i < plan->subjects; i++) {
+    b->bytes = b->sizes[at];
+    for (size_t i = 0; i < b->subjects; i++) {
         double left_s = 0;
         (void)subject_of(b, i, &b->what);
         TACITI_TRY(taciti_probe_left(b->probe, share, &left_s));
-        const double rest = (double)((plan->count - at) * plan->subjects - i);
+        const double rest = (double)((b->size_count - at) * b->subjects - i);
         const double max_s = rest > GREED ? left_s / rest * GREED : left_s;
-        const double once_s = predict_seconds(b, b->bytes, at == 0 ? 0 : last_s[i], at == 0 ? 0 : plan->sizes[at - 1]);
+        const double once_s = predict_seconds(b, b->bytes, at == 0 ? 0 : last_s[i], at == 0 ? 0 : b->sizes[at - 1]);
         if (at > 0 && (once_s * (1 + ROUNDS_MIN) > max_s || last_s[i] <= 0)) {
             add_name(b, skipped, sizeof skipped);
             last_s[i] = 0;
@@ -217,14 +214,11 @@ static tacit_status measure_size(bench *b, const plan_of_sizes *plan, size_t at,
 }
 
 static tacit_status measure_all(bench *b, double share) {
-    const bool quick = b->probe->options->quick;
-    plan_of_sizes plan = {.sizes = quick ? QUICK_SIZES : SIZES,
-                          .count = quick ? sizeof QUICK_SIZES / sizeof *QUICK_SIZES : sizeof SIZES / sizeof *SIZES};
     subject last;
-    while (subject_of(b, plan.subjects, &last)) plan.subjects++;
-    double *last_s = taciti_calloc(plan.subjects, sizeof *last_s);
+    while (subject_of(b, b->subjects, &last)) b->subjects++;
+    double *last_s = taciti_calloc(b->subjects, sizeof *last_s);
     tacit_status status = taciti_comm_agree(b->probe->comm, last_s == NULL ? TACIT_E_MEMORY : TACIT_OK);
-    for (size_t at = 0; status == TACIT_OK && at < plan.count; at++) status = measure_size(b, &plan, at, share, last_s);
+    for (size_t at = 0; status == TACIT_OK && at < b->size_count; at++) status = measure_size(b, at, share, last_s);
     taciti_free(last_s);
     return status;
 }
@@ -247,8 +241,7 @@ static tacit_status prepare_kind(bench *b, taciti_group_kind kind) {
 
 /* Not collective. Pages are written once, so that none of them is the system's shared zero page. */
 static tacit_status prepare_bench(bench *b) {
-    const size_t longest = b->probe->options->quick ? QUICK_SIZES[sizeof QUICK_SIZES / sizeof *QUICK_SIZES - 1]
-                                                    : SIZES[sizeof SIZES / sizeof *SIZES - 1];
+    const size_t longest = b->sizes[b->size_count - 1];
     taciti_comm *comm = b->probe->comm;
     TACITI_TRY(taciti_group_world(comm, &b->groups[TACITI_GROUP_WORLD]));
     TACITI_TRY(taciti_group_host(comm, &b->groups[TACITI_GROUP_HOST]));
@@ -280,7 +273,10 @@ static void release_bench(bench *b) {
 }
 
 tacit_status taciti_probe_collectives(taciti_probe *probe, double share) {
-    bench b = {.probe = probe};
+    const bool quick = probe->options->quick;
+    bench b = {.probe = probe,
+               .sizes = quick ? QUICK_SIZES : SIZES,
+               .size_count = quick ? sizeof QUICK_SIZES / sizeof *QUICK_SIZES : sizeof SIZES / sizeof *SIZES};
     tacit_status status = taciti_comm_agree(probe->comm, prepare_bench(&b));
     taciti_job job = {.run = list_natives, .context = &b.natives, .name = "list of the library's own", .detail = -1};
     if (status == TACIT_OK && probe->options->natives) status = taciti_probe_job(probe, &job);
