@@ -37,25 +37,21 @@ void taciti_bench_variant_destroy(taciti_bench_variant *variant) {
 
 /* ---- the worker ------------------------------------------------------------------------------------------------- */
 
-static tacit_status create_model(taciti_bench_worker *worker, const taciti_bench_variant *base) {
-    const taciti_model_options *options = &base->setting->job.model;
-    const size_t tokens = worker->batch * worker->time + 1;
-    const uint64_t key = taciti_rng_key(TOKEN_KEY, (uint64_t)taciti_comm_rank(worker->comm));
-    TACITI_TRY(
-        taciti_model_create(options, &base->layout, worker->pool, worker->batch, worker->time, true, &worker->model));
-    worker->window = taciti_calloc(tokens, sizeof *worker->window);
-    if (worker->window == NULL) return TACIT_E_MEMORY;
-    for (size_t i = 0; i < tokens; i++)
-        worker->window[i] = (int32_t)taciti_rng_below(key, i, (uint64_t)options->vocabulary);
-    return TACIT_OK;
-}
-
 tacit_status taciti_bench_worker_create(taciti_comm *comm, const taciti_bench_variant *base, size_t batch, size_t time,
                                         int threads, taciti_bench_worker *out) {
     *out = (taciti_bench_worker){.comm = comm, .batch = batch, .time = time};
     TACITI_TRY(taciti_pool_create(threads, 0, &out->pool)); /* no spinning: the communication thread needs a core */
     TACITI_TRY(taciti_trace_create(0, &out->trace));
-    return taciti_bench_setting_emulated(base->setting) ? TACIT_OK : create_model(out, base);
+    if (taciti_bench_setting_emulated(base->setting)) return TACIT_OK;
+    const taciti_model_options *options = &base->setting->job.model;
+    const size_t tokens = batch * time + 1;
+    const uint64_t key = taciti_rng_key(TOKEN_KEY, (uint64_t)taciti_comm_rank(comm));
+    TACITI_TRY(taciti_model_create(options, &base->layout, out->pool, batch, time, true, &out->model));
+    out->window = taciti_calloc(tokens, sizeof *out->window);
+    if (out->window == NULL) return TACIT_E_MEMORY;
+    for (size_t i = 0; i < tokens; i++)
+        out->window[i] = (int32_t)taciti_rng_below(key, i, (uint64_t)options->vocabulary);
+    return TACIT_OK;
 }
 
 void taciti_bench_worker_destroy(taciti_bench_worker *worker) {

@@ -52,16 +52,14 @@ static const struct {
     [TACITI_OPTION_TEXT] = {"text", "TEXT"}, [TACITI_OPTION_LIST] = {"list", "TEXT ..."},
 };
 
-static const char *argument_of(const taciti_option *option, char choices[TACITI_CHOICES_BYTES]) {
-    if (option->type == TACITI_OPTION_ENUM) return option->choices;
-    const bool is_short = strlen(taciti_option_choices(option, choices)) < LONG_LIST;
-    return option->type == TACITI_OPTION_NAME && is_short ? choices : TYPES[option->type].argument;
-}
-
 void taciti_option_usage(const taciti_place *place, char *out, size_t size) {
     char key[TACITI_KEY_BYTES];
     char choices[TACITI_CHOICES_BYTES];
-    const char *argument = argument_of(place->option, choices);
+    const taciti_option *option = place->option;
+    const char *argument = TYPES[option->type].argument;
+    const bool is_short = strlen(taciti_option_choices(option, choices)) < LONG_LIST;
+    if (option->type == TACITI_OPTION_ENUM) argument = option->choices;
+    if (option->type == TACITI_OPTION_NAME && is_short) argument = choices;
     (void)snprintf(out, size, "--%s%s%s", taciti_place_key(place, key), *argument == '\0' ? "" : " ", argument);
 }
 

@@ -254,24 +254,19 @@ static bool print_compression(const taciti_plan_report *r) {
     return best->verdict.pays;
 }
 
-/* Why the fastest method is not recommended; nothing where a verdict has said so. */
-static void say_doubt(const taciti_plan_report *r, const taciti_candidate *c, char out[WORDS]) {
-    *out = '\0';
-    if (is_localsgd(c))
-        say_line(out, "ranks go %d steps alone, and what that costs the loss is not predicted", c->method.every);
-    else if (!taciti_candidate_mixes(r->candidates, c))
-        say_line(out, "it takes more than %d mixes until a disagreement has fallen to 1/e", TACITI_PLAN_MIXES);
-    else if (c->method.order == TACITI_ORDER_PARTS)
-        say_line(out, "it is there to save memory, and no verdict is about it");
-}
-
-/* Prints the method that is ahead of all that are recommended. */
+/* Prints the method that is ahead of all that are recommended, and why it is not; nothing where a verdict has said so.
+ */
 static void print_ahead(const taciti_plan_report *r, double recommended_s) {
     const taciti_candidate *c = taciti_candidates_fastest(r->candidates, TACITI_FASTEST_FITS);
-    char name[WORDS], doubt[WORDS];
+    char name[WORDS], doubt[WORDS] = "";
     if (c == NULL || !(c->prediction.step_s < (1 - TIE) * recommended_s)) return;
     describe_row(c, name);
-    say_doubt(r, c, doubt);
+    if (is_localsgd(c))
+        say_line(doubt, "ranks go %d steps alone, and what that costs the loss is not predicted", c->method.every);
+    else if (!taciti_candidate_mixes(r->candidates, c))
+        say_line(doubt, "it takes more than %d mixes until a disagreement has fallen to 1/e", TACITI_PLAN_MIXES);
+    else if (c->method.order == TACITI_ORDER_PARTS)
+        say_line(doubt, "it is there to save memory, and no verdict is about it");
     if (*doubt != '\0') printf("%s is faster (%.2fx), but not recommended: %s\n", name, c->verdict.speedup, doubt);
 }
 

@@ -245,21 +245,18 @@ static void print_all(const taciti_plan_report *r) {
     if (compressed != NULL) print_cause("compressed", compressed);
 }
 
-static void print_verdicts(const taciti_plan_report *r) {
+void taciti_plan_print(const taciti_plan_report *r) {
     char verdict[TACITI_VERDICT_BYTES], answer[TACITI_ANSWER_BYTES];
+    if (r->all)
+        print_all(r);
+    else
+        taciti_plan_print_answer(r);
+    print_notes(r);
+    if (!r->all) return;
     (void)taciti_plan_answer(r, answer);
     printf("\n%s\n", answer);
     (void)taciti_candidates_compression_verdict(r->candidates, verdict);
     if (*verdict != '\0' && r->even != NULL)
         printf("no verdict: compute.cv %.0f %% is that of a busy machine. With it: ", PERCENT * r->cv);
     if (*verdict != '\0') printf("%s\n", verdict);
-}
-
-void taciti_plan_print(const taciti_plan_report *r) {
-    if (r->all)
-        print_all(r);
-    else
-        taciti_plan_print_answer(r);
-    print_notes(r);
-    if (r->all) print_verdicts(r);
 }

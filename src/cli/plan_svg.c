@@ -88,7 +88,8 @@ static axes axes_of(const taciti_plan_curves *curves, const taciti_plan_curve *c
 
 /* ---- parts ------------------------------------------------------------------------------------------------------- */
 
-static void put_escaped(FILE *out, const char *text) {
+static void put_text(FILE *out, double x, double y, const char *attributes, const char *text) {
+    (void)fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, attributes);
     for (; *text != '\0'; text++) {
         switch (*text) {
         case '<': (void)fputs("&lt;", out); break;
@@ -97,11 +98,6 @@ static void put_escaped(FILE *out, const char *text) {
         default: (void)fputc(*text, out); break;
         }
     }
-}
-
-static void put_text(FILE *out, double x, double y, const char *attributes, const char *text) {
-    (void)fprintf(out, "<text x=\"%.1f\" y=\"%.1f\" %s>", x, y, attributes);
-    put_escaped(out, text);
     (void)fputs("</text>\n", out);
 }
 

@@ -20,12 +20,6 @@
 enum { PORT_MIN = 20000, PORTS = 12000 };
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
-static tacit_status refuse_word(const char *word, size_t length) {
-    return taciti_fail(TACIT_E_CONFIG,
-                       "--hosts: \"%.*s\" is not a host, or a host and its number of ranks (1 to %d): --hosts a,b:2",
-                       (int)length, word, TACITI_RANKS_MAX);
-}
-
 /* The number behind the colon; without one *ranks stays. */
 static bool read_slots(const char *colon, const char *end, int *ranks) {
     char *stop = NULL;
@@ -67,7 +61,11 @@ static tacit_status fill_hosts(const char *list, int per_host, taciti_remote_hos
         end = strchrnul(word, ',');
         taciti_remote_host *host = &out->at[out->count++];
         *host = (taciti_remote_host){.first = out->ranks, .ranks = per_host};
-        if (!read_host(word, end, host)) return refuse_word(word, (size_t)(end - word));
+        if (!read_host(word, end, host))
+            return taciti_fail(
+                TACIT_E_CONFIG,
+                "--hosts: \"%.*s\" is not a host, or a host and its number of ranks (1 to %d): --hosts a,b:2",
+                (int)(end - word), word, TACITI_RANKS_MAX);
         out->ranks += host->ranks;
     }
     if (out->ranks > TACITI_RANKS_MAX)

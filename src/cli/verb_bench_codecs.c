@@ -29,16 +29,6 @@ static const int64_t FLOATS = 44500000, FLOATS_MIN = 1024;
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
 
-static void print_head(const taciti_codec_bench_options *o) {
-    printf("\n%zu floats like those of a gradient, factor %g; per pass: GB/s of input, and the share of the rate at\n"
-           "which this core reads that the bytes make which it must move\n\n",
-           o->n, o->setting.factor);
-    printf("%-15s %-7s %10s %7s %7s %6s | %17s | %12s | %12s | %12s\n", "codec", "set", "piece", "bytes/", "energy",
-           "read", "encode, feedback", "encode", "decode", "decode-add");
-    printf("%-15s %-7s %10s %7s %7s %6s | %6s %11s | %6s %5s | %6s %5s | %6s %5s\n", "", "", "", "float", "kept",
-           "GB/s", "GB/s", "share", "GB/s", "share", "GB/s", "share", "GB/s", "share");
-}
-
 static void print_figure(const taciti_codec_figure *f) {
     char piece[32];
     (void)snprintf(piece, sizeof piece, "%zu", f->piece_n);
@@ -65,7 +55,13 @@ static void print_indices(const taciti_codec_bench *bench) {
 static void print_text(const taciti_machine *machine, const taciti_codec_bench_options *options,
                        const taciti_codec_bench *bench) {
     taciti_machine_print(machine);
-    print_head(options);
+    printf("\n%zu floats like those of a gradient, factor %g; per pass: GB/s of input, and the share of the rate at\n"
+           "which this core reads that the bytes make which it must move\n\n",
+           options->n, options->setting.factor);
+    printf("%-15s %-7s %10s %7s %7s %6s | %17s | %12s | %12s | %12s\n", "codec", "set", "piece", "bytes/", "energy",
+           "read", "encode, feedback", "encode", "decode", "decode-add");
+    printf("%-15s %-7s %10s %7s %7s %6s | %6s %11s | %6s %5s | %6s %5s | %6s %5s\n", "", "", "", "float", "kept",
+           "GB/s", "GB/s", "share", "GB/s", "share", "GB/s", "share", "GB/s", "share");
     for (size_t i = 0; i < bench->count; i++) print_figure(&bench->figures[i]);
     print_indices(bench);
     /* clang-format off */

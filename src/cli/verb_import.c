@@ -62,7 +62,13 @@ static tacit_status report_import(const taciti_run_info *source, const char *fro
                                            (json_int_t)parameters, "model", taciti_run_describe_model(&source->model)));
 }
 
-static tacit_status import_run(const char *from, const char *run, bool json) {
+tacit_status taciti_verb_import(const taciti_verb *verb, int argc, char **argv) {
+    taciti_arguments arguments;
+    TACITI_TRY(taciti_arguments_parse(verb, NULL, argc, argv, &arguments));
+    const char *from = arguments.positional[0], *run = taciti_arguments_get(&arguments, "--output");
+    const bool json = taciti_arguments_get(&arguments, "--json") != NULL;
+    if (arguments.positional_count != 1 || run == NULL || run[0] == '\0')
+        return taciti_fail(TACIT_E_USAGE, "name what to read and where to put it: tacit import gpt2/ -o run/");
     taciti_run_info source;
     taciti_flat_model model = {.flat = NULL};
     TACITI_TRY(taciti_run_open(from, &source));
@@ -74,13 +80,4 @@ static tacit_status import_run(const char *from, const char *run, bool json) {
     taciti_flat_model_destroy(&model);
     taciti_run_close(&source);
     return status;
-}
-
-tacit_status taciti_verb_import(const taciti_verb *verb, int argc, char **argv) {
-    taciti_arguments arguments;
-    TACITI_TRY(taciti_arguments_parse(verb, NULL, argc, argv, &arguments));
-    const char *run = taciti_arguments_get(&arguments, "--output");
-    if (arguments.positional_count != 1 || run == NULL || run[0] == '\0')
-        return taciti_fail(TACIT_E_USAGE, "name what to read and where to put it: tacit import gpt2/ -o run/");
-    return import_run(arguments.positional[0], run, taciti_arguments_get(&arguments, "--json") != NULL);
 }

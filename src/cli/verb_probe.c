@@ -120,18 +120,14 @@ static void print_collectives(const taciti_cluster *c) {
                     print_timing(c, &c->timings[i]);
 }
 
-static void print_compressions(const taciti_cluster *c) {
-    if (c->compression_count == 0) return;
-    printf("\ncodecs, one rank alone          factor  bytes per float   encode   decode      add  ns per float\n");
+static void print_local(const taciti_cluster *c) {
+    if (c->compression_count > 0)
+        printf("\ncodecs, one rank alone          factor  bytes per float   encode   decode      add  ns per float\n");
     for (size_t i = 0; i < c->compression_count; i++) {
         const taciti_cluster_compression *row = &c->compressions[i];
         printf("  %-28s %7.6g %16.4f %8.3f %8.3f %8.3f\n", row->codec, row->factor, row->bytes, row->encode_s * 1e9,
                row->decode_s * 1e9, row->add_s * 1e9);
     }
-}
-
-static void print_local(const taciti_cluster *c) {
-    print_compressions(c);
     printf("\ncomputation: cv %.2f %%", 100 * c->compute_cv);
     if (c->compute_lag1 >= -1) printf(", correlation of neighbours in time %.2f", c->compute_lag1);
     if (c->compute_rank_spread >= 0) printf(", slowest - fastest rank %.2f %%", 100 * c->compute_rank_spread);

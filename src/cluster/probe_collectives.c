@@ -157,18 +157,14 @@ static bool own_subject(const bench *b, taciti_collective collective, size_t *i,
     return false;
 }
 
-static bool native_subject(const bench *b, size_t *i, subject *out) {
+/* The i-th subject, in the order in which they are measured: what matters most comes first. False at the end. */
+static bool subject_of(const bench *b, size_t i, subject *out) {
+    if (own_subject(b, TACITI_COLLECTIVE_ALL_REDUCE, &i, out)) return true;
     for (int native = 0; b->natives != NULL && b->natives[native].name != NULL; native++) {
-        if ((*i)-- > 0) continue;
+        if (i-- > 0) continue;
         *out = (subject){TACITI_COLLECTIVE_ALL_REDUCE, TACITI_GROUP_WORLD, native};
         return true;
     }
-    return false;
-}
-
-/* The i-th subject, in the order in which they are measured: what matters most comes first. False at the end. */
-static bool subject_of(const bench *b, size_t i, subject *out) {
-    if (own_subject(b, TACITI_COLLECTIVE_ALL_REDUCE, &i, out) || native_subject(b, &i, out)) return true;
     for (int collective = TACITI_COLLECTIVE_ALL_REDUCE + 1; collective < TACITI_COLLECTIVES; collective++)
         if (own_subject(b, (taciti_collective)collective, &i, out)) return true;
     return false;

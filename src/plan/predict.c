@@ -335,10 +335,6 @@ static bool has_signals(const taciti_scene *s, const taciti_method *method) {
     return method->common.every > 0 && (s->optim == NULL || s->optim->name != TACITI_OPTIM_SGD);
 }
 
-static bool has_common(const taciti_scene *scene, const taciti_method *method) {
-    return scene->hosts->ranks > 1 && (method->common.start > 0 || has_signals(scene, method));
-}
-
 /* Its sums begin after backward. codec NULL: they travel through the wire. */
 static taciti_method dense_of(const taciti_method *method, const taciti_codec *wire, const taciti_codec *codec) {
     taciti_method out = {.order = TACITI_ORDER_DENSE, .wire = wire, .overlap = false, .every = 1};
@@ -496,7 +492,7 @@ static tacit_status predict_run(const request *q, const taciti_method *method, t
     taciti_prediction *starts = q->work + q->count, *signals = starts + q->count;
     TACITI_TRY(check_method(q->scene, method));
     TACITI_TRY(predict_choice(q, method, mixes));
-    if (!has_common(q->scene, method)) return TACIT_OK;
+    if (q->scene->hosts->ranks < 2 || !(method->common.start > 0 || has_signals(q->scene, method))) return TACIT_OK;
     TACITI_TRY(predict_common(q, &start, starts));
     TACITI_TRY(predict_common(q, &signal, signals));
     for (size_t i = 0; i < q->count; i++) add_common(q->scene, method, &starts[i], &signals[i], &mixes[i]);

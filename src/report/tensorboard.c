@@ -59,9 +59,9 @@ static void put_bytes(message *m, unsigned field, const void *bytes, size_t coun
     m->count += count;
 }
 
-/* Leaves room for the record's head; wall time and step belong to every event. */
-static void event_begin(message *m, int64_t step) {
-    m->count = HEAD_BYTES;
+/* Appends an event of one field of bytes: wall time and step belong to every event, and its head needs its length. */
+static tacit_status put_field_event(taciti_appender *file, int64_t step, unsigned field, const void *bytes, size_t n) {
+    message event = {.count = HEAD_BYTES}, *m = &event;
     const double wall_s = (double)taciti_wall_ns() / 1e9;
     uint64_t bits = 0;
     memcpy(&bits, &wall_s, sizeof bits);
@@ -69,14 +69,12 @@ static void event_begin(message *m, int64_t step) {
     put_little_endian(m, bits, 8);
     put_field(m, 2, WIRE_VARINT);
     put_varint(m, (uint64_t)step);
-}
-
-static tacit_status event_end(message *m, taciti_appender *file) {
-    const size_t total = m->count;
-    put_little_endian(m, masked_crc32c(m->bytes + HEAD_BYTES, total - HEAD_BYTES), 4);
+    put_bytes(m, field, bytes, n);
+    const size_t data_bytes = m->count - HEAD_BYTES;
+    put_little_endian(m, masked_crc32c(m->bytes + HEAD_BYTES, data_bytes), 4);
     const size_t record_bytes = m->count;
     m->count = 0;
-    put_little_endian(m, total - HEAD_BYTES, 8);
+    put_little_endian(m, data_bytes, 8);
     put_little_endian(m, masked_crc32c(m->bytes, 8), 4);
     return taciti_appender_put(file, m->bytes, record_bytes);
 }
@@ -90,14 +88,6 @@ static void put_scalar(message *m, const taciti_scalar *scalar) {
     put_field(&value, 2, WIRE_FIXED32);
     put_little_endian(&value, bits, 4);
     put_bytes(m, 1, value.bytes, value.count);
-}
-
-/* Appends an event of one field of bytes. */
-static tacit_status put_field_event(taciti_appender *file, int64_t step, unsigned field, const void *bytes, size_t n) {
-    message event;
-    event_begin(&event, step);
-    put_bytes(&event, field, bytes, n);
-    return event_end(&event, file);
 }
 
 tacit_status taciti_tensorboard_put(taciti_appender *file, int64_t step, const taciti_scalar *scalars, size_t count) {
