@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "base/pool.h"
 #include "codec/indices.h"
 #include "exchange/pipeline.h"
@@ -15,7 +16,7 @@
 
 /* A figure that takes longer than this gets no further rounds, but three at least. */
 static const double FIGURE_S = 4;
-enum { ROUNDS_MIN = 3, RANKS = 4 };
+enum { ROUNDS_MIN = 3, RANKS = 4, BUCKET_FLOATS = (25 << 20) / sizeof(float) };
 
 const char *const taciti_trial_pass_names[TACITI_TRIAL_PASSES] = {"encode_feedback", "encode", "decode", "decode_add"};
 
@@ -141,21 +142,16 @@ typedef struct run {
     taciti_codec_bench *out;
 } run;
 
-/* Pieces as long as one message of the exchange takes; linear codecs encode whole buckets. */
-static size_t piece_of(const run *r, const taciti_codec *codec, const void *options) {
-    enum { BUCKET_FLOATS = (25 << 20) / sizeof(float) };
-    if (taciti_route_of(codec)->whole) return BUCKET_FLOATS < r->options->n ? BUCKET_FLOATS : r->options->n;
-    const taciti_encoding encoding = {.codec = codec, .options = options, .expected = r->options->setting};
-    return taciti_pipeline_of(&encoding, TACITI_WIRE_SEGMENT_BYTES, false, 1, RANKS).segment_n;
-}
-
+/* Pieces are as long as one message of the exchange takes; linear codecs encode whole buckets. */
 static tacit_status measure_codec(run *r, const taciti_codec *codec, const char *isa, bool whole) {
     const taciti_codec_bench_options *o = r->options;
     const void *options = o->options_of(o->context, codec);
+    const taciti_encoding encoding = {.codec = codec, .options = options, .expected = o->setting};
     taciti_codec_figure *figure = &r->out->figures[r->out->count];
     taciti_trial trial;
-    TACITI_TRY(taciti_trial_create(codec, options, o->setting, r->gradient.base, o->n,
-                                   whole ? 0 : piece_of(r, codec, options), &trial));
+    size_t piece = taciti_pipeline_of(&encoding, TACITI_WIRE_SEGMENT_BYTES, false, 1, RANKS).segment_n;
+    if (taciti_route_of(codec)->whole) piece = taciti_min(BUCKET_FLOATS, o->n);
+    TACITI_TRY(taciti_trial_create(codec, options, o->setting, r->gradient.base, o->n, whole ? 0 : piece, &trial));
     *figure = (taciti_codec_figure){.codec = codec, .isa = isa, .piece_n = trial.piece_n, .whole = whole};
     const tacit_status status = measure_figure(r->pool, &trial, o->rounds, figure);
     taciti_trial_destroy(&trial);

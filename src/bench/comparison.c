@@ -268,17 +268,6 @@ static tacit_status describe_hosts(const run *r, taciti_cluster_bench *out) {
     return TACIT_OK;
 }
 
-static void describe_compute(const run *r, taciti_cluster_bench *out) {
-    const taciti_profile *profile = &r->variants[0].profile;
-    out->parameters = r->variants[0].layout.parameters;
-    out->expected_largest = taciti_expected_largest(r->shape.ranks);
-    if (!is_emulated(r)) return;
-    out->forward_s = taciti_profile_forward_s(profile);
-    out->backward_s = taciti_profile_backward_s(profile);
-    (void)snprintf(out->profile, sizeof out->profile, "%s", profile->name);
-    (void)snprintf(out->profile_source, sizeof out->profile_source, "%s", profile->source);
-}
-
 /* The first block of each setting is run in the order of the settings. */
 static tacit_status make_figures(const run *r, size_t blocks_done, taciti_cluster_bench *out) {
     const taciti_comm_options *comm = &r->variants[0].setting->job.comm;
@@ -304,7 +293,15 @@ static tacit_status make_answer(const run *r, taciti_cluster_bench *out) {
     if (done == 0) return TACIT_E_DATA;
     *out = r->facts;
     out->interrupted = done < r->variant_count * r->shape.blocks;
-    describe_compute(r, out);
+    out->parameters = r->variants[0].layout.parameters;
+    out->expected_largest = taciti_expected_largest(r->shape.ranks);
+    if (is_emulated(r)) {
+        const taciti_profile *profile = &r->variants[0].profile;
+        out->forward_s = taciti_profile_forward_s(profile);
+        out->backward_s = taciti_profile_backward_s(profile);
+        (void)snprintf(out->profile, sizeof out->profile, "%s", profile->name);
+        (void)snprintf(out->profile_source, sizeof out->profile_source, "%s", profile->source);
+    }
     TACITI_TRY(describe_hosts(r, out));
     return make_figures(r, done, out);
 }

@@ -107,22 +107,16 @@ static double block_mean(const taciti_cluster_shape *shape, const taciti_cluster
     return sum / (double)count;
 }
 
-/* Returns how much later blocks differ from early ones: the drift of the machine. A block in the middle belongs to
- * neither half. */
-static double drift_of(const double *blocks, size_t count) {
-    const size_t half = count / 2;
-    double early = 0, late = 0;
-    for (size_t b = 0; b < half; b++) {
-        early += blocks[b];
-        late += blocks[count - 1 - b];
-    }
-    return half > 0 ? late / early - 1 : (double)NAN;
-}
-
 static void fill_blocks(const taciti_cluster_shape *shape, const taciti_cluster_records *records,
                         const taciti_cluster_records *base, double *samples, taciti_setting_figures *out) {
+    const size_t half = shape->blocks / 2; /* a block in the middle belongs to neither */
+    double early = 0, late = 0;
     for (size_t b = 0; b < shape->blocks; b++) samples[b] = block_mean(shape, records, b);
-    out->drift = drift_of(samples, shape->blocks);
+    for (size_t b = 0; b < half; b++) {
+        early += samples[b];
+        late += samples[shape->blocks - 1 - b];
+    }
+    out->drift = half > 0 ? late / early - 1 : (double)NAN;
     out->block_s = taciti_moments_of(samples, shape->blocks);
     for (size_t b = 0; b < shape->blocks; b++) samples[b] = block_mean(shape, records, b) / block_mean(shape, base, b);
     out->ratio = taciti_moments_of(samples, shape->blocks);

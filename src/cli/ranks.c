@@ -207,15 +207,12 @@ static void end_line(child *it) {
     it->line = -1;
 }
 
-static void send_signal(const child *it, int signal_number) {
-    if (it->line < 0) (void)kill(it->pid, signal_number);
-    for (int i = 0; i < PASSED_ON_COUNT; i++)
-        if (signal_number == PASSED_ON[i]) tell_line(it, (char)(FIRST_SIGNAL + i));
-}
-
 static void send_all(const crew *c, int signal_number) {
-    for (int i = 0; i < c->count; i++)
-        if (c->children[i].pid > 0) send_signal(&c->children[i], signal_number);
+    for (const child *it = c->children; it < c->children + c->count; it++) {
+        if (it->pid > 0 && it->line < 0) (void)kill(it->pid, signal_number);
+        for (int i = 0; i < PASSED_ON_COUNT; i++)
+            if (signal_number == PASSED_ON[i]) tell_line(it, (char)(FIRST_SIGNAL + i));
+    }
 }
 
 static void kill_all(crew *c) {

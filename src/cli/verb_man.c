@@ -181,27 +181,27 @@ static tacit_status write_page(const char *folder, const taciti_verb *verbs, con
     return fclose(out) == 0 && !wrong ? TACIT_OK : taciti_fail(TACIT_E_IO, "%s: cannot be written", path);
 }
 
-static tacit_status show_page(const taciti_arguments *arguments, const taciti_verb *verbs) {
-    char name[NAME_BYTES] = "";
-    const size_t words = arguments->positional_count;
-    if (words > 0)
-        (void)snprintf(name, sizeof name, "%s%s%s", arguments->positional[0], words > 1 ? " " : "",
-                       words > 1 ? arguments->positional[1] : "");
-    const taciti_verb *verb = taciti_verb_find(verbs, name);
-    if (verb == NULL && words > 0)
-        return taciti_fail(TACIT_E_USAGE, "there is no verb \"%s\"; `tacit --help` lists all", name);
-    print_page(stdout, verbs, verb);
+static tacit_status write_pages(const char *folder, const taciti_verb *verbs) {
+    TACITI_TRY(taciti_file_make_folder(folder));
+    TACITI_TRY(write_page(folder, verbs, NULL));
+    for (const taciti_verb *next = verbs; next->name != NULL; next++)
+        if (!next->hidden) TACITI_TRY(write_page(folder, verbs, next));
     return TACIT_OK;
 }
 
 tacit_status taciti_verb_man(const taciti_verb *verb, int argc, char **argv) {
     taciti_arguments arguments;
+    char name[NAME_BYTES] = "";
     TACITI_TRY(taciti_arguments_parse(verb, NULL, argc, argv, &arguments));
     const char *folder = taciti_arguments_get(&arguments, "--all");
-    if (folder == NULL) return show_page(&arguments, verb->all);
-    TACITI_TRY(taciti_file_make_folder(folder));
-    TACITI_TRY(write_page(folder, verb->all, NULL));
-    for (const taciti_verb *next = verb->all; next->name != NULL; next++)
-        if (!next->hidden) TACITI_TRY(write_page(folder, verb->all, next));
+    const size_t words = arguments.positional_count;
+    if (folder != NULL) return write_pages(folder, verb->all);
+    if (words > 0)
+        (void)snprintf(name, sizeof name, "%s%s%s", arguments.positional[0], words > 1 ? " " : "",
+                       words > 1 ? arguments.positional[1] : "");
+    const taciti_verb *wanted = taciti_verb_find(verb->all, name);
+    if (wanted == NULL && words > 0)
+        return taciti_fail(TACIT_E_USAGE, "there is no verb \"%s\"; `tacit --help` lists all", name);
+    print_page(stdout, verb->all, wanted);
     return TACIT_OK;
 }

@@ -13,17 +13,6 @@ void taciti_draws_destroy(taciti_draws *draws) {
     *draws = (taciti_draws){0};
 }
 
-/* Draws of another seed, cv or number of ranks replace those that were kept. */
-static void begin(taciti_draws *d, int64_t seed, double cv, int ranks) {
-    if (d->seed == seed && d->cv == cv && d->ranks == ranks) return;
-    taciti_free(d->list);
-    d->list = NULL;
-    d->steps = d->room = 0;
-    d->seed = seed;
-    d->cv = cv;
-    d->ranks = ranks;
-}
-
 /* Whether there is room for one more step. */
 static bool grow(taciti_draws *d) {
     const size_t ranks = (size_t)d->ranks, room = d->room > 0 ? 2 * d->room : STEPS_MIN;
@@ -39,7 +28,10 @@ static bool grow(taciti_draws *d) {
 
 void taciti_draws_of(taciti_draws *draws, int64_t seed, double cv, int ranks, size_t step, double *out) {
     const size_t bytes = (size_t)ranks * sizeof *out;
-    if (draws != NULL) begin(draws, seed, cv, ranks);
+    if (draws != NULL && (draws->seed != seed || draws->cv != cv || draws->ranks != ranks)) {
+        taciti_free(draws->list); /* others replace those that were kept */
+        *draws = (taciti_draws){.seed = seed, .cv = cv, .ranks = ranks, .drawn = draws->drawn, .events = draws->events};
+    }
     if (draws != NULL && step < draws->steps) {
         memcpy(out, draws->list + step * (size_t)ranks, bytes);
         return;
