@@ -81,69 +81,69 @@ static tacit_status read_kind(reader *r, const json_t *value, const field *f, vo
 /* ---- objects ------------------------------------------------------------------------------------------------------
  */
 
+#define AT(member) offsetof(taciti_cluster, member)
+#define LINK(member) offsetof(taciti_link_cost, member)
+#define TIMING(member) offsetof(taciti_cluster_timing, member)
+#define CODEC(member) offsetof(taciti_cluster_compression, member)
 #define AT_MIN_0 0, 1e6
 #define LATENCY 0, LATENCY_MAX_US, "a number of at least 0, in microseconds (up to 1e8)", NULL
 #define RATE RATE_MIN, RATE_MAX, "a number above 0, in Gbit/s (1e-6 to 1e6)"
 
 static const field LINK_FIELDS[] = {
-    {"latency_us", true, read_number, offsetof(taciti_link_cost, alpha_s), LATENCY},
-    {"gbit_per_s", true, read_number, offsetof(taciti_link_cost, beta_s_per_byte), RATE, NULL},
-    {"fit_error", false, read_number, offsetof(taciti_link_cost, fit_error), AT_MIN_0, "a share of at least 0", NULL},
+    {"latency_us", true, read_number, LINK(alpha_s), LATENCY},
+    {"gbit_per_s", true, read_number, LINK(beta_s_per_byte), RATE, NULL},
+    {"fit_error", false, read_number, LINK(fit_error), AT_MIN_0, "a share of at least 0", NULL},
     {.name = NULL},
 };
 
 static const field LINKS_FIELDS[] = {
-    {"between", false, taciti_strict_nested, offsetof(taciti_cluster, between), 0, 0,
-     "an object: {\"latency_us\": 30, \"gbit_per_s\": 25}", LINK_FIELDS},
-    {"inside", false, taciti_strict_nested, offsetof(taciti_cluster, inside), 0, 0,
-     "an object: {\"latency_us\": 1, \"gbit_per_s\": 80}", LINK_FIELDS},
-    {"host_gbit_per_s", false, read_number, offsetof(taciti_cluster, host_beta_s_per_byte), RATE, NULL},
-    {"duplex_gbit_per_s", false, read_number, offsetof(taciti_cluster, duplex_beta_s_per_byte), RATE, NULL},
-    {"incast_gbit_per_s", false, read_number, offsetof(taciti_cluster, incast_beta_s_per_byte), RATE, NULL},
-    {"busy_latency_us", false, read_number, offsetof(taciti_cluster, busy_alpha_s), LATENCY},
+    {"between", false, taciti_strict_nested, AT(between), 0, 0, "an object: {\"latency_us\": 30, \"gbit_per_s\": 25}",
+     LINK_FIELDS},
+    {"inside", false, taciti_strict_nested, AT(inside), 0, 0, "an object: {\"latency_us\": 1, \"gbit_per_s\": 80}",
+     LINK_FIELDS},
+    {"host_gbit_per_s", false, read_number, AT(host_beta_s_per_byte), RATE, NULL},
+    {"duplex_gbit_per_s", false, read_number, AT(duplex_beta_s_per_byte), RATE, NULL},
+    {"incast_gbit_per_s", false, read_number, AT(incast_beta_s_per_byte), RATE, NULL},
+    {"busy_latency_us", false, read_number, AT(busy_alpha_s), LATENCY},
     {.name = NULL},
 };
 
 static const field COMPUTE_FIELDS[] = {
-    {"cv", true, read_number, offsetof(taciti_cluster, compute_cv), AT_MIN_0, "a share of at least 0", NULL},
-    {"lag1", false, read_number, offsetof(taciti_cluster, compute_lag1), -1, 1, "a number from -1 to 1", NULL},
-    {"rank_spread", false, read_number, offsetof(taciti_cluster, compute_rank_spread), AT_MIN_0,
-     "a share of at least 0", NULL},
-    {"core_share", false, read_number, offsetof(taciti_cluster, compute_core_share), 1e-6, 1,
-     "a share of a core, from 1e-6 to 1", NULL},
-    {"memory_gib", false, read_number, offsetof(taciti_cluster, memory_gib), 1e-3, 1e6,
+    {"cv", true, read_number, AT(compute_cv), AT_MIN_0, "a share of at least 0", NULL},
+    {"lag1", false, read_number, AT(compute_lag1), -1, 1, "a number from -1 to 1", NULL},
+    {"rank_spread", false, read_number, AT(compute_rank_spread), AT_MIN_0, "a share of at least 0", NULL},
+    {"core_share", false, read_number, AT(compute_core_share), 1e-6, 1, "a share of a core, from 1e-6 to 1", NULL},
+    {"memory_gib", false, read_number, AT(memory_gib), 1e-3, 1e6,
      "GiB of the smallest host, a number from 0.001 to 1e6", NULL},
-    {"hand_over_us", false, read_number, offsetof(taciti_cluster, hand_over_s), LATENCY},
+    {"hand_over_us", false, read_number, AT(hand_over_s), LATENCY},
     {.name = NULL},
 };
 
 static const field TIMING_FIELDS[] = {
-    {"collective", true, read_kind, offsetof(taciti_cluster_timing, collective), 0, TACITI_COLLECTIVES,
+    {"collective", true, read_kind, TIMING(collective), 0, TACITI_COLLECTIVES,
      "\"all_reduce\", \"reduce_scatter\", \"all_gather\" or \"all_to_all\"", NULL},
-    {"group", true, read_kind, offsetof(taciti_cluster_timing, group), 0, TACITI_GROUP_KINDS,
+    {"group", true, read_kind, TIMING(group), 0, TACITI_GROUP_KINDS,
      "\"world\", \"host\", \"cross\", \"pair\" or \"two-hosts\"", NULL},
-    {"by", true, taciti_strict_text, offsetof(taciti_cluster_timing, by), 1, sizeof((taciti_cluster_timing *)0)->by,
+    {"by", true, taciti_strict_text, TIMING(by), 1, sizeof((taciti_cluster_timing *)0)->by,
      "a text of 1 to 23 bytes: \"tacit\", \"mpi-default\"", NULL},
-    {"bytes", true, taciti_strict_size, offsetof(taciti_cluster_timing, bytes), 1, 0x1p53,
-     "a whole number above 0, without point and exponent", NULL},
-    {"seconds", true, read_number, offsetof(taciti_cluster_timing, seconds), 1e-9, SECONDS_MAX,
-     "a number above 0, in seconds (1e-9 to 1e6)", NULL},
-    {"spread", false, read_number, offsetof(taciti_cluster_timing, spread), AT_MIN_0, "a share of at least 0", NULL},
+    {"bytes", true, taciti_strict_size, TIMING(bytes), 1, 0x1p53, "a whole number above 0, without point and exponent",
+     NULL},
+    {"seconds", true, read_number, TIMING(seconds), 1e-9, SECONDS_MAX, "a number above 0, in seconds (1e-9 to 1e6)",
+     NULL},
+    {"spread", false, read_number, TIMING(spread), AT_MIN_0, "a share of at least 0", NULL},
     {.name = NULL},
 };
 
 #define NANOSECONDS 1e-6, 1e6, "a number above 0, in nanoseconds per float (1e-6 to 1e6)"
 
 static const field COMPRESSION_FIELDS[] = {
-    {"codec", true, taciti_strict_text, offsetof(taciti_cluster_compression, codec), 1,
-     sizeof((taciti_cluster_compression *)0)->codec, "the name of a codec, 1 to 23 bytes", NULL},
-    {"factor", true, read_number, offsetof(taciti_cluster_compression, factor), 1, 1e9,
-     "elements per element sent, from 1 to 1e9", NULL},
-    {"encode_ns", true, read_number, offsetof(taciti_cluster_compression, encode_s), NANOSECONDS, NULL},
-    {"decode_ns", true, read_number, offsetof(taciti_cluster_compression, decode_s), NANOSECONDS, NULL},
-    {"add_ns", true, read_number, offsetof(taciti_cluster_compression, add_s), NANOSECONDS, NULL},
-    {"bytes", true, read_number, offsetof(taciti_cluster_compression, bytes), 1e-9, 16,
-     "bytes of payload per float, above 0 and up to 16", NULL},
+    {"codec", true, taciti_strict_text, CODEC(codec), 1, sizeof((taciti_cluster_compression *)0)->codec,
+     "the name of a codec, 1 to 23 bytes", NULL},
+    {"factor", true, read_number, CODEC(factor), 1, 1e9, "elements per element sent, from 1 to 1e9", NULL},
+    {"encode_ns", true, read_number, CODEC(encode_s), NANOSECONDS, NULL},
+    {"decode_ns", true, read_number, CODEC(decode_s), NANOSECONDS, NULL},
+    {"add_ns", true, read_number, CODEC(add_s), NANOSECONDS, NULL},
+    {"bytes", true, read_number, CODEC(bytes), 1e-9, 16, "bytes of payload per float, above 0 and up to 16", NULL},
     {.name = NULL},
 };
 
@@ -203,10 +203,10 @@ static tacit_status refuse_repeated(const reader *r, const char *list, size_t i)
 
 /* One place per (collective, group, by, bytes): a planner must not find two answers. */
 static tacit_status read_timing(reader *r, const json_t *value, taciti_cluster *out) {
-    static const char TIMING[] = "an object: {\"collective\": \"all_reduce\", \"group\": \"world\", "
-                                 "\"by\": \"tacit\", \"bytes\": 4096, \"seconds\": 0.001}";
+    static const char LEGAL[] = "an object: {\"collective\": \"all_reduce\", \"group\": \"world\", "
+                                "\"by\": \"tacit\", \"bytes\": 4096, \"seconds\": 0.001}";
     taciti_cluster_timing item = {.spread = -1};
-    TACITI_TRY(taciti_strict_object(r, value, TIMING_FIELDS, TIMING, &item));
+    TACITI_TRY(taciti_strict_object(r, value, TIMING_FIELDS, LEGAL, &item));
     for (size_t i = 0; i < out->timing_count; i++) {
         const taciti_cluster_timing *t = &out->timings[i];
         if (t->collective == item.collective && t->group == item.group && t->bytes == item.bytes &&
@@ -222,10 +222,10 @@ static tacit_status read_timings(reader *r, const json_t *value, const field *f,
 
 /* One place per codec and factor. */
 static tacit_status read_compression(reader *r, const json_t *value, taciti_cluster *out) {
-    static const char COMPRESSION[] = "an object: {\"codec\": \"topk\", \"factor\": 100, \"encode_ns\": 1, "
-                                      "\"decode_ns\": 0.5, \"add_ns\": 0.1, \"bytes\": 0.05}";
+    static const char LEGAL[] = "an object: {\"codec\": \"topk\", \"factor\": 100, \"encode_ns\": 1, "
+                                "\"decode_ns\": 0.5, \"add_ns\": 0.1, \"bytes\": 0.05}";
     taciti_cluster_compression item = {.factor = 0};
-    TACITI_TRY(taciti_strict_object(r, value, COMPRESSION_FIELDS, COMPRESSION, &item));
+    TACITI_TRY(taciti_strict_object(r, value, COMPRESSION_FIELDS, LEGAL, &item));
     for (size_t i = 0; i < out->compression_count; i++)
         if (strcmp(out->compressions[i].codec, item.codec) == 0 &&
             fabs(out->compressions[i].factor - item.factor) < 1e-9 * item.factor)
@@ -244,13 +244,11 @@ static tacit_status read_compressions(reader *r, const json_t *value, const fiel
 /* hosts stands before ranks_per_host: the fields are read in this order. */
 static const field FIELDS[] = {
     {"format", true, taciti_strict_literal, 0, 0, 0, "\"" TACITI_CLUSTER_FORMAT "\"", NULL},
-    {"name", false, taciti_strict_text, offsetof(taciti_cluster, name), CLUSTER_TEXT(name, "a text of up to 63 bytes"),
-     NULL},
-    {"source", false, taciti_strict_text, offsetof(taciti_cluster, source),
-     CLUSTER_TEXT(source, "a text of up to 127 bytes"), NULL},
+    {"name", false, taciti_strict_text, AT(name), CLUSTER_TEXT(name, "a text of up to 63 bytes"), NULL},
+    {"source", false, taciti_strict_text, AT(source), CLUSTER_TEXT(source, "a text of up to 127 bytes"), NULL},
     {"notes", false, read_notes, 0, 0, TACITI_CLUSTER_MAX_NOTES, "a text or a list of texts", NULL},
-    {"hosts", true, taciti_strict_count, offsetof(taciti_cluster, hosts), 1, TACITI_CLUSTER_MAX_HOSTS,
-     "a whole number from 1 to 100000", NULL},
+    {"hosts", true, taciti_strict_count, AT(hosts), 1, TACITI_CLUSTER_MAX_HOSTS, "a whole number from 1 to 100000",
+     NULL},
     {"ranks_per_host", true, read_ranks, 0, 1, TACITI_CLUSTER_MAX_RANKS_PER_HOST,
      "a whole number from 1 to 10000, or a list of one for each host", NULL},
     {"links", true, taciti_strict_nested, 0, 0, 0, "an object: {\"between\": {\"latency_us\": 30, \"gbit_per_s\": 25}}",
