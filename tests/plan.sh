@@ -141,6 +141,11 @@ damaged 0 "no verdict on gossip: compute.cv 31 % is that of a busy machine; with
 grep -q "takes as long within" out && complain "a busy machine recommends sparser gossip: $(head -2 out)"
 damaged 0 "no verdict: compute.cv 90 % is that of a busy machine. With it: pays: " 's/"cv": 0.03/"cv": 0.9/' --all
 grep -q "Without jitter: .* with gossip\|Without jitter: .* would be" out || complain "nothing tells the verdict without jitter"
+# it is planned without jitter first, of which nothing stays
+sed 's/"cv": 0.03/"cv": 0.4/' "$ethernet" > busy.json
+"$tacit" plan "$gpt" --cluster busy.json --json > busy-plan.json && "$tacit" plan "$gpt" --cluster "$ethernet" --compute.cv 0.4 --json > asked-plan.json
+python3 -c 'import json; assert json.load(open("busy-plan.json"))["methods"] == json.load(open("asked-plan.json"))["methods"]' 2> out ||
+  complain "methods on a busy machine are not those of its compute.cv: $(tail -1 out)"
 damaged 0 "gossip does not pay: one rank has nobody" 's/"cv": 0.03/"cv": 0.9/' -n 1
 damaged 3 "links.host_gbit_per_s is 99999, but links.between.gbit_per_s 24.7" 's/"host_gbit_per_s": 24.7/"host_gbit_per_s": 99999/'
 damaged 3 "links.host_gbit_per_s is 0.000247, but" 's/"host_gbit_per_s": 24.7/"host_gbit_per_s": 0.000247/'

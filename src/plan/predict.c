@@ -478,7 +478,8 @@ static tacit_status predict_choice(const request *q, const taciti_method *method
 
 /* Many methods have the same sums beside their mixes. */
 static tacit_status predict_common(const request *q, const taciti_method *sums, taciti_prediction *out) {
-    struct taciti_sums *known = q->options->reuse == NULL ? NULL : taciti_reuse_sums(q->options->reuse, sums);
+    const taciti_plan_options *o = q->options;
+    struct taciti_sums *known = o->reuse == NULL ? NULL : taciti_reuse_sums(o->reuse, o->cv, sums);
     const int kind = q->bit_per_s == NULL ? 0 : 1;
     if (known == NULL || q->count > TACITI_REUSE_RATES) return predict_choice(q, sums, out);
     if (known->count[kind] != q->count) TACITI_TRY(predict_choice(q, sums, &known->list[kind]));
