@@ -67,6 +67,7 @@ run_test() {
 
 export python work PYTHONDONTWRITEBYTECODE=1 PYTHONWARNINGS=ignore OMP_NUM_THREADS=1
 export -f run_test
-list_tests | xargs -P $(($(nproc) / 2 + 1)) -L 1 bash -c 'run_test "$@"' _ | tee "$work/summary"
-! grep -q ^FAIL "$work/summary" && exit "$status"
-exit 1
+list_tests >"$work/tests"
+xargs -P $(($(nproc) / 2 + 1)) -L 1 bash -c 'run_test "$@"' _ <"$work/tests" | tee "$work/summary"
+[ "$(grep -c ^ok "$work/summary")" -eq "$(wc -l <"$work/tests")" ] || exit 1
+exit "$status"

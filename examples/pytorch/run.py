@@ -38,8 +38,7 @@ def read_flags(about, sizes, batch, lr):
                    "every N steps, as \"curve\": [step, seconds of training, loss]")
     p.add_argument("--optimizer", choices=("adamw", "accum-adam"), default="adamw", help="accum-adam: that of decent-dp")
     p.add_argument("--json", metavar="FILE", help="the results are appended there, with the seconds of all steps")
-    p.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu",
-                   help="ranks of a host share its GPUs (default here: %(default)s)")
+    p.add_argument("--device", choices=("cpu", "cuda"), help="ranks of a host share its GPUs (default: cuda where there is one)")
     p.add_argument("--emulate", type=float, metavar="MS", help="replay an accelerator that needs so long for forward and "
                    "backward pass instead of computing: real gradients' bytes, arbitrary values")
     p.add_argument("--with", dest="method", choices=METHODS, default="tacit")
@@ -56,6 +55,8 @@ def read_flags(about, sizes, batch, lr):
             p.error(f"{given if isinstance(given, str) else ' '.join(given)}: only --with {' or '.join(methods)} takes it")
     if flags.steps <= flags.warm_up:
         flags.warm_up = 0
+    if flags.emulate and flags.device == "cuda":
+        p.error("--emulate replays an accelerator on the CPU: leave out --device cuda")
     flags.device = choose_device("cpu" if flags.emulate else flags.device)
     torch.manual_seed(flags.seed)
     return flags
@@ -75,7 +76,7 @@ RANKS = find("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", default=1)
 
 def choose_device(kind):
     """The GPUs of a host are dealt to its ranks in turns."""
-    if kind == "cpu":
+    if kind == "cpu" or (kind is None and not torch.cuda.is_available()):
         return torch.device("cpu")
     if not torch.cuda.is_available():
         sys.exit("--device cuda: torch finds no GPU; nvidia-smi says what the driver finds")

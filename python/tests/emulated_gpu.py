@@ -25,14 +25,18 @@ def build_driver():
 
 
 class Future(torch.futures.Future):
-    """As torch's for a GPU: who waits for it waits for what the stream of its setter had been given, but only where its value
-    has tensors. Callbacks have a stream of their own, `thread.behind` for those that come behind them."""
+    """As torch's for a GPU: who waits for it waits for what the stream of its setter had been given, but only where its
+    value has tensors. Callbacks have a stream of their own."""
 
     def __init__(self, gpu):
         super().__init__()
-        self.gpu, self.given = gpu, None
+        self.gpu, self.given, self.is_complete = gpu, None, False
 
     def set_result(self, value):
+        """It counts as complete, and calls nobody, if the event cannot be recorded."""
+        if self.is_complete:
+            raise RuntimeError("a completed future cannot be completed again")
+        self.is_complete = True
         if isinstance(value, torch.Tensor):
             self.given = self.gpu.record()
         super().set_result(value)
@@ -40,9 +44,7 @@ class Future(torch.futures.Future):
     def then(self, callback):
         def run(future):
             thread, before = self.gpu.thread, self.gpu.stream_of(0)
-            if not hasattr(thread, "behind"):
-                thread.behind = self.gpu.driver.fake_stream_make()
-            thread.stream = thread.behind
+            thread.stream = self.gpu.behind
             if self.given:
                 self.gpu.cuda.open_device(0).hold_torch(self.given)
             try:
@@ -65,6 +67,7 @@ class Gpu:
         self.driver.fake_kernel.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_size_t]
         self.driver.fake_synchronize.argtypes = [ctypes.c_void_p]
         self.driver.fake_calls.restype, self.driver.fake_stream_make.restype = ctypes.c_uint64, ctypes.c_void_p
+        self.behind = self.driver.fake_stream_make()
         self.driver.fake_seed(SEED * 100 + int(os.environ["RANK"]) + 1, 200)
 
     @contextlib.contextmanager

@@ -284,7 +284,7 @@ def with_hook(gpu, module, **words):
         gpu.write(bucket.buffer())
 
         def give(future):
-            gpu.driver.fake_synchronize(gpu.thread.behind)
+            gpu.driver.fake_synchronize(gpu.behind)
             return future.value()
         return send(state, bucket).then(give)
     ddp.register_comm_hook(state, written if gpu else send)

@@ -110,6 +110,8 @@ def middle(values, form="%.3f"):
 
 def mean_and_half(values, form="%.1f"):
     """The mean, and half of its 95 % interval of more than one value."""
+    if not values:
+        return "-"
     mean, half = record.interval(values)
     return form % mean + ("" if math.isinf(half) else " ± " + form % half)
 
@@ -260,7 +262,7 @@ def gravac_table(sections):
         answer = next(a for found in section.answers.values() for a in found.values())
         head += ["%s: bytes" % name, "seconds per step", "held-out accuracy, %" if "held_accuracy" in answer else "held-out perplexity"]
         for w in section.methods():
-            rows.setdefault(w, [TITLES[w]]).extend([fewer(section, w), "%.3f" % statistics.median(section.values(w, seconds)),
+            rows.setdefault(w, [TITLES[w]]).extend([fewer(section, w), middle(section.values(w, seconds)).split(" ")[0],
                                                     mean_and_half(section.values(w, quality))])
     return finish(head, list(rows.values()), list(sections.values()),
                   "Bytes: times fewer on the wire than f32. Quality: mean and 95 % of seeds.") if rows else None
@@ -370,7 +372,7 @@ def main():
     tables = {"steps": steps_table(steps), "dp": dp_table(folder, *SETTINGS),
               "loss": loss_table(loss, folder), "decent": decent_table(decent), "tagc": tagc_table(folder),
               "gravac": gravac_table({name: Section(os.path.join(folder, "gravac", name.lower())) for name in ("ResNet", "VGG", "LSTM")})}
-    tables = {name: text and text + "\n\n" + record.commit_line(folder, name) for name, text in tables.items()}
+    tables = {name: text and "\n\n".join(filter(None, (text, record.commit_line(folder, name)))) for name, text in tables.items()}
     record.publish({"bars": bars_table(folder, steps, loss, decent, page), **tables}, page, {})
 
 

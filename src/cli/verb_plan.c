@@ -254,9 +254,9 @@ static void show_progress(void *context, size_t done, size_t count) {
         (void)fputs(WIPE, stderr);
 }
 
-static tacit_status print_answer(const question *q, taciti_candidates *candidates, taciti_reuse *reuse) {
+static taciti_scene scene_of(const question *q) {
     const taciti_train_settings *s = &q->settings;
-    const taciti_scene scene = {
+    return (taciti_scene){
         .profile = &q->profile,
         .layout = &q->layout,
         .coded = q->coded.tensor_count > 0 ? &q->coded : NULL,
@@ -267,6 +267,19 @@ static tacit_status print_answer(const question *q, taciti_candidates *candidate
         .optim = &s->job.optim,
         .bf16 = s->job.model.dtype == TACITI_DTYPE_BF16,
     };
+}
+
+static tacit_status print_report(const question *q, const taciti_plan_report *report) {
+    if (q->svg != NULL) TACITI_TRY(taciti_plan_save_svg(report, q->svg));
+    if (q->json) return taciti_cli_print_json(taciti_plan_json(report));
+    taciti_plan_print(report);
+    if (q->svg != NULL) printf("drawn: %s\n", q->svg);
+    return TACIT_OK;
+}
+
+static tacit_status print_answer(const question *q, taciti_candidates *candidates, taciti_reuse *reuse) {
+    const taciti_train_settings *s = &q->settings;
+    const taciti_scene scene = scene_of(q);
     const double measured = q->cluster.compute_cv > 0 ? q->cluster.compute_cv : 0;
     const double asked = s->job.compute.cv > 0 ? s->job.compute.cv : -1;
     const bool even = taciti_arguments_get(&q->arguments, "--no-jitter") != NULL;
@@ -298,11 +311,7 @@ static tacit_status print_answer(const question *q, taciti_candidates *candidate
     TACITI_TRY(taciti_candidates_predict(candidates, &scene, &options, show_progress, &start_ns));
     if (q->json || q->svg != NULL)
         TACITI_TRY(taciti_plan_curves_compute(&s->job, candidates, &scene, &options, &curves));
-    if (q->svg != NULL) TACITI_TRY(taciti_plan_save_svg(&report, q->svg));
-    if (q->json) return taciti_cli_print_json(taciti_plan_json(&report));
-    taciti_plan_print(&report);
-    if (q->svg != NULL) printf("drawn: %s\n", q->svg);
-    return TACIT_OK;
+    return print_report(q, &report);
 }
 
 static tacit_status plan_model(const taciti_verb *verb, int argc, char **argv, question *q) {

@@ -102,7 +102,7 @@ class Hook:
             _private.try_after_backward(self._end_backward)
         # C++ knows no exception of Python's: where it waits before _end_backward() does, it raises a RuntimeError with
         # this one's text.
-        result = future.then(lambda _: self._give(buffer))
+        result = future.then(self._give)
         self._buckets.put((indices, future, buffer, is_last))
         return result
 
@@ -136,10 +136,10 @@ class Hook:
         if self.error:
             raise self.error
 
-    def _give(self, buffer):
+    def _give(self, future):
         if self.error:
             raise self.error
-        return buffer
+        return future.value()
 
     # ---- the waiting thread --------------------------------------------------------------------------------------------
 
@@ -178,12 +178,12 @@ class Hook:
         self._held = []
 
     def _complete(self, future, buffer):
-        """Who waits for a future waits for the GPUs of the tensors in it, and for no others."""
+        """Who waits for a future waits for the GPUs of the tensors in it, and for no others. One that has failed may count as
+        complete: backward ends by _done."""
         try:
-            future.set_result(buffer)
+            future.set_result(None if self.error else buffer)
         except Exception as error:
             self._fail(error)
-            future.set_result(None)
 
     def _wait(self, indices):
         sources = self._tensors.sources
