@@ -49,7 +49,7 @@ tacit_status taciti_ckpt_find(taciti_comm *comm, const char *folder, char *path,
 tacit_status taciti_ckpt_check(const char *path, int64_t *step, char **meta_json);
 
 /* Sets *sees to whether this rank finds at `path` the file or folder that rank 0 finds there, and not one of the same
- * name on another host. Collective unless comm is NULL. */
+ * name on another host, or neither finds any. Collective unless comm is NULL. */
 tacit_status taciti_ckpt_sees(taciti_comm *comm, const char *path, bool *sees);
 
 /* The prefix of arrays that only this rank holds: "rank.00003.<what>". */

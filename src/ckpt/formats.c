@@ -48,8 +48,7 @@ tacit_status taciti_formats_resolve(const char *path, taciti_model_options *opti
     return taciti_fail(TACIT_E_DATA, "%s: describes a model that cannot be built", path);
 }
 
-/* ---- the model in the description of a checkpoint -----------------------------------------------------------------
- */
+/* ---- the model in the description of a checkpoint ---------------------------------------------------------------- */
 
 json_t *taciti_run_describe_model(const taciti_model_options *model) {
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "layers", (json_int_t)model->layers, "heads",

@@ -39,8 +39,7 @@ void taciti_run_close(taciti_run_info *info);
 /* Reads the parameters into a flat array of `layout`. */
 tacit_status taciti_run_weights(const taciti_run_info *info, const taciti_layout *layout, float *flat);
 
-/* ---- the parameters of a model without its network, and the tokenizer files, for import and export
- * ------------------- */
+/* ---- import and export: parameters without their network, and the tokenizer -------------------------------------- */
 
 typedef struct taciti_flat_model {
     taciti_layout layout;

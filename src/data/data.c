@@ -93,7 +93,7 @@ static tacit_status encode_view(const taciti_tokenizer *tokenizer, const taciti_
 }
 
 /* Replaces the bytes of a segment, in a file or in memory, by their ids: 2 bytes each if the vocabulary allows, else 4.
- * Leaves the segment unchanged on failure. */
+ * Leaves the segment unchanged on failure. Text whose ids do not fit in memory is for `tacit data prepare`. */
 static tacit_status tokenize_segment(const taciti_tokenizer *tokenizer, taciti_segment *segment) {
     packed out = {.width_bytes = taciti_tokenizer_vocabulary(tokenizer) <= 1 << 16 ? 2 : 4};
     const tacit_status status =

@@ -36,8 +36,8 @@ tacit_status taciti_tokenizer_bpe(const char *vocab_path, const char *merges_pat
 tacit_status taciti_tokenizer_load(const char *vocab_path, taciti_tokenizer **out); /* with merges.txt beside it */
 void taciti_tokenizer_destroy(taciti_tokenizer *tokenizer);
 int32_t taciti_tokenizer_vocabulary(const taciti_tokenizer *tokenizer);
-/* Appends the ids of a text of `bytes` bytes to *ids, which grows with taciti_calloc() and taciti_free(). Any bytes are
- * legal. */
+/* Appends the ids of a text of `bytes` bytes to *ids, which grows with taciti_calloc() and taciti_free(). A failure may
+ * leave it grown, or NULL if it was empty, with *count as it was. Any bytes are legal. */
 tacit_status taciti_tokenizer_encode(const taciti_tokenizer *tokenizer, const char *text, size_t bytes, int32_t **ids,
                                      size_t *count);
 /* Returns the bytes of one id (borrowed), or NULL if the id is out of range. */

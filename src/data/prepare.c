@@ -111,6 +111,7 @@ static tacit_status finish_shard(shard_writer *writer) {
     return closed == 0 ? TACIT_OK : taciti_file_fail("cannot write a shard", writer->folder);
 }
 
+/* Ids are below 65536. */
 static tacit_status append_ids(shard_writer *writer, const int32_t *ids, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (writer->fd >= 0 && writer->in_shard == writer->shard_tokens) TACITI_TRY(finish_shard(writer));
@@ -124,6 +125,7 @@ static tacit_status append_ids(shard_writer *writer, const int32_t *ids, size_t 
     return TACIT_OK;
 }
 
+/* The caller syncs the folder. */
 static tacit_status publish_shards(shard_writer *writer) {
     for (uint64_t i = 0; i < writer->shards; i++) {
         char from[PATH_MAX], to[PATH_MAX];
@@ -139,7 +141,7 @@ static void discard_shards(shard_writer *writer) {
     writer->fd = -1;
     for (uint64_t i = 0; i < writer->shards; i++) {
         char path[PATH_MAX];
-        /* The final names too, when publish() got stuck halfway: open() saw that no others had them. */
+        /* The final names too, when publish_shards() got stuck halfway: open_writer() saw that no others had them. */
         if (shard_path(writer, i, true, path) == TACIT_OK) (void)unlink(path);
         if (shard_path(writer, i, false, path) == TACIT_OK) (void)unlink(path);
     }

@@ -90,12 +90,21 @@ static tacit_status multiply_backward(taciti_gpt_pass *pass, size_t tensor, taci
                                       float *din) {
     taciti_model *model = pass->model;
     const size_t inner = model->layout->tensors[tensor].shape[0], columns = model->layout->tensors[tensor].shape[1];
-    float *gradient = taciti_gpt_gradient(model, tensor);
-    const taciti_product weights = {
-        TACITI_PRODUCT_TN,      inner, columns, pass->tokens, taciti_gpt_data(in), dout, gradient, 0, 0, 0,
-        pass->batch->accumulate};
-    const taciti_product inputs = {
-        TACITI_PRODUCT_NT, pass->tokens, inner, columns, dout, taciti_gpt_weight(model, tensor), din, 0, 0, 0, false};
+    const taciti_product weights = {.form = TACITI_PRODUCT_TN,
+                                    .m = inner,
+                                    .n = columns,
+                                    .k = pass->tokens,
+                                    .a = taciti_gpt_data(in),
+                                    .b = dout,
+                                    .c = taciti_gpt_gradient(model, tensor),
+                                    .accumulate = pass->batch->accumulate};
+    const taciti_product inputs = {.form = TACITI_PRODUCT_NT,
+                                   .m = pass->tokens,
+                                   .n = inner,
+                                   .k = columns,
+                                   .a = dout,
+                                   .b = taciti_gpt_weight(model, tensor),
+                                   .c = din};
     TACITI_TRY(taciti_matmul_run(model->matmul, &weights));
     taciti_gpt_clock(pass, TACITI_MODEL_OP_GEMM);
     taciti_gpt_report(pass, 2); /* the bias was finished before */

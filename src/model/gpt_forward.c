@@ -78,9 +78,13 @@ static tacit_status multiply_weight(taciti_gpt_pass *pass, taciti_gpt_operand in
     taciti_model *model = pass->model;
     const size_t index = taciti_gpt_layer_tensor(model, layer, tensor);
     const size_t *shape = model->layout->tensors[index].shape;
-    const void *weight = taciti_gpt_weight(model, index);
-    const taciti_product product = {
-        TACITI_PRODUCT_NN, pass->tokens, shape[1], shape[0], taciti_gpt_data(in), weight, out, 0, 0, 0, false};
+    const taciti_product product = {.form = TACITI_PRODUCT_NN,
+                                    .m = pass->tokens,
+                                    .n = shape[1],
+                                    .k = shape[0],
+                                    .a = taciti_gpt_data(in),
+                                    .b = taciti_gpt_weight(model, index),
+                                    .c = out};
     const tacit_status status = taciti_matmul_run(model->matmul, &product);
     taciti_gpt_clock(pass, TACITI_MODEL_OP_GEMM);
     return status;

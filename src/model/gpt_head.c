@@ -22,10 +22,14 @@ static const void *norm_rows(const taciti_model *model, size_t first) {
 /* logits[rows][columns] = norm[rows][C] head[V][C]^T */
 tacit_status taciti_gpt_logits(taciti_gpt_pass *pass, size_t first, size_t rows) {
     taciti_model *model = pass->model;
-    const void *norm = norm_rows(model, first), *head = taciti_gpt_weight(model, taciti_gpt_head_tensor(model));
-    const taciti_product product = {
-        TACITI_PRODUCT_NT,    rows, model->vocabulary, model->channels, norm, head, model->arena.logits, 0, 0,
-        model->arena.columns, false};
+    const taciti_product product = {.form = TACITI_PRODUCT_NT,
+                                    .m = rows,
+                                    .n = model->vocabulary,
+                                    .k = model->channels,
+                                    .a = norm_rows(model, first),
+                                    .b = taciti_gpt_weight(model, taciti_gpt_head_tensor(model)),
+                                    .c = model->arena.logits,
+                                    .ldc = model->arena.columns};
     return taciti_matmul_run(model->matmul, &product);
 }
 
@@ -51,12 +55,23 @@ static tacit_status head_gradients(taciti_gpt_pass *pass, size_t first, size_t r
     const taciti_gpt_arena *arena = &model->arena;
     const size_t c = model->channels, tensor = taciti_gpt_head_tensor(model);
     const void *dlogits = model->bf16 ? (const void *)arena->logits16 : (const void *)arena->logits;
-    const void *norm = norm_rows(model, first), *head = taciti_gpt_weight(model, tensor);
-    float *gradient = taciti_gpt_gradient(model, tensor), *narrow = arena->narrow + first * c;
-    const bool accumulate = pass->batch->accumulate || first > 0;
-    const size_t columns = arena->columns, v = model->vocabulary;
-    const taciti_product weights = {TACITI_PRODUCT_TN, v, c, rows, dlogits, norm, gradient, columns, 0, 0, accumulate};
-    const taciti_product norms = {TACITI_PRODUCT_NN, rows, c, v, dlogits, head, narrow, columns, 0, 0, false};
+    const taciti_product weights = {.form = TACITI_PRODUCT_TN,
+                                    .m = model->vocabulary,
+                                    .n = c,
+                                    .k = rows,
+                                    .a = dlogits,
+                                    .lda = arena->columns,
+                                    .b = norm_rows(model, first),
+                                    .c = taciti_gpt_gradient(model, tensor),
+                                    .accumulate = pass->batch->accumulate || first > 0};
+    const taciti_product norms = {.form = TACITI_PRODUCT_NN,
+                                  .m = rows,
+                                  .n = c,
+                                  .k = model->vocabulary,
+                                  .a = dlogits,
+                                  .lda = arena->columns,
+                                  .b = taciti_gpt_weight(model, tensor),
+                                  .c = arena->narrow + first * c};
     TACITI_TRY(taciti_matmul_run(model->matmul, &weights));
     return taciti_matmul_run(model->matmul, &norms);
 }

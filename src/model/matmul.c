@@ -196,9 +196,17 @@ static void block_widened(taciti_matmul *matmul, struct lane *lane, const taciti
         const size_t k = taciti_min(p->k - k0, WIDEN_SIDE);
         widen_block(matmul->kernels, wide_a, a + (ta ? k0 * p->lda : k0), p->lda, ta ? k : p->m, ta ? p->m : k);
         widen_block(matmul->kernels, wide_b, b + (tb ? k0 : k0 * p->ldb), p->ldb, tb ? p->n : k, tb ? k : p->n);
-        const taciti_product block = {
-            p->form, p->m, p->n, k, wide_a, wide_b, p->c, WIDEN_SIDE, WIDEN_SIDE, p->ldc, p->accumulate || k0 > 0};
-        slab_f32(lane, &block);
+        slab_f32(lane, &(taciti_product){.form = p->form,
+                                         .m = p->m,
+                                         .n = p->n,
+                                         .k = k,
+                                         .a = wide_a,
+                                         .b = wide_b,
+                                         .c = p->c,
+                                         .lda = WIDEN_SIDE,
+                                         .ldb = WIDEN_SIDE,
+                                         .ldc = p->ldc,
+                                         .accumulate = p->accumulate || k0 > 0});
     }
 }
 

@@ -115,8 +115,7 @@ static void find_causes(const model *m, const taciti_recursion_times *times, tac
         if (p->cost_s[b] > p->cost_s[p->bottleneck]) p->bottleneck = (taciti_bottleneck)b;
 }
 
-/* ---- what a step waits for besides transfers ----------------------------------------------------------------------
- */
+/* ---- what a step waits for besides transfers --------------------------------------------------------------------- */
 
 /* Ranks tell rank 0 what their encodes have seen, which sends all of it to everybody along a tree, between the exchange
  * and the update (comm/collective.c). A method that adapts does so in dense steps as well. */

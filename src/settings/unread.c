@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "exchange/route.h"
 #include "settings/settings.h"
 
@@ -22,27 +23,49 @@ typedef struct inquiry {
 
 /* ---- facts ------------------------------------------------------------------------------------------------------- */
 
+typedef enum fact_id {
+    COMPRESSES,
+    COMPRESSES_ANY,
+    IS_LOSSY,
+    SELECTS,
+    KNOWS_FACTOR,
+    KEEPS_FACTOR,
+    IS_AUTOMATIC,
+    RISES,
+    RETURNS_BY_FACTOR,
+    HAS_THRESHOLDS,
+    CHOOSES_WHOLE,
+    SENDS_PAYLOADS,
+    SUMS_EVERYWHERE,
+    GATHERS_PLAINLY,
+    EMULATES,
+} fact_id;
+
 typedef struct fact {
-    const char *name, *words;
+    const char *name;
+    fact_id id;
+    const char *words;
 } fact;
 
 static const fact FACTS[] = {
-    {"compressed", "a compress.codec, such as --compress.codec topk"},
-    {"compressed-any", "a compress.codec, such as --compress.codec topk"},
-    {"lossy", "a compress.codec that loses something, such as --compress.codec topk"},
-    {"selects", "a compress.codec that selects, such as --compress.codec topk"},
-    {"factor", "a compress.codec that selects, such as --compress.codec topk"},
-    {"fixed-factor", "a factor that no controller chooses: --adapt.policy fixed, and not --compress.codec auto"},
-    {"automatic", "--compress.codec auto"},
-    {"rising", "a warm-up of the factor, such as --compress.warmup 200"},
-    {"back", "a compress.codec that selects and whose sums it sends back, such as --compress.codec topk, and not "
-             "--compress.collective gather"},
-    {"threshold", "a compress.codec with thresholds, such as --compress.codec topk"},
-    {"whole-model", "an adapt.policy with one factor for the whole model, such as --adapt.policy fixed"},
-    {"payloads", "a compress.codec without an all-reduce of its own, such as --compress.codec topk"},
-    {"sums-everywhere", "a strategy that gives sums to all ranks, such as --strategy dp"},
-    {"plain-gather", "--compress.gather none"},
-    {"emulation", "tacit plan, or tacit bench step with --compute.emulate PROFILE"},
+    {"compressed", COMPRESSES, "a compress.codec, such as --compress.codec topk"},
+    {"compressed-any", COMPRESSES_ANY, "a compress.codec, such as --compress.codec topk"},
+    {"lossy", IS_LOSSY, "a compress.codec that loses something, such as --compress.codec topk"},
+    {"selects", SELECTS, "a compress.codec that selects, such as --compress.codec topk"},
+    {"factor", KNOWS_FACTOR, "a compress.codec that selects, such as --compress.codec topk"},
+    {"fixed-factor", KEEPS_FACTOR,
+     "a factor that no controller chooses: --adapt.policy fixed, and not --compress.codec auto"},
+    {"automatic", IS_AUTOMATIC, "--compress.codec auto"},
+    {"rising", RISES, "a warm-up of the factor, such as --compress.warmup 200"},
+    {"back", RETURNS_BY_FACTOR,
+     "a compress.codec that selects and whose sums it sends back, such as --compress.codec topk, and not "
+     "--compress.collective gather"},
+    {"threshold", HAS_THRESHOLDS, "a compress.codec with thresholds, such as --compress.codec topk"},
+    {"whole-model", CHOOSES_WHOLE, "an adapt.policy with one factor for the whole model, such as --adapt.policy fixed"},
+    {"payloads", SENDS_PAYLOADS, "a compress.codec without an all-reduce of its own, such as --compress.codec topk"},
+    {"sums-everywhere", SUMS_EVERYWHERE, "a strategy that gives sums to all ranks, such as --strategy dp"},
+    {"plain-gather", GATHERS_PLAINLY, "--compress.gather none"},
+    {"emulation", EMULATES, "tacit plan, or tacit bench step with --compute.emulate PROFILE"},
 };
 
 /* The planner prices every codec beside the configured one. */
@@ -54,42 +77,40 @@ static taciti_codec_setting read_by(const taciti_encoding *encoding) {
     return encoding->codec != NULL ? taciti_codec_setting_of(encoding->codec, all) : none;
 }
 
-static bool fact_holds(const inquiry *q, const taciti_place *place, const char *name) {
+static bool fact_holds(const inquiry *q, const taciti_place *place, fact_id id) {
     const taciti_compression_setup *s = &q->setup, gathers = taciti_compression_gather_setup(s);
     const taciti_codec *codec = s->sums.codec, *gather = s->gathers.codec;
     const bool plan = is_plan(q), compresses = codec != NULL || plan;
     const bool gathers_by_factor = gather != NULL && !(s->options->back > 0); /* compress.back takes its place there */
     const bool factor = read_by(&s->sums).factor > 0, gather_factor = read_by(&s->gathers).factor > 0;
-    const bool rises = s->controller == NULL || s->controller->state_bytes(s->controller_options, 1) == 0;
-    const struct {
-        const char *name;
-        bool holds;
-    } facts[] = {
-        {"compressed", compresses},
-        {"compressed-any", compresses || gather != NULL},
-        {"lossy", compresses && (codec == NULL || taciti_compression_is_lossy(s))},
-        {"selects", factor || gather_factor},
-        {"factor", /* with factor 1 every codec sends dense steps */
-         factor || read_by(&s->mixes).factor > 0 || (gathers_by_factor && gather_factor) ||
-             (codec != NULL && s->options->factor <= 1)},
-        {"fixed-factor", (codec != NULL && taciti_compression_keeps_factor(s)) || s->mixes.codec != NULL ||
-                             (gathers_by_factor && taciti_compression_keeps_factor(&gathers))},
-        {"automatic",
-         strcmp(q->settings->compress.codec.text, "auto") == 0 && !taciti_strategy_mixes_only(q->strategy)},
-        {"rising", s->options->warmup >= 0 ? s->options->warmup > 0 : rises},
-        {"back", gather_factor || (factor && taciti_route_of(codec)->results && q->strategy->units == NULL &&
-                                   s->options->collective != TACITI_WAY_GATHER)},
-        {"threshold", plan || read_by(&s->sums).threshold > 0 || read_by(&s->gathers).threshold > 0},
-        {"whole-model", s->controller == NULL || !s->controller->per_bucket},
-        {"payloads", compresses && (codec == NULL || !taciti_route_of(codec)->whole)},
-        {"sums-everywhere", plan || q->strategy->units == NULL},
-        {"plain-gather", gather == NULL},
-        {"emulation", /* a file of training may describe the machine for the planner */
-         plan || (place->given != NULL && *place->given == TACITI_GIVEN_IN_FILE) ||
-             (q->reader == TACITI_READER_BENCH && q->settings->compute.emulate.text[0] != '\0')},
-    };
-    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
-        if (strcmp(facts[i].name, name) == 0) return facts[i].holds;
+    switch (id) {
+    case COMPRESSES: return compresses;
+    case COMPRESSES_ANY: return compresses || gather != NULL;
+    case IS_LOSSY: return compresses && (codec == NULL || taciti_compression_is_lossy(s));
+    case SELECTS: return factor || gather_factor;
+    case KNOWS_FACTOR: /* with factor 1 every codec sends dense steps */
+        return factor || read_by(&s->mixes).factor > 0 || (gathers_by_factor && gather_factor) ||
+               (codec != NULL && s->options->factor <= 1);
+    case KEEPS_FACTOR:
+        return (codec != NULL && taciti_compression_keeps_factor(s)) || s->mixes.codec != NULL ||
+               (gathers_by_factor && taciti_compression_keeps_factor(&gathers));
+    case IS_AUTOMATIC:
+        return strcmp(q->settings->compress.codec.text, "auto") == 0 && !taciti_strategy_mixes_only(q->strategy);
+    case RISES:
+        if (s->options->warmup >= 0) return s->options->warmup > 0;
+        return s->controller == NULL || s->controller->state_bytes(s->controller_options, 1) == 0;
+    case RETURNS_BY_FACTOR:
+        return gather_factor || (factor && taciti_route_of(codec)->results && q->strategy->units == NULL &&
+                                 s->options->collective != TACITI_WAY_GATHER);
+    case HAS_THRESHOLDS: return plan || read_by(&s->sums).threshold > 0 || read_by(&s->gathers).threshold > 0;
+    case CHOOSES_WHOLE: return s->controller == NULL || !s->controller->per_bucket;
+    case SENDS_PAYLOADS: return compresses && (codec == NULL || !taciti_route_of(codec)->whole);
+    case SUMS_EVERYWHERE: return plan || q->strategy->units == NULL;
+    case GATHERS_PLAINLY: return gather == NULL;
+    case EMULATES: /* a file of training may describe the machine for the planner */
+        return plan || *place->given == TACITI_GIVEN_IN_FILE ||
+               (q->reader == TACITI_READER_BENCH && q->settings->compute.emulate.text[0] != '\0');
+    }
     return false;
 }
 
@@ -125,7 +146,8 @@ static bool term_holds(const inquiry *q, const taciti_place *place, const term *
     if (t->compares)
         return taciti_config_find(&q->settings->config, t->key, &other) &&
                taciti_text_among(taciti_place_text(&other, value), t->values) != t->differs;
-    return fact_holds(q, place, t->key);
+    const fact *known = find_fact(t->key);
+    return known != NULL && fact_holds(q, place, known->id);
 }
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */

@@ -8,8 +8,7 @@
 #include "topo/draft.h"
 
 /* Adds the rounds to the draft. Refuses sizes that the family does not support; the message names both values. The
- * draft records a lack of memory. It need not close a round that is
- * the only one. */
+ * draft records a lack of memory. It need not close a round that is the only one. */
 typedef tacit_status taciti_family_draw(const taciti_topo_request *request, taciti_draft *draft);
 
 taciti_family_draw taciti_family_aer, taciti_family_base_k, taciti_family_complete, taciti_family_exp,
@@ -25,8 +24,7 @@ int taciti_matchings(int count);
 /* Sets partner[i] to the partner of position i in matching m, or to i if it has none. */
 void taciti_matching(int count, int m, int *partner);
 
-/* ---- check.c: what a topology must be ------------------------------------------------------------------------------
- */
+/* ---- check.c: what a topology must be ---------------------------------------------------------------------------- */
 
 /* Checks that information from every rank eventually reaches all others. Otherwise returns E_CONFIG and names two ranks
  * that never agree. */
