@@ -255,14 +255,15 @@ def quality(answer):
 
 
 def gravac_table(sections):
-    """Of every network: bytes on the wire, seconds and quality, whose intervals are of seeds."""
+    """Of every network: bytes on the wire, seconds and quality, whose intervals are of seeds. step_s null: the launch was not
+    alone on the machine."""
     sections = {name: section for name, section in sections.items() if section.methods()}
     head, rows = ["method"], {}
     for name, section in sections.items():
         answer = next(a for found in section.answers.values() for a in found.values())
         head += ["%s: bytes" % name, "seconds per step", "held-out accuracy, %" if "held_accuracy" in answer else "held-out perplexity"]
         for w in section.methods():
-            rows.setdefault(w, [TITLES[w]]).extend([fewer(section, w), middle(section.values(w, seconds)).split(" ")[0],
+            rows.setdefault(w, [TITLES[w]]).extend([fewer(section, w), middle([s for s in section.values(w, seconds) if s is not None]).split(" ")[0],
                                                     mean_and_half(section.values(w, quality))])
     return finish(head, list(rows.values()), list(sections.values()),
                   "Bytes: times fewer on the wire than f32. Quality: mean and 95 % of seeds.") if rows else None
