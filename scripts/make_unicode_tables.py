@@ -21,11 +21,11 @@ def kind(code):
     return 3 if category in ("Zs", "Zl", "Zp") or 9 <= code <= 13 or code == 0x85 else 0
 
 
-runs = [4 * len(list(codes)) + name for name, codes in itertools.groupby(range(0x110000), kind)]
+runs = [4 * next(codes) + number for number, codes in itertools.groupby(range(0x110000), kind)]
 print("/* SPDX-License-Identifier: Apache-2.0")
 print(" *")
-print(f" * Unicode {unicodedata.unidata_version}: runs of code points of one kind, from 0 on: 4 times their number, plus")
-print(" * 1 for letters, 2 for numbers, 3 for white space and 0 for all others.")
+print(f" * Unicode {unicodedata.unidata_version}: runs of code points of one kind: 4 times the first one, plus 1 for letters, 2 for")
+print(" * numbers, 3 for white space and 0 for all others.")
 print(" * Made by scripts/make_unicode_tables.py; included by pretoken.c only.")
 print(" */")
 print("/* clang-format off */")

@@ -76,10 +76,11 @@ RANKS = find("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", default=1)
 
 def choose_device(kind):
     """The GPUs of a host are dealt to its ranks in turns."""
-    if kind == "cpu" or (kind is None and not torch.cuda.is_available()):
-        return torch.device("cpu")
-    if not torch.cuda.is_available():
+    has_gpu = torch.cuda.is_available()
+    if kind == "cuda" and not has_gpu:
         sys.exit("--device cuda: torch finds no GPU; nvidia-smi says what the driver finds")
+    if kind == "cpu" or not has_gpu:
+        return torch.device("cpu")
     local = find("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", default=0)
     device = torch.device("cuda", local % torch.cuda.device_count())
     torch.cuda.set_device(device)

@@ -108,6 +108,12 @@ def middle(values, form="%.3f"):
     return text + " (" + form % min(values) + " to " + form % max(values) + ")" if len(values) > 1 else text
 
 
+def median_of(values):
+    """Of those that are known."""
+    known = [v for v in values if v is not None]
+    return "%.3f" % statistics.median(known) if known else "-"
+
+
 def mean_and_half(values, form="%.1f"):
     """The mean, and half of its 95 % interval of more than one value."""
     if not values:
@@ -149,7 +155,7 @@ def finish(head, rows, sections, *lines):
 def steps_table(section):
     head = ["method", "seconds per step, median and range", "of DDP's, pairs and 95 %", "MB sent per host and step", "CPU s per rank and step"]
     rows = [[section.title(w), middle(section.values(w, seconds)), mean_of(section.ratios(w, "ddp", seconds)),
-             megabytes(section.values(w, lambda a: a["sent_bytes"])), middle(section.values(w, lambda a: a["cpu_s"])).split(" ")[0]]
+             megabytes(section.values(w, lambda a: a["sent_bytes"])), median_of(section.values(w, lambda a: a["cpu_s"]))]
             for w in section.methods()]
     return finish(head, rows, [section])
 
@@ -263,7 +269,7 @@ def gravac_table(sections):
         answer = next(a for found in section.answers.values() for a in found.values())
         head += ["%s: bytes" % name, "seconds per step", "held-out accuracy, %" if "held_accuracy" in answer else "held-out perplexity"]
         for w in section.methods():
-            rows.setdefault(w, [TITLES[w]]).extend([fewer(section, w), middle([s for s in section.values(w, seconds) if s is not None]).split(" ")[0],
+            rows.setdefault(w, [TITLES[w]]).extend([fewer(section, w), median_of(section.values(w, seconds)),
                                                     mean_and_half(section.values(w, quality))])
     return finish(head, list(rows.values()), list(sections.values()),
                   "Bytes: times fewer on the wire than f32. Quality: mean and 95 % of seeds.") if rows else None

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _POSIX_C_SOURCE 200809L
 #include "data/pretoken.h"
 
-#include <pthread.h>
 #include <stdint.h>
 
 #include "base/text.h"
@@ -11,20 +9,14 @@ enum { OTHER, LETTER, NUMBER, SPACE, MORE }; /* the first four are those of the 
 
 #include "data/unicode_tables.h"
 
-enum { RUN_COUNT = sizeof RUNS / sizeof *RUNS };
-static uint32_t g_begins[RUN_COUNT]; /* the first code point of every run */
-
-static void find_begins(void) {
-    for (size_t i = 1; i < RUN_COUNT; i++) g_begins[i] = g_begins[i - 1] + RUNS[i - 1] / 4;
-}
-
 static int kind_of_code(uint32_t code) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    size_t low = 0;
-    (void)pthread_once(&once, find_begins);
-    for (size_t high = RUN_COUNT; high - low > 1;) {
+    size_t low = 0, high = sizeof RUNS / sizeof *RUNS;
+    while (high - low > 1) {
         const size_t middle = low + (high - low) / 2;
-        *(g_begins[middle] <= code ? &low : &high) = middle;
+        if (RUNS[middle] / 4 <= code)
+            low = middle;
+        else
+            high = middle;
     }
     return (int)(RUNS[low] % 4);
 }

@@ -26,7 +26,7 @@ void taciti_tokens_destroy(taciti_tokens *tokens) {
 }
 
 tacit_status taciti_tokens_append(taciti_tokens *tokens, taciti_segment *segment) {
-    taciti_segment *segments = taciti_reserve(tokens->segments, tokens->count, 1, sizeof *segments, &tokens->capacity);
+    taciti_segment *segments = taciti_with_room(tokens->segments, tokens->count, sizeof *segments);
     if (segments == NULL) {
         taciti_segment_destroy(segment);
         return TACIT_E_MEMORY;

@@ -21,8 +21,8 @@ typedef struct taciti_segment {
 } taciti_segment;
 
 typedef struct taciti_tokens {
-    taciti_segment *segments; /* owned; room for `capacity` */
-    size_t count, capacity;
+    taciti_segment *segments; /* owned */
+    size_t count;
     uint64_t total;
 } taciti_tokens;
 
