@@ -86,6 +86,15 @@ static void quotes_hide_control_bytes_and_cut_long_texts(void **state) {
     }
 }
 
+static void words_between_bars_are_compared_whole(void **state) {
+    (void)state;
+    static const char *const in[] = {"128", "true", ""}, *const out[] = {"12", "1280", "tru", "true|", "|"};
+    for (int i = 0; i < 3; i++) assert_true(taciti_text_among(in[i], "128||true"));
+    for (int i = 0; i < 5; i++) assert_false(taciti_text_among(out[i], "128||true"));
+    assert_false(taciti_text_among("", "128|true"));
+    assert_true(taciti_text_among("", ""));
+}
+
 static void utf8_is_checked(void **state) {
     (void)state;
     assert_true(taciti_utf8_valid("") && taciti_utf8_valid("a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80"));
@@ -121,6 +130,7 @@ int main(void) {
         cmocka_unit_test(reals_survive_the_way_through_text),
         cmocka_unit_test(a_decimal_comma_changes_nothing),
         cmocka_unit_test(quotes_hide_control_bytes_and_cut_long_texts),
+        cmocka_unit_test(words_between_bars_are_compared_whole),
         cmocka_unit_test(utf8_is_checked),
         cmocka_unit_test(distances_are_a_metric_with_swaps),
     };
