@@ -101,6 +101,7 @@ expect 7 '/dev/null' "$tacit" man --all /dev/null/x
 expect 7 'cannot write to the standard output' sh -c "'$tacit' info > /dev/full"
 expect 0 "optim.lr" "$tacit" info options
 expect 0 "one-peer-ring" "$tacit" info topologies
+expect 0 "auto           the default: aer" "$tacit" info topologies
 expect 0 "awc limit" "$tacit" info topologies -n 16 --per-host 4
 expect 0 "base-k              7        1       1.0000           7     1.208 " "$tacit" info topologies -n 9
 expect 0 '"awc_step_size_limit": 1.2' "$tacit" info topologies -n 9 --json

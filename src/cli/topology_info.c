@@ -24,6 +24,7 @@ json_t *taciti_topologies_list(bool json, bool all) {
                                                         "source", kind->source, "ranks", kind->demands));
         else
             printf("%-14s %s; ranks: %s (%s)\n", kind->name, kind->help, kind->demands, kind->source);
+    if (!json) printf("%-14s the default: %s\n", TACITI_TOPO_AUTO, TACITI_TOPO_AUTO_RULE);
     return list;
 }
 

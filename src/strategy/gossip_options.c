@@ -35,9 +35,7 @@ static const char *codec_name(size_t index) {
 
 static const taciti_option OPTIONS[] = {
     TACITI_OPTION("topology", NAME, AT(topology), TACITI_TOPO_AUTO, .names = topology_name,
-                  .help =
-                      "who mixes with whom; `tacit info topologies` lists all. auto: aer from 1.5 ranks per host on, "
-                      "else base-k"),
+                  .help = "who mixes with whom; `tacit info topologies` lists all. auto: " TACITI_TOPO_AUTO_RULE),
     TACITI_OPTION("file", TEXT, AT(file), "", .when = "gossip.topology=file",
                   .help = "mixing matrices of topology `file`, .csv"),
     TACITI_OPTION("order", ENUM, AT(order), "awc", .choices = "awc|atc",

@@ -61,6 +61,7 @@ typedef struct taciti_topo_request {
  * of a host; else base-k, whose ranks meet one other per round and have the exact mean in finite time, whatever their
  * number. */
 #define TACITI_TOPO_AUTO "auto"
+#define TACITI_TOPO_AUTO_RULE "aer from 1.5 ranks per host on, else base-k"
 /* Returns the name of the list that the request means. Any thread. */
 const char *taciti_topology_name(const taciti_topo_request *request);
 
