@@ -28,6 +28,7 @@ beside "what is refused" "$python" -W ignore python/tests/test_refused.py
 beside "ranks that fail" "$python" -W ignore python/tests/test_faults.py
 beside "Parallel on 2 ranks of torchrun" torchrun 2 0 python/tests/ranks_parallel.py
 for n in 3 5; do beside "Parallel on $n ranks" forked $n python/tests/ranks_parallel.py; done
+for n in 1 2 5; do beside "steps as scripts write them on $n ranks" forked $n python/tests/ranks_steps.py; done
 beside "python -m tacit" doctor
 together
 for n in 3 2; do check "states, shard, metrics and numpy on $n ranks" states $n; done

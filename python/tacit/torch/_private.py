@@ -92,6 +92,28 @@ def factor_of(op, ranks):
     return 1.0 if kind == dist.ReduceOp.SUM else 1 / ranks if kind == dist.ReduceOp.AVG else None
 
 
+def leave_unscaling(optimizer):
+    """Makes a GradScaler call step() also where it would leave a step out, and leave scaled gradients to unscale(). Returns
+    what it did before."""
+    before = getattr(optimizer, "_step_supports_amp_scaling", False)
+    optimizer._step_supports_amp_scaling = True
+    return before
+
+
+def take_back_unscaling(optimizer, before):
+    optimizer._step_supports_amp_scaling = before
+
+
+@torch.no_grad()
+def unscale(optimizer):
+    """In step(): divides gradients by the scale of the GradScaler that has called it, if one has."""
+    scale = getattr(optimizer, "grad_scale", None)
+    for p in [p for group in optimizer.param_groups for p in group["params"] if scale is not None and p.grad is not None]:
+        p.grad.div_(scale.to(p.device))
+    if hasattr(optimizer, "found_inf"):
+        optimizer.grad_scale = optimizer.found_inf = None
+
+
 def calls_hooks(optimizer):
     """Whether step() calls the hooks of the optimizer. In torch 2.1 it does not once torch.compile() was used, unless
     another optimizer of its class was made before."""

@@ -2,6 +2,8 @@
 """Buffers of a model, such as running means of batch norm, over ranks."""
 import contextlib
 import io
+import itertools
+import zlib
 
 import torch
 
@@ -88,6 +90,22 @@ class Buffers:
         table[rank, :len(own)] = torch.frombuffer(own, dtype=torch.uint8)
         table = self.sum_long(table.reshape(-1)).reshape(size, -1).to(torch.uint8)
         return [read_bytes(bytes(row[:count].tolist())) for row, count in zip(table, counts)]
+
+    def list_numbers(self, number):
+        """Whole numbers below 2^24, one of every rank."""
+        return self._sum(torch.nn.functional.one_hot(torch.tensor(self._comm.rank), self._comm.size).float() * number).int().tolist()
+
+    def check_same(self):
+        """What has to be the same on all ranks, besides what the library compares: shapes of trained parameters."""
+        lines = [f"buffers={self._choice!r}"]
+        lines += [f"parameter {name}: {p.dtype}" for name, p in self._module.named_parameters()]
+        lines += [f"buffer {name}: {b.dtype} {tuple(b.shape)}" for name, b in self._module.named_buffers() if self._choice != "own"]
+        if len(set(self.list_numbers(zlib.crc32("\n".join(lines).encode()) % (1 << 24)))) == 1:
+            return
+        for rank, theirs in enumerate(self.gather(lines)):
+            pair = next((pair for pair in itertools.zip_longest(lines, theirs, fillvalue="nothing") if pair[0] != pair[1]), None)
+            if pair is not None:
+                raise UsageError(f"ranks have different models: {pair[0]} on rank {self._comm.rank}, {pair[1]} on rank {rank}")
 
     @torch.no_grad()
     def send_first(self):

@@ -12,7 +12,7 @@ from ..settings import Settings
 from . import _private
 from .buffers import Buffers, check_choice
 from .metrics import Metrics
-from .parts import Parts, check_optimizer
+from .parts import Parts, check_optimizer, check_owners
 from .ranks import default_comm
 from .tensors import Tensors, choose_bucket, view_floats
 
@@ -78,6 +78,8 @@ def check_optimizers(module, optimizers, settings):
         if not any(id(p) in known for group in optimizer.param_groups for p in group["params"]):
             raise UsageError(f"{type(optimizer).__name__} updates no parameter of this model: is it another model's, or was "
                              "the model replaced after the optimizer was made?")
+    if strategy == "shard":
+        check_owners(module, optimizers)
 
 
 class Parallel(torch.nn.Module):
@@ -117,6 +119,7 @@ class Parallel(torch.nn.Module):
         self._parts = Parts(self._tensors, optimizers) if is_shard else None
         self._take_parameters()
         self._rank_buffers = Buffers(module, self.comm, buffers)
+        self._rank_buffers.check_same()
         self._rank_buffers.send_frozen()
         self._rank_buffers.send_first()
         self._arguments = self._tensors.list_arguments(1 / self.comm.size)
@@ -131,6 +134,7 @@ class Parallel(torch.nn.Module):
         self._members = _private.Members(module)
         self._gradient_hooks, self._taken_hooks = [], []
         self._install_hooks()
+        self._unscaled = {o: _private.leave_unscaling(o) for o in optimizers if self._is_replica}
         for optimizer in optimizers:
             self._taken_hooks.append(optimizer.register_step_pre_hook(self._before_update))
             self._taken_hooks.append(optimizer.register_step_post_hook(self._after_update))
@@ -190,12 +194,19 @@ class Parallel(torch.nn.Module):
     def __getstate__(self):
         raise UsageError("a tacit.Parallel can neither be copied nor pickled; what can is the model in it, model.module")
 
+    def zero_grad(self, set_to_none=True):
+        super().zero_grad(set_to_none)
+        if self._parts is not None:
+            self._parts.zero_grad(set_to_none)
+
     def state_dict(self, *args, **kwargs):
         return self.module.state_dict(*args, **kwargs)
 
     def load_state_dict(self, *args, **kwargs):
         """The same on all ranks. Collective under strategies of replicas: their exchange begins anew, for older
         parameters are under way."""
+        if self._averaged:
+            raise UsageError("parameters are the mean of the ranks here: leave model.average() before you load others")
         found = self.module.load_state_dict(*args, **kwargs)
         if not self._job.handle:
             return found
@@ -289,8 +300,9 @@ class Parallel(torch.nn.Module):
         self._check_step_can_begin()
         self._check_parameters()
         if self._parts is not None and self._waiting:  # of the pass before: a second pass of a step, or a step left out
+            skipped = self._skipped
             self._end_step()
-            self._parts.keep_gradients()
+            self._parts.keep_gradients(skipped)
         self._queued, self._skipped, self.comm.busy = True, False, True
         _private.call_after_backward(self._end_backward)
 
@@ -299,7 +311,7 @@ class Parallel(torch.nn.Module):
         unused = self._make_rest_ready()
         self._settle()
         if self._parts is not None:
-            self._parts.show_gradients(self._skipped)
+            self._parts.show_gradients(self._skipped, set(unused))
             self._waiting = {id(o) for o in self.optimizers}
         else:
             self._fill_unused(unused)
@@ -322,7 +334,9 @@ class Parallel(torch.nn.Module):
             self._tensors.sources.send_back()
         else:
             self._tensors.sources.forget()
-        self._skipped = self.last_step.skipped
+        if self._parts is not None and self._parts.spoiled:
+            self.last_step.skipped = 1
+        self._skipped = bool(self.last_step.skipped)
         if self._metrics.wanted:
             self._metrics.begin_row(self.last_step, self._job.counters())
 
@@ -340,9 +354,41 @@ class Parallel(torch.nn.Module):
 
     # ---- the update ----------------------------------------------------------------------------------------------------
 
-    def _before_update(self, optimizer, *_):
+    def _before_update(self, optimizer, arguments, named):
+        """A closure has its gradients later: what is done with them then follows it."""
+        if self._parts is not None:
+            self._parts.check_groups(optimizer)
+        closure = named["closure"] if "closure" in named else arguments[1] if len(arguments) > 1 else None
+        if closure is None:
+            self._take_gradients(optimizer)
+        elif "closure" in named:
+            return arguments, {**named, "closure": self._follow(closure, optimizer)}
+        else:
+            return (arguments[0], self._follow(closure, optimizer), *arguments[2:]), named
+
+    def _follow(self, closure, optimizer):
+        """The closure, which an optimizer may call several times."""
+        calls = []
+
+        def followed():
+            loss = closure()
+            if calls and self._is_replica:  # of the mixed parameters
+                self._skipped = not all(p.grad is None or bool(p.grad.isfinite().all()) for p in self._tensors.parameters)
+                self._drop_skipped()
+            else:
+                self._take_gradients(optimizer)
+            calls.append(loss)
+            return loss
+        return followed
+
+    def _take_gradients(self, optimizer):
         if self._is_replica:
+            _private.unscale(optimizer)
             self._begin_replica_step(optimizer)
+        self._drop_skipped()
+
+    def _drop_skipped(self):
+        """A gradient that is not finite is never applied."""
         if self._skipped:
             for p in self._tensors.parameters if self._parts is None else self._parts.list_parameters():
                 p.grad = None
@@ -383,12 +429,11 @@ class Parallel(torch.nn.Module):
 
     def clip_grad_norm_(self, max_norm):
         """Scales the gradient so that its norm is at most max_norm, and returns the norm: of the whole batch, or, under
-        gossip and localsgd, of this rank's. Under shard torch.nn.utils.clip_grad_norm_ cannot: no rank has it all."""
+        gossip and localsgd, of this rank's. Under shard torch.nn.utils.clip_grad_norm_ cannot: no rank has it all.
+        Collective under shard."""
         if self._parts is None:
             return torch.nn.utils.clip_grad_norm_(self._tensors.parameters, max_norm)
-        norm = torch.tensor(self.last_step.norm)
-        if self._parts.added:  # the norm of the last pass is not that of the sum of passes
-            norm = self._rank_buffers.sum_of(self._parts.sum_squares()).sqrt()
+        norm = self._parts.norm(self._rank_buffers)
         self._parts.scale(min(1.0, float(max_norm / (norm + 1e-6))))
         return norm
 
@@ -399,7 +444,7 @@ class Parallel(torch.nn.Module):
         """Parameters and buffers are the mean over ranks in here, for an evaluation; gives the consensus distance
         sqrt(1/N sum_i |x_i - mean|^2), 0 under dp. Between two steps. Collective."""
         self._check_step_can_begin()
-        self._end_parts()
+        self._meet()
         if self._parts is None:  # else the flat array has more bits than a parameter of 16
             self._tensors.push()
         kept = [p.detach().clone() for _, p in self._tensors.copied]
@@ -420,6 +465,14 @@ class Parallel(torch.nn.Module):
         if self._parts is not None and self._waiting:
             self._end_step()
 
+    def _meet(self):
+        """Before ranks do together what comes between steps."""
+        self._end_parts()
+        steps = self._rank_buffers.list_numbers(self.counters()["steps"])
+        if min(steps) < max(steps):
+            raise UsageError(f"ranks meet after different numbers of steps: {max(steps)} and, on rank {steps.index(min(steps))}, "
+                             f"{min(steps)}; every rank makes as many backward passes and steps of the optimizer as the others")
+
     def log(self, **values):
         """Adds values, such as loss=..., to the metrics of the step that is under way, on rank 0."""
         self._metrics.add(**values)
@@ -434,6 +487,8 @@ class Parallel(torch.nn.Module):
             hook.remove()
         self._gradient_hooks, self._taken_hooks = [], []
         self._metrics.close()
+        for optimizer, before in self._unscaled.items():
+            _private.take_back_unscaling(optimizer, before)
         self._tensors.release()
         if self._parts is not None:
             self._parts.release()

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strategy shard: every rank updates its parts of the parameters, with the optimizer of the caller, whose state is that of
 these parts alone (ZeRO, arXiv 1910.02054, section 5)."""
+import collections
+import functools
+
 import torch
 
 from .._library import UnsupportedError, UsageError
@@ -19,15 +22,30 @@ def check_optimizer(optimizer):
         raise UsageError(f"{name} has made steps already: wrap the model before its first step")
 
 
+def check_owners(module, optimizers):
+    """A parameter whose optimizer does not know of parts would stay as it is."""
+    owned = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
+    for name, p in module.named_parameters():
+        if p.requires_grad and id(p) not in owned:
+            raise UsageError(f"{name} is trained, and no optimizer that comes with the model updates it: name all of them, "
+                             f"tacit.Parallel(model, first, second), or leave it out by requires_grad_(False)")
+
+
+def clear(parameters):
+    for p in parameters:
+        p.grad = None
+
+
 class Parts:
-    """Puts this rank's parts in the place of the parameters of the optimizers. zero_grad() then clears the parts, and
-    those of the model have no gradient between two steps."""
+    """Puts this rank's parts in the place of the parameters of the optimizers. Gradients of the model's parameters are those
+    of passes in no_sync() alone; zero_grad() of an optimizer, and of the model, clears both."""
 
     def __init__(self, tensors, optimizers):
         self._tensors = tensors
         # by optimizer and group; the groups themselves are others after load_state_dict()
         self._originals = {o: [group["params"] for group in o.param_groups] for o in optimizers}
-        self.added = False  # the gradients of this step are sums of several backward passes
+        self.spoiled = False  # a pass before, of the same step, had a gradient that is not finite
+        self._copies = None  # by place: how many ranks have it
         self._pieces = []  # (parameter, offset of its first float, floats), the same places in every job
         self.numbers = {}  # by id of a piece: the number of its tensor
 
@@ -58,9 +76,27 @@ class Parts:
                     self._pieces.append((piece, first, last - first))
                     self.numbers[id(piece)] = i
                     found.setdefault(id(p), []).append(piece)
-        for optimizer in self._originals:
+        for optimizer, groups in self._originals.items():
+            clear(p for params in groups for p in params)
             for group in optimizer.param_groups:
                 group["params"] = [piece for p in group["params"] for piece in found.get(id(p), [])]
+            if "zero_grad" not in vars(optimizer):
+                self._share_zero_grad(optimizer)
+
+    def _share_zero_grad(self, optimizer):
+        """With what passes in no_sync() have left in the parameters of the model."""
+        original, params = optimizer.zero_grad, [p for params in self._originals[optimizer] for p in params]
+
+        @functools.wraps(original)
+        def zero_grad(*args, **kwargs):
+            original(*args, **kwargs)
+            clear(params)
+        optimizer.zero_grad = zero_grad
+
+    def check_groups(self, optimizer):
+        if len(optimizer.param_groups) != len(self._originals[optimizer]):
+            raise UsageError(f"{type(optimizer).__name__}.add_param_group() after the model was wrapped: close() the "
+                             "tacit.Parallel, add the group and wrap the model again")
 
     def _make_piece(self, p, first, last):
         """On the CPU bind() gives it memory. On a GPU it has its own, but for a float32 parameter that is gathered to the
@@ -84,7 +120,7 @@ class Parts:
 
     def end_step(self):
         """Before the library reads the parameters that the optimizer has written."""
-        self.added = False
+        self.spoiled = False
         if self._tensors.gpu is not None:
             pieces = self.list_parameters()
             self._tensors.sources.fetch([p.host for p in pieces], [p.data for p in pieces])
@@ -107,18 +143,18 @@ class Parts:
         numbers = {id(p): i for i, p in enumerate(self._tensors.parameters)}
         return [[numbers.get(id(p)) for p in params] for params in self._originals[optimizer]]
 
-    def keep_gradients(self):
-        """Another backward pass adds to the gradients that are there."""
-        for piece in self.list_parameters():
+    def keep_gradients(self, skipped):
+        """Another backward pass adds to the gradients that are there. skipped: what the pass before has ended with."""
+        pieces = self.list_parameters()
+        for piece in pieces:
             piece.kept = None if piece.grad is None else piece.grad.clone()
-        self.added = True
+        self.spoiled = skipped and (not pieces or any(piece.kept is not None for piece in pieces))
 
     @torch.no_grad()
-    def show_gradients(self, skipped):
+    def show_gradients(self, skipped, unused):
         """After settle: gradients of the parts are final. Of a skipped step they hold a number that is not finite, which
-        a GradScaler looks for."""
-        for p in self._tensors.parameters:
-            p.grad = None
+        a GradScaler looks for. unused: by this rank; where nothing has come from others either, there is no gradient."""
+        clear(self._tensors.parameters)
         if self._tensors.gpu is not None:
             self._give("host_gradient")
         for piece in self.list_parameters():
@@ -126,12 +162,26 @@ class Parts:
                 piece.gradient.add_(piece.kept)
             if skipped:
                 piece.gradient[0] = float("nan")
-            piece.grad, piece.kept = piece.gradient, None
+            is_used = piece.kept is not None or self.numbers[id(piece)] not in unused or bool(piece.gradient.any())
+            piece.grad, piece.kept = piece.gradient if is_used else None, None
+
+    def zero_grad(self, set_to_none):
+        for piece in self.list_parameters():
+            if set_to_none or piece.grad is None:
+                piece.grad = None
+            else:
+                piece.grad.zero_()
 
     @torch.no_grad()
-    def sum_squares(self):
-        zero = torch.zeros((), device=self._tensors.parameters[0].device)
-        return torch.stack([zero] + [p.grad.square().sum() for p in self.list_parameters() if p.grad is not None]).sum().cpu()
+    def norm(self, buffers):
+        """Of the gradient as it is now. With shard.over host several ranks have the same part. Collective."""
+        if self._copies is None:
+            places = buffers.gather([(begin, count) for _, begin, count in self._pieces])
+            self._copies = collections.Counter(place for of_rank in places for place in of_rank)
+        squares = [torch.zeros((), device=self._tensors.parameters[0].device)]
+        squares += [piece.grad.square().sum() / self._copies[begin, count]
+                    for piece, begin, count in self._pieces if piece.grad is not None]
+        return buffers.sum_of(torch.stack(squares).sum().cpu()).sqrt()
 
     @torch.no_grad()
     def scale(self, factor):
@@ -141,5 +191,6 @@ class Parts:
 
     def release(self):
         for optimizer, originals in self._originals.items():
+            vars(optimizer).pop("zero_grad", None)
             for group, params in zip(optimizer.param_groups, originals):
                 group["params"] = params

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps as scripts write them, on several ranks, against strategy dp or a second way to write them: closures, a GradScaler,
+zero_grad() of model and optimizer, several backward passes, parameters that nobody uses. As ranks_parallel.py."""
+import unittest
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import tacit.torch as tacit
+from models import Net, loss_of, make, same_bits
+from ranks_parallel import RANK, SAMPLES, SIZE, mine, sgd
+
+ALL = ("dp", "shard", "gossip", "localsgd")
+has_scaler = unittest.skipUnless(hasattr(torch.amp, "GradScaler"), "torch before 2.3 scales on GPUs alone")
+
+
+class Head(nn.Module):
+    """A parameter that is used, and one that a forward pass may leave out."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(41, 10), nn.Linear(10, 3)
+        self.unused = nn.Parameter(torch.ones(7))
+        self.uses_head = True
+
+    def forward(self, x):
+        return self.head(self.body(x)) if self.uses_head else self.body(x)
+
+
+def adamw(model):
+    return torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.3)
+
+
+def copies(module):
+    return [p.detach().clone() for p in module.parameters()]
+
+
+def batch(step):
+    return mine(Net.batch(step, SIZE * SAMPLES))
+
+
+class Steps(unittest.TestCase):
+    def check_close(self, a, b):
+        for x, y in zip(a, b, strict=True):
+            torch.testing.assert_close(x, y, rtol=1e-5, atol=1e-7)
+
+    def check_same(self, a, b):
+        self.assertTrue(all(same_bits(x, y) for x, y in zip(a, b, strict=True)))
+
+    def both(self, run, optimizer=sgd, before=None):
+        """What `run` returns under dp and under shard. before: what is done with the module that is wrapped then."""
+        out = []
+        for strategy in ("dp", "shard"):
+            module = make(Head)
+            own = optimizer(module)
+            if before is not None:
+                before(module)
+            model = tacit.Parallel(module, own, strategy=strategy)
+            out.append(run(model, own))
+            model.close()
+        return out
+
+    def test_closures(self):
+        """A step with a closure is the one in which backward() comes first; a gradient that is not finite is not applied."""
+        for strategy in ALL:
+            for bad in (None, 2):
+                runs = []
+                for with_closure in (False, True):
+                    module = make(Net)
+                    optimizer = sgd(module)
+                    model = tacit.Parallel(module, optimizer, strategy=strategy)
+                    for step in range(5):
+                        def closure():
+                            optimizer.zero_grad()
+                            loss = loss_of(model(batch(step) * (float("nan") if step == bad and RANK == SIZE - 1 else 1)))
+                            loss.backward()
+                            return loss
+                        if with_closure:
+                            self.assertIsInstance(optimizer.step(closure=closure) if step % 2 else optimizer.step(closure), torch.Tensor)
+                        else:
+                            closure()
+                            optimizer.step()
+                    runs.append(copies(module))
+                    model.close()
+                self.assertTrue(all(bool(p.isfinite().all()) for p in runs[1]), strategy)
+                self.check_same(*runs)
+
+    def test_a_closure_that_is_called_again(self):
+        """As LBFGS does, here with a gradient that is not finite in the second call alone."""
+        class Twice(torch.optim.SGD):
+            def step(self, closure=None):
+                for _ in range(2):
+                    with torch.enable_grad():
+                        closure()
+                    super().step()
+
+        for strategy in ALL:
+            module, calls = make(Net), []
+            try:
+                optimizer = Twice(module.parameters(), lr=0.05)
+                model = tacit.Parallel(module, optimizer, strategy=strategy)
+            except tacit.UnsupportedError:
+                continue
+
+            def closure():
+                calls.append(1)
+                optimizer.zero_grad()
+                loss_of(model(batch(0) * (float("nan") if len(calls) == 2 and RANK == 0 else 1))).backward()
+            optimizer.step(closure)
+            self.assertTrue(all(bool(p.isfinite().all()) for p in module.parameters()), strategy)
+            model.close()
+
+    @has_scaler
+    def test_the_norm_is_that_of_the_gradient_as_it_is(self):
+        def run(model, optimizer):
+            scaler, norms = torch.amp.GradScaler("cpu", init_scale=1024.0), []
+            for step in range(3):
+                optimizer.zero_grad()
+                scaler.scale(model(torch.ones(2, 41) + RANK).sum()).backward()
+                scaler.unscale_(optimizer)
+                norms += [model.clip_grad_norm_(3.0), model.clip_grad_norm_(2.0)]
+                scaler.step(optimizer)
+                scaler.update()
+            return norms + copies(model.module)
+        dp, shard = self.both(run)
+        self.check_close(shard, dp)
+        self.assertAlmostEqual(float(dp[1]), 3.0, places=4)
+
+    @has_scaler
+    def test_a_scaler_of_replicas(self):
+        """Every rank makes every step; an overflow costs its own rank an update, and no more."""
+        for strategy in ("gossip", "localsgd"):
+            module = make(Net)
+            optimizer, scaler = sgd(module), torch.amp.GradScaler("cpu", init_scale=256.0)
+            model = tacit.Parallel(module, optimizer, strategy=strategy)
+            for step in range(6):
+                optimizer.zero_grad()
+                loss = loss_of(model(batch(step))) * (float("inf") if step == 3 and RANK == 0 else 1)
+                scaler.scale(loss).backward()
+                if step % 2:
+                    scaler.unscale_(optimizer)
+                scaler.step(optimizer)
+                scaler.update()
+            self.assertEqual(scaler.get_scale(), 128.0 if RANK == 0 else 256.0)
+            self.assertEqual((model.counters()["steps"], model.counters()["skipped"]), (6, int(RANK == 0)))
+            with model.average():
+                self.assertTrue(all(bool(p.isfinite().all()) for p in module.parameters()))
+            model.close()
+            self.assertFalse(getattr(optimizer, "_step_supports_amp_scaling", False))
+
+    @has_scaler
+    def test_a_scaler_of_replicas_changes_no_step(self):
+        """Scales are powers of two."""
+        for strategy in ("gossip", "localsgd"):
+            runs = []
+            for scale in (None, 64.0):
+                module = make(Net)
+                optimizer = adamw(module)
+                model = tacit.Parallel(module, optimizer, strategy=strategy)
+                scaler = torch.amp.GradScaler("cpu", init_scale=scale or 1.0, enabled=scale is not None)
+                for step in range(4):
+                    optimizer.zero_grad()
+                    scaler.scale(loss_of(model(batch(step)))).backward()
+                    scaler.step(optimizer)
+                    scaler.update()
+                runs.append(copies(module))
+                model.close()
+            self.check_same(*runs)
+
+    def test_two_passes_of_which_one_is_not_finite(self):
+        def run(model, optimizer):
+            before, skipped = copies(model.module), []
+            for bad in (0, 1):
+                optimizer.zero_grad()
+                for number in range(2):
+                    model(torch.full((2, 41), float("nan") if number == bad and RANK == 0 else 1.0)).sum().backward()
+                skipped.append(bool(model.last_step.skipped))
+                optimizer.step()
+            self.check_same(copies(model.module), before)
+            optimizer.zero_grad()  # the gradient that was not finite is gone
+            model(torch.ones(2, 41)).sum().backward()
+            optimizer.step()
+            return skipped + [bool(model.last_step.skipped)], copies(model.module)
+        (told, dp), (told_by_shard, shard) = self.both(run)
+        self.assertEqual((told, told_by_shard), ([True, True, False], [True, True, False]))
+        self.check_close(shard, dp)
+
+    def test_zero_grad(self):
+        """Of the optimizer and of the model, before the model is wrapped and after: what they clear is not applied."""
+        def backward(module):
+            module(torch.ones(2, 41) * (RANK + 1)).sum().backward()
+
+        def train(name, model, optimizer):
+            for _ in range(2):
+                if name == "no_sync":
+                    with model.no_sync():
+                        backward(model)
+                if name in ("no_sync", "before"):
+                    optimizer.zero_grad()
+                backward(model)
+                if name.startswith("model"):
+                    model.zero_grad(name == "model, to none")
+                optimizer.step()
+            return copies(model.module)
+        for name in ("no_sync", "model, to none", "model, to zero", "before"):
+            dp, shard = self.both(lambda *both: train(name, *both), before=backward if name == "before" else None)
+            self.check_close(shard, dp)
+        self.assertNotIn("zero_grad", vars(self.closed_optimizer()))
+
+    def closed_optimizer(self):
+        module = make(Head)
+        optimizer = sgd(module)
+        tacit.Parallel(module, optimizer, strategy="shard").close()
+        return optimizer
+
+    def test_parameters_that_nobody_uses(self):
+        """Neither decay nor momentum moves them; what one rank uses is moved on all."""
+        def run(model, optimizer):
+            for step in range(6):
+                model.module.uses_head = step < 2 or (step < 4 and RANK == 0)
+                if step == 5:
+                    model.module.body.bias.requires_grad_(False)
+                optimizer.zero_grad()
+                model(torch.ones(2, 41) * (RANK + step)).sum().backward()
+                optimizer.step()
+            return copies(model.module)
+        for optimizer in (adamw, sgd):
+            dp, shard = self.both(run, optimizer)
+            self.check_close(shard, dp)
+            self.assertTrue(same_bits(shard[0], torch.ones(7)))
+
+    def test_parameters_without_an_optimizer(self):
+        module = make(Head)
+        with self.assertRaisesRegex(tacit.UsageError, r"head.weight is trained, and no optimizer .* tacit.Parallel\(model, first, second\)"):
+            tacit.Parallel(module, torch.optim.SGD([*module.body.parameters(), module.unused], lr=0.1), strategy="shard")
+        optimizer = sgd(module)
+        model = tacit.Parallel(module, optimizer, strategy="shard")
+        optimizer.add_param_group({"params": [nn.Parameter(torch.ones(3))]})
+        model(torch.ones(2, 41)).sum().backward()
+        with self.assertRaisesRegex(tacit.UsageError, r"SGD.add_param_group\(\) after the model was wrapped"):
+            optimizer.step()
+        model.close()
+
+    @unittest.skipUnless(SIZE > 1, "of ranks that differ")
+    def test_ranks_that_meet_after_unequal_steps(self):
+        module = make(Net)
+        optimizer = sgd(module)
+        model = tacit.Parallel(module, optimizer, strategy="none")
+        for step in range(3 if RANK == 0 else 2):
+            optimizer.zero_grad()
+            loss_of(model(batch(step))).backward()
+            optimizer.step()
+        with self.assertRaisesRegex(tacit.UsageError, "after different numbers of steps: 3 and, on rank 1, 2; every rank makes"):
+            with model.average():
+                pass
+        model.close()
+
+    @unittest.skipUnless(SIZE > 1, "of ranks that differ")
+    def test_models_whose_buffers_differ(self):
+        def with_buffer(value):
+            module = make(Net)
+            module.register_buffer("state", value)
+            return module
+        for text, settings, module in (
+                ("buffer state: torch.float32", {}, with_buffer(torch.ones(3 + (RANK == 1)))),
+                ("buffer state: torch.float32", {}, with_buffer(torch.ones(3)) if RANK == 1 else make(Net)),
+                ("buffers='own'", {"buffers": "own" if RANK == 1 else "average"}, with_buffer(torch.ones(3))),
+                ("parameter first.weight: torch.bfloat16", {}, make(Net).bfloat16() if RANK == 1 else make(Net))):
+            with self.assertRaisesRegex(tacit.UsageError, f"ranks have different models: .*{text}.* on rank"):
+                tacit.Parallel(module, **settings)
+        tacit.Parallel(with_buffer(torch.ones(3 + RANK)), buffers="own").close()  # each rank its own
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    unittest.main(failfast=True)
