@@ -357,6 +357,13 @@ class States(unittest.TestCase):
             total(numpy.ones(8, "f"))
         with self.assertRaisesRegex(tacit.UsageError, "not a list"):
             total([1.0] * 7)
+        locked, path = numpy.ones(7, "f"), os.path.join(FOLDER, f"array-{SIZE}-{RANK}.npy")
+        locked.flags.writeable = False
+        numpy.save(path, locked)
+        for array in (locked, numpy.load(path, mmap_mode="r"), numpy.frombuffer(bytearray(29), "f", 7, 1)):
+            with self.assertRaisesRegex(tacit.UsageError, r"cannot be written to.*array.copy\(\)"):
+                total(array)
+        self.assertEqual(total(locked.copy()).tolist(), [SIZE] * 7)
         total.close()
 
 
