@@ -246,6 +246,21 @@ class States(unittest.TestCase):
             other.load(os.path.join(FOLDER, f"other-{SIZE}"))
         other.model.close()
 
+    def test_a_checkpoint_in_place_of_its_folder(self):
+        for settings in ({}, {"strategy": "gossip"}):
+            loop, folder = Loop(**settings), os.path.join(FOLDER, f"step-{SIZE}")
+            loop.step()
+            loop.save(folder, 1)
+            with self.assertRaisesRegex(tacit.UsageError, f"is a checkpoint, and load.. takes.*load.'{folder}'"):
+                loop.load(os.path.join(folder, max(os.listdir(folder))))
+            loop.step()  # nothing has changed
+            self.assertEqual(loop.load(folder), 1)
+            loop.model.close()
+        model = arrays.Model({"w": (3,)}, comm=tacit.default_comm())
+        with self.assertRaisesRegex(tacit.UsageError, "is a checkpoint"):
+            model.load(os.path.join(folder, max(os.listdir(folder))))
+        model.close()
+
     def run_odd(self, optimizer=adamw, **settings):
         """20 steps with accumulation, two passes in a step, a skipped one, clipping, and an update that is left out."""
         loop = Loop(OddShapes, optimizer=optimizer, **settings)

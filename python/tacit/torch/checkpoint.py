@@ -7,7 +7,7 @@ import random
 import torch
 
 from .._library import DataError, UsageError
-from ..job import Blob
+from ..job import Blob, check_folder
 from . import cuda, moments
 from .buffers import read_bytes, write_bytes
 
@@ -35,6 +35,7 @@ def load(folder, model, *stateful):
     """Goes on from the newest checkpoint in `folder` that is not damaged: returns the `step` of save(), or 0 where there is
     none. On as many ranks as have saved it, bit for bit as if the program had not stopped; on another number, from the
     mean of parameters, optimizers and buffers, and rank 0's samplers. Before the first step or between two. Collective."""
+    check_folder(folder)
     blobs = [Blob(SHARED), Blob(OWN, own=True)]
     if not model._load(folder, blobs):
         return 0
