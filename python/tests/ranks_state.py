@@ -236,14 +236,17 @@ class States(unittest.TestCase):
         loop.model.close()
 
     def test_what_load_refuses(self):
-        loop = Loop()
-        loop.save(os.path.join(FOLDER, f"other-{SIZE}"), 1)
-        with self.assertRaisesRegex(tacit.UsageError, "holds 2 objects"):
-            tacit.load(os.path.join(FOLDER, f"other-{SIZE}"), loop.model, loop.optimizer)
+        loop, folder = Loop(), os.path.join(FOLDER, f"other-{SIZE}")
+        loop.save(folder, 1)
+        with self.assertRaisesRegex(tacit.UsageError, r"holds 2 objects beside the model \(AdamW, StepLR\), and.*1 \(AdamW\)"):
+            tacit.load(folder, loop.model, loop.optimizer)
+        for objects in ((loop.schedule, loop.optimizer), (loop.optimizer, loop.optimizer)):
+            with self.assertRaisesRegex(tacit.UsageError, "AdamW, StepLR in this order.*in the order of save"):
+                tacit.load(folder, loop.model, *objects)
         loop.model.close()
         other = Loop(Net)
         with self.assertRaises(tacit.DataError):
-            other.load(os.path.join(FOLDER, f"other-{SIZE}"))
+            other.load(folder)
         other.model.close()
 
     def test_a_checkpoint_in_place_of_its_folder(self):

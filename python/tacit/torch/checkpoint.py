@@ -22,7 +22,7 @@ def save(folder, model, *stateful, step=None, keep=2):
     model._end_parts()
     states = [s.state_dict() for s in stateful]
     shared = {"step": model.counters()["steps"] if step is None else step, "buffers": list_buffers(model, mean=True),
-              "states": [mean_of(model, s, state) for s, state in zip(stateful, states)]}
+              "kinds": name_kinds(stateful), "states": [mean_of(model, s, state) for s, state in zip(stateful, states)]}
     own = {"random": random_state(model._tensors.gpu), "buffers": list_buffers(model), "form": form_of(model), "states": states}
     if form_of(model) == "equal":
         own["states"] = [None if isinstance(s, torch.optim.Optimizer) else state for s, state in zip(stateful, states)]
@@ -43,6 +43,7 @@ def load(folder, model, *stateful):
         raise DataError(f"{folder}: the checkpoint was not written by tacit.save(), which alone has the state of optimizers")
     shared = read_bytes(blobs[0].data)
     own = read_bytes(blobs[1].data) if blobs[1].data is not None else {}
+    check_kinds(stateful, shared)
     restore_states(model, stateful, shared["states"], own)
     restore_buffers(model, own.get("buffers", shared["buffers"]))
     if own:
@@ -55,16 +56,36 @@ def form_of(model):
     return "parts" if model._parts is not None else "replicas" if model._is_replica else "equal"
 
 
+def is_optimizer(thing):
+    return isinstance(thing, torch.optim.Optimizer)
+
+
+def name_kinds(stateful):
+    return [type(thing).__name__ for thing in stateful]
+
+
+def check_kinds(stateful, shared):
+    """An object may be of another class than the one that was saved, but an optimizer needs the state of one, and another
+    order is none that was meant: many a load_state_dict() takes what is another's."""
+    were = [isinstance(state, dict) and "param_groups" in state for state in shared["states"]]
+    saved = shared.get("kinds") or ["an optimizer" if was else "another object" for was in were]  # older ones have no kinds
+    here = name_kinds(stateful)
+    if len(saved) != len(here):
+        raise UsageError(f"the checkpoint holds {len(saved)} objects beside the model ({', '.join(saved)}), and load() is given "
+                         f"{len(here)} ({', '.join(here)}): pass those of save()")
+    lacks = any(is_optimizer(thing) and not was for thing, was in zip(stateful, were))
+    if lacks or (saved != here and sorted(saved) == sorted(here)):
+        raise UsageError(f"the checkpoint holds {', '.join(saved)} in this order, and load() is given {', '.join(here)}: pass "
+                         "them in the order of save()")
+
+
 def restore_states(model, stateful, shared, own):
-    if len(stateful) != len(shared):
-        raise UsageError(f"the checkpoint holds {len(shared)} objects beside the model, and load() is given {len(stateful)}")
     is_same_form = own.get("form") == form_of(model)
     for i, (thing, state) in enumerate(zip(stateful, shared)):
-        is_optimizer = isinstance(thing, torch.optim.Optimizer)
-        of_rank = own["states"][i] if own and (is_same_form or not is_optimizer) else None
+        of_rank = own["states"][i] if own and (is_same_form or not is_optimizer(thing)) else None
         if of_rank is not None:
             state = of_rank
-        elif is_optimizer and model._parts is not None:
+        elif is_optimizer(thing) and model._parts is not None:
             state = moments.split(model, thing, state)
         thing.load_state_dict(state)
 
