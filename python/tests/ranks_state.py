@@ -14,6 +14,7 @@ from torch import nn
 import tacit.numpy as arrays
 import tacit.torch as tacit
 from models import ConvNet, Net, OddShapes, loss_of, make, same_bits
+from tacit.torch.buffers import write_bytes
 from tacit.torch.checkpoint import mean_of
 from tacit.torch.moments import join, sum_parts
 
@@ -64,6 +65,19 @@ class Loop:
 
     def load(self, folder):
         return tacit.load(folder, self.model, self.optimizer, self.schedule)
+
+
+class Sampler:
+    """An object whose state is not that of other ranks."""
+
+    def __init__(self, rank):
+        self.seen = list(range(1000 * rank))
+
+    def state_dict(self):
+        return {"seen": self.seen}
+
+    def load_state_dict(self, state):
+        self.seen = state["seen"]
 
 
 class States(unittest.TestCase):
@@ -262,6 +276,48 @@ class States(unittest.TestCase):
         model = arrays.Model({"w": (3,)}, comm=tacit.default_comm())
         with self.assertRaisesRegex(tacit.UsageError, "is a checkpoint"):
             model.load(os.path.join(folder, max(os.listdir(folder))))
+        model.close()
+
+    def test_replicas_that_use_different_parameters(self):
+        """A mean of moments is one of the ranks that have them; a checkpoint holds the same state whoever writes it."""
+        for strategy in ("gossip", "localsgd"):
+            folder = os.path.join(FOLDER, f"used-{strategy}-{SIZE}")
+            branches = nn.ParameterList([nn.Parameter(torch.ones(7 + i)) for i in range(5)])
+            optimizer = torch.optim.NAdam(branches.parameters(), lr=0.01)
+            model = tacit.Parallel(branches, optimizer, strategy=strategy)
+            for step in range(3):
+                optimizer.zero_grad()
+                used = [i for i in range(4) if i in (3, RANK) or (i == 2 and RANK != 1)]
+                sum((1 + RANK + step) * branches[i].sum() for i in used).backward()
+                optimizer.step()
+            torch.save(optimizer.state_dict()["state"], f"{folder}-{RANK}.state")
+            mean = mean_of(model, optimizer, optimizer.state_dict())
+            states = [torch.load(f"{folder}-{rank}.state") for rank in range(SIZE)]
+            self.assertEqual(len(states[RANK]), len(used))
+            self.assertEqual(sorted(mean["state"]), [0, 1, 2, 3])
+            for key, entry in mean["state"].items():
+                for name, value in entry.items():
+                    of_ranks = [state[key][name] for state in states if key in state]
+                    torch.testing.assert_close(value, torch.stack(of_ranks).mean(0), rtol=1e-6, atol=0)
+            self.assertEqual(len(set(map(bytes, model._rank_buffers.gather(bytes(write_bytes(mean)))))), 1)
+            tacit.save(folder, model, optimizer, step=3)
+            model.close()
+            for now, wanted in ((strategy, optimizer.state_dict()), ("dp", mean)):
+                again = torch.optim.NAdam(branches.parameters(), lr=0.01)
+                model = tacit.Parallel(branches, again, strategy=now)
+                self.assertEqual(tacit.load(folder, model, again), 3)
+                self.check_states(again.state_dict(), wanted, same_bits)
+                model.close()
+
+    def test_objects_whose_states_differ(self):
+        """Each rank gets its own back, and another number of ranks rank 0's, which may have another size."""
+        folder, kept = os.path.join(FOLDER, f"sampler-{SIZE}"), Sampler(RANK)
+        model = tacit.Parallel(make(Net))
+        tacit.save(folder, model, kept, step=1)
+        for name, rank in ((folder, RANK), (os.path.join(FOLDER, "sampler-3"), 0))[:4 - SIZE]:
+            sampler = Sampler(9)
+            self.assertEqual(tacit.load(name, model, sampler), 1)
+            self.assertEqual(sampler.state_dict(), Sampler(rank).state_dict())
         model.close()
 
     def run_odd(self, optimizer=adamw, **settings):

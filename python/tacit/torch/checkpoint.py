@@ -3,6 +3,7 @@
 optimizers, samplers, schedulers, random generators and buffers. The format is that of docs/checkpoints.md: any reader
 of safetensors finds the mean of the parameters as "model.NAME"."""
 import random
+from collections import Counter
 
 import torch
 
@@ -22,10 +23,9 @@ def save(folder, model, *stateful, step=None, keep=2):
     model._end_parts()
     states = [s.state_dict() for s in stateful]
     shared = {"step": model.counters()["steps"] if step is None else step, "buffers": list_buffers(model, mean=True),
-              "kinds": name_kinds(stateful), "states": [mean_of(model, s, state) for s, state in zip(stateful, states)]}
-    own = {"random": random_state(model._tensors.gpu), "buffers": list_buffers(model), "form": form_of(model), "states": states}
-    if form_of(model) == "equal":
-        own["states"] = [None if isinstance(s, torch.optim.Optimizer) else state for s, state in zip(stateful, states)]
+              "kinds": name_kinds(stateful), "states": share_states(model, stateful, states)}
+    own = {"random": random_state(model._tensors.gpu), "buffers": list_buffers(model),
+           "form": form_of(model), "states": states if form_of(model) != "equal" else leave_optimizers_out(stateful, states)}
     if model._parts is None:
         model._tensors.push()
     model._job.save(folder, [Blob(SHARED, write_bytes(shared)), Blob(OWN, write_bytes(own), own=True)], keep)
@@ -71,8 +71,8 @@ def check_kinds(stateful, shared):
     saved = shared.get("kinds") or ["an optimizer" if was else "another object" for was in were]  # older ones have no kinds
     here = name_kinds(stateful)
     if len(saved) != len(here):
-        raise UsageError(f"the checkpoint holds {len(saved)} objects beside the model ({', '.join(saved)}), and load() is given "
-                         f"{len(here)} ({', '.join(here)}): pass those of save()")
+        raise UsageError(f"the checkpoint holds {len(saved)} objects beside the model ({', '.join(saved) or 'none'}), and load() "
+                         f"is given {len(here)} ({', '.join(here) or 'none'}): pass those of save()")
     lacks = any(is_optimizer(thing) and not was for thing, was in zip(stateful, were))
     if lacks or (saved != here and sorted(saved) == sorted(here)):
         raise UsageError(f"the checkpoint holds {', '.join(saved)} in this order, and load() is given {', '.join(here)}: pass "
@@ -100,19 +100,57 @@ def list_buffers(model, mean=False):
         return list_buffers(model)
 
 
-def mean_of(model, thing, state):
+def leave_optimizers_out(stateful, states):
+    return [None if is_optimizer(thing) else state for thing, state in zip(stateful, states)]
+
+
+def share_states(model, stateful, states):
+    """The states that all ranks agree on, any of which may write them: rank 0's of what is no optimizer."""
+    others = model._rank_buffers.gather(leave_optimizers_out(stateful, states))[0]
+    return [mean_of(model, thing, state) if is_optimizer(thing) else other
+            for thing, state, other in zip(stateful, states, others)]
+
+
+def mean_of(model, optimizer, state):
     """The state of an optimizer as the mean over ranks, where replicas have their own; of whole parameters, where ranks have
-    parts of it; else rank 0's, as it is."""
-    if isinstance(thing, torch.optim.Optimizer) and model._parts is not None:
-        return moments.join(model, thing)
-    if not isinstance(thing, torch.optim.Optimizer) or not model._is_replica or model.comm.size == 1:
-        return state
-    tensors = [v for _, entry in sorted(state["state"].items()) for _, v in sorted(entry.items())
-               if isinstance(v, torch.Tensor) and v.is_floating_point()]
-    means = iter(model._rank_buffers.mean_of([t.detach() for t in tensors]))
-    replaced = {id(t): next(means) for t in tensors}
-    entries = {key: {name: replaced.get(id(v), v) for name, v in entry.items()} for key, entry in state["state"].items()}
-    return {**state, "state": entries}
+    parts of it; else as it is: ranks have the same."""
+    if model._parts is not None:
+        return moments.join(model, optimizer)
+    return mean_state(model._rank_buffers, state) if model._is_replica and model.comm.size > 1 else state
+
+
+def mean_state(buffers, state):
+    """Means of what belongs to the same parameter, over the ranks that have it. A rank whose optimizer has not met the
+    parameter knows nothing of its moments: zeros in its place would shrink them, beside a number of steps that says they are
+    whole, and are no state at all where one begins with other numbers, as NAdam's and Rprop's do. What is no tensor of floats
+    is that of the first rank that has it."""
+    own = {(key, name): value.detach() for key, entry in state["state"].items() for name, value in entry.items()
+           if isinstance(value, torch.Tensor) and value.is_floating_point()}
+    rest = {key: {name: value for name, value in entry.items() if (key, name) not in own}
+            for key, entry in state["state"].items()}
+    of_ranks = buffers.gather({"forms": {place: form_of_tensor(t) for place, t in own.items()}, "rest": rest,
+                               "groups": state["param_groups"]})
+    entries = {}
+    for other in reversed(of_ranks):
+        for key, entry in other["rest"].items():
+            entries.setdefault(key, {}).update(entry)
+    for (key, name), mean in mean_by_place(buffers, own, [other["forms"] for other in of_ranks]).items():
+        entries[key][name] = mean
+    return {**state, "param_groups": of_ranks[0]["groups"], "state": entries}
+
+
+def form_of_tensor(tensor):
+    return tuple(tensor.shape), tensor.dtype
+
+
+def mean_by_place(buffers, own, forms_of_ranks):
+    """forms_of_ranks: which tensors every rank has, and their shapes and types."""
+    forms = {place: form for forms in reversed(forms_of_ranks) for place, form in forms.items()}
+    holders = Counter(place for of_rank in forms_of_ranks for place, form in of_rank.items() if form == forms[place])
+    places = sorted(forms, key=str)
+    tensors = [own[place] if place in own and form_of_tensor(own[place]) == forms[place]
+               else torch.zeros(forms[place][0], dtype=forms[place][1]) for place in places]
+    return dict(zip(places, buffers.mean_of(tensors, [holders[place] for place in places])))
 
 
 def restore_buffers(model, saved):
