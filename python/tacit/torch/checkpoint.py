@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints of a tacit.Parallel: parameters and the state of the strategy as the library writes them, and beside them
-optimizers, samplers, schedulers, random generators and buffers. The format is that of docs/checkpoints.md: any reader
-of safetensors finds the mean of the parameters as "model.NAME"."""
+optimizers, samplers, schedulers, random generators, buffers and parameters that are not trained. The format is that of
+docs/checkpoints.md: any reader of safetensors finds the mean of the parameters as "model.NAME"."""
+import hashlib
 import random
 from collections import Counter
 
 import torch
 
 from .._library import DataError, UsageError
+from ..comm import logger
 from ..job import Blob, check_folder
 from . import cuda, moments
 from .buffers import read_bytes, write_bytes
@@ -21,10 +23,10 @@ def save(folder, model, *stateful, step=None, keep=2):
     stateful: what has state_dict() and load_state_dict(): optimizers, schedulers, GradScaler, samplers; in load() in the
     same order. step: where the caller's loop goes on; else the number of steps. Between two steps. Collective."""
     model._end_parts()
-    states = [s.state_dict() for s in stateful]
+    states, (frozen, own_frozen) = [s.state_dict() for s in stateful], list_frozen(model)
     shared = {"step": model.counters()["steps"] if step is None else step, "buffers": list_buffers(model, mean=True),
-              "kinds": name_kinds(stateful), "states": share_states(model, stateful, states)}
-    own = {"random": random_state(model._tensors.gpu), "buffers": list_buffers(model),
+              "frozen": frozen, "kinds": name_kinds(stateful), "states": share_states(model, stateful, states)}
+    own = {"random": random_state(model._tensors.gpu), "buffers": list_buffers(model), "frozen": own_frozen,
            "form": form_of(model), "states": states if form_of(model) != "equal" else leave_optimizers_out(stateful, states)}
     if model._parts is None:
         model._tensors.push()
@@ -45,7 +47,8 @@ def load(folder, model, *stateful):
     own = read_bytes(blobs[1].data) if blobs[1].data is not None else {}
     check_kinds(stateful, shared)
     restore_states(model, stateful, shared["states"], own)
-    restore_buffers(model, own.get("buffers", shared["buffers"]))
+    restore_tensors("buffer", dict(model.named_buffers()), own.get("buffers", shared["buffers"]))
+    restore_frozen(model, shared.get("frozen"), own)
     if own:
         restore_random(own["random"], model._tensors.gpu)
     return shared["step"]
@@ -153,13 +156,52 @@ def mean_by_place(buffers, own, forms_of_ranks):
     return dict(zip(places, buffers.mean_of(tensors, [holders[place] for place in places])))
 
 
-def restore_buffers(model, saved):
-    here = dict(model.named_buffers())
+def restore_tensors(kind, here, saved):
     with torch.no_grad():
         for name, value in saved.items():
             if name not in here or here[name].shape != value.shape:
-                raise DataError(f"the checkpoint has a buffer {name} of {tuple(value.shape)}, and the model has none")
+                raise DataError(f"the checkpoint has a {kind} {name} of {tuple(value.shape)}, and the model has none")
             here[name].copy_(value)
+
+
+# ---- parameters that are not trained ---------------------------------------------------------------------------------------
+
+
+def name_frozen(model):
+    return {name: p for name, p in model.named_parameters() if id(p) not in model._known}
+
+
+def list_frozen(model):
+    """Those that the ranks share; and this rank's, where a program has let ranks differ, as a teacher that follows a replica
+    does: they share the mean of these."""
+    buffers, frozen = model._rank_buffers, {name: copy_to_save(p) for name, p in name_frozen(model).items()}
+    if model.comm.size == 1:
+        return frozen, {}
+    digests = buffers.gather([hashlib.blake2b(write_bytes(p), digest_size=16).digest() for p in frozen.values()])
+    own = {name: p for (name, p), *of_ranks in zip(frozen.items(), *digests) if len(set(of_ranks)) > 1}
+    floats = {name: p for name, p in own.items() if p.is_floating_point()}
+    return {**frozen, **dict(zip(floats, buffers.mean_of(list(floats.values()))))}, own
+
+
+def copy_to_save(parameter):
+    """On the CPU; a copy only where torch.save() would write more than the parameter: all that its memory holds."""
+    value = parameter.detach().cpu()
+    is_all = value.layout == torch.strided and value.untyped_storage().nbytes() == value.numel() * value.element_size()
+    return value if is_all else value.clone()
+
+
+def restore_frozen(model, shared, own):
+    here = name_frozen(model)
+    if shared is None:
+        if here and model.comm.rank == 0:
+            logger.warning("the checkpoint is of an older tacit, which saved no parameters without requires_grad: %s (%d in all) "
+                           "stays as it is; load what it was made of before you go on", next(iter(here)), len(here))
+        return
+    if missing := sorted(here.keys() - shared.keys()):
+        raise DataError(f"{missing[0]} has no requires_grad, and the checkpoint has no such parameter: make the model as it was "
+                        "when it was saved, and add parameters after load()")
+    is_same_form = own.get("form") == form_of(model)
+    restore_tensors("parameter without requires_grad", here, {**shared, **(own["frozen"] if is_same_form else {})})
 
 
 # ---- random generators ---------------------------------------------------------------------------------------------------
