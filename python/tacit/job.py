@@ -2,10 +2,11 @@
 """Layouts, jobs and channels of the C interface, as Python objects. Arrays are addresses: tacit.numpy and tacit.torch
 know their owners. include/tacit/tacit.h is the reference for every method."""
 import ctypes
+import os
 from ctypes import byref
 
 from . import _table
-from ._library import check, lib
+from ._library import UsageError, check, lib
 
 
 def sized(struct, **members):
@@ -77,6 +78,13 @@ def borrow_bytes(data):
     if data.readonly or data.nbytes == 0:
         return ctypes.create_string_buffer(data.tobytes(), max(1, data.nbytes))
     return (ctypes.c_char * data.nbytes).from_buffer(data)
+
+
+def check_folder(folder):
+    """A checkpoint itself has none in it: training would begin anew without a word."""
+    if os.path.exists(os.path.join(folder, "manifest.json")):
+        raise UsageError(f"{folder} is a checkpoint, and load() takes the folder that holds it and goes on from the newest: "
+                         f"load({os.path.dirname(os.path.realpath(folder))!r}, ...)")
 
 
 class Job(Part):
@@ -158,6 +166,7 @@ class Job(Part):
 
     def load(self, folder, blobs=()):
         """False: there is no checkpoint. Sets `data` of blobs."""
+        check_folder(folder)
         structs, rooms = (_table.tacit_blob * max(1, len(blobs)))(), [[] for _ in blobs]
         room_type = dict(_table.tacit_blob._fields_)["room"]
 

@@ -86,6 +86,9 @@ class Sum:
         if array.dtype not in KINDS or not array.flags.c_contiguous or array.size != self.elements:
             raise UsageError(f"an array of {self.elements} float32 or float16 without gaps is needed, not of {array.size} "
                              f"{array.dtype}")
+        if not array.flags.behaved:
+            raise UsageError("the sum takes the array's place, and this array cannot be written to, as one of "
+                             "numpy.load(..., mmap_mode=\"r\"), or is not aligned: pass array.copy()")
         self._held = array
         self._channel.start(array.ctypes.data, array.ctypes.data, KINDS[array.dtype], scale)
 

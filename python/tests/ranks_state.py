@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints, strategy shard, metrics and numpy on several ranks: torchrun --nproc-per-node 3 python/tests/ranks_state.py
 FOLDER, and then on 2 ranks with the same folder, which go on from what 3 have saved."""
+import contextlib
 import json
 import os
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import numpy
 import torch
@@ -14,7 +16,9 @@ from torch import nn
 import tacit.numpy as arrays
 import tacit.torch as tacit
 from models import ConvNet, Net, OddShapes, loss_of, make, same_bits
-from tacit.torch.checkpoint import mean_of
+from tacit.torch import checkpoint
+from tacit.torch.buffers import write_bytes
+from tacit.torch.checkpoint import list_frozen, mean_of
 from tacit.torch.moments import join, sum_parts
 
 torch.set_num_threads(1)
@@ -64,6 +68,39 @@ class Loop:
 
     def load(self, folder):
         return tacit.load(folder, self.model, self.optimizer, self.schedule)
+
+
+class PartlyFrozen(nn.Module):
+    """A head on a body that is not trained, of other types, orders in memory and sizes."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 5, 3).to(memory_format=torch.channels_last).requires_grad_(False)
+        self.short = nn.Parameter(torch.randn(41).bfloat16(), requires_grad=False)
+        self.none = nn.Parameter(torch.zeros(0, 3), requires_grad=False)
+        self.mask = nn.Parameter(torch.randint(9, (3, 2)), requires_grad=False)
+        self.column = nn.Parameter(torch.randn(7, 3)[:, 1], requires_grad=False)  # a view of more
+        self.last = nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.last(self.conv(x).mean((2, 3)))
+
+    @staticmethod
+    def batch(step, samples=8):
+        return torch.randn(samples, 3, 6, 6, generator=torch.Generator().manual_seed(4000 + step))
+
+
+class Sampler:
+    """An object whose state is not that of other ranks."""
+
+    def __init__(self, rank):
+        self.seen = list(range(1000 * rank))
+
+    def state_dict(self):
+        return {"seen": self.seen}
+
+    def load_state_dict(self, state):
+        self.seen = state["seen"]
 
 
 class States(unittest.TestCase):
@@ -236,15 +273,154 @@ class States(unittest.TestCase):
         loop.model.close()
 
     def test_what_load_refuses(self):
-        loop = Loop()
-        loop.save(os.path.join(FOLDER, f"other-{SIZE}"), 1)
-        with self.assertRaisesRegex(tacit.UsageError, "holds 2 objects"):
-            tacit.load(os.path.join(FOLDER, f"other-{SIZE}"), loop.model, loop.optimizer)
+        loop, folder = Loop(), os.path.join(FOLDER, f"other-{SIZE}")
+        loop.save(folder, 1)
+        with self.assertRaisesRegex(tacit.UsageError, r"holds 2 objects beside the model \(AdamW, StepLR\), and.*1 \(AdamW\)"):
+            tacit.load(folder, loop.model, loop.optimizer)
+        for objects in ((loop.schedule, loop.optimizer), (loop.optimizer, loop.optimizer)):
+            with self.assertRaisesRegex(tacit.UsageError, "AdamW, StepLR in this order.*in the order of save"):
+                tacit.load(folder, loop.model, *objects)
         loop.model.close()
         other = Loop(Net)
         with self.assertRaises(tacit.DataError):
-            other.load(os.path.join(FOLDER, f"other-{SIZE}"))
+            other.load(folder)
         other.model.close()
+
+    def test_a_checkpoint_in_place_of_its_folder(self):
+        for settings in ({}, {"strategy": "gossip"}):
+            loop, folder = Loop(**settings), os.path.join(FOLDER, f"step-{SIZE}")
+            loop.step()
+            loop.save(folder, 1)
+            with self.assertRaisesRegex(tacit.UsageError, f"is a checkpoint, and load.. takes.*load.'{folder}'"):
+                loop.load(os.path.join(folder, max(os.listdir(folder))))
+            loop.step()  # nothing has changed
+            self.assertEqual(loop.load(folder), 1)
+            loop.model.close()
+        model = arrays.Model({"w": (3,)}, comm=tacit.default_comm())
+        with self.assertRaisesRegex(tacit.UsageError, "is a checkpoint"):
+            model.load(os.path.join(folder, max(os.listdir(folder))))
+        model.close()
+
+    def wrap_frozen(self, seed, **settings):
+        module = make(PartlyFrozen, seed)
+        optimizer = torch.optim.SGD(module.last.parameters(), lr=0.1)
+        return module, optimizer, tacit.Parallel(module, optimizer, **settings)
+
+    def save_frozen(self, folder, change=lambda module: None, **settings):
+        module, optimizer, model = self.wrap_frozen(1 + RANK, **settings)
+        loss_of(model(PartlyFrozen.batch(RANK))).backward()
+        optimizer.step()
+        with torch.no_grad():
+            change(module)
+        tacit.save(folder, model, optimizer, step=1)
+        model.close()
+        return {name: p.detach().clone() for name, p in module.named_parameters() if not p.requires_grad}
+
+    def load_frozen(self, folder, **settings):
+        module, optimizer, model = self.wrap_frozen(7, **settings)
+        self.assertEqual(tacit.load(folder, model, optimizer), 1)
+        model.close()
+        return {name: p.detach() for name, p in module.named_parameters() if not p.requires_grad}
+
+    def test_frozen_parameters(self):
+        for name in ("dp", "gossip", "shard"):
+            folder = os.path.join(FOLDER, f"frozen-{name}-{SIZE}")
+            saved = self.save_frozen(folder, **STRATEGIES[name])
+            for now in (name, "localsgd"):
+                loaded = self.load_frozen(folder, **STRATEGIES[now])
+                self.assertEqual(list(loaded), ["short", "none", "mask", "column", "conv.weight", "conv.bias"])
+                for key, value in loaded.items():
+                    self.assertTrue(same_bits(value, saved[key]), f"{key} of {name} under {now}")
+                self.assertTrue(loaded["conv.weight"].is_contiguous(memory_format=torch.channels_last))
+            if SIZE == 2:
+                others = self.load_frozen(os.path.join(FOLDER, f"frozen-{name}-3"), **STRATEGIES[name])
+                self.assertTrue(all(same_bits(others[key], saved[key]) for key in saved))
+
+    def test_frozen_parameters_that_differ(self):
+        """Those of a teacher that follows its replica: every rank gets its own back, and other strategies the mean. Those
+        that are the same on all ranks stand in the checkpoint once."""
+        folder, kept = os.path.join(FOLDER, f"teacher-{SIZE}"), []
+        with mock.patch.object(checkpoint, "list_frozen", lambda model: kept.append(list_frozen(model)) or kept[-1]):
+            saved = self.save_frozen(folder, lambda module: module.short.add_(64.0 * RANK), strategy="gossip")
+        self.assertEqual(list(kept[0][1]), ["short"])
+        for strategy in ("gossip", "dp"):
+            loaded = self.load_frozen(folder, strategy=strategy)
+            away = 0 if strategy == "gossip" else 64.0 * ((SIZE - 1) / 2 - RANK)
+            torch.testing.assert_close(loaded["short"].float(), saved["short"].float() + away, rtol=0, atol=1)
+            self.assertTrue(all(same_bits(loaded[key], saved[key]) for key in saved if key != "short" or strategy == "gossip"))
+
+    def test_checkpoints_of_before(self):
+        """They have neither frozen parameters, which stay as they are, nor the kinds of objects."""
+        def write_older(value):
+            is_file = isinstance(value, dict)
+            return write_bytes({k: v for k, v in value.items() if k not in ("frozen", "kinds")} if is_file else value)
+        folder = os.path.join(FOLDER, f"before-{SIZE}")
+        with mock.patch.object(checkpoint, "write_bytes", write_older):
+            self.save_frozen(folder)
+        with self.assertLogs("tacit", "WARNING") if RANK == 0 else contextlib.nullcontext() as logged:
+            loaded = self.load_frozen(folder)
+        if RANK == 0:
+            self.assertRegex(logged.output[0], r"no parameters without requires_grad: short \(6 in all\) stays as it is")
+        self.assertTrue(same_bits(loaded["conv.weight"], make(PartlyFrozen, 7).conv.weight))
+        module, optimizer, model = self.wrap_frozen(7)
+        with self.assertRaisesRegex(tacit.UsageError, "holds an optimizer in this order, and load.. is given StepLR|1 objects"):
+            tacit.load(folder, model, optimizer, optimizer)
+        model.close()
+
+    def test_frozen_parameters_that_are_missing(self):
+        folder = os.path.join(FOLDER, f"missing-{SIZE}")
+        self.save_frozen(folder)
+        for name, value, text in (("more", torch.ones(3), "more has no requires_grad, and the checkpoint has no such"),
+                                  ("short", torch.ones(3), r"has a parameter without requires_grad short of \(41,\)")):
+            module = make(PartlyFrozen)
+            setattr(module, name, nn.Parameter(value, requires_grad=False))
+            model = tacit.Parallel(module)
+            optimizer = torch.optim.SGD(module.last.parameters(), lr=0.1)
+            with self.assertRaisesRegex(tacit.DataError, text):
+                tacit.load(folder, model, optimizer)
+            model.close()
+
+    def test_replicas_that_use_different_parameters(self):
+        """A mean of moments is one of the ranks that have them; a checkpoint holds the same state whoever writes it."""
+        for strategy in ("gossip", "localsgd"):
+            folder = os.path.join(FOLDER, f"used-{strategy}-{SIZE}")
+            branches = nn.ParameterList([nn.Parameter(torch.ones(7 + i)) for i in range(5)])
+            optimizer = torch.optim.NAdam(branches.parameters(), lr=0.01)
+            model = tacit.Parallel(branches, optimizer, strategy=strategy)
+            for step in range(3):
+                optimizer.zero_grad()
+                used = [i for i in range(4) if i in (3, RANK) or (i == 2 and RANK != 1)]
+                sum((1 + RANK + step) * branches[i].sum() for i in used).backward()
+                optimizer.step()
+            torch.save(optimizer.state_dict()["state"], f"{folder}-{RANK}.state")
+            mean = mean_of(model, optimizer, optimizer.state_dict())
+            states = [torch.load(f"{folder}-{rank}.state") for rank in range(SIZE)]
+            self.assertEqual(len(states[RANK]), len(used))
+            self.assertEqual(sorted(mean["state"]), [0, 1, 2, 3])
+            for key, entry in mean["state"].items():
+                for name, value in entry.items():
+                    of_ranks = [state[key][name] for state in states if key in state]
+                    torch.testing.assert_close(value, torch.stack(of_ranks).mean(0), rtol=1e-6, atol=0)
+            self.assertEqual(len(set(map(bytes, model._rank_buffers.gather(bytes(write_bytes(mean)))))), 1)
+            tacit.save(folder, model, optimizer, step=3)
+            model.close()
+            for now, wanted in ((strategy, optimizer.state_dict()), ("dp", mean)):
+                again = torch.optim.NAdam(branches.parameters(), lr=0.01)
+                model = tacit.Parallel(branches, again, strategy=now)
+                self.assertEqual(tacit.load(folder, model, again), 3)
+                self.check_states(again.state_dict(), wanted, same_bits)
+                model.close()
+
+    def test_objects_whose_states_differ(self):
+        """Each rank gets its own back, and another number of ranks rank 0's, which may have another size."""
+        folder, kept = os.path.join(FOLDER, f"sampler-{SIZE}"), Sampler(RANK)
+        model = tacit.Parallel(make(Net))
+        tacit.save(folder, model, kept, step=1)
+        for name, rank in ((folder, RANK), (os.path.join(FOLDER, "sampler-3"), 0))[:4 - SIZE]:
+            sampler = Sampler(9)
+            self.assertEqual(tacit.load(name, model, sampler), 1)
+            self.assertEqual(sampler.state_dict(), Sampler(rank).state_dict())
+        model.close()
 
     def run_odd(self, optimizer=adamw, **settings):
         """20 steps with accumulation, two passes in a step, a skipped one, clipping, and an update that is left out."""
@@ -357,6 +533,13 @@ class States(unittest.TestCase):
             total(numpy.ones(8, "f"))
         with self.assertRaisesRegex(tacit.UsageError, "not a list"):
             total([1.0] * 7)
+        locked, path = numpy.ones(7, "f"), os.path.join(FOLDER, f"array-{SIZE}-{RANK}.npy")
+        locked.flags.writeable = False
+        numpy.save(path, locked)
+        for array in (locked, numpy.load(path, mmap_mode="r"), numpy.frombuffer(bytearray(29), "f", 7, 1)):
+            with self.assertRaisesRegex(tacit.UsageError, r"cannot be written to.*array.copy\(\)"):
+                total(array)
+        self.assertEqual(total(locked.copy()).tolist(), [SIZE] * 7)
         total.close()
 
 

@@ -163,6 +163,8 @@ def test_residuals():
 def test_refusals():
     refused(tacit.UsageError, "fully_shard(model) comes first", lambda: tacit.fsdp(nn.Linear(3, 3)))
     refused(tacit.ConfigError, "unknown setting", lambda: tacit.fsdp(make()[0], codecc="int4"))
+    for strategy in ("gossip", "shard"):
+        refused(tacit.ConfigError, f"strategy {strategy} is more than FSDP's", lambda: tacit.fsdp(make()[0], strategy=strategy))
     model, _ = make(dict(codec="auto"))
     refused(tacit.ConfigError, "auto", lambda: run(model, 0))
     model, _ = make({}, torch.float64)

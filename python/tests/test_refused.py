@@ -71,6 +71,13 @@ class Refused(unittest.TestCase):
                          kind=tacit.UsageError)
         self.refuses(r"tacit.Parallel\(model, optimizer, ...\)", optimizer=torch.optim.SGD(self.module.parameters(), lr=0.1))
 
+    def test_what_is_no_model(self):
+        optimizer = torch.optim.SGD(self.module.parameters(), lr=0.1)
+        for value, name in ((None, "None"), (nn.Linear, "the class Linear"), (optimizer, "a SGD"), ([self.module], "a list")):
+            with self.assertRaisesRegex(tacit.UsageError, f"a model is expected first.* this is {name}: tacit.Parallel"):
+                parallel.Parallel(value, optimizer)
+        self.refuses("an optimizer is expected after the model, and this is None: make one", None, None)
+
     def test_words_of_ddp(self):
         self.refuses("device_ids is DistributedDataParallel's: leave it out, tensors stay where", device_ids=[0])
         self.refuses("find_unused_parameters is .* unused parameters need no search", find_unused_parameters=True)

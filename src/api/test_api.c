@@ -554,6 +554,19 @@ static void test_what_a_job_does_not_read(void **state) {
                      TACIT_OK);
     assert_non_null(strstr(log, "optim.name sgd: nothing in this run reads it; it needs a job without own_optimizer"));
     assert_int_equal(tacit_job_close(job), TACIT_OK);
+    log[0] = '\0';
+    assert_int_equal(tacit_settings_set(s->settings, "strategy=gossip"), TACIT_OK);
+    assert_int_equal(tacit_settings_set(s->settings, "optim.name=adamw"), TACIT_OK);
+    assert_int_equal(tacit_settings_set(s->settings, "gossip.denoise=8"), TACIT_OK);
+    assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout, NULL, &job), TACIT_OK);
+    assert_null(strstr(log, "gossip.denoise"));
+    assert_int_equal(tacit_job_close(job), TACIT_OK);
+    assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout,
+                                    &(tacit_job_options){.size = sizeof(tacit_job_options), .own_optimizer = true},
+                                    &job),
+                     TACIT_OK);
+    assert_non_null(strstr(log, "gossip.denoise: nothing in this run reads them; they need a job without own"));
+    assert_int_equal(tacit_job_close(job), TACIT_OK);
     assert_int_equal(tacit_log_to(NULL, NULL, TACIT_LOG_WARN), TACIT_OK);
 }
 

@@ -304,7 +304,10 @@ static tacit_status start_server(port_store *store) {
         store->fd = taciti_socket_listen(&any, true);
     }
     if (store->fd < 0)
-        return taciti_fail(TACIT_E_CONFIG, "rank 0 cannot listen on %s: %s", store->address, strerror(errno));
+        return taciti_fail(TACIT_E_CONFIG,
+                           "rank 0 cannot listen on %s: %s; start the ranks with another port, or set comm.meet to "
+                           "HOST:PORT of rank 0 with a free port, or to a folder that all ranks see",
+                           store->address, strerror(errno));
     store->polls[0] = (struct pollfd){.fd = store->fd, .events = POLLIN};
     store->polls[1] = (struct pollfd){.fd = store->stop, .events = POLLIN};
     const int error = taciti_thread_start_quiet(&store->thread, serve_store, store);

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "exchange/route.h"
 #include "settings/settings.h"
+#include "strategy/gossip.h"
 
 typedef struct inquiry {
     const taciti_settings *settings;
@@ -228,6 +229,12 @@ static bool guides_own_optimizer(const inquiry *q, const char *key) {
     return taciti_text_among(key, RATE) || (taciti_text_among(key, MOMENTUM) && knows_momentum);
 }
 
+/* Whether the option changes the state of an optimizer of the library. */
+static bool needs_our_optimizer(const inquiry *q, const taciti_place *place) {
+    if (place->table == &taciti_gossip_option_table) return strcmp(place->option->key, "denoise") == 0;
+    return place->table == &taciti_optim_option_table && !guides_own_optimizer(q, place->option->key);
+}
+
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
 /* Says what is missing for a term. Mixes read the factor alone of the section `compress`. */
@@ -251,8 +258,7 @@ static bool is_read(const inquiry *q, const taciti_place *place, char needs[TACI
         add(needs, "tacit train, plan or bench step");
         return false;
     }
-    if (q->reader == TACITI_READER_OWN_OPTIMIZER && place->table == &taciti_optim_option_table &&
-        !guides_own_optimizer(q, place->option->key)) {
+    if (q->reader == TACITI_READER_OWN_OPTIMIZER && needs_our_optimizer(q, place)) {
         add(needs, "a job without own_optimizer");
         return false;
     }

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints of a tacit.Parallel: parameters and the state of the strategy as the library writes them, and beside them
-optimizers, samplers, schedulers, random generators and buffers. The format is that of docs/checkpoints.md: any reader
-of safetensors finds the mean of the parameters as "model.NAME"."""
+optimizers, samplers, schedulers, random generators, buffers and parameters that are not trained. The format is that of
+docs/checkpoints.md: any reader of safetensors finds the mean of the parameters as "model.NAME"."""
+import hashlib
 import random
+from collections import Counter
 
 import torch
 
 from .._library import DataError, UsageError
-from ..job import Blob
+from ..comm import logger
+from ..job import Blob, check_folder
 from . import cuda, moments
 from .buffers import read_bytes, write_bytes
 
@@ -20,12 +23,11 @@ def save(folder, model, *stateful, step=None, keep=2):
     stateful: what has state_dict() and load_state_dict(): optimizers, schedulers, GradScaler, samplers; in load() in the
     same order. step: where the caller's loop goes on; else the number of steps. Between two steps. Collective."""
     model._end_parts()
-    states = [s.state_dict() for s in stateful]
+    states, (frozen, own_frozen) = [s.state_dict() for s in stateful], list_frozen(model)
     shared = {"step": model.counters()["steps"] if step is None else step, "buffers": list_buffers(model, mean=True),
-              "states": [mean_of(model, s, state) for s, state in zip(stateful, states)]}
-    own = {"random": random_state(model._tensors.gpu), "buffers": list_buffers(model), "form": form_of(model), "states": states}
-    if form_of(model) == "equal":
-        own["states"] = [None if isinstance(s, torch.optim.Optimizer) else state for s, state in zip(stateful, states)]
+              "frozen": frozen, "kinds": name_kinds(stateful), "states": share_states(model, stateful, states)}
+    own = {"random": random_state(model._tensors.gpu), "buffers": list_buffers(model), "frozen": own_frozen,
+           "form": form_of(model), "states": states if form_of(model) != "equal" else leave_optimizers_out(stateful, states)}
     if model._parts is None:
         model._tensors.push()
     model._job.save(folder, [Blob(SHARED, write_bytes(shared)), Blob(OWN, write_bytes(own), own=True)], keep)
@@ -35,6 +37,7 @@ def load(folder, model, *stateful):
     """Goes on from the newest checkpoint in `folder` that is not damaged: returns the `step` of save(), or 0 where there is
     none. On as many ranks as have saved it, bit for bit as if the program had not stopped; on another number, from the
     mean of parameters, optimizers and buffers, and rank 0's samplers. Before the first step or between two. Collective."""
+    check_folder(folder)
     blobs = [Blob(SHARED), Blob(OWN, own=True)]
     if not model._load(folder, blobs):
         return 0
@@ -42,8 +45,10 @@ def load(folder, model, *stateful):
         raise DataError(f"{folder}: the checkpoint was not written by tacit.save(), which alone has the state of optimizers")
     shared = read_bytes(blobs[0].data)
     own = read_bytes(blobs[1].data) if blobs[1].data is not None else {}
+    check_kinds(stateful, shared)
     restore_states(model, stateful, shared["states"], own)
-    restore_buffers(model, own.get("buffers", shared["buffers"]))
+    restore_tensors("buffer", dict(model.named_buffers()), own.get("buffers", shared["buffers"]))
+    restore_frozen(model, shared.get("frozen"), own)
     if own:
         restore_random(own["random"], model._tensors.gpu)
     return shared["step"]
@@ -54,16 +59,36 @@ def form_of(model):
     return "parts" if model._parts is not None else "replicas" if model._is_replica else "equal"
 
 
+def is_optimizer(thing):
+    return isinstance(thing, torch.optim.Optimizer)
+
+
+def name_kinds(stateful):
+    return [type(thing).__name__ for thing in stateful]
+
+
+def check_kinds(stateful, shared):
+    """An object may be of another class than the one that was saved, but an optimizer needs the state of one, and another
+    order is none that was meant: many a load_state_dict() takes what is another's."""
+    were = [isinstance(state, dict) and "param_groups" in state for state in shared["states"]]
+    saved = shared.get("kinds") or ["an optimizer" if was else "another object" for was in were]  # older ones have no kinds
+    here = name_kinds(stateful)
+    if len(saved) != len(here):
+        raise UsageError(f"the checkpoint holds {len(saved)} objects beside the model ({', '.join(saved) or 'none'}), and load() "
+                         f"is given {len(here)} ({', '.join(here) or 'none'}): pass those of save()")
+    lacks = any(is_optimizer(thing) and not was for thing, was in zip(stateful, were))
+    if lacks or (saved != here and sorted(saved) == sorted(here)):
+        raise UsageError(f"the checkpoint holds {', '.join(saved)} in this order, and load() is given {', '.join(here)}: pass "
+                         "them in the order of save()")
+
+
 def restore_states(model, stateful, shared, own):
-    if len(stateful) != len(shared):
-        raise UsageError(f"the checkpoint holds {len(shared)} objects beside the model, and load() is given {len(stateful)}")
     is_same_form = own.get("form") == form_of(model)
     for i, (thing, state) in enumerate(zip(stateful, shared)):
-        is_optimizer = isinstance(thing, torch.optim.Optimizer)
-        of_rank = own["states"][i] if own and (is_same_form or not is_optimizer) else None
+        of_rank = own["states"][i] if own and (is_same_form or not is_optimizer(thing)) else None
         if of_rank is not None:
             state = of_rank
-        elif is_optimizer and model._parts is not None:
+        elif is_optimizer(thing) and model._parts is not None:
             state = moments.split(model, thing, state)
         thing.load_state_dict(state)
 
@@ -78,28 +103,105 @@ def list_buffers(model, mean=False):
         return list_buffers(model)
 
 
-def mean_of(model, thing, state):
+def leave_optimizers_out(stateful, states):
+    return [None if is_optimizer(thing) else state for thing, state in zip(stateful, states)]
+
+
+def share_states(model, stateful, states):
+    """The states that all ranks agree on, any of which may write them: rank 0's of what is no optimizer."""
+    others = model._rank_buffers.gather(leave_optimizers_out(stateful, states))[0]
+    return [mean_of(model, thing, state) if is_optimizer(thing) else other
+            for thing, state, other in zip(stateful, states, others)]
+
+
+def mean_of(model, optimizer, state):
     """The state of an optimizer as the mean over ranks, where replicas have their own; of whole parameters, where ranks have
-    parts of it; else rank 0's, as it is."""
-    if isinstance(thing, torch.optim.Optimizer) and model._parts is not None:
-        return moments.join(model, thing)
-    if not isinstance(thing, torch.optim.Optimizer) or not model._is_replica or model.comm.size == 1:
-        return state
-    tensors = [v for _, entry in sorted(state["state"].items()) for _, v in sorted(entry.items())
-               if isinstance(v, torch.Tensor) and v.is_floating_point()]
-    means = iter(model._rank_buffers.mean_of([t.detach() for t in tensors]))
-    replaced = {id(t): next(means) for t in tensors}
-    entries = {key: {name: replaced.get(id(v), v) for name, v in entry.items()} for key, entry in state["state"].items()}
-    return {**state, "state": entries}
+    parts of it; else as it is: ranks have the same."""
+    if model._parts is not None:
+        return moments.join(model, optimizer)
+    return mean_state(model._rank_buffers, state) if model._is_replica and model.comm.size > 1 else state
 
 
-def restore_buffers(model, saved):
-    here = dict(model.named_buffers())
+def mean_state(buffers, state):
+    """Means of what belongs to the same parameter, over the ranks that have it. A rank whose optimizer has not met the
+    parameter knows nothing of its moments: zeros in its place would shrink them, beside a number of steps that says they are
+    whole, and are no state at all where one begins with other numbers, as NAdam's and Rprop's do. What is no tensor of floats
+    is that of the first rank that has it."""
+    own = {(key, name): value.detach() for key, entry in state["state"].items() for name, value in entry.items()
+           if isinstance(value, torch.Tensor) and value.is_floating_point()}
+    rest = {key: {name: value for name, value in entry.items() if (key, name) not in own}
+            for key, entry in state["state"].items()}
+    of_ranks = buffers.gather({"forms": {place: form_of_tensor(t) for place, t in own.items()}, "rest": rest,
+                               "groups": state["param_groups"]})
+    entries = {}
+    for other in reversed(of_ranks):
+        for key, entry in other["rest"].items():
+            entries.setdefault(key, {}).update(entry)
+    for (key, name), mean in mean_by_place(buffers, own, [other["forms"] for other in of_ranks]).items():
+        entries[key][name] = mean
+    return {**state, "param_groups": of_ranks[0]["groups"], "state": entries}
+
+
+def form_of_tensor(tensor):
+    return tuple(tensor.shape), tensor.dtype
+
+
+def mean_by_place(buffers, own, forms_of_ranks):
+    """forms_of_ranks: which tensors every rank has, and their shapes and types."""
+    forms = {place: form for forms in reversed(forms_of_ranks) for place, form in forms.items()}
+    holders = Counter(place for of_rank in forms_of_ranks for place, form in of_rank.items() if form == forms[place])
+    places = sorted(forms, key=str)
+    tensors = [own[place] if place in own and form_of_tensor(own[place]) == forms[place]
+               else torch.zeros(forms[place][0], dtype=forms[place][1]) for place in places]
+    return dict(zip(places, buffers.mean_of(tensors, [holders[place] for place in places])))
+
+
+def restore_tensors(kind, here, saved):
     with torch.no_grad():
         for name, value in saved.items():
             if name not in here or here[name].shape != value.shape:
-                raise DataError(f"the checkpoint has a buffer {name} of {tuple(value.shape)}, and the model has none")
+                raise DataError(f"the checkpoint has a {kind} {name} of {tuple(value.shape)}, and the model has none")
             here[name].copy_(value)
+
+
+# ---- parameters that are not trained ---------------------------------------------------------------------------------------
+
+
+def name_frozen(model):
+    return {name: p for name, p in model.named_parameters() if id(p) not in model._known}
+
+
+def list_frozen(model):
+    """Those that the ranks share; and this rank's, where a program has let ranks differ, as a teacher that follows a replica
+    does: they share the mean of these."""
+    buffers, frozen = model._rank_buffers, {name: copy_to_save(p) for name, p in name_frozen(model).items()}
+    if model.comm.size == 1:
+        return frozen, {}
+    digests = buffers.gather([hashlib.blake2b(write_bytes(p), digest_size=16).digest() for p in frozen.values()])
+    own = {name: p for (name, p), *of_ranks in zip(frozen.items(), *digests) if len(set(of_ranks)) > 1}
+    floats = {name: p for name, p in own.items() if p.is_floating_point()}
+    return {**frozen, **dict(zip(floats, buffers.mean_of(list(floats.values()))))}, own
+
+
+def copy_to_save(parameter):
+    """On the CPU; a copy only where torch.save() would write more than the parameter: all that its memory holds."""
+    value = parameter.detach().cpu()
+    is_all = value.layout == torch.strided and value.untyped_storage().nbytes() == value.numel() * value.element_size()
+    return value if is_all else value.clone()
+
+
+def restore_frozen(model, shared, own):
+    here = name_frozen(model)
+    if shared is None:
+        if here and model.comm.rank == 0:
+            logger.warning("the checkpoint is of an older tacit, which saved no parameters without requires_grad: %s (%d in all) "
+                           "stays as it is; load what it was made of before you go on", next(iter(here)), len(here))
+        return
+    if missing := sorted(here.keys() - shared.keys()):
+        raise DataError(f"{missing[0]} has no requires_grad, and the checkpoint has no such parameter: make the model as it was "
+                        "when it was saved, and add parameters after load()")
+    is_same_form = own.get("form") == form_of(model)
+    restore_tensors("parameter without requires_grad", here, {**shared, **(own["frozen"] if is_same_form else {})})
 
 
 # ---- random generators ---------------------------------------------------------------------------------------------------

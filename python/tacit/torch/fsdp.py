@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _table
-from .._library import PeerError, UnsupportedError, UsageError
+from .._library import ConfigError, PeerError, UnsupportedError, UsageError
 from ..job import Channel
 from ..settings import Settings
 from . import _private, cuda
@@ -29,7 +29,11 @@ def fsdp(model, config=None, gather=True, **settings):
     """Every FSDP module of the model sums its gradients through the library from now on. config, settings: as of
     tacit.Parallel, of sections exchange, compress and comm. gather: all-gathers of parameters, too, dense and to the bit.
     Returns what close() ends. Before the first step; the ranks meet in the first forward pass. Collective."""
-    return Fsdp(model, gather, Settings(config, **settings))
+    settings = Settings(config, **settings)
+    if settings["strategy"] != "dp":
+        raise ConfigError(f"strategy {settings['strategy']} is more than FSDP's sums and gathers, and tacit.fsdp() sees nothing "
+                          "else: leave it out, or tacit.Parallel(model, optimizer, ...) in place of fully_shard(model)")
+    return Fsdp(model, gather, settings)
 
 
 class Fsdp:

@@ -28,6 +28,9 @@ OF_DDP = {"device_ids": _DEVICE, "output_device": _DEVICE, "find_unused_paramete
 
 
 def check_module(module):
+    if not isinstance(module, torch.nn.Module):
+        raise UsageError(f"a model is expected first, a torch.nn.Module, and this is {name_kind_of(module)}: "
+                         "tacit.Parallel(model, optimizer, ...)")
     if isinstance(module, Parallel):
         raise UsageError("this model is a tacit.Parallel already")
     if isinstance(module, torch.nn.parallel.DistributedDataParallel):
@@ -48,6 +51,8 @@ def choose_settings(module, config, words):
 
 
 def name_kind_of(value):
+    if value is None:
+        return "None"
     return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
