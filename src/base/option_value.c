@@ -96,7 +96,7 @@ static int64_t suffix_bytes(const char *suffix) {
     static const struct {
         const char *suffix;
         int64_t bytes;
-    } known[] = {{"", 1},          {"B", 1},         {"kB", 1000},    {"MB", 1000000}, {"GB", 1000000000},
+    } known[] = {{"", 1},          {"B", 1},         {"kB", 1000},    {"KB", 1000}, {"MB", 1000000}, {"GB", 1000000000},
                  {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(suffix, known[i].suffix) == 0) return known[i].bytes;
@@ -146,9 +146,9 @@ static tacit_status find_choice(const taciti_option *option, const char *where, 
     }
     (void)taciti_option_choices(option, choices);
     (void)taciti_quote(text, quoted);
-    (void)snprintf(choice, sizeof choice, "%s.", text); /* a member that went has a section that went */
+    (void)snprintf(choice, sizeof choice, "%s.", text); /* of a member that has gone, no value is known */
     const taciti_old_key *old = (option->flags & TACITI_OPTION_MEMBER) == 0 ? NULL : taciti_old_key_find(choice);
-    if (old != NULL && strcmp(old->key, choice) == 0)
+    if (old != NULL && old->was == NULL && strcmp(old->key, choice) == 0)
         return taciti_fail(TACIT_E_CONFIG, "%s: %s has gone: %s", where, quoted, old->text);
     if (*nearest.name == '\0') return taciti_fail(TACIT_E_CONFIG, "%s: %s is not one of %s", where, quoted, choices);
     return taciti_fail(TACIT_E_CONFIG, "%s: %s is unknown%s legal: %s", where, quoted, nearest.hint, choices);

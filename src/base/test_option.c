@@ -455,6 +455,8 @@ static void the_environment_is_read_and_checked(void **state) {
 
 static void set_reports_its_origin(void **state) {
     (void)state;
+    assert_int_equal(taciti_config_set(&g_config, "data.bucket", "4KB", "here"), TACIT_OK);
+    assert_int_equal(g_data.bucket, 4000);
     assert_int_equal(taciti_config_set(&g_config, "data.bucket", "4kB", "here"), TACIT_OK);
     assert_int_equal(g_data.bucket, 4000);
     assert_int_equal(taciti_config_set(&g_config, "data.bukcet", "4kB", "here"), TACIT_E_CONFIG);

@@ -127,8 +127,7 @@ static const taciti_verb VERBS[] = {
                     "tokenizer files when the run has them) or a llm.c file. f32 keeps the numbers bit for bit, bf16 "
                     "rounds them to nearest even. Nothing that exists is overwritten.",
      .example = "tacit export run/ -o gpt2-mine/\n"
-                "tacit export run/ -o model.bin --dtype bf16      # for llm.c\n"
-                "tacit export run/ -o big/ --shard-bytes 5GB",
+                "tacit export run/ -o model.bin --dtype bf16      # for llm.c",
      .flags = taciti_export_flags,
      .run = taciti_verb_export},
     {.name = "info",

@@ -279,6 +279,13 @@ static tacit_status read_timings(taciti_links *links) {
 
 /* ---- the links of a scene ---------------------------------------------------------------------------------------- */
 
+double taciti_links_busy_s(const taciti_links *links, double bytes) {
+    const size_t count = links->measured_count[TACITI_GROUP_WORLD];
+    const taciti_efficiency *longest = count == 0 ? NULL : &links->measured[TACITI_GROUP_WORLD][count - 1];
+    const bool faster = longest != NULL && longest->measured_s < longest->described_s;
+    return bytes * links->wire_beta_s * (faster ? longest->measured_s / longest->described_s : 1);
+}
+
 double taciti_plan_wire_beta_s(const taciti_cluster *c) {
     if (c->between.alpha_s < 0) return 0;
     if (c->duplex_beta_s_per_byte > 0) return c->duplex_beta_s_per_byte;

@@ -68,6 +68,10 @@ typedef struct taciti_links {
     size_t measured_count[TACITI_GROUP_KINDS];
 } taciti_links;
 
+/* Seconds that so many bytes occupy the link of one host, at the rate of the longest all-reduce of the world that was
+ * measured, if it is higher than the described one. */
+double taciti_links_busy_s(const taciti_links *links, double bytes);
+
 /* Borrows the scene's parts. Returns owned. */
 tacit_status taciti_links_create(const taciti_scene *scene, taciti_links *out);
 void taciti_links_destroy(taciti_links *links);

@@ -39,6 +39,7 @@
 
 /* Draws of a simulation: enough for a mean that moves by less than cv / 50, few enough to be instant. */
 enum { DRAWS = 1 << 15, STEPS_MIN = 32, STEPS_MAX = 1024 };
+#define ROUNDING 1e-9
 
 static const char *const BOTTLENECKS[TACITI_BOTTLENECKS] = {"compute", "link", "latency", "stragglers"};
 const char *taciti_bottleneck_name(taciti_bottleneck bottleneck) { return BOTTLENECKS[bottleneck]; }
@@ -65,6 +66,8 @@ typedef struct model {
     taciti_rounds *rounds;                 /* borrowed from what is reused */
     taciti_parts_plan parts;               /* of order PARTS, instead of stretches and rounds */
     double even, uneven;                   /* factors of transfers at the ends of the range */
+    double nic_bytes;                      /* of mixes, per step, of the busiest host; 0: transfers say it all */
+    double busy_s[TACITI_SCENARIOS];       /* what these occupy its link for */
     double waits_s;                        /* of the updates: hand-over and short messages */
     double *ready_s, *update_s, *behind_s; /* [stretches]; one block, owned by the first */
 } model;
@@ -146,6 +149,7 @@ static double hand_over_s(const taciti_scene *s, const taciti_method *method) {
 static bool has_parts(const model *m) { return m->method.order == TACITI_ORDER_PARTS; }
 
 static tacit_status time_links(model *m, size_t scenario, const taciti_links *links, double latency, double bytes) {
+    m->busy_s[scenario] = bytes * taciti_links_busy_s(links, m->nic_bytes);
     if (!has_parts(m)) return taciti_rounds_time(m->rounds, scenario, links, latency, bytes);
     taciti_parts_time(&m->parts, scenario, links, latency, bytes);
     return TACIT_OK;
@@ -175,7 +179,7 @@ static uint64_t key_of(const model *m) {
     return taciti_rounds_key(m->rounds, key);
 }
 
-static tacit_status run_model(const model *m, taciti_recursion_times *times) {
+static tacit_status simulate(const model *m, taciti_recursion_times *times) {
     const uint64_t key = key_of(m);
     const taciti_recursion_times *known = taciti_reuse_find(m->reuse, key);
     if (known != NULL) {
@@ -185,6 +189,14 @@ static tacit_status run_model(const model *m, taciti_recursion_times *times) {
     TACITI_TRY(has_parts(m) ? taciti_parts_run(&m->parts, &m->recursion, times)
                             : taciti_recursion_run(&m->recursion, times));
     taciti_reuse_keep(m->reuse, key, times);
+    return TACIT_OK;
+}
+
+/* Ranks of a host that are in different rounds share its link, and a simulation of rounds does not know that. */
+static tacit_status run_model(const model *m, taciti_recursion_times *times) {
+    TACITI_TRY(simulate(m, times));
+    for (size_t s = 0; s < TACITI_SCENARIOS; s++)
+        if (m->busy_s[s] > times[s].step_s * (1 + ROUNDING)) times[s].step_s = m->busy_s[s];
     return TACIT_OK;
 }
 
@@ -277,7 +289,9 @@ static tacit_status build_rounds(model *m) {
     const bool whole = together || (m->method.order == TACITI_ORDER_AWC && !m->method.overlap);
     TACITI_TRY(taciti_stretches_create(m->scene->layout, together ? 0 : TACITI_STRETCHES_SINGLE, whole, &m->stretches));
     TACITI_TRY(fill_stretches(m));
-    return taciti_reuse_rounds(m->reuse, m->scene, &m->method, &m->stretches, &m->rounds);
+    TACITI_TRY(taciti_reuse_rounds(m->reuse, m->scene, &m->method, &m->stretches, &m->rounds));
+    return m->method.topology == NULL ? TACIT_OK
+                                      : taciti_plan_nic_bytes(m->scene, &m->method, m->rounds, &m->nic_bytes);
 }
 
 static tacit_status build_model(const taciti_scene *scene, const taciti_method *method,

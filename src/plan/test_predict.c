@@ -504,6 +504,30 @@ static void gossip_pays_on_slow_links_and_not_on_fast_ones(void **state) {
     close_stage(&s);
 }
 
+/* Ranks of a host that are in different rounds at the same time share its link, too. */
+static void a_step_is_as_long_as_the_bytes_of_a_host_need(void **state) {
+    (void)state;
+    for (int hosts = 2; hosts <= 7; hosts++)
+        for (int slower = 0; slower <= 1; slower++) {
+            stage s;
+            open_stage(&s, hosts, hosts + slower, GIGABIT, ", \"compute\": {\"cv\": 0}");
+            if (slower) s.scene.between_bit_per_s = 1e8;
+            const double byte_s = slower ? 8 / s.scene.between_bit_per_s : taciti_plan_wire_beta_s(&s.cluster);
+            for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++)
+                for (int order = TACITI_ORDER_AWC; order <= TACITI_ORDER_ATC; order++) {
+                    double rate = s.scene.between_bit_per_s, alone;
+                    mix(&s, (taciti_order)order, kind->name);
+                    const taciti_prediction p = predict(&s);
+                    assert_true(p.step_s >= p.nic_bytes * byte_s * (1 - 1e-9));
+                    assert_true(p.low_s <= p.step_s && p.step_s <= p.high_s);
+                    if (!slower) continue;
+                    assert_int_equal(taciti_predict_rates(&s.scene, &s.method, &s.options, &rate, 1, &alone), TACIT_OK);
+                    assert_true(fabs(alone - p.step_s) <= 1e-12 * p.step_s);
+                }
+            close_stage(&s);
+        }
+}
+
 /* ---- where ranks are, and refusals ------------------------------------------------------------------------------- */
 
 static void ranks_fill_hosts_in_order(void **state) {
@@ -586,6 +610,7 @@ int main(void) {
         cmocka_unit_test(bottlenecks_are_named),
         cmocka_unit_test(nothing_pays_against_itself),
         cmocka_unit_test(gossip_pays_on_slow_links_and_not_on_fast_ones),
+        cmocka_unit_test(a_step_is_as_long_as_the_bytes_of_a_host_need),
         cmocka_unit_test(ranks_fill_hosts_in_order),
         cmocka_unit_test(ranks_of_hosts_are_those_of_the_file_again),
         cmocka_unit_test(what_is_unknown_is_refused),

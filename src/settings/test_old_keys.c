@@ -174,6 +174,9 @@ static void a_codec_that_went_is_refused_with_another(void **state) {
     assert_int_equal(taciti_config_set(config(), "compress.codec", "dgc", "--compress.codec"), TACIT_OK);
     assert_int_equal(taciti_config_set(config(), "adapt.policy", "knee", "--adapt.policy"), TACIT_E_CONFIG);
     assert_string_equal(g_line, "--adapt.policy: \"knee\" has gone: take --compress.codec auto");
+    assert_int_equal(taciti_config_set(config(), "gossip.codec", "sketch", "--gossip.codec"), TACIT_E_CONFIG);
+    assert_non_null(strstr(g_line, "--gossip.codec: \"sketch\" is"));
+    assert_null(strstr(g_line, "has gone")); /* its options have, and the codec is one of others */
 }
 
 /* The names of codecs mean nothing to other options. */

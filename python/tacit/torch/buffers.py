@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import io
 import itertools
-import zlib
 
 import torch
 
@@ -111,8 +110,6 @@ class Buffers:
         lines = [f"buffers={self._choice!r}"]
         lines += [f"parameter {name}: {p.dtype}" for name, p in self._module.named_parameters()]
         lines += [f"buffer {name}: {b.dtype} {tuple(b.shape)}" for name, b in self._module.named_buffers() if self._choice != "own"]
-        if len(set(self.list_numbers(zlib.crc32("\n".join(lines).encode()) % (1 << 24)))) == 1:
-            return
         for rank, theirs in enumerate(self.gather(lines)):
             pair = next((pair for pair in itertools.zip_longest(lines, theirs, fillvalue="nothing") if pair[0] != pair[1]), None)
             if pair is not None:

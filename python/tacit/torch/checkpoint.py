@@ -22,7 +22,7 @@ def save(folder, model, *stateful, step=None, keep=2):
 
     stateful: what has state_dict() and load_state_dict(): optimizers, schedulers, GradScaler, samplers; in load() in the
     same order. step: where the caller's loop goes on; else the number of steps. Between two steps. Collective."""
-    model._end_parts()
+    model._meet()
     states, (frozen, own_frozen) = [s.state_dict() for s in stateful], list_frozen(model)
     shared = {"step": model.counters()["steps"] if step is None else step, "buffers": list_buffers(model, mean=True),
               "frozen": frozen, "kinds": name_kinds(stateful), "states": share_states(model, stateful, states)}
