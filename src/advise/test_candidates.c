@@ -64,7 +64,7 @@ static void exactly_the_configured_method_is_marked(void **state) {
     set("gossip.per_host", "2");
     only_this_is_marked("aer");
     set("gossip.per_host", "1");
-    only_this_is_marked("base-k");
+    only_this_is_marked("exp");
     set("gossip.topology", "ring");
     only_this_is_marked("ring");
     make(NULL);

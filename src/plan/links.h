@@ -68,8 +68,8 @@ typedef struct taciti_links {
     size_t measured_count[TACITI_GROUP_KINDS];
 } taciti_links;
 
-/* Seconds that so many bytes occupy the link of one host, at the rate of the longest all-reduce of the world that was
- * measured, if it is higher than the described one. */
+/* Returns for how many seconds these bytes occupy the link of one host: at the described rate, or at that of the
+ * longest measured all-reduce of the world if it is higher. */
 double taciti_links_busy_s(const taciti_links *links, double bytes);
 
 /* Borrows the scene's parts. Returns owned. */

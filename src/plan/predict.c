@@ -179,7 +179,7 @@ static uint64_t key_of(const model *m) {
     return taciti_rounds_key(m->rounds, key);
 }
 
-static tacit_status simulate(const model *m, taciti_recursion_times *times) {
+static tacit_status simulate_rounds(const model *m, taciti_recursion_times *times) {
     const uint64_t key = key_of(m);
     const taciti_recursion_times *known = taciti_reuse_find(m->reuse, key);
     if (known != NULL) {
@@ -194,7 +194,7 @@ static tacit_status simulate(const model *m, taciti_recursion_times *times) {
 
 /* Ranks of a host that are in different rounds share its link, and a simulation of rounds does not know that. */
 static tacit_status run_model(const model *m, taciti_recursion_times *times) {
-    TACITI_TRY(simulate(m, times));
+    TACITI_TRY(simulate_rounds(m, times));
     for (size_t s = 0; s < TACITI_SCENARIOS; s++)
         if (m->busy_s[s] > times[s].step_s * (1 + ROUNDING)) times[s].step_s = m->busy_s[s];
     return TACIT_OK;

@@ -66,7 +66,7 @@ static int count_hosts(const taciti_topo_request *request) {
 
 const char *taciti_topology_name(const taciti_topo_request *request) {
     if (strcmp(request->name, TACITI_TOPO_AUTO) != 0) return request->name;
-    return 3 * count_hosts(request) <= 2 * request->ranks ? "aer" : "base-k";
+    return 3 * count_hosts(request) <= 2 * request->ranks ? "aer" : "exp";
 }
 
 static tacit_status find_family(const char *name, size_t *out) {
