@@ -127,6 +127,19 @@ class Steps(unittest.TestCase):
         self.check_close(shard, dp)
         self.assertAlmostEqual(float(dp[1]), 3.0, places=4)
 
+    def test_a_part_that_several_ranks_have_counts_once(self):
+        """As with shard.over host."""
+        class Twice:
+            gather, sum_of = staticmethod(lambda places: [places, places]), staticmethod(lambda squares: 2 * squares)
+
+        module = make(Head)
+        optimizer = sgd(module)
+        model = tacit.Parallel(module, optimizer, strategy="shard")
+        model(torch.ones(2, 41)).sum().backward()
+        own = [p.grad.flatten() for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        torch.testing.assert_close(model._parts.norm(Twice()), torch.cat([torch.zeros(1), *own]).norm())
+        model.close()
+
     @has_scaler
     def test_a_scaler_of_replicas(self):
         """Every rank makes every step; an overflow costs its own rank an update, and no more."""

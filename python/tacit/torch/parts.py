@@ -76,8 +76,7 @@ class Parts:
                     self._pieces.append((piece, first, last - first))
                     self.numbers[id(piece)] = i
                     found.setdefault(id(p), []).append(piece)
-        for optimizer, groups in self._originals.items():
-            clear(p for params in groups for p in params)
+        for optimizer in self._originals:
             for group in optimizer.param_groups:
                 group["params"] = [piece for p in group["params"] for piece in found.get(id(p), [])]
             if "zero_grad" not in vars(optimizer):
