@@ -537,6 +537,7 @@ static void test_what_a_job_does_not_read(void **state) {
     static char log[LOG_BYTES];
     const scene *s = *state;
     tacit_job *job = NULL;
+    const tacit_job_options own = {.size = sizeof own, .own_optimizer = true};
     assert_int_equal(tacit_log_to(keep_line, log, TACIT_LOG_WARN), TACIT_OK);
     assert_int_equal(tacit_settings_set(s->settings, "compress.factor=100"), TACIT_OK);
     assert_int_equal(tacit_settings_set(s->settings, "gossip.order=atc"), TACIT_OK);
@@ -548,10 +549,7 @@ static void test_what_a_job_does_not_read(void **state) {
     assert_int_equal(tacit_job_close(job), TACIT_OK);
     log[0] = '\0';
     assert_int_equal(tacit_settings_set(s->settings, "optim.name=sgd"), TACIT_OK);
-    assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout,
-                                    &(tacit_job_options){.size = sizeof(tacit_job_options), .own_optimizer = true},
-                                    &job),
-                     TACIT_OK);
+    assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout, &own, &job), TACIT_OK);
     assert_non_null(strstr(log, "optim.name sgd: nothing in this run reads it; it needs a job without own_optimizer"));
     assert_int_equal(tacit_job_close(job), TACIT_OK);
     log[0] = '\0';
@@ -561,10 +559,7 @@ static void test_what_a_job_does_not_read(void **state) {
     assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout, NULL, &job), TACIT_OK);
     assert_null(strstr(log, "gossip.denoise"));
     assert_int_equal(tacit_job_close(job), TACIT_OK);
-    assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout,
-                                    &(tacit_job_options){.size = sizeof(tacit_job_options), .own_optimizer = true},
-                                    &job),
-                     TACIT_OK);
+    assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout, &own, &job), TACIT_OK);
     assert_non_null(strstr(log, "gossip.denoise: nothing in this run reads them; they need a job without own"));
     assert_int_equal(tacit_job_close(job), TACIT_OK);
     assert_int_equal(tacit_log_to(NULL, NULL, TACIT_LOG_WARN), TACIT_OK);

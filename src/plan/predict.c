@@ -66,8 +66,8 @@ typedef struct model {
     taciti_rounds *rounds;                 /* borrowed from what is reused */
     taciti_parts_plan parts;               /* of order PARTS, instead of stretches and rounds */
     double even, uneven;                   /* factors of transfers at the ends of the range */
-    double nic_bytes;                      /* of mixes, per step, of the busiest host; 0: transfers say it all */
-    double busy_s[TACITI_SCENARIOS];       /* what these occupy its link for */
+    double nic_bytes;                      /* of rounds, per step, of the busiest host */
+    double busy_s[TACITI_SCENARIOS];       /* for how long mixes occupy its link; 0: the simulation knows */
     double waits_s;                        /* of the updates: hand-over and short messages */
     double *ready_s, *update_s, *behind_s; /* [stretches]; one block, owned by the first */
 } model;
@@ -149,7 +149,7 @@ static double hand_over_s(const taciti_scene *s, const taciti_method *method) {
 static bool has_parts(const model *m) { return m->method.order == TACITI_ORDER_PARTS; }
 
 static tacit_status time_links(model *m, size_t scenario, const taciti_links *links, double latency, double bytes) {
-    m->busy_s[scenario] = bytes * taciti_links_busy_s(links, m->nic_bytes);
+    if (m->method.topology != NULL) m->busy_s[scenario] = bytes * taciti_links_busy_s(links, m->nic_bytes);
     if (!has_parts(m)) return taciti_rounds_time(m->rounds, scenario, links, latency, bytes);
     taciti_parts_time(&m->parts, scenario, links, latency, bytes);
     return TACIT_OK;
@@ -290,8 +290,7 @@ static tacit_status build_rounds(model *m) {
     TACITI_TRY(taciti_stretches_create(m->scene->layout, together ? 0 : TACITI_STRETCHES_SINGLE, whole, &m->stretches));
     TACITI_TRY(fill_stretches(m));
     TACITI_TRY(taciti_reuse_rounds(m->reuse, m->scene, &m->method, &m->stretches, &m->rounds));
-    return m->method.topology == NULL ? TACIT_OK
-                                      : taciti_plan_nic_bytes(m->scene, &m->method, m->rounds, &m->nic_bytes);
+    return taciti_plan_nic_bytes(m->scene, &m->method, m->rounds, &m->nic_bytes);
 }
 
 static tacit_status build_model(const taciti_scene *scene, const taciti_method *method,
@@ -321,7 +320,7 @@ static tacit_status predict_step(model *m, taciti_prediction *out) {
         p.nic_bytes = taciti_parts_nic_bytes(&m->parts, &m->links);
         taciti_parts_doubts(&m->parts, &m->links, &p.link_error, &calibrated);
     } else {
-        TACITI_TRY(taciti_plan_nic_bytes(scene, &m->method, m->rounds, &p.nic_bytes));
+        p.nic_bytes = m->nic_bytes;
         taciti_rounds_doubts(m->rounds, &m->links, &p.link_error, &calibrated);
     }
     p.calibrated = calibrated > 0.5;

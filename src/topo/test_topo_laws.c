@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Properties of `exp` for numbers that are no power of two, and of what a matrix must connect.
+ * Properties of `exp` for numbers that are no power of two, of what a matrix must connect, and of the default.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <setjmp.h>
@@ -151,6 +151,56 @@ static void rounds_connect_together(void **state) {
     assert_int_equal(try_matrix(4, second), TACIT_E_CONFIG);
 }
 
+/* ---- how near replicas stay -------------------------------------------------------------------------------------- */
+
+enum { NEAR_RANKS = 24, NEAR_STEPS = 150 };
+static const double BETA1 = 0.9;
+
+/* The squared distance to the mean, summed over steps, that a gradient of this rank in this round leaves behind under
+ * awc: x <- W x - m, m <- beta1 m + (1 - beta1) g. */
+static double answer_to(const taciti_topology *t, int rank, size_t round) {
+    double x[NEAR_RANKS] = {0}, mixed[NEAR_RANKS], m = 1 - BETA1, sum = 0;
+    for (size_t step = 0; step < NEAR_STEPS; step++, m *= BETA1) {
+        double squares = 0, total = 0;
+        taciti_topology_mix(t, (round + step) % t->period, x, mixed);
+        mixed[rank] -= m;
+        for (int i = 0; i < t->ranks; i++) {
+            x[i] = mixed[i];
+            squares += x[i] * x[i];
+            total += x[i];
+        }
+        sum += squares - total * total / t->ranks;
+    }
+    return sum;
+}
+
+/* With independent noise in all ranks' gradients, of variance 1: per degree of freedom, the mean over rounds. */
+static double distance_on(const char *name, int ranks) {
+    taciti_topology t;
+    const taciti_topo_request request = {.name = name, .ranks = ranks};
+    double sum = 0;
+    assert_int_equal(taciti_topology_create(&request, &t), TACIT_OK);
+    for (size_t round = 0; round < t.period; round++)
+        for (int rank = 0; rank < ranks; rank++) sum += answer_to(&t, rank, round);
+    sum /= (double)t.period * (ranks - 1);
+    taciti_topology_destroy(&t);
+    return sum;
+}
+
+/* So exp is what `auto` takes: base-k is exact after a period, and further apart until then. */
+static void exp_is_nearer_than_base_k_where_they_differ(void **state) {
+    (void)state;
+    const double six = distance_on("base-k", 6), exp_six = distance_on("exp", 6);
+    assert_true(fabs(six - 0.228) < 0.001 && fabs(exp_six - 0.196) < 0.001); /* by covariances, in numpy */
+    for (int n = 3; n <= NEAR_RANKS; n++) {
+        const double ratio = distance_on("exp", n) / distance_on("base-k", n);
+        if ((n & (n - 1)) == 0)
+            assert_true(fabs(ratio - 1) < 1e-9);
+        else
+            assert_true(ratio > 0.6 && ratio < 0.9);
+    }
+}
+
 static int set_up(void **state) {
     (void)state;
     taciti_log_set_sink(hear, NULL, TACITI_LOG_INFO);
@@ -163,6 +213,7 @@ int main(void) {
         cmocka_unit_test(other_numbers_mix_as_fast_as_was_chosen),
         cmocka_unit_test(what_goes_one_way_only_is_refused),
         cmocka_unit_test(rounds_connect_together),
+        cmocka_unit_test(exp_is_nearer_than_base_k_where_they_differ),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -59,8 +59,8 @@ typedef struct taciti_topo_request {
 
 /* A name for the graph that suits the hosts: aer from 1.5 ranks per host on, so that one array crosses a link for all
  * of a host; else exp. Where it is not base-k anyway, on numbers of ranks that are no power of two, its replicas stay
- * nearer to each other: under awc with beta1 0.9 by a sixth to a third of the squared distance, and the exact mean
- * after a period does not make up for that (docs/topologies.md). */
+ * nearer to each other: under awc with beta1 0.9 by a tenth to two fifths of the squared distance (test_topo_laws.c),
+ * and the exact mean after a period does not make up for that. */
 #define TACITI_TOPO_AUTO "auto"
 #define TACITI_TOPO_AUTO_RULE "aer from 1.5 ranks per host on, else exp"
 /* Returns the name of the list that the request means. Any thread. */

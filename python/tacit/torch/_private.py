@@ -92,16 +92,12 @@ def factor_of(op, ranks):
     return 1.0 if kind == dist.ReduceOp.SUM else 1 / ranks if kind == dist.ReduceOp.AVG else None
 
 
-def leave_unscaling(optimizer):
-    """Makes a GradScaler call step() also where it would leave a step out, and leave scaled gradients to unscale(). Returns
-    what it did before."""
+def set_unscaling(optimizer, is_ours):
+    """True: a GradScaler calls step() also where it would leave a step out, and leaves scaled gradients to unscale().
+    Returns what held before."""
     before = getattr(optimizer, "_step_supports_amp_scaling", False)
-    optimizer._step_supports_amp_scaling = True
+    optimizer._step_supports_amp_scaling = is_ours
     return before
-
-
-def take_back_unscaling(optimizer, before):
-    optimizer._step_supports_amp_scaling = before
 
 
 @torch.no_grad()

@@ -101,10 +101,6 @@ class Buffers:
         table[self._comm.rank] = torch.frombuffer(bytearray(own), dtype=torch.uint8)
         return [bytes(row.tolist()) for row in self.sum_long(table.reshape(-1)).reshape(table.shape).to(torch.uint8)]
 
-    def list_numbers(self, number):
-        """Whole numbers below 2^24, one of every rank."""
-        return self._sum(torch.nn.functional.one_hot(torch.tensor(self._comm.rank), self._comm.size).float() * number).int().tolist()
-
     def check_same(self):
         """What has to be the same on all ranks, besides what the library compares: shapes of trained parameters."""
         lines = [f"buffers={self._choice!r}"]

@@ -139,7 +139,7 @@ class Parallel(torch.nn.Module):
         self._members = _private.Members(module)
         self._gradient_hooks, self._taken_hooks = [], []
         self._install_hooks()
-        self._unscaled = {o: _private.leave_unscaling(o) for o in optimizers if self._is_replica}
+        self._unscaled = {o: _private.set_unscaling(o, True) for o in optimizers if self._is_replica}
         for optimizer in optimizers:
             self._taken_hooks.append(optimizer.register_step_pre_hook(self._before_update))
             self._taken_hooks.append(optimizer.register_step_post_hook(self._after_update))
@@ -363,13 +363,12 @@ class Parallel(torch.nn.Module):
         """A closure has its gradients later: what is done with them then follows it."""
         if self._parts is not None:
             self._parts.check_groups(optimizer)
-        closure = named["closure"] if "closure" in named else arguments[1] if len(arguments) > 1 else None
-        if closure is None:
-            self._take_gradients(optimizer)
-        elif "closure" in named:
-            return arguments, {**named, "closure": self._follow(closure, optimizer)}
-        else:
-            return (arguments[0], self._follow(closure, optimizer), *arguments[2:]), named
+        if named.get("closure") is not None:
+            return arguments, {**named, "closure": self._follow(named["closure"], optimizer)}
+        if len(arguments) > 1 and arguments[1] is not None:
+            return (arguments[0], self._follow(arguments[1], optimizer), *arguments[2:]), named
+        self._take_gradients(optimizer)
+        return None
 
     def _follow(self, closure, optimizer):
         """The closure, which an optimizer may call several times."""
@@ -473,7 +472,7 @@ class Parallel(torch.nn.Module):
     def _meet(self):
         """Before ranks do together what comes between steps."""
         self._end_parts()
-        steps = self._rank_buffers.list_numbers(self.counters()["steps"])
+        steps = self._rank_buffers.gather(self.counters()["steps"])
         if min(steps) < max(steps):
             raise UsageError(f"ranks meet after different numbers of steps: {max(steps)} and, on rank {steps.index(min(steps))}, "
                              f"{min(steps)}; every rank makes as many backward passes and steps of the optimizer as the others")
@@ -493,7 +492,7 @@ class Parallel(torch.nn.Module):
         self._gradient_hooks, self._taken_hooks = [], []
         self._metrics.close()
         for optimizer, before in self._unscaled.items():
-            _private.take_back_unscaling(optimizer, before)
+            _private.set_unscaling(optimizer, before)
         self._tensors.release()
         if self._parts is not None:
             self._parts.release()
