@@ -39,8 +39,7 @@ class Types:
             self.callbacks[name] = (result, arguments)
 
     def expression(self, c):
-        c = re.sub(r"\bconst\b", "", c).strip()
-        base, stars = re.fullmatch(r"([\w ]+?) ?(\**)", c).groups()
+        base, stars = re.sub(r"\bconst\b|\*", "", c).strip(), "*" * c.count("*")
         if base in self.callbacks:
             assert stars == "*", c
             return base

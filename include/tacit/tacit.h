@@ -326,6 +326,12 @@ typedef enum tacit_type { TACIT_F32, TACIT_BF16, TACIT_F16 } tacit_type; /* of a
  * and thread as tacit_job_ready(); also E_USAGE for a scale that is not finite. */
 TACIT_API tacit_status tacit_job_ready_from(tacit_job *job, size_t tensor, void *source, tacit_type type, double scale);
 
+/* As a tacit_job_ready_from() for each of `count` tensors in turn, in a single call: tensor tensors[i] lies at
+ * sources[i], and all have one type and one scale. For many small tensors, for which calls take longer than what they
+ * do. The first that is refused ends it; those before it are ready. */
+TACIT_API tacit_status tacit_job_ready_list(tacit_job *job, size_t count, const size_t *tensors, void *const *sources,
+                                            tacit_type type, double scale);
+
 /* Ends a step: exchanges, clips and updates the parameters with the optimizer of section optim. All tensors must be
  * ready: E_USAGE names one that is not; the step can still be finished. E_PEER: a rank failed, and this job and its
  * communicator are of no use but to be closed. step may be NULL. Collective. */

@@ -142,6 +142,7 @@ FUNCTIONS = {  # name: (result, arguments)
     "tacit_job_close": (c_int, [c_void_p]),
     "tacit_job_ready": (c_int, [c_void_p, c_size_t]),
     "tacit_job_ready_from": (c_int, [c_void_p, c_size_t, c_void_p, c_int, c_double]),
+    "tacit_job_ready_list": (c_int, [c_void_p, c_size_t, POINTER(c_size_t), POINTER(c_void_p), c_int, c_double]),
     "tacit_job_finish": (c_int, [c_void_p, POINTER(tacit_step)]),
     "tacit_job_settle": (c_int, [c_void_p, POINTER(tacit_step)]),
     "tacit_job_stepped": (c_int, [c_void_p]),

@@ -3,7 +3,8 @@
 know their owners. include/tacit/tacit.h is the reference for every method."""
 import ctypes
 import os
-from ctypes import byref
+from array import array
+from ctypes import byref, c_size_t, c_void_p
 
 from . import _table
 from ._library import UsageError, check, lib
@@ -121,8 +122,20 @@ class Job(Part):
     def ready(self, tensor=_table.ALL_TENSORS):
         check(lib.tacit_job_ready(self.handle, tensor))
 
-    def ready_from(self, tensor, address, kind, scale):
-        check(lib.tacit_job_ready_from(self.handle, tensor, address, kind, scale))
+    def report(self, tensors, addresses, kinds, scale):
+        """Gradients of these tensors are ready at these addresses; one at 0 is 0. kinds: the types of all tensors."""
+        types = {kinds[t] for t in tensors}
+        if len(types) == 1:
+            self._report_alike(tensors, addresses, *types, scale)
+            return
+        for kind in types:
+            here = [(t, a) for t, a in zip(tensors, addresses) if kinds[t] == kind]
+            self._report_alike(*zip(*here), kind, scale)
+
+    def _report_alike(self, tensors, addresses, kind, scale):
+        count = len(tensors)
+        check(lib.tacit_job_ready_list(self.handle, count, (c_size_t * count).from_buffer(array("Q", tensors)),
+                                       (c_void_p * count).from_buffer(array("Q", addresses)), kind, scale))
 
     def wait(self, tensor, seconds=float("inf")):
         """False: still under way after this time."""

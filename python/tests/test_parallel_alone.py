@@ -46,6 +46,21 @@ def plain_step(model, optimizer, batch, zero=True):
     return loss
 
 
+class Calls:
+    """Counts calls of a function."""
+
+    def __init__(self, function):
+        self.function, self.count = function, 0
+
+    def __call__(self, *words):
+        self.count += 1
+        return self.function(*words)
+
+    def drain(self):
+        count, self.count = self.count, 0
+        return count
+
+
 class Alone(unittest.TestCase):
     def train(self, model, optimizer, run, steps=STEPS):
         return [run(model, optimizer, step).detach().clone() for step in range(steps)]
@@ -338,6 +353,31 @@ class Alone(unittest.TestCase):
         for _ in range(3):
             model().square().sum().backward()
         self.assertFalse(module.w._backward_hooks)
+        model.close()
+
+    def test_small_gradients_share_a_call(self):
+        """A call for each would take 2 us: 1000 of a few bytes, between which two of 64 KiB stand, take a few calls."""
+        sizes = [3] * 500 + [1 << 14, 7, 1 << 14] + [3] * 497
+        module = nn.ParameterList(torch.ones(size) for size in sizes)
+        model = tacit.Parallel(module)
+        model._job._report_alike, calls = Calls(model._job._report_alike), []
+        for used in (range(1000), range(0, 1000, 2), [999], [0]):
+            model.zero_grad()
+            sum(model.module[i].sum() * (i + 1) for i in used).backward()
+            calls.append(model._job._report_alike.drain())
+            for i, p in enumerate(module):
+                self.assertTrue(p.grad is None or bool((p.grad == i + 1).all()))
+                self.assertEqual(p.grad is None, i not in used)
+        self.assertTrue(all(1 <= count <= 4 for count in calls), calls)
+        model.close()
+
+    def test_a_gradient_that_a_hook_takes_away(self):
+        module = nn.Linear(3, 2)
+        model = tacit.Parallel(module)
+        for p in module.parameters():
+            p.register_post_accumulate_grad_hook(lambda p: setattr(p, "grad", None))
+        with self.assertRaisesRegex(tacit.UsageError, "(weight|bias) lost its gradient before backward ended"):
+            model(torch.ones(1, 3)).sum().backward()
         model.close()
 
     def test_other_hooks_see_the_final_gradient(self):

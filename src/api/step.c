@@ -25,54 +25,93 @@ static void begin_step(tacit_job *job) {
     taciti_driver_begin(job->driver, job->step);
 }
 
+/* Gradients that are reported in one call, and the function of the call. sources NULL: they lie in the flat array. */
+typedef struct reported {
+    const char *function;
+    size_t count;
+    const size_t *tensors;
+    void *const *sources;
+    tacit_type type;
+    double scale;
+} reported;
+
 static tacit_status mark_one(tacit_job *job, size_t tensor, const taciti_source *source) {
     job->ready[tensor] = true;
     job->missing--;
     return taciti_driver_ready_from(job->driver, tensor, source);
 }
 
-/* With the lock. source NULL: in the flat array. */
-static tacit_status mark_ready(tacit_job *job, size_t tensor, const taciti_source *source, const char *function) {
-    const bool all = tensor == TACIT_ALL_TENSORS && source == NULL;
+static tacit_status mark_rest(tacit_job *job, const char *function) {
     tacit_status status = TACIT_OK;
-    TACITI_TRY(taciti_job_check(job, TACITI_JOB_BETWEEN, TACITI_JOB_COMPUTING, function));
-    if (!all) TACITI_TRY(check_tensor(job, tensor, function));
-    for (size_t t = all ? 0 : tensor; t < (all ? job->layout.tensor_count : tensor + 1); t++)
-        TACITI_TRY(taciti_units_check_written(job, t, function));
+    for (size_t t = 0; t < job->layout.tensor_count; t++) TACITI_TRY(taciti_units_check_written(job, t, function));
     if (job->phase == TACITI_JOB_BETWEEN) begin_step(job);
-    if (!all) return mark_one(job, tensor, source);
     for (size_t t = 0; t < job->layout.tensor_count && status == TACIT_OK; t++)
         if (!job->ready[t]) status = mark_one(job, t, NULL);
     return status;
 }
 
-static tacit_status report_ready(tacit_job *job, size_t tensor, const taciti_source *source, const char *function) {
+static tacit_status mark_reported(tacit_job *job, size_t which, const reported *list) {
+    const size_t tensor = list->tensors[which];
+    TACITI_TRY(check_tensor(job, tensor, list->function));
+    TACITI_TRY(taciti_units_check_written(job, tensor, list->function));
+    if (job->phase == TACITI_JOB_BETWEEN) begin_step(job);
+    if (list->sources == NULL) return mark_one(job, tensor, NULL);
+    const taciti_source from = {list->sources[which], list->type, (float)list->scale};
+    return mark_one(job, tensor, &from);
+}
+
+/* With the lock. */
+static tacit_status mark_ready(tacit_job *job, const reported *list) {
+    TACITI_TRY(taciti_job_check(job, TACITI_JOB_BETWEEN, TACITI_JOB_COMPUTING, list->function));
+    const bool in_flat = list->sources == NULL && list->count > 0;
+    if (in_flat && list->tensors[0] == TACIT_ALL_TENSORS) return mark_rest(job, list->function);
+    for (size_t i = 0; i < list->count; i++) TACITI_TRY(mark_reported(job, i, list));
+    return TACIT_OK;
+}
+
+static tacit_status report_ready(tacit_job *job, const reported *list) {
     TACITI_TRY(taciti_handle_hold(job, TACITI_HANDLE_JOB));
     (void)pthread_mutex_lock(&job->lock);
-    tacit_status status = mark_ready(job, tensor, source, function);
+    tacit_status status = mark_ready(job, list);
     (void)pthread_mutex_unlock(&job->lock);
     status = taciti_api_report(job->comm, status);
     taciti_handle_release(job);
     return status;
 }
 
+static tacit_status check_sources(const reported *list) {
+    static const size_t BYTES[] = {[TACIT_F32] = 4, [TACIT_BF16] = 2, [TACIT_F16] = 2};
+    if (list->count > 0 && (list->tensors == NULL || list->sources == NULL))
+        return taciti_fail(TACIT_E_USAGE, "%s: %s is NULL", list->function,
+                           list->tensors == NULL ? "tensors" : "sources");
+    if (list->type < TACIT_F32 || list->type > TACIT_F16)
+        return taciti_fail(TACIT_E_USAGE, "%s: %d is no tacit_type", list->function, (int)list->type);
+    if (!(fabs(list->scale) <= (double)FLT_MAX))
+        return taciti_fail(TACIT_E_USAGE, "%s: the scale %g is no finite f32", list->function, list->scale);
+    for (size_t i = 0; i < list->count; i++)
+        if ((uintptr_t)list->sources[i] % BYTES[list->type] != 0)
+            return taciti_fail(TACIT_E_USAGE, "%s: a source begins at a multiple of its element, %zu bytes",
+                               list->function, BYTES[list->type]);
+    return TACIT_OK;
+}
+
+static tacit_status report_sources(tacit_job *job, const reported *list) {
+    TACITI_TRY(taciti_handle_check(job, TACITI_HANDLE_JOB));
+    TACITI_TRY(check_sources(list));
+    return report_ready(job, list);
+}
+
 tacit_status tacit_job_ready(tacit_job *job, size_t tensor) {
-    return report_ready(job, tensor, NULL, "tacit_job_ready");
+    return report_ready(job, &(reported){.function = "tacit_job_ready", .count = 1, .tensors = &tensor});
 }
 
 tacit_status tacit_job_ready_from(tacit_job *job, size_t tensor, void *source, tacit_type type, double scale) {
-    static const size_t BYTES[] = {[TACIT_F32] = 4, [TACIT_BF16] = 2, [TACIT_F16] = 2};
-    TACITI_TRY(taciti_handle_check(job, TACITI_HANDLE_JOB));
-    if (type < TACIT_F32 || type > TACIT_F16)
-        return taciti_fail(TACIT_E_USAGE, "tacit_job_ready_from: %d is no tacit_type", (int)type);
-    if (!(fabs(scale) <= (double)FLT_MAX))
-        return taciti_fail(TACIT_E_USAGE, "tacit_job_ready_from: the scale %g is no finite f32", scale);
-    if ((uintptr_t)source % BYTES[type] != 0)
-        return taciti_fail(TACIT_E_USAGE,
-                           "tacit_job_ready_from: a source begins at a multiple of its element, %zu bytes",
-                           BYTES[type]);
-    const taciti_source from = {source, type, (float)scale};
-    return report_ready(job, tensor, &from, "tacit_job_ready_from");
+    return report_sources(job, &(reported){"tacit_job_ready_from", 1, &tensor, &source, type, scale});
+}
+
+tacit_status tacit_job_ready_list(tacit_job *job, size_t count, const size_t *tensors, void *const *sources,
+                                  tacit_type type, double scale) {
+    return report_sources(job, &(reported){"tacit_job_ready_list", count, tensors, sources, type, scale});
 }
 
 /* ---- wait -------------------------------------------------------------------------------------------------------- */

@@ -65,6 +65,28 @@ static void test_sources(void **state) {
     assert_int_equal(tacit_job_finish(job, NULL), TACIT_OK);
 }
 
+/* The first that is refused ends the list, and those before it are ready. */
+static void test_lists_of_sources(void **state) {
+    tacit_job *job = ((scene *)*state)->job;
+    float source[3] = {0};
+    const size_t tensors[] = {1, 0}, twice[] = {1, 1}, outside[] = {0, 2};
+    void *const sources[] = {NULL, source}, *const odd[] = {source, (char *)source + 2};
+    assert_int_equal(tacit_job_start(job), TACIT_OK);
+    refused(tacit_job_ready_list(NULL, 2, tensors, sources, TACIT_F32, 1), TACIT_E_USAGE, "tacit_job is NULL");
+    refused(tacit_job_ready_list(job, 2, NULL, sources, TACIT_F32, 1), TACIT_E_USAGE, "tensors is NULL");
+    refused(tacit_job_ready_list(job, 2, tensors, NULL, TACIT_F32, 1), TACIT_E_USAGE, "sources is NULL");
+    refused(tacit_job_ready_list(job, 2, tensors, odd, TACIT_F32, 1), TACIT_E_USAGE, "element, 4 bytes");
+    refused(tacit_job_ready_list(job, 0, NULL, NULL, (tacit_type)3, 1), TACIT_E_USAGE, "3 is no tacit_type");
+    assert_int_equal(tacit_job_ready_list(job, 0, NULL, NULL, TACIT_F32, 1), TACIT_OK);
+    assert_int_equal(tacit_job_ready_list(job, 2, tensors, sources, TACIT_F32, 1), TACIT_OK);
+    assert_int_equal(tacit_job_finish(job, NULL), TACIT_OK);
+    refused(tacit_job_ready_list(job, 2, twice, sources, TACIT_F32, 1), TACIT_E_USAGE, "(in) was ready before");
+    assert_int_equal(tacit_job_ready_from(job, 0, source, TACIT_F32, 1), TACIT_OK);
+    assert_int_equal(tacit_job_finish(job, NULL), TACIT_OK);
+    refused(tacit_job_ready_list(job, 2, outside, sources, TACIT_F32, 1), TACIT_E_USAGE, "tensor 2 of a layout of 2");
+    refused(tacit_job_ready_from(job, 0, source, TACIT_F32, 1), TACIT_E_USAGE, "(out) was ready before");
+}
+
 /* On one rank the sum is the gradient; a source of 16 bits holds it rounded. Exact numbers stay what they are, and what
  * overflows f16 becomes infinite. */
 static void test_sources_of_every_type(void **state) {
@@ -256,6 +278,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(test_structs),
         TEST(test_sources),
+        TEST(test_lists_of_sources),
         TEST(test_sources_of_every_type),
         TEST(test_waits),
         TEST(test_polls_leave_no_lines),

@@ -2,6 +2,8 @@
 """What is private, or undocumented, in PyTorch. Tested with torch 2.1, 2.4, 2.9 and 2.13; nothing else in this package
 uses an underscore of torch."""
 import dataclasses
+import itertools
+import operator
 import os
 
 import torch
@@ -55,6 +57,9 @@ def list_tensors(outputs):
     return found
 
 
+WANTS_GRADIENT = operator.attrgetter("requires_grad")
+
+
 class Members:
     """Which modules and parameters a module has, and which of them are trained: is it still so? Walking through
     named_parameters() in every step would take 1 us per parameter."""
@@ -65,7 +70,8 @@ class Members:
         self.before = self._list_now()
 
     def _list_now(self):
-        return [id(member) for table in self.tables for member in table.values()], [p.requires_grad for p in self.parameters]
+        members = itertools.chain.from_iterable(table.values() for table in self.tables)
+        return list(map(id, members)), list(map(WANTS_GRADIENT, self.parameters))
 
     def are_unchanged(self):
         return self._list_now() == self.before

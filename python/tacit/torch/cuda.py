@@ -13,7 +13,7 @@ from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, 
 
 import torch
 
-from .._library import Error, OutOfMemoryError, UnsupportedError, check, lib
+from .._library import Error, OutOfMemoryError, UnsupportedError
 
 LIBRARY = "libcuda.so.1"
 FUNCTIONS = {"cuInit": [c_uint], "cuDeviceGet": [POINTER(c_int), c_int], "cuDevicePrimaryCtxRetain": [POINTER(c_void_p), c_int],
@@ -224,11 +224,11 @@ def count_bytes(tensor):
 
 class Staging:
     """Pinned memory for the tensors of a layout, with a place of its own type for each, and the gradients that are on their
-    way through it. tensors: the parameters. floats: of a flat array in pinned memory, `flat`, where f32 parameters have
-    their places. ready_from() and what follows is called as the functions of tensors.InPlace are."""
+    way through it. tensors: the parameters, and kinds their types. floats: of a flat array in pinned memory, `flat`,
+    where f32 parameters have their places. start() and what follows is called as the functions of tensors.InPlace are."""
 
-    def __init__(self, index, parameters, floats, stall_s):
-        self.device, self._stall_s = open_device(index), stall_s
+    def __init__(self, index, parameters, kinds, floats, stall_s):
+        self.device, self._kinds, self._stall_s = open_device(index), kinds, stall_s
         self._bytes = [count_bytes(p) for p in parameters]
         offsets = [0]
         for count in self._bytes:
@@ -242,22 +242,15 @@ class Staging:
 
     # ---- gradients -----------------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def make_arguments(i, kind, scale):
-        return i, kind, scale
-
-    def start(self, handle, i, address, kind, scale):
-        """As tacit_job_ready_from(), which deliver() calls when the copy of the gradient has landed."""
-        self.device.copy_in([(self._places[i], address, self._bytes[i])], self._landed[i])
-        self._flying.append((i, address, handle, kind, scale))
-        return 0
-
-    def ready_from(self, handle, i, address, kind, scale):
-        """The same, and calls deliver() for those that were started before."""
-        if address is None:
-            return lib.tacit_job_ready_from(handle, i, None, kind, scale)
-        self.start(handle, i, address, kind, scale)
-        return self.deliver()
+    def start(self, job, indices, addresses, scale):
+        """As InPlace.start(), but for gradients of the GPU, which deliver() makes ready when their copies have landed."""
+        unused = [i for i, address in zip(indices, addresses) if address == 0]
+        job.report(unused, [0] * len(unused), self._kinds, scale)
+        copied = {i: address for i, address in zip(indices, addresses) if address != 0}
+        if copied:
+            copies = [(self._places[i], address, self._bytes[i]) for i, address in copied.items()]
+            self.device.copy_in(copies, self._landed[indices[0]])
+            self._flying.append((self._landed[indices[0]], copied, job, scale))
 
     @property
     def is_busy(self):
@@ -267,16 +260,14 @@ class Staging:
         """Makes gradients ready whose copies have landed, in the order of their start, and waits until these are."""
         missing = set(indices)
         while self._flying:
-            i, address, handle, kind, scale = self._flying[0]
+            landed, copied, job, scale = self._flying[0]
             if missing - self._delivered.keys():
-                self.device.wait(self._landed[i], self._stall_s)
-            elif not self.device.has_reached(self._landed[i]):
-                return 0
+                self.device.wait(landed, self._stall_s)
+            elif not self.device.has_reached(landed):
+                return
             self._flying.popleft()
-            self._delivered[i] = address
-            if status := lib.tacit_job_ready_from(handle, i, self._places[i], kind, scale):
-                return status
-        return 0
+            self._delivered.update(copied)
+            job.report(copied.keys(), [self._places[i] for i in copied], self._kinds, scale)
 
     def receive(self, job, early):
         """A gradient is the library's from its hook to the end of backward, so that its sum need not wait for kernels of the
@@ -285,8 +276,8 @@ class Staging:
             first = next(iter(self._delivered), None)
             if first is not None and job.wait(first, MOMENT_S if self._flying else math.inf):
                 self._copy_back([first], at_once=True)
-            check(self.deliver([self._flying[0][0]] if self._flying and not self._delivered else ()))
-        check(self.deliver([i for i, *_ in self._flying]))
+            self.deliver(self._flying[0][1] if self._flying and not self._delivered else ())
+        self.deliver([i for _, copied, *_ in self._flying for i in copied])
 
     def send_back(self, indices=None):
         self._copy_back(list(self._delivered) if indices is None else indices)

@@ -68,7 +68,6 @@ class Hook:
                 self.comm.close()
             raise
         self._indices = {id(p): i for i, p in enumerate(self._tensors.parameters)}
-        self._arguments = self._tensors.list_arguments(1 / self.comm.size)
         self._clips = float(self.settings["optim.clip"]) > 0
         self._missing, self._buffers, self._held = set(), [], []
         self._done, self._stopping = threading.Event(), False
@@ -114,7 +113,6 @@ class Hook:
             raise UsageError("a gradient is sparse; build the layer with sparse=False")
         if self.error:
             return []
-        handle, start = self._job.handle, self._tensors.sources.start
         pairs = [(p, g) for p, g in zip(bucket.parameters(), bucket.gradients()) if p.numel()]
         try:
             indices = [self._indices[id(p)] for p, _ in pairs]
@@ -124,10 +122,7 @@ class Hook:
         if bucket.is_last() and self._missing:
             name = self._tensors.names[min(self._missing)]
             raise UsageError(f"{name} wants a gradient, but DDP does not train it: it did not when DDP was made" + AFRESH)
-        for i, (_, gradient) in zip(indices, pairs):
-            index, kind, scale = self._arguments[i]
-            if status := start(handle, index, gradient.data_ptr(), kind, scale):
-                check(status)
+        self._tensors.sources.start(self._job, indices, [g.data_ptr() for _, g in pairs], 1 / self.comm.size)
         return indices
 
     def _end_backward(self):
@@ -187,12 +182,12 @@ class Hook:
 
     def _wait(self, indices):
         sources = self._tensors.sources
-        check(sources.deliver(indices))
+        sources.deliver(indices)
         for i in indices:
             while not self._job.wait(i, MOMENT_S if sources.is_busy else LOOK_S):
                 if self._stopping:
                     return
-                check(sources.deliver())
+                sources.deliver()
 
     @torch.no_grad()
     def _end_step(self):

@@ -14,7 +14,7 @@ from .buffers import Buffers, check_choice
 from .metrics import Metrics
 from .parts import Parts, check_optimizer, check_owners
 from .ranks import default_comm
-from .tensors import Tensors, choose_bucket, view_floats
+from .tensors import Tensors, choose_bucket, list_ends, view_floats
 
 # Strategies whose ranks update by their own gradients. Their step begins and ends with the optimizer's.
 REPLICAS = ("gossip", "localsgd", "none")
@@ -127,18 +127,18 @@ class Parallel(torch.nn.Module):
         self._rank_buffers.check_same()
         self._rank_buffers.send_frozen()
         self._rank_buffers.send_first()
-        self._arguments = self._tensors.list_arguments(1 / self.comm.size)
         self._sums_early = (self.settings["strategy"] == "dp" and float(self.settings["optim.clip"]) == 0 and
                             self.settings["exchange.overlap"] == "true")
         self._sync, self._queued, self._averaged = True, False, False
         self._skipped, self._waiting = False, set()
         self.last_step = None
         self._metrics = Metrics(metrics, progress, self.comm.rank)
-        self._ready = [False] * len(self._tensors.names)
+        self._arrived, self._missing = [], set()
+        self._indices = {id(p): i for i, p in enumerate(self._tensors.parameters)}
         self._known = {id(p) for p in module.parameters() if p.requires_grad}
         self._members = _private.Members(module)
-        self._gradient_hooks, self._taken_hooks = [], []
-        self._install_hooks()
+        self._gradient_hooks = [] if self._is_replica else self._hook_parameters()
+        self._taken_hooks = []
         self._unscaled = {o: _private.set_unscaling(o, True) for o in optimizers if self._is_replica}
         for optimizer in optimizers:
             self._taken_hooks.append(optimizer.register_step_pre_hook(self._before_update))
@@ -155,14 +155,6 @@ class Parallel(torch.nn.Module):
         if self._parts is not None:
             self._parts.bind(self._job)
 
-    def _install_hooks(self):
-        """Gradient hooks know the handle of the job."""
-        for hook in self._gradient_hooks:
-            hook.remove()
-        if not self._is_replica:
-            self._gradient_hooks = [p.register_post_accumulate_grad_hook(self._make_hook(i))
-                                    for i, p in enumerate(self._tensors.parameters)]
-
     def _load(self, folder, blobs):
         """Sets blobs and returns True where there is a checkpoint. A job loads before it starts: it is another one then."""
         self._check_step_can_begin()
@@ -172,7 +164,6 @@ class Parallel(torch.nn.Module):
         found = self._job.load(folder, blobs)
         if not found:
             self._job.start()
-        self._install_hooks()
         self._take_parameters()
         return found
 
@@ -221,7 +212,6 @@ class Parallel(torch.nn.Module):
             self._job.close()
             self._open_job()
             self._job.start()
-            self._install_hooks()
             self._take_parameters()
         return found
 
@@ -262,28 +252,52 @@ class Parallel(torch.nn.Module):
                 raise UsageError(f"{name} was not trained when the model was wrapped (unfrozen since, replaced, or "
                                  "load_state_dict with assign=True?): close() the tacit.Parallel and wrap the model again")
 
-    def _make_hook(self, i):
-        view, dtype, (index, kind, scale) = self._tensors.views[i], self._tensors.parameters[i].dtype, self._arguments[i]
-        stride, is_plain = view.stride(), view.is_contiguous()
-        ready, handle, ready_from = self._ready, self._job.handle, self._tensors.sources.ready_from
+    def _hook_parameters(self):
+        """Both hooks run for many parameters of every pass: mind the microseconds."""
+        arrive = self._arrived.append
 
-        def hook(p):  # runs for every parameter of every pass: mind the microseconds
+        def keep(p):
             if not self._queued:
                 if not self._sync:
                     return
                 self._begin_backward()
-            if ready[i]:
-                raise UsageError(f"{self._tensors.names[i]} got its gradient twice in one backward pass; with activation "
-                                 "checkpointing use use_reentrant=False")
-            gradient = p.grad
-            if (gradient.is_sparse or gradient.dtype is not dtype or
-                    not (gradient.is_contiguous() if is_plain else gradient.stride() == stride)):
-                gradient = self._arrange_gradient(i)
-            ready[i] = True
-            status = ready_from(handle, index, gradient.data_ptr(), kind, scale)
-            if status:
-                check(status)
-        return hook
+            arrive(p)
+
+        def report(p):
+            keep(p)
+            self._report_arrived()
+
+        ends = set(list_ends(self._tensors.parameters))
+        return [p.register_post_accumulate_grad_hook(report if i in ends else keep)
+                for i, p in enumerate(self._tensors.parameters)]
+
+    def _report_arrived(self):
+        """Many gradients in one call, which takes longer than what it does for a small one."""
+        arrived = self._arrived.copy()
+        self._arrived.clear()
+        indices = [self._indices[id(p)] for p in arrived]
+        if len(set(indices)) < len(indices) or not self._missing.issuperset(indices):
+            twice = next(i for k, i in enumerate(indices) if i not in self._missing or i in indices[:k])
+            raise UsageError(f"{self._tensors.names[twice]} got its gradient twice in one backward pass; with activation "
+                             "checkpointing use use_reentrant=False")
+        self._missing.difference_update(indices)
+        dtypes, orders = self._tensors.dtypes, self._tensors.orders
+        self._report(indices, [
+            g.data_ptr() if (g := p.grad) is not None and not g.is_sparse and g.dtype is dtypes[i] and
+            (g.is_contiguous() if orders[i] is None else g.stride() == orders[i])
+            else self._find_gradient(i) for i, p in zip(indices, arrived)])
+
+    def _find_gradient(self, i):
+        gradient = self._arrange_gradient(i)
+        if gradient is None:
+            raise UsageError(f"{self._tensors.names[i]} lost its gradient before backward ended: a hook of yours has set it to "
+                             "None; ranks exchange it until backward returns, so update and clear it afterwards")
+        return gradient.data_ptr()
+
+    def _report(self, indices, addresses):
+        sources = self._tensors.sources
+        sources.start(self._job, indices, addresses, 1 / self.comm.size)
+        sources.deliver()
 
     @torch.no_grad()
     def _arrange_gradient(self, i):
@@ -309,6 +323,7 @@ class Parallel(torch.nn.Module):
             self._end_step()
             self._parts.keep_gradients(skipped)
         self._queued, self._skipped, self.comm.busy = True, False, True
+        self._missing = set(range(len(self._tensors.names)))
         _private.call_after_backward(self._end_backward)
 
     def _end_backward(self):
@@ -324,12 +339,10 @@ class Parallel(torch.nn.Module):
         self._queued = self.comm.busy = False
 
     def _make_rest_ready(self):
-        unused, ready_from = [i for i, is_ready in enumerate(self._ready) if not is_ready], self._tensors.sources.ready_from
-        for i in unused:
-            gradient = self._arrange_gradient(i)  # of a pass in no_sync(), if any
-            index, kind, scale = self._arguments[i]
-            check(ready_from(self._job.handle, index, None if gradient is None else gradient.data_ptr(), kind, scale))
-        self._ready[:] = [False] * len(self._ready)
+        self._report_arrived()
+        unused = sorted(self._missing)
+        gradients = [self._arrange_gradient(i) for i in unused]  # of passes in no_sync(), if any
+        self._report(unused, [0 if g is None else g.data_ptr() for g in gradients])
         return [i for i in unused if self._tensors.parameters[i].grad is None]
 
     def _settle(self):
@@ -402,7 +415,7 @@ class Parallel(torch.nn.Module):
             self._check_step_can_begin()
             self._check_parameters()
             self._tensors.push()
-            self._ready[:] = [False] * len(self._ready)
+            self._missing = set(range(len(self._tensors.names)))
             self.comm.busy = True
             unused = self._make_rest_ready()
             self._settle()

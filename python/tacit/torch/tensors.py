@@ -10,6 +10,7 @@ from .._library import UnsupportedError, UsageError, lib
 from ..job import Layout
 from . import cuda
 
+PORTION = 64 << 10  # bytes: an exchange would send less for much more
 KINDS = {torch.float32: _table.F32, torch.bfloat16: _table.BF16, torch.float16: _table.F16}
 
 # Parameters that belong to a job: {id: weak reference}. Tensors compare element by element, so that no WeakSet will do.
@@ -73,6 +74,17 @@ def choose_bucket(module):
     return min(max(total // 16, 1 << 20), 25 << 20)
 
 
+def list_ends(parameters):
+    """At which of them what has arrived before is reported, too, so that no more than PORTION waits for the next one."""
+    waiting, ends = 0, []
+    for i, p in enumerate(parameters):
+        waiting += 4 * p.numel()
+        if waiting >= PORTION:
+            waiting = 0
+            ends.append(i)
+    return ends
+
+
 def order_dims(tensor):
     """Dimensions as they lie in memory, the slowest first."""
     return sorted(range(tensor.dim()), key=lambda d: (-tensor.stride(d), d))
@@ -97,17 +109,18 @@ def view_floats(address, count):
 
 class InPlace:
     """How gradients of the CPU get to the library: it reads and writes them where they are. cuda.Staging does the same for
-    those of a GPU, by way of pinned memory."""
-    ready_from = start = lib.tacit_job_ready_from
+    those of a GPU, by way of pinned memory. kinds: the types of all tensors."""
     is_busy = False
 
-    @staticmethod
-    def make_arguments(i, kind, scale):
-        """Of ready_from(), beside the handle and the address. What is of the library's types already halves the call."""
-        return ctypes.c_size_t(i), ctypes.c_int(kind), ctypes.c_double(scale)
+    def __init__(self, kinds):
+        self._kinds = kinds
+
+    def start(self, job, indices, addresses, scale):
+        """Gradients of these tensors, times scale, are ready; one at the address 0 is 0."""
+        job.report(indices, addresses, self._kinds, scale)
 
     def deliver(self, indices=()):
-        return 0
+        """Of copies that were started: there are none."""
 
     def receive(self, job, early):
         """All gradients of the step are ready when this has returned; it may wait. early: sums arrive before settle()."""
@@ -136,7 +149,9 @@ class Tensors:
         for name, p in named:
             self.layout.add(name, [p.size(d) for d in list_dims(p)], decay=p.dim() > 1)
         self.gpu, floats = cuda.device_of(self.parameters[0]), self.layout.floats if on_flat else 0
-        self.sources = InPlace() if self.gpu is None else cuda.Staging(self.gpu, self.parameters, floats, stall_s)
+        kinds = [KINDS[p.dtype] for p in self.parameters]
+        self.sources = InPlace(kinds) if self.gpu is None else cuda.Staging(self.gpu, self.parameters, kinds, floats, stall_s)
+        self.dtypes, self.orders = [p.dtype for p in self.parameters], []
         self.flat, self.views, self.copied = None, [], []
         if on_flat:
             self._move_to_flat()
@@ -147,6 +162,7 @@ class Tensors:
         self.views = [self.view_in(self.flat, i) for i in range(len(self.parameters))]
         stays = [p.dtype != torch.float32 or self.gpu is not None for p in self.parameters]
         self.copied = [(v, p) for v, p, s in zip(self.views, self.parameters, stays) if s]
+        self.orders = [None if view.is_contiguous() else view.stride() for view in self.views]
         self.push()
         with torch.no_grad():
             for view, p, s in zip(self.views, self.parameters, stays):
@@ -161,10 +177,6 @@ class Tensors:
         room = torch.zeros(self.layout.floats + 16)
         begin = (-room.data_ptr() % 64) // 4  # the library wants multiples of 64 bytes
         return room[begin:begin + self.layout.floats]
-
-    def list_arguments(self, scale):
-        """Those of sources.ready_from() for each parameter's gradient."""
-        return [self.sources.make_arguments(i, KINDS[p.dtype], scale) for i, p in enumerate(self.parameters)]
 
     def view_in(self, flat, i):
         """Tensor i of a flat array, in the shape and order of its parameter."""
