@@ -79,9 +79,13 @@ done
 # a text is found from everywhere; where it is gone, the message says what it was and what to type
 seq 20000 > text.txt
 expect 0 'finished' "$tacit" train nano.yaml --data.train text.txt --train.steps 1 --train.batch 2 --train.eval_every -1 --run.dir moving
+expect 6 'the average after step 4 is not finite' "$tacit" train nano.yaml --ranks 2 --data.train text.txt --train.steps 6 --train.batch 2 \
+    --train.eval_every -1 --run.dir infinite --strategy localsgd --localsgd.every 4 --optim.name sgd --optim.momentum 0 --optim.lr 1000 \
+    --optim.clip 1000 --optim.warmup 0 --exchange.wire fp16
 mkdir elsewhere
 expect 0 'perplexity' env -C elsewhere "$tacit" eval ../moving
 expect 0 'parameters are now in hf' "$tacit" export moving -o hf
+expect 3 'text.txt: is a file where a folder is needed' "$tacit" export moving -o text.txt/hf
 expect 3 'hf/config.json: exists already; remove it or choose another place' "$tacit" export moving -o hf
 expect 0 'parameters' "$tacit" import hf -o imported
 expect 3 'imported/ckpt: holds checkpoints already; choose another folder' "$tacit" import hf -o imported
@@ -97,7 +101,7 @@ expect 0 'perplexity' env -C elsewhere "$tacit" eval ../moving
 expect 4 'none.json: cannot open' "$tacit" plan nano.yaml --cluster none.json
 expect 4 'none.json: cannot open' "$tacit" bench step --compute.emulate none.json
 expect 4 'none: cannot open' "$tacit" plan nano.yaml --cluster "$tests/../examples/clusters/8x4-25gbe.json" --gossip.topology file --gossip.file none
-expect 7 '/dev/null' "$tacit" man --all /dev/null/x
+expect 3 '/dev/null' "$tacit" man --all /dev/null/x
 expect 7 'cannot write to the standard output' sh -c "'$tacit' info > /dev/full"
 expect 0 "optim.lr" "$tacit" info options
 expect 0 "one-peer-ring" "$tacit" info topologies
@@ -394,6 +398,10 @@ expect 3 "--print-config=all: --print-config, or --print-config=changed" "$tacit
 # options at the ends of their ranges
 expect 3 '--optim.accum: 0 is outside 1..1000000' "$tacit" train --dry-run --optim.accum 0
 is_json "$tacit" train --model.preset nano --dry-run --json
+expect 0 'MiB per rank' "$tacit" train --model.preset nano --dry-run --run.quiet true
+expect 3 '--optim.lr: "1e-400" is not a number' "$tacit" train --model.preset nano --dry-run --optim.lr 1e-400
+expect 0 'tacit bench step' "$tacit" bench --help
+expect 0 'tacit data prepare' "$tacit" help data
 python3 - << 'END' || complain "the sizes of a dry run do not add up"
 import json
 d = json.load(open("out.json"))

@@ -14,9 +14,12 @@
  */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "api/object.h"
+#include "base/memory.h"
 #include "base/number.h"
 #include "driver/sources.h"
 #include "exchange/route.h"
@@ -187,6 +190,11 @@ static tacit_status check_steps(const taciti_settings *values) {
         return taciti_fail(TACIT_E_CONFIG,
                            "adapt.policy %s follows the steps of a job, and a channel has none: leave it out",
                            values->adapt.policy.text);
+    if (strcmp(o->layers.text, "all") != 0)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "compress.layers %s chooses tensors by their names, and a channel has none: "
+                           "leave it out, or open channels with and without compress.codec",
+                           o->layers.text);
     if (o->what == TACITI_SENDS_MOMENTUM)
         return taciti_fail(TACIT_E_CONFIG, "compress.what momentum is that of an optimizer, and a channel has none: "
                                            "compress.what=gradient");
@@ -211,6 +219,27 @@ static tacit_status choose_compression(tacit_channel *c, const taciti_settings *
     TACITI_TRY(taciti_compression_check(&setup));
     *out = setup;
     return TACIT_OK;
+}
+
+/* Returns whether no channel of this communicator had these settings before: a model may have hundreds of channels. */
+static bool note_settings(tacit_comm *comm, const taciti_config *config) {
+    char *text = taciti_config_json(config, 0);
+    if (text == NULL) return true;
+    const uint64_t digest = XXH3_64bits(text, strlen(text));
+    free(text);
+    for (size_t i = 0; i < comm->settings_count; i++)
+        if (comm->settings[i] == digest) return false;
+    uint64_t *list = taciti_with_room(comm->settings, comm->settings_count, sizeof *list);
+    if (list == NULL) return true;
+    comm->settings = list;
+    comm->settings[comm->settings_count++] = digest;
+    return true;
+}
+
+static tacit_status warn_unread(tacit_comm *comm, const tacit_settings *settings) {
+    const taciti_settings *values = &settings->values;
+    if (taciti_comm_rank(comm->comm) != 0 || !note_settings(comm, &settings->config)) return TACIT_OK;
+    return taciti_settings_warn_unread(&values, 1, TACITI_READER_CHANNEL);
 }
 
 /* ---- open -------------------------------------------------------------------------------------------------------- */
@@ -301,6 +330,7 @@ tacit_status tacit_channel_open(tacit_comm *comm, const tacit_settings *settings
     taciti_log_about(comm->comm);
     if (mine == TACIT_OK) mine = create_channel(comm, collective, elements, &c);
     if (mine == TACIT_OK) mine = build_alone(c, &settings->values, &setup);
+    if (mine == TACIT_OK) mine = warn_unread(comm, settings);
     tacit_status status = taciti_comm_agree(comm->comm, mine); /* the others must not wait for a rank that refuses */
     if (mine == TACIT_OK && status == TACIT_OK) status = build_together(c, settings, &setup);
     taciti_api_log_alone();

@@ -135,11 +135,22 @@ static tacit_status check_room(const tacit_job *job, const taciti_layout *layout
     return taciti_room_check(job->comm, "a job", bytes);
 }
 
+static tacit_status check_apart(const tacit_job *job) {
+    const uintptr_t x = (uintptr_t)job->arrays.parameters, g = (uintptr_t)job->arrays.gradients;
+    const size_t bytes = job->layout.n * sizeof(float);
+    if (x == 0 || x + bytes <= g || g + bytes <= x) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE,
+                       "tacit_job_options: parameters and gradients overlap; each is an array of %zu "
+                       "floats of its own",
+                       job->layout.n);
+}
+
 static tacit_status create_arrays(tacit_job *job, const tacit_job_options *options) {
     if (options->by_units) return reserve_arrays(job, options);
     if (!job->gradients_only)
         TACITI_TRY(choose_array(job, options->parameters, "parameters", 0, &job->arrays.parameters));
     TACITI_TRY(choose_array(job, options->gradients, "gradients", 1, &job->arrays.gradients));
+    TACITI_TRY(check_apart(job));
     clear_padding(job, job->arrays.parameters);
     clear_padding(job, job->arrays.gradients);
     return TACIT_OK;

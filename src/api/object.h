@@ -71,8 +71,10 @@ struct tacit_layout {
 struct tacit_comm {
     taciti_handle handle;
     taciti_comm *comm;
-    size_t jobs;  /* open jobs and channels over it */
-    int channels; /* calls of tacit_channel_open() so far, the same on all ranks */
+    size_t jobs;        /* open jobs and channels over it */
+    int channels;       /* calls of tacit_channel_open() so far, the same on all ranks */
+    uint64_t *settings; /* digests of those that channels had; owned */
+    size_t settings_count;
     tacit_failure_callback *callback;
     void *context;
     taciti_log_route log; /* of tacit_comm_log_to() */

@@ -531,6 +531,7 @@ static void settings_that_no_channel_can_have_are_refused(void **state) {
     refuse(comm, TACIT_ALL_REDUCE, "compress.codec=auto", NULL, "a channel has no steps");
     refuse(comm, TACIT_ALL_REDUCE, "compress.codec=topk", "adapt.policy=gravac", "adapt.policy gravac");
     refuse(comm, TACIT_ALL_REDUCE, "compress.codec=onebit", "compress.what=momentum", "compress.what momentum");
+    refuse(comm, TACIT_ALL_REDUCE, "compress.codec=topk", "compress.layers=all,-norm", "compress.layers all,-norm");
     refuse(comm, TACIT_REDUCE_SCATTER, "compress.codec=powersgd", NULL, "needs the sum on all ranks");
     refuse(comm, TACIT_REDUCE_SCATTER, "compress.codec=topk", "compress.what=change", "compress.what change");
     refuse(comm, TACIT_REDUCE_SCATTER, "compress.codec=topk", "compress.collective=gather", "collective gather");
@@ -538,6 +539,36 @@ static void settings_that_no_channel_can_have_are_refused(void **state) {
     refuse(comm, TACIT_ALL_GATHER, "compress.codec=signsgd", NULL, "compress.codec signsgd");
     refuse(comm, TACIT_ALL_GATHER, "compress.codec=topk", "compress.feedback=0.5", "compress.feedback");
     refuse(comm, TACIT_ALL_GATHER, "compress.codec=topk", "compress.momentum=0.5", "compress.momentum");
+    assert_int_equal(tacit_close(comm), TACIT_OK);
+}
+
+static int g_warnings;
+
+static void count_warning(void *context, tacit_log_level level, const char *line) {
+    (void)context;
+    g_warnings += level == TACIT_LOG_WARN && strstr(line, "nothing in this run reads") != NULL;
+}
+
+/* Once for all channels with these settings, whatever others are opened between them. */
+static void settings_that_no_channel_reads_are_named_once(void **state) {
+    (void)state;
+    static const char *const LISTS[][3] = {
+        {"shard.stage=2"}, {"exchange.wire=bf16"}, {"optim.lr=1", "gossip.gamma=0.5"}};
+    tacit_comm *comm = NULL;
+    assert_int_equal(tacit_open_self(NULL, &comm), TACIT_OK);
+    assert_int_equal(tacit_comm_log_to(comm, count_warning, NULL, TACIT_LOG_WARN), TACIT_OK);
+    g_warnings = 0;
+    for (int i = 0; i < 6; i++) {
+        tacit_channel *channel = NULL;
+        tacit_settings *settings = NULL;
+        assert_int_equal(tacit_settings_create(&settings), TACIT_OK);
+        for (const char *const *word = LISTS[i % 3]; *word != NULL; word++)
+            assert_int_equal(tacit_settings_set(settings, *word), TACIT_OK);
+        assert_int_equal(tacit_channel_open(comm, settings, TACIT_ALL_REDUCE, 16, &channel), TACIT_OK);
+        tacit_settings_destroy(settings);
+        assert_int_equal(tacit_channel_close(channel), TACIT_OK);
+    }
+    assert_int_equal(g_warnings, 2);
     assert_int_equal(tacit_close(comm), TACIT_OK);
 }
 
@@ -589,6 +620,7 @@ int main(void) {
         cmocka_unit_test(a_peer_that_fails_ends_the_wait),
         cmocka_unit_test(another_length_is_refused_by_name),
         cmocka_unit_test(settings_that_no_channel_can_have_are_refused),
+        cmocka_unit_test(settings_that_no_channel_reads_are_named_once),
         cmocka_unit_test(wrong_calls_change_nothing),
     };
     (void)taciti_kernels_get(); /* the first call must come from a single thread */

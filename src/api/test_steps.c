@@ -65,6 +65,22 @@ static void test_sources(void **state) {
     assert_int_equal(tacit_job_finish(job, NULL), TACIT_OK);
 }
 
+static void test_arrays_apart(void **state) {
+    const scene *s = *state;
+    float *array = taciti_calloc(1024, sizeof *array);
+    tacit_job *job = NULL;
+    tacit_job_options options = {.size = sizeof options, .parameters = array, .gradients = array};
+    refused(tacit_job_open(s->comm, s->settings, s->layout, &options, &job), TACIT_E_USAGE,
+            "parameters and gradients overlap");
+    options.gradients = array + 16;
+    refused(tacit_job_open(s->comm, s->settings, s->layout, &options, &job), TACIT_E_USAGE,
+            "parameters and gradients overlap");
+    options.gradients = array + 64;
+    assert_int_equal(tacit_job_open(s->comm, s->settings, s->layout, &options, &job), TACIT_OK);
+    assert_int_equal(tacit_job_close(job), TACIT_OK);
+    taciti_free(array);
+}
+
 /* The first that is refused ends the list, and those before it are ready. */
 static void test_lists_of_sources(void **state) {
     tacit_job *job = ((scene *)*state)->job;
@@ -279,6 +295,7 @@ int main(void) {
         TEST(test_structs),
         TEST(test_sources),
         TEST(test_lists_of_sources),
+        TEST(test_arrays_apart),
         TEST(test_sources_of_every_type),
         TEST(test_waits),
         TEST(test_polls_leave_no_lines),

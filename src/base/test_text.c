@@ -27,7 +27,9 @@ static void reals_are_finite_decimals(void **state) {
     double value = 0;
     assert_true(taciti_real_parse("-3e-4", &value) && value == -3e-4);
     assert_true(taciti_real_parse("1e-320", &value) && value > 0); /* denormal */
-    static const char *const bad[] = {"", ".", "e5", "inf", "nan", "0x1p3", "1e999", "1,5", "1.5x", " 1", "1..2"};
+    assert_true(taciti_real_parse("-0.00e-400", &value) && value == 0);
+    static const char *const bad[] = {"",       ".",         "e5",  "inf",  "nan", "0x1p3", "1e999",
+                                      "1e-400", "-0.1e-999", "1,5", "1.5x", " 1",  "1..2"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) assert_false(taciti_real_parse(bad[i], &value));
 }
 

@@ -47,6 +47,8 @@ bool taciti_real_parse(const char *text, double *out) {
     const double value = strtod(text, &end);
     plain_locale_leave(&scope);
     if (end == text || *end != '\0' || !isfinite(value)) return false;
+    const bool underflows = fabs(value) <= 0 && strcspn(text, "123456789") < strcspn(text, "eE");
+    if (underflows) return false;
     *out = value;
     return true;
 }

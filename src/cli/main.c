@@ -44,6 +44,19 @@ static bool offer_second_words(const char *word) {
     return true;
 }
 
+/* "data --help": returns whether verbs begin with the word. */
+static bool show_second_words(const char *word) {
+    const size_t length = strlen(word);
+    bool any = false;
+    for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++) {
+        if (strncmp(verb->name, word, length) != 0 || verb->name[length] != ' ') continue;
+        printf("tacit %-18s %s\n", verb->name, verb->summary);
+        any = true;
+    }
+    if (any) printf("\n`tacit %s WORD --help` shows options and examples.\n", word);
+    return any;
+}
+
 static tacit_status fail_unknown_verb(int argc, char **argv) {
     if (offer_second_words(argv[0])) return TACIT_E_USAGE;
     char two[NAME_BYTES] = "", quoted[TACITI_QUOTED_BYTES];
@@ -67,7 +80,7 @@ static bool wants_help(int argc, char **argv) {
 static tacit_status show_help(int argc, char **argv) {
     const taciti_verb *verb = NULL;
     const int words = argc == 0 ? 0 : find_verb(argc, argv, &verb);
-    if (argc > 0 && words == 0) return fail_unknown_verb(argc, argv);
+    if (argc > 0 && words == 0) return show_second_words(argv[0]) ? TACIT_OK : fail_unknown_verb(argc, argv);
     if (argc == 0)
         taciti_overview(taciti_verbs(), stdout);
     else
@@ -89,6 +102,7 @@ static tacit_status run_verb(int argc, char **argv) {
     }
     const taciti_verb *verb = NULL;
     const int words = find_verb(argc, argv, &verb);
+    if (words == 0 && wants_help(argc, argv) && show_second_words(argv[0])) return TACIT_OK;
     if (words == 0) return fail_unknown_verb(argc, argv);
     if (wants_help(argc - words + 1, argv + words - 1)) {
         taciti_verb_help(verb, argc - words, argv + words);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "codec/low_rank.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -36,7 +37,7 @@ void taciti_low_rank_orthonormalise(float *factor, size_t n, size_t rank) {
     for (size_t k = 0; k < rank; k++) {
         float *column = factor + k * n;
         const double before = sqrt(kernels->dot(column, column, n));
-        if (before > 0 && isfinite(before)) kernels->scale(column, (float)(1 / before), n);
+        if (isfinite(before)) kernels->scale(column, before < (double)FLT_MIN ? 0 : (float)(1 / before), n);
         for (int pass = 0; pass < 2; pass++)
             for (size_t j = 0; j < k; j++)
                 kernels->add_scaled(column, factor + j * n, (float)-kernels->dot(column, factor + j * n, n), n);

@@ -171,6 +171,28 @@ static void what_is_not_finite_reaches_all_ranks(void **state) {
     try_all(one_nan);
 }
 
+/* Residuals of tensors without gradients shrink to denormal numbers, whose norms have no inverse in f32. */
+static void fade_away(taciti_comm *comm, void *context) {
+    enum { STEPS = 300 };
+    bench b;
+    set_up(comm, context, &b);
+    for (int64_t step = 0; step < STEPS; step++) {
+        if (step == 0)
+            fill(&b, step, b.x);
+        else
+            memset(b.x, 0, b.layout.n * sizeof *b.x);
+        exchange(&b, step, b.x);
+        for (size_t i = 0; i < b.layout.n; i++) CHECK(isfinite(b.x[i]));
+        settle(&b, true);
+    }
+    tear_down(&b);
+}
+
+static void zeros_stay_finite(void **state) {
+    (void)state;
+    try_all(fade_away);
+}
+
 /* ---- low rank ------------------------------------------------------------------------------------------------------
  */
 /* Every matrix of a rank is of rank 1: u v^T, with the same v on all ranks. */
@@ -298,6 +320,7 @@ int main(void) {
         cmocka_unit_test(a_bucket_that_is_idle_keeps_its_state),
         cmocka_unit_test(bytes_are_those_of_the_formula),
         cmocka_unit_test(what_is_not_finite_reaches_all_ranks),
+        cmocka_unit_test(zeros_stay_finite),
         cmocka_unit_test(a_matrix_of_low_rank_arrives),
         cmocka_unit_test(a_constant_matrix_gets_its_largest_directions),
         cmocka_unit_test(a_bucket_has_the_whole_rows_of_its_tensors),

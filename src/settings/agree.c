@@ -34,9 +34,11 @@ static tacit_status agree_on_keys(taciti_comm *comm, json_t *values) {
     json_object_foreach(values, key, value) {
         char what[TEXT_BYTES];
         (void)snprintf(what, sizeof what, "configuration key %s", key);
-        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-        tacit_status status = taciti_comm_agree(comm, text == NULL ? TACIT_E_MEMORY : TACIT_OK);
-        if (status == TACIT_OK) status = taciti_comm_agree_text(comm, what, text);
+        const char *word = json_string_value(value); /* the message quotes it */
+        char *text = word == NULL ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+        const bool known = word != NULL || text != NULL;
+        tacit_status status = taciti_comm_agree(comm, known ? TACIT_OK : TACIT_E_MEMORY);
+        if (status == TACIT_OK) status = taciti_comm_agree_text(comm, what, word != NULL ? word : text);
         free(text);
         TACITI_TRY(status);
     }

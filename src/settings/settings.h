@@ -86,6 +86,7 @@ typedef enum taciti_reader {
     TACITI_READER_CODECS,        /* bench codecs: options of compress.codec alone, or of every codec if there is none */
     TACITI_READER_LIBRARY,       /* jobs of the C interface */
     TACITI_READER_OWN_OPTIMIZER, /* the same, and the caller updates the parameters */
+    TACITI_READER_CHANNEL,       /* channels of the C interface, which have no steps */
 } taciti_reader;
 
 /* Returns whether the reader of these settings would read the option. */

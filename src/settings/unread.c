@@ -235,6 +235,21 @@ static bool needs_our_optimizer(const inquiry *q, const taciti_place *place) {
     return place->table == &taciti_optim_option_table && !guides_own_optimizer(q, place->option->key);
 }
 
+/* ---- channels ---------------------------------------------------------------------------------------------------- */
+
+static bool is_of_a_codec(const taciti_option_table *table) {
+    for (const taciti_codec *const *c = taciti_codec_list(); *c != NULL; c++)
+        if ((*c)->options == table) return true;
+    return false;
+}
+
+static bool suits_channel(const taciti_place *place) {
+    const taciti_option_table *table = place->table;
+    return table == &taciti_comm_option_table || table == &taciti_exchange_option_table ||
+           table == &taciti_compress_option_table || is_of_a_codec(table) ||
+           (table == &taciti_optim_option_table && strcmp(place->option->key, "warmup") == 0);
+}
+
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
 /* Says what is missing for a term. Mixes read the factor alone of the section `compress`. */
@@ -252,6 +267,11 @@ static bool is_read(const inquiry *q, const taciti_place *place, char needs[TACI
     const bool registered = taciti_settings_registered(place->table);
     const char *const conditions[] = {place->table->when, place->option->when};
     term t;
+    needs[0] = '\0';
+    if (q->reader == TACITI_READER_CHANNEL && !suits_channel(place)) {
+        add(needs, "a job, which has steps; a channel has none");
+        return false;
+    }
     if (!member_is_used(q, place->table, needs)) return false;
     needs[0] = '\0'; /* members in front of the one in use have left theirs */
     if (q->reader == TACITI_READER_CODECS && !registered) {

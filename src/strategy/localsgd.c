@@ -240,6 +240,13 @@ static tacit_status step_together(localsgd *l, bool update, taciti_step_report *
         if (compresses) squares += taciti_optim_sum_squares(c->optim, c->gradients, range->offset, range->n);
         arrive_bucket(l, b, &report->moved);
     }
+    if (!isfinite(report->moved))
+        return taciti_fail(
+            TACIT_E_NUMERICS,
+            "strategy localsgd: the average after step %lld is not finite: parameters of a rank, or what "
+            "was sent of them, went out of range; go on from a checkpoint with a smaller optim.lr, or "
+            "without fp16 on the wire",
+            (long long)l->step);
     TACITI_TRY(taciti_compression_settle(l->compression, true, l->lr, sqrt(squares), report));
     if (compresses) report->bytes = l->coded_bytes = report->bytes / (double)l->options.every;
     return TACIT_OK;

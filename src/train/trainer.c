@@ -247,6 +247,7 @@ tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, 
     *trainer = (taciti_trainer){.comm = comm,
                                 .settings = settings,
                                 .from_mean = request->from_mean,
+                                .dry_run = request->dry_run,
                                 .replay = request->replay,
                                 .profiling = {.path = request->profile},
                                 .lock = {.fd = -1}};

@@ -113,7 +113,7 @@ typedef struct taciti_trainer {
     taciti_alone alone;
     const char *replay;       /* taciti_train_request.replay */
     uint64_t digest;          /* of all that decides the course of the run */
-    bool from_mean;           /* taciti_train_request.from_mean */
+    bool from_mean, dry_run;  /* taciti_train_request.from_mean, .dry_run */
     int64_t skipped_in_a_row; /* consecutive steps in which at least one rank skipped */
     double peak_flops;        /* of all ranks together, measured; 0 if unknown */
     taciti_memory_plan memory;

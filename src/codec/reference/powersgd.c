@@ -30,6 +30,7 @@
  *                                                 the rest of the array    as many as it has
  * A decoder rejects any other size.
  */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -235,7 +236,7 @@ static void keep_factor(float *state, const float *factor, size_t n, size_t rank
     for (size_t k = 0; k < rank; k++) {
         const double norm = sqrt(taciti_kernels_get()->dot(factor + k * n, factor + k * n, n));
         memset(state + k * n, 0, n * sizeof *state);
-        if (norm > 0 && isfinite(norm))
+        if (norm >= (double)FLT_MIN && isfinite(norm)) /* its inverse is an f32 */
             taciti_kernels_get()->add_scaled(state + k * n, factor + k * n, (float)(1 / norm), n);
     }
 }
