@@ -2,6 +2,7 @@
 """Layouts, jobs and channels of the C interface, as Python objects. Arrays are addresses: tacit.numpy and tacit.torch
 know their owners. include/tacit/tacit.h is the reference for every method."""
 import ctypes
+import functools
 import os
 from array import array
 from ctypes import byref, c_size_t, c_void_p
@@ -12,6 +13,12 @@ from ._library import UsageError, check, lib
 
 def sized(struct, **members):
     return struct(size=ctypes.sizeof(struct), **members)
+
+
+@functools.lru_cache(maxsize=None)
+def array_type(item, count):
+    """ctypes forgets a type that nobody holds, and making it again takes 20 us."""
+    return item * count
 
 
 class Layout:
@@ -124,18 +131,14 @@ class Job(Part):
 
     def report(self, tensors, addresses, kinds, scale):
         """Gradients of these tensors are ready at these addresses; one at 0 is 0. kinds: the types of all tensors."""
-        types = {kinds[t] for t in tensors}
+        types, count = {kinds[t] for t in tensors}, len(tensors)
         if len(types) == 1:
-            self._report_alike(tensors, addresses, *types, scale)
+            check(lib.tacit_job_ready_list(self.handle, count, array_type(c_size_t, count).from_buffer(array("Q", tensors)),
+                                           array_type(c_void_p, count).from_buffer(array("Q", addresses)), *types, scale))
             return
         for kind in types:
             here = [(t, a) for t, a in zip(tensors, addresses) if kinds[t] == kind]
-            self._report_alike(*zip(*here), kind, scale)
-
-    def _report_alike(self, tensors, addresses, kind, scale):
-        count = len(tensors)
-        check(lib.tacit_job_ready_list(self.handle, count, (c_size_t * count).from_buffer(array("Q", tensors)),
-                                       (c_void_p * count).from_buffer(array("Q", addresses)), kind, scale))
+            self.report(*zip(*here), kinds, scale)
 
     def wait(self, tensor, seconds=float("inf")):
         """False: still under way after this time."""

@@ -356,15 +356,15 @@ class Alone(unittest.TestCase):
         model.close()
 
     def test_small_gradients_share_a_call(self):
-        """A call for each would take 2 us: 1000 of a few bytes, between which two of 64 KiB stand, take a few calls."""
-        sizes = [3] * 500 + [1 << 14, 7, 1 << 14] + [3] * 497
+        """A call for each would take 2 us: 1000 of a few bytes, between which two of 1 MiB stand, take a few calls."""
+        sizes = [3] * 500 + [1 << 18, 7, 1 << 18] + [3] * 497
         module = nn.ParameterList(torch.ones(size) for size in sizes)
         model = tacit.Parallel(module)
-        model._job._report_alike, calls = Calls(model._job._report_alike), []
+        model._job.report, calls = Calls(model._job.report), []
         for used in (range(1000), range(0, 1000, 2), [999], [0]):
             model.zero_grad()
             sum(model.module[i].sum() * (i + 1) for i in used).backward()
-            calls.append(model._job._report_alike.drain())
+            calls.append(model._job.report.drain())
             for i, p in enumerate(module):
                 self.assertTrue(p.grad is None or bool((p.grad == i + 1).all()))
                 self.assertEqual(p.grad is None, i not in used)

@@ -2,7 +2,6 @@
 """What is private, or undocumented, in PyTorch. Tested with torch 2.1, 2.4, 2.9 and 2.13; nothing else in this package
 uses an underscore of torch."""
 import dataclasses
-import itertools
 import operator
 import os
 
@@ -57,24 +56,21 @@ def list_tensors(outputs):
     return found
 
 
-WANTS_GRADIENT = operator.attrgetter("requires_grad")
-
-
 class Members:
-    """Which modules and parameters a module has, and which of them are trained: is it still so? Walking through
+    """Which modules and parameters a module has, and which of them are frozen: is it still so? Walking through
     named_parameters() in every step would take 1 us per parameter."""
 
     def __init__(self, module):
         self.modules, self.parameters = list(module.modules()), list(module.parameters())  # held, so that no id comes twice
         self.tables = [table for m in self.modules for table in (m._modules, m._parameters)]
-        self.before = self._list_now()
-
-    def _list_now(self):
-        members = itertools.chain.from_iterable(table.values() for table in self.tables)
-        return list(map(id, members)), list(map(WANTS_GRADIENT, self.parameters))
+        self.before = [list(table.values()) for table in self.tables]
+        self.frozen = [p for p in self.parameters if not p.requires_grad]
 
     def are_unchanged(self):
-        return self._list_now() == self.before
+        """Looks at what tables hold, not at the members, which are not in the cache."""
+        same = all(len(table) == len(before) and all(map(operator.is_, table.values(), before))
+                   for table, before in zip(self.tables, self.before))
+        return same and not any(p.requires_grad for p in self.frozen)
 
 
 def list_fsdp_modules(model):

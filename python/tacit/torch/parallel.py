@@ -3,6 +3,7 @@
 update to the caller's optimizer. The contract is that of DistributedDataParallel: when backward() returns, gradients are
 final, so that clipping, GradScaler, schedulers and loggers do what they do there."""
 import contextlib
+import operator
 
 import torch
 
@@ -133,8 +134,8 @@ class Parallel(torch.nn.Module):
         self._skipped, self._waiting = False, set()
         self.last_step = None
         self._metrics = Metrics(metrics, progress, self.comm.rank)
-        self._arrived, self._missing = [], set()
-        self._indices = {id(p): i for i, p in enumerate(self._tensors.parameters)}
+        self._arrived, self._missing, self._all = [], set(), frozenset(range(len(self._tensors.names)))
+        self._indices, self._known_orders = {id(p): i for i, p in enumerate(self._tensors.parameters)}, {}
         self._known = {id(p) for p in module.parameters() if p.requires_grad}
         self._members = _private.Members(module)
         self._gradient_hooks = [] if self._is_replica else self._hook_parameters()
@@ -275,17 +276,27 @@ class Parallel(torch.nn.Module):
         """Many gradients in one call, which takes longer than what it does for a small one."""
         arrived = self._arrived.copy()
         self._arrived.clear()
-        indices = [self._indices[id(p)] for p in arrived]
-        if len(set(indices)) < len(indices) or not self._missing.issuperset(indices):
-            twice = next(i for k, i in enumerate(indices) if i not in self._missing or i in indices[:k])
+        indices = self._find_indices(arrived)
+        new = self._missing.intersection(indices)
+        if len(new) < len(indices):
+            twice = next(i for k, i in enumerate(indices) if i not in new or i in indices[:k])
             raise UsageError(f"{self._tensors.names[twice]} got its gradient twice in one backward pass; with activation "
                              "checkpointing use use_reentrant=False")
-        self._missing.difference_update(indices)
+        self._missing.difference_update(new)  # -= would go through the __setattr__ of torch.nn.Module
         dtypes, orders = self._tensors.dtypes, self._tensors.orders
         self._report(indices, [
-            g.data_ptr() if (g := p.grad) is not None and not g.is_sparse and g.dtype is dtypes[i] and
-            (g.is_contiguous() if orders[i] is None else g.stride() == orders[i])
+            g.data_ptr() if (g := p.grad) is not None and g.dtype is dtypes[i] and
+            (g.is_contiguous() if orders[i] is None else g.stride() == orders[i])  # a sparse one is neither
             else self._find_gradient(i) for i, p in zip(indices, arrived)])
+
+    def _find_indices(self, arrived):
+        """Of parameters, which mostly arrive as they did in the pass before."""
+        first = id(arrived[0]) if arrived else None
+        before, indices = self._known_orders.get(first, ((), []))
+        if len(before) != len(arrived) or not all(map(operator.is_, before, arrived)):
+            indices = [self._indices[id(p)] for p in arrived]
+            self._known_orders[first] = arrived, indices
+        return indices
 
     def _find_gradient(self, i):
         gradient = self._arrange_gradient(i)
@@ -323,7 +334,7 @@ class Parallel(torch.nn.Module):
             self._end_step()
             self._parts.keep_gradients(skipped)
         self._queued, self._skipped, self.comm.busy = True, False, True
-        self._missing = set(range(len(self._tensors.names)))
+        self._missing = set(self._all)
         _private.call_after_backward(self._end_backward)
 
     def _end_backward(self):
@@ -415,7 +426,7 @@ class Parallel(torch.nn.Module):
             self._check_step_can_begin()
             self._check_parameters()
             self._tensors.push()
-            self._missing = set(range(len(self._tensors.names)))
+            self._missing = set(self._all)
             self.comm.busy = True
             unused = self._make_rest_ready()
             self._settle()

@@ -10,7 +10,6 @@ from .._library import UnsupportedError, UsageError, lib
 from ..job import Layout
 from . import cuda
 
-PORTION = 64 << 10  # bytes: an exchange would send less for much more
 KINDS = {torch.float32: _table.F32, torch.bfloat16: _table.BF16, torch.float16: _table.F16}
 
 # Parameters that belong to a job: {id: weak reference}. Tensors compare element by element, so that no WeakSet will do.
@@ -74,12 +73,13 @@ def choose_bucket(module):
     return min(max(total // 16, 1 << 20), 25 << 20)
 
 
-def list_ends(parameters):
-    """At which of them what has arrived before is reported, too, so that no more than PORTION waits for the next one."""
+def list_ends(parameters, portion=64 << 10):
+    """At which of them what has arrived before is reported, too: no more than these bytes, which an exchange
+    would send less for much more, wait for the next one."""
     waiting, ends = 0, []
     for i, p in enumerate(parameters):
         waiting += 4 * p.numel()
-        if waiting >= PORTION:
+        if waiting >= portion:
             waiting = 0
             ends.append(i)
     return ends
