@@ -32,11 +32,11 @@ static tacit_status make_one_folder(const char *path) {
     struct stat status;
     if (stat(path, &status) == 0) {
         if (S_ISDIR(status.st_mode)) return TACIT_OK;
-        return taciti_fail(TACIT_E_CONFIG, "%s: is a file where a folder is needed; name another folder", path);
+        return taciti_fail(TACIT_E_IO, "%s: is a file where a folder is needed; name another folder", path);
     }
     if (lstat(path, &status) == 0)
-        return taciti_fail(TACIT_E_CONFIG,
-                           "%s: is a link to something that does not exist; remove it or make its target", path);
+        return taciti_fail(TACIT_E_IO, "%s: is a link to something that does not exist; remove it or make its target",
+                           path);
     errno = reason;
     return taciti_file_fail("cannot create the folder", path);
 }
@@ -53,7 +53,7 @@ tacit_status taciti_file_make_folder(const char *path) {
         status = make_one_folder(partial);
         *slash = end;
     }
-    if (*path == '\0') status = taciti_fail(TACIT_E_CONFIG, "cannot create a folder with an empty name");
+    if (*path == '\0') status = taciti_fail(TACIT_E_IO, "cannot create a folder with an empty name");
     taciti_free(partial);
     return status;
 }

@@ -8,8 +8,7 @@
 
 #include "tacit/tacit.h"
 
-/* Creates the folder and its parents (mode 0777 minus the umask). Succeeds if it exists. E_CONFIG where something else
- * stands in its place. */
+/* Creates the folder and its parents (mode 0777 minus the umask). Succeeds if it exists. */
 tacit_status taciti_file_make_folder(const char *path);
 
 /* Replaces the whole file atomically: readers see the old content or the new one, even after a crash. */

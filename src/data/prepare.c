@@ -243,6 +243,9 @@ tacit_status taciti_data_prepare(const taciti_prepare_options *options, const ch
     TACITI_TRY(check_options(options));
     uint64_t total = 0;
     TACITI_TRY(add_sizes(files, count, &total));
+    if (taciti_file_is_plain(options->folder))
+        return taciti_fail(TACIT_E_CONFIG, "%s: is a file where a folder is needed; name another folder",
+                           options->folder);
     TACITI_TRY(taciti_file_make_folder(options->folder));
     preparation *p = taciti_calloc(1, sizeof *p);
     if (p == NULL) return TACIT_E_MEMORY;
