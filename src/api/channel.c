@@ -19,7 +19,6 @@
 #include <xxhash.h>
 
 #include "api/object.h"
-#include "base/memory.h"
 #include "base/number.h"
 #include "driver/sources.h"
 #include "exchange/route.h"
@@ -227,12 +226,9 @@ static bool note_settings(tacit_comm *comm, const taciti_config *config) {
     if (text == NULL) return true;
     const uint64_t digest = XXH3_64bits(text, strlen(text));
     free(text);
-    for (size_t i = 0; i < comm->settings_count; i++)
+    for (size_t i = 0; i < taciti_min(comm->settings_count, TACITI_SETTINGS_KNOWN); i++)
         if (comm->settings[i] == digest) return false;
-    uint64_t *list = taciti_with_room(comm->settings, comm->settings_count, sizeof *list);
-    if (list == NULL) return true;
-    comm->settings = list;
-    comm->settings[comm->settings_count++] = digest;
+    comm->settings[comm->settings_count++ % TACITI_SETTINGS_KNOWN] = digest;
     return true;
 }
 

@@ -68,13 +68,15 @@ struct tacit_layout {
     taciti_layout layout; /* not sealed */
 };
 
+enum { TACITI_SETTINGS_KNOWN = 16 };
+
 struct tacit_comm {
     taciti_handle handle;
     taciti_comm *comm;
-    size_t jobs;        /* open jobs and channels over it */
-    int channels;       /* calls of tacit_channel_open() so far, the same on all ranks */
-    uint64_t *settings; /* digests of those that channels had; owned */
-    size_t settings_count;
+    size_t jobs;                              /* open jobs and channels over it */
+    int channels;                             /* calls of tacit_channel_open() so far, the same on all ranks */
+    uint64_t settings[TACITI_SETTINGS_KNOWN]; /* digests of the newest that channels had */
+    size_t settings_count;                    /* so far */
     tacit_failure_callback *callback;
     void *context;
     taciti_log_route log; /* of tacit_comm_log_to() */
