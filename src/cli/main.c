@@ -30,13 +30,17 @@ static int find_verb(int argc, char **argv, const taciti_verb **out) {
     return 0;
 }
 
+static bool begins_with(const taciti_verb *verb, const char *word) {
+    const size_t length = strlen(word);
+    return strncmp(verb->name, word, length) == 0 && verb->name[length] == ' ';
+}
+
 /* "data" alone: names the verbs that begin with it. True when there were any. */
 static bool offer_second_words(const char *word) {
     char names[NAME_BYTES * 4] = "";
     size_t used = 0;
-    const size_t length = strlen(word);
     for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++)
-        if (strncmp(verb->name, word, length) == 0 && verb->name[length] == ' ' && used + NAME_BYTES < sizeof names)
+        if (begins_with(verb, word) && used + NAME_BYTES < sizeof names)
             used +=
                 (size_t)snprintf(names + used, sizeof names - used, "%s\"tacit %s\"", used > 0 ? ", " : "", verb->name);
     if (used == 0) return false;
@@ -46,10 +50,9 @@ static bool offer_second_words(const char *word) {
 
 /* "data --help": returns whether verbs begin with the word. */
 static bool show_second_words(const char *word) {
-    const size_t length = strlen(word);
     bool any = false;
     for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++) {
-        if (strncmp(verb->name, word, length) != 0 || verb->name[length] != ' ') continue;
+        if (!begins_with(verb, word)) continue;
         printf("tacit %-18s %s\n", verb->name, verb->summary);
         any = true;
     }
