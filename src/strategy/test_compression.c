@@ -101,7 +101,10 @@ static void it_follows_a_change_of_the_factor_at_once(void **state) {
 /* Error feedback cuts the distribution off at the last threshold; an undamped correction oscillates over two decades.
  */
 static void it_is_steady_with_error_feedback(void **state) {
+    static double scales[N], means[N];
     (void)state;
+    for (size_t i = 0; i < N; i++) scales[i] = draw(LOGNORMAL, 5, i);
+    for (size_t i = 0; i < N; i++) means[i] = 0.3 * normal(6, i);
     for (double factor = 10; factor <= 1000; factor *= 10) {
         const double target = N / factor;
         taciti_threshold t = {.value = 4};
@@ -110,8 +113,7 @@ static void it_is_steady_with_error_feedback(void **state) {
         for (int step = 0; step < 120; step++) {
             const double scale = exp(0.2 * normal(11, (uint64_t)step));
             for (size_t i = 0; i < N; i++)
-                g_x[i] = g_residual[i] +
-                         scale * draw(LOGNORMAL, 5, i) * (0.3 * normal(6, i) + normal(100 + (uint64_t)step, i));
+                g_x[i] = g_residual[i] + scale * scales[i] * (means[i] + normal(100 + (uint64_t)step, i));
             const double value = t.value, kept = step_of(&t, target);
             for (size_t i = 0; i < N; i++) g_residual[i] = fabs(g_x[i]) >= value ? 0 : g_x[i];
             if (step < 40) continue;
