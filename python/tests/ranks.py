@@ -2,6 +2,7 @@
 """Ranks of a test without torchrun, which would end those that remain when one has failed, and has every rank import torch
 for itself: python/tests/ranks.py N SCRIPT [WORD...] runs a script of torchrun's so."""
 import ctypes
+import gc
 import os
 import runpy
 import signal
@@ -51,9 +52,11 @@ def end_with_parent():
 
 
 def import_torch():
-    """Also what it imports when it makes the first optimizer: as long again."""
+    """Also what it imports when it makes the first optimizer: as long again. Ranks need not look through all of it when they
+    end: that takes a second."""
     import torch
     torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+    gc.freeze()
 
 
 def start_ranks(count):
