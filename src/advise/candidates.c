@@ -85,7 +85,7 @@ static void append_wire(const taciti_candidates_builder *b, const taciti_plan_to
     taciti_method method = {.order = pattern->order,
                             .topology = t == NULL ? NULL : &t->topology,
                             .wire = wire,
-                            .known_arrays = known_arrays,
+                            .arrays = pattern->arrays + known_arrays,
                             .lanes = lanes,
                             .overlap = b->settings->exchange.overlap,
                             .every = pattern->every,

@@ -161,28 +161,37 @@ bool taciti_file_put(int fd, const void *bytes, size_t count) {
     return true;
 }
 
+/* What a new file may replace: nothing, or a plain file, where a link leads if `path` is one. */
+static tacit_status find_target(const char *path, char out[PATH_MAX]) {
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return taciti_fail(TACIT_E_IO, "%s: is %s; name another file", path,
+                           S_ISDIR(info.st_mode) ? "a folder" : "not a plain file");
+    return realpath(path, out) != NULL ? TACIT_OK : taciti_path_copy(out, PATH_MAX, path);
+}
+
 tacit_status taciti_file_write(const char *path, const void *bytes, size_t count) {
-    char name[TEMPORARY_BYTES];
-    const int fd = create_temporary(path, name);
+    char name[TEMPORARY_BYTES], target[PATH_MAX];
+    TACITI_TRY(find_target(path, target));
+    const int fd = create_temporary(target, name);
     if (fd < 0) return taciti_file_fail("cannot create the file", path);
     const bool wrong = !taciti_file_put(fd, bytes, count) || fsync(fd) != 0;
     tacit_status status = wrong ? taciti_file_fail("cannot write", path) : TACIT_OK;
     if (close(fd) != 0 && !wrong) status = taciti_file_fail("cannot write", path);
-    if (status == TACIT_OK && rename(name, path) != 0) status = taciti_file_fail("cannot replace the file", path);
-    if (status == TACIT_OK) return taciti_file_sync_parent(path);
+    if (status == TACIT_OK && rename(name, target) != 0) status = taciti_file_fail("cannot replace the file", path);
+    if (status == TACIT_OK) return taciti_file_sync_parent(target);
     (void)unlink(name);
     return status;
 }
 
 tacit_status taciti_file_check_writable(const char *path) {
-    char name[TEMPORARY_BYTES];
-    struct stat info;
-    const int fd = create_temporary(path, name);
+    char name[TEMPORARY_BYTES], target[PATH_MAX];
+    TACITI_TRY(find_target(path, target));
+    const int fd = create_temporary(target, name);
     if (fd < 0) return taciti_file_fail("cannot create the file", path);
     (void)unlink(name);
     (void)close(fd);
-    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return TACIT_OK;
-    return taciti_fail(TACIT_E_IO, "%s: is a folder", path);
+    return TACIT_OK;
 }
 
 /* ---- reading --------------------------------------------------------------------------------------------------- */

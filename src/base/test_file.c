@@ -73,11 +73,32 @@ static void a_failed_write_leaves_the_old_file_alone(void **state) {
     (void)state;
     assert_int_equal(taciti_file_make_folder(below("taken")), TACIT_OK);
     assert_int_equal(taciti_file_write(below("taken"), "x", 1), TACIT_E_IO); /* a folder cannot be replaced */
-    assert_non_null(strstr(g_line, "taken: cannot replace the file"));
+    assert_non_null(strstr(g_line, "taken: is a folder"));
     assert_int_equal(entries_of(g_folder), 1);
     assert_int_equal(taciti_file_write(below("none/x"), "x", 1), TACIT_E_IO);
     assert_non_null(strstr(g_line, "none/x: cannot create the file: No such file"));
     assert_int_equal(taciti_file_write("/dev/null/x", "x", 1), TACIT_E_IO);
+}
+
+/* A rename would put a file in the place of the device, or of the link. */
+static void only_plain_files_are_replaced(void **state) {
+    (void)state;
+    char *out = NULL;
+    struct stat status;
+    assert_int_equal(mkfifo(below("pipe"), 0600), 0);
+    assert_int_equal(taciti_file_write(below("pipe"), "x", 1), TACIT_E_IO);
+    assert_non_null(strstr(g_line, "pipe: is not a plain file"));
+    assert_int_equal(taciti_file_check_writable(below("pipe")), TACIT_E_IO);
+    assert_int_equal(lstat(below("pipe"), &status), 0);
+    assert_true(S_ISFIFO(status.st_mode));
+    assert_int_equal(taciti_file_write(below("target"), "old", 3), TACIT_OK);
+    assert_int_equal(symlink("target", below("link")), 0);
+    assert_int_equal(taciti_file_write(below("link"), "new", 3), TACIT_OK);
+    assert_int_equal(lstat(below("link"), &status), 0);
+    assert_true(S_ISLNK(status.st_mode));
+    assert_int_equal(taciti_file_read(below("target"), 10, &out, NULL), TACIT_OK);
+    assert_string_equal(out, "new");
+    taciti_free(out);
 }
 
 static void reading_refuses_what_is_no_file(void **state) {
@@ -193,6 +214,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(what_is_written_is_read_again),
         TEST(a_failed_write_leaves_the_old_file_alone),
+        TEST(only_plain_files_are_replaced),
         TEST(reading_refuses_what_is_no_file),
         TEST(a_view_that_shrinks_is_an_error_and_no_signal),
         TEST(folders_are_made_and_removed_with_all_below),

@@ -23,7 +23,6 @@ struct taciti_driver {
     phase phase;
     int64_t step; /* or that comes next */
     int64_t begin_ns, computed_ns;
-    taciti_comm_counters before;
     taciti_driver_record record;
     taciti_readiness readiness;
     bool *reported;            /* per tensor; owned */
@@ -215,7 +214,6 @@ tacit_status taciti_driver_start(taciti_driver *driver, int64_t step, bool resto
 void taciti_driver_begin(taciti_driver *driver, int64_t step) {
     taciti_driver *d = driver;
     const taciti_layout *layout = d->readiness.layout;
-    d->before = taciti_comm_count(d->setup.context.comm);
     d->phase = COMPUTING;
     d->step = d->setup.context.trace->step = step;
     d->record = (taciti_driver_record){.loss = (double)NAN};
@@ -272,7 +270,6 @@ static tacit_status end_compute(taciti_driver *d) {
 static void end_step(taciti_driver *d, taciti_driver_record *out) {
     const double per_ns = 1e-9;
     taciti_comm *comm = d->setup.context.comm;
-    const taciti_comm_counters after = taciti_comm_count(comm);
     int64_t main_ns[TACITI_SPAN_KINDS], wire_ns[TACITI_SPAN_KINDS];
     taciti_driver_record *r = &d->record;
     taciti_trace_take_totals(d->setup.context.trace, main_ns);
@@ -282,8 +279,6 @@ static void end_step(taciti_driver *d, taciti_driver_record *out) {
     r->update_s = (double)main_ns[TACITI_SPAN_UPDATE] * per_ns;
     r->encode_s = (double)(wire_ns[TACITI_SPAN_ENCODE] + wire_ns[TACITI_SPAN_DECODE]) * per_ns;
     r->transfer_s = (double)wire_ns[TACITI_SPAN_TRANSFER] * per_ns;
-    r->bytes_sent = after.bytes_sent - d->before.bytes_sent;
-    r->bytes_received = after.bytes_received - d->before.bytes_received;
     d->phase = BETWEEN_STEPS;
     d->step++;
     *out = *r;

@@ -58,8 +58,8 @@ tacit_status taciti_plan_memory_bytes(const taciti_scene *s, const taciti_method
     TACITI_TRY(taciti_plan_residual_bytes(s, method, &residuals));
     m.moments = n * taciti_optim_bytes_per_float(s->optim);
     if (method->order == TACITI_ORDER_PARTS) TACITI_TRY(memory_of_parts(s, method, &m));
-    const size_t known = method->known_arrays * n * sizeof(float);
-    *out = (double)(m.parameters + m.gradients + m.moments + residuals + known + (s->bf16 ? m.copy16 : 0));
+    const size_t arrays = method->arrays * n * sizeof(float);
+    *out = (double)(m.parameters + m.gradients + m.moments + residuals + arrays + (s->bf16 ? m.copy16 : 0));
     return TACIT_OK;
 }
 

@@ -70,7 +70,7 @@ typedef struct taciti_method {
     taciti_order order;              /* when the exchange happens */
     const taciti_topology *topology; /* NULL: all-reduce among all ranks; borrowed */
     const taciti_codec *wire;
-    size_t known_arrays;                 /* flat ones of f32 that a rank holds to mix through this wire */
+    size_t arrays;                       /* flat ones of f32 that the strategy and this wire of mixes hold */
     taciti_plan_compression compression; /* of sums over all ranks */
     taciti_plan_compression gather;      /* order PARTS: of gathered parameters, at the factor `expected` */
     int lanes;                           /* without a topology: replaces the scene's; 0: the scene's */

@@ -50,6 +50,12 @@ const taciti_codec *taciti_gossip_sum_codec(void);
 bool taciti_gossip_is_power(const taciti_gossip_options *options);
 bool taciti_gossip_is_auto(const taciti_gossip_options *options); /* the hosts decide the topology, and no option */
 
+/* Of a run with these options: transfers that may be under way at once; whether what a rank handed over is kept; flat
+ * arrays of all that, a tracker's included. */
+size_t taciti_gossip_channels(const taciti_gossip_options *options);
+bool taciti_gossip_keeps_own(const taciti_gossip_options *options);
+size_t taciti_gossip_arrays(const taciti_gossip_options *options);
+
 /* Lists a pattern for every topology and order, with the other options unchanged. */
 tacit_status taciti_gossip_patterns(const void *options, const taciti_hosts *hosts,
                                     taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count);

@@ -88,6 +88,26 @@ bool taciti_gossip_is_auto(const taciti_gossip_options *options) {
     return strcmp(options->topology.text, TACITI_TOPO_AUTO) == 0;
 }
 
+bool taciti_gossip_keeps_own(const taciti_gossip_options *o) {
+    return o->order == TACITI_GOSSIP_AWC && (o->every > 1 || o->delay > 0);
+}
+
+size_t taciti_gossip_channels(const taciti_gossip_options *o) {
+    return (o->async ? 0U : 1U) + (o->delay > 0 ? 1U : 0U) + (o->tracker ? 1U : 0U);
+}
+
+size_t taciti_gossip_arrays(const taciti_gossip_options *o) {
+    return taciti_gossip_channels(o) + (taciti_gossip_keeps_own(o) ? 1U : 0U) + (o->tracker ? 2U : 0U);
+}
+
+/* Those of a run, and of the noise of second moments. Only awc has a delay. */
+static size_t arrays_of(const taciti_gossip_options *options, int order) {
+    taciti_gossip_options o = *options;
+    o.order = order;
+    if (order != TACITI_GOSSIP_AWC) o.delay = 0;
+    return taciti_gossip_arrays(&o) + (o.denoise > 0 ? 2U : 0U);
+}
+
 /* `asked` is what the options mean. A topology has its options where it is named. */
 static taciti_pattern pattern_of(const taciti_gossip_options *o, const char *asked, const char *topology, int order) {
     const bool configured = strcmp(asked, topology) == 0, awc = order == TACITI_GOSSIP_AWC;
@@ -97,6 +117,7 @@ static taciti_pattern pattern_of(const taciti_gossip_options *o, const char *ask
                               .shorten = "gossip.every",
                               .delay = awc ? (int)o->delay : 0,
                               .common = {o->start, o->denoise, taciti_gossip_sum_codec()},
+                              .arrays = arrays_of(o, order),
                               .configured = configured && o->order == order};
     if (strcmp(o->topology.text, topology) == 0) {
         pattern.topology.degree = (int)o->degree;

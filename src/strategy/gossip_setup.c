@@ -181,16 +181,12 @@ static bool wants_channel(const taciti_gossip_options *o, int channel) {
     return (channel == 0 && !o->async) || (channel == 1 && o->delay > 0) || (channel == 2 && o->tracker);
 }
 
-static bool keeps_own(const taciti_gossip_options *o) {
-    return o->order == TACITI_GOSSIP_AWC && (o->every > 1 || o->delay > 0);
-}
-
 static tacit_status make_arrays(taciti_gossip *g) {
     const taciti_gossip_options *o = &g->options;
     for (int c = 0; c < TACITI_GOSSIP_CHANNELS; c++)
         TACITI_TRY(make_array(g, wants_channel(o, c), "parameters on their way", &g->channels[c].pages,
                               &g->channels[c].buffer));
-    TACITI_TRY(make_array(g, keeps_own(o), "parameters handed over", &g->own_pages, &g->own));
+    TACITI_TRY(make_array(g, taciti_gossip_keeps_own(o), "parameters handed over", &g->own_pages, &g->own));
     TACITI_TRY(make_array(g, o->tracker, "gradient tracker", &g->tracker_pages, &g->tracker));
     TACITI_TRY(make_array(g, o->tracker, "gradient of the step before", &g->gradient_pages, &g->gradient));
     return taciti_gossip_noise_allocate(g);
@@ -203,11 +199,10 @@ tacit_status taciti_gossip_predict(const taciti_strategy_context *context, tacit
     const taciti_mix_form form = taciti_gossip_form(context);
     const size_t mix_bytes =
         taciti_mix_predict_bytes(context->comm, context->layout, &topology, context->exchange_options, &form);
-    const size_t tracks = o->tracker ? 1U : 0U, channels = (o->async ? 0U : 1U) + (o->delay > 0 ? 1U : 0U) + tracks;
     const size_t async_bytes = o->async ? taciti_async_predict_bytes(&topology, context->layout->n) : 0;
-    const size_t arrays = channels + (keeps_own(o) ? 1U : 0U) + 2U * tracks;
     *out = (taciti_strategy_figures){
-        .own_bytes = async_bytes + channels * mix_bytes + arrays * context->layout->n * sizeof(float) +
+        .own_bytes = async_bytes + taciti_gossip_channels(o) * mix_bytes +
+                     taciti_gossip_arrays(o) * context->layout->n * sizeof(float) +
                      taciti_average_predict_bytes(context) + taciti_gossip_dense_predict_bytes(context) +
                      taciti_gossip_noise_predict_bytes(context),
         .period = topology.period * (size_t)o->every,

@@ -260,11 +260,13 @@ static uint64_t per_step(const localsgd *l, uint64_t bytes_of(const taciti_excha
     return l->alone ? 0 : (bytes_of(taciti_compression_exchange(l->compression)) + steps / 2) / steps;
 }
 
+/* The parameters after the last average, and the outer momentum. */
+static size_t own_arrays(const taciti_localsgd_options *options) { return options->outer_momentum > 0 ? 2 : 1; }
+
 static tacit_status localsgd_describe(const taciti_strategy_context *c, const void *self,
                                       taciti_strategy_figures *out) {
     const taciti_localsgd_options *options = c->options;
-    const size_t arrays = options->outer_momentum > 0 ? 2 : 1;
-    *out = (taciti_strategy_figures){.own_bytes = arrays * c->layout->n * sizeof(float) +
+    *out = (taciti_strategy_figures){.own_bytes = own_arrays(options) * c->layout->n * sizeof(float) +
                                                   taciti_compression_predict_bytes(c) + taciti_average_predict_bytes(c),
                                      .period = (size_t)options->every};
     if (self == NULL) return TACIT_OK;
@@ -335,9 +337,14 @@ static bool localsgd_event(const void *self, char *out, size_t size) {
 static tacit_status localsgd_patterns(const void *options, const taciti_hosts *hosts,
                                       taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
     (void)hosts;
-    const int every = (int)((const taciti_localsgd_options *)options)->every;
-    *out = (taciti_pattern){
-        .order = TACITI_ORDER_ATC, .every = every, .shorten = "localsgd.every", .compresses = true, .configured = true};
+    const taciti_localsgd_options *o = options;
+    const int every = (int)o->every;
+    *out = (taciti_pattern){.order = TACITI_ORDER_ATC,
+                            .every = every,
+                            .shorten = "localsgd.every",
+                            .arrays = own_arrays(o),
+                            .compresses = true,
+                            .configured = true};
     (void)snprintf(out->label, sizeof out->label, "localsgd every %d", every);
     *count = 1;
     return TACIT_OK;

@@ -67,6 +67,7 @@ typedef struct taciti_pattern {
     const char *shorten;          /* the options that make the exchange repeat sooner; NULL: it repeats in every step */
     int delay;                    /* awc: additional iterations that a transfer may take */
     taciti_common_sums common;    /* beside the exchange of a topology */
+    size_t arrays;                /* flat ones of f32 that a rank holds beside parameters, gradients and moments */
     bool compresses;              /* its sums over all ranks can go through compress.codec */
     taciti_parts parts;           /* of order PARTS */
     bool configured;              /* the pattern of the options; the others are alternatives */

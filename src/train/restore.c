@@ -103,6 +103,7 @@ static tacit_status restore_run(taciti_trainer *trainer, const char *path, const
  * parts has read its own. */
 static tacit_status start_strategy(taciti_trainer *trainer, taciti_beginning how) {
     if (how.equal && trainer->strategy->units == NULL) TACITI_TRY(taciti_trainer_agree_on_parameters(trainer));
+    trainer->counted = taciti_comm_count(trainer->comm);
     return taciti_driver_start(trainer->driver, trainer->position.step, how.restored);
 }
 

@@ -108,9 +108,16 @@ static void fill_own(taciti_trainer *trainer, double lr, const taciti_step_repor
     out->pending = report->pending;
 }
 
+/* Since the last step was counted: mixes are under way between two steps, too. Reports of ranks are included. */
+static void count_bytes(taciti_trainer *trainer, taciti_step_metrics *out) {
+    const taciti_comm_counters now = taciti_comm_count(trainer->comm), before = trainer->counted;
+    out->bytes_sent = now.bytes_sent - before.bytes_sent;
+    out->bytes_received = now.bytes_received - before.bytes_received;
+    trainer->counted = now;
+}
+
 tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_requested) {
     const int64_t begin = taciti_now_ns(), step = trainer->position.step;
-    const taciti_comm_counters before = taciti_comm_count(trainer->comm);
     const double lr = taciti_optim_lr(&trainer->settings->job.optim, step, trainer->settings->train.steps);
     taciti_driver_record record;
     taciti_step_entry *entry = NULL;
@@ -135,9 +142,7 @@ tacit_status taciti_trainer_step(taciti_trainer *trainer, bool stop_requested) {
         trainer->position.tokens -= (uint64_t)trainer->settings->train.batch * trainer->time;
         return TACIT_OK;
     }
-    const taciti_comm_counters after = taciti_comm_count(trainer->comm); /* reports of ranks included */
-    entry->metrics.bytes_sent = after.bytes_sent - before.bytes_sent;
-    entry->metrics.bytes_received = after.bytes_received - before.bytes_received;
+    count_bytes(trainer, &entry->metrics);
     fill_times(trainer, begin, &record, &entry->metrics);
     taciti_profiling_end(trainer, entry->metrics.update_s);
     return TACIT_OK;

@@ -201,12 +201,27 @@ static void an_entry_tells_times_and_bytes(void **state) {
     forget(&t);
 }
 
+/* Mixes are under way between two steps as well, where nothing else is sent. */
+static void bytes_between_steps_count(void **state) {
+    (void)state;
+    static const char *const settings[] = {
+        "strategy", "gossip", "gossip.topology", "complete", "gossip.start", "0", "gossip.denoise", "0", NULL};
+    trial t = play(2, settings);
+    for (int r = 0; r < 2; r++) {
+        uint64_t sent = 0, mixes = (uint64_t)MAX_STEPS * t.figures[r].sent_bytes;
+        for (int s = 0; s < MAX_STEPS; s++) sent += t.metrics[r][s].bytes_sent;
+        assert_true(sent >= mixes && sent <= mixes + t.figures[r].sent_bytes + MAX_STEPS * 1024);
+    }
+    forget(&t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(samples_do_not_depend_on_ranks_and_micro_batches),
         cmocka_unit_test(a_rank_without_samples_makes_an_empty_pass),
         cmocka_unit_test(a_step_that_is_not_finite_is_skipped),
         cmocka_unit_test(an_entry_tells_times_and_bytes),
+        cmocka_unit_test(bytes_between_steps_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

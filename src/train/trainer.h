@@ -107,7 +107,8 @@ typedef struct taciti_trainer {
     taciti_console console;    /* rank 0 only */
     int32_t *tokens, *targets; /* one micro-batch */
     taciti_position position;
-    int64_t saved_step; /* of the newest checkpoint, or the first step of the run */
+    int64_t saved_step;           /* of the newest checkpoint, or the first step of the run */
+    taciti_comm_counters counted; /* what the metrics of steps hold */
     taciti_reports reports;
     taciti_profiling profiling;
     taciti_alone alone;
