@@ -43,7 +43,7 @@ static tacit_status add_windows(taciti_loaded_model *loaded, const taciti_data *
 }
 
 static tacit_status evaluate(taciti_loaded_model *loaded, const taciti_data *data, evaluation *out) {
-    const size_t time = (size_t)loaded->options.context;
+    const size_t time = loaded->time;
     int32_t *tokens = taciti_calloc(EVAL_BATCH * time, sizeof *tokens);
     int32_t *targets = taciti_calloc(EVAL_BATCH * time, sizeof *targets);
     *out = (evaluation){0};
@@ -78,7 +78,7 @@ static tacit_status open_and_evaluate(const taciti_verb *verb, int argc, char **
     if (arguments.positional_count != 1)
         return taciti_fail(TACIT_E_USAGE, "name one run folder: tacit eval run/ [--data.validation FILE...]");
     TACITI_TRY(taciti_loaded_model_open(arguments.positional[0], options, EVAL_BATCH, 0, loaded));
-    TACITI_TRY(taciti_loaded_data_open(options, data));
+    TACITI_TRY(taciti_loaded_data_open(options, loaded, data));
     TACITI_TRY(evaluate(loaded, *data, &result));
     answer(loaded, &result, taciti_arguments_get(&arguments, "--json") != NULL);
     return TACIT_OK;

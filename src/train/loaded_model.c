@@ -12,11 +12,11 @@
 #include "base/memory.h"
 #include "ckpt/run.h"
 
-enum { SPIN_US = 50 };
+enum { SPIN_US = 50, BYTES = 256 };
 
 tacit_status taciti_loaded_options_init(taciti_loaded_options *options) {
     memset(options, 0, sizeof *options);
-    options->section = (taciti_section){&taciti_data_option_table, &options->data, NULL};
+    options->section = (taciti_section){&taciti_data_option_table, &options->data, options->given};
     options->config = (taciti_config){&options->section, 1};
     return taciti_config_defaults(&options->config);
 }
@@ -41,32 +41,44 @@ static tacit_status inherit_files(taciti_loaded_options *options, const json_t *
     return status;
 }
 
-static tacit_status inherit_options(taciti_loaded_options *options, const json_t *meta) {
-    const json_t *config = json_object_get(meta, "config");
-    const bool own_data = options->data.train.count > 0 || options->data.validation.count > 0;
-    options->inherited = !own_data;
-    const char *vocab = json_string_value(json_object_get(config, "data.vocab"));
-    tacit_status status = TACIT_OK; /* a key the user left alone gets the value the run was trained with */
-    if (options->data.vocab.text[0] == '\0' && vocab != NULL && vocab[0] != '\0')
-        status = taciti_config_set(&options->config, "data.vocab", vocab, "the run's configuration");
-    if (status == TACIT_OK && !own_data) status = inherit_files(options, config, "data.train");
-    if (status == TACIT_OK && !own_data) status = inherit_files(options, config, "data.validation");
-    return status;
+static tacit_status inherit_value(taciti_loaded_options *options, const json_t *config, const char *key) {
+    const json_t *value = json_object_get(config, key);
+    char number[32];
+    const char *text = json_string_value(value);
+    (void)snprintf(number, sizeof number, "%.17g", json_number_value(value));
+    if (json_is_number(value)) text = number;
+    return text == NULL ? TACIT_OK : taciti_config_preset(&options->config, key, text, "the run's configuration");
+}
+
+/* A key that the user left alone gets the value that the run was trained with. */
+static tacit_status inherit_options(taciti_loaded_options *options, const json_t *config) {
+    options->inherited = options->data.train.count == 0 && options->data.validation.count == 0;
+    TACITI_TRY(inherit_value(options, config, "data.vocab"));
+    if (!options->inherited) return TACIT_OK;
+    TACITI_TRY(inherit_value(options, config, "data.split"));
+    TACITI_TRY(inherit_files(options, config, "data.train"));
+    return inherit_files(options, config, "data.validation");
 }
 
 static tacit_status open_tokenizer(const taciti_loaded_options *options, taciti_loaded_model *out) {
-    if (options->data.vocab.text[0] != '\0')
-        TACITI_TRY(taciti_tokenizer_load(options->data.vocab.text, &out->tokenizer));
-    else
-        TACITI_TRY(taciti_tokenizer_byte(&out->tokenizer));
-    const int32_t known = taciti_tokenizer_vocabulary(out->tokenizer);
-    if (known > out->options.vocabulary)
+    if (options->data.vocab.text[0] == '\0') return taciti_tokenizer_byte(&out->tokenizer);
+    return taciti_tokenizer_load(options->data.vocab.text, &out->tokenizer);
+}
+
+tacit_status taciti_loaded_tokens_check(const taciti_loaded_model *loaded, int32_t known) {
+    const long long tokens = loaded->options.vocabulary;
+    if (known > tokens)
         return taciti_fail(TACIT_E_CONFIG, "the tokenizer has %d tokens but the model only %lld; check --data.vocab",
-                           known, (long long)out->options.vocabulary);
-    if (out->options.vocabulary > 4 * (int64_t)known)
+                           known, tokens);
+    if (tokens > 4 * (long long)known)
         return taciti_fail(TACIT_E_CONFIG,
                            "the model has %lld tokens but the tokenizer %d; name its vocab.json with --data.vocab",
-                           (long long)out->options.vocabulary, known);
+                           tokens, known);
+    if (known == BYTES && tokens > BYTES)
+        taciti_log(TACITI_LOG_WARN,
+                   "text is read as bytes, and the model has %lld tokens: if it was trained on others, name their "
+                   "vocab.json with --data.vocab",
+                   tokens);
     return TACIT_OK;
 }
 
@@ -87,7 +99,10 @@ tacit_status taciti_loaded_model_open(const char *path, taciti_loaded_options *o
     TACITI_TRY(taciti_run_open(path, &info));
     out->options = info.model;
     out->step = info.step;
-    tacit_status status = inherit_options(options, info.meta);
+    const json_t *config = json_object_get(info.meta, "config");
+    const json_int_t trained = json_integer_value(json_object_get(config, "train.seq"));
+    out->time = (size_t)(trained > 0 && trained < info.model.context ? trained : info.model.context);
+    tacit_status status = inherit_options(options, config);
     if (status == TACIT_OK) status = open_tokenizer(options, out);
     if (status == TACIT_OK) status = open_model(&info, batch, time, out);
     taciti_run_close(&info);
@@ -103,12 +118,18 @@ static tacit_status check_inherited(const taciti_list *files, const char *key) {
     return TACIT_OK;
 }
 
-tacit_status taciti_loaded_data_open(const taciti_loaded_options *options, taciti_data **out) {
+tacit_status taciti_loaded_data_open(const taciti_loaded_options *options, const taciti_loaded_model *loaded,
+                                     taciti_data **out) {
+    taciti_data_options data = options->data;
     if (options->inherited) {
-        TACITI_TRY(check_inherited(&options->data.train, "data.train"));
-        TACITI_TRY(check_inherited(&options->data.validation, "data.validation"));
+        TACITI_TRY(check_inherited(&data.train, "data.train"));
+        TACITI_TRY(check_inherited(&data.validation, "data.validation"));
     }
-    return taciti_data_open(&options->data, out);
+    if (data.train.count == 0) data.train = data.validation; /* nothing else is read */
+    TACITI_TRY(taciti_data_open(&data, out));
+    const taciti_data_info info = taciti_data_describe(*out);
+    taciti_data_limit_vocabulary(*out, (int32_t)loaded->options.vocabulary);
+    return info.vocabulary_known ? taciti_loaded_tokens_check(loaded, info.vocabulary) : TACIT_OK;
 }
 
 void taciti_loaded_model_close(taciti_loaded_model *loaded) {

@@ -8,11 +8,14 @@
 #include "data/data.h"
 #include "model/model.h"
 
+enum { TACITI_LOADED_KEYS = 8 }; /* at least those of data.* */
+
 /* The configuration keys of these verbs: data.* only. Must not move after init. */
 typedef struct taciti_loaded_options {
     taciti_data_options data;
     taciti_section section;
     taciti_config config;
+    taciti_given given[TACITI_LOADED_KEYS];
     bool inherited; /* set by open: the text is that of the run, and not named by the user */
 } taciti_loaded_options;
 
@@ -24,6 +27,7 @@ typedef struct taciti_loaded_model {
     taciti_pool *pool;
     taciti_model *model;
     taciti_tokenizer *tokenizer;
+    size_t time; /* tokens of a sequence that it was trained with */
     int64_t step;
 } taciti_loaded_model;
 
@@ -33,8 +37,12 @@ typedef struct taciti_loaded_model {
 tacit_status taciti_loaded_model_open(const char *path, taciti_loaded_options *options, size_t batch, size_t time,
                                       taciti_loaded_model *out);
 
+/* E_CONFIG unless the ids of a tokenizer mean something to the model. Bytes cause a warning if it has more tokens. */
+tacit_status taciti_loaded_tokens_check(const taciti_loaded_model *loaded, int32_t known);
+
 /* Opens the text: the held-out part of the run's, or what the user has named. Call it after the model was opened. */
-tacit_status taciti_loaded_data_open(const taciti_loaded_options *options, taciti_data **out);
+tacit_status taciti_loaded_data_open(const taciti_loaded_options *options, const taciti_loaded_model *loaded,
+                                     taciti_data **out);
 void taciti_loaded_model_close(taciti_loaded_model *loaded);
 
 #endif
