@@ -106,7 +106,8 @@ tacit_status taciti_config_defaults(const taciti_config *config);
  * section sets nothing. */
 tacit_status taciti_config_file(const taciti_config *config, const char *path);
 
-/* Reads TACIT_<SECTION>_<KEY> variables; an unknown TACIT_ variable with a known section is an error. */
+/* Reads TACIT_<SECTION>_<KEY> variables; an unknown TACIT_ variable with a known section, or nearly the name of a key,
+ * is an error. */
 tacit_status taciti_config_environment(const taciti_config *config);
 
 /* Consumes leading "--section.key value", "--section.key=value", "--key" arguments from argv[*next]; stops at the

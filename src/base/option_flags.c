@@ -106,21 +106,25 @@ static bool has_known_section(const taciti_config *config, const char *name) {
     return false;
 }
 
-static tacit_status fail_unknown_variable(const taciti_config *config, const char *name) {
+/* Other programs and our tests may have variables of their own that begin as ours do: one is meant for us if it has one
+ * of our sections, or nearly the name of a key. */
+static tacit_status check_unknown_variable(const taciti_config *config, const char *name) {
     char text[TACITI_OLD_KEY_BYTES];
     const taciti_old_key *old = taciti_old_key_find(name);
     if (old != NULL) return taciti_fail(TACIT_E_CONFIG, "environment: %s", taciti_old_key_text(old, name, text));
     taciti_place place;
     taciti_nearest nearest = {0};
+    const size_t prefix = strlen(TACITI_VARIABLE_PREFIX);
     char key[TACITI_KEY_BYTES], known[TACITI_KEY_BYTES + 8];
     for (size_t i = 0; taciti_config_at(config, i, &place); i++) {
         taciti_variable_name(taciti_place_key(&place, key), known, sizeof known);
-        taciti_nearest_offer(&nearest, name, known);
+        taciti_nearest_offer(&nearest, name + prefix, known + prefix);
     }
     const bool close = *nearest.name != '\0';
+    if (!close && !has_known_section(config, name)) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG, "environment: unknown variable %s%s%s%s", name,
-                       close ? "; did you mean " : "; unset it or see `tacit info options`", nearest.name,
-                       close ? "?" : "");
+                       close ? "; did you mean " TACITI_VARIABLE_PREFIX : "; unset it or see `tacit info options`",
+                       nearest.name, close ? "?" : "");
 }
 
 static tacit_status read_variable(const taciti_config *config, const char *name, const char *value) {
@@ -130,8 +134,7 @@ static tacit_status read_variable(const taciti_config *config, const char *name,
         taciti_variable_name(taciti_place_key(&place, key), known, sizeof known);
         if (strcmp(name, known) == 0) return taciti_place_set(&place, name, value);
     }
-    const bool ours = has_known_section(config, name) || taciti_old_key_find(name) != NULL;
-    return ours ? fail_unknown_variable(config, name) : TACIT_OK;
+    return check_unknown_variable(config, name);
 }
 
 tacit_status taciti_config_environment(const taciti_config *config) {

@@ -448,6 +448,13 @@ static void the_environment_is_read_and_checked(void **state) {
     assert_int_equal(taciti_config_environment(&g_config), TACIT_E_CONFIG);
     assert_string_equal(g_line, "environment: unknown variable TACIT_OPTIM_NMAE; did you mean TACIT_OPTIM_NAME?");
     (void)unsetenv("TACIT_OPTIM_NMAE");
+    (void)setenv("TACIT_OPITM_NAME", "sgd", 1); /* nearly a section */
+    assert_int_equal(taciti_config_environment(&g_config), TACIT_E_CONFIG);
+    assert_string_equal(g_line, "environment: unknown variable TACIT_OPITM_NAME; did you mean TACIT_OPTIM_NAME?");
+    (void)unsetenv("TACIT_OPITM_NAME");
+    (void)setenv("TACIT_SHELL_NAME", "x", 1); /* somebody else's */
+    assert_int_equal(taciti_config_environment(&g_config), TACIT_OK);
+    (void)unsetenv("TACIT_SHELL_NAME");
     (void)unsetenv("TACIT_STRATEGY");
     (void)unsetenv("TACIT_DATA_TRAIN");
     (void)unsetenv("TACIT_ISA");

@@ -144,24 +144,36 @@ static inline size_t block_end(const block_pass *pass, size_t i, size_t n) {
     return end < n ? end : n;
 }
 
-/* Blends one element and adds the square of its change to its lane. */
-static inline void blend_into(int form, const taciti_blend *b, float *p, float arrived, double *lane) {
-    const float blended = blend_element(form, b->keep, b->share, *p, arrived);
-    const double change = (double)blended - (double)*p;
+/* Blends one element and adds the square of its change to its lane. `follows`, a constant: there is an integral. */
+static inline void blend_into(int form, int follows, const taciti_blend *b, float *p, float arrived, float *integral,
+                              double *lane) {
+    const float before = *p, blended = blend_element(form, b->keep, b->share, before, arrived);
+    const double change = (double)blended - (double)before;
     *lane += change * change;
-    *p = blended;
+    if (follows) *integral = b->leak * *integral + b->gain * (blended - before);
+    *p = follows ? blended + *integral : blended;
 }
 
-static inline void blend_as(int form, const taciti_blend *blend, double *lanes, float *restrict p,
-                            const float *restrict arrived, size_t n) {
+static inline void blend_as(int form, int follows, const taciti_blend *blend, double *lanes, float *restrict p,
+                            const float *restrict arrived, float *restrict integral, size_t n) {
     const taciti_blend b = *blend;
     double sums[LANES];
     size_t i = 0;
     for (size_t l = 0; l < LANES; l++) sums[l] = lanes[l];
     for (; i + LANES <= n; i += LANES)
-        for (size_t l = 0; l < LANES; l++) blend_into(form, &b, &p[i + l], arrived[i + l], &sums[l]);
-    for (size_t l = 0; i + l < n; l++) blend_into(form, &b, &p[i + l], arrived[i + l], &sums[l]);
+        for (size_t l = 0; l < LANES; l++)
+            blend_into(form, follows, &b, &p[i + l], arrived[i + l], follows ? &integral[i + l] : NULL, &sums[l]);
+    for (size_t l = 0; i + l < n; l++)
+        blend_into(form, follows, &b, &p[i + l], arrived[i + l], follows ? &integral[i + l] : NULL, &sums[l]);
     for (size_t l = 0; l < LANES; l++) lanes[l] = sums[l];
+}
+
+/* `form` is a constant. */
+static inline void blend_block(int form, const taciti_blend *b, double *lanes, float *p, size_t begin, size_t n) {
+    if (b->integral == NULL)
+        blend_as(form, 0, b, lanes, p + begin, b->arrived + begin, NULL, n);
+    else
+        blend_as(form, 1, b, lanes, p + begin, b->arrived + begin, b->integral + begin, n);
 }
 
 /* Blends block [begin, end) before its update: begin is a multiple of the lanes. */
@@ -169,11 +181,10 @@ static inline void block_arrives(block_pass *pass, float *p, size_t begin, size_
     const taciti_blend *b = pass->blend;
     if (b == NULL || b->arrived == NULL) return;
     const int form = b->share == 0 ? BLEND_KEPT : b->keep == 0 ? BLEND_ARRIVED : BLEND_BOTH;
-    const float *arrived = b->arrived + begin;
     switch (form) {
-    case BLEND_KEPT: blend_as(BLEND_KEPT, b, pass->lanes, p + begin, arrived, end - begin); break;
-    case BLEND_ARRIVED: blend_as(BLEND_ARRIVED, b, pass->lanes, p + begin, arrived, end - begin); break;
-    default: blend_as(BLEND_BOTH, b, pass->lanes, p + begin, arrived, end - begin); break;
+    case BLEND_KEPT: blend_block(BLEND_KEPT, b, pass->lanes, p, begin, end - begin); break;
+    case BLEND_ARRIVED: blend_block(BLEND_ARRIVED, b, pass->lanes, p, begin, end - begin); break;
+    default: blend_block(BLEND_BOTH, b, pass->lanes, p, begin, end - begin); break;
     }
 }
 

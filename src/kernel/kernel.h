@@ -38,10 +38,13 @@ static inline size_t taciti_line8_bytes(size_t n) {
 /* p <- keep p + share arrived, with separate roundings of product and sum; then the update, if there is one; then
  * leaving <- leaving_scale p. An operand with factor 0 is not read and may hold anything: keep 0 with share 1 copies,
  * keep 1 with share 0 changes nothing. arrived and leaving may be the same array; neither may overlap another array of
- * a call. */
+ * a call. With an integral, integral <- leak integral + gain (blended p - p) first, and p becomes blended p + integral,
+ * each product and sum rounded. */
 typedef struct taciti_blend {
     const float *arrived; /* NULL: p is not blended; keep and share are ignored */
     float keep, share;
+    float *integral; /* of what blends have moved; NULL: none */
+    float leak, gain;
     float *leaving; /* NULL: no copy is written */
     float leaving_scale;
     double moved; /* each call adds the sum of squares of (blended p - p), in double and 16 lanes */

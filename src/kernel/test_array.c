@@ -131,6 +131,9 @@ static double blended(const taciti_kernels *k, int variant, const arrays *x, siz
     taciti_blend blend = {.arrived = x->f[5],
                           .keep = FACTORS[variant % 3][0],
                           .share = FACTORS[variant % 3][1],
+                          .integral = variant % 5 < 4 && variant % 4 != 1 ? x->f[4] : NULL,
+                          .leak = 0.9f,
+                          .gain = 0.2f,
                           .leaving = leaving[(variant / 3 + variant) % 3],
                           .leaving_scale = 0.3f,
                           .moved = 1};
@@ -375,30 +378,39 @@ static void small_integers_add_and_scale_exactly(void **state) {
     }
 }
 
-/* Two roundings to a product and its sum; the change in double, element i in lane i % 16, wherever arrays begin. */
+/* Two roundings to a product and its sum; the change in double, element i in lane i % 16, wherever arrays begin. The
+ * integral takes in the change in f32 before it is added. */
 static void a_blend_is_its_definition_at_any_alignment(void **state) {
     (void)state;
     enum { N = 1000 };
-    static float p[N], arrived[N + ALIGNMENTS], leaving[N + ALIGNMENTS];
+    static float p[N], arrived[N + ALIGNMENTS], leaving[N + ALIGNMENTS], integral[N + ALIGNMENTS];
     static taciti_bf16 copy[N + 2 * ALIGNMENTS];
     FOR_SETS(k)
     for (size_t n = 0; n <= N; n += n < SMALL ? 1 : 109)
         for (size_t shift = 0; shift < ALIGNMENTS; shift++) {
             double l[16] = {0};
-            float expected[N];
+            const bool follows = (n + shift) % 2 == 0;
+            float expected[N], sums[N];
             for (size_t i = 0; i < n; i++) {
+                integral[shift + i] = number(ORDINARY, 7, i);
                 p[i] = number(ORDINARY, 5, i);
                 arrived[shift + i] = number(ORDINARY, 6, i);
                 const float kept = 0.3f * p[i], came = 0.7f * arrived[shift + i];
                 expected[i] = kept + came;
                 const double change = (double)expected[i] - (double)p[i];
                 l[i % 16] += change * change;
+                const float held = 0.9f * integral[shift + i], taken = 0.2f * (expected[i] - p[i]);
+                sums[i] = held + taken;
+                if (follows) expected[i] += sums[i];
             }
             const double even = ((l[0] + l[8]) + (l[4] + l[12])) + ((l[2] + l[10]) + (l[6] + l[14]));
             const double odd = ((l[1] + l[9]) + (l[5] + l[13])) + ((l[3] + l[11]) + (l[7] + l[15]));
             taciti_blend blend = {.arrived = arrived + shift,
                                   .keep = 0.3f,
                                   .share = 0.7f,
+                                  .integral = follows ? integral + shift : NULL,
+                                  .leak = 0.9f,
+                                  .gain = 0.2f,
                                   .leaving = leaving + shift,
                                   .leaving_scale = 1};
             k->blend(&blend, p, copy + 2 * shift, n);
@@ -406,6 +418,7 @@ static void a_blend_is_its_definition_at_any_alignment(void **state) {
             assert_memory_equal(&blend.moved, &moved, sizeof moved);
             assert_memory_equal(p, expected, n * sizeof *p);
             assert_memory_equal(leaving + shift, expected, n * sizeof *p);
+            if (follows) assert_memory_equal(integral + shift, sums, n * sizeof *sums);
             for (size_t i = 0; i < n; i++) assert_int_equal(copy[2 * shift + i], nearest_bf16(expected[i]));
         }
 }

@@ -202,6 +202,7 @@ static size_t tensor_beyond(const taciti_layout *layout, size_t at) {
 static taciti_blend blend_at(const taciti_blend *blend, size_t at) {
     taciti_blend out = *blend;
     if (out.arrived != NULL) out.arrived += at;
+    if (out.integral != NULL) out.integral += at;
     if (out.leaving != NULL) out.leaving += at;
     out.moved = 0;
     return out;

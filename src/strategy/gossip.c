@@ -90,6 +90,7 @@ static void begin_anew(taciti_gossip *g) {
     if (g->own != NULL) memcpy(g->own, g->context.parameters, bytes);
     if (g->tracker != NULL) memset(g->tracker, 0, bytes);
     if (g->gradient != NULL) memset(g->gradient, 0, bytes);
+    if (g->integral != NULL) memset(g->integral, 0, bytes);
     set_references(g, g->context.parameters);
     taciti_gossip_noise_begin(g);
 }
@@ -155,6 +156,7 @@ static void gossip_state(void *self, taciti_state *out) {
     list_array(g, "strategy.handed", g->own, out);
     list_array(g, "strategy.tracker", g->tracker, out);
     list_array(g, "strategy.gradient", g->gradient, out);
+    list_array(g, "strategy.integral", g->integral, out);
     if (g->async == NULL) taciti_mix_list(g->channels[0].mix, "known", out);
     taciti_gossip_noise_list(g, out);
     taciti_gossip_dense_list(g, out);

@@ -38,6 +38,7 @@ typedef struct taciti_gossip_options {
     bool tracker;         /* gossip.tracker: mix a gradient tracker too (DeTAG) */
     int64_t delay;        /* gossip.delay: additional iterations that a transfer may take (awc) */
     double start;         /* gossip.start: share of the run's steps that are those of dp, before replicas differ */
+    double integral;      /* gossip.integral: gain of the integral of what mixes move; 0: none (gossip_integral.c) */
     bool async;           /* gossip.async: nobody waits for anybody (exchange/async.h) */
     int64_t denoise;      /* gossip.denoise: steps between two looks at the noise of second moments; 0: none */
 } taciti_gossip_options;
@@ -51,9 +52,10 @@ bool taciti_gossip_is_power(const taciti_gossip_options *options);
 bool taciti_gossip_is_auto(const taciti_gossip_options *options); /* the hosts decide the topology, and no option */
 
 /* Of a run with these options: transfers that may be under way at once; whether what a rank handed over is kept; flat
- * arrays of all that, a tracker's included. */
+ * arrays of all that, a tracker's included; whether there may be an integral of what mixes move. */
 size_t taciti_gossip_channels(const taciti_gossip_options *options);
 bool taciti_gossip_keeps_own(const taciti_gossip_options *options);
+bool taciti_gossip_may_integrate(const taciti_gossip_options *options);
 size_t taciti_gossip_arrays(const taciti_gossip_options *options);
 
 /* Lists a pattern for every topology and order, with the other options unchanged. */

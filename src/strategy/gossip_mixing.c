@@ -142,13 +142,18 @@ static taciti_blend late_blend(taciti_gossip *g, float *buffer, float *flat, con
     return blend;
 }
 
-taciti_blend taciti_gossip_arrive(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t bucket) {
-    const taciti_gossip_plan *p = &g->plan;
-    if (is_late(g, flat)) return late_blend(g, channel->buffer, flat, p, bucket);
+static taciti_blend prompt_blend(const float *buffer, const taciti_gossip_plan *p) {
     if (changes_nothing(p)) return (taciti_blend){.arrived = NULL, .keep = 1};
-    return (taciti_blend){.arrived = channel->buffer,
+    return (taciti_blend){.arrived = buffer,
                           .keep = (float)((double)p->keep * p->mass_before / p->mass_after),
                           .share = (float)((double)p->share / p->mass_after)};
+}
+
+taciti_blend taciti_gossip_arrive(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t bucket) {
+    taciti_blend blend = is_late(g, flat) ? late_blend(g, channel->buffer, flat, &g->plan, bucket)
+                                          : prompt_blend(channel->buffer, &g->plan);
+    if (flat == g->context.parameters) taciti_gossip_integrate(g, channel->buffer, &blend);
+    return blend;
 }
 
 tacit_status taciti_gossip_mix(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, taciti_bf16 *copy16,

@@ -65,6 +65,11 @@ static const taciti_option OPTIONS[] = {
             "update with a mixed estimate of the mean gradient, for unequal data; twice the bytes, three more arrays"),
     TACITI_OPTION("delay", INT, AT(delay), "0", .max = 1, .unit = "iterations",
                   .help = "iterations more that a transfer may take; 1 needs gamma 0.5 or less and two more arrays"),
+    TACITI_OPTION("integral", REAL, AT(integral), "0.2", .max = 0.5,
+                  .when = "gossip.order=awc gossip.delay=0 gossip.async=false gossip.tracker=false optim.name!=sgd",
+                  .help =
+                      "share of what mixes have moved a replica that it moves again in every step, so that replicas "
+                      "stay nearer to each other; smaller by itself where a graph bears less; one more array"),
     TACITI_OPTION("async", BOOL, AT(async), "false",
                   .help = "neighbours mix when both have offered, and nobody waits: a rank that is late passes over "
                           "steps. Of `tacit train`"),
@@ -92,6 +97,10 @@ bool taciti_gossip_keeps_own(const taciti_gossip_options *o) {
     return o->order == TACITI_GOSSIP_AWC && (o->every > 1 || o->delay > 0);
 }
 
+bool taciti_gossip_may_integrate(const taciti_gossip_options *o) {
+    return o->integral > 0 && o->order == TACITI_GOSSIP_AWC && o->delay == 0 && !o->async && !o->tracker;
+}
+
 size_t taciti_gossip_channels(const taciti_gossip_options *o) {
     return (o->async ? 0U : 1U) + (o->delay > 0 ? 1U : 0U) + (o->tracker ? 1U : 0U);
 }
@@ -100,12 +109,12 @@ size_t taciti_gossip_arrays(const taciti_gossip_options *o) {
     return taciti_gossip_channels(o) + (taciti_gossip_keeps_own(o) ? 1U : 0U) + (o->tracker ? 2U : 0U);
 }
 
-/* Those of a run, and of the noise of second moments. Only awc has a delay. */
+/* Of a run with Adam. Only awc has a delay. */
 static size_t arrays_of(const taciti_gossip_options *options, int order) {
     taciti_gossip_options o = *options;
     o.order = order;
     if (order != TACITI_GOSSIP_AWC) o.delay = 0;
-    return taciti_gossip_arrays(&o) + (o.denoise > 0 ? 2U : 0U);
+    return taciti_gossip_arrays(&o) + (o.denoise > 0 ? 2U : 0U) + (taciti_gossip_may_integrate(&o) ? 1U : 0U);
 }
 
 /* `asked` is what the options mean. A topology has its options where it is named. */

@@ -189,6 +189,7 @@ static tacit_status make_arrays(taciti_gossip *g) {
     TACITI_TRY(make_array(g, taciti_gossip_keeps_own(o), "parameters handed over", &g->own_pages, &g->own));
     TACITI_TRY(make_array(g, o->tracker, "gradient tracker", &g->tracker_pages, &g->tracker));
     TACITI_TRY(make_array(g, o->tracker, "gradient of the step before", &g->gradient_pages, &g->gradient));
+    TACITI_TRY(make_array(g, g->gain > 0, "integral of mixes", &g->integral_pages, &g->integral));
     return taciti_gossip_noise_allocate(g);
 }
 
@@ -202,7 +203,8 @@ tacit_status taciti_gossip_predict(const taciti_strategy_context *context, tacit
     const size_t async_bytes = o->async ? taciti_async_predict_bytes(&topology, context->layout->n) : 0;
     *out = (taciti_strategy_figures){
         .own_bytes = async_bytes + taciti_gossip_channels(o) * mix_bytes +
-                     taciti_gossip_arrays(o) * context->layout->n * sizeof(float) +
+                     (taciti_gossip_arrays(o) + (taciti_gossip_integrates(context) ? 1 : 0)) * context->layout->n *
+                         sizeof(float) +
                      taciti_average_predict_bytes(context) + taciti_gossip_dense_predict_bytes(context) +
                      taciti_gossip_noise_predict_bytes(context),
         .period = topology.period * (size_t)o->every,
@@ -214,6 +216,8 @@ tacit_status taciti_gossip_predict(const taciti_strategy_context *context, tacit
 static tacit_status set_up(taciti_gossip *g) {
     TACITI_TRY(taciti_gossip_topology(&g->options, taciti_comm_hosts(g->context.comm), &g->topology));
     TACITI_TRY(make_masses(g));
+    if (taciti_gossip_integrates(&g->context) && g->masses == NULL)
+        TACITI_TRY(taciti_gossip_find_gain(&g->topology, g->options.gamma, g->options.integral, &g->gain));
     return make_arrays(g);
 }
 
@@ -264,6 +268,7 @@ void taciti_gossip_destroy(void *self) {
     taciti_pages_destroy(&g->own_pages);
     taciti_pages_destroy(&g->tracker_pages);
     taciti_pages_destroy(&g->gradient_pages);
+    taciti_pages_destroy(&g->integral_pages);
     taciti_topology_destroy(&g->topology);
     taciti_free(g->masses);
     taciti_free(g);

@@ -6,6 +6,7 @@
  *   gossip_setup.c     create and destroy: topology, refusals, arrays
  *   gossip_mixing.c    one mix of one bucket: weights, waiting, what is blended
  *   gossip_codec.c     compressed mixes: the form of what travels, and which step size is too large for it
+ *   gossip_integral.c  what mixes have moved, moved again
  *   gossip_tracker.c   the estimate of the mean gradient (DeTAG)
  *   gossip_dense.c     the steps of dp at the start
  *   gossip_async.c     steps of ranks that wait for nobody
@@ -65,10 +66,12 @@ typedef struct taciti_gossip {
     taciti_average *average;
     taciti_gossip_channel channels[TACITI_GOSSIP_CHANNELS]; /* parameters of even and odd numbers (odd: delay only),
                                                              * tracker */
-    taciti_pages own_pages, tracker_pages, gradient_pages;
+    taciti_pages own_pages, tracker_pages, gradient_pages, integral_pages;
     float *own;      /* the parameters that this rank has sent; NULL if they do not change until the result arrives */
     float *tracker;  /* estimate of the mean gradient; NULL without */
     float *gradient; /* the gradient last added to it */
+    float *integral; /* of what mixes have moved; NULL without */
+    double gain;     /* of it */
     double *masses;  /* [2 ranks] push-sum weights of all ranks, and scratch; NULL: all are 1; owned */
     taciti_async *async;       /* NULL: all ranks make the same steps; owned */
     taciti_arrivals *arrivals; /* of async; owned */
@@ -142,6 +145,15 @@ taciti_blend taciti_gossip_arrive(taciti_gossip *g, taciti_gossip_channel *chann
 /* Applies the mix to a flat array and waits for it; does not send the result. Adds to *moved how far it moved. */
 tacit_status taciti_gossip_mix(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, taciti_bf16 *copy16,
                                double *moved);
+
+/* ---- gossip_integral.c ------------------------------------------------------------------------------------------- */
+/* Whether a run adds the integral of what mixes move, unless the graph needs push-sum. */
+bool taciti_gossip_integrates(const taciti_strategy_context *context);
+/* The gain at most `gain` with which replicas come together on the graph, by mixes with this consensus factor, about as
+ * fast as without; 0 if there is none above a sixteenth of it. */
+tacit_status taciti_gossip_find_gain(const taciti_topology *topology, double gamma, double gain, double *out);
+/* Adds the integral to the blend of a bucket; `buffer` may hold anything if nothing has arrived. */
+void taciti_gossip_integrate(const taciti_gossip *g, const float *buffer, taciti_blend *blend);
 
 /* ---- gossip_codec.c ---------------------------------------------------------------------------------------------- */
 /* Returns how mixes travel: in exchange.wire, or by gossip.codec. */

@@ -25,6 +25,7 @@ static test_replicas way(int which, int ranks, int steps) {
     t.codec = CODECS[which];
     if (which == POWER) t.gossip.codec = (taciti_text){TACITI_GOSSIP_POWER};
     t.gossip.order = which == 1 || which == 10 ? TACITI_GOSSIP_ATC : TACITI_GOSSIP_AWC;
+    t.gossip.integral = which % 2 == 0 ? 0.1 : 0.3;
     if (which == 2 || which == 3 || which == 8) t.gossip.every = 3;
     if (which == 4) t.gossip.tracker = true;
     if (which == 5) t.exchange.wire = test_wire(1);

@@ -203,6 +203,7 @@ static test_replicas way(int which, int ranks, int steps) {
     test_replicas t = adam_of(ranks, steps, which == 3 ? "ring" : "exp", TEST_UNEQUAL);
     t.optim.clip = 1;
     t.gossip.denoise = 6;
+    t.gossip.integral = 0.1;
     t.total_steps = steps;
     t.gossip.start = which == 2 ? 0 : 0.2;
     t.gossip.order = which == 1 ? TACITI_GOSSIP_ATC : TACITI_GOSSIP_AWC;

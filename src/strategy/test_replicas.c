@@ -37,6 +37,7 @@ test_replicas test_replicas_of(int ranks, int steps) {
     t.optim.beta2 = 0.999;
     t.gossip.start = 0;
     t.gossip.denoise = 0;
+    t.gossip.integral = 0;
     return t;
 }
 

@@ -64,7 +64,8 @@ typedef struct test_replicas {
     tacit_status started[TEST_MAX_RANKS]; /* after stop_after; a run ends where it failed */
 } test_replicas;
 
-/* Defaults of all options; plain SGD, f32, no clipping, strategy gossip, which begins at once and knows of no noise. */
+/* Defaults of all options; plain SGD, f32, no clipping, strategy gossip, which begins at once, knows of no noise
+ * and has no integral. */
 test_replicas test_replicas_of(int ranks, int steps);
 void test_replicas_run(test_replicas *t);
 void test_replicas_free(test_replicas *t);

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What mixes have moved a replica, it moves again: integral action.
+ *
+ *   e = W' x - x             what a mix moves, of the arrays that travel
+ *   c <- leak c + gain e     c: integral
+ *   x <- x + e + c - step
+ *
+ * Noise of a rank's share of the batch pushes it away from the others for some 1 / (1 - beta1) steps in about the same
+ * direction, because it goes through the first moments. Mixes alone leave a distance that lasts as long as the push;
+ * the integral learns the push from them and takes it back. Nothing more is sent. Without updates and with a gain of
+ * 0.1 squared distances are 0.55 of those without, on all graphs (tests of this file), for noise of beta1 0.9.
+ *
+ * The sum of e over ranks is 0 where the columns of W' sum to 1, so the sum of c is, too: the mean of replicas is not
+ * touched. With push-sum the weighted sum is what is kept, so there is no integral.
+ *
+ * Source: W. Shi, Q. Ling, G. Wu, W. Yin, "EXTRA", arXiv 1404.6264, whose correction is such an integral with leak 1,
+ * for one fixed matrix. Ours forgets, because gradients change, and so it bears matrices that alternate.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/rng.h"
+#include "strategy/gossip_state.h"
+
+#define LEAK 0.9        /* the time of beta1 0.9 */
+#define SLOWEST 0.92    /* disagreement shrinks by this factor per mix at least, unless it does not without either */
+#define SMALLEST 0.0625 /* of the gain that is wanted */
+enum { MIXES = 96 };    /* at least, of which the later half is looked at */
+
+/* SGD bears smaller steps with it: those of the awc limit are without. */
+bool taciti_gossip_integrates(const taciti_strategy_context *context) {
+    const bool sgd = !context->own_optimizer && context->optim_options->name == TACITI_OPTIM_SGD;
+    return taciti_gossip_may_integrate(context->options) && !sgd && taciti_comm_size(context->comm) > 1;
+}
+
+/* The disagreement of all ranks in one number each. */
+typedef struct trial {
+    const taciti_topology *topology;
+    double gamma, gain;
+    double *x, *integral, *mixed; /* [ranks] in one allocation */
+} trial;
+
+static void begin_trial(const trial *t) {
+    const size_t ranks = (size_t)t->topology->ranks;
+    double mean = 0;
+    memset(t->integral, 0, ranks * sizeof *t->integral);
+    for (size_t r = 0; r < ranks; r++) mean += (t->x[r] = taciti_rng_unit(1, r)) / (double)ranks;
+    for (size_t r = 0; r < ranks; r++) t->x[r] -= mean;
+}
+
+static void mix_once(const trial *t, size_t round) {
+    taciti_topology_mix(t->topology, round, t->x, t->mixed);
+    for (int r = 0; r < t->topology->ranks; r++) {
+        const double moved = t->gamma * (t->mixed[r] - t->x[r]);
+        t->integral[r] = LEAK * t->integral[r] + t->gain * moved;
+        t->x[r] += moved + t->integral[r];
+    }
+}
+
+static double distance(const trial *t) {
+    double sum = 0;
+    for (int r = 0; r < t->topology->ranks; r++) sum += t->x[r] * t->x[r] + t->integral[r] * t->integral[r];
+    return sqrt(sum);
+}
+
+/* The factor by which disagreement shrinks per mix, in the long run. */
+static double measure_rate(trial *t, double gain) {
+    const size_t period = t->topology->period, periods = (MIXES / 2 + period - 1) / period;
+    double before = 0;
+    t->gain = gain;
+    begin_trial(t);
+    for (int half = 0; half < 2; half++) {
+        before = distance(t);
+        for (size_t i = 0; i < periods * period; i++) mix_once(t, i % period);
+    }
+    return before > 0 ? pow(distance(t) / before, 1 / (double)(periods * period)) : 0;
+}
+
+tacit_status taciti_gossip_find_gain(const taciti_topology *topology, double gamma, double gain, double *out) {
+    const size_t ranks = (size_t)topology->ranks;
+    double *arrays = taciti_calloc(3 * ranks, sizeof *arrays);
+    if (arrays == NULL) return TACIT_E_MEMORY;
+    trial t = {topology, gamma, 0, arrays, arrays + ranks, arrays + 2 * ranks};
+    const double without = measure_rate(&t, 0), slowest = without > SLOWEST ? without : SLOWEST;
+    *out = gain;
+    while (*out > 0 && !(measure_rate(&t, *out) <= slowest)) *out = *out > SMALLEST * gain ? *out / 2 : 0;
+    taciti_free(arrays);
+    return TACIT_OK;
+}
+
+/* A rank that has no partner in a round goes on moving. */
+void taciti_gossip_integrate(const taciti_gossip *g, const float *buffer, taciti_blend *blend) {
+    if (g->integral == NULL || g->masses != NULL) return;
+    if (blend->arrived == NULL) {
+        blend->arrived = buffer;
+        blend->share = 0;
+    }
+    blend->integral = g->integral;
+    blend->leak = (float)LEAK;
+    blend->gain = (float)g->gain;
+}
