@@ -148,6 +148,13 @@ assert not d["compute"]["emulated"] and d["compute"]["model"] == "nano" and d["c
 assert s[0]["tokens_per_s"] > 0 and s[0]["seconds"]["compute"]["asked_mean"] is None
 assert s[0]["seconds"]["step"]["count"] == 3 and s[0]["seconds"]["block"]["cv"] is None
 '
+ranks 3 --model nano --seq 16 --batch 2 --blocks 2 --rounds 2 --warm-up 0 --strategy shard --against shard.stage=1 \
+  --shard.stage 3 --against strategy=dp
+holds "a network of which ranks hold parts" '
+three, one, dp = [t["bytes_per_step"] for t in s]
+assert all(abs(b["rank_sent"] / b["rank_formula"] - 1) < 0.05 for b in (three, one, dp)), s
+assert three["rank_formula"] > 1.4 * one["rank_formula"]
+'
 ranks 2 "${emulated[@]}" --comm.thread=false
 holds "without a thread nothing overlaps" 'assert s[0]["overlap"] is None'
 timeout 100 "$MPIRUN" -n 2 "$tacit" bench step "${emulated[@]}" >"$folder/out" 2>&1 || complain "text"

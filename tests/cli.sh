@@ -89,6 +89,25 @@ expect 3 'hf/config.json: exists already; remove it or choose another place' "$t
 expect 0 'parameters' "$tacit" import hf -o imported
 expect 3 'imported/ckpt: holds checkpoints already; choose another folder' "$tacit" import hf -o imported
 expect 3 'moving: is a run of tacit already' "$tacit" import moving -o other
+expect 0 'usage: tacit eval' "$tacit" eval moving -h
+# what training held out is what eval measures, in the windows of training; shards stand beside a run of shards
+tuned=(--model.dtype f32 --train.steps 2 --train.batch 2 --train.eval_every 2 --train.eval_windows 0)
+expect 0 'finished' "$tacit" train nano.yaml --data.train text.txt "${tuned[@]}" --train.seq 7 --data.split 0.03 --run.dir part
+expect 0 'text_val_' "$tacit" data prepare text.txt -o tokens
+expect 0 'finished' "$tacit" train nano.yaml --data.train tokens/*train* --data.validation tokens/*val* --model.vocabulary 1500 "${tuned[@]}" --run.dir wide
+for run in part wide; do
+    is_json "$tacit" eval $run --json
+    python3 - $run << 'END' || complain "eval and training differ: $run"
+import json, sys
+val = [json.loads(l)["val_loss"] for l in open(sys.argv[1] + "/metrics.jsonl") if '"val_loss"' in l][-1]
+assert abs(json.load(open("out.json"))["loss"] - val) < 1e-5 * val
+END
+done
+expect 0 'perplexity' "$tacit" eval wide --data.validation tokens/*val*
+expect 3 'the model has 1500 tokens but the tokenizer 256' "$tacit" eval wide --data.validation text.txt
+is_json "$tacit" sample moving --tokens 2 --prompt $'\xff' --json
+mkfifo pipe
+expect 7 'pipe: is not a plain file' "$tacit" info topologies aer -n 4 --svg pipe
 mv text.txt moved.txt
 for from in . elsewhere; do
     expect 4 'text.txt: No such file or directory, and the run was trained with it (data.train); name a text with --data.validation FILE' \
@@ -314,7 +333,7 @@ expect 3 'there is no codec "topq"' "$tacit" bench codecs --codec topq
 expect 3 "--isa mmx is not an instruction set of this CPU" "$tacit" bench codecs --isa mmx
 expect 3 "--factor 0.5: elements per element sent, 1 to" "$tacit" bench codecs --factor 0.5
 expect 3 "--n 100: give a whole number from 1024" "$tacit" bench codecs -n 100
-expect 7 " GiB of memory, but only" "$tacit" bench codecs -n 4000000000
+expect 7 " GiB of memory, and " "$tacit" bench codecs -n 4000000000
 expect 0 "kernels: scalar" env TACIT_ISA=scalar "$tacit" bench codecs -n 40000 --rounds 1
 is_json "$tacit" bench codecs -n 40000 --rounds 2 --isa all --factor 10 --json
 python3 - <<'EOF' || complain "the JSON of bench codecs lacks figures"
@@ -338,7 +357,7 @@ EOF
 expect 0 "kernels: scalar" env TACIT_ISA=scalar "$tacit" bench kernels --floats 0.01 --rounds 1 --threads 1
 expect 3 "--floats 0: give a number above 0" "$tacit" bench kernels --floats 0
 expect 3 "--rounds 102: give a whole number from 1 to 101" "$tacit" bench kernels --rounds 102
-expect 7 " GiB of memory, but only" "$tacit" bench kernels --floats 1000000
+expect 7 " GiB of memory, and " "$tacit" bench kernels --floats 1000000
 is_json "$tacit" bench kernels --floats 0.01 --rounds 2 --threads 3 --json
 python3 - <<'EOF' || complain "the JSON of bench kernels lacks figures"
 import json

@@ -37,8 +37,8 @@ void taciti_bench_variant_destroy(taciti_bench_variant *variant) {
 
 /* ---- the worker ------------------------------------------------------------------------------------------------- */
 
-tacit_status taciti_bench_worker_create(taciti_comm *comm, const taciti_bench_variant *base, size_t batch, size_t time,
-                                        int threads, taciti_bench_worker *out) {
+tacit_status taciti_bench_worker_create(taciti_comm *comm, const taciti_bench_variant *base, bool parts, size_t batch,
+                                        size_t time, int threads, taciti_bench_worker *out) {
     *out = (taciti_bench_worker){.comm = comm, .batch = batch, .time = time};
     TACITI_TRY(taciti_pool_create(threads, 0, &out->pool)); /* no spinning: the communication thread needs a core */
     TACITI_TRY(taciti_trace_create(0, &out->trace));
@@ -46,7 +46,8 @@ tacit_status taciti_bench_worker_create(taciti_comm *comm, const taciti_bench_va
     const taciti_model_options *options = &base->setting->job.model;
     const size_t tokens = batch * time + 1;
     const uint64_t key = taciti_rng_key(TOKEN_KEY, (uint64_t)taciti_comm_rank(comm));
-    TACITI_TRY(taciti_model_create(options, &base->layout, out->pool, batch, time, true, &out->model));
+    TACITI_TRY(parts ? taciti_model_create_reserved(options, &base->layout, out->pool, batch, time, &out->model)
+                     : taciti_model_create(options, &base->layout, out->pool, batch, time, true, &out->model));
     out->window = taciti_calloc(tokens, sizeof *out->window);
     if (out->window == NULL) return TACIT_E_MEMORY;
     for (size_t i = 0; i < tokens; i++)
@@ -85,14 +86,27 @@ taciti_strategy_context taciti_bench_variant_context(const taciti_bench_variant 
     return context;
 }
 
+static tacit_status commit_all(const taciti_pages *pages, const char *what) {
+    return pages == NULL ? TACIT_OK : taciti_pages_commit(pages, 0, pages->bytes, what);
+}
+
+/* A block before this one may have given parts of it back. */
+static tacit_status hold_model(taciti_network *network) {
+    const taciti_network_arrays arrays = network->verbs->arrays(network->self);
+    TACITI_TRY(commit_all(arrays.parameter_pages, "parameters"));
+    TACITI_TRY(commit_all(arrays.gradient_pages, "gradients"));
+    return commit_all(arrays.copy16_pages, "bf16 parameters");
+}
+
 /* The network of a block. A model is initialised for every block, since what earlier blocks have learned must not
  * favour later ones. */
 static tacit_status open_network(taciti_bench_worker *worker, taciti_network *out) {
     const taciti_bench_variant *variant = worker->variant;
     if (worker->model != NULL) {
-        taciti_model_init(worker->model, MODEL_SEED);
         worker->network = (taciti_model_network){.model = worker->model, .batch = next_batch, .context = worker};
         *out = taciti_model_as_network(&worker->network);
+        TACITI_TRY(hold_model(out));
+        taciti_model_init(worker->model, MODEL_SEED);
         return TACIT_OK;
     }
     TACITI_TRY(taciti_emulated_create(&variant->setting->job.compute, &variant->profile, &variant->layout,

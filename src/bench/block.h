@@ -42,10 +42,10 @@ typedef struct taciti_bench_worker {
     taciti_driver *driver;
 } taciti_bench_worker;
 
-/* Creates the model of the base setting if compute is real; blocks create everything else. Borrows comm and base. Call
- * the destructor also after an error. Not collective. */
-tacit_status taciti_bench_worker_create(taciti_comm *comm, const taciti_bench_variant *base, size_t batch, size_t time,
-                                        int threads, taciti_bench_worker *out);
+/* Creates the model of the base setting if compute is real; blocks create everything else. parts: a setting may hold
+ * parts of it. Borrows comm and base. Call the destructor also after an error. Not collective. */
+tacit_status taciti_bench_worker_create(taciti_comm *comm, const taciti_bench_variant *base, bool parts, size_t batch,
+                                        size_t time, int threads, taciti_bench_worker *out);
 void taciti_bench_worker_destroy(taciti_bench_worker *worker);
 
 /* The steps of a block. Jitter and synthetic gradients depend on the step's number, so blocks to be compared have equal

@@ -318,6 +318,12 @@ tacit_status taciti_cluster_run_figures(const taciti_cluster_run *r, taciti_clus
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
+static bool holds_parts(const run *r) {
+    size_t v = 0;
+    while (v < r->variant_count && r->variants[v].strategy->units == NULL) v++;
+    return v < r->variant_count;
+}
+
 static tacit_status prepare_run(run *r) {
     taciti_cluster_bench *facts = &r->facts;
     r->shape.ranks = (size_t)taciti_comm_size(r->comm);
@@ -329,7 +335,7 @@ static tacit_status prepare_run(run *r) {
     facts->threads = is_emulated(r) || share < 1 ? 1 : share;
     if (!is_emulated(r) && asked > 0) facts->threads = asked;
     TACITI_TRY(check_memory(r, facts->threads, facts));
-    const tacit_status status = taciti_bench_worker_create(r->comm, &r->variants[0], r->options->batch,
+    const tacit_status status = taciti_bench_worker_create(r->comm, &r->variants[0], holds_parts(r), r->options->batch,
                                                            r->options->time, facts->threads, &r->worker);
     return taciti_comm_agree(r->comm, status);
 }

@@ -84,8 +84,10 @@ void taciti_machine_read(taciti_machine *out) {
 tacit_status taciti_machine_has_room(const char *flag, double bytes) {
     const double there = (double)taciti_available_bytes();
     if (there <= 0 || bytes <= 0.9 * there) return TACIT_OK;
-    return taciti_fail(TACIT_E_MEMORY, "%s: that needs %.1f GiB of memory, but only %.1f are free: give a smaller one",
-                       flag, bytes / 0x1p30, there / 0x1p30);
+    return taciti_fail(
+        TACIT_E_MEMORY,
+        "%s: that needs %.1f GiB of memory, and %.1f are free, of which a tenth is left alone: give a smaller one",
+        flag, bytes / 0x1p30, there / 0x1p30);
 }
 
 void taciti_machine_print(const taciti_machine *m) {

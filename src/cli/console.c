@@ -54,7 +54,9 @@ void taciti_cli_log_init(int rank, bool verbose) {
 
 tacit_status taciti_cli_print_json(json_t *value) {
     char *text = taciti_json_dump(value, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
-    if (text == NULL) return taciti_fail(TACIT_E_MEMORY, "out of memory for the answer");
+    if (text == NULL)
+        return taciti_fail(TACIT_E_MEMORY,
+                           "the answer cannot be written as JSON: a name in it is not UTF-8, or memory is short");
     puts(text);
     taciti_free(text);
     return TACIT_OK;

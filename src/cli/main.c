@@ -74,9 +74,8 @@ static tacit_status fail_unknown_verb(int argc, char **argv) {
 }
 
 static bool wants_help(int argc, char **argv) {
-    if (argc > 1 && strcmp(argv[1], "-h") == 0) return true;
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (strcmp(argv[i], "--help") == 0) return true;
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
     return false;
 }
 

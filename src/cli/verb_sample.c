@@ -95,20 +95,22 @@ static tacit_status write_tokens(taciti_loaded_model *loaded, const sample_reque
     return status;
 }
 
-/* The bytes of the row behind the prompt; those that are not UTF-8 are replaced, for JSON. Returns owned. */
+/* A text in which bytes above ASCII are replaced unless all of it is UTF-8. Returns owned. */
+static json_t *string_of(char *text, size_t bytes) {
+    json_t *value = json_stringn(text, bytes);
+    for (size_t i = 0; value == NULL && i < bytes; i++)
+        if ((unsigned char)text[i] >= 0x80) text[i] = '?';
+    return value != NULL ? value : json_stringn(text, bytes);
+}
+
+/* The bytes of the row behind the prompt. Returns owned. */
 static json_t *text_of(const taciti_loaded_model *loaded, const token_row *row) {
     char *text = NULL;
     size_t bytes = 0;
     FILE *stream = open_memstream(&text, &bytes);
     if (stream == NULL) return NULL;
     for (size_t i = row->prompt; i < row->count; i++) print_piece(loaded, row->ids[i], stream);
-    json_t *value = NULL;
-    if (fclose(stream) == 0) {
-        value = json_stringn(text, bytes);
-        for (size_t i = 0; value == NULL && i < bytes; i++)
-            if ((unsigned char)text[i] >= 0x80) text[i] = '?';
-        if (value == NULL) value = json_stringn(text, bytes);
-    }
+    json_t *value = fclose(stream) == 0 ? string_of(text, bytes) : NULL;
     free(text);
     return value;
 }
@@ -118,8 +120,11 @@ static tacit_status print_json(const taciti_loaded_model *loaded, const char *pr
     json_t *tokens = json_array();
     for (size_t i = row->prompt; i < row->count; i++) (void)json_array_append_new(tokens, json_integer(row->ids[i]));
     json_t *step = loaded->step < 0 ? json_null() : json_integer(loaded->step); /* other programs count none */
+    char *asked = taciti_strdup(prompt);
     json_t *answer =
-        json_pack("{s:o,s:s,s:o,s:o}", "step", step, "prompt", prompt, "tokens", tokens, "text", text_of(loaded, row));
+        json_pack("{s:o,s:o,s:o,s:o}", "step", step, "prompt", asked == NULL ? NULL : string_of(asked, strlen(asked)),
+                  "tokens", tokens, "text", text_of(loaded, row));
+    taciti_free(asked);
     const int printed = answer == NULL ? -1 : json_dumpf(answer, stdout, JSON_INDENT(1));
     json_decref(answer);
     (void)putchar('\n');

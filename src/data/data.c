@@ -247,10 +247,12 @@ static tacit_status check_samples(const taciti_data *data, size_t time) {
 tacit_status taciti_data_check(const taciti_data *data, size_t time, bool evaluates) {
     TACITI_TRY(check_samples(data, time));
     if (!evaluates || taciti_data_validation_windows(data, time) > 0) return TACIT_OK;
+    const bool apart = data->validation.count > 0;
     return taciti_fail(TACIT_E_DATA,
-                       "%s: %" PRIu64 " validation tokens, but a loss needs 2; give --data.validation FILE, a larger "
-                       "--data.split, or --train.eval_every -1 for a run without evaluation",
-                       data->info.source, data->info.validation_tokens);
+                       "%s: %" PRIu64 " validation tokens, but a loss needs 2; give %s, or --train.eval_every -1 for a "
+                       "run without evaluation",
+                       apart ? data->validation.segments[0].name : data->info.source, data->info.validation_tokens,
+                       apart ? "a longer --data.validation" : "--data.validation FILE, a larger --data.split");
 }
 
 static tacit_status check_files(const taciti_tokens *tokens) {

@@ -88,6 +88,11 @@ static void what_is_missing_is_known_before_the_first_sample(void **state) {
     assert_error_has("data.split");
     assert_int_equal(taciti_data_check(data, 4, false), TACIT_OK);
     taciti_data_close(data);
+    char *one = counting_file("one.txt", 1, 0);
+    data = open_files(&path, 1, &one, 1, 0.1);
+    assert_int_equal(taciti_data_check(data, 4, true), TACIT_E_DATA);
+    assert_error_has("one.txt: 1 validation tokens");
+    taciti_data_close(data);
 }
 
 static void files_that_are_written_to_are_noticed(void **state) {

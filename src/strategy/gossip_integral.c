@@ -31,8 +31,8 @@ enum { MIXES = 96 };    /* at least, of which the later half is looked at */
 
 /* SGD bears smaller steps with it: those of the awc limit are without. */
 bool taciti_gossip_integrates(const taciti_strategy_context *context) {
-    const bool sgd = !context->own_optimizer && context->optim_options->name == TACITI_OPTIM_SGD;
-    return taciti_gossip_may_integrate(context->options) && !sgd && taciti_comm_size(context->comm) > 1;
+    const bool moves = context->own_optimizer || taciti_gossip_has_moments(context);
+    return taciti_gossip_may_integrate(context->options) && moves && taciti_comm_size(context->comm) > 1;
 }
 
 /* The disagreement of all ranks in one number each. */

@@ -187,7 +187,9 @@ tacit_status taciti_gossip_dense_settle(const taciti_gossip *g, double lr, tacit
 void taciti_gossip_dense_list(const taciti_gossip *g, taciti_state *out);
 
 /* ---- gossip_noise.c ---------------------------------------------------------------------------------------------- */
-/* Returns whether the optimizer has second moments whose noise is taken out. */
+/* Returns whether the optimizer is the library's and has second moments; emulated ones and SGD have none. */
+bool taciti_gossip_has_moments(const taciti_strategy_context *context);
+/* Returns whether the noise of second moments is taken out. */
 bool taciti_gossip_denoises(const taciti_strategy_context *context);
 taciti_encoding taciti_gossip_sum_encoding(void); /* through taciti_gossip_sum_codec() */
 size_t taciti_gossip_noise_predict_bytes(const taciti_strategy_context *context);

@@ -144,8 +144,7 @@ static tacit_status save_checkpoint(taciti_trainer *trainer) {
                  tacit_status_name(status), (double)(taciti_now_ns() - begin) * 1e-9);
     if (status == TACIT_OK) trainer->saved_step = trainer->position.step;
     if (status != TACIT_OK && status != TACIT_E_PEER && trainer->rank == 0)
-        taciti_log(TACITI_LOG_ERROR,
-                   "checkpoint of step %" PRId64 " failed; training goes on with the older ones intact",
+        taciti_log(TACITI_LOG_ERROR, "checkpoint of step %" PRId64 " failed; older ones are intact",
                    trainer->position.step);
     return status;
 }
