@@ -161,7 +161,7 @@ bool taciti_file_put(int fd, const void *bytes, size_t count) {
     return true;
 }
 
-/* What a new file may replace: nothing, or a plain file, where a link leads if `path` is one. */
+/* A new file replaces nothing, or a plain file, which may be the one that a link leads to. */
 static tacit_status find_target(const char *path, char out[PATH_MAX]) {
     struct stat info;
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))

@@ -11,8 +11,8 @@
 /* Creates the folder and its parents (mode 0777 minus the umask). Succeeds if it exists. */
 tacit_status taciti_file_make_folder(const char *path);
 
-/* Replaces the whole file atomically: readers see the old content or the new one, even after a crash. Of a link the
- * file that it leads to. E_IO for what is no plain file, a device say. */
+/* Replaces the whole file atomically: readers see the old content or the new one, even after a crash. A link
+ * stays, and what it leads to is replaced. E_IO for what is no plain file, a device say. */
 tacit_status taciti_file_write(const char *path, const void *bytes, size_t count);
 
 /* Writes all bytes to the open file. Returns false, with errno, if it cannot. */

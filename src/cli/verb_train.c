@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -114,6 +115,7 @@ tacit_status taciti_verb_train(const taciti_verb *verb, int argc, char **argv) {
     taciti_train_settings settings;
     taciti_arguments arguments;
     taciti_stop_block();
+    (void)signal(SIGPIPE, SIG_IGN); /* a run whose console goes away ends with a checkpoint */
     tacit_status status = read_configuration(verb, argc, argv, &settings, &arguments);
     if (status == TACIT_OK) status = check_flags(&arguments);
     if (status == TACIT_OK && taciti_arguments_get(&arguments, "--print-config") != NULL)

@@ -175,6 +175,7 @@ static tacit_status create_alone(taciti_driver *d) {
     c->gradient_pages = d->arrays.gradient_pages;
     c->copy16_pages = d->arrays.copy16_pages;
     c->by_units = network->verbs->by_units;
+    c->idle_optimizer = network->verbs->optimizer != NULL;
     TACITI_TRY(create_optimizer(d));
     TACITI_TRY(create_sources(d));
     c->optim = d->optim;

@@ -6,6 +6,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
 #include <math.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
@@ -133,6 +134,11 @@ void taciti_console_break(taciti_console *console) {
     fputc('\n', console->stream);
     fflush(console->stream);
     console->live = false;
+}
+
+bool taciti_console_lost(const taciti_console *console) {
+    struct pollfd end = {.fd = console->quiet ? -1 : fileno(console->stream)};
+    return poll(&end, 1, 0) > 0 && (end.revents & POLLERR) != 0;
 }
 
 static double eta_s(const taciti_console *console, int64_t step, int64_t now_ns) {

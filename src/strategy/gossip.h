@@ -51,8 +51,8 @@ const taciti_codec *taciti_gossip_sum_codec(void);
 bool taciti_gossip_is_power(const taciti_gossip_options *options);
 bool taciti_gossip_is_auto(const taciti_gossip_options *options); /* the hosts decide the topology, and no option */
 
-/* Of a run with these options: transfers that may be under way at once; whether what a rank handed over is kept; flat
- * arrays of all that, a tracker's included; whether there may be an integral of what mixes move. */
+/* A run with these options has this many transfers under way at once at most, keeps what a rank handed over, holds this
+ * many flat arrays for all that, a tracker's included, and may have an integral of what mixes move. */
 size_t taciti_gossip_channels(const taciti_gossip_options *options);
 bool taciti_gossip_keeps_own(const taciti_gossip_options *options);
 bool taciti_gossip_may_integrate(const taciti_gossip_options *options);

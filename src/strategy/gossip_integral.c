@@ -31,7 +31,7 @@ enum { MIXES = 96 };    /* at least, of which the later half is looked at */
 
 /* SGD bears smaller steps with it: those of the awc limit are without. */
 bool taciti_gossip_integrates(const taciti_strategy_context *context) {
-    const bool moves = context->own_optimizer || taciti_gossip_has_moments(context);
+    const bool moves = !context->idle_optimizer && (context->own_optimizer || taciti_gossip_has_moments(context));
     return taciti_gossip_may_integrate(context->options) && moves && taciti_comm_size(context->comm) > 1;
 }
 
@@ -59,7 +59,7 @@ static void mix_once(const trial *t, size_t round) {
     }
 }
 
-static double distance(const trial *t) {
+static double measure_distance(const trial *t) {
     double sum = 0;
     for (int r = 0; r < t->topology->ranks; r++) sum += t->x[r] * t->x[r] + t->integral[r] * t->integral[r];
     return sqrt(sum);
@@ -72,10 +72,10 @@ static double measure_rate(trial *t, double gain) {
     t->gain = gain;
     begin_trial(t);
     for (int half = 0; half < 2; half++) {
-        before = distance(t);
+        before = measure_distance(t);
         for (size_t i = 0; i < periods * period; i++) mix_once(t, i % period);
     }
-    return before > 0 ? pow(distance(t) / before, 1 / (double)(periods * period)) : 0;
+    return before > 0 ? pow(measure_distance(t) / before, 1 / (double)(periods * period)) : 0;
 }
 
 tacit_status taciti_gossip_find_gain(const taciti_topology *topology, double gamma, double gain, double *out) {

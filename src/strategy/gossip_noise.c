@@ -40,8 +40,8 @@
 #define MIN_VARIANCE 0.02 /* of the signals' mean square: int8 may add 1.6 % */
 
 bool taciti_gossip_has_moments(const taciti_strategy_context *context) {
-    if (context->own_optimizer || context->optim_options->name == TACITI_OPTIM_SGD) return false;
-    return context->optim == NULL || taciti_optim_second_moments(context->optim) != NULL;
+    const bool ours = !context->own_optimizer && !context->idle_optimizer;
+    return ours && context->optim_options->name != TACITI_OPTIM_SGD;
 }
 
 bool taciti_gossip_denoises(const taciti_strategy_context *context) {

@@ -109,7 +109,7 @@ size_t taciti_gossip_arrays(const taciti_gossip_options *o) {
     return taciti_gossip_channels(o) + (taciti_gossip_keeps_own(o) ? 1U : 0U) + (o->tracker ? 2U : 0U);
 }
 
-/* Of a run with Adam. Only awc has a delay. */
+/* Counts those of a run with Adam. Only awc has a delay. */
 static size_t arrays_of(const taciti_gossip_options *options, int order) {
     taciti_gossip_options o = *options;
     o.order = order;

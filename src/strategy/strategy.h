@@ -40,6 +40,7 @@ typedef struct taciti_strategy_context {
     int64_t total_steps;              /* of the run; 0: unknown */
     bool by_units;                    /* the network calls need, release and write */
     bool own_optimizer;               /* steps come as settle() and stepped() */
+    bool idle_optimizer;              /* updates move nothing: compute is emulated */
     bool follows_clock;               /* the caller goes on from taciti_step_report.clock, and calls meet() */
     const char *arrivals;             /* folder of the log of a run that follows_clock; NULL: none */
     bool replays;                     /* repeats the run of that log, instead of writing it */

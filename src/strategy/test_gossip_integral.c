@@ -133,7 +133,7 @@ static void equal_data_know_no_integral(void **state) {
     }
 }
 
-/* After so many mixes of numbers of size 1, with the integral of what they have moved, this is left. */
+/* Returns what `mixes` mixes of numbers of size 1, with the integral of what they have moved, leave. */
 static double left_after(const taciti_topology *topology, double gain, size_t mixes) {
     double x[64], c[64] = {0}, mixed[64], sum = 0;
     const int ranks = topology->ranks;
@@ -151,7 +151,7 @@ static double left_after(const taciti_topology *topology, double gain, size_t mi
     return sum;
 }
 
-/* What is wanted is far more than some graphs bear, which the same sum shows. */
+/* Some graphs do not bear half of 1, which the same sum shows. */
 static void every_graph_bears_its_gain(void **state) {
     (void)state;
     int unbearable = 0;

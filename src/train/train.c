@@ -290,7 +290,8 @@ static bool shall_meet(const taciti_trainer *trainer, int64_t since, agenda due)
 
 /* One pass of the loop. *stop: some rank was asked to stop: leave after this step. */
 static tacit_status make_step(taciti_trainer *trainer, int64_t deadline_ns, bool *stop) {
-    const bool requested = taciti_stop_signal() != 0 || (deadline_ns > 0 && taciti_now_ns() > deadline_ns);
+    const bool lost = trainer->rank == 0 && taciti_console_lost(&trainer->console);
+    const bool requested = lost || taciti_stop_signal() != 0 || (deadline_ns > 0 && taciti_now_ns() > deadline_ns);
     TACITI_TRY(taciti_trainer_step(trainer, requested));
     const taciti_strategy *strategy = trainer->strategy;
     char decision[2 * LINE_BYTES]; /* about compression */
