@@ -23,7 +23,14 @@ start_long() {
   for _ in $(seq 100); do [ ! -s "$work/$1/lock" ] || return 0; sleep 0.2; done
   cat "$work/long.log"; return 1
 }
-stop_long() { kill -KILL -- "-$first" 2>/dev/null; wait "$first" 2>/dev/null; sleep 1; }
+# Rank 0 first, which would notice that its launcher has gone, and save.
+stop_long() { kill -KILL "$(cut -d' ' -f2 "$work/two/lock")"; kill -KILL -- "-$first" 2>/dev/null; wait "$first" 2>/dev/null; sleep 1; }
+launcher_gone() {
+  start_long orphan || return 1
+  kill -KILL -- "-$first"; wait "$first" 2>/dev/null
+  for _ in $(seq 100); do [ -e "$work/orphan/lock" ] || break; sleep 0.1; done
+  [ ! -e "$work/orphan/lock" ] && ls "$work"/orphan/ckpt/step_*/manifest.json
+}
 # refused FLAGS...: a second run is refused, names the owner and leaves everything as it is
 refused() {
   local pid before after; pid=$(cut -d' ' -f2 "$work/two/lock")
@@ -39,6 +46,7 @@ if start_long two --resume; then
   check "a new run in the folder of another is refused" refused --train.steps 20
   check "so is a second --resume" refused --train.steps 20 --resume
   stop_long
+  check "ranks whose launcher is killed save and end" launcher_gone
   expect "after kill -9 the folder is taken over, with a note" 0 'taken over' launch 2 two --train.steps 20 --resume
 else
   fail "a long run starts"

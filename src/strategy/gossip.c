@@ -156,7 +156,7 @@ static void gossip_state(void *self, taciti_state *out) {
     list_array(g, "strategy.handed", g->own, out);
     list_array(g, "strategy.tracker", g->tracker, out);
     list_array(g, "strategy.gradient", g->gradient, out);
-    list_array(g, "strategy.integral", g->integral, out);
+    taciti_gossip_integral_list(g, out);
     if (g->async == NULL) taciti_mix_list(g->channels[0].mix, "known", out);
     taciti_gossip_noise_list(g, out);
     taciti_gossip_dense_list(g, out);

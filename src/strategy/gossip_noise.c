@@ -39,14 +39,14 @@
 #define MAX_KAPPA 0.75
 #define MIN_VARIANCE 0.02 /* of the signals' mean square: int8 may add 1.6 % */
 
-bool taciti_gossip_has_moments(const taciti_strategy_context *context) {
+static bool has_second_moments(const taciti_strategy_context *context) {
     const bool ours = !context->own_optimizer && !context->idle_optimizer;
     return ours && context->optim_options->name != TACITI_OPTIM_SGD;
 }
 
 bool taciti_gossip_denoises(const taciti_strategy_context *context) {
     const taciti_gossip_options *o = context->options;
-    return o->denoise > 0 && !o->tracker && taciti_comm_size(context->comm) > 1 && taciti_gossip_has_moments(context);
+    return o->denoise > 0 && !o->tracker && taciti_comm_size(context->comm) > 1 && has_second_moments(context);
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */

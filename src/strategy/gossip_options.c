@@ -98,7 +98,8 @@ bool taciti_gossip_keeps_own(const taciti_gossip_options *o) {
 }
 
 bool taciti_gossip_may_integrate(const taciti_gossip_options *o) {
-    return o->integral > 0 && o->order == TACITI_GOSSIP_AWC && o->delay == 0 && !o->async && !o->tracker;
+    return o->integral > 0 && o->gamma > 0 && o->order == TACITI_GOSSIP_AWC && o->delay == 0 && !o->async &&
+           !o->tracker;
 }
 
 size_t taciti_gossip_channels(const taciti_gossip_options *o) {

@@ -152,6 +152,8 @@ bool taciti_gossip_integrates(const taciti_strategy_context *context);
 /* The gain at most `gain` with which replicas come together on the graph, by mixes with this consensus factor, about as
  * fast as without; 0 if there is none above a sixteenth of it. */
 tacit_status taciti_gossip_find_gain(const taciti_topology *topology, double gamma, double gain, double *out);
+/* Lists it for checkpoints; one without it is taken, and it begins at 0. */
+void taciti_gossip_integral_list(const taciti_gossip *g, taciti_state *out);
 /* Adds the integral to the blend of a bucket; `buffer` may hold anything if nothing has arrived. */
 void taciti_gossip_integrate(const taciti_gossip *g, const float *buffer, taciti_blend *blend);
 
@@ -187,8 +189,6 @@ tacit_status taciti_gossip_dense_settle(const taciti_gossip *g, double lr, tacit
 void taciti_gossip_dense_list(const taciti_gossip *g, taciti_state *out);
 
 /* ---- gossip_noise.c ---------------------------------------------------------------------------------------------- */
-/* Returns whether the optimizer is the library's and has second moments; emulated ones and SGD have none. */
-bool taciti_gossip_has_moments(const taciti_strategy_context *context);
 /* Returns whether the noise of second moments is taken out. */
 bool taciti_gossip_denoises(const taciti_strategy_context *context);
 taciti_encoding taciti_gossip_sum_encoding(void); /* through taciti_gossip_sum_codec() */

@@ -95,9 +95,9 @@ static void the_mean_stays(void **state) {
         }
 }
 
-/* First moments push a replica in one direction for some ten steps. In theory 0.53 to 0.58 of the squared distance are
+/* First moments push a replica in one direction for some ten steps. In theory 0.34 to 0.51 of the squared distance are
  * left; the standard error is 0.02. */
-static void noise_leaves_half_of_the_distance(void **state) {
+static void noise_leaves_less_than_half_of_the_distance(void **state) {
     (void)state;
     static const struct {
         const char *graph;
@@ -106,7 +106,7 @@ static void noise_leaves_half_of_the_distance(void **state) {
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         double left[2];
         for (int with = 0; with < 2; with++) {
-            test_replicas t = mixing(CASES[i].ranks, 120, CASES[i].graph, with ? 0.1 : 0);
+            test_replicas t = mixing(CASES[i].ranks, 120, CASES[i].graph, with ? 0.2 : 0);
             t.floats = 1000;
             t.problem = TEST_NOISE;
             t.optim.beta1 = 0.9;
@@ -115,7 +115,7 @@ static void noise_leaves_half_of_the_distance(void **state) {
             left[with] = square_distance(&t);
             test_replicas_free(&t);
         }
-        assert_true(left[1] > 0.45 * left[0] && left[1] < 0.65 * left[0]);
+        assert_true(left[1] > 0.28 * left[0] && left[1] < 0.57 * left[0]);
     }
 }
 
@@ -174,8 +174,10 @@ static void every_graph_bears_its_gain(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(modes_follow_the_recurrence),       cmocka_unit_test(the_mean_stays),
-        cmocka_unit_test(noise_leaves_half_of_the_distance), cmocka_unit_test(equal_data_know_no_integral),
+        cmocka_unit_test(modes_follow_the_recurrence),
+        cmocka_unit_test(the_mean_stays),
+        cmocka_unit_test(noise_leaves_less_than_half_of_the_distance),
+        cmocka_unit_test(equal_data_know_no_integral),
         cmocka_unit_test(every_graph_bears_its_gain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

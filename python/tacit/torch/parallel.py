@@ -38,10 +38,18 @@ def check_module(module):
         raise UsageError("this model is a DistributedDataParallel, which sends gradients, too: wrap its .module")
 
 
-def choose_settings(module, config, words):
-    """What a file and words say, over defaults that suit PyTorch: it clips by itself, and models hold all parameters."""
+def has_first_moments(optimizer):
+    return not isinstance(optimizer, torch.optim.SGD) or any(group["momentum"] for group in optimizer.param_groups)
+
+
+def choose_settings(module, optimizers, config, words):
+    """What a file and words say, over defaults that suit PyTorch: it clips by itself, and models hold all parameters. What
+    gossip's integral takes away comes from first moments."""
     ours = {"optim.clip": 0, "exchange.bucket": choose_bucket(module)}
     settings = Settings(ours, config, **words)
+    if settings["strategy"] == "gossip" and settings["gossip.order"] == "awc" and settings["gossip.delay"] == "0":
+        plain = optimizers and not any(map(has_first_moments, optimizers))
+        return Settings({**ours, "gossip.integral": 0}, config, **words) if plain else settings
     if settings["strategy"] != "shard":
         return settings
     settings = Settings({**ours, "strategy": "shard", "shard.stage": 1}, config, **words)
@@ -108,7 +116,7 @@ class Parallel(torch.nn.Module):
         check_module(module)
         check_choice(buffers)
         check_words(settings)
-        self.settings = choose_settings(module, config, settings)
+        self.settings = choose_settings(module, optimizers, config, settings)
         self._is_replica, is_shard = self.settings["strategy"] in REPLICAS, self.settings["strategy"] == "shard"
         check_optimizers(module, optimizers, self.settings)
         self.comm = comm or default_comm(self.settings)
