@@ -27,6 +27,7 @@ start_long() {
 stop_long() { kill -KILL "$(cut -d' ' -f2 "$work/two/lock")"; kill -KILL -- "-$first" 2>/dev/null; wait "$first" 2>/dev/null; sleep 1; }
 launcher_gone() {
   start_long orphan || return 1
+  for _ in $(seq 100); do [ "$(wc -l 2>/dev/null <"$work/orphan/metrics.jsonl")" -gt 5 ] 2>/dev/null && break; sleep 0.1; done
   kill -KILL -- "-$first"; wait "$first" 2>/dev/null
   for _ in $(seq 100); do [ -e "$work/orphan/lock" ] || break; sleep 0.1; done
   [ ! -e "$work/orphan/lock" ] && ls "$work"/orphan/ckpt/step_*/manifest.json
