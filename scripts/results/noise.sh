@@ -16,7 +16,7 @@
 # 1.2 MB of the King James Bible, pages those of the manuals of Debian's package manpages-dev; both are fetched at need.
 #
 # Environment, with the figures of the page as defaults: TEXTS ("bible shakespeare"), SEEDS ("1 2"), GRAPHS ("base-k"),
-# VARIANTS ("plain start denoise both"; atc behind a name makes it adapt-then-combine), STEPS (1500), LENGTHS ("1000 3000"),
+# VARIANTS ("plain start denoise both default", of which the last has the integral; -atc behind a name: adapt-then-combine), STEPS (1500), LENGTHS ("1000 3000"),
 # CODECS (graph:codec ...), CODEC_RANKS ("5 6 8"), CODEC_STEPS (600), CODEC_TEXT (bible), RANKS (6), SAMPLES (5, of each rank), FLAGS (of every run)
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
@@ -24,7 +24,7 @@ cd "$(dirname "$0")/../.." || exit 2
 . scripts/results/record.sh
 
 folder=build/noise tacit=$PWD/build/release/bin/tacit text="" shakespeare="" sections=() failures=0
-: "${TEXTS:=bible shakespeare}" "${SEEDS:=1 2}" "${GRAPHS:=base-k}" "${VARIANTS:=plain start denoise both}"
+: "${TEXTS:=bible shakespeare}" "${SEEDS:=1 2}" "${GRAPHS:=base-k}" "${VARIANTS:=plain start denoise both default}"
 : "${CODECS:=aer:none aer:int8 aer:int4 aer:signmag2 base-k:none base-k:int4 base-k:signmag2 base-k:powergossip exp-directed:none exp-directed:int8}"
 : "${CODEC_RANKS:=5 6 8}" "${CODEC_STEPS:=600}" "${CODEC_TEXT:=bible}"
 : "${STEPS:=1500}" "${LENGTHS:=1000 3000}" "${RANKS:=6}" "${SAMPLES:=5}" "${FLAGS:=}"
@@ -64,10 +64,10 @@ variant() {
     plain) echo "--gossip.start 0 --gossip.denoise 0" ;;
     start) echo "--gossip.denoise 0" ;;
     denoise) echo "--gossip.start 0" ;;
-    both) ;;
+    both | default) ;;
     *) misuse "unknown variant \"$1\"" ;;
   esac
-  case $1 in *-atc) echo "--gossip.order atc" ;; esac
+  case $1 in *-atc) echo "--gossip.order atc" ;; default) ;; *) echo "--gossip.integral 0" ;; esac
 }
 
 # all STEPS GRAPHS VARIANTS: of every text and seed.
@@ -92,7 +92,7 @@ section_ablation() { all "$STEPS" "$GRAPHS" "$VARIANTS"; }
 
 section_lengths() {
   local steps
-  for steps in $LENGTHS; do all "$steps" "$GRAPHS" both; done
+  for steps in $LENGTHS; do all "$steps" "$GRAPHS" default; done
 }
 
 section_codecs() {

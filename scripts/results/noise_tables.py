@@ -13,7 +13,7 @@ import sys
 
 from record import evaluations, percent_interval, publish, read_run, table
 
-VARIANTS = {"plain": "as it was", "start": "dense start", "denoise": "without the noise", "both": "both"}
+VARIANTS = {"plain": "as it was", "start": "dense start", "denoise": "without the noise", "both": "both", "default": "with the integral"}
 
 
 def losses_in(folder):
