@@ -66,7 +66,8 @@ static const taciti_option OPTIONS[] = {
     TACITI_OPTION("delay", INT, AT(delay), "0", .max = 1, .unit = "iterations",
                   .help = "iterations more that a transfer may take; 1 needs gamma 0.5 or less and two more arrays"),
     TACITI_OPTION("integral", REAL, AT(integral), "0.2", .max = 0.5,
-                  .when = "gossip.order=awc gossip.delay=0 gossip.async=false gossip.tracker=false optim.name!=sgd",
+                  .when = "gossip.order=awc gossip.delay=0 gossip.async=false gossip.tracker=false "
+                          "gossip.codec!=" TACITI_GOSSIP_POWER " optim.name!=sgd",
                   .help =
                       "share of what mixes have moved a replica that it moves again in every step, so that replicas "
                       "stay nearer to each other; smaller by itself where a graph bears less; one more array"),
@@ -99,7 +100,7 @@ bool taciti_gossip_keeps_own(const taciti_gossip_options *o) {
 
 bool taciti_gossip_may_integrate(const taciti_gossip_options *o) {
     return o->integral > 0 && o->gamma > 0 && o->order == TACITI_GOSSIP_AWC && o->delay == 0 && !o->async &&
-           !o->tracker;
+           !o->tracker && !taciti_gossip_is_power(o);
 }
 
 size_t taciti_gossip_channels(const taciti_gossip_options *o) {

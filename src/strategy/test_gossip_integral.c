@@ -133,6 +133,27 @@ static void equal_data_know_no_integral(void **state) {
     }
 }
 
+/* These mixes keep another sum, arrive too late, or move replicas in steps of low rank. */
+static void other_mixes_have_no_integral(void **state) {
+    (void)state;
+    for (int which = 0; which < 6; which++) {
+        test_replicas with = mixing(5, 8, which == 5 ? "base-k" : "exp", 0.2);
+        with.lr = 0.01;
+        if (which == 0) with.gossip.order = TACITI_GOSSIP_ATC;
+        if (which == 1) with.gossip.tracker = true;
+        if (which == 2) with.gossip.gamma = 0;
+        if (which == 3) with.optim.name = TACITI_OPTIM_SGD;
+        if (which == 4) {
+            with.gossip.delay = 1;
+            with.gossip.gamma = 0.5;
+        }
+        if (which == 5) with.gossip.codec = (taciti_text){TACITI_GOSSIP_POWER};
+        test_replicas without = with;
+        without.gossip.integral = 0;
+        assert_true(test_replicas_agree(&with, &without));
+    }
+}
+
 /* Returns what `mixes` mixes of numbers of size 1, with the integral of what they have moved, leave. */
 static double left_after(const taciti_topology *topology, double gain, size_t mixes) {
     double x[64], c[64] = {0}, mixed[64], sum = 0;
@@ -178,6 +199,7 @@ int main(void) {
         cmocka_unit_test(the_mean_stays),
         cmocka_unit_test(noise_leaves_less_than_half_of_the_distance),
         cmocka_unit_test(equal_data_know_no_integral),
+        cmocka_unit_test(other_mixes_have_no_integral),
         cmocka_unit_test(every_graph_bears_its_gain),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
