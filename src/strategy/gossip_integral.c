@@ -12,8 +12,8 @@
  * of 0.2 squared distances are 0.35 to 0.5 of those without (test_gossip_integral.c).
  *
  * The sum of e over ranks is 0 where the columns of W' sum to 1, so the sum of c is, too: the mean of replicas is not
- * touched. With push-sum the weighted sum is what is kept, so there is no integral. Nor with PowerGossip, which moves
- * replicas by a few columns at a time: 300 steps ended 11 % above dense instead of 1 %.
+ * touched. With push-sum the weighted sum is what is kept, so there is no integral. Nor with PowerGossip and
+ * codecs that select, which move a few columns or elements at a time: 300 steps ended 10 % above dense instead of 1 %.
  *
  * Source: W. Shi, Q. Ling, G. Wu, W. Yin, "EXTRA", arXiv 1404.6264, whose correction is such an integral with leak 1,
  * for one fixed matrix. Ours forgets, because gradients change, and so it bears matrices that alternate.

@@ -98,9 +98,15 @@ bool taciti_gossip_keeps_own(const taciti_gossip_options *o) {
     return o->order == TACITI_GOSSIP_AWC && (o->every > 1 || o->delay > 0);
 }
 
+/* Codecs that select and PowerGossip move a few elements or columns at a time. */
+static bool moves_all(const taciti_gossip_options *o) {
+    const taciti_codec *codec = taciti_codec_find(o->codec.text);
+    return !taciti_gossip_is_power(o) && (codec == NULL || codec->fixed_size);
+}
+
 bool taciti_gossip_may_integrate(const taciti_gossip_options *o) {
     return o->integral > 0 && o->gamma > 0 && o->order == TACITI_GOSSIP_AWC && o->delay == 0 && !o->async &&
-           !o->tracker && !taciti_gossip_is_power(o);
+           !o->tracker && moves_all(o);
 }
 
 size_t taciti_gossip_channels(const taciti_gossip_options *o) {
@@ -147,8 +153,7 @@ tacit_status taciti_gossip_patterns(const void *options, const taciti_hosts *hos
     if (o->tracker)
         return taciti_fail(TACIT_E_CONFIG, "plan predicts one mix of the parameters per step, and gossip.tracker mixes "
                                            "a second array; plan without: --no-gossip.tracker");
-    const taciti_codec *codec = taciti_codec_find(o->codec.text);
-    if (taciti_gossip_is_power(o) || (codec != NULL && !codec->fixed_size))
+    if (!moves_all(o))
         return taciti_fail(TACIT_E_CONFIG,
                            "plan prices mixes of arrays, and gossip.codec %s sends something else; plan with "
                            "--gossip.codec none, int8, int4 or signmag2",
