@@ -56,7 +56,7 @@ ends() {
 }
 saved() { ls "$work/$1"/ckpt/step_*; }
 one_error() { [ "$(grep -c 'error: ' "$work/$1.out")" -eq 1 ]; }
-worker() { pgrep -f "^$tacit train .*run.dir $work/$1 " | tail -n 1; }
+worker() { pgrep -f "^$tacit train .*run.dir $work/$1 " | grep -vx "$starter" | tail -n 1; } # process numbers may begin anew
 
 silent() { begin silent && kill -STOP $starter && sleep 31 && nobody silent && saved silent; local status=$?; kill -KILL $starter; return $status; }
 beside "a starter that is silent for 30 s has gone: all end, and save a checkpoint" silent
