@@ -418,6 +418,9 @@ three, two, one = (parts[k + ("f32", "f32")] for k in ((2, True), (1, True), (1,
 n = 4 * d["model"]["parameters"]
 assert three["memory_bytes"] < two["memory_bytes"] < one["memory_bytes"] < dense["memory_bytes"]
 assert min(abs(dense["memory_bytes"] / (k * n) - 1) for k in (4, 4.5)) < 0.01 and dense["fits"]
+# a mix under way, two arrays of the noise of second moments, and under awc the integral
+mixes = {m["order"]: m["memory_bytes"] - dense["memory_bytes"] for m in d["methods"] if m["mixing"] and m["wire"] == "f32" and not m["delay"]}
+assert abs(mixes["awc"] / (4 * n) - 1) < 0.01 and abs(mixes["atc"] / (3 * n) - 1) < 0.01, mixes
 assert 1.3 < three["nic_bytes_per_step"] / two["nic_bytes_per_step"] <= 1.5
 assert three["replicas_equal"] and three["seconds"]["low"] < three["seconds"]["step"] < three["seconds"]["high"]
 assert parts[2, True, "bf16", "bf16"]["seconds"]["step"] < three["seconds"]["step"]
