@@ -251,7 +251,7 @@ class Ranks(unittest.TestCase):
             module = make(Net)
             optimizer = torch.optim.SGD(module.parameters(), lr=0.2)
             model = tacit.Parallel(module, optimizer, strategy="gossip", topology=topology, codec=codec)
-            for step in range(100):
+            for step in range(50):
                 optimizer.zero_grad()
                 loss_of(model(mine(Net.batch(step, SIZE * SAMPLES)) + RANK)).backward()
                 optimizer.step()

@@ -448,6 +448,15 @@ class Alone(unittest.TestCase):
         model.close()
         model.close()
 
+    def test_the_integral_is_for_first_moments(self):
+        for kind, words, gain in ((torch.optim.SGD, dict(lr=0.1), 0), (torch.optim.SGD, dict(lr=0.1, momentum=0.9), 0.2),
+                                  (torch.optim.AdamW, {}, 0.2)):
+            module = make(Net)
+            for asked in (None, 0.05):
+                model = tacit.Parallel(module, kind(module.parameters(), **words), strategy="gossip", integral=asked)
+                self.assertEqual(float(model.settings["gossip.integral"]), gain if asked is None else asked)
+                model.close()
+
     def test_attributes(self):
         model = tacit.Parallel(make(Net))
         self.assertIs(model.first, model.module.first)

@@ -16,7 +16,8 @@
 # 1.2 MB of the King James Bible, pages those of the manuals of Debian's package manpages-dev; both are fetched at need.
 #
 # Environment, with the figures of the page as defaults: TEXTS ("bible shakespeare"), SEEDS ("1 2"), GRAPHS ("base-k"),
-# VARIANTS ("plain start denoise both default", of which the last has the integral; -atc behind a name: adapt-then-combine), STEPS (1500), LENGTHS ("1000 3000"),
+# VARIANTS ("plain start denoise both default", of which the last has the integral; -atc behind a name: adapt-then-combine),
+# STEPS (1500), LENGTHS ("1000 3000"),
 # CODECS (graph:codec ...), CODEC_RANKS ("5 6 8"), CODEC_STEPS (600), CODEC_TEXT (bible), RANKS (6), SAMPLES (5, of each rank), FLAGS (of every run)
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2

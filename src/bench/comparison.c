@@ -76,7 +76,7 @@ static tacit_status variant_bytes(const run *r, const taciti_bench_variant *vari
     const taciti_settings *s = &variant->setting->job;
     taciti_strategy_context context = taciti_bench_variant_context(variant, r->comm);
     taciti_strategy_figures figures;
-    context.own_optimizer = context.idle_optimizer = is_emulated(r); /* it has no moments */
+    context.idle_optimizer = is_emulated(r);
     TACITI_TRY(variant->strategy->describe(&context, NULL, &figures));
     const size_t own = figures.own_bytes;
     const size_t arrays = (variant->strategy->ready != NULL ? 1U : 0U) + (variant->strategy->units != NULL ? 1U : 0U);

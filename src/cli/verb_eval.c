@@ -77,7 +77,7 @@ static tacit_status open_and_evaluate(const taciti_verb *verb, int argc, char **
     TACITI_TRY(taciti_arguments_parse(verb, &options->config, argc, argv, &arguments));
     if (arguments.positional_count != 1)
         return taciti_fail(TACIT_E_USAGE, "name one run folder: tacit eval run/ [--data.validation FILE...]");
-    TACITI_TRY(taciti_loaded_model_open(arguments.positional[0], options, EVAL_BATCH, 0, loaded));
+    TACITI_TRY(taciti_loaded_model_open(arguments.positional[0], options, EVAL_BATCH, loaded));
     TACITI_TRY(taciti_loaded_data_open(options, loaded, data));
     TACITI_TRY(evaluate(loaded, *data, &result));
     answer(loaded, &result, taciti_arguments_get(&arguments, "--json") != NULL);

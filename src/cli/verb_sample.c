@@ -152,7 +152,7 @@ static tacit_status open_and_sample(const taciti_verb *verb, int argc, char **ar
     if (arguments.positional_count != 1)
         return taciti_fail(TACIT_E_USAGE, "name one run folder: tacit sample run/ --prompt \"...\"");
     TACITI_TRY(read_request(&arguments, &request));
-    TACITI_TRY(taciti_loaded_model_open(arguments.positional[0], options, 1, 0, loaded));
+    TACITI_TRY(taciti_loaded_model_open(arguments.positional[0], options, 1, loaded));
     TACITI_TRY(taciti_loaded_tokens_check(loaded, taciti_tokenizer_vocabulary(loaded->tokenizer)));
     return sample_text(loaded, &request);
 }

@@ -31,7 +31,8 @@ extern const taciti_option_table taciti_data_option_table; /* section "data" */
 /* ---- tokenizers ------------------------------------------------------------------------------------------------ */
 typedef struct taciti_tokenizer taciti_tokenizer;
 
-tacit_status taciti_tokenizer_byte(taciti_tokenizer **out); /* identity, vocabulary 256 */
+enum { TACITI_BYTE_TOKENS = 256 };
+tacit_status taciti_tokenizer_byte(taciti_tokenizer **out); /* identity, vocabulary TACITI_BYTE_TOKENS */
 tacit_status taciti_tokenizer_bpe(const char *vocab_path, const char *merges_path, taciti_tokenizer **out);
 tacit_status taciti_tokenizer_load(const char *vocab_path, taciti_tokenizer **out); /* with merges.txt beside it */
 void taciti_tokenizer_destroy(taciti_tokenizer *tokenizer);

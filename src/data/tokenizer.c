@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "data/pretoken.h"
 
-enum { BYTES = 256, PATH_BYTES = 4096 };
+enum { BYTES = TACITI_BYTE_TOKENS, PATH_BYTES = 4096 };
 
 tacit_status taciti_tokenizer_byte(taciti_tokenizer **out) {
     taciti_tokenizer *tokenizer = taciti_calloc(1, sizeof *tokenizer);

@@ -18,7 +18,6 @@
  * Source: W. Shi, Q. Ling, G. Wu, W. Yin, "EXTRA", arXiv 1404.6264, whose correction is such an integral with leak 1,
  * for one fixed matrix. Ours forgets, because gradients change, and so it bears matrices that alternate.
  */
-#include <math.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -28,6 +27,7 @@
 #define LEAK 0.9        /* the time of beta1 0.9 */
 #define SLOWEST 0.92    /* disagreement shrinks by this factor per mix at least, unless it does not without either */
 #define SMALLEST 0.0625 /* of the gain that is wanted */
+#define ROUNDING 1e-24  /* squares that mean nothing beside those of numbers of size 1 */
 enum { MIXES = 96 };    /* at least, of which the later half is looked at */
 
 /* SGD pushes nowhere for long without momentum, and bears smaller steps with an integral: the awc limit is without. An
@@ -61,33 +61,36 @@ static void mix_once(const trial *t, size_t round) {
     }
 }
 
-static double measure_distance(const trial *t) {
+static double measure_square(const trial *t) {
     double sum = 0;
     for (int r = 0; r < t->topology->ranks; r++) sum += t->x[r] * t->x[r] + t->integral[r] * t->integral[r];
-    return sqrt(sum);
+    return sum;
 }
 
-/* The factor by which disagreement shrinks per mix, in the long run. */
-static double measure_rate(trial *t, double gain) {
-    const size_t period = t->topology->period, periods = (MIXES / 2 + period - 1) / period;
+/* Returns the part of the squared disagreement that the later half of the mixes leaves; 0 where the first half has left
+ * nothing but rounding. */
+static double measure_rest(trial *t, double gain, size_t half) {
     double before = 0;
     t->gain = gain;
     begin_trial(t);
-    for (int half = 0; half < 2; half++) {
-        before = measure_distance(t);
-        for (size_t i = 0; i < periods * period; i++) mix_once(t, i % period);
+    for (size_t i = 0; i < 2 * half; i++) {
+        if (i == half) before = measure_square(t);
+        mix_once(t, i % t->topology->period);
     }
-    return before > 0 ? pow(measure_distance(t) / before, 1 / (double)(periods * period)) : 0;
+    return before > ROUNDING ? measure_square(t) / before : 0;
 }
 
+/* Every rank finds the same gain: nothing here rounds in another way on another machine. */
 tacit_status taciti_gossip_find_gain(const taciti_topology *topology, double gamma, double gain, double *out) {
-    const size_t ranks = (size_t)topology->ranks;
-    double *arrays = taciti_calloc(3 * ranks, sizeof *arrays);
+    const size_t ranks = (size_t)topology->ranks, period = topology->period;
+    const size_t half = (MIXES / 2 + period - 1) / period * period;
+    double *arrays = taciti_calloc(3 * ranks, sizeof *arrays), allowed = 1;
     if (arrays == NULL) return TACIT_E_MEMORY;
     trial t = {topology, gamma, 0, arrays, arrays + ranks, arrays + 2 * ranks};
-    const double without = measure_rate(&t, 0), slowest = without > SLOWEST ? without : SLOWEST;
+    for (size_t i = 0; i < half; i++) allowed *= SLOWEST * SLOWEST;
+    const double without = measure_rest(&t, 0, half), max = without > allowed ? without : allowed;
     *out = gain;
-    while (*out > 0 && !(measure_rate(&t, *out) <= slowest)) *out = *out > SMALLEST * gain ? *out / 2 : 0;
+    while (*out > 0 && !(measure_rest(&t, *out, half) <= max)) *out = *out > SMALLEST * gain ? *out / 2 : 0;
     taciti_free(arrays);
     return TACIT_OK;
 }

@@ -176,6 +176,16 @@ static double left_after(const taciti_topology *topology, double gain, size_t mi
     return sum;
 }
 
+static void assert_gain(const char *graph, int ranks, double wanted, double expected) {
+    const taciti_topo_request request = {.name = graph, .ranks = ranks, .per_host = 1, .seed = TACITI_GOSSIP_SEED};
+    taciti_topology topology;
+    double gain = 0;
+    assert_int_equal(taciti_topology_create(&request, &topology), TACIT_OK);
+    assert_int_equal(taciti_gossip_find_gain(&topology, 1, wanted, &gain), TACIT_OK);
+    taciti_topology_destroy(&topology);
+    assert_true(!(gain < expected) && !(gain > expected));
+}
+
 /* Some graphs do not bear half of 1, which the same sum shows. */
 static void every_graph_bears_its_gain(void **state) {
     (void)state;
@@ -195,6 +205,10 @@ static void every_graph_bears_its_gain(void **state) {
             taciti_topology_destroy(&topology);
         }
     assert_true(unbearable > 10);
+    assert_gain("aer", 3, 0.2, 0.1); /* 0.2: a radius of 0.99 */
+    assert_gain("base-k", 7, 0.4, 0.2);
+    assert_gain("base-k", 20, 0.2, 0.1);
+    assert_gain("exp", 7, 0.2, 0.2);
 }
 
 int main(void) {

@@ -12,9 +12,11 @@
 #include "base/memory.h"
 #include "ckpt/run.h"
 
-enum { SPIN_US = 50, BYTES = 256 };
+enum { SPIN_US = 50 };
 
 tacit_status taciti_loaded_options_init(taciti_loaded_options *options) {
+    if (taciti_data_option_table.count > TACITI_LOADED_KEYS)
+        return taciti_fail(TACIT_E_INTERNAL, "section data has more than %d keys", (int)TACITI_LOADED_KEYS);
     memset(options, 0, sizeof *options);
     options->section = (taciti_section){&taciti_data_option_table, &options->data, options->given};
     options->config = (taciti_config){&options->section, 1};
@@ -74,7 +76,7 @@ tacit_status taciti_loaded_tokens_check(const taciti_loaded_model *loaded, int32
         return taciti_fail(TACIT_E_CONFIG,
                            "the model has %lld tokens but the tokenizer %d; name its vocab.json with --data.vocab",
                            tokens, known);
-    if (known == BYTES && tokens > BYTES)
+    if (known == TACITI_BYTE_TOKENS && tokens > known)
         taciti_log(TACITI_LOG_WARN,
                    "text is read as bytes, and the model has %lld tokens: if it was trained on others, name their "
                    "vocab.json with --data.vocab",
@@ -82,18 +84,17 @@ tacit_status taciti_loaded_tokens_check(const taciti_loaded_model *loaded, int32
     return TACIT_OK;
 }
 
-static tacit_status open_model(const taciti_run_info *info, size_t batch, size_t time, taciti_loaded_model *out) {
-    const size_t max = (size_t)out->options.context;
+static tacit_status open_model(const taciti_run_info *info, size_t batch, taciti_loaded_model *out) {
     TACITI_TRY(taciti_pool_create(taciti_usable_cores(), SPIN_US, &out->pool));
     TACITI_TRY(taciti_model_layout(&out->options, (size_t)25 << 20, &out->layout));
-    TACITI_TRY(taciti_model_create(&out->options, &out->layout, out->pool, batch, time == 0 || time > max ? max : time,
-                                   false, &out->model));
+    TACITI_TRY(taciti_model_create(&out->options, &out->layout, out->pool, batch, (size_t)out->options.context, false,
+                                   &out->model));
     TACITI_TRY(taciti_run_weights(info, &out->layout, taciti_model_parameters(out->model)));
     taciti_model_refresh(out->model);
     return TACIT_OK;
 }
 
-tacit_status taciti_loaded_model_open(const char *path, taciti_loaded_options *options, size_t batch, size_t time,
+tacit_status taciti_loaded_model_open(const char *path, taciti_loaded_options *options, size_t batch,
                                       taciti_loaded_model *out) {
     taciti_run_info info;
     TACITI_TRY(taciti_run_open(path, &info));
@@ -104,7 +105,7 @@ tacit_status taciti_loaded_model_open(const char *path, taciti_loaded_options *o
     out->time = (size_t)(trained > 0 && trained < info.model.context ? trained : info.model.context);
     tacit_status status = inherit_options(options, config);
     if (status == TACIT_OK) status = open_tokenizer(options, out);
-    if (status == TACIT_OK) status = open_model(&info, batch, time, out);
+    if (status == TACIT_OK) status = open_model(&info, batch, out);
     taciti_run_close(&info);
     return status;
 }

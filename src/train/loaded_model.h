@@ -31,10 +31,10 @@ typedef struct taciti_loaded_model {
     int64_t step;
 } taciti_loaded_model;
 
-/* Opens a run folder, a checkpoint or weights of another program for batches of `batch` x `time` tokens (time 0: the
- * model's context). Options data.* that are not set come from the configuration of the run. Call close also after an
+/* Opens a run folder, a checkpoint or weights of another program for batches of `batch` times the model's
+ * context. Options data.* that are not set come from the configuration of the run. Call close also after an
  * error. */
-tacit_status taciti_loaded_model_open(const char *path, taciti_loaded_options *options, size_t batch, size_t time,
+tacit_status taciti_loaded_model_open(const char *path, taciti_loaded_options *options, size_t batch,
                                       taciti_loaded_model *out);
 
 /* E_CONFIG unless the ids of a tokenizer mean something to the model. Bytes cause a warning if it has more tokens. */

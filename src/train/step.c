@@ -108,7 +108,7 @@ static void fill_own(taciti_trainer *trainer, double lr, const taciti_step_repor
     out->pending = report->pending;
 }
 
-/* Since the last step was counted: mixes are under way between two steps, too. Reports of ranks are included. */
+/* Counts from the end of the last step on, because mixes are under way between two steps. Reports of ranks count. */
 static void count_bytes(taciti_trainer *trainer, taciti_step_metrics *out) {
     const taciti_comm_counters now = taciti_comm_count(trainer->comm), before = trainer->counted;
     out->bytes_sent = now.bytes_sent - before.bytes_sent;

@@ -17,7 +17,6 @@ enum {
 #define LIBRARIES_BYTES ((size_t)15 << 20)
 /* Memory that they and the threads map, of which much is never touched: alignment, stacks, arenas. Measured: 23 to 31
  * MiB, and 12 MiB more for each further thread. */
-enum { BYTES = 256 }; /* tokens of text without a tokenizer */
 #define MAPPED_BYTES ((double)(24 << 20))
 #define MAPPED_PER_THREAD_BYTES ((double)(12 << 20))
 
@@ -27,7 +26,7 @@ static tacit_status check_tokenizer(const taciti_trainer *trainer) {
     const taciti_data_info *data = &trainer->data_info;
     const long long tokens = s->job.model.vocabulary;
     if (!data->vocabulary_known || tokens <= (long long)data->vocabulary) return TACIT_OK;
-    const bool others = tokens > 4 * (long long)data->vocabulary, bytes = data->vocabulary == BYTES;
+    const bool others = tokens > 4 * (long long)data->vocabulary, bytes = data->vocabulary == TACITI_BYTE_TOKENS;
     if (others && s->train.init.text[0] != '\0')
         return taciti_fail(TACIT_E_CONFIG,
                            "train.init %s is a model of %lld tokens, but the data (%s) is read as %d tokens: name "
