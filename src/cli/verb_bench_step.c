@@ -352,11 +352,16 @@ static tacit_status rehearse_run(const taciti_arguments *arguments, taciti_bench
     char text[512];
     if (!cluster) TACITI_TRY(options_of(arguments, &settings->list[0], 1, &alone));
     if (cluster) TACITI_TRY(cluster_options_of(arguments, settings, &options));
+    json_t *list = taciti_arguments_get(arguments, "--json") == NULL ? NULL : json_array();
     for (size_t i = 0; i < settings->count; i++) {
         taciti_bench_setting_text(&settings->list[i], text, sizeof text);
-        printf("%c  %s: %s\n", (char)('A' + i), settings->list[i].label, text);
+        if (list == NULL)
+            printf("%c  %s: %s\n", (char)('A' + i), settings->list[i].label, text);
+        else
+            (void)json_array_append_new(list,
+                                        json_pack("{s:s, s:s}", "label", settings->list[i].label, "settings", text));
     }
-    return TACIT_OK;
+    return list == NULL ? TACIT_OK : taciti_cli_print_json(json_pack("{s:o}", "methods", list));
 }
 
 tacit_status taciti_verb_bench_step(const taciti_verb *verb, int argc, char **argv) {

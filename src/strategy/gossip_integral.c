@@ -30,10 +30,11 @@
 #define ROUNDING 1e-24  /* squares that mean nothing beside those of numbers of size 1 */
 enum { MIXES = 96 };    /* at least, of which the later half is looked at */
 
-/* SGD pushes nowhere for long without momentum, and bears smaller steps with an integral: the awc limit is without. An
- * optimizer of the caller's is what optim.name says. */
+/* SGD pushes nowhere for long without momentum, and bears smaller steps with an integral: the awc limit is without. What
+ * an optimizer of the caller's does is not known here. */
 bool taciti_gossip_integrates(const taciti_strategy_context *context) {
-    const bool moves = !context->idle_optimizer && context->optim_options->name != TACITI_OPTIM_SGD;
+    const bool sgd = context->optim_options->name == TACITI_OPTIM_SGD && !context->own_optimizer;
+    const bool moves = !context->idle_optimizer && !sgd;
     return taciti_gossip_may_integrate(context->options) && moves && taciti_comm_size(context->comm) > 1;
 }
 

@@ -141,9 +141,10 @@ static void same(const float *a, const float *b, const char *what) {
 
 #define SGD "optim.name=sgd", "optim.momentum=0", "optim.weight_decay=0"
 static const char *const DP[] = {"strategy=dp", SGD, NULL};
-static const char *const AWC[] = {"strategy=gossip", "gossip.topology=ring", SGD, NULL};
+static const char *const AWC[] = {"strategy=gossip", "gossip.topology=ring", "gossip.integral=0", SGD, NULL};
 static const char *const ATC[] = {"strategy=gossip", "gossip.topology=ring", "gossip.order=atc", SGD, NULL};
-static const char *const EVERY[] = {"strategy=gossip", "gossip.topology=ring", "gossip.every=2", SGD, NULL};
+static const char *const EVERY[] = {
+    "strategy=gossip", "gossip.topology=ring", "gossip.every=2", "gossip.integral=0", SGD, NULL};
 static const char *const LOCAL[] = {"strategy=localsgd", "localsgd.every=3", SGD, NULL};
 static const char *const DILOCO[] = {
     "strategy=localsgd", "localsgd.every=3", "localsgd.outer_lr=0.7", "localsgd.outer_momentum=0.9", SGD, NULL};

@@ -10,7 +10,7 @@ from .._library import UnsupportedError, UsageError
 from .tensors import is_dense, order_dims, view_floats
 
 # Optimizers that update every element by itself, so that a part of a tensor is a tensor to them.
-BY_ELEMENT = {"SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop"}
+BY_ELEMENT = {"SGD", "Adam", "AdamW", "Adadelta", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop"}
 
 
 def check_optimizer(optimizer):
