@@ -181,6 +181,20 @@ class Steps(unittest.TestCase):
                 model.close()
             self.check_same(*runs)
 
+    def test_passes_without_a_step_between_them_in_halves(self):
+        """A pass that begins finds its parameters as its forward pass has left them."""
+        def run(model, optimizer):
+            for step in range(4):
+                optimizer.zero_grad()
+                for _ in range(2):
+                    model(torch.ones(2, 41, dtype=torch.bfloat16) + RANK).sum().backward()
+                if step != 1:
+                    optimizer.step()
+            return copies(model.module)
+        dp, shard = self.both(run, before=lambda module: module.bfloat16())
+        for a, b in zip(dp, shard, strict=True):
+            torch.testing.assert_close(a, b, rtol=0.02, atol=0.02)
+
     def test_two_passes_of_which_one_is_not_finite(self):
         def run(model, optimizer):
             before, skipped = copies(model.module), []

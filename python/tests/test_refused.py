@@ -132,6 +132,9 @@ class Refused(unittest.TestCase):
         self.refuses("needs to know when the optimizer.*Parallel\\(model, optimizer", strategy="gossip")
         self.refuses("shard", strategy="shard")
         self.refuses("nowhere.yaml", config="/nowhere.yaml")
+        for word in ("lr", "optim__lr", "schedule"):
+            self.refuses(f"{word} is for optimizers of the library", **{word: "constant" if word == "schedule" else 0.5})
+        self.refuses("comm is a int: a tacit.Comm is expected", comm=3)
         self.refuses("warmup: it may be|warmup", warmup="x", kind=tacit.ConfigError)
         self.refuses("factor", factor=-1, kind=tacit.ConfigError)
         with self.assertRaises(ValueError):  # people catch these
@@ -140,6 +143,27 @@ class Refused(unittest.TestCase):
         self.assertEqual(tacit.Settings({"topk.values": "int4"}, codec="topk", factor=20)["compress.factor"], "20")
         self.assertEqual(tacit.Settings(optim__clip=1)["optim.clip"], "1")
         self.assertEqual(tacit.Settings(timeout=7.5)["comm.timeout"], "7.5")
+
+    def test_settings_of_ranks_that_have_met(self):
+        self.wrap()
+        self.refuses("comm.key_file is /nowhere.key here, and the ranks have met with none", make(Net), key_file="/nowhere.key",
+                     kind=tacit.UsageError)
+        self.refuses("comm.timeout is 78 here, and the ranks have met with", make(Net), timeout=78)
+        self.wrap(module=make(Net), stall=3)
+        with self.assertRaisesRegex(tacit.UsageError, r"this is 5; the step has a name: step="):
+            parallel.save("/nowhere", self.models[0], 5)
+
+    def test_gradients_are_cleared_without_a_word(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.wrap(torch.optim.SGD(self.module.parameters(), lr=0.1), strategy="gossip").zero_grad()
+
+    def test_sizes(self):
+        import tacit.numpy as arrays
+        with self.assertRaisesRegex(tacit.UsageError, "-1 elements: 0 or more can be summed"):
+            arrays.Sum(-1, comm=parallel.default_comm())
+        with self.assertRaisesRegex(tacit.UsageError, r"a has the shape \(-1,\)"):
+            arrays.Model({"a": (-1,)}, comm=parallel.default_comm())
 
     def test_a_file_of_settings(self):
         with tempfile.TemporaryDirectory() as folder:

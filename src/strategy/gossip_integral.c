@@ -30,8 +30,8 @@
 #define ROUNDING 1e-24  /* squares that mean nothing beside those of numbers of size 1 */
 enum { MIXES = 96 };    /* at least, of which the later half is looked at */
 
-/* SGD pushes nowhere for long without momentum, and bears smaller steps with an integral: the awc limit is without. What
- * an optimizer of the caller's does is not known here. */
+/* SGD pushes nowhere for long without momentum, and bears smaller steps with an integral: the awc limit is without.
+ * Nobody knows here what an optimizer of the caller's does. */
 bool taciti_gossip_integrates(const taciti_strategy_context *context) {
     const bool sgd = context->optim_options->name == TACITI_OPTIM_SGD && !context->own_optimizer;
     const bool moves = !context->idle_optimizer && !sgd;

@@ -184,6 +184,9 @@ static void readers_differ(void **state) {
     expect("compute.scale=2", TACITI_READER_BENCH, "compute.scale 2", "--compute.emulate PROFILE");
     expect("optim.name=sgd optim.momentum=0.5", TACITI_READER_OWN_OPTIMIZER,
            "optim.name, optim.momentum:", "own_optimizer");
+    expect("strategy=gossip optim.name=sgd gossip.integral=0", TACITI_READER_LIBRARY, "gossip.integral", "optim.name");
+    expect("strategy=gossip optim.name=sgd gossip.integral=0", TACITI_READER_OWN_OPTIMIZER,
+           "optim.name sgd:", "own_optimizer");
     quiet("optim.lr=1 optim.lr_min=0.2 optim.warmup=7 optim.clip=2", TACITI_READER_OWN_OPTIMIZER);
     expect("compress.codec=topk adapt.policy=gravac optim.momentum=0.5", TACITI_READER_OWN_OPTIMIZER,
            "optim.momentum 0.5", "own_optimizer");

@@ -22,6 +22,10 @@ def save(folder, model, *stateful, step=None, keep=2):
 
     stateful: what has state_dict() and load_state_dict(): optimizers, schedulers, GradScaler, samplers; in load() in the
     same order. step: where the caller's loop goes on; else the number of steps. Between two steps. Collective."""
+    for thing in stateful:
+        if not hasattr(thing, "state_dict"):
+            raise UsageError(f"after the model come what has a state_dict(), such as optimizers, and this is {thing!r}; the step "
+                             "has a name: step=...")
     model._meet()
     states, (frozen, own_frozen) = [s.state_dict() for s in stateful], list_frozen(model)
     shared = {"step": model.counters()["steps"] if step is None else step, "buffers": list_buffers(model, mean=True),
@@ -56,7 +60,7 @@ def load(folder, model, *stateful):
 
 def form_of(model):
     """What the optimizers of ranks are to each other."""
-    return "parts" if model._parts is not None else "replicas" if model._is_replica else "equal"
+    return "parts" if model._parts is not None else "replicas" if model._keeps_replica else "equal"
 
 
 def is_optimizer(thing):
@@ -119,7 +123,7 @@ def mean_of(model, optimizer, state):
     parts of it; else as it is: ranks have the same."""
     if model._parts is not None:
         return moments.join(model, optimizer)
-    return mean_state(model._rank_buffers, state) if model._is_replica and model.comm.size > 1 else state
+    return mean_state(model._rank_buffers, state) if model._keeps_replica and model.comm.size > 1 else state
 
 
 def mean_state(buffers, state):

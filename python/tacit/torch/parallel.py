@@ -8,6 +8,7 @@ import operator
 import torch
 
 from .._library import UnsupportedError, UsageError, check
+from ..comm import Comm
 from ..job import Job
 from ..settings import Settings
 from . import _private
@@ -26,6 +27,7 @@ _BUFFERS = "or write buffers=\"broadcast\""
 _BUCKET = "or write exchange__bucket=\"25MiB\""
 OF_DDP = {"device_ids": _DEVICE, "output_device": _DEVICE, "find_unused_parameters": _UNUSED, "static_graph": _UNUSED,
           "broadcast_buffers": _BUFFERS, "bucket_cap_mb": _BUCKET}
+OF_RATE = {f"optim.{key}" for key in ("lr", "schedule", "lr_min", "warmup", "decay_steps", "restart")}
 
 
 def check_module(module):
@@ -74,6 +76,13 @@ def check_words(words):
             raise UsageError(f"{word} is DistributedDataParallel's: leave it out, {OF_DDP[word]}")
 
 
+def check_rate(settings, words):
+    for word in words:
+        if settings.find_key(word) in OF_RATE:
+            raise UsageError(f"{word} is for optimizers of the library: leave it out; the learning rate is that of your "
+                             "optimizer, and of its scheduler")
+
+
 def check_optimizers(module, optimizers, settings):
     known, strategy = {id(p) for p in module.parameters()}, settings["strategy"]
     if strategy in REPLICAS + ("shard",) and not optimizers:
@@ -117,8 +126,11 @@ class Parallel(torch.nn.Module):
         check_choice(buffers)
         check_words(settings)
         self.settings = choose_settings(module, optimizers, config, settings)
-        self._is_replica, is_shard = self.settings["strategy"] in REPLICAS, self.settings["strategy"] == "shard"
+        check_rate(self.settings, settings)
+        self._keeps_replica, is_shard = self.settings["strategy"] in REPLICAS, self.settings["strategy"] == "shard"
         check_optimizers(module, optimizers, self.settings)
+        if comm is not None and not isinstance(comm, Comm):
+            raise UsageError(f"comm is {name_kind_of(comm)}: a tacit.Comm is expected, as of tacit.open_comm()")
         self.comm = comm or default_comm(self.settings)
         self.module, self.optimizers, self._steps = module, optimizers, steps
         self._tensors, self._job = Tensors(module, stall_s=float(self.settings["comm.stall"])), None
@@ -146,9 +158,9 @@ class Parallel(torch.nn.Module):
         self._indices, self._known_orders = {id(p): i for i, p in enumerate(self._tensors.parameters)}, {}
         self._known = {id(p) for p in module.parameters() if p.requires_grad}
         self._members = _private.Members(module)
-        self._gradient_hooks = [] if self._is_replica else self._hook_parameters()
+        self._gradient_hooks = [] if self._keeps_replica else self._hook_parameters()
         self._taken_hooks = []
-        self._unscaled = {o: _private.set_unscaling(o, True) for o in optimizers if self._is_replica}
+        self._unscaled = {o: _private.set_unscaling(o, True) for o in optimizers if self._keeps_replica}
         for optimizer in optimizers:
             self._taken_hooks.append(optimizer.register_step_pre_hook(self._before_update))
             self._taken_hooks.append(optimizer.register_step_post_hook(self._after_update))
@@ -184,7 +196,7 @@ class Parallel(torch.nn.Module):
             self._check_step_can_begin()
             self._rank_buffers.before_forward(self.training)
         outputs = self.module(*inputs, **named)
-        if syncs and not self._is_replica:
+        if syncs and not self._keeps_replica:
             for tensor in _private.list_tensors(outputs):
                 if tensor.requires_grad and not tensor.is_leaf:
                     tensor.register_hook(self._begin_backward)
@@ -217,7 +229,7 @@ class Parallel(torch.nn.Module):
             return found
         self._check_parameters()
         self._tensors.push()
-        if self._is_replica or self._parts is not None:
+        if self._keeps_replica or self._parts is not None:
             self._job.close()
             self._open_job()
             self._job.start()
@@ -339,7 +351,7 @@ class Parallel(torch.nn.Module):
         self._check_parameters()
         if self._parts is not None and self._waiting:  # of the pass before: a second pass of a step, or a step left out
             skipped = self._skipped
-            self._end_step()
+            self._end_step(updated=False)  # this pass holds the parameters as they are
             self._parts.keep_gradients(skipped)
         self._queued, self._skipped, self.comm.busy = True, False, True
         self._missing = set(self._all)
@@ -408,7 +420,7 @@ class Parallel(torch.nn.Module):
 
         def followed():
             loss = closure()
-            if calls and self._is_replica:  # of the mixed parameters
+            if calls and self._keeps_replica:  # of the mixed parameters
                 self._skipped = not all(p.grad is None or bool(p.grad.isfinite().all()) for p in self._tensors.parameters)
                 self._drop_skipped()
             else:
@@ -418,7 +430,7 @@ class Parallel(torch.nn.Module):
         return followed
 
     def _take_gradients(self, optimizer):
-        if self._is_replica:
+        if self._keeps_replica:
             _private.unscale(optimizer)
             self._begin_replica_step(optimizer)
         self._drop_skipped()
@@ -452,7 +464,7 @@ class Parallel(torch.nn.Module):
         if not self._waiting:
             self._end_step()
 
-    def _end_step(self):
+    def _end_step(self, updated=True):
         """Of replicas and parts; under dp a step ends with its backward pass."""
         self._waiting = set()
         if self._parts is None:
@@ -460,7 +472,8 @@ class Parallel(torch.nn.Module):
         else:
             self._parts.end_step()
         self._job.stepped()
-        self._tensors.pull()
+        if updated:
+            self._tensors.pull()
         self._skipped = self.comm.busy = False
 
     def clip_grad_norm_(self, max_norm):

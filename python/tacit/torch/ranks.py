@@ -6,12 +6,13 @@ import socket
 
 import torch.distributed as dist
 
+from .._library import UsageError
 from ..comm import Comm
-from ..settings import Settings
+from ..settings import Settings, options
 from . import _private
 
 _counts = {}
-_default = None
+_default, _default_settings = None, {}
 
 
 class TorchStore:
@@ -66,9 +67,27 @@ def open_comm(settings=None, group=None):
     return Comm(settings, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), TorchStore(store))
 
 
+def read_settings(settings):
+    """Those of the communicator; every model has its own patience with its tensors, comm.stall."""
+    return {key: settings[key] for key, _ in options() if key.startswith("comm.") and key != "comm.stall"}
+
+
+def check_same(settings):
+    """Raises where a later model asks for something that the communicator does not have."""
+    defaults = read_settings(Settings())
+    for key, value in read_settings(settings).items():
+        if value not in (defaults[key], _default_settings[key]):
+            raise UsageError(f"{key} is {value} here, and the ranks have met with {_default_settings[key] or 'none'}: give it to the first "
+                             "model, or this model a communicator of its own, comm=tacit.open_comm(tacit.Settings(...))")
+
+
 def default_comm(settings=None):
     """One communicator for all models of the program; the settings of the first open it."""
-    global _default
+    global _default, _default_settings
+    settings = settings or Settings()
     if _default is None or not _default._handle:
-        _default = open_comm(settings)
+        asked = read_settings(settings)
+        _default, _default_settings = open_comm(settings), asked
+    else:
+        check_same(settings)
     return _default
