@@ -19,8 +19,7 @@ if(TACIT_SANITIZE)
   # Reports need lines. To follow variables through instrumented code would more than double the time of some files.
   set(tacit_san -O1 -fsanitize=${TACIT_SANITIZE} -fno-omit-frame-pointer -g1)
   if(TACIT_SANITIZE MATCHES "undefined")
-    list(APPEND tacit_san -fsanitize=float-cast-overflow,float-divide-by-zero -fno-sanitize-recover=all
-      $<$<C_COMPILER_ID:Clang>:-fno-sanitize=pointer-overflow>) # clang minds NULL + 0, which C allows from C2y on
+    list(APPEND tacit_san -fsanitize=float-cast-overflow,float-divide-by-zero -fno-sanitize-recover=all)
   endif()
   # gcc's flow warnings see the instrumented code and invent paths.
   target_compile_options(tacit_flags INTERFACE ${tacit_san} -Wno-null-dereference
