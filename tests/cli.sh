@@ -128,7 +128,8 @@ expect 0 "optim.lr" "$tacit" info options
 expect 0 "one-peer-ring" "$tacit" info topologies
 expect 0 "auto           the default: aer" "$tacit" info topologies
 expect 0 "awc limit" "$tacit" info topologies -n 16 --per-host 4
-expect 0 "base-k              7        1       1.0000           7     1.208 " "$tacit" info topologies -n 9
+expect 0 "base-k              2        2       1.0000           2     1.000 " "$tacit" info topologies -n 9
+expect 0 "base-k              7        1       1.0000           7     1.208 " "$tacit" info topologies -n 9 --degree 1
 expect 0 '"awc_step_size_limit": 1.2' "$tacit" info topologies -n 9 --json
 expect 0 "gamma 0.5, delay 1" "$tacit" info topologies -n 4 --delay 1
 expect 2 "--delay 1 goes with --gamma 0.5 or less" "$tacit" info topologies -n 4 --delay 1 --gamma 0.6

@@ -15,6 +15,7 @@
 
 #include "base/number.h"
 #include "codec/low_rank.h"
+#include "exchange/mix.h"
 #include "exchange/test_power.h"
 
 /* ---- one mix, by loops in double --------------------------------------------------------------------------------- */
@@ -536,6 +537,18 @@ static void plain_tensors_are_not_compressed(void **state) {
     test_world_run(2, &options, leave_plain_tensors, &scheme);
 }
 
+/* So that the graph that refusals name is one that takes it. */
+static void base_k_takes_it_on_any_number_of_ranks(void **state) {
+    (void)state;
+    for (int ranks = 1; ranks <= 64; ranks++) {
+        taciti_topology topology;
+        assert_int_equal(taciti_topology_create(&(taciti_topo_request){.name = "base-k", .ranks = ranks}, &topology),
+                         TACIT_OK);
+        assert_true(taciti_mix_takes_power(&topology));
+        taciti_topology_destroy(&topology);
+    }
+}
+
 static void refuse_misuse(taciti_comm *comm, void *context) {
     bench b;
     set_up(comm, *(int *)context, &b);
@@ -564,6 +577,7 @@ static void misuse_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_mix_is_that_of_plain_loops),
+        cmocka_unit_test(base_k_takes_it_on_any_number_of_ranks),
         cmocka_unit_test(elements_of_no_matrix_become_their_mean),
         cmocka_unit_test(the_sum_over_members_is_kept),
         cmocka_unit_test(equal_replicas_stay_equal_and_their_matrices_as_they_are),

@@ -51,7 +51,7 @@ static const taciti_option OPTIONS[] = {
     TACITI_OPTION("columns", INT, AT(columns), "4", .min = 1, .max = 1024, .when = "gossip.codec=" TACITI_GOSSIP_POWER,
                   .help = "columns of both factors of a matrix: more come closer to the mean, for as many more bytes"),
     TACITI_OPTION("degree", INT, AT(degree), "0", .max = 1024, .unit = "ranks", .when = "gossip.topology=base-k|torus",
-                  .help = "base-k: most partners per round; torus: columns; 0: the topology's own"),
+                  .help = "base-k: most partners per round; torus: columns; 0: 1 to 3, or as square as it can be"),
     TACITI_OPTION("per_host", INT, AT(per_host), "0", .max = 4096, .unit = "ranks",
                   .help = "ranks per host as the topology sees them; 0: as they are"),
     TACITI_OPTION("gamma", REAL, AT(gamma), "1", .max = 1,

@@ -177,7 +177,11 @@ static double left_after(const taciti_topology *topology, double gain, size_t mi
 }
 
 static void assert_gain(const char *graph, int ranks, double wanted, double expected) {
-    const taciti_topo_request request = {.name = graph, .ranks = ranks, .per_host = 1, .seed = TACITI_GOSSIP_SEED};
+    const taciti_topo_request request = {.name = graph,
+                                         .ranks = ranks,
+                                         .per_host = 1,
+                                         .degree = strcmp(graph, "base-k") == 0,
+                                         .seed = TACITI_GOSSIP_SEED};
     taciti_topology topology;
     double gain = 0;
     assert_int_equal(taciti_topology_create(&request, &topology), TACIT_OK);

@@ -17,10 +17,13 @@
  *
  * Where we deviate: of all p that divide n (1 included) the one with the fewest rounds is taken; the paper compares
  * two. At most 2 log_{k+1}(n) + 2 rounds (theorem 1).
+ *
+ * Without a degree k is 2, or else 3, if it makes rounds of groups or pairs, which all codecs of mixes know; else 1.
+ * With 1 places are idle in more rounds, and replicas further apart (docs/results/noise.md).
  */
 #include "topo/family.h"
 
-enum { IMPOSSIBLE = 1 << 20, PARTS_MAX = 32, DEFAULT_DEGREE = 1 };
+enum { IMPOSSIBLE = 1 << 20, PARTS_MAX = 32 };
 
 /* Places first, first + step, ..., first + (n - 1) step. */
 typedef struct places {
@@ -133,9 +136,24 @@ static int best_split(int n, int k, int *q) {
     return fewest;
 }
 
+static int limit_degree(int n, int degree) { return degree < n - 1 || n == 1 ? degree : n - 1; }
+
+/* Whether every round has groups alone, or pairs alone: there is one difference to settle, and V_1 has one share. */
+static bool has_groups_or_pairs(int n, int k) {
+    int q = 1;
+    (void)best_split(n, k, &q);
+    const digits d = digits_of(q, k);
+    return d.count == 1 || (d.count == 2 && d.times[0] == 1);
+}
+
+static int choose_degree(int n) {
+    for (int degree = 2; degree <= 3; degree++)
+        if (has_groups_or_pairs(n, limit_degree(n, degree))) return degree;
+    return 1;
+}
+
 tacit_status taciti_family_base_k(const taciti_topo_request *request, taciti_draft *draft) {
-    const int n = request->ranks, degree = request->degree > 0 ? request->degree : DEFAULT_DEGREE;
-    const int k = degree < n - 1 || n == 1 ? degree : n - 1;
+    const int n = request->ranks, k = limit_degree(n, request->degree > 0 ? request->degree : choose_degree(n));
     int q = 1;
     const int rounds = best_split(n, k, &q), inside = simple_rounds(q, k);
     for (int r = 0; r < rounds; r++) {

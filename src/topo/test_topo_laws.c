@@ -175,9 +175,9 @@ static double answer_to(const taciti_topology *t, int rank, size_t round) {
 }
 
 /* With independent noise in all ranks' gradients, of variance 1: per degree of freedom, the mean over rounds. */
-static double distance_on(const char *name, int ranks) {
+static double distance_on(const char *name, int ranks, int degree) {
     taciti_topology t;
-    const taciti_topo_request request = {.name = name, .ranks = ranks};
+    const taciti_topo_request request = {.name = name, .ranks = ranks, .degree = degree};
     double sum = 0;
     assert_int_equal(taciti_topology_create(&request, &t), TACIT_OK);
     for (size_t round = 0; round < t.period; round++)
@@ -187,17 +187,31 @@ static double distance_on(const char *name, int ranks) {
     return sum;
 }
 
-/* So exp is what `auto` takes: base-k is exact after a period, and further apart until then. */
-static void exp_is_nearer_than_base_k_where_they_differ(void **state) {
+/* So exp is what `auto` takes: with one partner, base-k is exact after a period, and further apart until then. */
+static void exp_is_nearer_than_base_k_of_one_partner(void **state) {
     (void)state;
-    const double six = distance_on("base-k", 6), exp_six = distance_on("exp", 6);
+    const double six = distance_on("base-k", 6, 1), exp_six = distance_on("exp", 6, 0);
     assert_true(fabs(six - 0.228) < 0.001 && fabs(exp_six - 0.196) < 0.001); /* by covariances, in numpy */
     for (int n = 3; n <= NEAR_RANKS; n++) {
-        const double ratio = distance_on("exp", n) / distance_on("base-k", n);
+        const double ratio = distance_on("exp", n, 0) / distance_on("base-k", n, 1);
         if ((n & (n - 1)) == 0)
             assert_true(fabs(ratio - 1) < 1e-9);
         else
             assert_true(ratio > 0.6 && ratio < 0.9);
+    }
+}
+
+/* Without a degree base-k is that of 2 or 3 where replicas are nearer than on exp then. */
+static void base_k_is_nearer_than_exp_without_a_degree(void **state) {
+    (void)state;
+    static const int OF_ONE[] = {13, 14, 22, 23}, OF_THREE[] = {7, 17, 19, 21};
+    for (int n = 3; n <= NEAR_RANKS; n++) {
+        int degree = 2;
+        for (size_t i = 0; i < sizeof OF_ONE / sizeof *OF_ONE; i++)
+            degree = n == OF_ONE[i] ? 1 : n == OF_THREE[i] ? 3 : degree;
+        const double own = distance_on("base-k", n, 0);
+        assert_true(fabs(own - distance_on("base-k", n, degree)) < 1e-12);
+        assert_true(degree == 1 || own < (1 + 1e-9) * distance_on("exp", n, 0));
     }
 }
 
@@ -213,7 +227,8 @@ int main(void) {
         cmocka_unit_test(other_numbers_mix_as_fast_as_was_chosen),
         cmocka_unit_test(what_goes_one_way_only_is_refused),
         cmocka_unit_test(rounds_connect_together),
-        cmocka_unit_test(exp_is_nearer_than_base_k_where_they_differ),
+        cmocka_unit_test(exp_is_nearer_than_base_k_of_one_partner),
+        cmocka_unit_test(base_k_is_nearer_than_exp_without_a_degree),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -58,9 +58,8 @@ typedef struct taciti_topo_request {
 } taciti_topo_request;
 
 /* A name for the graph that suits the hosts: aer from 1.5 ranks per host on, so that one array crosses a link for all
- * of a host; else exp. Where it is not base-k anyway, on numbers of ranks that are no power of two, its replicas stay
- * nearer to each other: under awc with beta1 0.9 by a tenth to two fifths of the squared distance (test_topo_laws.c),
- * and the exact mean after a period does not make up for that. */
+ * of a host; else exp, which sends one array per round. Replicas stay nearer to each other than on base-k of degree 1,
+ * which sends as much: under awc with beta1 0.9 by a tenth to two fifths of the squared distance (test_topo_laws.c). */
 #define TACITI_TOPO_AUTO "auto"
 #define TACITI_TOPO_AUTO_RULE "aer from 1.5 ranks per host on, else exp"
 /* Returns the name of the list that the request means. Any thread. */
