@@ -25,6 +25,10 @@ function(tacit_test_helper file out)
   target_link_libraries(${name} PRIVATE tacit_flags cmocka)
 endfunction()
 
+# Those that take more than five seconds: ctest starts them first, so that none is left alone at the end.
+set(TACIT_LONG_TESTS feedback gossip_noise gossip_laws channel exchange mix sharding sharding_compressed compression_control gossip
+  gossip_life cluster_probe gaps async engine_tcp comm halves sketch_reduce state fault)
+
 # Unit tests see the private headers. Several sources may follow the name: tacit_test(rng) or tacit_test(ring helper.c).
 function(tacit_test name)
   if(NOT TACIT_TESTS)
@@ -40,4 +44,7 @@ function(tacit_test name)
   set_target_properties(test_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/unit)
   add_test(NAME ${name} COMMAND test_${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS unit WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  if(name IN_LIST TACIT_LONG_TESTS)
+    set_tests_properties(${name} PROPERTIES COST 10)
+  endif()
 endfunction()

@@ -32,7 +32,7 @@ compile_unit() {
 
 # What the address sanitizer leaves out takes long and has no memory of its own, or is there once more, sealed or over another engine: gcc
 # runs all. gcc 12 loses masks of AVX-512 under its thread sanitizer (test_select); threads do not depend on them.
-asan_but='^(reference|matmul-widened|candidates|payoff_links|work|priced_sums|predict|stretch|demand|cluster_probe|gossip_laws|optim_ranges|compression_control|tcp_faults.*|comm-over-sockets|(exchange|channel)-over-tcp|.*-polled)$'
+asan_but='^(reference|matmul-widened|candidates|payoff_links|work|gossip_noise|priced_sums|predict|stretch|demand|cluster_probe|gossip_laws|optim_ranges|compression_control|tcp_faults.*|comm-over-sockets|(exchange|channel)-over-tcp|.*-polled)$'
 tsan_names='^(base|comm|exchange|strategy|optim|matmul|gpt|spans|sources|classes)'
 tsan_but='^(.*-polled|exchange-over-tcp|comm-over-sockets|optim_(ranges|accum)|matmul-widened)$'
 compile_asan() { compile_unit asan-ubsan . "$asan_but" tacit-program tacit-mpi-openmpi; }
