@@ -27,7 +27,7 @@ endfunction()
 
 # Those that take more than five seconds: ctest starts them first, so that none is left alone at the end.
 set(TACIT_LONG_TESTS feedback gossip_noise gossip_laws channel exchange mix sharding sharding_compressed compression_control gossip
-  gossip_life cluster_probe gaps async engine_tcp comm halves sketch_reduce state fault)
+  gossip_life cluster_probe gaps async engine_tcp tcp_faults comm halves sketch_reduce state fault reference work narrow)
 
 # Unit tests see the private headers. Several sources may follow the name: tacit_test(rng) or tacit_test(ring helper.c).
 function(tacit_test name)
@@ -42,9 +42,14 @@ function(tacit_test name)
   target_include_directories(test_${name} PRIVATE ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(test_${name} PRIVATE tacit tacit_flags cmocka jansson xxhash Threads::Threads m)
   set_target_properties(test_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/unit)
-  add_test(NAME ${name} COMMAND test_${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS unit WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
-  if(name IN_LIST TACIT_LONG_TESTS)
+  tacit_test_again(${name} ${name})
+endfunction()
+
+# The test under another name; variables of its environment may follow.
+function(tacit_test_again name test)
+  add_test(NAME ${name} COMMAND test_${test})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS unit WORKING_DIRECTORY ${CMAKE_SOURCE_DIR} ENVIRONMENT "${ARGN}")
+  if(test IN_LIST TACIT_LONG_TESTS)
     set_tests_properties(${name} PROPERTIES COST 10)
   endif()
 endfunction()

@@ -137,8 +137,14 @@ def train(build=OddShapes, steps=STEPS, words={}, **settings):
 
 def test_gradients():
     for settings in ({}, dict(codec="topk", factor=5, compress__warmup=0), dict(codec="int4"), dict(wire="bf16"),
-                     dict(exchange__overlap=False), dict(optim__clip=0.1), dict(comm__thread=False)):
+                     dict(exchange__overlap=False), dict(optim__clip=0.1)):
         compare(GPU, train(**settings))
+
+
+def test_gradients_without_a_thread():
+    import tacit.torch as tacit
+    with tacit.open_comm(tacit.Settings(comm__thread=False)) as comm:
+        compare(GPU, train(comm=comm))
 
 
 def test_auto():
