@@ -39,6 +39,7 @@ struct taciti_async {
     taciti_arrivals *arrivals;
     taciti_calls *calls; /* not used when a log is followed: it says when ranks meet; owned */
     size_t n, period, edges;
+    double gamma;
     edge *edge;     /* [edges], ascending by peer; owned */
     bool *in_round; /* [period][edges]; owned */
     taciti_pages pages;
@@ -104,7 +105,7 @@ static void describe_edges(taciti_async *a, const taciti_async_setup *setup) {
         const double weight = weight_of_edge(t, rank, peer);
         if (weight <= 0) continue;
         *e = (edge){.peer = peer,
-                    .weight = setup->gamma * fmin(weight, INITIATIVE),
+                    .weight = fmin(weight, INITIATIVE),
                     .to_listen = true,
                     .mine = at,
                     .theirs = at + slot_bytes(a->n)};
@@ -179,6 +180,7 @@ tacit_status taciti_async_create(const taciti_async_setup *setup, taciti_async *
         a->arrivals = setup->arrivals;
         a->n = setup->n;
         a->period = setup->topology->period;
+        a->gamma = setup->gamma;
         a->edges = count_edges(setup->topology, taciti_comm_rank(setup->comm));
         status = allocate_arrays(a, setup);
     }
@@ -288,7 +290,7 @@ static tacit_status choose_taken(taciti_async *a) {
     return TACIT_OK;
 }
 
-/* x += weight (theirs - mine) for every edge that is taken, in their order. */
+/* x += gamma weight (theirs - mine) for every edge that is taken, in their order. */
 static void add_part(void *context, int thread, int threads) {
     taciti_async *a = context;
     size_t begin = 0, end = 0;
@@ -296,7 +298,7 @@ static void add_part(void *context, int thread, int threads) {
     taciti_pool_part(a->n, 16, thread, threads, &begin, &end);
     for (size_t k = 0; k < a->step.taken; k++) {
         const edge *e = &a->edge[a->taken[k]];
-        const float *mine = (const float *)(const void *)(e->mine + HEAD_BYTES), weight = (float)e->weight;
+        const float *mine = (const float *)(const void *)(e->mine + HEAD_BYTES), weight = (float)(a->gamma * e->weight);
         const float *theirs = (const float *)(const void *)(e->theirs + HEAD_BYTES);
         for (size_t i = begin; i < end; i++) {
             const float change = weight * (theirs[i] - mine[i]);

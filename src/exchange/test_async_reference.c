@@ -120,7 +120,7 @@ static int read_ranks(const char *line, const char *word, int *out) {
 static bool keeps_its_own(const world *w, int r) {
     double sum = 0;
     for (int p = 0; p < w->r->topology->ranks; p++)
-        if (w->rank[r].to[p].offered > w->rank[r].to[p].taken) sum += weight(w, r, p);
+        if (w->rank[r].to[p].offered > w->rank[r].to[p].taken) sum += weight(w, r, p) / w->r->gamma;
     return sum <= 1 + 1e-9;
 }
 
