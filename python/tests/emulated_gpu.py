@@ -60,12 +60,13 @@ class Gpu:
 
     def __init__(self, path):
         from tacit.torch import cuda
-        self.cuda, self.thread, self.kept = cuda, threading.local(), []
+        self.cuda, self.thread, self.kept, self.keeps_all = cuda, threading.local(), [], False
         self.driver = cuda.open_driver(path)
         self.driver.fake_seed.argtypes = [ctypes.c_uint64, ctypes.c_uint]
         self.driver.fake_fail.argtypes = [ctypes.c_uint64, ctypes.c_int]
         self.driver.fake_kernel.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_size_t]
         self.driver.fake_synchronize.argtypes = [ctypes.c_void_p]
+        self.driver.fake_slow.argtypes = [ctypes.c_void_p, ctypes.c_uint]
         self.driver.fake_calls.restype, self.driver.fake_stream_make.restype = ctypes.c_uint64, ctypes.c_void_p
         self.behind = self.driver.fake_stream_make()
         self.driver.fake_seed(SEED * 100 + int(os.environ["RANK"]) + 1, 200)
@@ -105,8 +106,14 @@ class Gpu:
 
     def sync(self):
         self.driver.fake_synchronize(self.stream_of(0))
-        if self.stream_of(0) is None:
+        if self.stream_of(0) is None and not self.keeps_all:
             self.kept.clear()
+
+    def slow(self, stream, us):
+        """Makes one stream late: None, which is torch's, or "_inward" or "_outward". Memory that kernels were given is kept, so
+        that a copy that comes too late writes to nobody else's."""
+        self.keeps_all = True
+        self.driver.fake_slow(stream and getattr(self.cuda.open_device(0), stream), us)
 
     @torch.no_grad()
     def write(self, tensor):

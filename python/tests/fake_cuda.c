@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A driver of a GPU whose memory is that of this process: the functions of libcuda.so.1 that tacit.torch.cuda calls.
- * Every stream is a thread that executes its queue in order, with a random pause before each entry, so that a wait that
- * is missing shows as wrong bits. fake_...() are for the test:
+ * Every stream is a thread that executes its queue in order, with a pause before each entry, at random or of a length
+ * that the test chooses, so that a wait that is missing shows as wrong bits. fake_...() are for the test:
  *
  *   cc -shared -fPIC -pthread -o libfake.so fake_cuda.c
  *
@@ -44,6 +44,7 @@ typedef struct fake_stream {
     pthread_t thread;
     entry *first, **end;
     uint64_t queued, done, random;
+    unsigned pause_us; /* 0: at random */
     struct fake_stream *next;
 } fake_stream;
 
@@ -70,7 +71,7 @@ static void pause_us(uint64_t us) {
 
 /* Without the lock. A copy of NaN-filled memory that came too early stays NaN. */
 static void execute(fake_stream *s, const entry *e) {
-    if (max_us) pause_us(draw(&s->random) % max_us);
+    if (s->pause_us || max_us) pause_us(s->pause_us ? s->pause_us : draw(&s->random) % max_us);
     if (e->kind == COPY) memcpy(e->to, e->from, e->bytes);
     pthread_mutex_lock(&lock);
     while (e->kind == WAIT && e->event->reached < e->number) pthread_cond_wait(&changed, &lock);
@@ -150,6 +151,13 @@ static int begin_counted(void) {
 void fake_seed(uint64_t number, unsigned pauses_max_us) {
     seed = number;
     max_us = pauses_max_us;
+}
+
+/* This stream pauses as long as this before each entry: it is later than all others. */
+void fake_slow(void *stream, unsigned us) {
+    pthread_mutex_lock(&lock);
+    find_stream(stream)->pause_us = us;
+    pthread_mutex_unlock(&lock);
 }
 
 /* The n-th call from now fails with this error; 0: none does. */
