@@ -52,11 +52,11 @@ build_ahead() {
 ahead=
 trap '[ -z "$ahead" ] || kill -- "-$ahead" 2>/dev/null' EXIT
 
-# unit PRESET LABELS [NAMES [BUT]]: every ctest case with one of these labels (a name that matches, but not these) counts as one test. One
+# unit PRESET LABELS [NAMES [BUT]]: every ctest case with one of these labels (a name that matches, but not these) counts as one test. Two
 # more at a time than there are cores, for many of them wait; what starts ranks or measures has RUN_SERIAL.
 unit() {
   local log=$logs/ctest-$1-${2//|/-}.log passed failed
-  ctest --test-dir "build/$1" -j "$(($(nproc) + 1))" --output-on-failure --no-tests=error -L "^($2)\$" -R "${3:-.}" -E "${4:-^$}" >"$log" 2>&1 </dev/null
+  ctest --test-dir "build/$1" -j "$(($(nproc) + 2))" --output-on-failure --no-tests=error -L "^($2)\$" -R "${3:-.}" -E "${4:-^$}" >"$log" 2>&1 </dev/null
   passed=$(grep -cE '^ *[0-9]+/[0-9]+ Test .* Passed' "$log")
   failed=$(grep -cE '^ *[0-9]+/[0-9]+ Test .*\*\*\*' "$log")
   CHECKS_PASSED=$((CHECKS_PASSED + passed))
@@ -102,7 +102,7 @@ for stage in "${stages[@]}"; do
     lab) build release; program release tests/lab.sh; program release tests/lab_step.sh; program release tests/lab_shard.sh; program release tests/lab_probe.sh; program release tests/lab_collectives.sh ;;
     asan) check "build asan-ubsan" compile_asan; unit asan-ubsan unit . "$asan_but"; program asan-ubsan tests/smoke.sh ;;
     tsan) check "build tsan" compile_tsan; TACIT_ISA=avx2 TSAN_OPTIONS=suppressions=$root/tests/tsan.supp unit tsan unit "$tsan_names" "$tsan_but" ;;
-    clang) check "build clang" compile_clang; unit clang unit . '^(mix|reference|feedback|linear|halves|narrow|gaps|work|sketch_reduce|compression.*|gossip.*|sharding.*|comm|fault|tcp_faults|.*-(over|sealed|polled).*|cluster_probe|candidates|priced_sums|restore|unread)$' ;; # what is long and compiles to nothing special: gcc, asan
+    clang) check "build clang" compile_clang; unit clang unit . '^(mix|reference|feedback|linear|halves|narrow|gaps|work|sketch_reduce|compression.*|gossip.*|sharding.*|comm|fault|tcp_faults|.*-(over|sealed|polled).*|cluster_probe|candidates|priced_sums|restore|unread|channel|state|exchange|async|engine_tcp|together|payoff_links|bootstrap|change|demand|start|strangers|store|localsgd.*)$' ;; # what is long and compiles to nothing special: gcc, asan
     mpich) build release; unit release mpich; program release tests/mpich.sh ;;
     python) build release
       if wait $torch; then python=$root/build/python/bin/python; else skip "PyTorch" "pip cannot install it: $(tail -n 1 "$logs/pip.log")"; fi
