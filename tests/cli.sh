@@ -93,7 +93,7 @@ expect 0 'usage: tacit eval' "$tacit" eval moving -h
 # what training held out is what eval measures, in the windows of training; shards stand beside a run of shards
 tuned=(--model.dtype f32 --train.steps 2 --train.batch 2 --train.eval_every 2 --train.eval_windows 0)
 expect 0 'finished' "$tacit" train nano.yaml --data.train text.txt "${tuned[@]}" --train.seq 7 --data.split 0.03 --run.dir part
-expect 0 'text_val_' "$tacit" data prepare text.txt -o tokens
+expect 0 'tokens/text_val_' "$tacit" data prepare text.txt -o tokens/
 expect 0 'finished' "$tacit" train nano.yaml --data.train tokens/*train* --data.validation tokens/*val* --model.vocabulary 1500 "${tuned[@]}" --run.dir wide
 for run in part wide; do
     is_json "$tacit" eval $run --json

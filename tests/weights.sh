@@ -70,6 +70,7 @@ refuse 2 "name what to read" export from-hf
 refuse 3 "exists already" export from-hf -o from-hf-hf
 refuse 3 "did you mean" export from-hf -o other --dtype f16
 refuse 4 "step_00000005" export from-hf -o other --step 5
+refuse 3 "--step: -1 is below 0" export from-hf -o other --step -1
 refuse 4 "none: cannot open" import none -o other
 mkdir empty
 refuse 4 "is neither a run folder" import empty -o other

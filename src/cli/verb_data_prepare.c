@@ -80,18 +80,18 @@ static tacit_status parse_options(const taciti_arguments *arguments, taciti_prep
 }
 
 static void print_plain(const taciti_prepare_options *o, const taciti_prepare_result *r) {
-    const char *name = o->name, *folder = o->folder;
-    printf("%s/%s_train_*.bin: %" PRIu64 " shard%s, %" PRIu64 " tokens\n", folder, name, r->train_shards,
+    const char *name = o->name, *folder = o->folder, *slash = taciti_text_ends_with(folder, "/") ? "" : "/";
+    printf("%s%s%s_train_*.bin: %" PRIu64 " shard%s, %" PRIu64 " tokens\n", folder, slash, name, r->train_shards,
            r->train_shards == 1 ? "" : "s", r->train_tokens);
-    printf("%s/%s_val_*.bin: %" PRIu64 " shard%s, %" PRIu64 " tokens\n", folder, name, r->validation_shards,
+    printf("%s%s%s_val_*.bin: %" PRIu64 " shard%s, %" PRIu64 " tokens\n", folder, slash, name, r->validation_shards,
            r->validation_shards == 1 ? "" : "s", r->validation_tokens);
     if (r->train_tokens < 2) { /* a sample has a token and the next one */
         taciti_log(TACITI_LOG_WARN, "no run can train on %" PRIu64 " tokens: add text, or lower --split",
                    r->train_tokens);
         return;
     }
-    printf("\ntacit train --data.train %s/%s_train_*.bin", folder, name);
-    if (r->validation_shards > 0) printf(" --data.validation %s/%s_val_*.bin", folder, name);
+    printf("\ntacit train --data.train %s%s%s_train_*.bin", folder, slash, name);
+    if (r->validation_shards > 0) printf(" --data.validation %s%s%s_val_*.bin", folder, slash, name);
     printf(" --model.vocabulary %" PRId32 "\n", taciti_tokenizer_vocabulary(o->tokenizer));
 }
 

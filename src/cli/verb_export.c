@@ -36,7 +36,7 @@ enum { FORMAT_HF, FORMAT_LLMC };
 static const taciti_option option_list[] = {
     TACITI_OPTION("format", ENUM, AT(format), "hf", .choices = "hf|llmc", .help = "format"),
     TACITI_OPTION("dtype", ENUM, AT(dtype), "f32", .choices = "f32|bf16", .help = "type of the numbers"),
-    TACITI_OPTION("step", INT, AT(step), "-1", .min = -1, .max = 9e18, .unit = "steps", .help = "step"),
+    TACITI_OPTION("step", INT, AT(step), "0", .max = 9e18, .unit = "steps", .help = "step"),
 };
 static const taciti_option_table option_table = TACITI_OPTION_TABLE("export", "flags of export", option_list);
 
@@ -46,6 +46,7 @@ static tacit_status read_options(const taciti_arguments *arguments, export_optio
     const taciti_section section = {&option_table, out, NULL};
     const taciti_config config = {&section, 1};
     TACITI_TRY(taciti_config_defaults(&config));
+    out->step = -1; /* the newest */
     const char *to = taciti_arguments_get(arguments, "--output");
     if (to != NULL && taciti_text_ends_with(to, ".bin")) out->format = FORMAT_LLMC;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
