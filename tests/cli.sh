@@ -94,6 +94,7 @@ expect 0 'usage: tacit eval' "$tacit" eval moving -h
 tuned=(--model.dtype f32 --train.steps 2 --train.batch 2 --train.eval_every 2 --train.eval_windows 0)
 expect 0 'finished' "$tacit" train nano.yaml --data.train text.txt "${tuned[@]}" --train.seq 7 --data.split 0.03 --run.dir part
 expect 0 'tokens/text_val_' "$tacit" data prepare text.txt -o tokens/
+grep -q 'tacit train --data.train tokens/.* --model.preset byte-2m --model.vocabulary 256$' out || complain "data prepare recommends: $(tail -n 1 out)"
 expect 0 'finished' "$tacit" train nano.yaml --data.train tokens/*train* --data.validation tokens/*val* --model.vocabulary 1500 "${tuned[@]}" --run.dir wide
 for run in part wide; do
     is_json "$tacit" eval $run --json
@@ -359,9 +360,12 @@ EOF
 
 # bench kernels: every array kernel beside its probe; the figures are finite and above 0
 expect 0 "kernels: scalar" env TACIT_ISA=scalar "$tacit" bench kernels --floats 0.01 --rounds 1 --threads 1
+expect 3 "TACIT_ISA=sse is not an instruction set" env TACIT_ISA=sse "$tacit" bench kernels --floats 0.01
 expect 3 "--floats 0: give a number above 0" "$tacit" bench kernels --floats 0
 expect 3 "--rounds 102: give a whole number from 1 to 101" "$tacit" bench kernels --rounds 102
 expect 7 " GiB of memory, and " "$tacit" bench kernels --floats 1000000
+expect 7 "--bytes: that needs " "$tacit" bench collectives --ranks 2 --bytes 900GB --rounds 1
+expect 7 "--batch and --model: that needs " "$tacit" bench step --model gpt2-350m --batch 5000
 is_json "$tacit" bench kernels --floats 0.01 --rounds 2 --threads 3 --json
 python3 - <<'EOF' || complain "the JSON of bench kernels lacks figures"
 import json

@@ -445,6 +445,12 @@ for m in json.load(open("fits.json"))["methods"]:
         assert not m["fits"]
 PYTHON
 
+# ranks have whole sequences, and the fullest is waited for
+for batch in 33 64; do
+    "$tacit" plan "$gpt" --cluster "$ethernet" --train.batch $batch --all > "of-$batch" 2>&1 || complain "batch $batch: $(head -3 "of-$batch")"
+done
+cmp -s of-33 of-64 || complain "a batch of 33 on 32 ranks is not planned as one of 64: $(diff of-33 of-64 | head -4)"
+
 # a section `compute` does not disturb training, but emulation is refused
 "$tacit" train "$gpt" --compute.emulate vgg-16 --dry-run > out 2>&1 && complain "training was emulated"
 grep -q "training computes for real" out || complain "train did not refuse compute.emulate: $(head -1 out)"

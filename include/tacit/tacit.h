@@ -433,8 +433,8 @@ TACIT_API tacit_status tacit_job_save(tacit_job *job, const char *folder, int ke
  * and nothing has changed. On as many ranks as have saved it and with the same settings, training goes on bit for bit
  * as if it had never stopped. On another number of ranks, or with another strategy, all begin with the mean of the
  * replicas and of the optimizer's state, and what the strategy had under way is forgotten. Settings that have changed
- * are logged with both values, what is lost as a warning. compress.codec auto and adapt.policy payoff measure
- * times and begin with none: steps go on from the same state, but what they choose may differ.
+ * are logged with both values, what is lost as a warning. compress.codec auto and adapt.policy payoff and gravac choose
+ * by times, which differ: steps go on from the same state, but what they choose may differ.
  *
  * E_DATA: only damaged ones, or another layout. E_CONFIG: the settings need state that the checkpoint lacks: another
  * optimizer (adam and adamw have the same state), or localsgd.outer_momentum where it was 0. The text names the keys,
@@ -450,10 +450,10 @@ TACIT_API tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_
 TACIT_API tacit_status tacit_job_state(tacit_job *job, void *buffer, size_t room, size_t *bytes);
 
 /* In place of tacit_job_start(): every rank goes on from the bytes of its own rank, all of the same step, bit for bit
- * as if the job had never stopped (but for auto and payoff: as tacit_job_load()). E_DATA, on all ranks, and the job is
- * as it was: bytes that are damaged, of another rank, of other tensors or of other settings - comm and what affects no
- * result may differ -, or of another number of ranks, which only a folder of tacit_job_save() serves. The bytes are not
- * needed any more afterwards. Collective. */
+ * as if the job had never stopped (but for auto, payoff, gravac: as tacit_job_load()). E_DATA, on all ranks, and the
+ * job is as it was: bytes that are damaged, of another rank, of other tensors or of other settings - comm and what
+ * affects no result may differ -, or of another number of ranks, which only a folder of tacit_job_save() serves. The
+ * bytes are not needed any more afterwards. Collective. */
 TACIT_API tacit_status tacit_job_restore(tacit_job *job, const void *bytes, size_t count);
 
 /* ---- 10. counters ------------------------------------------------------------------------------------------------ */

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/json_text.h"
 #include "base/log.h"
@@ -38,7 +39,7 @@ const char *taciti_option_choices(const taciti_option *option, char out[TACITI_C
 bool taciti_boolean_parse(const char *text, bool *out) {
     static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (strcmp(text, words[i]) == 0) {
+        if (strcasecmp(text, words[i]) == 0) { /* Python writes True */
             *out = i % 2 != 0;
             return true;
         }

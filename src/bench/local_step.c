@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/rng.h"
+#include "bench/machine_block.h"
 #include "kernel/probe.h"
 #include "optim/optim.h"
 
@@ -89,17 +90,18 @@ static tacit_status measure_round(struct bench *bench, int round) {
     return TACIT_OK;
 }
 
-static tacit_status create_optimizer(struct bench *bench) {
-    taciti_optim_options options;
-    const taciti_section section = {&taciti_optim_option_table, &options, NULL};
+static tacit_status read_optim_defaults(taciti_optim_options *out) {
+    const taciti_section section = {&taciti_optim_option_table, out, NULL};
     const taciti_config defaults = {&section, 1};
-    TACITI_TRY(taciti_config_defaults(&defaults));
-    bench->lr = options.lr;
+    return taciti_config_defaults(&defaults);
+}
+
+static tacit_status check_memory(struct bench *bench, const taciti_optim_options *optim) {
     const taciti_step_bench_options *o = bench->options;
     const taciti_model_memory m = taciti_model_predict(&o->model, &bench->layout, o->batch, o->time, o->threads, true);
     bench->result.predicted_bytes = m.parameters + m.gradients + m.copy16 + m.activations + m.workspace +
-                                    bench->layout.n * taciti_optim_bytes_per_float(&options);
-    return taciti_optim_create(&options, &bench->layout, bench->pool, &bench->optim);
+                                    bench->layout.n * taciti_optim_bytes_per_float(optim);
+    return taciti_machine_has_room("--batch and --model", (double)bench->result.predicted_bytes);
 }
 
 static tacit_status create_samples(struct bench *bench) {
@@ -118,10 +120,14 @@ static tacit_status create_samples(struct bench *bench) {
 
 static tacit_status create_bench(struct bench *bench) {
     const taciti_step_bench_options *o = bench->options;
+    taciti_optim_options optim;
     TACITI_TRY(taciti_model_layout(&o->model, BUCKET_BYTES, &bench->layout));
+    TACITI_TRY(read_optim_defaults(&optim));
+    TACITI_TRY(check_memory(bench, &optim));
+    bench->lr = optim.lr;
     TACITI_TRY(taciti_pool_create(o->threads, SPIN_US, &bench->pool));
     TACITI_TRY(taciti_model_create(&o->model, &bench->layout, bench->pool, o->batch, o->time, true, &bench->model));
-    TACITI_TRY(create_optimizer(bench));
+    TACITI_TRY(taciti_optim_create(&optim, &bench->layout, bench->pool, &bench->optim));
     TACITI_TRY(taciti_trace_create(0, &bench->trace));
     TACITI_TRY(create_samples(bench));
     taciti_model_init(bench->model, 1);

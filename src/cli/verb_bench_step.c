@@ -288,8 +288,9 @@ static void answer_early(void *context) {
     }
     (void)pthread_mutex_lock(&w->answering);
     if (w->run != NULL && taciti_cluster_run_figures(w->run, &bench) == TACIT_OK) {
-        taciti_log(TACITI_LOG_WARN, "interrupted: %zu block%s of each of %zu setting%s complete", bench.blocks,
-                   bench.blocks == 1 ? "" : "s", bench.setting_count, bench.setting_count == 1 ? " is" : "s are");
+        taciti_log(TACITI_LOG_WARN, "interrupted: %zu block%s of each of %zu setting%s %s complete", bench.blocks,
+                   bench.blocks == 1 ? "" : "s", bench.setting_count, bench.setting_count == 1 ? "" : "s",
+                   bench.blocks == 1 ? "is" : "are");
         (void)print_cluster(w->arguments, w->options, &bench);
     } else {
         taciti_log(TACITI_LOG_WARN, "interrupted before the first block was complete: there is nothing to print");

@@ -92,7 +92,9 @@ static void print_plain(const taciti_prepare_options *o, const taciti_prepare_re
     }
     printf("\ntacit train --data.train %s%s%s_train_*.bin", folder, slash, name);
     if (r->validation_shards > 0) printf(" --data.validation %s%s%s_val_*.bin", folder, slash, name);
-    printf(" --model.vocabulary %" PRId32 "\n", taciti_tokenizer_vocabulary(o->tokenizer));
+    const int32_t vocabulary = taciti_tokenizer_vocabulary(o->tokenizer);
+    printf(" --model.preset %s --model.vocabulary %" PRId32 "\n", vocabulary > 256 ? "gpt2-30m" : "byte-2m",
+           vocabulary);
 }
 
 static tacit_status prepare_data(const taciti_arguments *arguments) {

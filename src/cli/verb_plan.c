@@ -2,6 +2,7 @@
  *
  * What would pay on this cluster - or that nothing does. One process; nothing is measured.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -195,7 +196,7 @@ static tacit_status profile_of_model(question *q) {
     TACITI_TRY(taciti_model_resolve(&s->job.model));
     const int64_t tokens = s->train.time > 0 ? s->train.time : s->job.model.context;
     TACITI_TRY(taciti_profile_of_gpt(&s->job.model, (size_t)tokens, &q->profile));
-    q->profile.batch = (double)s->train.batch / q->hosts.ranks;
+    q->profile.batch = ceil((double)s->train.batch / q->hosts.ranks); /* the rank with most sequences is waited for */
     if (s->train.batch < q->hosts.ranks)
         taciti_log(TACITI_LOG_WARN, "train.batch %lld is smaller than the %d ranks: %lld have nothing to compute",
                    (long long)s->train.batch, q->hosts.ranks, q->hosts.ranks - (long long)s->train.batch);

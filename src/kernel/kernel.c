@@ -84,7 +84,7 @@ static const taciti_kernels *choose_set(void) {
     if (forced != NULL && forced[0] != '\0') {
         const taciti_kernels *table = taciti_kernels_named(forced);
         if (table != NULL) return table;
-        taciti_log(TACITI_LOG_ERROR,
+        taciti_log(TACITI_LOG_WARN,
                    "TACIT_ISA=%s is not an instruction set of this CPU and build (scalar, avx2, avx512): using scalar",
                    forced);
         return taciti_kernels_named(NAMES[SCALAR]);
