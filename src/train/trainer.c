@@ -224,13 +224,13 @@ static tacit_status refuse_host(const taciti_trainer *trainer, double each) {
 }
 
 /* Memory is given on first use, so without this a run would be killed in its first step, after minutes of work. The
- * rank that misses most speaks for all. */
+ * rank that misses most speaks for all; of a host's memory, which changes from look to look, its first rank speaks. */
 tacit_status taciti_trainer_check_memory(const taciti_trainer *trainer) {
     const double each = coming_bytes(trainer) + LIBRARIES_BYTES;
     const double available = (double)taciti_available_bytes(), limit = (double)taciti_data_limit_bytes();
-    const int local = taciti_comm_peer(trainer->comm, trainer->rank)->local_size;
+    const taciti_peer *me = taciti_comm_peer(trainer->comm, trainer->rank);
     const double in_limit = taciti_data_limit_bytes() == SIZE_MAX ? 0 : taciti_trainer_mapped_bytes(trainer) - limit;
-    const double on_host = available <= 0 ? 0 : each * local - available;
+    const double on_host = me->local_rank > 0 || available <= 0 ? 0 : each * me->local_size - available;
     const double mine = in_limit > 0 ? in_limit : on_host;
     double max = mine, speaker = trainer->ranks;
     TACITI_TRY(taciti_comm_allreduce_f64(trainer->comm, &max, 1, TACITI_OP_MAX));
