@@ -16,7 +16,8 @@
  *
  * With eta 1 and mu 0, theta becomes the average of the replicas. Where we deviate: docs/localsgd.md.
  *
- * Differences travel, not parameters: a wire of 16 bits rounds a difference, which is small, and never a parameter.
+ * Differences travel, not parameters: a wire of 16 bits rounds a difference, which is small, and never a parameter. In
+ * f32, too: 3 x / 3 rounds, so equal replicas would differ after an average.
  *
  * Properties (test_localsgd.c): replicas are bit-equal after every outer step; one rank with plain averaging is dp on
  * one rank to the bit; every 1 with SGD without momentum is dp; overlapped is blocking to the bit; so is a run that was
