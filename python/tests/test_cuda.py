@@ -407,18 +407,18 @@ def list_waits():
 
     def wait_of(name, number):
         return lambda: replace(Staging, name, leave_out_wait(getattr(Staging, name), number))
-    plain, gossip, torch_s, inward, outward = train(Net), train(Net, strategy="gossip"), None, "_inward", "_outward"
+    plain, of_torch, inward, outward = train(Net), None, "_inward", "_outward"
     return {
-        "copy_after_writes": (within(Device, "copy_in", "_follow_torch"), plain, torch_s),
-        "copy_after_reads": (within(Device, "copy_out", "_follow_torch"), train(Net, optim__clip=0.1), torch_s),
+        "copy_after_writes": (within(Device, "copy_in", "_follow_torch"), plain, of_torch),
+        "copy_after_reads": (within(Device, "copy_out", "_follow_torch"), train(Net, optim__clip=0.1), of_torch),
         "kernels_after_sums": (lambda: replace(Device, "hold_torch", nothing), plain, outward),
         "ready_after_copy": (within(Staging, "deliver", "has_reached", lambda *_: True), plain, inward),
         "back_after_sum": (lambda: replace(Job, "wait", lambda *_: True), plain, inward),
-        "parameters_after_copy": (wait_of("fetch", 1), gossip, inward),
+        "parameters_after_copy": (wait_of("fetch", 1), train(Net, strategy="gossip"), inward),
         "places_after_sums": (wait_of("give", 1), train(mixed, strategy="gossip"), outward),
         "rewrite_after_copy": (wait_of("give", 2), averaging, outward),
         "free_after_copies": (within(Staging, "close", "wait"), plain, outward),
-        "none": (nothing, plain, torch_s),
+        "none": (nothing, plain, of_torch),
         "none_inward": (nothing, averaging, inward),
         "none_outward": (nothing, averaging, outward),
     }

@@ -131,15 +131,10 @@ tacit_status taciti_collective_hand_over(taciti_comm *comm, double *out_s) {
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
-static int count_ranks_here(const taciti_comm *comm) {
-    int ranks = 0;
-    for (int r = 0; r < taciti_comm_size(comm); r++) ranks += taciti_comm_same_host(comm, taciti_comm_rank(comm), r);
-    return ranks;
-}
-
 static tacit_status allocate_task(taciti_collective_task *task, size_t max_bytes) {
     const size_t bytes = taciti_round_up(max_bytes, TACITI_ALIGN_BYTES); /* the exchange moves whole lines */
-    TACITI_TRY(taciti_machine_has_room("--bytes", 2.0 * (double)bytes * count_ranks_here(task->comm)));
+    const int ranks = taciti_comm_peer(task->comm, taciti_comm_rank(task->comm))->local_size;
+    TACITI_TRY(taciti_machine_has_room("--bytes", 2.0 * (double)bytes * ranks));
     TACITI_TRY(taciti_numbers_create(taciti_comm_size(task->comm), &task->numbers));
     TACITI_TRY(taciti_pages_create(bytes, "the array", &task->in_pages));
     TACITI_TRY(taciti_pages_create(bytes, "the second array", &task->out_pages));

@@ -3,7 +3,6 @@
  * tacit VERB ...: finds the verb in the table and runs it. Nothing here knows what a verb does.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -92,15 +91,6 @@ static tacit_status show_help(int argc, char **argv) {
     return TACIT_OK;
 }
 
-/* The library goes on with scalar kernels. */
-static tacit_status check_isa(void) {
-    const char *isa = getenv("TACIT_ISA");
-    if (isa == NULL || *isa == '\0' || taciti_kernels_named(isa) != NULL) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG,
-                       "TACIT_ISA=%s is not an instruction set of this CPU and build (scalar, avx2, avx512): unset it",
-                       isa);
-}
-
 /* argc and argv without the program's name. */
 static tacit_status run_verb(int argc, char **argv) {
     if (argc == 0) {
@@ -121,7 +111,7 @@ static tacit_status run_verb(int argc, char **argv) {
         taciti_verb_help(verb, argc - words, argv + words);
         return TACIT_OK;
     }
-    TACITI_TRY(check_isa());
+    TACITI_TRY(taciti_kernels_check());
     if (!verb->collective) taciti_log_set_mode(TACITI_LOG_DIRECT); /* each process works for itself */
     return verb->run(verb, argc - words + 1, argv + words - 1);
 }

@@ -334,6 +334,10 @@ size_t taciti_attention_work_floats(const taciti_attention_shape *shape);
  * thread; later calls from any thread. */
 const taciti_kernels *taciti_kernels_get(void);
 
+/* Returns E_CONFIG if TACIT_ISA names no set of this CPU and build; taciti_kernels_get() goes on with scalar ones. Any
+ * thread. */
+tacit_status taciti_kernels_check(void);
+
 /* Returns the table of one set by name, or NULL if this CPU or build lacks it. For conformance tests and benchmarks. */
 const taciti_kernels *taciti_kernels_named(const char *isa);
 
