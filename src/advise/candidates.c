@@ -90,6 +90,7 @@ static void append_wire(const taciti_candidates_builder *b, const taciti_plan_to
                             .overlap = b->settings->exchange.overlap,
                             .every = pattern->every,
                             .delay = pattern->delay,
+                            .also_mixed = pattern->also_mixed,
                             .common = pattern->common,
                             .parts = pattern->parts};
     taciti_method_label(pattern, &method);
@@ -129,6 +130,10 @@ static void append_mix(const taciti_candidates_builder *b, const taciti_plan_top
 static void append_mixes(const taciti_candidates_builder *b, const taciti_plan_topology *t) {
     const taciti_codec *codec = taciti_settings_compression(b->settings).mixes.codec;
     const char *name = NULL;
+    if (b->pattern->order == TACITI_ORDER_ASYNC) { /* over undirected edges, as f32 */
+        if (!t->topology.directed) append_wire(b, t, 0, taciti_codec_find("f32"), 0);
+        return;
+    }
     for (size_t i = 0; (name = taciti_codec_dense_name(i)) != NULL; i++) append_mix(b, t, taciti_codec_find(name));
     if (codec != NULL && !taciti_codec_is_dense(codec) && b->ours) append_mix(b, t, codec);
 }

@@ -78,6 +78,7 @@ static void say_cost(const taciti_plan_report *r, const taciti_candidate *c, cha
     if (!c->prediction.fits) say_line(out, ", does not fit into memory");
     if (differ) say_line(out, ", replicas differ");
     if (m->order == TACITI_ORDER_AWC) say_line(out, ", updates arrive a step late");
+    if (m->order == TACITI_ORDER_ASYNC) say_line(out, ", updates arrive late, slow ranks make fewer");
     if (!taciti_candidate_mixes(r->candidates, c)) say_line(out, ", mixes too slowly");
     if (taciti_plan_is_lossy(&m->compression) || taciti_plan_is_lossy(&m->gather))
         say_line(out, "%s",
@@ -106,9 +107,11 @@ static void say_compression_flags(const taciti_settings *settings, const taciti_
 static void say_flags(const taciti_plan_report *r, const taciti_candidate *c, char out[WORDS]) {
     const taciti_method *m = &c->method;
     say_line(out, "--strategy %s", c->strategy);
-    if (m->topology != NULL)
-        say_line(out, " --%s.topology %s --%s.order %s", c->strategy, c->topology, c->strategy,
-                 m->order == TACITI_ORDER_AWC ? "awc" : "atc");
+    if (m->topology != NULL) say_line(out, " --%s.topology %s", c->strategy, c->topology);
+    if (m->topology != NULL && m->order == TACITI_ORDER_ASYNC)
+        say_line(out, " --%s.async", c->strategy);
+    else if (m->topology != NULL)
+        say_line(out, " --%s.order %s", c->strategy, m->order == TACITI_ORDER_AWC ? "awc" : "atc");
     if (m->compression.encoding.codec == NULL && m->wire != taciti_exchange_wire(&r->settings->exchange))
         say_line(out, " --exchange.wire %s", m->wire->name);
     say_compression_flags(r->settings, c, out);

@@ -78,7 +78,7 @@ static json_t *parts_json(const taciti_plan_report *r, const taciti_method *m) {
 }
 
 static json_t *method_json(const taciti_plan_report *r, const taciti_candidate *c) {
-    static const char *const orders[] = {"dense", "awc", "atc", "parts"};
+    static const char *const orders[] = {"dense", "awc", "atc", "parts", "async"};
     const taciti_prediction *p = &c->prediction;
     json_t *seconds = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "step", p->step_s, "low", p->low_s, "high",
                                 p->high_s, "fast_links", p->fast_links_s, "slow_links", p->slow_links_s, "compute",

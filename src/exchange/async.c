@@ -76,13 +76,17 @@ static size_t count_edges(const taciti_topology *t, int rank) {
 static size_t message_bytes(size_t n) { return HEAD_BYTES + n * sizeof(float); }
 static size_t slot_bytes(size_t n) { return taciti_round_up(message_bytes(n), HEAD_BYTES); }
 
-size_t taciti_async_predict_bytes(const taciti_topology *topology, size_t n) {
+size_t taciti_async_neighbours(const taciti_topology *topology) {
     size_t max = 0;
     for (int rank = 0; rank < topology->ranks; rank++) {
         const size_t count = count_edges(topology, rank);
         if (count > max) max = count;
     }
-    return max * (2 * slot_bytes(n) + sizeof(edge));
+    return max;
+}
+
+size_t taciti_async_predict_bytes(const taciti_topology *topology, size_t n) {
+    return taciti_async_neighbours(topology) * (2 * slot_bytes(n) + sizeof(edge));
 }
 
 uint64_t taciti_async_bytes(const taciti_topology *topology, int rank, size_t n, const taciti_hosts *hosts) {
@@ -92,6 +96,13 @@ uint64_t taciti_async_bytes(const taciti_topology *topology, int rank, size_t n,
         for (size_t r = 0; counts && r < topology->period; r++) messages += weight_between(topology, r, rank, peer) > 0;
     }
     return messages * n * sizeof(float) / topology->period;
+}
+
+uint64_t taciti_async_nic_bytes(const taciti_topology *topology, int host, size_t n, const taciti_hosts *hosts) {
+    uint64_t sum = 0;
+    for (int r = 0; r < hosts->ranks; r++)
+        if (hosts->host_of[r] == host) sum += taciti_async_bytes(topology, r, n, hosts);
+    return sum;
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */

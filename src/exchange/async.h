@@ -39,11 +39,15 @@ typedef struct taciti_async_setup {
     taciti_arrivals *arrivals;       /* to write, or to follow; borrows; NULL: neither */
 } taciti_async_setup;
 
-/* Bytes that create() allocates on the rank with the most neighbours. */
+/* Neighbours in any round of the rank with the most, and the bytes that create() allocates there: two arrays for each.
+ */
+size_t taciti_async_neighbours(const taciti_topology *topology);
 size_t taciti_async_predict_bytes(const taciti_topology *topology, size_t n);
 /* Bytes that a rank sends per step if nobody is late: the mean over the rounds. hosts: only to other hosts; NULL: all.
  */
 uint64_t taciti_async_bytes(const taciti_topology *topology, int rank, size_t n, const taciti_hosts *hosts);
+/* The same, of all ranks of a host to other hosts. */
+uint64_t taciti_async_nic_bytes(const taciti_topology *topology, int host, size_t n, const taciti_hosts *hosts);
 
 /* Edges are used in both directions, with half the sum of both weights. E_UNSUPPORTED for arrays that do not fit into a
  * message. Collective. */

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/footprint.h"
 
+#include <math.h>
+
+#include "exchange/async.h"
 #include "plan/compressed.h"
 #include "plan/links.h"
 
@@ -21,17 +24,26 @@ static tacit_status nic_bytes_of(const taciti_scene *s, const taciti_method *met
     return TACIT_OK;
 }
 
+/* The bytes of the busiest host if nobody is late. */
+static double async_bytes_of(const taciti_scene *s, const taciti_method *method) {
+    double busiest = 0;
+    for (int host = 0; host < s->hosts->count; host++)
+        busiest = fmax(busiest, (double)taciti_async_nic_bytes(method->topology, host, s->layout->n, s->hosts));
+    return busiest;
+}
+
 tacit_status taciti_plan_nic_bytes(const taciti_scene *s, const taciti_method *method, const taciti_rounds *rounds,
                                    double *out) {
     const size_t every = method->every > 0 ? (size_t)method->every : 1;
     const taciti_stretches *stretches = rounds->stretches;
-    double sum = rounds->nic_bytes;
+    const bool async = method->order == TACITI_ORDER_ASYNC;
+    double sum = async ? async_bytes_of(s, method) : rounds->nic_bytes;
     for (size_t i = 0; i < stretches->length_count && method->topology == NULL; i++) {
         double bytes = 0;
         TACITI_TRY(nic_bytes_of(s, method, stretches->lengths[i], stretches->plain[i], &bytes));
         sum += (double)stretches->buckets[i] * bytes;
     }
-    *out = sum / (double)every;
+    *out = sum * (1 + method->also_mixed) / (double)every;
     return TACIT_OK;
 }
 
@@ -58,7 +70,8 @@ tacit_status taciti_plan_memory_bytes(const taciti_scene *s, const taciti_method
     TACITI_TRY(taciti_plan_residual_bytes(s, method, &residuals));
     m.moments = n * taciti_optim_bytes_per_float(s->optim);
     if (method->order == TACITI_ORDER_PARTS) TACITI_TRY(memory_of_parts(s, method, &m));
-    const size_t arrays = method->arrays * n * sizeof(float);
+    const size_t neighbours = method->order == TACITI_ORDER_ASYNC ? taciti_async_neighbours(method->topology) : 0;
+    const size_t arrays = (method->arrays + 2 * neighbours) * n * sizeof(float);
     *out = (double)(m.parameters + m.gradients + m.moments + residuals + arrays + (s->bf16 ? m.copy16 : 0));
     return TACIT_OK;
 }

@@ -77,6 +77,7 @@ typedef struct taciti_method {
     bool overlap;                        /* exchange.overlap: the exchange overlaps computation */
     int every;                           /* steps per exchange */
     int delay;                           /* awc: additional steps that a transfer may take */
+    int also_mixed;                      /* arrays that are mixed together with the parameters */
     taciti_common_sums common;           /* with a topology: sums over all ranks, which count in the mean step */
     taciti_parts parts;                  /* order PARTS: what ranks hold of the network, and what they gather */
     double serial_s;                     /* additional computation and copying in every step */

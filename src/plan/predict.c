@@ -16,6 +16,8 @@
  *
  *   localsgd   as atc among all ranks, in every `every`-th step
  *
+ *   async      nobody waits: a step is computing and the updates, and a mix is made when its two ranks are ready
+ *
  *   parts      unit by unit: plan/parts.h
  *
  * Compute times are those of the emulated accelerator: profile x slow x max(0.1, 1 + cv z), drawn from (seed, rank,
@@ -149,8 +151,9 @@ static double hand_over_s(const taciti_scene *s, const taciti_method *method) {
 static bool has_parts(const model *m) { return m->method.order == TACITI_ORDER_PARTS; }
 
 static tacit_status time_links(model *m, size_t scenario, const taciti_links *links, double latency, double bytes) {
+    const double arrays = 1 + m->method.also_mixed;
     if (m->method.topology != NULL) m->busy_s[scenario] = bytes * taciti_links_busy_s(links, m->nic_bytes);
-    if (!has_parts(m)) return taciti_rounds_time(m->rounds, scenario, links, latency, bytes);
+    if (!has_parts(m)) return taciti_rounds_time(m->rounds, scenario, links, arrays * latency, arrays * bytes);
     taciti_parts_time(&m->parts, scenario, links, latency, bytes);
     return TACIT_OK;
 }
@@ -195,7 +198,7 @@ static tacit_status simulate_rounds(const model *m, taciti_recursion_times *time
 /* Ranks of a host that are in different rounds share its link, and a simulation of rounds does not know that. */
 static tacit_status run_model(const model *m, taciti_recursion_times *times) {
     TACITI_TRY(simulate_rounds(m, times));
-    for (size_t s = 0; s < TACITI_SCENARIOS; s++)
+    for (size_t s = 0; s < TACITI_SCENARIOS && m->method.order != TACITI_ORDER_ASYNC; s++)
         if (m->busy_s[s] > times[s].step_s * (1 + ROUNDING)) times[s].step_s = m->busy_s[s];
     return TACIT_OK;
 }
@@ -239,6 +242,8 @@ static tacit_status simulate_scenarios(model *m, taciti_prediction *p) {
     p->transfer_s = has_parts(m) ? taciti_parts_transfer_s(&m->parts)
                                  : taciti_rounds_transfer_s(m->rounds, AS_IT_IS) / m->recursion.every;
     p->transfer_s += m->waits_s;
+    if (m->method.order == TACITI_ORDER_ASYNC && m->busy_s[AS_IT_IS] > p->step_s)
+        p->nic_bytes *= p->step_s / m->busy_s[AS_IT_IS]; /* there are fewer mixes than steps */
     if (m->options->brief) return TACIT_OK;
     TACITI_TRY(find_range(m, times, p));
     find_causes(m, times, p);

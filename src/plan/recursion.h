@@ -14,6 +14,8 @@
  *   awc    m_ik = max(m_ik-1, E_ik) + u_k,  m_i0 = s_i + C_i,  s_i' = m_iK;  h_ik = m_ik, to be there in the next step
  *   atc    h_ik = s_i + C_i + u_1 + ... + u_k,  s_i' = max(h_iK, E_iK)
  *
+ *   async  nobody waits: s_i' = s_i + C_i + sum of u; the mean step is ranks / sum over i of 1 / (s_i' - s_i)
+ *
  * Without overlap a bucket is handed over when nothing else is left to do:
  *
  *   dense  h_ik = s_i + C_i

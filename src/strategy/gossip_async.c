@@ -105,9 +105,7 @@ void taciti_gossip_async_figures(const taciti_gossip *g, taciti_strategy_figures
     const int rank = taciti_comm_rank(g->context.comm);
     const size_t n = g->context.layout->n;
     out->sent_bytes = taciti_async_bytes(&g->topology, rank, n, NULL);
-    out->nic_bytes = 0;
-    for (int r = 0; r < hosts->ranks; r++)
-        if (hosts->host_of[r] == hosts->host_of[rank]) out->nic_bytes += taciti_async_bytes(&g->topology, r, n, hosts);
+    out->nic_bytes = taciti_async_nic_bytes(&g->topology, hosts->host_of[rank], n, hosts);
 }
 
 /* Updates all buckets, or renews copy16 alone. */

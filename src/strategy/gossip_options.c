@@ -122,7 +122,8 @@ static size_t arrays_of(const taciti_gossip_options *options, int order) {
     taciti_gossip_options o = *options;
     o.order = order;
     if (order != TACITI_GOSSIP_AWC) o.delay = 0;
-    return taciti_gossip_arrays(&o) + (o.denoise > 0 ? 2U : 0U) + (taciti_gossip_may_integrate(&o) ? 1U : 0U);
+    return taciti_gossip_arrays(&o) + (o.denoise > 0 && !o.tracker ? 2U : 0U) +
+           (taciti_gossip_may_integrate(&o) ? 1U : 0U);
 }
 
 /* `asked` is what the options mean. A topology has its options where it is named. */
@@ -133,26 +134,28 @@ static taciti_pattern pattern_of(const taciti_gossip_options *o, const char *ask
                               .every = (int)o->every,
                               .shorten = "gossip.every",
                               .delay = awc ? (int)o->delay : 0,
-                              .common = {o->start, o->denoise, taciti_gossip_sum_codec()},
+                              .also_mixed = o->tracker ? 1 : 0,
+                              .common = {o->start, o->tracker ? 0 : o->denoise, taciti_gossip_sum_codec()},
                               .arrays = arrays_of(o, order),
                               .configured = configured && o->order == order};
+    if (o->async) {
+        pattern.order = TACITI_ORDER_ASYNC;
+        pattern.common.every = 0; /* where ranks meet anyway */
+    }
     if (strcmp(o->topology.text, topology) == 0) {
         pattern.topology.degree = (int)o->degree;
         pattern.topology.file = o->file.text[0] == '\0' ? NULL : o->file.text;
     }
-    (void)snprintf(pattern.label, sizeof pattern.label, "gossip %s %s", topology, awc ? "awc" : "atc");
+    (void)snprintf(pattern.label, sizeof pattern.label, "gossip %s %s", topology,
+                   o->async ? "async"
+                   : awc    ? "awc"
+                            : "atc");
     return pattern;
 }
 
 tacit_status taciti_gossip_patterns(const void *options, const taciti_hosts *hosts,
                                     taciti_pattern out[TACITI_PATTERNS_MAX], size_t *count) {
     const taciti_gossip_options *o = options;
-    if (o->async)
-        return taciti_fail(TACIT_E_CONFIG,
-                           "plan predicts ranks that make equal steps; plan without: --no-gossip.async");
-    if (o->tracker)
-        return taciti_fail(TACIT_E_CONFIG, "plan predicts one mix of the parameters per step, and gossip.tracker mixes "
-                                           "a second array; plan without: --no-gossip.tracker");
     if (!moves_all(o))
         return taciti_fail(TACIT_E_CONFIG,
                            "plan prices mixes of arrays, and gossip.codec %s sends something else; plan with "
@@ -163,9 +166,10 @@ tacit_status taciti_gossip_patterns(const void *options, const taciti_hosts *hos
                                          .hosts = hosts,
                                          .per_host = (int)o->per_host};
     const char *asked = taciti_topology_name(&request);
+    const int last = o->async ? TACITI_GOSSIP_AWC : TACITI_GOSSIP_ATC;
     *count = 0;
     for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++)
-        for (int order = TACITI_GOSSIP_AWC; order <= TACITI_GOSSIP_ATC && *count < TACITI_PATTERNS_MAX; order++)
+        for (int order = TACITI_GOSSIP_AWC; order <= last && *count < TACITI_PATTERNS_MAX; order++)
             if (o->file.text[0] != '\0' || strcmp(kind->name, "file") != 0)
                 out[(*count)++] = pattern_of(o, asked, kind->name, order);
     return TACIT_OK;

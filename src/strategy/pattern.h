@@ -16,8 +16,15 @@
 
 /* When the exchange happens. DENSE: the gradient's exchange overlaps backward, and the update needs all of it. AWC:
  * parameters are exchanged during the next step. ATC: parameters are exchanged after the update, in the same step.
- * PARTS: gradients are reduce-scattered once, parameters gathered unit by unit (taciti_parts). */
-typedef enum taciti_order { TACITI_ORDER_DENSE, TACITI_ORDER_AWC, TACITI_ORDER_ATC, TACITI_ORDER_PARTS } taciti_order;
+ * PARTS: gradients are reduce-scattered once, parameters gathered unit by unit (taciti_parts). ASYNC: as AWC, but two
+ * ranks mix when both are ready, and nobody waits. */
+typedef enum taciti_order {
+    TACITI_ORDER_DENSE,
+    TACITI_ORDER_AWC,
+    TACITI_ORDER_ATC,
+    TACITI_ORDER_PARTS,
+    TACITI_ORDER_ASYNC
+} taciti_order;
 
 /* Bytes of the flat arrays of one rank. */
 typedef struct taciti_strategy_memory {
@@ -66,6 +73,7 @@ typedef struct taciti_pattern {
     int every;                    /* steps per exchange */
     const char *shorten;          /* the options that make the exchange repeat sooner; NULL: it repeats in every step */
     int delay;                    /* awc: additional iterations that a transfer may take */
+    int also_mixed;               /* arrays that are mixed together with the parameters */
     taciti_common_sums common;    /* beside the exchange of a topology */
     size_t arrays;                /* flat ones of f32 that a rank holds beside parameters, gradients and moments */
     bool compresses;              /* its sums over all ranks can go through compress.codec */

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Steps of gossip whose mixes are not one exchange of the parameters per step, against values worked out by hand.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include "exchange/async.h"
+#include "plan/test_predict.h"
+
+#define FAST "\"between\": {\"latency_us\": 0, \"gbit_per_s\": 1000}"
+#define TEN_GIGABIT "\"between\": {\"latency_us\": 0, \"gbit_per_s\": 10}"
+
+/* The mean step is that of the steps per second of all: 3 fast ranks make 3 / C of them, the slow one 1 / (5 C). */
+static void who_waits_for_nobody_makes_steps_of_its_own_length(void **state) {
+    (void)state;
+    const double slow[4] = {1, 1, 5, 1};
+    static const char *const GRAPHS[] = {"base-k", "ring", "complete"};
+    for (size_t g = 0; g < sizeof GRAPHS / sizeof *GRAPHS; g++) {
+        stage s;
+        open_stage(&s, 4, 1, TEN_GIGABIT, "");
+        mix(&s, TACITI_ORDER_ASYNC, GRAPHS[g]);
+        taciti_prediction p = predict(&s);
+        assert_near(p.step_s, COMPUTE_S, 1e-12);
+        assert_true(p.exposed_s < 1e-12 && p.bottleneck == TACITI_BOTTLENECK_COMPUTE);
+        s.scene.slow = slow;
+        p = predict(&s);
+        const double slow_s = 5 * (FORWARD_S + BACKWARD_S) + UPDATE_S;
+        assert_near(p.step_s, 4 / (3 / COMPUTE_S + 1 / slow_s), 1e-12);
+        assert_near(p.cost_s[TACITI_BOTTLENECK_STRAGGLERS], p.step_s - COMPUTE_S, 1e-9);
+        s.options.cv = 0.2; /* differences of a step are its own matter */
+        assert_near(predict(&s).step_s, p.step_s, 1e-12);
+        close_stage(&s);
+    }
+}
+
+/* A ring of 4 sends to two neighbours; on a hundredth of the link there are fewer mixes, and steps are no longer. */
+static void a_slow_link_carries_fewer_mixes_of_who_waits_for_nobody(void **state) {
+    (void)state;
+    stage s;
+    open_stage(&s, 4, 1, TEN_GIGABIT, "");
+    mix(&s, TACITI_ORDER_ASYNC, "ring");
+    const taciti_prediction fast = predict(&s);
+    assert_near(fast.nic_bytes, 2 * ALL_BYTES, 1e-12);
+    s.scene.between_bit_per_s = 1e8;
+    const taciti_prediction slow = predict(&s);
+    assert_near(slow.step_s, fast.step_s, 1e-12);
+    assert_near(slow.nic_bytes, COMPUTE_S * s.scene.between_bit_per_s / 8, 1e-9);
+    close_stage(&s);
+}
+
+/* Of two ranks per host one has a neighbour on either side elsewhere. */
+static void bytes_between_hosts_are_those_of_the_busiest(void **state) {
+    (void)state;
+    for (int hosts = 2; hosts <= 4; hosts++) {
+        stage s;
+        open_stage(&s, hosts, 2, FAST INSIDE, "");
+        mix(&s, TACITI_ORDER_ASYNC, "ring");
+        assert_near(predict(&s).nic_bytes, 2 * ALL_BYTES, 1e-12);
+        mix(&s, TACITI_ORDER_ASYNC, "complete");
+        assert_near(predict(&s).nic_bytes, 2.0 * (2 * hosts - 2) * ALL_BYTES, 1e-12);
+        close_stage(&s);
+    }
+}
+
+/* Two arrays for each neighbour. */
+static void offers_take_memory(void **state) {
+    (void)state;
+    const taciti_optim_options sgd = {.name = TACITI_OPTIM_SGD};
+    stage s;
+    open_stage(&s, 6, 1, TEN_GIGABIT, "");
+    s.scene.optim = &sgd;
+    mix(&s, TACITI_ORDER_AWC, "ring");
+    const double without = predict(&s).memory_bytes;
+    mix(&s, TACITI_ORDER_ASYNC, "ring");
+    assert_near(predict(&s).memory_bytes, without + 4 * ALL_BYTES, 1e-12);
+    mix(&s, TACITI_ORDER_ASYNC, "complete");
+    assert_near(predict(&s).memory_bytes, without + 10 * ALL_BYTES, 1e-12);
+    close_stage(&s);
+}
+
+/* On a link that never rests a step is its bytes, and a tracker doubles these. */
+static void a_tracker_is_mixed_with_the_parameters(void **state) {
+    (void)state;
+    static const taciti_order ORDERS[] = {TACITI_ORDER_AWC, TACITI_ORDER_ATC};
+    for (size_t o = 0; o < sizeof ORDERS / sizeof *ORDERS; o++) {
+        stage s;
+        open_stage(&s, 4, 1, TEN_GIGABIT, "");
+        s.scene.between_bit_per_s = 1e8;
+        mix(&s, ORDERS[o], "ring");
+        const taciti_prediction one = predict(&s);
+        s.method.also_mixed = 1;
+        const taciti_prediction two = predict(&s);
+        assert_near(two.nic_bytes, 2 * one.nic_bytes, 1e-12);
+        assert_near(two.transfer_s, 2 * one.transfer_s, 1e-12);
+        assert_near(two.step_s - one.step_s, one.transfer_s, 1e-9);
+        close_stage(&s);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_waits_for_nobody_makes_steps_of_its_own_length),
+        cmocka_unit_test(a_slow_link_carries_fewer_mixes_of_who_waits_for_nobody),
+        cmocka_unit_test(bytes_between_hosts_are_those_of_the_busiest),
+        cmocka_unit_test(offers_take_memory),
+        cmocka_unit_test(a_tracker_is_mixed_with_the_parameters),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
