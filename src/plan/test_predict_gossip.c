@@ -53,7 +53,7 @@ static void a_slow_link_carries_fewer_mixes_of_who_waits_for_nobody(void **state
     close_stage(&s);
 }
 
-/* Of two ranks per host one has a neighbour on either side elsewhere. */
+/* On a ring each of the two ranks of a host has one neighbour on another host. */
 static void bytes_between_hosts_are_those_of_the_busiest(void **state) {
     (void)state;
     for (int hosts = 2; hosts <= 4; hosts++) {
