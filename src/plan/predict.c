@@ -151,7 +151,7 @@ static double hand_over_s(const taciti_scene *s, const taciti_method *method) {
 static bool has_parts(const model *m) { return m->method.order == TACITI_ORDER_PARTS; }
 
 static tacit_status time_links(model *m, size_t scenario, const taciti_links *links, double latency, double bytes) {
-    const double arrays = 1 + m->method.also_mixed;
+    const double arrays = m->method.order == TACITI_ORDER_ATC ? 1 : 1 + m->method.also_mixed;
     if (m->method.topology != NULL) m->busy_s[scenario] = bytes * taciti_links_busy_s(links, m->nic_bytes);
     if (!has_parts(m)) return taciti_rounds_time(m->rounds, scenario, links, arrays * latency, arrays * bytes);
     taciti_parts_time(&m->parts, scenario, links, latency, bytes);
@@ -195,9 +195,17 @@ static tacit_status simulate_rounds(const model *m, taciti_recursion_times *time
     return TACIT_OK;
 }
 
+/* Under atc the arrays that are mixed beside the parameters travel while the next step computes, before these do. */
+static double late_s(const model *m, size_t scenario) {
+    if (m->method.order != TACITI_ORDER_ATC || m->method.also_mixed == 0) return 0;
+    const double beside_s = m->method.overlap ? m->recursion.compute_s : 0;
+    return excess_of(m->method.also_mixed * taciti_rounds_transfer_s(m->rounds, scenario), beside_s);
+}
+
 /* Ranks of a host that are in different rounds share its link, and a simulation of rounds does not know that. */
 static tacit_status run_model(const model *m, taciti_recursion_times *times) {
     TACITI_TRY(simulate_rounds(m, times));
+    for (size_t s = 0; s < TACITI_SCENARIOS; s++) times[s].step_s += late_s(m, s);
     for (size_t s = 0; s < TACITI_SCENARIOS && m->method.order != TACITI_ORDER_ASYNC; s++)
         if (m->busy_s[s] > times[s].step_s * (1 + ROUNDING)) times[s].step_s = m->busy_s[s];
     return TACIT_OK;
@@ -241,6 +249,7 @@ static tacit_status simulate_scenarios(model *m, taciti_prediction *p) {
     p->exposed_s = excess_of(p->step_s, p->compute_s);
     p->transfer_s = has_parts(m) ? taciti_parts_transfer_s(&m->parts)
                                  : taciti_rounds_transfer_s(m->rounds, AS_IT_IS) / m->recursion.every;
+    if (m->method.order == TACITI_ORDER_ATC) p->transfer_s *= 1 + m->method.also_mixed;
     p->transfer_s += m->waits_s;
     if (m->method.order == TACITI_ORDER_ASYNC && m->busy_s[AS_IT_IS] > p->step_s)
         p->nic_bytes *= p->step_s / m->busy_s[AS_IT_IS]; /* there are fewer mixes than steps */
