@@ -62,6 +62,13 @@ class Part:
     def __init__(self, comm):
         self.comm, self.handle = comm, ctypes.c_void_p()
 
+    @property
+    def opened(self):
+        """The handle, for a call that needs one."""
+        if not self.handle:
+            raise UsageError("this is closed: open it again")
+        return self.handle
+
     def shut(self):
         """Returns the status. The handle is closed in any case."""
         if not self.handle or not self.comm._handle:
@@ -119,23 +126,23 @@ class Job(Part):
         return lib.tacit_job_gradients(self.handle)
 
     def start(self):
-        check(lib.tacit_job_start(self.handle))
+        check(lib.tacit_job_start(self.opened))
 
     def parts(self):
         """The ranges that this rank updates, as tacit_part."""
         found = [sized(_table.tacit_part)]
-        while lib.tacit_job_part(self.handle, len(found) - 1, byref(found[-1])):
+        while lib.tacit_job_part(self.opened, len(found) - 1, byref(found[-1])):
             found.append(sized(_table.tacit_part))
         return found[:-1]
 
     def ready(self, tensor=_table.ALL_TENSORS):
-        check(lib.tacit_job_ready(self.handle, tensor))
+        check(lib.tacit_job_ready(self.opened, tensor))
 
     def report(self, tensors, addresses, kinds, scale):
         """Gradients of these tensors are ready at these addresses; one at 0 is 0. kinds: the types of all tensors."""
         types, count = {kinds[t] for t in tensors}, len(tensors)
         if len(types) == 1:
-            check(lib.tacit_job_ready_list(self.handle, count, array_type(c_size_t, count).from_buffer(array("Q", tensors)),
+            check(lib.tacit_job_ready_list(self.opened, count, array_type(c_size_t, count).from_buffer(array("Q", tensors)),
                                            array_type(c_void_p, count).from_buffer(array("Q", addresses)), *types, scale))
             return
         for kind in types:
@@ -144,34 +151,34 @@ class Job(Part):
 
     def wait(self, tensor, seconds=float("inf")):
         """False: still under way after this time."""
-        return not check(lib.tacit_job_wait(self.handle, tensor, seconds))
+        return not check(lib.tacit_job_wait(self.opened, tensor, seconds))
 
     def finish(self):
-        check(lib.tacit_job_finish(self.handle, byref(self.step)))
+        check(lib.tacit_job_finish(self.opened, byref(self.step)))
         return self.step
 
     def settle(self):
-        check(lib.tacit_job_settle(self.handle, byref(self.step)))
+        check(lib.tacit_job_settle(self.opened, byref(self.step)))
         return self.step
 
     def stepped(self):
-        check(lib.tacit_job_stepped(self.handle))
+        check(lib.tacit_job_stepped(self.opened))
 
     def set_lr(self, lr):
-        check(lib.tacit_job_set_lr(self.handle, lr))
+        check(lib.tacit_job_set_lr(self.opened, lr))
 
     def average(self):
         """Returns the consensus distance."""
         distance = ctypes.c_double()
-        check(lib.tacit_job_average(self.handle, byref(distance)))
+        check(lib.tacit_job_average(self.opened, byref(distance)))
         return distance.value
 
     def revert(self):
-        check(lib.tacit_job_revert(self.handle))
+        check(lib.tacit_job_revert(self.opened))
 
     def counters(self):
         out = sized(_table.tacit_counters)
-        check(lib.tacit_job_counters(self.handle, byref(out)))
+        check(lib.tacit_job_counters(self.opened, byref(out)))
         return {name: getattr(out, name) for name, _ in out._fields_[1:]}
 
     def save(self, folder, blobs=(), keep=2):
@@ -180,7 +187,7 @@ class Job(Part):
         for struct, blob, bytes_ in zip(structs, blobs, held):
             struct.size, struct.name, struct.own = ctypes.sizeof(struct), blob.name.encode(), blob.own
             struct.bytes, struct.count = ctypes.cast(bytes_, ctypes.c_void_p), len(blob.data)
-        check(lib.tacit_job_save(self.handle, str(folder).encode(), keep, structs, len(blobs)))
+        check(lib.tacit_job_save(self.opened, str(folder).encode(), keep, structs, len(blobs)))
 
     def load(self, folder, blobs=()):
         """False: there is no checkpoint. Sets `data` of blobs."""
@@ -198,7 +205,7 @@ class Job(Part):
             struct.size, struct.name, struct.own = ctypes.sizeof(struct), blob.name.encode(), blob.own
             struct.room = make_room(held)
         found = ctypes.c_bool()
-        check(lib.tacit_job_load(self.handle, str(folder).encode(), structs, len(blobs), byref(found)))
+        check(lib.tacit_job_load(self.opened, str(folder).encode(), structs, len(blobs), byref(found)))
         for struct, blob in zip(structs, blobs):
             blob.data = ctypes.string_at(struct.bytes, struct.count) if found.value and struct.loaded else None
         return found.value
@@ -206,13 +213,13 @@ class Job(Part):
     def state(self):
         """The state of this rank as bytes."""
         size = ctypes.c_size_t()
-        check(lib.tacit_job_state(self.handle, None, 0, byref(size)))
+        check(lib.tacit_job_state(self.opened, None, 0, byref(size)))
         room = ctypes.create_string_buffer(size.value)
-        check(lib.tacit_job_state(self.handle, room, size.value, byref(size)))
+        check(lib.tacit_job_state(self.opened, room, size.value, byref(size)))
         return room.raw[:size.value]
 
     def restore(self, state):
-        check(lib.tacit_job_restore(self.handle, state, len(state)))
+        check(lib.tacit_job_restore(self.opened, state, len(state)))
 
 
 class Channel(Part):
@@ -227,7 +234,7 @@ class Channel(Part):
         comm._parts[self] = None
 
     def start(self, source, target, kind=_table.F32, scale=1.0):
-        check(lib.tacit_channel_start(self.handle, source, target, kind, scale))
+        check(lib.tacit_channel_start(self.opened, source, target, kind, scale))
 
     def wait(self, seconds=float("inf")):
-        return not check(lib.tacit_channel_wait(self.handle, seconds))
+        return not check(lib.tacit_channel_wait(self.opened, seconds))

@@ -285,6 +285,13 @@ class States(unittest.TestCase):
         with self.assertRaises(tacit.DataError):
             other.load(folder)
         other.model.close()
+        larger = tacit.Parallel(nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), comm=tacit.default_comm())
+        tacit.save(folder + "-larger", larger)
+        larger.close()
+        smaller = tacit.Parallel(nn.Sequential(nn.Linear(3, 3)), comm=tacit.default_comm())
+        with self.assertRaisesRegex(tacit.DataError, "has a parameter 1.bias, and the model has none"):
+            tacit.load(folder + "-larger", smaller)
+        smaller.close()
 
     def test_a_checkpoint_in_place_of_its_folder(self):
         for settings in ({}, {"strategy": "gossip"}):

@@ -127,6 +127,27 @@ def test_sixteen_bits():
     assert mixed.middle.weight.grad.dtype == torch.bfloat16
 
 
+def test_two_types_in_a_static_graph():
+    """Its first pass hands over a bucket for each type, none of which is the last."""
+    def make():
+        mixed = make_odd()
+        mixed.middle.bfloat16()
+        mixed.middle.register_forward_pre_hook(lambda _, x: (x[0].bfloat16(),))
+        mixed.middle.register_forward_hook(lambda *x: x[2].float())
+        return mixed
+    for settings in ({}, {"optim__clip": 1e6}):
+        for cap in (0.01, 25):
+            options = dict(static_graph=True, bucket_cap_mb=cap)
+            plain, (ours, state) = DDP(make(), **options), hooked(make(), settings, **options)
+            for step in range(4):
+                for model in (plain, ours):
+                    model.zero_grad()
+                    model(data(step)).square().mean().backward()
+                same_grads(ours, plain, 0.02)  # as far as bfloat16 rounds
+            assert state.last_step.number == 4
+            state.close()
+
+
 def test_channels_last():
     def make():
         torch.manual_seed(3)

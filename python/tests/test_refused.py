@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What cannot be gets an exception with the sentence that helps. One rank; test_faults.py has what needs more."""
+import contextlib
 import copy
 import os
 import pickle
@@ -71,6 +72,11 @@ class Refused(unittest.TestCase):
                          kind=tacit.UsageError)
         self.refuses(r"tacit.Parallel\(model, optimizer, ...\)", optimizer=torch.optim.SGD(self.module.parameters(), lr=0.1))
 
+    def test_what_is_saved_before_its_folder(self):
+        for verb in (parallel.save, parallel.load):
+            with self.assertRaisesRegex(tacit.UsageError, "the model comes after the folder, and this is a str"):
+                verb(self.wrap(module=make(Net)), "folder")
+
     def test_what_is_no_model(self):
         optimizer = torch.optim.SGD(self.module.parameters(), lr=0.1)
         for value, name in ((None, "None"), (nn.Linear, "the class Linear"), (optimizer, "a SGD"), ([self.module], "a list")):
@@ -132,8 +138,10 @@ class Refused(unittest.TestCase):
         self.refuses("needs to know when the optimizer.*Parallel\\(model, optimizer", strategy="gossip")
         self.refuses("shard", strategy="shard")
         self.refuses("nowhere.yaml", config="/nowhere.yaml")
-        for word in ("lr", "optim__lr", "schedule"):
-            self.refuses(f"{word} is for optimizers of the library", **{word: "constant" if word == "schedule" else 0.5})
+        for word, value in (("lr", 0.5), ("optim__lr", 0.5), ("schedule", "constant"), ("weight_decay", 0.1), ("optim__name", "sgd")):
+            self.refuses(f"{word} is for optimizers of the library", **{word: value})
+        for steps in ("100", 100.5, None, -1):
+            self.refuses(f"steps is {steps!r}: the number of steps of the whole run", steps=steps, kind=tacit.UsageError)
         self.refuses("comm is a int: a tacit.Comm is expected", comm=3)
         self.refuses("warmup: it may be|warmup", warmup="x", kind=tacit.ConfigError)
         self.refuses("factor", factor=-1, kind=tacit.ConfigError)
@@ -250,11 +258,41 @@ class Refused(unittest.TestCase):
             a.step()
         b.step()
 
+    def test_momentum_before_compression(self):
+        words = dict(codec="topk", factor=4, compress__momentum=0.9)
+        self.refuses("second momentum beside that of Adam", None, torch.optim.Adam(self.module.parameters()), **words)
+        self.wrap(torch.optim.SGD(self.module.parameters(), lr=0.1), **words)
+
+    def test_steps_of_another_optimizer(self):
+        for strategy, says in (("gossip", "parameters have changed"), ("localsgd", "parameters have changed"),
+                               ("shard", "8 backward passes, and no step")):
+            first = torch.optim.SGD(self.module.parameters(), lr=0.1)
+            model = self.wrap(first, strategy=strategy)
+            second = torch.optim.SGD(model.parameters(), lr=0.1)
+            with self.assertLogs("tacit", "WARNING") as log:
+                for _ in range(9):
+                    self.step(model, second)
+                with model.average():
+                    pass
+            self.assertRegex("".join(log.output), says + ".*wrap the model again")
+            self.assertEqual(len(log.output), 1)
+            model.close()
+            model = self.wrap(first, strategy=strategy)
+            with self.assertNoLogs("tacit", "WARNING") if hasattr(self, "assertNoLogs") else contextlib.nullcontext():
+                for _ in range(9):
+                    self.step(model, first)
+                with model.average():
+                    pass
+            model.close()
+
     def test_closed(self):
         model = self.wrap()
         model.close()
         with self.assertRaisesRegex(tacit.UsageError, "closed"):
             self.step(model)
+        for call in (model.counters, lambda: parallel.save("folder", model)):
+            with self.assertRaisesRegex(tacit.UsageError, "this is closed"):
+                call()
         with torch.no_grad():
             model(Net.batch(0))
 

@@ -22,6 +22,7 @@ def save(folder, model, *stateful, step=None, keep=2):
 
     stateful: what has state_dict() and load_state_dict(): optimizers, schedulers, GradScaler, samplers; in load() in the
     same order. step: where the caller's loop goes on; else the number of steps. Between two steps. Collective."""
+    check_model(model, "save")
     for thing in stateful:
         if not hasattr(thing, "state_dict"):
             raise UsageError(f"after the model come what has a state_dict(), such as optimizers, and this is {thing!r}; the step "
@@ -29,7 +30,8 @@ def save(folder, model, *stateful, step=None, keep=2):
     model._meet()
     states, (frozen, own_frozen) = [s.state_dict() for s in stateful], list_frozen(model)
     shared = {"step": model.counters()["steps"] if step is None else step, "buffers": list_buffers(model, mean=True),
-              "frozen": frozen, "kinds": name_kinds(stateful), "states": share_states(model, stateful, states)}
+              "frozen": frozen, "names": list(model._tensors.names), "kinds": name_kinds(stateful),
+              "states": share_states(model, stateful, states)}
     own = {"random": random_state(model._tensors.gpu), "buffers": list_buffers(model), "frozen": own_frozen,
            "form": form_of(model), "states": states if form_of(model) != "equal" else leave_optimizers_out(stateful, states)}
     if model._parts is None:
@@ -41,6 +43,7 @@ def load(folder, model, *stateful):
     """Goes on from the newest checkpoint in `folder` that is not damaged: returns the `step` of save(), or 0 where there is
     none. On as many ranks as have saved it, bit for bit as if the program had not stopped; on another number, from the
     mean of parameters, optimizers and buffers, and rank 0's samplers. Before the first step or between two. Collective."""
+    check_model(model, "load")
     check_folder(folder)
     blobs = [Blob(SHARED), Blob(OWN, own=True)]
     if not model._load(folder, blobs):
@@ -48,6 +51,7 @@ def load(folder, model, *stateful):
     if blobs[0].data is None:
         raise DataError(f"{folder}: the checkpoint was not written by tacit.save(), which alone has the state of optimizers")
     shared = read_bytes(blobs[0].data)
+    check_names(model, shared)
     own = read_bytes(blobs[1].data) if blobs[1].data is not None else {}
     check_kinds(stateful, shared)
     restore_states(model, stateful, shared["states"], own)
@@ -56,6 +60,19 @@ def load(folder, model, *stateful):
     if own:
         restore_random(own["random"], model._tensors.gpu)
     return shared["step"]
+
+
+def check_model(model, verb):
+    if not hasattr(model, "_job"):
+        raise UsageError(f"the model comes after the folder, and this is a {type(model).__name__}: {verb}(folder, model, "
+                         "optimizer, ...) with the model that tacit.Parallel has made")
+
+
+def check_names(model, shared):
+    """A checkpoint of a larger model has what this one needs, too."""
+    missing = set(shared.get("names", ())) - set(model._tensors.names)
+    if missing:
+        raise DataError(f"the checkpoint has a parameter {min(missing)}, and the model has none")
 
 
 def form_of(model):

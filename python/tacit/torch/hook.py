@@ -95,7 +95,8 @@ class Hook:
         except Exception as error:
             self._fail(error)
             indices = []
-        is_last = bucket.is_last()
+        # The first pass of a static graph hands over its buckets at the end, one for every type, all with index 0.
+        is_last = bucket.is_last() or (bucket.index() == 0 and not self._missing)
         if is_last:
             self._missing = set()
             _private.try_after_backward(self._end_backward)

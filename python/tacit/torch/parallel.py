@@ -3,12 +3,13 @@
 update to the caller's optimizer. The contract is that of DistributedDataParallel: when backward() returns, gradients are
 final, so that clipping, GradScaler, schedulers and loggers do what they do there."""
 import contextlib
+import numbers
 import operator
 
 import torch
 
 from .._library import UnsupportedError, UsageError, check
-from ..comm import Comm
+from ..comm import Comm, logger
 from ..job import Job
 from ..settings import Settings
 from . import _private
@@ -17,6 +18,8 @@ from .metrics import Metrics
 from .parts import Parts, check_optimizer, check_owners
 from .ranks import default_comm
 from .tensors import Tensors, choose_bucket, list_ends, view_floats
+
+MANY_PASSES = 8  # without a step
 
 # Strategies whose ranks update by their own gradients. Their step begins and ends with the optimizer's.
 REPLICAS = ("gossip", "localsgd", "none")
@@ -27,7 +30,6 @@ _BUFFERS = "or write buffers=\"broadcast\""
 _BUCKET = "or write exchange__bucket=\"25MiB\""
 OF_DDP = {"device_ids": _DEVICE, "output_device": _DEVICE, "find_unused_parameters": _UNUSED, "static_graph": _UNUSED,
           "broadcast_buffers": _BUFFERS, "bucket_cap_mb": _BUCKET}
-OF_RATE = {f"optim.{key}" for key in ("lr", "schedule", "lr_min", "warmup", "decay_steps", "restart")}
 
 
 def check_module(module):
@@ -44,11 +46,21 @@ def has_first_moments(optimizer):
     return not isinstance(optimizer, torch.optim.SGD) or any(group["momentum"] for group in optimizer.param_groups)
 
 
+def check_momentum(optimizers):
+    for optimizer in filter(has_first_moments, optimizers):
+        raise UsageError(f"compress.momentum would be a second momentum beside that of {type(optimizer).__name__}: leave it out, or "
+                         "take torch.optim.SGD without momentum")
+
+
 def choose_settings(module, optimizers, config, words):
     """What a file and words say, over defaults that suit PyTorch: it clips by itself, and models hold all parameters. What
     gossip's integral takes away comes from first moments."""
     ours = {"optim.clip": 0, "exchange.bucket": choose_bucket(module)}
     settings = Settings(ours, config, **words)
+    if float(settings["compress.momentum"]) > 0:
+        check_momentum(optimizers)
+        ours["optim.beta1"] = 0  # the optimizer is not the library's
+        settings = Settings(ours, config, **words)
     if settings["strategy"] == "gossip" and settings["gossip.order"] == "awc" and settings["gossip.delay"] == "0":
         plain = optimizers and not any(map(has_first_moments, optimizers))
         return Settings({**ours, "gossip.integral": 0}, config, **words) if plain else settings
@@ -76,11 +88,17 @@ def check_words(words):
             raise UsageError(f"{word} is DistributedDataParallel's: leave it out, {OF_DDP[word]}")
 
 
-def check_rate(settings, words):
+def check_optim(settings, words):
     for word in words:
-        if settings.find_key(word) in OF_RATE:
-            raise UsageError(f"{word} is for optimizers of the library: leave it out; the learning rate is that of your "
-                             "optimizer, and of its scheduler")
+        key = settings.find_key(word)
+        if key.startswith("optim.") and key != "optim.clip":
+            raise UsageError(f"{word} is for optimizers of the library: leave it out; the update, its learning rate included, is "
+                             "that of your optimizer, and of its scheduler")
+
+
+def check_steps(steps):
+    if not isinstance(steps, numbers.Integral) or steps < 0:
+        raise UsageError(f"steps is {steps!r}: the number of steps of the whole run is expected, or 0 where it is unknown")
 
 
 def check_optimizers(module, optimizers, settings):
@@ -126,7 +144,8 @@ class Parallel(torch.nn.Module):
         check_choice(buffers)
         check_words(settings)
         self.settings = choose_settings(module, optimizers, config, settings)
-        check_rate(self.settings, settings)
+        check_optim(self.settings, settings)
+        check_steps(steps)
         self._keeps_replica, is_shard = self.settings["strategy"] in REPLICAS, self.settings["strategy"] == "shard"
         check_optimizers(module, optimizers, self.settings)
         if comm is not None and not isinstance(comm, Comm):
@@ -151,7 +170,7 @@ class Parallel(torch.nn.Module):
         self._sums_early = (self.settings["strategy"] == "dp" and float(self.settings["optim.clip"]) == 0 and
                             self.settings["exchange.overlap"] == "true")
         self._sync, self._queued, self._averaged = True, False, False
-        self._skipped, self._waiting = False, set()
+        self._skipped, self._waiting, self._unused_passes = False, set(), 0
         self.last_step = None
         self._metrics = Metrics(metrics, progress, self.comm.rank)
         self._arrived, self._missing, self._all = [], set(), frozenset(range(len(self._tensors.names)))
@@ -173,6 +192,7 @@ class Parallel(torch.nn.Module):
     def _take_parameters(self):
         """The job has set the flat array."""
         self._tensors.pull()
+        self._first_step, self._first_changes = self._job.counters()["steps"], self._count_changes()
         if self._parts is not None:
             self._parts.bind(self._job)
 
@@ -350,6 +370,9 @@ class Parallel(torch.nn.Module):
         self._check_step_can_begin()
         self._check_parameters()
         if self._parts is not None and self._waiting:  # of the pass before: a second pass of a step, or a step left out
+            self._unused_passes += 1
+            if self._unused_passes == MANY_PASSES:
+                self._warn_of_steps(f"{MANY_PASSES} backward passes")
             skipped = self._skipped
             self._end_step(updated=False)  # this pass holds the parameters as they are
             self._parts.keep_gradients(skipped)
@@ -462,6 +485,7 @@ class Parallel(torch.nn.Module):
             return
         self._waiting.discard(id(optimizer))
         if not self._waiting:
+            self._unused_passes = 0
             self._end_step()
 
     def _end_step(self, updated=True):
@@ -514,10 +538,20 @@ class Parallel(torch.nn.Module):
         if self._parts is not None and self._waiting:
             self._end_step()
 
+    def _warn_of_steps(self, happened):
+        logger.warning("%s, and no step of the optimizers that Parallel was given: if you have made another one since, close() "
+                       "the tacit.Parallel and wrap the model again with it", happened)
+
+    def _count_changes(self):
+        return max((p._version for p in self._tensors.parameters), default=0)
+
     def _meet(self):
         """Before ranks do together what comes between steps."""
         self._end_parts()
-        steps = self._rank_buffers.gather(self.counters()["steps"])
+        made = self.counters()["steps"]
+        if self._keeps_replica and made == self._first_step and self._count_changes() > self._first_changes + 1:
+            self._warn_of_steps("parameters have changed several times")
+        steps = self._rank_buffers.gather(made)
         if min(steps) < max(steps):
             raise UsageError(f"ranks meet after different numbers of steps: {max(steps)} and, on rank {steps.index(min(steps))}, "
                              f"{min(steps)}; every rank makes as many backward passes and steps of the optimizer as the others")
