@@ -66,7 +66,7 @@ def main():
     parser.add_argument("command", help="info, doctor; or plan, probe, bench, train, ... of the program tacit")
     parser.add_argument("words", nargs=argparse.REMAINDER, help="info: " + ", ".join(TOPICS))
     parser.add_argument("--version", action="version", version=f"tacit {__version__}")
-    args = parser.parse_args()
+    args = parser.parse_args(sys.argv[1:] or ["--help"])
     if args.command == "info":
         show_info(args.words)
     elif args.command == "doctor" and not args.words:

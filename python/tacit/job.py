@@ -30,8 +30,8 @@ class Layout:
 
     def add(self, name, shape, decay=False):
         """Returns the tensor's index."""
-        if any(size < 0 for size in shape):
-            raise UsageError(f"{name} has the shape {tuple(shape)}: sizes are 0 or more")
+        if any(size < 1 for size in shape):
+            raise UsageError(f"{name} has the shape {tuple(shape)}: sizes are 1 or more")
         dims = (ctypes.c_size_t * max(1, len(shape)))(*shape)
         check(lib.tacit_layout_add(self._handle, name.encode(), len(shape), dims, _table.DECAY if decay else 0))
         self.count += 1
@@ -228,8 +228,8 @@ class Channel(Part):
 
     def __init__(self, comm, settings, collective, elements):
         super().__init__(comm)
-        if elements < 0:
-            raise UsageError(f"{elements} elements: 0 or more can be summed")
+        if elements < 1:
+            raise UsageError(f"{elements} elements: 1 or more can be summed")
         check(lib.tacit_channel_open(comm._handle, settings._handle, collective, elements, byref(self.handle)))
         comm._parts[self] = None
 

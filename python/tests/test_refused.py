@@ -168,7 +168,7 @@ class Refused(unittest.TestCase):
 
     def test_sizes(self):
         import tacit.numpy as arrays
-        with self.assertRaisesRegex(tacit.UsageError, "-1 elements: 0 or more can be summed"):
+        with self.assertRaisesRegex(tacit.UsageError, "-1 elements: 1 or more can be summed"):
             arrays.Sum(-1, comm=parallel.default_comm())
         with self.assertRaisesRegex(tacit.UsageError, r"a has the shape \(-1,\)"):
             arrays.Model({"a": (-1,)}, comm=parallel.default_comm())
