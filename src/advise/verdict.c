@@ -82,12 +82,19 @@ static bool is_tied_with(const taciti_candidate *c, const taciti_candidate *fast
     return a->step_s <= (1 + TIE) * b->step_s && a->slow_links_s <= (1 + TIE) * b->slow_links_s;
 }
 
+/* Who waits for nobody mixes as often as links allow, on any graph, and holds two arrays for each neighbour. */
+static bool is_better_graph(const taciti_candidates *candidates, const taciti_candidate *a, const taciti_candidate *b) {
+    if (a->method.order == TACITI_ORDER_ASYNC && b->method.order == TACITI_ORDER_ASYNC)
+        return a->prediction.memory_bytes < b->prediction.memory_bytes;
+    return gap_of(candidates, a) > gap_of(candidates, b);
+}
+
 const taciti_candidate *taciti_candidates_gossip(const taciti_candidates *candidates) {
     const taciti_candidate *fastest = fastest_of(candidates, is_recommendable), *best = NULL;
     for (size_t i = 0; i < candidates->count && fastest != NULL; i++) {
         const taciti_candidate *c = &candidates->list[i];
         if (!is_recommendable(candidates, c) || !is_tied_with(c, fastest)) continue;
-        if (best == NULL || gap_of(candidates, c) > gap_of(candidates, best)) best = c;
+        if (best == NULL || is_better_graph(candidates, c, best)) best = c;
     }
     return best;
 }

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "plan/plan.h"
 #include "topo/test_matrix_file.h"
@@ -40,7 +41,8 @@ static inline void open_profile(stage *s) {
                                  "[{\"name\": \"w%d\", \"shape\": [%d]}]}",
                                  l == 0 ? "" : ", ", l, FORWARD_S / LAYERS, BACKWARD_S / LAYERS, l, LAYER_FLOATS);
     (void)snprintf(text + used, sizeof text - used, "]}");
-    char path[] = "test_predict_profile.json";
+    char path[64];
+    (void)snprintf(path, sizeof path, "test_predict_profile.%d.json", (int)getpid());
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     (void)fputs(text, file);
@@ -68,7 +70,8 @@ static inline void open_stage(stage *s, int hosts, int per_host, const char *lin
 }
 
 static inline tacit_status make_topology(const stage *s, const char *name, taciti_topology *out) {
-    const char *path = "test_predict_matrix.csv";
+    char path[64];
+    (void)snprintf(path, sizeof path, "test_predict_matrix.%d.csv", (int)getpid());
     const bool is_file = strcmp(name, "file") == 0;
     if (is_file) assert_true(test_matrix_write(path, s->hosts.ranks));
     const taciti_topo_request request = {
