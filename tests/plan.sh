@@ -103,7 +103,7 @@ expect 2 "not both" "$gpt" --cluster "$ethernet" -n 4 --hosts 2
 expect 3 "whole number" "$gpt" --cluster "$ethernet" -n 0
 expect 0 "* gossip aer awc f32" "$gpt" --cluster "$ethernet" --strategy gossip --gossip.tracker --all
 expect 0 "* gossip aer async f32" "$gpt" --cluster "$ethernet" --strategy gossip --gossip.async --all
-expect 0 "--strategy gossip --gossip.topology one-peer-ring --gossip.async" "$gpt" --cluster "$ethernet" --gossip.async --compute.slow 1:5
+expect 0 "--strategy gossip --gossip.topology torus --gossip.async" "$gpt" --cluster "$ethernet" --gossip.async --compute.slow 1:5
 expect 3 "gossip.codec powergossip sends something else" "$gpt" --cluster "$ethernet" --gossip.codec powergossip
 expect 3 "at most 16384 of them: choose a smaller gossip.every" "$gpt" --cluster "$ethernet" --gossip.every 16385
 expect 3 "at most 16384 of them: choose a smaller localsgd.every" "$gpt" --cluster "$ethernet" --localsgd.every 1000000000

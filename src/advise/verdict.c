@@ -82,7 +82,7 @@ static bool is_tied_with(const taciti_candidate *c, const taciti_candidate *fast
     return a->step_s <= (1 + TIE) * b->step_s && a->slow_links_s <= (1 + TIE) * b->slow_links_s;
 }
 
-/* Who waits for nobody mixes as often as links allow, on any graph, and holds two arrays for each neighbour. */
+/* Ranks that wait for nobody mix as often as links allow, on any graph, and hold two arrays for each neighbour. */
 static bool is_better_graph(const taciti_candidates *candidates, const taciti_candidate *a, const taciti_candidate *b) {
     if (a->method.order == TACITI_ORDER_ASYNC && b->method.order == TACITI_ORDER_ASYNC)
         return a->prediction.memory_bytes < b->prediction.memory_bytes;
