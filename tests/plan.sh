@@ -76,6 +76,8 @@ import json, sys
 print(next(len(o['choices']) for o in json.load(sys.stdin) if o['key'] == 'exchange.wire'))")
 [[ $(dense_rows --all) == "$wires" ]] || complain "--all has $(dense_rows --all) rows for $wires wires"
 expect 0 "the plan is the profile's" "$gpt" --cluster "$ethernet" --compute.emulate vgg-16
+printf 'model: {layers: 2}\n' > layers.yaml
+"$tacit" plan layers.yaml --cluster "$ethernet" --compute.emulate vgg-16 2>&1 | grep "error:" && complain "sizes that the data give are an error"
 
 # a thousand ranks, 64 thousand million parameters: seconds of a processor, not minutes
 printf 'model: {layers: 80, channels: 8192, heads: 64, context: 1024, vocabulary: 50304}\ntrain: {batch: 2000}\ncompute: {rate: 300e12}\n' > large.yaml

@@ -207,6 +207,10 @@ check "the same is bit-equal to never having stopped, the window's mean included
 check "a window of one step" run 2 window1 --train.steps 30 --optim.name accum-adam --optim.accum 1
 check "adam" run 2 adam --train.steps 30 --optim.name adam
 check "a window of one step is adam" curves adam window1 0
+expect "one rank is told that its codec does nothing" 0 'sends  nothing: one rank computes as without topk' \
+  run 1 alone --train.steps 2 --compress.codec topk
+expect "ranks are told that they do not meet" 0 "localsgd.every 9 is more than the run's 3 steps" \
+  run 2 apart --train.steps 3 --strategy localsgd --localsgd.every 9
 
 accum=(--optim.name accum-adamw --optim.accum 4)
 for n in 1 2 3 4; do replicas awc "$n" --strategy gossip --gossip.topology exp "${accum[@]}"; done

@@ -207,8 +207,13 @@ static tacit_status profile_of_model(question *q) {
 static void warn_of_other_model(const question *q) {
     taciti_model_options model = q->settings.job.model;
     taciti_layout layout;
-    if ((model.preset.text[0] == '\0' && model.layers == 0) || taciti_model_resolve(&model) != TACIT_OK) return;
-    if (taciti_model_layout(&model, (size_t)q->settings.job.exchange.bucket_bytes, &layout) != TACIT_OK) return;
+    char reason[TACITI_REASON_BYTES];
+    if (model.preset.text[0] == '\0' && model.layers == 0) return;
+    taciti_log_capture(reason); /* sizes may be left to the data */
+    const bool known = taciti_model_resolve(&model) == TACIT_OK &&
+                       taciti_model_layout(&model, (size_t)q->settings.job.exchange.bucket_bytes, &layout) == TACIT_OK;
+    taciti_log_capture(NULL);
+    if (!known) return;
     if (layout.parameters != q->layout.parameters)
         taciti_log(TACITI_LOG_WARN,
                    "%s describes %.2f million parameters, the profile %s %.2f million: the plan is the profile's",

@@ -129,6 +129,8 @@ tacit_status taciti_loaded_data_open(const taciti_loaded_options *options, const
     if (data.train.count == 0) data.train = data.validation; /* nothing else is read */
     TACITI_TRY(taciti_data_open(&data, out));
     const taciti_data_info info = taciti_data_describe(*out);
+    taciti_log(TACITI_LOG_INFO, "evaluates the held-out part of %s; --data.validation FILE names another text",
+               info.source);
     taciti_data_limit_vocabulary(*out, (int32_t)loaded->options.vocabulary);
     return info.vocabulary_known ? taciti_loaded_tokens_check(loaded, info.vocabulary) : TACIT_OK;
 }

@@ -62,6 +62,10 @@ static void announce_traffic(taciti_trainer *trainer) {
     const size_t count = trainer->figures.traffic_count;
     char plain[LINE_BYTES];
     describe_plain(&trainer->layout, plain, sizeof plain);
+    if (setup.sums.codec != NULL && taciti_comm_size(trainer->comm) == 1) {
+        taciti_trainer_say(trainer, "sends  nothing: one rank computes as without %s", setup.sums.codec->name);
+        return;
+    }
     if (setup.sums.codec != NULL && count == 0)
         taciti_trainer_say(trainer, "sends  sums through %s (%s)%s", setup.sums.codec->name, policy, plain);
     for (size_t i = 0; i < count; i++) {
