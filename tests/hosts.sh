@@ -15,7 +15,8 @@ shell="$work/rsh "            # and behind it the mark of a run: the remote shel
 printf '#!/bin/bash\nexec env -i PATH=/usr/bin:/bin HOSTS_TEST="$1" setsid --fork --wait sh -c "${*:3}"\n' >"$work/rsh"
 printf '#!/bin/sh\nshift\nexec sh -c "$*" </dev/null\n' >"$work/deaf"
 printf '#!/bin/sh\nexit 255\n' >"$work/unreachable"
-chmod +x "$work/rsh" "$work/deaf" "$work/unreachable"
+printf '#!/bin/sh\nexit 127\n' >"$work/absent"
+chmod +x "$work/rsh" "$work/deaf" "$work/unreachable" "$work/absent"
 
 nano=(--data.train LICENSE --model.preset nano --model.heads 1 --model.channels 41 --train.threads 1 --train.batch 7 --run.tensorboard false)
 train() { timeout 120 "$tacit" train "${nano[@]}" --run.dir "$work/$1" "${@:2}"; }
@@ -91,6 +92,7 @@ expect "a remote shell that does not exist" 3 'no-such-shell cannot be started: 
 expect "a remote shell that starts nothing" 5 'the ranks on host a are lost: "true a" ended with code 0' train no --hosts a --rsh true
 expect "a host that cannot be reached: the command to try" 5 'the ranks on host b are lost: ".*unreachable b" ended with code 255; try: .*unreachable b true$' \
   train no --hosts b --rsh "$work/unreachable"
+expect "a host without the program: the command to try" 5 'ended with code 127; try: .*absent b /.*tacit --version$' train no --hosts b --rsh "$work/absent"
 expect "a remote shell without standard input" 5 'their starter has gone \(or --rsh closes the standard input, as ssh -n does\)' \
   train no --hosts localhost,localhost --rsh "$work/deaf" --train.steps 1000000
 expect "a mistake is said once" 3 '^tacit: error: [^\n]*$' over no --shard.stage 4 --strategy shard

@@ -259,15 +259,18 @@ static int code_of_rank(const crew *c, int index, pid_t pid, int status) {
     return tacit_status_exit_code(TACIT_E_PEER);
 }
 
-/* The code is that of the ranks, who have said what was wrong; any other is the remote shell's. */
+/* The code is that of the ranks, who have said what was wrong; any other is the remote shell's, whose 126 and 127 mean
+ * that it found no program. */
 static int code_of_host(const crew *c, int index, int status) {
     const int ended = WIFEXITED(status) ? WEXITSTATUS(status) : SIGNALED + WTERMSIG(status);
     const char *name = c->hosts.at[index].name;
     if (ended >= SERVED && ended <= SERVED + tacit_status_exit_code(TACIT_E_IO)) return ended - SERVED;
     if (c->last_signal != 0 && ended == SIGNALED + c->last_signal) return ended;
+    char program[PATH_MAX];
+    const bool missing = (ended == 126 || ended == 127) && realpath("/proc/self/exe", program) != NULL;
     if (!c->told)
-        taciti_log(TACITI_LOG_ERROR, "the ranks on host %s are lost: \"%s %s\" ended with code %d; try: %s %s true",
-                   name, c->rsh, name, ended, c->rsh, name);
+        taciti_log(TACITI_LOG_ERROR, "the ranks on host %s are lost: \"%s %s\" ended with code %d; try: %s %s %s%s",
+                   name, c->rsh, name, ended, c->rsh, name, missing ? program : "true", missing ? " --version" : "");
     return tacit_status_exit_code(TACIT_E_PEER);
 }
 
@@ -294,8 +297,11 @@ static void hurry_rest(crew *c) {
         c->told = true;
     }
     if (since_s > GRACE_S + KILL_S && !c->killed) {
-        taciti_log(TACITI_LOG_WARN, "%d of %d %s have not ended %d s after a failure and are killed", c->left, c->count,
-                   c->rsh != NULL ? "hosts" : "ranks", GRACE_S + KILL_S);
+        int first = 0;
+        while (first + 1 < c->count && c->children[first].pid == 0) first++;
+        taciti_log(TACITI_LOG_WARN, "%d of %d %s have not ended %d s after a failure and are killed%s%s", c->left,
+                   c->count, c->rsh != NULL ? "hosts" : "ranks", GRACE_S + KILL_S,
+                   c->rsh != NULL ? ", first of them " : "", c->rsh != NULL ? c->hosts.at[first].name : "");
         kill_all(c);
         c->killed = true;
     }
