@@ -67,6 +67,27 @@ static void bytes_between_hosts_are_those_of_the_busiest(void **state) {
     }
 }
 
+/* Both ranks of an edge offer, whichever way it points. */
+static void every_partner_gets_an_offer(void **state) {
+    (void)state;
+    for (const taciti_topo_kind *kind = taciti_topo_kinds(); kind->name != NULL; kind++)
+        for (int ranks = 2; ranks <= 7; ranks++) {
+            const taciti_topo_request request = {.name = kind->name, .ranks = ranks, .seed = 1};
+            taciti_topology t;
+            if (strcmp(kind->name, "file") == 0 || taciti_topology_create(&request, &t) != TACIT_OK) continue;
+            for (int rank = 0; rank < ranks; rank++) {
+                uint64_t offers = 0;
+                for (size_t r = 0; r < t.period; r++)
+                    for (int peer = 0; peer < ranks; peer++)
+                        offers +=
+                            peer != rank &&
+                            taciti_topology_weight(&t, r, rank, peer) + taciti_topology_weight(&t, r, peer, rank) > 0;
+                assert_int_equal(taciti_async_bytes(&t, rank, t.period, NULL), offers * sizeof(float));
+            }
+            taciti_topology_destroy(&t);
+        }
+}
+
 /* Two arrays for each neighbour. */
 static void offers_take_memory(void **state) {
     (void)state;
@@ -115,6 +136,7 @@ int main(void) {
         cmocka_unit_test(who_waits_for_nobody_makes_steps_of_its_own_length),
         cmocka_unit_test(a_slow_link_carries_fewer_mixes_of_who_waits_for_nobody),
         cmocka_unit_test(bytes_between_hosts_are_those_of_the_busiest),
+        cmocka_unit_test(every_partner_gets_an_offer),
         cmocka_unit_test(offers_take_memory),
         cmocka_unit_test(a_tracker_is_mixed_with_the_parameters),
     };
