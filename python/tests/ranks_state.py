@@ -289,7 +289,7 @@ class States(unittest.TestCase):
         tacit.save(folder + "-larger", larger)
         larger.close()
         smaller = tacit.Parallel(nn.Sequential(nn.Linear(3, 3)), comm=tacit.default_comm())
-        with self.assertRaisesRegex(tacit.DataError, "has a parameter 1.bias, and the model has none"):
+        with self.assertRaisesRegex(tacit.DataError, "has a trained parameter 1.bias, and the model trains none"):
             tacit.load(folder + "-larger", smaller)
         smaller.close()
 

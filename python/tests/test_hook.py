@@ -146,6 +146,17 @@ def test_two_types_in_a_static_graph():
                 same_grads(ours, plain, 0.02)  # as far as bfloat16 rounds
             assert state.last_step.number == 4
             state.close()
+    ours, state = hooked(make(), {"optim__clip": 1e6}, static_graph=True)
+
+    def fail(*_):
+        raise tacit.UsageError("no bucket can start")
+    state._tensors.sources.start = fail
+    try:
+        ours(data(0)).square().mean().backward()
+    except RuntimeError as error:
+        assert "no bucket can start" in str(error)
+    else:
+        raise AssertionError("a step that cannot begin has ended well")
 
 
 def test_channels_last():

@@ -281,6 +281,8 @@ class Refused(unittest.TestCase):
             with self.assertNoLogs("tacit", "WARNING") if hasattr(self, "assertNoLogs") else contextlib.nullcontext():
                 for _ in range(9):
                     self.step(model, first)
+                for _ in range(9):
+                    self.step(model)  # accumulates
                 with model.average():
                     pass
             model.close()

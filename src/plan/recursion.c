@@ -467,24 +467,18 @@ static tacit_status allocate_tables(state *s) {
 }
 
 /* Ranks that wait for nobody: steps of all per second are the sum of what each makes. */
-static void add_rates(const taciti_recursion *r, taciti_recursion_times *out) {
-    const double *updates = r->update_behind_s == NULL ? r->update_s : r->update_behind_s;
-    double update_s = 0;
-    for (size_t k = 0; k < r->buckets; k++) update_s += updates[k];
-    for (size_t c = 0; c < (r->scenarios > 0 ? r->scenarios : 1); c++) {
+static void add_rates(const state *s, taciti_recursion_times *out) {
+    const taciti_recursion *r = s->r;
+    for (size_t c = 0; c < s->scenarios; c++) {
         double rate = 0;
         for (int i = 0; i < r->ranks; i++)
-            rate += 1 / (r->compute_s * (r->slow == NULL || r->even[c] ? 1 : r->slow[i]) + update_s);
+            rate += 1 / (r->compute_s * (r->slow == NULL || r->even[c] ? 1 : r->slow[i]) + s->update_s);
         out[c].step_s = out[c].compute_s = r->ranks / rate;
     }
 }
 
 tacit_status taciti_recursion_run(const taciti_recursion *recursion, taciti_recursion_times *out) {
     const taciti_recursion *r = recursion;
-    if (r->order == TACITI_ORDER_ASYNC) {
-        add_rates(r, out);
-        return TACIT_OK;
-    }
     const size_t ranks = (size_t)r->ranks;
     state s = {.r = r, .scenarios = r->scenarios > 0 ? r->scenarios : 1};
     s.kept = 2 * ranks + (is_remembered(r) ? ((size_t)r->delay + 1) * r->buckets * ranks : 0);
@@ -503,7 +497,10 @@ tacit_status taciti_recursion_run(const taciti_recursion *recursion, taciti_recu
         s.update_s += s.behind_s[k];
         s.left[k] = r->overlap && r->compute_s > 0 ? (r->compute_s - r->ready_s[k]) / r->compute_s : 0;
     }
-    simulate_steps(&s, is_random(r) ? NULL : s.row + ranks + r->buckets, out);
+    if (r->order == TACITI_ORDER_ASYNC)
+        add_rates(&s, out);
+    else
+        simulate_steps(&s, is_random(r) ? NULL : s.row + ranks + r->buckets, out);
     if (r->draws != NULL) r->draws->events += s.exchanges * ranks * r->buckets;
     taciti_free(s.begin);
     return TACIT_OK;

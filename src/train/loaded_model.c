@@ -129,8 +129,9 @@ tacit_status taciti_loaded_data_open(const taciti_loaded_options *options, const
     if (data.train.count == 0) data.train = data.validation; /* nothing else is read */
     TACITI_TRY(taciti_data_open(&data, out));
     const taciti_data_info info = taciti_data_describe(*out);
-    taciti_log(TACITI_LOG_INFO, "evaluates the held-out part of %s; --data.validation FILE names another text",
-               info.source);
+    const bool apart = data.validation.count > 0;
+    taciti_log(TACITI_LOG_INFO, "evaluates %s%s; --data.validation FILE names another text",
+               apart ? "" : "the held-out part of ", apart ? data.validation.items[0] : info.source);
     taciti_data_limit_vocabulary(*out, (int32_t)loaded->options.vocabulary);
     return info.vocabulary_known ? taciti_loaded_tokens_check(loaded, info.vocabulary) : TACIT_OK;
 }

@@ -72,7 +72,7 @@ def check_names(model, shared):
     """A checkpoint of a larger model has what this one needs, too."""
     missing = set(shared.get("names", ())) - set(model._tensors.names)
     if missing:
-        raise DataError(f"the checkpoint has a parameter {min(missing)}, and the model has none")
+        raise DataError(f"the checkpoint has a trained parameter {min(missing)}, and the model trains none of this name")
 
 
 def form_of(model):

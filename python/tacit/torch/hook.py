@@ -158,7 +158,7 @@ class Hook:
                 self._done.set()  # a backward pass that waits must end
                 return
             self._held.append((indices, future, buffer))
-            if is_last or not self._clips:  # clipping writes all gradients once more
+            if is_last or not self._clips or self.error:  # clipping writes all gradients once more
                 self._complete_held()
             if is_last:
                 self._done.set()

@@ -485,7 +485,7 @@ class Parallel(torch.nn.Module):
             return
         self._waiting.discard(id(optimizer))
         if not self._waiting:
-            self._unused_passes = 0
+            self._unused_passes = MANY_PASSES  # it is clear who steps: more passes accumulate
             self._end_step()
 
     def _end_step(self, updated=True):
