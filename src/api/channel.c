@@ -259,7 +259,7 @@ static tacit_status build_alone(tacit_channel *c, const taciti_settings *values,
     TACITI_TRY(taciti_room_check(c->comm, "a channel", (double)c->elements * sizeof(float)));
     TACITI_TRY(choose_compression(c, values, out));
     TACITI_TRY(find_slots(c));
-    TACITI_TRY(lay_out_parts(c, (size_t)c->exchange.bucket_bytes));
+    TACITI_TRY(lay_out_parts(c, c->exchange.bucket_bytes > 0 ? (size_t)c->exchange.bucket_bytes : TACITI_BUCKET_MAX));
     return taciti_pages_create(c->layout.n * sizeof(float), "the array of a channel", &c->flat);
 }
 

@@ -13,8 +13,9 @@
 static const taciti_option OPTIONS[] = {
     TACITI_OPTION("wire", NAME, AT(wire), "f32", .names = taciti_codec_dense_name,
                   .help = "number format in which gradients travel; sums are made in f32"),
-    TACITI_OPTION("bucket", BYTES, AT(bucket_bytes), "25MiB", .min = 1024, .max = 17179869184.0, .unit = "bytes",
-                  .help = "gradients are exchanged in buckets of this size, as soon as one is complete",
+    TACITI_OPTION("bucket", BYTES, AT(bucket_bytes), "0", .max = 17179869184.0, .unit = "bytes",
+                  .help = "gradients are exchanged in buckets of this size, as soon as one is complete; 0: a tenth of "
+                          "the model, from 256KiB to 25MiB",
                   .flags = TACITI_OPTION_EXPERT),
     TACITI_OPTION(
         "scheme", ENUM, AT(scheme), "auto", .choices = "auto|flat|hosts",

@@ -29,7 +29,7 @@
 
 typedef struct taciti_exchange_options {
     taciti_text wire;     /* exchange.wire: the name of a dense codec; "": f32 */
-    int64_t bucket_bytes; /* exchange.bucket: default 25 MiB */
+    int64_t bucket_bytes; /* exchange.bucket; 0: taciti_layout_seal chooses */
     int scheme;           /* exchange.scheme: taciti_scheme */
     int64_t lanes;        /* exchange.lanes: ranks of a host that talk to other hosts; 0: chosen */
     bool overlap;         /* exchange.overlap: false submits every bucket only at the end of backward (blocking) */

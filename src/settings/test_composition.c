@@ -155,6 +155,17 @@ static void sketches_are_for_owners(void **state) {
     }
 }
 
+static void a_bucket_without_its_unit_is_refused(void **state) {
+    (void)state;
+    set("exchange.bucket", "25");
+    assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_E_CONFIG);
+    assert_non_null(strstr(g_line, "exchange.bucket: 25 bytes, expected at least 1KiB, as in 25MiB, or 0"));
+    set("exchange.bucket", "1KiB");
+    assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_OK);
+    set("exchange.bucket", "0");
+    assert_int_equal(taciti_settings_check(&g_settings, NULL, TACITI_READER_TRAIN), TACIT_OK);
+}
+
 static void compression_is_checked(void **state) {
     (void)state;
     set("compress.codec", "topk");
@@ -309,10 +320,9 @@ static void the_text_of_today_stays(void **state) {
     assert_true(taciti_config_at(&g_settings.config, 0, &place));
     assert_string_equal(taciti_place_key(&place, key), "strategy");
     char *json = taciti_config_json(&g_settings.config, 0);
-    assert_non_null(strstr(json,
-                           "\"exchange.wire\": \"f32\", \"exchange.bucket\": 26214400, \"exchange.scheme\": \"auto\", "
-                           "\"exchange.lanes\": 0, \"exchange.overlap\": true, \"gossip.topology\": \"auto\", "
-                           "\"gossip.file\": \"\", \"gossip.order\": \"awc\""));
+    assert_non_null(strstr(json, "\"exchange.wire\": \"f32\", \"exchange.bucket\": 0, \"exchange.scheme\": \"auto\", "
+                                 "\"exchange.lanes\": 0, \"exchange.overlap\": true, \"gossip.topology\": \"auto\", "
+                                 "\"gossip.file\": \"\", \"gossip.order\": \"awc\""));
     taciti_free(json);
 }
 
@@ -323,6 +333,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(what_is_refused_is_named, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(presets_are_defaults, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(sketches_are_for_owners, open_settings, close_settings),
+        cmocka_unit_test_setup_teardown(a_bucket_without_its_unit_is_refused, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(compression_is_checked, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(auto_compresses_mixes, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(votes_are_for_gradients, open_settings, close_settings),

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 
 enum { FLOATS_PER_LINE = 16 };
 
@@ -80,8 +81,17 @@ static size_t bucket_end(const taciti_layout *layout, size_t begin, size_t first
     return cut ? begin + max : end;
 }
 
+/* Small models have several buckets, too: the last one travels after backward, with nothing to hide behind. Units are
+ * buckets by themselves. */
+static size_t choose_bucket(const taciti_layout *layout, bool units) {
+    enum { BUCKETS = 10 };
+    const size_t bytes = taciti_max(layout->n * sizeof(float) / BUCKETS, TACITI_BUCKET_MIN);
+    return units ? TACITI_BUCKET_MAX : taciti_min(bytes, TACITI_BUCKET_MAX);
+}
+
 static tacit_status cut_layout(taciti_layout *layout, size_t bucket_bytes, bool units) {
-    const size_t floats = bucket_bytes / sizeof(float) + (bucket_bytes < sizeof(float));
+    const size_t bytes = bucket_bytes > 0 ? bucket_bytes : choose_bucket(layout, units);
+    const size_t floats = bytes / sizeof(float) + (bytes < sizeof(float));
     const bucket_rule rule = {taciti_round_up(floats, FLOATS_PER_LINE), units};
     /* A bucket ends behind a tensor or has rule.max floats. */
     taciti_bucket *buckets = taciti_calloc(layout->tensor_count + layout->n / rule.max, sizeof *buckets);

@@ -181,6 +181,34 @@ static void tensors_are_found_by_name(void **state) {
     taciti_layout_destroy(&layout);
 }
 
+/* Layers of one tensor each. */
+static size_t chosen_buckets(size_t layers, size_t floats, bool units) {
+    taciti_layout layout;
+    assert_int_equal(taciti_layout_create(layers, &layout), TACIT_OK);
+    for (size_t i = 0; i < layers; i++) {
+        taciti_layout_next_unit(&layout);
+        assert_int_equal(taciti_layout_append(&layout, "x", 1, &floats, true), TACIT_OK);
+    }
+    assert_int_equal(units ? taciti_layout_seal_units(&layout, 0) : taciti_layout_seal(&layout, 0), TACIT_OK);
+    const size_t count = layout.bucket_count;
+    taciti_layout_destroy(&layout);
+    return count;
+}
+
+/* Ten in a model of a usual size, fewer below 2.5 MiB, more above 250. */
+static void buckets_that_nobody_chose_follow_the_size_of_the_model(void **state) {
+    (void)state;
+    enum { KIB = 256, MIB = 1024 * KIB }; /* floats */
+    assert_int_equal(chosen_buckets(30, 7 * KIB, false), 1);
+    assert_int_equal(chosen_buckets(30, 64 * KIB, false), 8);
+    assert_int_equal(chosen_buckets(30, 1 * MIB, false), 10);
+    assert_int_equal(chosen_buckets(7, 6 * MIB, false), 14); /* each is cut */
+    assert_int_equal(chosen_buckets(32, 25 * MIB, false), 32);
+    assert_int_equal(chosen_buckets(1, 800 * MIB, false), 32);
+    assert_int_equal(chosen_buckets(5, 1 * MIB, true), 5);
+    assert_int_equal(chosen_buckets(2, 50 * MIB, true), 4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_have_any_name_and_shape),
@@ -190,6 +218,7 @@ int main(void) {
         cmocka_unit_test(sealed_by_units_no_bucket_belongs_to_two),
         cmocka_unit_test(every_bucket_fills_once_in_order),
         cmocka_unit_test(tensors_are_found_by_name),
+        cmocka_unit_test(buckets_that_nobody_chose_follow_the_size_of_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

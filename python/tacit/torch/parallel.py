@@ -17,7 +17,7 @@ from .buffers import Buffers, check_choice
 from .metrics import Metrics
 from .parts import Parts, check_optimizer, check_owners
 from .ranks import default_comm
-from .tensors import Tensors, choose_bucket, list_ends, view_floats
+from .tensors import Tensors, list_ends, view_floats
 
 MANY_PASSES = 8  # without a step
 
@@ -52,10 +52,10 @@ def check_momentum(optimizers):
                          "take torch.optim.SGD without momentum")
 
 
-def choose_settings(module, optimizers, config, words):
+def choose_settings(optimizers, config, words):
     """What a file and words say, over defaults that suit PyTorch: it clips by itself, and models hold all parameters. What
     gossip's integral takes away comes from first moments."""
-    ours = {"optim.clip": 0, "exchange.bucket": choose_bucket(module)}
+    ours = {"optim.clip": 0}
     settings = Settings(ours, config, **words)
     if float(settings["compress.momentum"]) > 0:
         check_momentum(optimizers)
@@ -143,7 +143,7 @@ class Parallel(torch.nn.Module):
         check_module(module)
         check_choice(buffers)
         check_words(settings)
-        self.settings = choose_settings(module, optimizers, config, settings)
+        self.settings = choose_settings(optimizers, config, settings)
         check_optim(self.settings, settings)
         check_steps(steps)
         self._keeps_replica, is_shard = self.settings["strategy"] in REPLICAS, self.settings["strategy"] == "shard"

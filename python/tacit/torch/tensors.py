@@ -67,12 +67,6 @@ def list_trained(module, left_out=()):
     return named[::-1]
 
 
-def choose_bucket(module):
-    """Bytes of a bucket, so that a small model has several, too: what is in the last one leaves after backward."""
-    total = sum(4 * p.numel() for p in module.parameters() if p.requires_grad and not is_uninitialized(p))
-    return min(max(total // 16, 1 << 20), 25 << 20)
-
-
 def list_ends(parameters, portion=64 << 10):
     """At which of them what has arrived before is reported, too: no more than these bytes, which an exchange
     would send less for much more, wait for the next one."""
