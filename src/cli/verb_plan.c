@@ -40,7 +40,7 @@ typedef struct question {
     const char *model_path, *cluster_path, *svg;
     bool json;
     taciti_profile profile;
-    taciti_layout layout, coded; /* coded: with the buckets of compress.layers; without tensors: those are all */
+    taciti_layout layout, coded; /* coded: of methods that compress, by compress.layers */
     taciti_cluster cluster;
     taciti_hosts hosts;
     double *slow; /* [ranks] */
@@ -221,16 +221,12 @@ static void warn_of_other_model(const question *q) {
     taciti_layout_destroy(&layout);
 }
 
-/* Buckets of methods that compress: a choice that leaves nothing out has those of all others. */
+/* Buckets of methods that compress. */
 static tacit_status choose_layers(question *q) {
-    const size_t bucket_bytes = (size_t)q->settings.job.exchange.bucket_bytes;
-    size_t plain = 0;
-    TACITI_TRY(taciti_profile_layout(&q->profile, bucket_bytes, &q->coded));
+    const taciti_exchange_options *exchange = &q->settings.job.exchange;
+    TACITI_TRY(taciti_profile_layout(&q->profile, (size_t)exchange->bucket_bytes, &q->coded));
     TACITI_TRY(taciti_settings_mark_layers(&q->settings.job, &q->coded));
-    for (size_t t = 0; t < q->coded.tensor_count; t++) plain += q->coded.tensors[t].plain;
-    if (plain > 0) return taciti_layout_seal(&q->coded, bucket_bytes);
-    taciti_layout_destroy(&q->coded);
-    return TACIT_OK;
+    return taciti_layout_seal(&q->coded, taciti_exchange_bucket(exchange, &q->coded, true));
 }
 
 static tacit_status load_profile(question *q) {
@@ -265,7 +261,7 @@ static taciti_scene scene_of(const question *q) {
     return (taciti_scene){
         .profile = &q->profile,
         .layout = &q->layout,
-        .coded = q->coded.tensor_count > 0 ? &q->coded : NULL,
+        .coded = &q->coded,
         .cluster = &q->cluster,
         .hosts = &q->hosts,
         .placement = {.scheme = (taciti_scheme)s->job.exchange.scheme, .lanes = (int)s->job.exchange.lanes},

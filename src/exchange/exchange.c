@@ -15,7 +15,7 @@ static const taciti_option OPTIONS[] = {
                   .help = "number format in which gradients travel; sums are made in f32"),
     TACITI_OPTION("bucket", BYTES, AT(bucket_bytes), "0", .max = 17179869184.0, .unit = "bytes",
                   .help = "gradients are exchanged in buckets of this size, as soon as one is complete; 0: a tenth of "
-                          "the model, from 256KiB to 25MiB",
+                          "the model from 256KiB on, with a codec a quarter from 1MiB on, at most 25MiB",
                   .flags = TACITI_OPTION_EXPERT),
     TACITI_OPTION(
         "scheme", ENUM, AT(scheme), "auto", .choices = "auto|flat|hosts",
@@ -102,6 +102,10 @@ const taciti_codec *taciti_exchange_wire(const taciti_exchange_options *options)
 taciti_placement taciti_exchange_placement(const taciti_exchange_options *options) {
     return (taciti_placement){
         .scheme = (taciti_scheme)options->scheme, .lanes = (int)options->lanes, .contiguous = options->contiguous};
+}
+
+size_t taciti_exchange_bucket(const taciti_exchange_options *options, const taciti_layout *layout, bool coded) {
+    return options->bucket_bytes > 0 ? (size_t)options->bucket_bytes : taciti_layout_choose_bucket(layout, coded);
 }
 
 tacit_status taciti_exchange_check(const taciti_encoding *encoding) {

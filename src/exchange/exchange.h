@@ -29,7 +29,7 @@
 
 typedef struct taciti_exchange_options {
     taciti_text wire;     /* exchange.wire: the name of a dense codec; "": f32 */
-    int64_t bucket_bytes; /* exchange.bucket; 0: taciti_layout_seal chooses */
+    int64_t bucket_bytes; /* exchange.bucket; 0: taciti_layout_choose_bucket */
     int scheme;           /* exchange.scheme: taciti_scheme */
     int64_t lanes;        /* exchange.lanes: ranks of a host that talk to other hosts; 0: chosen */
     bool overlap;         /* exchange.overlap: false submits every bucket only at the end of backward (blocking) */
@@ -39,6 +39,8 @@ extern const taciti_option_table taciti_exchange_option_table; /* section "excha
 
 const taciti_codec *taciti_exchange_wire(const taciti_exchange_options *options);
 taciti_placement taciti_exchange_placement(const taciti_exchange_options *options);
+/* Bytes of a bucket; coded: of sums or gathers that are compressed. */
+size_t taciti_exchange_bucket(const taciti_exchange_options *options, const taciti_layout *layout, bool coded);
 
 typedef struct taciti_exchange taciti_exchange;
 

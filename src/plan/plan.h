@@ -92,8 +92,8 @@ taciti_caution taciti_method_caution(const taciti_method *method, char *out, siz
 typedef struct taciti_scene {
     const taciti_profile *profile; /* in seconds */
     const taciti_layout *layout;   /* of taciti_profile_layout() */
-    const taciti_layout *coded;    /* for methods that compress: the same with what compress.layers leaves out in plain
-                                      buckets; NULL: all is compressed */
+    const taciti_layout *coded; /* the same with the buckets of methods that compress; what compress.layers leaves out
+                                   has plain ones; NULL: all is compressed, in the same buckets */
     const taciti_cluster *cluster; /* its links */
     const taciti_hosts *hosts;     /* the ranks: those of the cluster, or another number of them */
     taciti_placement placement;

@@ -232,9 +232,9 @@ tacit_status taciti_settings_mark_layers(const taciti_settings *settings, taciti
 
 tacit_status taciti_settings_seal(const taciti_settings *settings, taciti_layout *layout) {
     const taciti_compression_setup setup = taciti_settings_compression(settings);
-    const size_t bucket_bytes = (size_t)settings->exchange.bucket_bytes;
-    if (setup.sums.codec != NULL || setup.gathers.codec != NULL)
-        TACITI_TRY(taciti_settings_mark_layers(settings, layout));
+    const bool coded = setup.sums.codec != NULL || setup.gathers.codec != NULL;
+    if (coded) TACITI_TRY(taciti_settings_mark_layers(settings, layout));
+    const size_t bucket_bytes = taciti_exchange_bucket(&settings->exchange, layout, coded);
     return taciti_settings_strategy(settings)->units != NULL ? taciti_layout_seal_units(layout, bucket_bytes)
                                                              : taciti_layout_seal(layout, bucket_bytes);
 }

@@ -81,16 +81,13 @@ static size_t bucket_end(const taciti_layout *layout, size_t begin, size_t first
     return cut ? begin + max : end;
 }
 
-/* Small models have several buckets, too: the last one travels after backward, with nothing to hide behind. Units are
- * buckets by themselves. */
-static size_t choose_bucket(const taciti_layout *layout, bool units) {
-    enum { BUCKETS = 10 };
-    const size_t bytes = taciti_max(layout->n * sizeof(float) / BUCKETS, TACITI_BUCKET_MIN);
-    return units ? TACITI_BUCKET_MAX : taciti_min(bytes, TACITI_BUCKET_MAX);
+size_t taciti_layout_choose_bucket(const taciti_layout *layout, bool coded) {
+    const size_t share = layout->n * sizeof(float) / (coded ? 4 : 10), min = (size_t)(coded ? 1024 : 256) << 10;
+    return taciti_min(taciti_max(share, min), TACITI_BUCKET_MAX);
 }
 
 static tacit_status cut_layout(taciti_layout *layout, size_t bucket_bytes, bool units) {
-    const size_t bytes = bucket_bytes > 0 ? bucket_bytes : choose_bucket(layout, units);
+    const size_t bytes = bucket_bytes > 0 ? bucket_bytes : taciti_layout_choose_bucket(layout, false);
     const size_t floats = bytes / sizeof(float) + (bytes < sizeof(float));
     const bucket_rule rule = {taciti_round_up(floats, FLOATS_PER_LINE), units};
     /* A bucket ends behind a tensor or has rule.max floats. */

@@ -43,7 +43,7 @@ typedef struct taciti_layout {
     size_t bucket_count;
 } taciti_layout;
 
-enum { TACITI_BUCKET_MIN = 256 << 10, TACITI_BUCKET_MAX = 25 << 20 }; /* bytes of buckets that nobody chose */
+enum { TACITI_BUCKET_MAX = 25 << 20 }; /* bytes, of those that nobody chose */
 
 /* Builder: create, append tensors in ready order, seal with the bucket size. A later seal replaces an earlier one, for
  * instance after `plain` was set. The capacity grows as needed. append copies name and shape; E_CONFIG for a size that
@@ -52,10 +52,14 @@ tacit_status taciti_layout_create(size_t tensor_capacity, taciti_layout *out);
 tacit_status taciti_layout_append(taciti_layout *layout, const char *name, int dims, const size_t *shape, bool decay);
 /* Tensors that are appended from here on belong to the next unit. Without a call all are of unit 0. */
 void taciti_layout_next_unit(taciti_layout *layout);
-/* bucket_bytes 0: a tenth of the array, at least 256 KiB and at most 25 MiB. */
+/* bucket_bytes 0: taciti_layout_choose_bucket(layout, false). */
 tacit_status taciti_layout_seal(taciti_layout *layout, size_t bucket_bytes);
-/* The same with buckets that end where a unit ends, so that no bucket belongs to two; bucket_bytes 0: 25 MiB. */
+/* The same with buckets that end where a unit ends, so that no bucket belongs to two. */
 tacit_status taciti_layout_seal_units(taciti_layout *layout, size_t bucket_bytes);
+/* Bytes of a bucket where nobody says: a tenth of the array from 256 KiB on, and of what a codec makes small (coded) a
+ * quarter from 1 MiB on; at most 25 MiB. Small models have several buckets, too: the last one travels after backward,
+ * with nothing to hide behind. Each costs processor time, however little it sends. */
+size_t taciti_layout_choose_bucket(const taciti_layout *layout, bool coded);
 void taciti_layout_destroy(taciti_layout *layout);
 
 /* The floats of a unit, padding included; n 0 if it has no tensors. */

@@ -182,14 +182,13 @@ static void tensors_are_found_by_name(void **state) {
 }
 
 /* Layers of one tensor each. */
-static size_t chosen_buckets(size_t layers, size_t floats, bool units) {
+static size_t chosen_buckets(size_t layers, size_t floats, bool coded) {
     taciti_layout layout;
     assert_int_equal(taciti_layout_create(layers, &layout), TACIT_OK);
-    for (size_t i = 0; i < layers; i++) {
-        taciti_layout_next_unit(&layout);
+    for (size_t i = 0; i < layers; i++)
         assert_int_equal(taciti_layout_append(&layout, "x", 1, &floats, true), TACIT_OK);
-    }
-    assert_int_equal(units ? taciti_layout_seal_units(&layout, 0) : taciti_layout_seal(&layout, 0), TACIT_OK);
+    const size_t bytes = coded ? taciti_layout_choose_bucket(&layout, true) : 0;
+    assert_int_equal(taciti_layout_seal(&layout, bytes), TACIT_OK);
     const size_t count = layout.bucket_count;
     taciti_layout_destroy(&layout);
     return count;
@@ -205,8 +204,9 @@ static void buckets_that_nobody_chose_follow_the_size_of_the_model(void **state)
     assert_int_equal(chosen_buckets(7, 6 * MIB, false), 14); /* each is cut */
     assert_int_equal(chosen_buckets(32, 25 * MIB, false), 32);
     assert_int_equal(chosen_buckets(1, 800 * MIB, false), 32);
-    assert_int_equal(chosen_buckets(5, 1 * MIB, true), 5);
-    assert_int_equal(chosen_buckets(2, 50 * MIB, true), 4);
+    assert_int_equal(chosen_buckets(30, 64 * KIB, true), 2);
+    assert_int_equal(chosen_buckets(32, 1 * MIB, true), 4);
+    assert_int_equal(chosen_buckets(32, 25 * MIB, true), 32);
 }
 
 int main(void) {
