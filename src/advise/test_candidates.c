@@ -38,6 +38,14 @@ static void others_are_marked_and_never_recommended(void **state) {
     predict();
     for (size_t i = 0; i < g.candidates.count; i++) assert_true(isfinite(g.candidates.list[i].verdict.low));
     assert_false(taciti_candidates_gossip(&g.candidates)->theirs);
+    char text[TACITI_VERDICT_BYTES];
+    (void)taciti_candidates_verdict(&g.candidates, text);
+    assert_null(strstr(text, "another library's"));
+    taciti_prediction *ring = &g.candidates.list[own].prediction;
+    ring->step_s = ring->slow_links_s = ring->fast_links_s = 1e-6; /* there is something to type all the same */
+    (void)taciti_candidates_verdict(&g.candidates, text);
+    assert_non_null(
+        strstr(text, "keep dense ring as NCCL/Gloo f32 all-reduce (another library's; tacit's own: --strategy dp);"));
 }
 
 static void only_this_is_marked(const char *topology) {

@@ -188,15 +188,21 @@ taciti_verdict taciti_verdict_of(const taciti_prediction *dense, const taciti_pr
     return v;
 }
 
+/* What to type where the fastest dense sum is not tacit's. */
+static const char *say_owner(const taciti_candidate *dense) {
+    return dense->theirs ? " (another library's; tacit's own: --strategy dp)" : "";
+}
+
 /* Says of the other method, `what` it is about, whether it pays against dense. */
 static void say_verdict(const char *what, const taciti_verdict *v, const taciti_candidate *other,
                         const taciti_candidate *dense, const char *more, char text[TACITI_VERDICT_BYTES]) {
     if (v->pays)
-        (void)snprintf(text, TACITI_VERDICT_BYTES, "%spays: %.2fx (%.2f-%.2f) with %s instead of %s%s", what,
-                       v->speedup, v->low, v->high, other->method.label, dense->method.label, more);
+        (void)snprintf(text, TACITI_VERDICT_BYTES, "%spays: %.2fx (%.2f-%.2f) with %s instead of %s%s%s", what,
+                       v->speedup, v->low, v->high, other->method.label, dense->method.label, say_owner(dense), more);
     else
-        (void)snprintf(text, TACITI_VERDICT_BYTES, "%sdoes not pay: keep %s all-reduce; %s would be %.2fx (%.2f-%.2f)",
-                       what, dense->method.label, other->method.label, v->speedup, v->low, v->high);
+        (void)snprintf(text, TACITI_VERDICT_BYTES,
+                       "%sdoes not pay: keep %s all-reduce%s; %s would be %.2fx (%.2f-%.2f)", what, dense->method.label,
+                       say_owner(dense), other->method.label, v->speedup, v->low, v->high);
 }
 
 /* Why no gossip is recommended. */
@@ -219,8 +225,8 @@ taciti_verdict taciti_candidates_verdict(const taciti_candidates *candidates, ch
     const taciti_candidate *gossip = taciti_candidates_gossip(candidates);
     if (!dense->prediction.fits) return verdict_of_parts(candidates, dense, text);
     if (gossip == NULL) {
-        (void)snprintf(text, TACITI_VERDICT_BYTES, "does not pay: keep %s all-reduce; %s", dense->method.label,
-                       taciti_candidates_no_gossip(candidates));
+        (void)snprintf(text, TACITI_VERDICT_BYTES, "does not pay: keep %s all-reduce%s; %s", dense->method.label,
+                       say_owner(dense), taciti_candidates_no_gossip(candidates));
         return (taciti_verdict){.speedup = 1, .low = 1, .high = 1};
     }
     const taciti_verdict v = taciti_verdict_of(&dense->prediction, &gossip->prediction);

@@ -152,6 +152,7 @@ tacit_status taciti_arguments_number(const taciti_arguments *arguments, const ch
 
 tacit_status taciti_arguments_no_words(const taciti_arguments *arguments) {
     if (arguments->positional_count == 0) return TACIT_OK;
-    return taciti_fail(TACIT_E_USAGE, "%s takes no words, but \"%s\" was given", arguments->verb->name,
-                       arguments->positional[0]);
+    const char *word = arguments->positional[0];
+    return taciti_fail(TACIT_E_USAGE, "%s takes no words, but \"%s\" was given%s", arguments->verb->name, word,
+                       taciti_text_ends_with(word, ".yaml") ? ": write its keys as flags, --section.key VALUE" : "");
 }

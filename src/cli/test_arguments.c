@@ -191,6 +191,11 @@ static void a_verb_without_words_names_the_first(void **state) {
     assert_int_equal(parse("one two"), TACIT_OK);
     assert_int_equal(taciti_arguments_no_words(&g_arguments), TACIT_E_USAGE);
     assert_string_equal(g_line, "sample takes no words, but \"one\" was given");
+    assert_int_equal(parse("my.yaml"), TACIT_OK);
+    assert_int_equal(taciti_arguments_no_words(&g_arguments), TACIT_E_USAGE);
+    assert_string_equal(g_line,
+                        "sample takes no words, but \"my.yaml\" was given: write its keys as flags, --section.key "
+                        "VALUE");
 }
 
 /* --help, completion and manual pages list these keys. */
