@@ -86,7 +86,8 @@ method() {
     *-beta) knob=$(method "${1%-beta}") && echo "$knob --optim.beta1 0.8" ;;
     accordion-buckets) echo "$topk --adapt.policy accordion --exchange.bucket 150KiB" ;;
     gravac-int4) echo "$topk --topk.values int4 --adapt.policy gravac" ;;
-    gravac | accordion) echo "$topk --adapt.policy $1" ;;
+    accordion) echo "$topk --adapt.policy accordion --exchange.bucket 25MiB" ;;
+    gravac) echo "$topk --adapt.policy gravac" ;;
     topk-int4-*) echo "$topk --compress.factor ${1#topk-int4-} --topk.values int4" ;;
     topk-*) echo "$topk --compress.factor ${1#topk-}" ;;
     localsgd-f32) echo "--strategy localsgd --localsgd.every $apart" ;;
