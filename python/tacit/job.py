@@ -206,8 +206,8 @@ class Job(Part):
             struct.room = make_room(held)
         found = ctypes.c_bool()
         check(lib.tacit_job_load(self.opened, str(folder).encode(), structs, len(blobs), byref(found)))
-        for struct, blob in zip(structs, blobs):
-            blob.data = ctypes.string_at(struct.bytes, struct.count) if found.value and struct.loaded else None
+        for struct, blob, held in zip(structs, blobs, rooms):  # string_at() takes less than 2 GiB
+            blob.data = bytes(memoryview(held[-1])[:struct.count]) if found.value and struct.loaded else None
         return found.value
 
     def state(self):

@@ -89,8 +89,8 @@ class Sum:
         if not array.flags.behaved:
             raise UsageError("the sum takes the array's place, and this array cannot be written to, as one of "
                              "numpy.load(..., mmap_mode=\"r\"), or is not aligned: pass array.copy()")
-        self._held = array
         self._channel.start(array.ctypes.data, array.ctypes.data, KINDS[array.dtype], scale)
+        self._channel.held = array  # until the next start: a refused one leaves it
 
     def wait(self, seconds=float("inf")):
         """False: still under way after this time."""

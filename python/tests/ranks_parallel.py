@@ -130,6 +130,49 @@ class Ranks(unittest.TestCase):
         self.assertTrue(all(same_bits(norm, other) for other in gather(norm)))
         model.close()
 
+    def test_a_gradient_in_the_memory_of_another(self):
+        """That of an activation that a view of a parameter was added to: layers below read it after the sum has arrived."""
+        class Shifted(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first, self.shift = nn.Linear(1, 1 << 15), nn.ParameterList([torch.zeros(1 << 15)])
+
+            def forward(self, x):
+                h = self.first(x)
+                if h.requires_grad:
+                    h.register_hook(lambda _: time.sleep(0.3))
+                return h + self.shift[0].view(1, -1)
+        module = make(Shifted)
+        model = tacit.Parallel(module, exchange__bucket="64KiB")
+        for _ in range(2):
+            module.zero_grad()
+            (model(torch.full((1, 1), RANK + 1.0)) * (1 + 2 * RANK)).sum().backward()
+            expected = sum((r + 1) * (1 + 2 * r) for r in range(SIZE)) / SIZE
+            torch.testing.assert_close(module.first.weight.grad, torch.full((1 << 15, 1), expected))
+        model.close()
+
+    def test_a_sum_of_zero_that_some_have_used(self):
+        """Its zeros are a gradient on all ranks or on none: an optimizer moves a parameter by its decay."""
+        class Two(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a, self.b, self.c = nn.Linear(12, 5), nn.Linear(12, 5), nn.Linear(12, 5)
+
+            def forward(self, x, uses_b):
+                return self.a(x) + 0 * self.b(x) if uses_b else self.a(x)
+        module = make(Two)
+        optimizer = torch.optim.AdamW(module.parameters(), lr=0.1, weight_decay=0.5)
+        model = tacit.Parallel(module, optimizer)
+        kept = {name: p.detach().clone() for name, p in module.named_parameters()}
+        for step in range(4):
+            optimizer.zero_grad()
+            loss_of(model(mine(Net.batch(step, SIZE * SAMPLES)), step < 2 and RANK == step % SIZE)).backward()
+            optimizer.step()
+        self.check_equal_everywhere(module)
+        self.assertTrue(same_bits(module.c.weight, kept["c.weight"]))
+        torch.testing.assert_close(module.b.weight, kept["b.weight"] * 0.95 ** 2)
+        model.close()
+
     def test_a_rank_without_parameters_in_its_loss(self):
         """An output of the model is enough for the others to go on."""
         class Gate(nn.Module):

@@ -429,6 +429,44 @@ class States(unittest.TestCase):
             self.assertEqual(sampler.state_dict(), Sampler(rank).state_dict())
         model.close()
 
+    def test_numbers_of_numpy_in_states(self):
+        """As schedulers with numpy in their lambda leave them; what load() could not read is not saved at all."""
+        folder, optimizer = os.path.join(FOLDER, f"numbers-{SIZE}"), sgd(make(Net))
+        optimizer.param_groups[0]["lr"] = numpy.float64(0.25)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: numpy.cos(step / 10))
+        model = tacit.Parallel(make(Net))
+        tacit.save(folder, model, schedule, Sampler(numpy.int64(0)), step=1)
+        self.assertEqual(tacit.load(folder, model, schedule, Sampler(0)), 1)
+        self.assertEqual(schedule.get_last_lr(), [0.25])
+        odd = Sampler(0)
+        odd.seen = {"order": numpy.arange(3)}
+        with self.assertRaisesRegex(tacit.DataError, "the state of Sampler holds numpy.*load.. could not read: let state_dict"):
+            tacit.save(folder, model, odd)
+        model.close()
+
+    def test_buffers_that_no_state_has(self):
+        """One that is not persistent may have another shape on every rank and in every step."""
+        class Cached(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.inner = nn.BatchNorm1d(12)
+                self.inner.register_buffer("cache", torch.zeros(1), persistent=False)
+
+            def forward(self, x):
+                self.inner.cache = torch.ones(len(x) + RANK)
+                return self.inner(x)
+        folder, model = os.path.join(FOLDER, f"cache-{SIZE}"), tacit.Parallel(make(Cached))
+        loss_of(model(Net.batch(0))).backward()
+        with model.average():
+            self.assertEqual(len(model.inner.cache), 8 + RANK)
+        tacit.save(folder, model, step=3)
+        mean = model.inner.running_mean.clone()
+        model.close()
+        model = tacit.Parallel(make(Cached))
+        self.assertEqual(tacit.load(folder, model), 3)
+        self.assertTrue(same_bits(model.inner.running_mean, mean))
+        model.close()
+
     def run_odd(self, optimizer=adamw, **settings):
         """20 steps with accumulation, two passes in a step, a skipped one, clipping, and an update that is left out."""
         loop = Loop(OddShapes, optimizer=optimizer, **settings)

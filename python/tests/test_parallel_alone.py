@@ -304,6 +304,15 @@ class Alone(unittest.TestCase):
                     self.assertEqual(self.last_counters["steps"], STEPS)
 
     @unittest.skipUnless(hasattr(torch.amp, "GradScaler"), "after torch.compile() of torch 2.1 no optimizer calls hooks: refused")
+    def test_the_whole_model_in_a_checkpoint(self):
+        def run(model, optimizer, step):
+            optimizer.zero_grad()
+            loss = loss_of(checkpoint(model, Net.batch(step), use_reentrant=False))
+            loss.backward()
+            optimizer.step()
+            return loss
+        self.check_same(Net, run)
+
     def test_compiled_blocks(self):
         """TACIT_COMPILE=inductor compiles to machine code, which needs a C++ compiler and a minute."""
         def build():
@@ -380,6 +389,19 @@ class Alone(unittest.TestCase):
             model(torch.ones(1, 3)).sum().backward()
         model.close()
 
+    def test_a_gradient_that_a_hook_takes_away_once_it_is_under_way(self):
+        """What the library reads and writes is held until the pass has ended."""
+        module = nn.Sequential(nn.Linear(1, 1 << 16, bias=False), nn.Linear(1 << 16, 1, bias=False))
+        model = tacit.Parallel(module)
+        handles = [p.register_post_accumulate_grad_hook(lambda p: setattr(p, "grad", None)) for p in module.parameters()]
+        with self.assertRaisesRegex(tacit.UsageError, "[01].weight got another gradient, or None, before backward ended"):
+            model(torch.ones(1, 1)).sum().backward()
+        for handle in handles:
+            handle.remove()
+        model(torch.ones(1, 1)).sum().backward()
+        self.assertEqual(model._held, [])
+        model.close()
+
     def test_other_hooks_see_the_final_gradient(self):
         """A tensor's own hooks run as without the wrapper, and forward hooks too."""
         def run(model, optimizer, step):
@@ -431,6 +453,20 @@ class Alone(unittest.TestCase):
                 self.assertTrue(same_bits(before[key], value), key)
             plain_step(model, optimizer, ConvNet.batch(1))
             model.close()
+
+    def test_states_of_parts_that_come_back(self):
+        """Nothing stays of the job before: neither its gradients nor a step that has no update."""
+        module = make(Net)
+        optimizer = SGD(module.parameters())
+        model = tacit.Parallel(module, optimizer, strategy="shard")
+        plain_step(model, optimizer, Net.batch(0))
+        model.load_state_dict(model.state_dict())
+        optimizer.zero_grad(set_to_none=False)
+        self.assertTrue(all(p.grad is None for group in optimizer.param_groups for p in group["params"]))
+        loss_of(model(Net.batch(0))).backward()
+        model.load_state_dict(model.state_dict())
+        plain_step(model, optimizer, Net.batch(0))
+        model.close()
 
     def test_state_dict_comes_back(self):
         module = make(Net)

@@ -128,6 +128,11 @@ class Refused(unittest.TestCase):
         odd = nn.Module()
         odd.w = nn.Parameter(torch.eye(3).to_sparse())
         self.refuses("w is sparse", odd)
+        twins = nn.ModuleDict({"a": nn.Linear(3, 3), "b": nn.Linear(3, 3)})
+        twins["b"].weight = nn.Parameter(twins["a"].weight)
+        self.refuses("[ab].weight and [ab].weight are two parameters in the same memory: let both be one Parameter", twins)
+        twins["b"].weight = twins["a"].weight
+        self.wrap(module=twins)
         self.wrap()  # nothing of these is left behind
 
     def test_words(self):
@@ -256,6 +261,17 @@ class Refused(unittest.TestCase):
         self.step(model, a)
         with self.assertRaisesRegex(tacit.UsageError, "an optimizer makes its second step before another one"):
             a.step()
+        b.step()
+
+    def test_optimizers_of_parts_that_step_by_turns(self):
+        a = torch.optim.SGD(self.module.first.parameters(), lr=0.1)
+        b = torch.optim.SGD([*self.module.block.parameters(), *self.module.last.parameters()], lr=0.1)
+        model = self.wrap(a, b, strategy="shard")
+        self.step(model, a)
+        with self.assertRaisesRegex(tacit.UsageError, "an optimizer has made its step and another one has not"):
+            self.step(model)
+        b.step()
+        self.step(model, a)
         b.step()
 
     def test_momentum_before_compression(self):

@@ -27,6 +27,22 @@ def try_after_backward(function):
         pass
 
 
+def shares_memory(tensor):
+    """Whether another tensor lies in the same memory, such as the gradient of an activation that a view was added to."""
+    return torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) > 2  # the tensor and untyped_storage() itself
+
+
+def is_in_backward():
+    """Whether this thread is inside a backward pass."""
+    return torch._C._current_graph_task_id() != -1
+
+
+def list_persistent(module):
+    """{name: buffer} of those that state_dict() has."""
+    left_out = {f"{prefix}.{name}".lstrip(".") for prefix, m in module.named_modules() for name in m._non_persistent_buffers_set}
+    return {name: b for name, b in module.named_buffers() if name not in left_out}
+
+
 def is_initialized():
     return dist.is_available() and dist.is_initialized()
 

@@ -11,6 +11,7 @@ from .. import _table
 from .._library import UsageError
 from ..job import Channel
 from ..settings import Settings
+from . import _private
 
 CHOICES = ("average", "broadcast", "own")
 PIECE = 1 << 20  # floats that one sum moves of what is long
@@ -58,9 +59,10 @@ class Buffers:
     def __init__(self, module, comm, choice):
         self._module, self._comm, self._choice, self._channels = module, comm, choice, {}
 
-    def _list(self):
+    def _list(self, named=None):
         """Those of now: a module may put another tensor in the place of a buffer."""
-        return [b for _, b in self._module.named_buffers() if b.layout == torch.strided and not b.is_complex()]
+        named = dict(self._module.named_buffers()) if named is None else named
+        return [b for b in named.values() if b.layout == torch.strided and not b.is_complex()]
 
     def _sum(self, flat):
         """The sum over ranks, in place."""
@@ -160,7 +162,7 @@ class Buffers:
         if self._choice == "broadcast":
             self.send_first()
         if self._choice == "average":
-            floats = [b for b in self._list() if b.dtype in FLOATS]
+            floats = [b for b in self._list(_private.list_persistent(self._module)) if b.dtype in FLOATS]
             for buffer, mean in zip(floats, self.mean_of(floats)):
                 buffer.copy_(mean)
 

@@ -3,7 +3,9 @@
 optimizers, samplers, schedulers, random generators, buffers and parameters that are not trained. The format is that of
 docs/checkpoints.md: any reader of safetensors finds the mean of the parameters as "model.NAME"."""
 import hashlib
+import pickle
 import random
+import re
 from collections import Counter
 
 import torch
@@ -11,7 +13,7 @@ import torch
 from .._library import DataError, UsageError
 from ..comm import logger
 from ..job import Blob, check_folder
-from . import cuda, moments
+from . import _private, cuda, moments
 from .buffers import read_bytes, write_bytes
 
 SHARED, OWN = "torch.shared", "torch.rank"
@@ -27,8 +29,9 @@ def save(folder, model, *stateful, step=None, keep=2):
         if not hasattr(thing, "state_dict"):
             raise UsageError(f"after the model come what has a state_dict(), such as optimizers, and this is {thing!r}; the step "
                              "has a name: step=...")
+    states = [read_state(thing) for thing in stateful]
     model._meet()
-    states, (frozen, own_frozen) = [s.state_dict() for s in stateful], list_frozen(model)
+    frozen, own_frozen = list_frozen(model)
     shared = {"step": model.counters()["steps"] if step is None else step, "buffers": list_buffers(model, mean=True),
               "frozen": frozen, "names": list(model._tensors.names), "kinds": name_kinds(stateful),
               "states": share_states(model, stateful, states)}
@@ -37,6 +40,30 @@ def save(folder, model, *stateful, step=None, keep=2):
     if model._parts is None:
         model._tensors.push()
     model._job.save(folder, [Blob(SHARED, write_bytes(shared)), Blob(OWN, write_bytes(own), own=True)], keep)
+
+
+def read_state(thing):
+    """Its state, of which load() can read all."""
+    state = make_plain(thing.state_dict())
+    try:
+        read_bytes(write_bytes(make_plain(state, with_tensors=False)))
+    except pickle.UnpicklingError as problem:
+        kind = re.search(r"GLOBAL (\S+)", str(problem))
+        raise DataError(f"the state of {type(thing).__name__} holds {kind[1] if kind else 'an object'}, which load() could not read: "
+                        "let state_dict() return tensors, numbers, texts, lists and dictionaries") from None
+    return state
+
+
+def make_plain(value, with_tensors=True):
+    """The same with numbers in the place of numpy's."""
+    if isinstance(value, torch.Tensor):
+        return value if with_tensors else None
+    if type(value) in (list, tuple):
+        return type(value)(make_plain(v, with_tensors) for v in value)
+    if type(value) is dict:
+        return {make_plain(k): make_plain(v, with_tensors) for k, v in value.items()}
+    is_number = type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0
+    return value.item() if is_number else value
 
 
 def load(folder, model, *stateful):
@@ -55,7 +82,7 @@ def load(folder, model, *stateful):
     own = read_bytes(blobs[1].data) if blobs[1].data is not None else {}
     check_kinds(stateful, shared)
     restore_states(model, stateful, shared["states"], own)
-    restore_tensors("buffer", dict(model.named_buffers()), own.get("buffers", shared["buffers"]))
+    restore_tensors("buffer", _private.list_persistent(model.module), own.get("buffers", shared["buffers"]))
     restore_frozen(model, shared.get("frozen"), own)
     if own:
         restore_random(own["random"], model._tensors.gpu)
@@ -119,7 +146,7 @@ def restore_states(model, stateful, shared, own):
 
 def list_buffers(model, mean=False):
     if not mean:
-        return {name: b.detach().clone() for name, b in model.named_buffers()}
+        return {name: b.detach().clone() for name, b in _private.list_persistent(model.module).items()}
     with model._rank_buffers.averaged():
         return list_buffers(model)
 

@@ -174,6 +174,9 @@ class Parallel(torch.nn.Module):
         self.last_step = None
         self._metrics = Metrics(metrics, progress, self.comm.rank)
         self._arrived, self._missing, self._all = [], set(), frozenset(range(len(self._tensors.names)))
+        self._held = []  # (parameter, gradient): the library reads and writes these until a pass has ended
+        self._fresh = ()  # parameters without a gradient when a pass began: ids
+        self._samples = self._tensors.sample_places()
         self._indices, self._known_orders = {id(p): i for i, p in enumerate(self._tensors.parameters)}, {}
         self._known = {id(p) for p in module.parameters() if p.requires_grad}
         self._members = _private.Members(module)
@@ -212,6 +215,8 @@ class Parallel(torch.nn.Module):
 
     def forward(self, *inputs, **named):
         syncs = self._sync and torch.is_grad_enabled() and not self._averaged
+        if syncs and self._queued and _private.is_in_backward():  # what a checkpoint around the model computes again
+            return self.module(*inputs, **named)
         if syncs:
             self._check_step_can_begin()
             self._rank_buffers.before_forward(self.training)
@@ -244,6 +249,8 @@ class Parallel(torch.nn.Module):
         parameters are under way."""
         if self._averaged:
             raise UsageError("parameters are the mean of the ranks here: leave model.average() before you load others")
+        if self._job.handle:
+            self._end_parts()
         found = self.module.load_state_dict(*args, **kwargs)
         if not self._job.handle:
             return found
@@ -323,11 +330,22 @@ class Parallel(torch.nn.Module):
             raise UsageError(f"{self._tensors.names[twice]} got its gradient twice in one backward pass; with activation "
                              "checkpointing use use_reentrant=False")
         self._missing.difference_update(new)  # -= would go through the __setattr__ of torch.nn.Module
+        if self._fresh:
+            self._part_gradients(arrived)
         dtypes, orders = self._tensors.dtypes, self._tensors.orders
-        self._report(indices, [
+        addresses = [
             g.data_ptr() if (g := p.grad) is not None and g.dtype is dtypes[i] and
             (g.is_contiguous() if orders[i] is None else g.stride() == orders[i])  # a sparse one is neither
-            else self._find_gradient(i) for i, p in zip(indices, arrived)])
+            else self._find_gradient(i) for i, p in zip(indices, arrived)]
+        self._held += [(p, p.grad) for p in arrived]
+        self._report(indices, addresses)
+
+    @torch.no_grad()
+    def _part_gradients(self, arrived):
+        """Sums arrive in gradients while backward runs: one that autograd has made in the memory of another moves."""
+        for p in arrived:
+            if id(p) in self._fresh and p.grad is not None and p.grad.layout == torch.strided and _private.shares_memory(p.grad):
+                p.grad = p.grad.clone()
 
     def _find_indices(self, arrived):
         """Of parameters, which mostly arrive as they did in the pass before."""
@@ -369,6 +387,9 @@ class Parallel(torch.nn.Module):
             return
         self._check_step_can_begin()
         self._check_parameters()
+        if self._parts is not None and 0 < len(self._waiting) < len(self.optimizers):
+            raise UsageError("an optimizer has made its step and another one has not; under strategy shard all optimizers of "
+                             "the model step once per step")
         if self._parts is not None and self._waiting:  # of the pass before: a second pass of a step, or a step left out
             self._unused_passes += 1
             if self._unused_passes == MANY_PASSES:
@@ -378,24 +399,32 @@ class Parallel(torch.nn.Module):
             self._parts.keep_gradients(skipped)
         self._queued, self._skipped, self.comm.busy = True, False, True
         self._missing = set(self._all)
+        if self._parts is None and self.comm.size > 1:
+            self._fresh = {id(p) for p in self._tensors.parameters if p.grad is None}
         _private.call_after_backward(self._end_backward)
 
     def _end_backward(self):
         """Gradients are final when this has returned."""
         unused = self._make_rest_ready()
         self._settle()
+        replaced = next((p for p, gradient in self._held if p.grad is not gradient), None)
+        self._held.clear()
         if self._parts is not None:
             self._parts.show_gradients(self._skipped, set(unused))
             self._waiting = {id(o) for o in self.optimizers}
         else:
-            self._fill_unused(unused)
+            self._fill_unused(unused, self._share_use(unused))
             self._job.stepped()
         self._queued = self.comm.busy = False
+        if replaced is not None:
+            raise UsageError(f"{self._tensors.names[self._indices[id(replaced)]]} got another gradient, or None, before backward "
+                             "ended: ranks exchange it until backward returns, so a hook may update and clear it afterwards")
 
     def _make_rest_ready(self):
         self._report_arrived()
         unused = sorted(self._missing)
         gradients = [self._arrange_gradient(i) for i in unused]  # of passes in no_sync(), if any
+        self._held += [(self._tensors.parameters[i], g) for i, g in zip(unused, gradients)]
         self._report(unused, [0 if g is None else g.data_ptr() for g in gradients])
         return [i for i in unused if self._tensors.parameters[i].grad is None]
 
@@ -413,11 +442,27 @@ class Parallel(torch.nn.Module):
             self._metrics.begin_row(self.last_step, self._job.counters())
 
     @torch.no_grad()
-    def _fill_unused(self, unused):
+    def _share_use(self, unused):
+        """Numbers of the tensors whose sum is zero that some rank has used. The same on all ranks, as sums are, so that each
+        knows whether they meet here. Sums of few elements are looked at first."""
+        if self.comm.size == 1 or self._skipped:
+            return ()
+        sums = self._gradients()
+        maybe = (~sums[self._samples].bool().any(dim=1)).nonzero().flatten().tolist()
+        zeros = [i for i in maybe if not bool(self._tensors.view_in(sums, i).any())]
+        if not zeros:
+            return ()
+        used = torch.ones(len(self._all))
+        used[unused] = 0
+        used = self._rank_buffers.sum_long(used)
+        return {i for i in zeros if used[i] > 0}
+
+    @torch.no_grad()
+    def _fill_unused(self, unused, used_by_others=()):
         """A parameter that no rank has used keeps its gradient None."""
         for i in unused:
             total = self._tensors.view_in(self._gradients(), i)
-            if bool(total.any()):
+            if i in used_by_others or bool(total.any()):
                 p = self._tensors.parameters[i]
                 p.grad = torch.empty_like(p).copy_(total)
 
@@ -473,6 +518,7 @@ class Parallel(torch.nn.Module):
             self.comm.busy = True
             unused = self._make_rest_ready()
             self._settle()
+            self._held.clear()
             self._fill_unused(unused)  # what others have used, in a step of dp
             self._tensors.pull()
             self._waiting = {id(o) for o in self.optimizers}

@@ -55,7 +55,7 @@ class Parts:
         if not self._pieces:
             self._make_pieces(parts)
         for piece, part, begin, count in self._pieces_of(parts):
-            at = begin - part.offset
+            at, piece.grad, piece.kept = begin - part.offset, None, None  # those of another job are gone
             piece.host = view_floats(part.parameters + 4 * at, count)
             piece.host_gradient = view_floats(part.gradients + 4 * at, count)
             if self._tensors.gpu is None:

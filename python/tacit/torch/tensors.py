@@ -151,7 +151,15 @@ class Tensors:
             self._move_to_flat()
         take(self.parameters)
 
+    def _check_memory(self):
+        at = {}
+        for name, p in zip(self.names, self.parameters):
+            if at.setdefault(p.data_ptr(), name) != name:
+                raise UsageError(f"{name} and {at[p.data_ptr()]} are two parameters in the same memory: let both be one Parameter, "
+                                 "as in b.weight = a.weight")
+
     def _move_to_flat(self):
+        self._check_memory()
         self.flat = self._make_flat()
         self.views = [self.view_in(self.flat, i) for i in range(len(self.parameters))]
         stays = [p.dtype != torch.float32 or self.gpu is not None for p in self.parameters]
@@ -178,6 +186,12 @@ class Tensors:
         dims = list_dims(p)
         piece = flat[begin:begin + p.numel()].view([p.size(d) for d in dims])
         return piece.permute([dims.index(d) for d in range(p.dim())]) if dims else piece
+
+    def sample_places(self, count=64):
+        """Places in the flat array of `count` elements of each tensor, at equal distances."""
+        begins = torch.tensor([self.layout.offset(i) for i in range(len(self.parameters))])
+        sizes = torch.tensor([p.numel() for p in self.parameters])
+        return begins[:, None] + (torch.arange(count)[None, :] * sizes[:, None]) // count
 
     def flatten(self, value, i):
         """Elements of a tensor in the shape of parameter i as the flat array has them."""
