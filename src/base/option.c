@@ -92,8 +92,14 @@ tacit_status taciti_config_preset(const taciti_config *config, const char *key, 
     return taciti_value_set(place.option, origin, value == NULL ? place.option->fallback : value, place.value);
 }
 
-/* Besides slips of the hand: the right name without its section or in a wrong one, or longer than it is (optim.lrate),
- * counts as one edit more than a slip, so that "train.lr" finds "optim.lr" but "train.step" finds "train.steps". */
+/* Whether a key goes on where the name of an option ends, as "optim.lrate" does. */
+static bool is_longer(const char *key, const char *name) {
+    const size_t length = strlen(name);
+    return strncmp(key, name, length) == 0 && key[length] != '.';
+}
+
+/* Besides slips of the hand: the right name without its section or in a wrong one counts as one edit more than a slip,
+ * so that "train.lr" finds "optim.lr" but "train.step" finds "train.steps"; a name that is too long, as more yet. */
 taciti_nearest taciti_config_nearest(const taciti_config *config, const char *key) {
     taciti_nearest nearest = {0};
     const char *dot = strrchr(key, '.'), *name = dot == NULL ? key : dot + 1;
@@ -102,8 +108,8 @@ taciti_nearest taciti_config_nearest(const taciti_config *config, const char *ke
     for (size_t i = 0; taciti_config_at(config, i, &place); i++) {
         size_t distance = taciti_edit_distance(key, taciti_place_key(&place, full));
         if (!taciti_edit_close(name, distance)) distance = SIZE_MAX;
-        const bool longer = strncmp(key, full, strlen(full)) == 0;
-        if (distance > 2 && (longer || strcmp(name, place.option->key) == 0)) distance = 2;
+        if (distance > 2 && strcmp(name, place.option->key) == 0) distance = 2;
+        if (distance == SIZE_MAX && is_longer(key, full)) distance = 2 + strlen(key) - strlen(full);
         if (distance < SIZE_MAX) taciti_nearest_take(&nearest, distance, full);
     }
     return nearest;

@@ -50,6 +50,7 @@ typedef struct taciti_option {
     size_t offset;        /* of the value in the module's option struct */
     const char *fallback; /* default, in the same syntax as a flag's value; "" for an empty text or list */
     double min, max;      /* range of INT, REAL and BYTES; both 0: any */
+    bool zero;            /* 0 is legal below min, too */
     const char *below;    /* what to type for a number below the range; NULL: nothing is meant by one */
     const char *choices;  /* ENUM: "sgd|adamw" in enum order */
     const char *unit;     /* "steps", "bytes"; NULL: none */

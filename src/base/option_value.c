@@ -59,6 +59,7 @@ static tacit_status check_range(const taciti_option *option, const char *where, 
     const double min = option->min, max = option->max;
     const bool ends = max < TACITI_UNBOUNDED;
     if (!taciti_option_bounded(option) || (number >= min && (number <= max || !ends))) return TACIT_OK;
+    if (option->zero && fabs(number) <= 0) return TACIT_OK;
     char low[TACITI_REAL_BYTES], high[TACITI_REAL_BYTES];
     taciti_real_format(min, low);
     taciti_real_format(max, high);

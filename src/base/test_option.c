@@ -412,6 +412,10 @@ static void bad_flags_are_named(void **state) {
     assert_string_equal(g_line, "unknown option \"--optim.nmae\"; did you mean \"--optim.name\"?");
     assert_int_equal(parse("--optim.lrate 1"), TACIT_E_USAGE);
     assert_string_equal(g_line, "unknown option \"--optim.lrate\"; did you mean \"--optim.lr\"?");
+    assert_int_equal(parse("--optim.warmup_steps 1"), TACIT_E_USAGE);
+    assert_string_equal(g_line, "unknown option \"--optim.warmup_steps\"; did you mean \"--optim.warmup\"?");
+    assert_int_equal(parse("--strategy.seed 1"), TACIT_E_USAGE);
+    assert_string_equal(g_line, "unknown option \"--strategy.seed\"; did you mean \"--data.seed\"?");
     assert_int_equal(parse("--optim.lr"), TACIT_E_USAGE);
     assert_string_equal(g_line, "--optim.lr: needs a value");
     assert_int_equal(parse("--optim.lr --optim.name sgd"), TACIT_E_USAGE);

@@ -72,7 +72,7 @@ void taciti_option_range(const taciti_option *option, char *out, size_t size) {
     if (option->max >= TACITI_UNBOUNDED)
         (void)snprintf(out, size, "at least %s", min);
     else
-        (void)snprintf(out, size, "%s..%s", min, max);
+        (void)snprintf(out, size, "%s%s..%s", option->zero ? "0, " : "", min, max);
 }
 
 void taciti_option_explain(const taciti_place *place, char *out, size_t size) {
@@ -102,7 +102,8 @@ json_t *taciti_option_json(const taciti_place *place) {
         TYPES[option->type].name, "default", option->fallback, "unit", option->unit == NULL ? "" : option->unit, "help",
         option->help, "needs", taciti_settings_needs(place, needs), "expert",
         (option->flags & TACITI_OPTION_EXPERT) != 0, "identity", (option->flags & TACITI_OPTION_NO_DIGEST) == 0);
-    if (taciti_option_bounded(option)) (void)json_object_set_new(object, "least", json_real(option->min));
+    if (taciti_option_bounded(option))
+        (void)json_object_set_new(object, "least", json_real(option->zero ? 0 : option->min));
     if (taciti_option_bounded(option) && option->max < TACITI_UNBOUNDED)
         (void)json_object_set_new(object, "most", json_real(option->max));
     if (taciti_option_choice(option, 0, choice)) {

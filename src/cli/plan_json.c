@@ -17,9 +17,10 @@ static json_t *layers_json(const taciti_plan_report *r) {
 
 static json_t *model_json(const taciti_plan_report *r) {
     const taciti_profile *p = r->scene->profile;
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:o}", "file", r->model_path, "profile", p->name,
-                     "source", p->source, "parameters", (json_int_t)r->scene->layout->parameters, "buckets",
-                     (json_int_t)r->scene->layout->bucket_count, "forward_s", taciti_profile_forward_s(p), "backward_s",
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:o}", "file", r->model_path, "profile",
+                     p->name, "source", p->source, "parameters", (json_int_t)r->scene->layout->parameters, "buckets",
+                     (json_int_t)r->scene->layout->bucket_count, "coded_buckets",
+                     (json_int_t)r->scene->coded->bucket_count, "forward_s", taciti_profile_forward_s(p), "backward_s",
                      taciti_profile_backward_s(p), "update_s", p->update_s, "cv", r->cv, "layers", layers_json(r));
 }
 

@@ -21,9 +21,9 @@ static void print_head(const taciti_plan_report *r) {
     const taciti_scene *s = r->scene;
     const taciti_profile *p = s->profile;
     const taciti_cluster *c = s->cluster;
-    printf("model       %s, %.2f million parameters in %zu bucket%s: %s\n", p->name,
+    printf("model       %s, %.2f million parameters in %zu bucket%s, with a codec %zu: %s\n", p->name,
            (double)s->layout->parameters / 1e6, s->layout->bucket_count, s->layout->bucket_count == 1 ? "" : "s",
-           r->model_path);
+           s->coded->bucket_count, r->model_path);
     printf("compute     forward %.2f ms, backward %.2f ms, update %.2f ms per rank; cv %.1f %%; %s\n",
            MS * taciti_profile_forward_s(p), MS * taciti_profile_backward_s(p), MS * p->update_s, PERCENT * r->cv,
            p->source[0] == '\0' ? "source unknown" : p->source);

@@ -13,7 +13,8 @@
 static const taciti_option OPTIONS[] = {
     TACITI_OPTION("wire", NAME, AT(wire), "f32", .names = taciti_codec_dense_name,
                   .help = "number format in which gradients travel; sums are made in f32"),
-    TACITI_OPTION("bucket", BYTES, AT(bucket_bytes), "0", .max = 17179869184.0, .unit = "bytes",
+    TACITI_OPTION("bucket", BYTES, AT(bucket_bytes), "0", .zero = true, .min = 1024, .max = 17179869184.0,
+                  .unit = "bytes", .below = "a size has a unit, as 25MiB",
                   .help = "gradients are exchanged in buckets of this size, as soon as one is complete; 0: a tenth of "
                           "the model from 256KiB on, with a codec a quarter from 1MiB on, at most 25MiB",
                   .flags = TACITI_OPTION_EXPERT),

@@ -39,7 +39,7 @@ extern const taciti_option_table taciti_exchange_option_table; /* section "excha
 
 const taciti_codec *taciti_exchange_wire(const taciti_exchange_options *options);
 taciti_placement taciti_exchange_placement(const taciti_exchange_options *options);
-/* Bytes of a bucket; coded: of sums or gathers that are compressed. */
+/* Bytes of a bucket; coded: of sums, gathers or mixes that are compressed. */
 size_t taciti_exchange_bucket(const taciti_exchange_options *options, const taciti_layout *layout, bool coded);
 
 typedef struct taciti_exchange taciti_exchange;

@@ -7,7 +7,8 @@
 
 void taciti_plan_choose_layout(taciti_scene *scene, taciti_method *method) {
     const bool compresses = method->compression.encoding.codec != NULL || method->gather.encoding.codec != NULL;
-    if (scene->coded == NULL || !compresses) return;
+    const bool mixes_coded = method->topology != NULL && !taciti_codec_is_dense(method->wire);
+    if (scene->coded == NULL || !(compresses || mixes_coded)) return;
     size_t bucket = 0;
     while (bucket < scene->coded->bucket_count && scene->coded->buckets[bucket].plain) bucket++;
     if (bucket < scene->coded->bucket_count)

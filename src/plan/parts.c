@@ -134,12 +134,10 @@ tacit_status taciti_parts_create(const taciti_scene *scene, const taciti_method 
     const bool room = out->transfers != NULL && out->buckets != NULL && out->transfer_s != NULL;
     if (room) out->times = out->buckets + TACITI_PARTS_FORMS * out->job_count;
     tacit_status status = room ? taciti_parts_build_step(scene, method, update_s, out) : TACIT_E_MEMORY;
-    size_t max = 1;
-    for (size_t k = 0; k < layout->bucket_count; k++) max = layout->buckets[k].n > max ? layout->buckets[k].n : max;
     for (size_t i = 0; i < out->op_count && status == TACIT_OK; i++)
         if (out->ops[i].kind == TACITI_PARTS_SUBMIT) out->times[out->ops[i].job]++;
     for (size_t job = 0; job < out->job_count && scene->hosts->ranks > 1 && status == TACIT_OK; job++)
-        if (out->times[job] > 0) status = fill_job(scene, method, max, job, out);
+        if (out->times[job] > 0) status = fill_job(scene, method, layout->bucket_max, job, out);
     if (status != TACIT_OK) taciti_parts_destroy(out);
     return status;
 }

@@ -502,13 +502,13 @@ static tacit_status predict_choice(const request *q, const taciti_method *method
     return TACIT_OK;
 }
 
-/* Many methods have the same sums beside their mixes. */
+/* Many methods have the same sums beside their mixes; buckets are those of methods that do not compress. */
 static tacit_status predict_common(const request *q, const taciti_method *sums, taciti_prediction *out) {
     const taciti_plan_options *o = q->options;
     struct taciti_sums *known = o->reuse == NULL ? NULL : taciti_reuse_sums(o->reuse, o->cv, sums);
     const int kind = q->bit_per_s == NULL ? 0 : 1;
-    if (known == NULL || q->count > TACITI_REUSE_RATES) return predict_choice(q, sums, out);
-    if (known->count[kind] != q->count) TACITI_TRY(predict_choice(q, sums, &known->list[kind]));
+    if (known == NULL || q->count > TACITI_REUSE_RATES) return predict_one(q, sums, out);
+    if (known->count[kind] != q->count) TACITI_TRY(predict_one(q, sums, &known->list[kind]));
     known->count[kind] = q->count;
     memcpy(out, &known->list[kind], q->count * sizeof *out);
     return TACIT_OK;

@@ -232,8 +232,9 @@ tacit_status taciti_settings_mark_layers(const taciti_settings *settings, taciti
 
 tacit_status taciti_settings_seal(const taciti_settings *settings, taciti_layout *layout) {
     const taciti_compression_setup setup = taciti_settings_compression(settings);
-    const bool coded = setup.sums.codec != NULL || setup.gathers.codec != NULL;
-    if (coded) TACITI_TRY(taciti_settings_mark_layers(settings, layout));
+    const bool has_layers = setup.sums.codec != NULL || setup.gathers.codec != NULL;
+    if (has_layers) TACITI_TRY(taciti_settings_mark_layers(settings, layout));
+    const bool coded = has_layers || setup.mixes.codec != NULL;
     const size_t bucket_bytes = taciti_exchange_bucket(&settings->exchange, layout, coded);
     return taciti_settings_strategy(settings)->units != NULL ? taciti_layout_seal_units(layout, bucket_bytes)
                                                              : taciti_layout_seal(layout, bucket_bytes);
@@ -324,23 +325,12 @@ static tacit_status check_others(const taciti_settings *settings, const taciti_h
     return TACIT_OK;
 }
 
-/* Most numbers without a unit are meant to have one. */
-static tacit_status check_bucket(int64_t bytes) {
-    enum { MIN = 1024 };
-    if (bytes == 0 || bytes >= MIN) return TACIT_OK;
-    return taciti_fail(
-        TACIT_E_CONFIG,
-        "exchange.bucket: %lld bytes, expected at least 1KiB, as in 25MiB, or 0: by the size of the model",
-        (long long)bytes);
-}
-
 tacit_status taciti_settings_check(const taciti_settings *settings, const taciti_hosts *hosts, taciti_reader reader) {
     const taciti_strategy *strategy = taciti_settings_strategy(settings);
     taciti_strategy_context context = taciti_settings_context(settings);
     context.own_optimizer = reader == TACITI_READER_OWN_OPTIMIZER;
     context.follows_clock = reader == TACITI_READER_TRAIN || reader == TACITI_READER_PLAN;
     TACITI_TRY(taciti_optim_check(&settings->optim));
-    TACITI_TRY(check_bucket(settings->exchange.bucket_bytes));
     TACITI_TRY(check_compression(settings, strategy));
     if (strategy->check != NULL) TACITI_TRY(strategy->check(&context, hosts));
     return reader == TACITI_READER_PLAN ? check_others(settings, hosts) : TACIT_OK;

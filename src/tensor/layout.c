@@ -103,6 +103,7 @@ static tacit_status cut_layout(taciti_layout *layout, size_t bucket_bytes, bool 
     taciti_free(layout->buckets);
     layout->buckets = buckets;
     layout->bucket_count = count;
+    layout->bucket_max = rule.max;
     return TACIT_OK;
 }
 

@@ -41,6 +41,7 @@ typedef struct taciti_layout {
     size_t parameters;      /* floats without padding */
     taciti_bucket *buckets; /* owned */
     size_t bucket_count;
+    size_t bucket_max; /* floats that a bucket may have */
 } taciti_layout;
 
 enum { TACITI_BUCKET_MAX = 25 << 20 }; /* bytes, of those that nobody chose */
