@@ -131,6 +131,30 @@ static void a_tracker_is_mixed_with_the_parameters(void **state) {
             }
 }
 
+/* Mixes and the start of gossip in f32 travel in buckets of methods that do not compress, signals of int8 beside them,
+ * too; mixes that are compressed have a codec's. */
+static void common_sums_have_the_buckets_of_their_mixes(void **state) {
+    (void)state;
+    stage s;
+    taciti_layout one;
+    open_stage(&s, 4, 1, GIGABIT, "");
+    assert_int_equal(taciti_profile_layout(&s.profile, (size_t)1 << 30, &one), TACIT_OK);
+    assert_int_equal(one.bucket_count, 1);
+    mix(&s, TACITI_ORDER_AWC, "exp");
+    s.method.common = (taciti_common_sums){.every = 1, .codec = taciti_codec_find("int8"), .start = 0.5};
+    const taciti_prediction before = predict(&s);
+    s.scene.coded = &one;
+    assert_near(predict(&s).step_s, before.step_s, 1e-12);
+    s.method.common.every = 0;
+    s.method.common.start = 0;
+    s.method.wire = taciti_codec_find("int4");
+    const taciti_prediction coded = predict(&s);
+    s.scene.coded = NULL;
+    assert_true(fabs(predict(&s).transfer_s - coded.transfer_s) > 1e-9);
+    taciti_layout_destroy(&one);
+    close_stage(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_waits_for_nobody_makes_steps_of_its_own_length),
@@ -139,6 +163,7 @@ int main(void) {
         cmocka_unit_test(every_partner_gets_an_offer),
         cmocka_unit_test(offers_take_memory),
         cmocka_unit_test(a_tracker_is_mixed_with_the_parameters),
+        cmocka_unit_test(common_sums_have_the_buckets_of_their_mixes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
