@@ -188,7 +188,7 @@ taciti_verdict taciti_verdict_of(const taciti_prediction *dense, const taciti_pr
     return v;
 }
 
-/* Adds a flag to type where the fastest dense sum is not tacit's. */
+/* Returns what to add, with a flag to type, where the fastest dense sum is not tacit's. */
 static const char *say_owner(const taciti_candidate *dense) {
     return dense->theirs ? " (another library's; tacit's own: --strategy dp)" : "";
 }

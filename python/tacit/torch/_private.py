@@ -28,8 +28,10 @@ def try_after_backward(function):
 
 
 def shares_memory(tensor):
-    """Whether another tensor lies in the same memory, such as the gradient of an activation that a view was added to."""
-    return torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) > 2  # the tensor and untyped_storage() itself
+    """Whether another tensor may lie in the same memory, such as the gradient of an activation that a view was added to: yes
+    where torch cannot tell."""
+    count = getattr(torch._C, "_storage_Use_Count", None)
+    return count is None or count(tensor.untyped_storage()._cdata) > 2  # the tensor and untyped_storage() itself
 
 
 def is_in_backward():

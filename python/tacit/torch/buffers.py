@@ -59,10 +59,9 @@ class Buffers:
     def __init__(self, module, comm, choice):
         self._module, self._comm, self._choice, self._channels = module, comm, choice, {}
 
-    def _list(self, named=None):
+    def _list(self, list_named=lambda module: dict(module.named_buffers())):
         """Those of now: a module may put another tensor in the place of a buffer."""
-        named = dict(self._module.named_buffers()) if named is None else named
-        return [b for b in named.values() if b.layout == torch.strided and not b.is_complex()]
+        return [b for b in list_named(self._module).values() if b.layout == torch.strided and not b.is_complex()]
 
     def _sum(self, flat):
         """The sum over ranks, in place."""
@@ -162,7 +161,7 @@ class Buffers:
         if self._choice == "broadcast":
             self.send_first()
         if self._choice == "average":
-            floats = [b for b in self._list(_private.list_persistent(self._module)) if b.dtype in FLOATS]
+            floats = [b for b in self._list(_private.list_persistent) if b.dtype in FLOATS]
             for buffer, mean in zip(floats, self.mean_of(floats)):
                 buffer.copy_(mean)
 

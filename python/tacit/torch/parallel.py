@@ -176,7 +176,6 @@ class Parallel(torch.nn.Module):
         self._arrived, self._missing, self._all = [], set(), frozenset(range(len(self._tensors.names)))
         self._held = []  # (parameter, gradient): the library reads and writes these until a pass has ended
         self._fresh = ()  # parameters without a gradient when a pass began: ids
-        self._samples = self._tensors.sample_places()
         self._indices, self._known_orders = {id(p): i for i, p in enumerate(self._tensors.parameters)}, {}
         self._known = {id(p) for p in module.parameters() if p.requires_grad}
         self._members = _private.Members(module)
@@ -448,7 +447,7 @@ class Parallel(torch.nn.Module):
         if self.comm.size == 1 or self._skipped:
             return ()
         sums = self._gradients()
-        maybe = (~sums[self._samples].bool().any(dim=1)).nonzero().flatten().tolist()
+        maybe = (~sums[self._tensors.samples].bool().any(dim=1)).nonzero().flatten().tolist()
         zeros = [i for i in maybe if not bool(self._tensors.view_in(sums, i).any())]
         if not zeros:
             return ()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parameters of a model as a layout of the library: what is taken, in which order and where it lies."""
 import ctypes
+import functools
 import weakref
 
 import torch
@@ -187,8 +188,10 @@ class Tensors:
         piece = flat[begin:begin + p.numel()].view([p.size(d) for d in dims])
         return piece.permute([dims.index(d) for d in range(p.dim())]) if dims else piece
 
-    def sample_places(self, count=64):
-        """Places in the flat array of `count` elements of each tensor, at equal distances."""
+    @functools.cached_property
+    def samples(self):
+        """Places in the flat array of 64 elements of each tensor, at equal distances."""
+        count = 64
         begins = torch.tensor([self.layout.offset(i) for i in range(len(self.parameters))])
         sizes = torch.tensor([p.numel() for p in self.parameters])
         return begins[:, None] + (torch.arange(count)[None, :] * sizes[:, None]) // count
