@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import tacit.torch as tacit
+from tacit.torch import _private
 from models import ConvNet, Named, Net, OddShapes, Structured, loss_of, make, same_bits, state_of
 
 torch.set_num_threads(1)  # small models, and other tests beside these
@@ -303,7 +304,6 @@ class Alone(unittest.TestCase):
                     self.check_same(build, **settings)
                     self.assertEqual(self.last_counters["steps"], STEPS)
 
-    @unittest.skipUnless(hasattr(torch.amp, "GradScaler"), "after torch.compile() of torch 2.1 no optimizer calls hooks: refused")
     def test_the_whole_model_in_a_checkpoint(self):
         def run(model, optimizer, step):
             optimizer.zero_grad()
@@ -411,6 +411,11 @@ class Alone(unittest.TestCase):
                 model.last.register_forward_hook(lambda _, __, output: output * 0.5)
             return plain_step(model, optimizer, Net.batch(step))
         self.check_same(Net, run)
+
+    def test_whether_memory_is_shared(self):
+        alone, shared = torch.ones(5), torch.ones(5)
+        view = shared.view(1, 5)
+        self.assertEqual([_private.shares_memory(t) for t in (alone, shared, view)], [False, True, True])
 
     def test_an_order_in_memory_that_is_not_dense(self):
         class Strided(nn.Module):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 import warnings
 
 import torch
@@ -273,6 +274,47 @@ class Refused(unittest.TestCase):
         b.step()
         self.step(model, a)
         b.step()
+
+    def test_optimizers_of_shard(self):
+        class Lars(torch.optim.SGD):
+            def step(self, closure=None):
+                """By norms of whole tensors."""
+
+        class Named(torch.optim.SGD):
+            """Its step() is SGD's."""
+        self.refuses(r"for which step\(\) of Lars is not known", None, Lars(self.module.parameters(), lr=0.1), strategy="shard")
+        self.refuses(r"step\(\) of Adagrad", None, torch.optim.Adagrad(self.module.parameters()), strategy="shard")
+        for kind in (Named, torch.optim.SGD, torch.optim.AdamW, torch.optim.Adam, torch.optim.NAdam, torch.optim.ASGD,
+                     torch.optim.Adadelta, torch.optim.Adamax, torch.optim.RAdam, torch.optim.RMSprop, torch.optim.Rprop):
+            self.wrap(kind(self.module.parameters(), lr=0.1), strategy="shard").close()
+
+    def test_after_a_wrap_that_failed(self):
+        for strategy in ("dp", "gossip", "shard"):
+            optimizer = torch.optim.SGD(self.module.parameters(), lr=0.1)
+            before = optimizer.param_groups[0]["params"]
+            with self.assertRaises(OSError):
+                self.wrap(optimizer, strategy=strategy, metrics="/proc/nowhere/metrics.jsonl")
+            with unittest.mock.patch("tacit.torch.buffers.Buffers.send_first", side_effect=MemoryError):
+                with self.assertRaises(MemoryError):
+                    self.wrap(optimizer, strategy=strategy)
+            self.assertIs(optimizer.param_groups[0]["params"], before)
+            self.step(self.wrap(optimizer, strategy=strategy), optimizer)
+            self.models[-1].close()
+
+    @unittest.skipUnless(hasattr(torch.amp, "GradScaler"), "torch before 2.3 scales on GPUs alone")
+    def test_a_scaler_of_several_optimizers(self):
+        a = torch.optim.SGD(self.module.first.parameters(), lr=0.1)
+        b = torch.optim.SGD([*self.module.block.parameters(), *self.module.last.parameters()], lr=0.1)
+        model, scaler = self.wrap(a, b, strategy="gossip"), torch.amp.GradScaler("cpu", init_scale=8.0)
+        for is_unscaled in (True, False):
+            scaler.scale(loss_of(model(Net.batch(0)))).backward()
+            for optimizer in (a, b) if is_unscaled else ():
+                scaler.unscale_(optimizer)
+            scope = contextlib.nullcontext() if is_unscaled else self.assertRaisesRegex(tacit.UsageError, r"scaler.unscale_\(opt")
+            with scope:
+                scaler.step(a)
+                scaler.step(b)
+            scaler.update()
 
     def test_momentum_before_compression(self):
         words = dict(codec="topk", factor=4, compress__momentum=0.9)

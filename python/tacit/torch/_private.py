@@ -30,8 +30,8 @@ def try_after_backward(function):
 def shares_memory(tensor):
     """Whether another tensor may lie in the same memory, such as the gradient of an activation that a view was added to: yes
     where torch cannot tell."""
-    count = getattr(torch._C, "_storage_Use_Count", None)
-    return count is None or count(tensor.untyped_storage()._cdata) > 2  # the tensor and untyped_storage() itself
+    count, storage = getattr(torch._C, "_storage_Use_Count", None), tensor.untyped_storage()
+    return count is None or count(storage._cdata) > 2  # the tensor and `storage`
 
 
 def is_in_backward():
@@ -122,20 +122,21 @@ def set_unscaling(optimizer, is_ours):
 
 @torch.no_grad()
 def unscale(optimizer):
-    """In step(): divides gradients by the scale of the GradScaler that has called it, if one has."""
+    """In step(): divides gradients by the scale of the GradScaler that has called it, if one has. Returns whether."""
     scale = getattr(optimizer, "grad_scale", None)
     for p in [p for group in optimizer.param_groups for p in group["params"] if scale is not None and p.grad is not None]:
         p.grad.div_(scale.to(p.device))
     if hasattr(optimizer, "found_inf"):
         optimizer.grad_scale = optimizer.found_inf = None
+    return scale is not None
 
 
-def calls_hooks(optimizer):
-    """Whether step() calls the hooks of the optimizer. In torch 2.1 it does not once torch.compile() was used, unless
-    another optimizer of its class was made before."""
+def restore_hooks(optimizer):
+    """In torch 2.1 torch._dynamo, which a checkpoint imports, too, takes the hooks out of step() of all classes: back into it."""
     step, seen = type(optimizer).step, []
     while step is not None:
         seen.append(getattr(step, "__code__", None))
         step = getattr(step, "__wrapped__", None)
     is_old = tuple(int(n) for n in torch.__version__.split(".")[:2]) < (2, 4)
-    return not is_old or any(c and c.co_name == "wrapper" and c.co_filename.endswith("optim/optimizer.py") for c in seen)
+    if is_old and not any(c and c.co_name == "wrapper" and c.co_filename.endswith("optim/optimizer.py") for c in seen):
+        type(optimizer).step = torch.optim.Optimizer.profile_hook_step(type(optimizer).step)

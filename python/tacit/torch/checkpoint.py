@@ -48,7 +48,7 @@ def read_state(thing):
     try:
         read_bytes(write_bytes(make_plain(state, with_tensors=False)))
     except pickle.UnpicklingError as problem:
-        kind = re.search(r"GLOBAL (\S+)", str(problem))
+        kind = re.search(r"(?:GLOBAL|class) ([\w.]+)", str(problem))
         raise DataError(f"the state of {type(thing).__name__} holds {kind[1] if kind else 'an object'}, which load() could not read: "
                         "let state_dict() return tensors, numbers, texts, lists and dictionaries") from None
     return state
@@ -225,7 +225,7 @@ def list_frozen(model):
     buffers, frozen = model._rank_buffers, {name: copy_to_save(p) for name, p in name_frozen(model).items()}
     if model.comm.size == 1:
         return frozen, {}
-    digests = buffers.gather([hashlib.blake2b(write_bytes(p), digest_size=16).digest() for p in frozen.values()])
+    digests = buffers.gather([hashlib.blake2b(write_bytes(p), digest_size=16).hexdigest() for p in frozen.values()])
     own = {name: p for (name, p), *of_ranks in zip(frozen.items(), *digests) if len(set(of_ranks)) > 1}
     floats = {name: p for name, p in own.items() if p.is_floating_point()}
     return {**frozen, **dict(zip(floats, buffers.mean_of(list(floats.values()))))}, own

@@ -3,124 +3,22 @@
 update to the caller's optimizer. The contract is that of DistributedDataParallel: when backward() returns, gradients are
 final, so that clipping, GradScaler, schedulers and loggers do what they do there."""
 import contextlib
-import numbers
 import operator
 
 import torch
 
-from .._library import UnsupportedError, UsageError, check
-from ..comm import Comm, logger
+from .._library import UsageError, check
+from ..comm import logger
 from ..job import Job
-from ..settings import Settings
 from . import _private
-from .buffers import Buffers, check_choice
+from .arguments import REPLICAS, read_arguments
+from .buffers import Buffers
 from .metrics import Metrics
-from .parts import Parts, check_optimizer, check_owners
+from .parts import Parts
 from .ranks import default_comm
 from .tensors import Tensors, list_ends, view_floats
 
 MANY_PASSES = 8  # without a step
-
-# Strategies whose ranks update by their own gradients. Their step begins and ends with the optimizer's.
-REPLICAS = ("gossip", "localsgd", "none")
-
-_DEVICE = "tensors stay where the model is"
-_UNUSED = "unused parameters need no search"
-_BUFFERS = "or write buffers=\"broadcast\""
-_BUCKET = "or write exchange__bucket=\"25MiB\""
-OF_DDP = {"device_ids": _DEVICE, "output_device": _DEVICE, "find_unused_parameters": _UNUSED, "static_graph": _UNUSED,
-          "broadcast_buffers": _BUFFERS, "bucket_cap_mb": _BUCKET}
-
-
-def check_module(module):
-    if not isinstance(module, torch.nn.Module):
-        raise UsageError(f"a model is expected first, a torch.nn.Module, and this is {name_kind_of(module)}: "
-                         "tacit.Parallel(model, optimizer, ...)")
-    if isinstance(module, Parallel):
-        raise UsageError("this model is a tacit.Parallel already")
-    if isinstance(module, torch.nn.parallel.DistributedDataParallel):
-        raise UsageError("this model is a DistributedDataParallel, which sends gradients, too: wrap its .module")
-
-
-def has_first_moments(optimizer):
-    return not isinstance(optimizer, torch.optim.SGD) or any(group["momentum"] for group in optimizer.param_groups)
-
-
-def check_momentum(optimizers):
-    for optimizer in filter(has_first_moments, optimizers):
-        raise UsageError(f"compress.momentum would be a second momentum beside that of {type(optimizer).__name__}: leave it out, or "
-                         "take torch.optim.SGD without momentum")
-
-
-def choose_settings(optimizers, config, words):
-    """What a file and words say, over defaults that suit PyTorch: it clips by itself, and models hold all parameters. What
-    gossip's integral takes away comes from first moments."""
-    ours = {"optim.clip": 0}
-    settings = Settings(ours, config, **words)
-    if float(settings["compress.momentum"]) > 0:
-        check_momentum(optimizers)
-        ours["optim.beta1"] = 0  # the optimizer is not the library's
-        settings = Settings(ours, config, **words)
-    if settings["strategy"] == "gossip" and settings["gossip.order"] == "awc" and settings["gossip.delay"] == "0":
-        plain = optimizers and not any(map(has_first_moments, optimizers))
-        return Settings({**ours, "gossip.integral": 0}, config, **words) if plain else settings
-    if settings["strategy"] != "shard":
-        return settings
-    settings = Settings({**ours, "strategy": "shard", "shard.stage": 1}, config, **words)
-    if settings["shard.stage"] == "3":
-        raise UnsupportedError("shard.stage 3 holds parameters in parts, which a model of PyTorch's cannot: stage=1, or "
-                               "tacit.fsdp() on a model of FSDP2")
-    return settings
-
-
-def name_kind_of(value):
-    if value is None:
-        return "None"
-    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
-
-
-def check_words(words):
-    """What others' wrappers take, in words that help."""
-    if "optimizer" in words:
-        raise UsageError("the optimizer comes without a name: tacit.Parallel(model, optimizer, ...)")
-    for word in OF_DDP:
-        if word in words:
-            raise UsageError(f"{word} is DistributedDataParallel's: leave it out, {OF_DDP[word]}")
-
-
-def check_optim(settings, words):
-    for word in words:
-        key = settings.find_key(word)
-        if key.startswith("optim.") and key != "optim.clip":
-            raise UsageError(f"{word} is for optimizers of the library: leave it out; the update, its learning rate included, is "
-                             "that of your optimizer, and of its scheduler")
-
-
-def check_steps(steps):
-    if not isinstance(steps, numbers.Integral) or steps < 0:
-        raise UsageError(f"steps is {steps!r}: the number of steps of the whole run is expected, or 0 where it is unknown")
-
-
-def check_optimizers(module, optimizers, settings):
-    known, strategy = {id(p) for p in module.parameters()}, settings["strategy"]
-    if strategy in REPLICAS + ("shard",) and not optimizers:
-        raise UsageError(f"strategy {strategy} needs to know when the optimizer makes its step: "
-                         "tacit.Parallel(model, optimizer, ...)")
-    for optimizer in optimizers:
-        if not isinstance(optimizer, torch.optim.Optimizer):
-            raise UsageError(f"an optimizer is expected after the model, and this is {name_kind_of(optimizer)}: make one, such as "
-                             "torch.optim.SGD(model.parameters(), lr=0.1), before you wrap the model")
-        if strategy == "shard":
-            check_optimizer(optimizer)
-        if not _private.calls_hooks(optimizer):
-            raise UnsupportedError(f"{type(optimizer).__name__}.step() calls no hooks: in torch {torch.__version__} that is so "
-                                   "after torch.compile(); type: pip install 'torch>=2.4', or make an optimizer of this "
-                                   "class before you compile")
-        if not any(id(p) in known for group in optimizer.param_groups for p in group["params"]):
-            raise UsageError(f"{type(optimizer).__name__} updates no parameter of this model: is it another model's, or was "
-                             "the model replaced after the optimizer was made?")
-    if strategy == "shard":
-        check_owners(module, optimizers)
 
 
 class Parallel(torch.nn.Module):
@@ -140,39 +38,31 @@ class Parallel(torch.nn.Module):
     def __init__(self, module, *optimizers, config=None, comm=None, steps=0, buffers="average", metrics=None,
                  progress=False, **settings):
         super().__init__()
-        check_module(module)
-        check_choice(buffers)
-        check_words(settings)
-        self.settings = choose_settings(optimizers, config, settings)
-        check_optim(self.settings, settings)
-        check_steps(steps)
+        if isinstance(module, Parallel):
+            raise UsageError("this model is a tacit.Parallel already")
+        self.settings = read_arguments(module, optimizers, config, comm, steps, buffers, settings)
         self._keeps_replica, is_shard = self.settings["strategy"] in REPLICAS, self.settings["strategy"] == "shard"
-        check_optimizers(module, optimizers, self.settings)
-        if comm is not None and not isinstance(comm, Comm):
-            raise UsageError(f"comm is {name_kind_of(comm)}: a tacit.Comm is expected, as of tacit.open_comm()")
         self.comm = comm or default_comm(self.settings)
         self.module, self.optimizers, self._steps = module, optimizers, steps
-        self._tensors, self._job = Tensors(module, stall_s=float(self.settings["comm.stall"])), None
+        self._metrics = Metrics(metrics, progress, self.comm.rank)
+        self._rank_buffers = Buffers(module, self.comm, buffers)
+        self._tensors, self._job, self._parts = Tensors(module, stall_s=float(self.settings["comm.stall"])), None, None
         try:
             self._open_job()
             self._job.start()
+            self._parts = Parts(self._tensors, optimizers) if is_shard else None
+            self._take_parameters()
+            self._rank_buffers.check_same()
+            self._rank_buffers.send_frozen()
+            self._rank_buffers.send_first()
         except BaseException:
-            self._tensors.release()
-            if self._job is None:
-                self._tensors.close()
+            self._give_back()
             raise
-        self._parts = Parts(self._tensors, optimizers) if is_shard else None
-        self._take_parameters()
-        self._rank_buffers = Buffers(module, self.comm, buffers)
-        self._rank_buffers.check_same()
-        self._rank_buffers.send_frozen()
-        self._rank_buffers.send_first()
         self._sums_early = (self.settings["strategy"] == "dp" and float(self.settings["optim.clip"]) == 0 and
                             self.settings["exchange.overlap"] == "true")
         self._sync, self._queued, self._averaged = True, False, False
         self._skipped, self._waiting, self._unused_passes = False, set(), 0
         self.last_step = None
-        self._metrics = Metrics(metrics, progress, self.comm.rank)
         self._arrived, self._missing, self._all = [], set(), frozenset(range(len(self._tensors.names)))
         self._held = []  # (parameter, gradient): the library reads and writes these until a pass has ended
         self._fresh = ()  # parameters without a gradient when a pass began: ids
@@ -183,8 +73,18 @@ class Parallel(torch.nn.Module):
         self._taken_hooks = []
         self._unscaled = {o: _private.set_unscaling(o, True) for o in optimizers if self._keeps_replica}
         for optimizer in optimizers:
+            _private.restore_hooks(optimizer)
             self._taken_hooks.append(optimizer.register_step_pre_hook(self._before_update))
             self._taken_hooks.append(optimizer.register_step_post_hook(self._after_update))
+
+    def _give_back(self):
+        """The module, of which no training has begun, may be wrapped again."""
+        self._metrics.close()
+        self._tensors.release()
+        if self._parts is not None:
+            self._parts.release()
+        if self._job is None:
+            self._tensors.close()
 
     def _open_job(self):
         self._job = Job(self.comm, self.settings, self._tensors.layout, arrays=self._tensors.flat,
@@ -498,9 +398,15 @@ class Parallel(torch.nn.Module):
 
     def _take_gradients(self, optimizer):
         if self._keeps_replica:
-            _private.unscale(optimizer)
+            self._unscale(optimizer)
             self._begin_replica_step(optimizer)
         self._drop_skipped()
+
+    def _unscale(self, optimizer):
+        """The step of the first of several exchanges the gradients of all, so that no scale may be left in any."""
+        if _private.unscale(optimizer) and len(self.optimizers) > 1:
+            raise UsageError(f"strategy {self.settings['strategy']} exchanges the gradients of all optimizers of the model at "
+                             "the first one's step: call scaler.unscale_(optimizer) for each before scaler.step()")
 
     def _drop_skipped(self):
         """A gradient that is not finite is never applied."""

@@ -3,6 +3,7 @@
 these parts alone (ZeRO, arXiv 1910.02054, section 5)."""
 import collections
 import functools
+import inspect
 
 import torch
 
@@ -15,8 +16,9 @@ BY_ELEMENT = {"SGD", "Adam", "AdamW", "Adadelta", "Adamax", "ASGD", "NAdam", "RA
 
 def check_optimizer(optimizer):
     name = type(optimizer).__name__
-    if not any(base.__name__ in BY_ELEMENT for base in type(optimizer).__mro__):
-        raise UnsupportedError(f"strategy shard updates parts of tensors, which {name} cannot: one of "
+    stepper = inspect.unwrap(type(optimizer).step).__qualname__.split(".")[-2]  # the class whose step() it is
+    if stepper not in BY_ELEMENT:
+        raise UnsupportedError(f"strategy shard updates parts of tensors, for which step() of {stepper} is not known: one of "
                                f"{', '.join(sorted(BY_ELEMENT))}, or strategy=\"dp\"")
     if optimizer.state:
         raise UsageError(f"{name} has made steps already: wrap the model before its first step")
