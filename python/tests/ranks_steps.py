@@ -42,11 +42,11 @@ def batch(step):
 
 class Steps(unittest.TestCase):
     def check_close(self, a, b):
-        for x, y in zip(a, b, strict=True):
+        for x, y in zip(a, b):
             torch.testing.assert_close(x, y, rtol=1e-5, atol=1e-7)
 
     def check_same(self, a, b):
-        self.assertTrue(all(same_bits(x, y) for x, y in zip(a, b, strict=True)))
+        self.assertTrue(all(same_bits(x, y) for x, y in zip(a, b)))
 
     def both(self, run, optimizer=sgd, before=None):
         """What `run` returns under dp and under shard. before: what is done with the module that is wrapped then."""
@@ -192,7 +192,7 @@ class Steps(unittest.TestCase):
                     optimizer.step()
             return copies(model.module)
         dp, shard = self.both(run, before=lambda module: module.bfloat16())
-        for a, b in zip(dp, shard, strict=True):
+        for a, b in zip(dp, shard):
             torch.testing.assert_close(a, b, rtol=0.02, atol=0.02)
 
     def test_two_passes_of_which_one_is_not_finite(self):
