@@ -138,7 +138,7 @@ class States(unittest.TestCase):
                 with loop.model.average() as distance:
                     self.assertEqual(distance, 0)  # all begin with the mean
                 saved = [torch.load(os.path.join(FOLDER, f"{name}-3-{rank}.moments")) for rank in range(3)]
-                for value, *of_ranks in zip(moments_of(loop.optimizer), *saved, strict=True):
+                for value, *of_ranks in zip(moments_of(loop.optimizer), *saved):
                     torch.testing.assert_close(value, torch.stack(of_ranks).mean(0), rtol=1e-5, atol=1e-9)
                 loop.step()
                 loop.model.close()
