@@ -14,7 +14,12 @@
 
 enum { HEAD_BYTES = 64, ARRAYS_FLOW = 16382, CALLS_FLOW = 16383 };
 
-#define INITIATIVE 0.5 /* share of the weights under way for own initiatives; the rest is for answers */
+#define SHARE 0.5 /* that the weights of one kind, of what is under way, sum to at most */
+
+/* Kinds of offers: own initiatives, those to peers that are late, and answers. */
+enum { INITIATIVE, LATE, ANSWER, KINDS };
+
+enum { PATIENCE = 4 }; /* own steps after which a peer that has not answered is late */
 
 /* A message: this, then the array; without the array: goodbye. */
 typedef struct head {
@@ -24,8 +29,11 @@ typedef struct head {
 typedef struct edge {
     int peer;
     double weight;
+    double portion;          /* of the weight, at a meeting; else 1 */
     int64_t offers;          /* mine so far: both ranks make equally many */
+    int64_t turn;            /* of the last offer */
     bool offered, answered;  /* my array is out; as an answer */
+    bool late;               /* the peer was, when I last took the initiative */
     bool arrived;            /* theirs is in */
     bool to_send, to_listen; /* the next job posts it */
     bool sending, listening;
@@ -39,6 +47,7 @@ struct taciti_async {
     taciti_arrivals *arrivals;
     taciti_calls *calls; /* not used when a log is followed: it says when ranks meet; owned */
     size_t n, period, edges;
+    int64_t turns; /* of offer() */
     double gamma;
     edge *edge;     /* [edges], ascending by peer; owned */
     bool *in_round; /* [period][edges]; owned */
@@ -47,6 +56,7 @@ struct taciti_async {
     taciti_arrivals_step step;
     size_t *taken;       /* [edges] that add() works on; owned */
     double *squares;     /* [threads] of the changes; owned */
+    double *weights;     /* [ranks] that each takes in at a meeting; owned */
     float *x;            /* that add() changes, or copy() reads */
     taciti_job job;      /* of offer() */
     bool running, begun; /* it was submitted and not waited for; there was a step */
@@ -148,7 +158,8 @@ static void describe_edges(taciti_async *a, const taciti_async_setup *setup) {
         const double weight = weight_of_edge(t, rank, peer);
         if (weight <= 0) continue;
         *e = (edge){.peer = peer,
-                    .weight = fmin(weight, INITIATIVE),
+                    .weight = fmin(weight, SHARE),
+                    .portion = 1,
                     .to_listen = true,
                     .mine = at,
                     .theirs = at + slot_bytes(a->n)};
@@ -171,7 +182,9 @@ static tacit_status allocate_arrays(taciti_async *a, const taciti_async_setup *s
     a->taken = taciti_calloc(edges, sizeof *a->taken);
     a->ranks = taciti_calloc(2 * ranks, sizeof *a->ranks);
     a->squares = taciti_calloc((size_t)taciti_pool_threads(a->pool), sizeof *a->squares);
-    if (a->edge == NULL || a->in_round == NULL || a->taken == NULL || a->ranks == NULL || a->squares == NULL)
+    a->weights = taciti_calloc(ranks, sizeof *a->weights);
+    if (a->edge == NULL || a->in_round == NULL || a->taken == NULL || a->ranks == NULL || a->squares == NULL ||
+        a->weights == NULL)
         return TACIT_E_MEMORY;
     TACITI_TRY(taciti_calls_create(a->comm, CALLS_FLOW, &a->calls));
     a->step.take = a->ranks;
@@ -192,6 +205,7 @@ static void release_memory(taciti_async *a) {
     taciti_free(a->taken);
     taciti_free(a->ranks);
     taciti_free(a->squares);
+    taciti_free(a->weights);
     taciti_free(a);
 }
 
@@ -333,7 +347,7 @@ static tacit_status choose_taken(taciti_async *a) {
     return TACIT_OK;
 }
 
-/* x += gamma weight (theirs - mine) for every edge that is taken, in their order. */
+/* x += gamma weight portion (theirs - mine) for every edge that is taken, in their order. */
 static void add_part(void *context, int thread, int threads) {
     taciti_async *a = context;
     size_t begin = 0, end = 0;
@@ -341,7 +355,8 @@ static void add_part(void *context, int thread, int threads) {
     taciti_pool_part(a->n, 16, thread, threads, &begin, &end);
     for (size_t k = 0; k < a->step.taken; k++) {
         const edge *e = &a->edge[a->taken[k]];
-        const float *mine = (const float *)(const void *)(e->mine + HEAD_BYTES), weight = (float)(a->gamma * e->weight);
+        const float *mine = (const float *)(const void *)(e->mine + HEAD_BYTES);
+        const float weight = (float)(a->gamma * e->weight * e->portion);
         const float *theirs = (const float *)(const void *)(e->theirs + HEAD_BYTES);
         for (size_t i = begin; i < end; i++) {
             const float change = weight * (theirs[i] - mine[i]);
@@ -358,6 +373,8 @@ static int64_t clock_of(const edge *e) {
     return theirs.clock;
 }
 
+static bool has_waited(const taciti_async *a, const edge *e) { return a->turns - e->turn > PATIENCE; }
+
 /* Adds what step.take names, and makes these edges idle. */
 static tacit_status add_taken(taciti_async *a, float *x, int64_t *clock, double *moved) {
     for (size_t k = 0; k < a->step.taken; k++) {
@@ -366,6 +383,7 @@ static tacit_status add_taken(taciti_async *a, float *x, int64_t *clock, double 
         edge *e = &a->edge[at];
         a->taken[k] = at;
         if (clock_of(e) > *clock) *clock = clock_of(e);
+        if (!e->answered) e->late = has_waited(a, e);
         e->offered = e->answered = e->arrived = false;
         e->to_listen = true;
     }
@@ -388,34 +406,39 @@ tacit_status taciti_async_take(taciti_async *a, int64_t step, float *x, int64_t 
 
 /* ---- offer ------------------------------------------------------------------------------------------------------- */
 
-/* Sums of weights that are under way: of own initiatives, and of answers. */
-static void add_weights(const taciti_async *a, double *initiatives, double *answers) {
+static int kind_of(const edge *e) { return e->answered ? ANSWER : e->late ? LATE : INITIATIVE; }
+
+static void add_weights(taciti_async *a, double under_way[KINDS]) {
     for (size_t i = 0; i < a->edges; i++) {
-        const edge *e = &a->edge[i];
-        if (e->offered) *(e->answered ? answers : initiatives) += e->weight;
+        edge *e = &a->edge[i];
+        if (!e->offered) continue;
+        if (!e->answered && has_waited(a, e)) e->late = true;
+        under_way[kind_of(e)] += e->weight;
     }
 }
 
-static void choose_offer(taciti_async *a, edge *e, bool answer, double *under_way) {
-    *under_way += e->weight;
+/* If it fits. An answer does where there is no other: no offer waits for ever. */
+static void try_offer(taciti_async *a, edge *e, bool answer, double under_way[KINDS]) {
     e->answered = answer;
+    double *sum = &under_way[kind_of(e)];
+    if (*sum + e->weight > SHARE && !(answer && *sum <= 0)) return;
+    *sum += e->weight;
+    e->turn = a->turns;
     a->step.offer[a->step.offered++] = e->peer;
 }
 
-/* Another edge comes first in every step, so that none is always the one that does not fit. */
+/* Another edge comes first in every step, so that none is always the one that does not fit. Turns are counted, not the
+ * clock, whose steps may leave out the same edge for ever. */
 static void choose_offers(taciti_async *a, int64_t step) {
-    double initiatives = 0, answers = 0;
-    const size_t first = a->edges > 0 ? (size_t)step % a->edges : 0;
+    double under_way[KINDS] = {0};
+    const size_t first = a->edges > 0 ? (size_t)(a->turns % (int64_t)a->edges) : 0;
     const bool *in_round = a->in_round + (size_t)step % a->period * a->edges;
-    add_weights(a, &initiatives, &answers);
+    add_weights(a, under_way);
     for (size_t k = 0; k < a->edges; k++) {
         const size_t i = (first + k) % a->edges;
         edge *e = &a->edge[i];
         if (e->offered || e->sending) continue;
-        if (e->arrived && (answers <= 0 || answers + e->weight <= 1 - INITIATIVE))
-            choose_offer(a, e, true, &answers);
-        else if (!e->arrived && in_round[i] && (e->listening || e->to_listen) && initiatives + e->weight <= INITIATIVE)
-            choose_offer(a, e, false, &initiatives);
+        if (e->arrived || (in_round[i] && (e->listening || e->to_listen))) try_offer(a, e, e->arrived, under_way);
     }
 }
 
@@ -457,6 +480,7 @@ static tacit_status copy_offers(taciti_async *a, int64_t clock, float *x) {
 }
 
 tacit_status taciti_async_offer(taciti_async *a, int64_t step, int64_t clock, float *x) {
+    a->turns++;
     if (taciti_arrivals_replays(a->arrivals))
         TACITI_TRY(run_job(a, await_sends));
     else
@@ -506,9 +530,28 @@ static void choose_at_meeting(taciti_async *a, const int64_t *all, bool answers)
     }
 }
 
+/* A rank that takes in from many at once would be left behind them, on the other side: with weights that sum to 1 at
+ * most it is not. Both ends of an edge know both sums. */
+static tacit_status share_weights(taciti_async *a) {
+    double sum = 0;
+    for (size_t k = 0; k < a->step.taken; k++) {
+        size_t at = 0;
+        TACITI_TRY(find_edge(a, a->step.take[k], &at));
+        sum += a->edge[at].weight;
+    }
+    TACITI_TRY(taciti_comm_allgather(a->comm, &sum, sizeof sum, a->weights));
+    for (size_t i = 0; i < a->edges; i++) a->edge[i].portion = 1 / fmax(1, fmax(sum, a->weights[a->edge[i].peer]));
+    return TACIT_OK;
+}
+
+static void take_whole_weights(taciti_async *a) {
+    for (size_t i = 0; i < a->edges; i++) a->edge[i].portion = 1;
+}
+
 static tacit_status complete_offers(taciti_async *a, const int64_t *all, bool answers, float *x, int64_t *clock,
                                     double *moved) {
     choose_at_meeting(a, all, answers);
+    TACITI_TRY(share_weights(a));
     TACITI_TRY(run_job(a, await_sends));
     TACITI_TRY(copy_offers(a, *clock, x));
     TACITI_TRY(run_job(a, await_taken));
@@ -541,6 +584,7 @@ tacit_status taciti_async_meet(taciti_async *a, float *x, int64_t *clock, double
     tacit_status status = complete_offers(a, all, false, x, clock, moved);
     if (status == TACIT_OK) status = complete_offers(a, all, true, x, clock, moved);
     taciti_free(all);
+    take_whole_weights(a);
     TACITI_TRY(status);
     TACITI_TRY(run_job(a, post_all));
     double max = (double)*clock;

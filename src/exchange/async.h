@@ -11,8 +11,12 @@
  * Who offers when:
  *   - to the neighbours of the current round of the topology, at own initiative, as long as the weights of own
  *     initiatives that have no answer stay within a half
- *   - to a neighbour whose offer has arrived, within the other half, but to one at least: so no offer waits for ever
- * The weights under way stay within 1, so no array is left behind its neighbours' on the other side.
+ *   - of these, neighbours that are late, which took more than four steps to answer, have a half of their own: they
+ *     keep nobody from mixing with the others
+ *   - to a neighbour whose offer has arrived, within another half, but to one at least: so no offer waits for ever
+ * The weights under way stay within 1, and within 3/2 with those of late neighbours, below the pi/2 at which averages
+ * of old arrays begin to swing (Hayes 1950); a neighbour that becomes late adds its own once. At a meeting, where all
+ * come in together, both ends of an edge take a smaller weight, so that those of a rank sum to 1 at most.
  *
  * A slow rank or link keeps one offer of each neighbour, nothing else. Steps are counted by a logical clock (Lamport
  * 1978): a rank that takes in the array of one that is ahead goes on from that one's step.

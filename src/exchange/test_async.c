@@ -246,6 +246,45 @@ static void a_slow_rank_holds_nobody(void **state) {
     assert_true(t.made[t.slow] >= 2);
 }
 
+/* Rank 1 makes no step until the others have made `until`. */
+static trial frozen_trial(int ranks, const char *topology, int64_t until) {
+    trial t = trial_of(ranks, topology);
+    t.hold_count = 1;
+    t.holds[0] = (hold){.rank = 1};
+    for (int r = 0; r < ranks; r++) t.holds[0].until[r] = r == 1 ? 0 : until;
+    return t;
+}
+
+/* Whatever share of the weights the edges have. */
+static void a_frozen_rank_leaves_the_others_mixing(void **state) {
+    static const int SIZES[] = {3, 5, 7};
+    static const char *const GRAPHS[] = {"complete", "exp", "base-k"};
+    (void)state;
+    for (size_t k = 0; k < sizeof SIZES / sizeof *SIZES; k++)
+        for (size_t g = 0; g < sizeof GRAPHS / sizeof *GRAPHS; g++) {
+            trial t = frozen_trial(SIZES[k], GRAPHS[g], 100);
+            t.break_at = 100;
+            t.steps = t.meet_every = INT64_MAX;
+            run_trial(&t);
+            for (int r = 0; r < t.ranks; r++)
+                if (r != 1 && t.count[r].messages_sent < 25)
+                    fail_msg("%s, %d ranks: rank %d sent %d messages in 100 steps", GRAPHS[g], t.ranks, r,
+                             (int)t.count[r].messages_sent);
+        }
+}
+
+/* All have offered it the mean of theirs, and the meeting completes all of these at once: with their whole weights it
+ * would go beyond. */
+static void a_late_rank_stays_on_its_side_at_a_meeting(void **state) {
+    (void)state;
+    for (int ranks = 3; ranks <= 8; ranks++) {
+        trial t = frozen_trial(ranks, "exp", 0);
+        t.holds[0].meeting = ((1u << ranks) - 1) & ~2u;
+        run_trial(&t);
+        if (!(spread_of(&t) < 2)) fail_msg("%d ranks are %g apart, and were 2", ranks, spread_of(&t));
+    }
+}
+
 static void remove_log(const char *folder, int ranks) {
     char path[PATH_BYTES];
     for (int r = 0; r < ranks; r++) {
@@ -467,6 +506,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_agree_on_the_mean),
         cmocka_unit_test(a_slow_rank_holds_nobody),
+        cmocka_unit_test(a_frozen_rank_leaves_the_others_mixing),
+        cmocka_unit_test(a_late_rank_stays_on_its_side_at_a_meeting),
         cmocka_unit_test(a_log_repeats_a_run),
         cmocka_unit_test(a_run_is_what_its_logs_say),
         cmocka_unit_test(a_meeting_does_not_wait_for_a_late_rank),

@@ -13,7 +13,7 @@ enum { RANKS = TEST_ASYNC_RANKS, LINE_BYTES = 512, COPIES_MAX = 4096 };
 /* The copies that one rank has offered another, in order. */
 typedef struct road {
     double *copies[COPIES_MAX];
-    int64_t clocks[COPIES_MAX];
+    int64_t clocks[COPIES_MAX], turns[COPIES_MAX];
     int offered, taken; /* taken: how many of the other's this rank has taken in */
 } road;
 
@@ -23,6 +23,7 @@ typedef struct member {
     int64_t step; /* of the line */
     bool meets, ended;
     int64_t clock; /* the step that it makes next */
+    double takes;  /* sum of weights, at a meeting */
     road to[RANKS];
 } member;
 
@@ -85,14 +86,15 @@ static void offer(world *w, int r, int peer, int64_t clock) {
     if (copy == NULL) abort();
     memcpy(copy, w->r->x[r], bytes);
     to->clocks[to->offered] = clock;
+    to->turns[to->offered] = w->r->made[r];
     to->copies[to->offered++] = copy;
 }
 
-/* Takes in the next copy of the peer's, beside the own one of the same number. */
-static void take(world *w, int r, int peer) {
+/* Takes in a portion of the next copy of the peer's, beside the own one of the same number. */
+static void take(world *w, int r, int peer, double portion) {
     road *mine = &w->rank[r].to[peer];
     const road *theirs = &w->rank[peer].to[r];
-    const double factor = weight(w, r, peer);
+    const double factor = portion * weight(w, r, peer);
     for (size_t i = 0; i < w->r->n; i++) {
         const double change = factor * (theirs->copies[mine->taken][i] - mine->copies[mine->taken][i]);
         w->r->x[r][i] += change;
@@ -116,12 +118,15 @@ static int read_ranks(const char *line, const char *word, int *out) {
     return count;
 }
 
-/* Returns whether the weights of the copies that this rank has under way sum to 1 at most. */
+/* Returns whether the weights of the copies of its last four steps that this rank has under way sum to 3/2 at most, to
+ * which those to late peers add a half. */
 static bool keeps_its_own(const world *w, int r) {
     double sum = 0;
-    for (int p = 0; p < w->r->topology->ranks; p++)
-        if (w->rank[r].to[p].offered > w->rank[r].to[p].taken) sum += weight(w, r, p) / w->r->gamma;
-    return sum <= 1 + 1e-9;
+    for (int p = 0; p < w->r->topology->ranks; p++) {
+        const road *to = &w->rank[r].to[p];
+        if (to->offered > to->taken && w->r->made[r] - to->turns[to->taken] < 4) sum += weight(w, r, p) / w->r->gamma;
+    }
+    return sum <= 1.5 + 1e-9;
 }
 
 /* A line "STEP take RANKS offer RANKS". *waits: it takes in what has not been offered yet. */
@@ -136,7 +141,7 @@ static bool make_step(world *w, int r, bool *waits) {
     const int64_t step = k->step;
     pass_quiet_steps(w, r, step);
     k->clock = step + 1;
-    for (int i = 0; i < takes; i++) take(w, r, taken[i]);
+    for (int i = 0; i < takes; i++) take(w, r, taken[i], 1);
     add_updates(w, r, step);
     for (int i = 0; i < offers; i++) {
         if (k->to[offered[i]].offered > k->to[offered[i]].taken) return refuse(w, r, "offers twice");
@@ -147,21 +152,31 @@ static bool make_step(world *w, int r, bool *waits) {
     return true;
 }
 
+/* Of what both have offered, with weights of each rank that sum to 1 at most. */
+static void take_all(world *w) {
+    const int ranks = w->r->topology->ranks;
+    for (int r = 0; r < ranks; r++) {
+        double sum = 0;
+        for (int p = 0; p < ranks; p++)
+            if (may_take(w, r, p)) sum += weight(w, r, p) / w->r->gamma;
+        w->rank[r].takes = fmax(sum, 1);
+    }
+    for (int r = 0; r < ranks; r++)
+        for (int p = 0; p < ranks; p++)
+            if (may_take(w, r, p)) take(w, r, p, 1 / fmax(w->rank[r].takes, w->rank[p].takes));
+}
+
 /* First what both have offered; then, of what is left, the other one offers as well. */
 static void meet(world *w) {
     const int ranks = w->r->topology->ranks;
     int64_t clocks[RANKS];
     for (int r = 0; r < ranks; r++) pass_quiet_steps(w, r, w->rank[r].step + 1);
-    for (int r = 0; r < ranks; r++)
-        for (int p = 0; p < ranks; p++)
-            if (may_take(w, r, p)) take(w, r, p);
+    take_all(w);
     for (int r = 0; r < ranks; r++) clocks[r] = w->rank[r].clock;
     for (int r = 0; r < ranks; r++)
         for (int p = 0; p < ranks; p++)
             if (w->rank[p].to[r].offered > w->rank[r].to[p].offered) offer(w, r, p, clocks[r]);
-    for (int r = 0; r < ranks; r++)
-        for (int p = 0; p < ranks; p++)
-            if (may_take(w, r, p)) take(w, r, p);
+    take_all(w);
     for (int r = 0; r < ranks; r++)
         if (w->rank[r].clock > w->r->clock) w->r->clock = w->rank[r].clock;
     for (int r = 0; r < ranks; r++) {
