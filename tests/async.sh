@@ -107,6 +107,17 @@ reach() {
   done
   return 1
 }
+# A run that was stopped is repeated to its end, and its checkpoint.
+repeated_stop() {
+  local run=(--train.batch 24 --train.steps 100000 --train.eval_every 0 --train.save_every 0 --gossip.start 0)
+  "$tacit" train --ranks 3 "$work/c.yaml" "${run[@]}" --run.arrivals "$work/stop-log" --run.dir "$work/asked" & local pid=$!
+  reach asked 60 && kill -TERM $pid; wait $pid || return
+  train repeated 3 "${run[@]}" --replay "$work/stop-log" && look "
+saved = [[c['step'] for c in events(run, 'checkpoint')] for run in ('asked', 'repeated')]
+assert saved[0] == saved[1] and saved[0], saved
+same('asked', 'repeated', saved[0][-1])"
+}
+check "the log of a run that was stopped repeats it, with its checkpoint" repeated_stop
 frozen=(--train.batch 24 --train.steps 1600 --train.eval_every 400 --train.save_every 400 --train.save_early 400 --gossip.start 0 --comm.timeout 60)
 check "a rank that is asked to stop takes the others along" one_is_told
 check "a rank that is frozen when an evaluation is due does not stop the others" frozen_run

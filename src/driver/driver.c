@@ -344,9 +344,9 @@ bool taciti_driver_answer(taciti_driver *driver, bool due) {
     return driver->setup.strategy->replicas->answer(driver->strategy, due);
 }
 
-tacit_status taciti_driver_meet(taciti_driver *driver, int64_t *clock) {
+tacit_status taciti_driver_meet(taciti_driver *driver, int64_t *clock, bool *ends) {
     taciti_comm_announce(driver->setup.context.comm, driver->step, "meeting of ranks");
-    return driver->setup.strategy->replicas->meet(driver->strategy, clock);
+    return driver->setup.strategy->replicas->meet(driver->strategy, clock, ends);
 }
 
 void taciti_driver_list_state(taciti_driver *driver, bool saving, taciti_state *out) {

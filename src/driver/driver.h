@@ -118,7 +118,7 @@ void taciti_driver_revert(taciti_driver *driver);
 
 /* For a strategy whose steps report a clock: taciti_replica_verbs. Meet is collective. */
 bool taciti_driver_answer(taciti_driver *driver, bool due);
-tacit_status taciti_driver_meet(taciti_driver *driver, int64_t *clock);
+tacit_status taciti_driver_meet(taciti_driver *driver, int64_t *clock, bool *ends);
 
 /* Lists what a checkpoint holds, between two steps: the strategy's entries, and the shared "model" if there are
  * parameters and the strategy does not list them. saving: the shared model also if every rank lists its own. Adds to

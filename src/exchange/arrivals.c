@@ -31,6 +31,7 @@ struct taciti_arrivals {
     int64_t number;      /* of that line in the file */
     int64_t step;        /* that the line is about; -1: there is no line */
     bool complete;       /* the line is as it was written, to its end */
+    bool ended;          /* there is no further line */
     uint64_t stamp, sum; /* sum: of all lines so far */
     char *text;          /* the line that is being written; owned */
     size_t text_bytes, text_used;
@@ -113,7 +114,8 @@ static bool take_sum_off(taciti_arrivals *a) {
 static void read_line(taciti_arrivals *a) {
     a->step = -1;
     a->complete = false;
-    if (getline(&a->line, &a->line_bytes, a->file) <= 0) return;
+    a->ended = getline(&a->line, &a->line_bytes, a->file) <= 0;
+    if (a->ended) return;
     a->number++;
     a->complete = take_sum_off(a);
     if (a->complete && sscanf(a->line, "%" SCNd64, &a->step) != 1) a->step = -1;
@@ -187,6 +189,8 @@ bool taciti_arrivals_meets(const taciti_arrivals *a, int64_t step) {
     const char *word = a->step == step && a->complete ? strchr(a->line, ' ') : NULL;
     return word != NULL && strcmp(word, " meet") == 0;
 }
+
+bool taciti_arrivals_ended(const taciti_arrivals *a) { return taciti_arrivals_replays(a) && a->ended; }
 
 /* ---- write ------------------------------------------------------------------------------------------------------- */
 

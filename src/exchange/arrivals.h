@@ -60,5 +60,7 @@ void taciti_arrivals_flush(taciti_arrivals *arrivals);
 tacit_status taciti_arrivals_read(taciti_arrivals *arrivals, taciti_arrivals_step *out);
 /* Returns whether the log has ranks meet after this step. Call it after read(). */
 bool taciti_arrivals_meets(const taciti_arrivals *arrivals, int64_t step);
+/* Returns whether a log is followed and has no further line. NULL: no. */
+bool taciti_arrivals_ended(const taciti_arrivals *arrivals);
 
 #endif

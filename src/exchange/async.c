@@ -574,7 +574,7 @@ static void note_meeting(taciti_async *a) {
     taciti_arrivals_flush(a->arrivals);
 }
 
-tacit_status taciti_async_meet(taciti_async *a, float *x, int64_t *clock, double *moved) {
+tacit_status taciti_async_meet(taciti_async *a, float *x, int64_t *clock, double *moved, bool *ends) {
     int64_t *all = NULL;
     TACITI_TRY(end_job(a));
     TACITI_TRY(check_meeting(a));
@@ -587,9 +587,11 @@ tacit_status taciti_async_meet(taciti_async *a, float *x, int64_t *clock, double
     take_whole_weights(a);
     TACITI_TRY(status);
     TACITI_TRY(run_job(a, post_all));
-    double max = (double)*clock;
-    TACITI_TRY(taciti_comm_allreduce_f64(a->comm, &max, 1, TACITI_OP_MAX));
-    *clock = (int64_t)max;
+    enum { CLOCK, GOES_ON, FIGURES };
+    double max[FIGURES] = {[CLOCK] = (double)*clock, [GOES_ON] = taciti_arrivals_ended(a->arrivals) ? 0 : 1};
+    TACITI_TRY(taciti_comm_allreduce_f64(a->comm, max, FIGURES, TACITI_OP_MAX));
+    *clock = (int64_t)max[CLOCK];
+    *ends = max[GOES_ON] <= 0;
     return TACIT_OK;
 }
 

@@ -70,7 +70,8 @@ tacit_status taciti_async_offer(taciti_async *async, int64_t step, int64_t clock
  * ranks have answered, or one waits in meet() (calls.h); when a log is followed, what that says. Not collective. */
 bool taciti_async_answer(taciti_async *async, bool due);
 /* All ranks together: completes what is under way, and sets *clock to the maximum. Nothing is under way afterwards.
+ * *ends: a log is followed, and that of every rank ends here, as that of a run that was stopped does.
  * Collective; ranks that make steps are called. E_CONFIG, on some ranks, where a log has no meeting. */
-tacit_status taciti_async_meet(taciti_async *async, float *x, int64_t *clock, double *moved);
+tacit_status taciti_async_meet(taciti_async *async, float *x, int64_t *clock, double *moved, bool *ends);
 
 #endif

@@ -120,7 +120,7 @@ static tacit_status meet(trial *t, taciti_comm *comm, taciti_async *a, bool leav
     const int rank = taciti_comm_rank(comm);
     double leaver = leaves ? 1 : 0;
     atomic_fetch_or(&t->meeting, 1u << rank);
-    TACITI_TRY(taciti_async_meet(a, t->x[rank], clock, &t->moved[rank]));
+    TACITI_TRY(taciti_async_meet(a, t->x[rank], clock, &t->moved[rank], &(bool){false}));
     TACITI_TRY(taciti_comm_allreduce_f64(comm, &leaver, 1, TACITI_OP_MAX));
     atomic_fetch_and(&t->meeting, ~(1u << rank));
     CHECK(t->meetings[rank] < MEETINGS);

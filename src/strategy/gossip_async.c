@@ -145,11 +145,11 @@ bool taciti_gossip_async_answer(void *self, bool due) {
     return taciti_async_answer(((taciti_gossip *)self)->async, due);
 }
 
-tacit_status taciti_gossip_async_meet(void *self, int64_t *clock) {
+tacit_status taciti_gossip_async_meet(void *self, int64_t *clock, bool *ends) {
     taciti_gossip *g = self;
     double moved = 0;
     *clock = g->step;
-    TACITI_TRY(taciti_async_meet(g->async, g->context.parameters, clock, &moved));
+    TACITI_TRY(taciti_async_meet(g->async, g->context.parameters, clock, &moved, ends));
     g->step = *clock;
     update_all(g, false);
     return taciti_gossip_noise_look(g);

@@ -106,7 +106,7 @@ void taciti_gossip_async_figures(const taciti_gossip *g, taciti_strategy_figures
 tacit_status taciti_gossip_async_finish(taciti_gossip *g, double lr, taciti_step_report *out);
 /* The verbs of replicas that have a clock. */
 bool taciti_gossip_async_answer(void *self, bool due);
-tacit_status taciti_gossip_async_meet(void *self, int64_t *clock);
+tacit_status taciti_gossip_async_meet(void *self, int64_t *clock, bool *ends);
 
 /* ---- gossip_mixing.c --------------------------------------------------------------------------------------------- */
 /* Returns the norm of the gradient of this rank's own share of the batch; the same for any size of buckets. */

@@ -124,9 +124,10 @@ typedef struct taciti_replica_verbs {
     /* For steps that report a clock. answer: after every step; due: this rank has reason to meet. Returns whether it is
      * to meet now: when all ranks have answered, or one waits in meet. meet: completes what is under way, and sets
      * *clock to the maximum over the ranks. It comes between two steps, and before anything else that is collective.
+     * *ends: the run that is repeated ended here.
      * NULL: ranks make the same steps. Meet is collective. */
     bool (*answer)(void *self, bool due);
-    tacit_status (*meet)(void *self, int64_t *clock);
+    tacit_status (*meet)(void *self, int64_t *clock, bool *ends);
 } taciti_replica_verbs;
 
 typedef struct taciti_strategy {

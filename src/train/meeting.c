@@ -40,7 +40,9 @@ static void add_up(taciti_trainer *trainer, const double *all, char *made, size_
 
 tacit_status taciti_trainer_meet(taciti_trainer *trainer, char *made, size_t size) {
     taciti_alone *alone = &trainer->alone;
-    TACITI_TRY(taciti_driver_meet(trainer->driver, &trainer->position.step));
+    bool ends = false; /* where the run that is repeated was stopped */
+    TACITI_TRY(taciti_driver_meet(trainer->driver, &trainer->position.step, &ends));
+    trainer->reports.stop = trainer->reports.stop || ends;
     const double mine[FIGURES] = {[TOKENS] = (double)alone->tokens,
                                   [SKIPPED] = (double)alone->skipped,
                                   [STOP] = taciti_reports_stop(&trainer->reports) ? 1 : 0,
