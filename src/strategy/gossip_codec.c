@@ -124,6 +124,12 @@ static tacit_status find_largest_mode(const taciti_topology *topology, double *o
     return TACIT_OK;
 }
 
+/* The mode -1, at which replicas begin to swing: with integral a mix takes it further by this factor. */
+static double find_overshoot(const taciti_strategy_context *context) {
+    const taciti_gossip_options *o = context->options;
+    return taciti_gossip_wants_integral(context) ? 1 + o->integral / (1 + TACITI_GOSSIP_LEAK) : 1;
+}
+
 static tacit_status check_step_size(const taciti_strategy_context *context, const taciti_topology *topology) {
     const taciti_mix_form form = taciti_gossip_form(context);
     const double gamma = ((const taciti_gossip_options *)context->options)->gamma;
@@ -137,7 +143,7 @@ static tacit_status check_step_size(const taciti_strategy_context *context, cons
     TACITI_TRY(find_largest_mode(topology, &max));
     if (!(max > 0)) return TACIT_OK;
     TACITI_TRY(taciti_encoding_loss(&form.encoding, &lost));
-    const double limit = 2 * (1 - lost) / ((1 + lost) * max);
+    const double limit = 2 * (1 - lost) / ((1 + lost) * max * find_overshoot(context));
     if (gamma <= limit) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
                        "gossip.gamma %g is above %.3g, the limit of codec %s on topology %s: it loses %.2g of a "

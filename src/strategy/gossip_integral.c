@@ -24,7 +24,6 @@
 #include "base/rng.h"
 #include "strategy/gossip_state.h"
 
-#define LEAK 0.9        /* the time of beta1 0.9 */
 #define SLOWEST 0.92    /* disagreement shrinks by this factor per mix at least, unless it does not without either */
 #define SMALLEST 0.0625 /* of the gain that is wanted */
 #define ROUNDING 1e-24  /* squares that mean nothing beside those of numbers of size 1 */
@@ -32,10 +31,13 @@ enum { MIXES = 96 };    /* at least, of which the later half is looked at */
 
 /* SGD pushes nowhere for long without momentum, and bears smaller steps with an integral: the awc limit is without.
  * Nobody knows here what an optimizer of the caller's does. */
-bool taciti_gossip_integrates(const taciti_strategy_context *context) {
+bool taciti_gossip_wants_integral(const taciti_strategy_context *context) {
     const bool sgd = context->optim_options->name == TACITI_OPTIM_SGD && !context->own_optimizer;
-    const bool moves = !context->idle_optimizer && !sgd;
-    return taciti_gossip_may_integrate(context->options) && moves && taciti_comm_size(context->comm) > 1;
+    return taciti_gossip_may_integrate(context->options) && !context->idle_optimizer && !sgd;
+}
+
+bool taciti_gossip_integrates(const taciti_strategy_context *context) {
+    return taciti_gossip_wants_integral(context) && taciti_comm_size(context->comm) > 1;
 }
 
 /* The disagreement of all ranks in one number each. */
@@ -57,7 +59,7 @@ static void mix_once(const trial *t, size_t round) {
     taciti_topology_mix(t->topology, round, t->x, t->mixed);
     for (int r = 0; r < t->topology->ranks; r++) {
         const double moved = t->gamma * (t->mixed[r] - t->x[r]);
-        t->integral[r] = LEAK * t->integral[r] + t->gain * moved;
+        t->integral[r] = TACITI_GOSSIP_LEAK * t->integral[r] + t->gain * moved;
         t->x[r] += moved + t->integral[r];
     }
 }
@@ -113,6 +115,6 @@ void taciti_gossip_integrate(const taciti_gossip *g, const float *buffer, taciti
         blend->share = 0;
     }
     blend->integral = g->integral;
-    blend->leak = (float)LEAK;
+    blend->leak = (float)TACITI_GOSSIP_LEAK;
     blend->gain = (float)g->gain;
 }

@@ -147,7 +147,11 @@ tacit_status taciti_gossip_mix(taciti_gossip *g, taciti_gossip_channel *channel,
                                double *moved);
 
 /* ---- gossip_integral.c ------------------------------------------------------------------------------------------- */
-/* Whether a run adds the integral of what mixes move, unless the graph needs push-sum. */
+#define TACITI_GOSSIP_LEAK 0.9 /* what is left of the integral after a step: the time of beta1 0.9 */
+
+/* Whether these settings ask for the integral of what mixes move; context->comm may be NULL. */
+bool taciti_gossip_wants_integral(const taciti_strategy_context *context);
+/* Whether a run adds it, unless the graph needs push-sum. */
 bool taciti_gossip_integrates(const taciti_strategy_context *context);
 /* The gain at most `gain` with which replicas come together on the graph, by mixes with this consensus factor, about as
  * fast as without; 0 if there is none above a sixteenth of it. */
