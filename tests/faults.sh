@@ -175,6 +175,9 @@ disagree() { two "$(rank_command "$1" "$2")" "$(rank_command "$1" "$3")"; }
 expect "different learning rates are refused with both values" 3 '0\.01.*0\.02|0\.02.*0\.01' disagree --optim.lr 0.01 0.02
 variables_disagree() { two "export TACIT_OPTIM_LR=0.01; $(rank_command)" "$(rank_command)"; }
 expect "variables of the environment that differ are a matter of configuration" 3 'optim\.lr differs' variables_disagree
+for key in train.save_every train.eval_every; do
+  expect "keys that say when ranks come together are the same: $key" 3 "$key differs" disagree --$key 5 7
+done
 # What all ranks refuse is one line: how they leave is no silence that a rank has to warn of.
 refused_in_one_line() { # RANKS TEXT WORDS ...
   local words quiet=yes; started "$1" "${@:3}"

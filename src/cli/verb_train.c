@@ -99,6 +99,7 @@ static tacit_status train_over(taciti_train_settings *settings, const taciti_arg
     const taciti_train_request request = {.resume = from_mean || taciti_arguments_get(arguments, "--resume") != NULL,
                                           .from_mean = from_mean,
                                           .dry_run = taciti_arguments_get(arguments, "--dry-run") != NULL,
+                                          .file = arguments->positional_count == 1 ? arguments->positional[0] : NULL,
                                           .replay = taciti_arguments_get(arguments, "--replay"),
                                           .profile = taciti_arguments_get(arguments, "--profile"),
                                           .sizes = json ? &sizes : NULL};

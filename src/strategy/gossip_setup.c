@@ -128,9 +128,11 @@ static uint64_t digest_of(const taciti_topology *t, const taciti_hosts *hosts) {
 /* Returns a digest of what decides which entry of a checkpoint is known to whom; 0: nothing is remembered. */
 static uint64_t digest_of_knowledge(const taciti_gossip *g) {
     const taciti_mix_form form = taciti_gossip_form(&g->context);
+    const taciti_codec *codec = form.encoding.codec;
+    const bool remembers = form.power > 0 || (codec != NULL && !taciti_codec_suits(codec, TACITI_USE_COPIES));
     const taciti_exchange_options *e = g->context.exchange_options;
     const int64_t what[] = {(int64_t)g->digest, e->scheme, e->lanes, form.power > 0};
-    return form.power > 0 || form.encoding.codec != NULL ? XXH3_64bits(what, sizeof what) : 0;
+    return remembers ? XXH3_64bits(what, sizeof what) : 0;
 }
 
 /* A matrix file may differ from host to host. */

@@ -61,7 +61,7 @@ typedef struct taciti_state_entry {
     bool optional;              /* if a checkpoint lacks it, it keeps its value from before the first step */
 } taciti_state_entry;
 
-enum { TACITI_STATE_MAX_ENTRIES = 64, TACITI_STATE_NAME_BYTES = 48 };
+enum { TACITI_STATE_MAX_ENTRIES = 80, TACITI_STATE_NAME_BYTES = 48 };
 
 typedef struct taciti_state {
     taciti_state_entry entries[TACITI_STATE_MAX_ENTRIES];

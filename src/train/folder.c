@@ -47,7 +47,7 @@ static tacit_status refuse_checkpoints(const char *folder) {
     return status;
 }
 
-tacit_status taciti_check_run_folder(const char *folder, const char *init, bool resume) {
+tacit_status taciti_check_run_folder(const char *folder) {
     struct stat info;
     if (*folder == '\0')
         return taciti_fail(TACIT_E_CONFIG, "run.dir is empty, and a run needs a folder: give --run.dir FOLDER");
@@ -55,13 +55,38 @@ tacit_status taciti_check_run_folder(const char *folder, const char *init, bool 
     if (in_file || (found && !S_ISDIR(info.st_mode)))
         return taciti_fail(TACIT_E_CONFIG, "run.dir %s %s a file, and a run needs a folder: give another --run.dir",
                            folder, in_file ? "lies in" : "is");
-    TACITI_TRY(refuse_checkpoints(folder));
-    if (resume || init[0] == '\0' || !taciti_file_lies_in(init, folder)) return TACIT_OK;
-    return taciti_fail(
-        TACIT_E_CONFIG,
-        "train.init %s lies in run.dir %s, which a new run would move aside: give another --run.dir, or go "
-        "on with that run with --resume",
-        init, folder);
+    return refuse_checkpoints(folder);
+}
+
+static bool holds_run(const char *folder) {
+    return taciti_file_exists_in(folder, "metrics.jsonl") || taciti_file_exists_in(folder, "ckpt");
+}
+
+static tacit_status check_input(const char *folder, const char *key, const char *path) {
+    if (path == NULL || path[0] == '\0' || !taciti_file_lies_in(path, folder)) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "%s %s lies in run.dir %s, which holds an earlier run and would be moved aside whole: give "
+                       "another --run.dir, or go on with that run with --resume",
+                       key, path, folder);
+}
+
+static tacit_status check_inputs(const char *folder, const char *key, const taciti_list *paths) {
+    tacit_status status = TACIT_OK;
+    for (size_t i = 0; status == TACIT_OK && i < paths->count; i++) status = check_input(folder, key, paths->items[i]);
+    return status;
+}
+
+tacit_status taciti_check_run_inputs(const taciti_train_settings *settings, const taciti_train_request *request) {
+    const char *folder = settings->run.dir.text;
+    const taciti_data_options *data = &settings->data;
+    if (request->resume || !holds_run(folder)) return TACIT_OK;
+    TACITI_TRY(check_input(folder, "train.init", settings->train.init.text));
+    TACITI_TRY(check_inputs(folder, "data.train", &data->train));
+    TACITI_TRY(check_inputs(folder, "data.validation", &data->validation));
+    TACITI_TRY(check_input(folder, "data.vocab", data->vocab.text));
+    TACITI_TRY(check_input(folder, "run.arrivals", settings->run.arrivals.text));
+    TACITI_TRY(check_input(folder, "--replay", request->replay));
+    return check_input(folder, "the configuration", request->file);
 }
 
 /* ---- claiming ---------------------------------------------------------------------------------------------------- */
@@ -74,7 +99,9 @@ static tacit_status check_space(const taciti_trainer *trainer, const taciti_stat
     for (size_t i = 0; i < state->count; i++) {
         const taciti_state_entry *entry = &state->entries[i];
         const double one = (double)entry->n * (entry->kind == TACITI_STATE_ARRAY ? sizeof(float) : 1);
-        needed += taciti_state_is_of_rank(entry) ? one * trainer->ranks : one;
+        /* the ranges of all ranks together are one array */
+        const bool of_each = taciti_state_is_of_rank(entry) && entry->owner == TACITI_STATE_OWN;
+        needed += of_each ? one * trainer->ranks : one;
     }
     const int digits = needed * TACITI_MIB < 10 ? 2 : 0;
     if (needed <= available) return TACIT_OK;
@@ -172,7 +199,7 @@ static tacit_status move_entries(const char *folder, const char *aside) {
 tacit_status taciti_set_old_run_aside(const char *folder, bool resume) {
     char aside[TACITI_PATH_BYTES], many[TACITI_PATH_BYTES] = "";
     int number = 0;
-    if (!taciti_file_exists_in(folder, "metrics.jsonl") && !taciti_file_exists_in(folder, "ckpt")) return TACIT_OK;
+    if (!holds_run(folder)) return TACIT_OK;
     TACITI_TRY(make_aside(folder, aside, &number));
     const tacit_status moved = move_entries(folder, aside);
     if (moved != TACIT_OK) (void)rmdir(aside); /* unless something is in it */

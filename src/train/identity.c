@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
 #include <stdio.h>
 #include <xxhash.h>
 
@@ -6,10 +7,30 @@
 
 enum { TEXT_BYTES = 1024 };
 
+/* Keys that a run does not resume by, but that say when all ranks come together. */
+static tacit_status agree_on_meetings(const taciti_trainer *trainer) {
+    const taciti_train_options *t = &trainer->settings->train;
+    const struct {
+        const char *what;
+        int64_t value;
+    } keys[] = {{"configuration key train.eval_every", t->eval_every},
+                {"configuration key train.eval_windows", t->eval_windows},
+                {"configuration key train.save_every", t->save_every},
+                {"configuration key train.save_early", t->save_early},
+                {"configuration key run.trace", trainer->settings->run.trace}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char value[TEXT_BYTES];
+        (void)snprintf(value, sizeof value, "%" PRId64, keys[i].value);
+        TACITI_TRY(taciti_comm_agree_text(trainer->comm, keys[i].what, value));
+    }
+    return TACIT_OK;
+}
+
 tacit_status taciti_trainer_agree(const taciti_trainer *trainer) {
     char text[TEXT_BYTES];
     TACITI_TRY(taciti_agree_on_build(trainer->comm));
     TACITI_TRY(taciti_agree_on_configuration(trainer->comm, &trainer->settings->job.config));
+    TACITI_TRY(agree_on_meetings(trainer));
     TACITI_TRY(taciti_agree_on_tensors(trainer->comm, &trainer->layout));
     TACITI_TRY(taciti_agree_on_layout(trainer->comm, &trainer->layout));
     (void)snprintf(text, sizeof text, "%s: %llu train and %llu validation tokens, digest %s", trainer->data_info.source,

@@ -80,25 +80,51 @@ static void who_asked_to_resume_is_not_told_to(void **state) {
     }
 }
 
+static void set(taciti_train_settings *settings, const char *key, const char *value) {
+    CHECK(taciti_config_set(&settings->job.config, key, value, "test") == TACIT_OK);
+}
+
 static void checkpoints_are_no_run_folder(void **state) {
     (void)state;
     const test_path run = path_in(g_folder.text, "w1"), ckpt = path_in(run.text, "ckpt");
     const test_path step = path_in(ckpt.text, "step_00000004"), file = path_in(run.text, "file");
     assert_int_equal(mkdir(run.text, 0777) | mkdir(ckpt.text, 0777) | mkdir(step.text, 0777), 0);
-    assert_int_equal(taciti_check_run_folder(ckpt.text, "", false), TACIT_OK); /* a name is no checkpoint */
+    assert_int_equal(taciti_check_run_folder(ckpt.text), TACIT_OK); /* a name is no checkpoint */
     put(step.text, "manifest.json");
     put(run.text, "file");
     char advice[sizeof run.text + 32];
     (void)snprintf(advice, sizeof advice, "w1: --run.dir %s --resume", run.text);
     test_log_keep();
-    for (int resume = 0; resume < 2; resume++) {
-        assert_int_equal(taciti_check_run_folder(step.text, "", resume), TACIT_E_CONFIG);
-        assert_int_equal(taciti_check_run_folder(ckpt.text, "", resume), TACIT_E_CONFIG);
-        assert_int_equal(taciti_check_run_folder(run.text, "", resume), TACIT_OK);
-        assert_int_equal(taciti_check_run_folder(path_in(file.text, "x").text, "", resume), TACIT_E_CONFIG);
+    assert_int_equal(taciti_check_run_folder(step.text), TACIT_E_CONFIG);
+    assert_int_equal(taciti_check_run_folder(ckpt.text), TACIT_E_CONFIG);
+    assert_int_equal(taciti_check_run_folder(run.text), TACIT_OK);
+    assert_int_equal(taciti_check_run_folder(path_in(file.text, "x").text), TACIT_E_CONFIG);
+    assert_int_equal(test_log_count(advice), 2);
+    assert_int_equal(test_log_count("lies in a file"), 1);
+    test_log_drop();
+}
+
+static void an_old_run_takes_no_input_away(void **state) {
+    (void)state;
+    static const char *const KEYS[] = {"train.init", "data.train", "data.validation", "data.vocab", "run.arrivals"};
+    const test_path run = path_in(g_folder.text, "inputs");
+    assert_int_equal(mkdir(run.text, 0777), 0);
+    put(run.text, "corpus");
+    test_log_keep();
+    for (int old = 0; old < 2; old++) {
+        if (old == 1) put(run.text, "metrics.jsonl");
+        for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
+            taciti_train_settings settings;
+            CHECK(taciti_train_settings_init(&settings) == TACIT_OK);
+            set(&settings, "run.dir", run.text);
+            set(&settings, KEYS[i], path_in(run.text, "corpus").text);
+            const taciti_train_request anew = {.resume = false}, again = {.resume = true};
+            assert_int_equal(taciti_check_run_inputs(&settings, &anew), old == 1 ? TACIT_E_CONFIG : TACIT_OK);
+            assert_int_equal(taciti_check_run_inputs(&settings, &again), TACIT_OK);
+            taciti_settings_destroy(&settings.job);
+        }
     }
-    assert_int_equal(test_log_count(advice), 4);
-    assert_int_equal(test_log_count("lies in a file"), 2);
+    assert_int_equal(test_log_count("would be moved aside whole"), 5);
     test_log_drop();
 }
 
@@ -181,10 +207,6 @@ typedef struct trial {
     tacit_status claimed, checked;
 } trial;
 
-static void set(taciti_train_settings *settings, const char *key, const char *value) {
-    CHECK(taciti_config_set(&settings->job.config, key, value, "test") == TACIT_OK);
-}
-
 static void check_rank(taciti_comm *comm, void *context) {
     trial *t = context;
     const taciti_train_request request = {.resume = false};
@@ -241,6 +263,7 @@ static void a_checkpoint_must_find_room(void **state) {
     expect("dp", "5", g_folder.text, 0, NULL);
     expect("dp", "5", g_folder.text, large, "a checkpoint needs 12582912 MiB");
     expect("localsgd", "5", g_folder.text, large, "a checkpoint needs 37748736 MiB");
+    expect("shard", "5", g_folder.text, large, "a checkpoint needs 12582912 MiB");
     expect("localsgd", "-1", g_folder.text, large, NULL);
 }
 
@@ -271,6 +294,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(old_runs_are_named_where_they_lie, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_asked_to_resume_is_not_told_to, set_up, tear_down),
         cmocka_unit_test_setup_teardown(checkpoints_are_no_run_folder, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_old_run_takes_no_input_away, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_misspelt_run_is_found, set_up, tear_down),
         cmocka_unit_test_setup_teardown(behind_a_link_the_target_makes_room, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_checkpoint_must_find_room, set_up, tear_down),

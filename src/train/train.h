@@ -61,6 +61,7 @@ typedef struct taciti_train_request {
     bool from_mean;        /* if the replicas of the checkpoint differ, all ranks continue from their mean */
     bool dry_run;          /* print sizes, memory and bytes per step, and return */
     struct json_t **sizes; /* receives sizes and memory as an object on rank 0, owned by the caller; NULL: no */
+    const char *file;      /* of the configuration; NULL: none */
     const char *replay;    /* repeat the run of this log of arrivals; NULL: no */
     const char *profile;   /* write the measured compute profile to this file; NULL: no */
 } taciti_train_request;

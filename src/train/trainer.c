@@ -256,7 +256,8 @@ tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, 
     trainer->ranks = taciti_comm_size(comm);
     const int share = taciti_usable_cores() / taciti_comm_peer(comm, trainer->rank)->local_size;
     trainer->threads = settings->train.threads > 0 ? (int)settings->train.threads : share > 1 ? share : 1;
-    tacit_status status = taciti_check_run_folder(settings->run.dir.text, settings->train.init.text, request->resume);
+    tacit_status status = taciti_check_run_folder(settings->run.dir.text);
+    if (status == TACIT_OK) status = taciti_check_run_inputs(settings, request);
     if (status == TACIT_OK) status = prepare_alone(trainer, request->resume);
     TACITI_TRY(taciti_comm_agree(comm, status));
     TACITI_TRY(taciti_trainer_agree(trainer));

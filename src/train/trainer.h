@@ -149,9 +149,10 @@ tacit_status taciti_trainer_agree_on_digest(const taciti_trainer *trainer, uint6
 tacit_status taciti_trainer_claim_folder(taciti_trainer *trainer);
 tacit_status taciti_trainer_check_folder(const taciti_trainer *trainer);
 
-/* Refuses a run.dir that is empty, a file, in a file, or checkpoints of a run and, unless the run is resumed, one that
- * holds the weights to start from, which the new run would move aside. */
-tacit_status taciti_check_run_folder(const char *folder, const char *init, bool resume);
+/* Refuses a run.dir that is empty, a file, in a file, or checkpoints of a run. */
+tacit_status taciti_check_run_folder(const char *folder);
+/* Refuses a new run that would move away what it reads, or the log that it writes, with an old run. */
+tacit_status taciti_check_run_inputs(const taciti_train_settings *settings, const taciti_train_request *request);
 
 /* A new run in the folder of an old one: what it holds goes to the first free name beside it. resume: what was asked
  * for, although there was no checkpoint. Rank 0. */
