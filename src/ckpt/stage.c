@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -63,21 +64,18 @@ tacit_status taciti_stage_list(const char *folder, int64_t **out, size_t *count)
 
 /* ---- begin ------------------------------------------------------------------------------------------------------- */
 
+/* A leftover may stay, as on NFS while somebody has a file of it open: only that of this step is in the way. */
 static tacit_status remove_stale(const char *folder) {
-    tacit_status status = TACIT_OK;
     DIR *listing = opendir(folder);
     if (listing == NULL) return taciti_fail(TACIT_E_IO, "%s: cannot be listed: %s", folder, strerror(errno));
-    while (status == TACIT_OK) {
+    for (const struct dirent *entry; (entry = readdir(listing)) != NULL;) {
         char path[TACITI_PATH_BYTES];
-        const struct dirent *entry = readdir(listing);
-        if (entry == NULL) break;
         if (strncmp(entry->d_name, step_prefix, sizeof step_prefix - 1) != 0) continue;
         if (!taciti_text_ends_with(entry->d_name, tmp_suffix)) continue;
-        status = taciti_path_join(path, sizeof path, folder, entry->d_name);
-        if (status == TACIT_OK) status = taciti_file_remove(path);
+        if (taciti_path_join(path, sizeof path, folder, entry->d_name) == TACIT_OK) (void)taciti_file_remove(path);
     }
     (void)closedir(listing);
-    return status;
+    return TACIT_OK;
 }
 
 tacit_status taciti_stage_begin(const char *folder, int64_t step) {
@@ -85,7 +83,8 @@ tacit_status taciti_stage_begin(const char *folder, int64_t step) {
     TACITI_TRY(taciti_stage_path(folder, step, tmp_suffix, path));
     TACITI_TRY(taciti_file_make_folder(folder));
     TACITI_TRY(remove_stale(folder));
-    return taciti_file_make_folder(path);
+    if (mkdir(path, 0777) == 0) return TACIT_OK;
+    return taciti_fail(TACIT_E_IO, "%s: cannot be made: %s", path, strerror(errno));
 }
 
 /* ---- write ------------------------------------------------------------------------------------------------------- */
@@ -228,14 +227,16 @@ static tacit_status publish_folder(const char *folder, int64_t step, const char 
     TACITI_TRY(taciti_stage_path(folder, step, "", path));
     if (renameat2(AT_FDCWD, tmp, AT_FDCWD, path, RENAME_EXCHANGE) == 0) {
         TACITI_TRY(taciti_file_sync_folder(folder));
-        return taciti_file_remove(tmp);
+        (void)taciti_file_remove(tmp); /* it is published, whatever becomes of the older one */
+        return TACIT_OK;
     }
     TACITI_TRY(taciti_stage_path(folder, step, ".old.tmp", old));
     if (rename(path, old) != 0 && errno != ENOENT)
         return taciti_fail(TACIT_E_IO, "%s: cannot be replaced: %s", path, strerror(errno));
     if (rename(tmp, path) != 0) return taciti_fail(TACIT_E_IO, "%s: cannot be renamed: %s", tmp, strerror(errno));
     TACITI_TRY(taciti_file_sync_folder(folder));
-    return taciti_file_remove(old);
+    (void)taciti_file_remove(old);
+    return TACIT_OK;
 }
 
 /* Every share must be visible here, at its size: hosts that do not share the folder are found now, not at resume. */
@@ -277,6 +278,22 @@ tacit_status taciti_stage_commit(const char *folder, int64_t step, const char *m
 void taciti_stage_undo(const char *folder, int64_t step) {
     char tmp[TACITI_PATH_BYTES];
     if (taciti_stage_path(folder, step, tmp_suffix, tmp) == TACIT_OK) (void)taciti_file_remove(tmp);
+}
+
+void taciti_stage_set_aside(const char *folder, int64_t step) {
+    int64_t *steps = NULL;
+    size_t count = 0;
+    if (taciti_stage_list(folder, &steps, &count) != TACIT_OK) return;
+    for (size_t i = 0; i < count && steps[i] > step; i++) {
+        char path[TACITI_PATH_BYTES], aside[TACITI_PATH_BYTES];
+        if (taciti_stage_path(folder, steps[i], "", path) != TACIT_OK) continue;
+        if (taciti_stage_path(folder, steps[i], ".damaged", aside) != TACIT_OK) continue;
+        if (rename(path, aside) == 0)
+            taciti_log(TACITI_LOG_WARN, "%s cannot be loaded: it is now %s", path, aside);
+        else
+            taciti_log(TACITI_LOG_WARN, "%s cannot be loaded, nor set aside: %s; remove it", path, strerror(errno));
+    }
+    taciti_free(steps);
 }
 
 /* ---- rotate ------------------------------------------------------------------------------------------------------ */

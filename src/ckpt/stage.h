@@ -40,6 +40,10 @@ tacit_status taciti_stage_commit(const char *folder, int64_t step, const char *m
 /* Removes the temporary folder of a save that failed. */
 void taciti_stage_undo(const char *folder, int64_t step);
 
+/* Renames checkpoints of later steps, which cannot be loaded, to step_XXXXXXXX.damaged: the newest is that of `step`,
+ * from which a run goes on, and what cannot be loaded is none of those that a run keeps. */
+void taciti_stage_set_aside(const char *folder, int64_t step);
+
 /* Keeps `step`, which has just been verified, and the newest keep - 1 complete ones before it. Does not touch later
  * steps, which remain if a run was resumed from an earlier step: the run replaces them when it reaches them. */
 tacit_status taciti_stage_rotate(const char *folder, int64_t step, int keep);

@@ -31,7 +31,7 @@ typedef struct edge {
     double weight;
     double portion;          /* of the weight, at a meeting; else 1 */
     int64_t offers;          /* mine so far: both ranks make equally many */
-    int64_t turn;            /* of the last offer */
+    int64_t offered_at;      /* own step of the last offer */
     bool offered, answered;  /* my array is out; as an answer */
     bool late;               /* the peer was, when I last took the initiative */
     bool arrived;            /* theirs is in */
@@ -47,7 +47,7 @@ struct taciti_async {
     taciti_arrivals *arrivals;
     taciti_calls *calls; /* not used when a log is followed: it says when ranks meet; owned */
     size_t n, period, edges;
-    int64_t turns; /* of offer() */
+    int64_t own_steps; /* since the start */
     double gamma;
     edge *edge;     /* [edges], ascending by peer; owned */
     bool *in_round; /* [period][edges]; owned */
@@ -373,7 +373,7 @@ static int64_t clock_of(const edge *e) {
     return theirs.clock;
 }
 
-static bool has_waited(const taciti_async *a, const edge *e) { return a->turns - e->turn > PATIENCE; }
+static bool has_waited(const taciti_async *a, const edge *e) { return a->own_steps - e->offered_at > PATIENCE; }
 
 /* Adds what step.take names, and makes these edges idle. */
 static tacit_status add_taken(taciti_async *a, float *x, int64_t *clock, double *moved) {
@@ -423,15 +423,15 @@ static void try_offer(taciti_async *a, edge *e, bool answer, double under_way[KI
     double *sum = &under_way[kind_of(e)];
     if (*sum + e->weight > SHARE && !(answer && *sum <= 0)) return;
     *sum += e->weight;
-    e->turn = a->turns;
+    e->offered_at = a->own_steps;
     a->step.offer[a->step.offered++] = e->peer;
 }
 
-/* Another edge comes first in every step, so that none is always the one that does not fit. Turns are counted, not the
- * clock, whose steps may leave out the same edge for ever. */
+/* Another edge comes first in every step, so that none is always the one that does not fit. Own steps are counted,
+ * not the clock, whose steps may leave out the same edge for ever. */
 static void choose_offers(taciti_async *a, int64_t step) {
     double under_way[KINDS] = {0};
-    const size_t first = a->edges > 0 ? (size_t)(a->turns % (int64_t)a->edges) : 0;
+    const size_t first = a->edges > 0 ? (size_t)(a->own_steps % (int64_t)a->edges) : 0;
     const bool *in_round = a->in_round + (size_t)step % a->period * a->edges;
     add_weights(a, under_way);
     for (size_t k = 0; k < a->edges; k++) {
@@ -480,7 +480,7 @@ static tacit_status copy_offers(taciti_async *a, int64_t clock, float *x) {
 }
 
 tacit_status taciti_async_offer(taciti_async *a, int64_t step, int64_t clock, float *x) {
-    a->turns++;
+    a->own_steps++;
     if (taciti_arrivals_replays(a->arrivals))
         TACITI_TRY(run_job(a, await_sends));
     else

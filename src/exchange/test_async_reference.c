@@ -13,7 +13,7 @@ enum { RANKS = TEST_ASYNC_RANKS, LINE_BYTES = 512, COPIES_MAX = 4096 };
 /* The copies that one rank has offered another, in order. */
 typedef struct road {
     double *copies[COPIES_MAX];
-    int64_t clocks[COPIES_MAX], turns[COPIES_MAX];
+    int64_t clocks[COPIES_MAX], made[COPIES_MAX];
     int offered, taken; /* taken: how many of the other's this rank has taken in */
 } road;
 
@@ -86,7 +86,7 @@ static void offer(world *w, int r, int peer, int64_t clock) {
     if (copy == NULL) abort();
     memcpy(copy, w->r->x[r], bytes);
     to->clocks[to->offered] = clock;
-    to->turns[to->offered] = w->r->made[r];
+    to->made[to->offered] = w->r->made[r];
     to->copies[to->offered++] = copy;
 }
 
@@ -124,7 +124,7 @@ static bool keeps_its_own(const world *w, int r) {
     double sum = 0;
     for (int p = 0; p < w->r->topology->ranks; p++) {
         const road *to = &w->rank[r].to[p];
-        if (to->offered > to->taken && w->r->made[r] - to->turns[to->taken] < 4) sum += weight(w, r, p) / w->r->gamma;
+        if (to->offered > to->taken && w->r->made[r] - to->made[to->taken] < 4) sum += weight(w, r, p) / w->r->gamma;
     }
     return sum <= 1.5 + 1e-9;
 }
@@ -152,7 +152,7 @@ static bool make_step(world *w, int r, bool *waits) {
     return true;
 }
 
-/* Of what both have offered, with weights of each rank that sum to 1 at most. */
+/* Ranks take in what both have offered, with weights of each rank that sum to 1 at most. */
 static void take_all(world *w) {
     const int ranks = w->r->topology->ranks;
     for (int r = 0; r < ranks; r++) {

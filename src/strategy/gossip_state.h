@@ -3,9 +3,9 @@
  * The state of the strategy `gossip`, shared by its files:
  *
  *   gossip.c           the steps: awc, atc; start, what a checkpoint holds; the table of verbs
- *   gossip_setup.c     create and destroy: topology, refusals, arrays
+ *   gossip_setup.c     create and destroy: topology, refusals, among them of too large a step size, arrays
  *   gossip_mixing.c    one mix of one bucket: weights, waiting, what is blended
- *   gossip_codec.c     compressed mixes: the form of what travels, and which step size is too large for it
+ *   gossip_codec.c     compressed mixes: the form of what travels
  *   gossip_integral.c  what mixes have moved, moved again
  *   gossip_tracker.c   the estimate of the mean gradient (DeTAG)
  *   gossip_dense.c     the steps of dp at the start
@@ -107,6 +107,10 @@ tacit_status taciti_gossip_async_finish(taciti_gossip *g, double lr, taciti_step
 /* The verbs of replicas that have a clock. */
 bool taciti_gossip_async_answer(void *self, bool due);
 tacit_status taciti_gossip_async_meet(void *self, int64_t *clock, bool *ends);
+/* As taciti_gossip_check_codec(); refuses also what this codec cannot mix on this topology, such as a gossip.gamma with
+ * which replicas may go apart. Sets *arrays as taciti_strategy.mixes. */
+tacit_status taciti_gossip_check_mixes(const taciti_strategy_context *context, const taciti_hosts *hosts,
+                                       const taciti_topology *topology, size_t *arrays);
 
 /* ---- gossip_mixing.c --------------------------------------------------------------------------------------------- */
 /* Returns the norm of the gradient of this rank's own share of the batch; the same for any size of buckets. */
@@ -168,10 +172,6 @@ taciti_mix_form taciti_gossip_form(const taciti_strategy_context *context);
 const char *taciti_gossip_codec(const void *options, bool automatic);
 /* Returns E_CONFIG, with what to type, for a codec under which replicas need not agree in the end. */
 tacit_status taciti_gossip_check_codec(const taciti_strategy_context *context);
-/* So does this, which also refuses what this codec cannot mix on this topology, such as a gossip.gamma with which
- * replicas may go apart. Sets *arrays as taciti_strategy.mixes. */
-tacit_status taciti_gossip_check_mixes(const taciti_strategy_context *context, const taciti_hosts *hosts,
-                                       const taciti_topology *topology, size_t *arrays);
 
 /* ---- gossip_tracker.c -------------------------------------------------------------------------------------------- */
 /* tracker <- W tracker + gradients - last gradients. Ignores a gradient that is not finite. */

@@ -21,24 +21,35 @@ tacit_status taciti_trainer_step_alone(taciti_trainer *trainer) {
 }
 
 enum { TOKENS, SKIPPED, STOP, MADE, FIGURES };
+enum { EVENT_BYTES = 32, NUMBER_BYTES = 24 };
 
-/* Writes the steps that each rank has made, and sets the position that all ranks have in common. */
-static void add_up(taciti_trainer *trainer, const double *all, char *made, size_t size) {
+/* Sets the position that all ranks have in common. */
+static void add_up(taciti_trainer *trainer, const double *all) {
     taciti_position *position = &trainer->position;
-    size_t at = 0;
     position->tokens = trainer->alone.met.tokens;
     position->skipped = trainer->alone.met.skipped;
-    made[0] = '\0';
     for (int r = 0; r < trainer->ranks; r++) {
         const double *of_rank = all + (size_t)r * FIGURES;
         position->tokens += (uint64_t)of_rank[TOKENS];
         position->skipped += (int64_t)of_rank[SKIPPED];
         trainer->reports.stop = trainer->reports.stop || of_rank[STOP] > 0;
-        if (at < size) at += (size_t)snprintf(made + at, size - at, "%s%.0f", r > 0 ? ", " : "", of_rank[MADE]);
     }
 }
 
-tacit_status taciti_trainer_meet(taciti_trainer *trainer, char *made, size_t size) {
+/* Writes the steps that each rank has made. */
+static void report_meeting(const taciti_trainer *trainer, const double *all) {
+    const size_t size = EVENT_BYTES + NUMBER_BYTES * (size_t)trainer->ranks;
+    char *members = trainer->metrics == NULL ? NULL : taciti_calloc(size, 1);
+    if (members == NULL) return;
+    size_t at = (size_t)snprintf(members, size, "\"made\": [");
+    for (int r = 0; r < trainer->ranks; r++)
+        at += (size_t)snprintf(members + at, size - at, "%s%.0f", r > 0 ? ", " : "", all[(size_t)r * FIGURES + MADE]);
+    (void)snprintf(members + at, size - at, "]");
+    (void)taciti_metrics_event(trainer->metrics, trainer->position.step, "meeting", members);
+    taciti_free(members);
+}
+
+tacit_status taciti_trainer_meet(taciti_trainer *trainer) {
     taciti_alone *alone = &trainer->alone;
     bool ends = false; /* where the run that is repeated was stopped */
     TACITI_TRY(taciti_driver_meet(trainer->driver, &trainer->position.step, &ends));
@@ -51,7 +62,8 @@ tacit_status taciti_trainer_meet(taciti_trainer *trainer, char *made, size_t siz
     tacit_status status = taciti_comm_agree(trainer->comm, all == NULL ? TACIT_E_MEMORY : TACIT_OK);
     if (status == TACIT_OK) status = taciti_comm_allgather(trainer->comm, mine, sizeof mine, all);
     if (status == TACIT_OK) {
-        add_up(trainer, all, made, size);
+        add_up(trainer, all);
+        report_meeting(trainer, all);
         taciti_step_metrics *line = &taciti_reports_newest(&trainer->reports)->metrics;
         line->step = trainer->position.step;
         line->tokens = trainer->position.tokens;

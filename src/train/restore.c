@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/strict_json.h"
 #include "ckpt/run.h"
+#include "ckpt/stage.h"
 #include "driver/resume.h"
 #include "train/trainer.h"
 
@@ -120,6 +121,7 @@ tacit_status taciti_trainer_resume(taciti_trainer *trainer, bool *found) {
     const tacit_status restored = taciti_comm_agree(trainer->comm, restore_run(trainer, path, meta, &how));
     taciti_free(meta);
     TACITI_TRY(restored);
+    if (trainer->rank == 0) taciti_stage_set_aside(folder, trainer->position.step);
     *found = true;
     return start_strategy(trainer, how);
 }
@@ -228,18 +230,18 @@ tacit_status taciti_trainer_initialise(taciti_trainer *trainer) {
 /* ---- saving ------------------------------------------------------------------------------------------------------ */
 
 /* Everything but the state. Returns owned. The folder in which relative paths of the configuration begin is no part of
- * the run's identity. */
+ * the run's identity; one whose name is not UTF-8 is left out. */
 static json_t *describe_run(const taciti_trainer *trainer) {
     const taciti_train_settings *s = trainer->settings;
     char directory[TACITI_PATH_BYTES];
     json_t *values = taciti_config_values(&s->job.config, 0);
     return values == NULL
                ? NULL
-               : json_pack("{s:I,s:I,s:I,s:I,s:i,s:s,s:s,s:s*,s:o,s:o}", "step", (json_int_t)trainer->position.step,
+               : json_pack("{s:I,s:I,s:I,s:I,s:i,s:s,s:s,s:o*,s:o,s:o}", "step", (json_int_t)trainer->position.step,
                            "skipped", (json_int_t)trainer->position.skipped, "tokens",
                            (json_int_t)trainer->position.tokens, "seed", (json_int_t)s->train.seed, "ranks",
                            trainer->ranks, "strategy", trainer->strategy->name, "data", trainer->data_info.digest,
-                           "directory", getcwd(directory, sizeof directory), "model",
+                           "directory", json_string(getcwd(directory, sizeof directory)), "model",
                            taciti_run_describe_model(&s->job.model), "config", values);
 }
 

@@ -277,14 +277,6 @@ static tacit_status evaluate_newest(taciti_trainer *trainer) {
     return taciti_trainer_evaluate(trainer, &m->val_loss);
 }
 
-/* Ranks that count their own steps come together, before anything that all of them do. */
-static tacit_status meet_others(taciti_trainer *trainer) {
-    char made[LINE_BYTES];
-    TACITI_TRY(taciti_trainer_meet(trainer, made, sizeof made));
-    record_event(trainer, trainer->position.step, "meeting", "\"made\": [%s]", made);
-    return TACIT_OK;
-}
-
 /* A rank that leaves waits for the others; for anything else, ranks meet when all are ready to. A run that is repeated
  * from a log stops, when it is asked to, at a meeting of the log. */
 static bool shall_meet(const taciti_trainer *trainer, int64_t since, agenda due) {
@@ -306,7 +298,7 @@ static tacit_status make_step(taciti_trainer *trainer, int64_t deadline_ns, bool
     if (trainer->alone.active) {
         *stop = false;
         if (!shall_meet(trainer, since, due)) return report_steps(trainer, false);
-        TACITI_TRY(meet_others(trainer));
+        TACITI_TRY(taciti_trainer_meet(trainer));
         due = plan_step(trainer, since, taciti_reports_stop(&trainer->reports));
     } else if (due.evaluation || due.save || due.leaving) {
         TACITI_TRY(taciti_reports_collect(trainer, 0));

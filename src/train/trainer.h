@@ -215,9 +215,9 @@ tacit_status taciti_trainer_initialise(taciti_trainer *trainer); /* seed or trai
 tacit_status taciti_trainer_take_shape(const taciti_trainer *trainer, bool resume);
 
 /* meeting.c, for steps that report a clock: counts a step of this rank, and what all ranks have done since the last
- * meeting. made: receives the steps of every rank since then, "40, 38, 9". Meet is collective. */
+ * meeting, with an event that has the steps of every rank since then. Meet is collective. */
 tacit_status taciti_trainer_step_alone(taciti_trainer *trainer);
-tacit_status taciti_trainer_meet(taciti_trainer *trainer, char *made, size_t size);
+tacit_status taciti_trainer_meet(taciti_trainer *trainer);
 
 /* trainer.c: what the strategy gets, but for arrays and optimizer, which the driver adds. Borrows. */
 taciti_strategy_context taciti_trainer_context(taciti_trainer *trainer);
