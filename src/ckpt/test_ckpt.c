@@ -233,6 +233,27 @@ static void damaged_ones_do_not_count(void **state) {
     expect_newest(25);
 }
 
+/* Checkpoint 20 has its size, but another byte: it neither counts for `keep` nor comes back as the newest. */
+static void what_a_run_could_not_load_is_set_aside(void **state) {
+    (void)state;
+    save(10, 2);
+    save(20, 2);
+    const test_path shard = path_in(path_in(g_folder.text, "step_00000020").text, "rank-00000.safetensors");
+    FILE *file = fopen(shard.text, "r+");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, -1, SEEK_END), 0);
+    const int last = fgetc(file);
+    assert_int_equal(fseek(file, -1, SEEK_END), 0);
+    assert_int_equal(fputc(last ^ 1, file), last ^ 1);
+    assert_int_equal(fclose(file), 0);
+    expect_newest(10);
+    taciti_stage_set_aside(g_folder.text, 10);
+    expect_steps((int64_t[]){10}, 1);
+    assert_true(file_exists(path_in(g_folder.text, "step_00000020.damaged").text));
+    save(25, 2);
+    expect_steps((int64_t[]){25, 10}, 2);
+}
+
 static void leftovers_of_a_killed_save_are_removed(void **state) {
     (void)state;
     const test_path stale = path_in(g_folder.text, "step_00000007.tmp"), below = path_in(stale.text, "x");
@@ -430,6 +451,7 @@ int main(void) {
         TEST(a_share_that_is_not_there_stops_the_commit),
         TEST(the_newest_are_kept),
         TEST(damaged_ones_do_not_count),
+        TEST(what_a_run_could_not_load_is_set_aside),
         TEST(leftovers_of_a_killed_save_are_removed),
         TEST(links_of_our_names_are_replaced_and_their_targets_kept),
         TEST(only_our_names_are_checkpoints),
