@@ -3,12 +3,17 @@
 know their owners. include/tacit/tacit.h is the reference for every method."""
 import ctypes
 import functools
+import operator
 import os
+import time
 from array import array
 from ctypes import byref, c_size_t, c_void_p
 
 from . import _table
 from ._library import UsageError, check, lib
+
+
+SLICE_S = 0.5
 
 
 def sized(struct, **members):
@@ -21,6 +26,15 @@ def array_type(item, count):
     return item * count
 
 
+def wait_in_slices(wait, seconds):
+    """False: what wait(seconds) waits for is still under way after this time. Python looks for Ctrl-C between the slices."""
+    end = time.monotonic() + seconds
+    while check(wait(min(SLICE_S, max(0.0, end - time.monotonic())))):
+        if time.monotonic() >= end:
+            return False
+    return True
+
+
 class Layout:
     """Names and shapes of tensors, in the order in which a backward pass completes their gradients."""
 
@@ -30,8 +44,9 @@ class Layout:
 
     def add(self, name, shape, decay=False):
         """Returns the tensor's index."""
+        shape = tuple(map(operator.index, shape))
         if any(size < 1 for size in shape):
-            raise UsageError(f"{name} has the shape {tuple(shape)}: sizes are 1 or more")
+            raise UsageError(f"{name} has the shape {shape}: sizes are 1 or more")
         dims = (ctypes.c_size_t * max(1, len(shape)))(*shape)
         check(lib.tacit_layout_add(self._handle, name.encode(), len(shape), dims, _table.DECAY if decay else 0))
         self.count += 1
@@ -82,8 +97,8 @@ class Part:
 
 
 class Blob:
-    """Bytes of the caller in a checkpoint. `data` is what is saved; after a load, what was saved under this name, or None.
-    own: every rank has its own, else rank 0's are everybody's."""
+    """Bytes of the caller in a checkpoint. `data` is what is saved, any buffer; after a load, the bytes that were saved under
+    this name, or None. own: every rank has its own, else all have the same."""
 
     def __init__(self, name, data=None, own=False):
         self.name, self.data, self.own = name, data, own
@@ -112,7 +127,7 @@ class Job(Part):
     def __init__(self, comm, settings, layout, arrays=None, **options):
         super().__init__(comm)
         self.layout, self._arrays = layout, arrays
-        self.step = sized(_table.tacit_step)
+        self._step = sized(_table.tacit_step)
         check(lib.tacit_job_open(comm._handle, settings._handle, layout._handle,
                                  byref(sized(_table.tacit_job_options, **options)), byref(self.handle)))
         comm._parts[self] = None
@@ -151,15 +166,15 @@ class Job(Part):
 
     def wait(self, tensor, seconds=float("inf")):
         """False: still under way after this time."""
-        return not check(lib.tacit_job_wait(self.opened, tensor, seconds))
+        return wait_in_slices(lambda slice_s: lib.tacit_job_wait(self.opened, tensor, slice_s), seconds)
 
     def finish(self):
-        check(lib.tacit_job_finish(self.opened, byref(self.step)))
-        return self.step
+        check(lib.tacit_job_finish(self.opened, byref(self._step)))
+        return _table.tacit_step.from_buffer_copy(self._step)
 
     def settle(self):
-        check(lib.tacit_job_settle(self.opened, byref(self.step)))
-        return self.step
+        check(lib.tacit_job_settle(self.opened, byref(self._step)))
+        return _table.tacit_step.from_buffer_copy(self._step)
 
     def stepped(self):
         check(lib.tacit_job_stepped(self.opened))
@@ -186,11 +201,12 @@ class Job(Part):
         held = [borrow_bytes(b.data) for b in blobs]
         for struct, blob, bytes_ in zip(structs, blobs, held):
             struct.size, struct.name, struct.own = ctypes.sizeof(struct), blob.name.encode(), blob.own
-            struct.bytes, struct.count = ctypes.cast(bytes_, ctypes.c_void_p), len(blob.data)
-        check(lib.tacit_job_save(self.opened, str(folder).encode(), keep, structs, len(blobs)))
+            struct.bytes, struct.count = ctypes.cast(bytes_, ctypes.c_void_p), memoryview(blob.data).nbytes
+        check(lib.tacit_job_save(self.opened, os.fsencode(folder), keep, structs, len(blobs)))
 
     def load(self, folder, blobs=()):
         """False: there is no checkpoint. Sets `data` of blobs."""
+        folder = os.fsdecode(folder)
         check_folder(folder)
         structs, rooms = (_table.tacit_blob * max(1, len(blobs)))(), [[] for _ in blobs]
         room_type = dict(_table.tacit_blob._fields_)["room"]
@@ -205,7 +221,7 @@ class Job(Part):
             struct.size, struct.name, struct.own = ctypes.sizeof(struct), blob.name.encode(), blob.own
             struct.room = make_room(held)
         found = ctypes.c_bool()
-        check(lib.tacit_job_load(self.opened, str(folder).encode(), structs, len(blobs), byref(found)))
+        check(lib.tacit_job_load(self.opened, os.fsencode(folder), structs, len(blobs), byref(found)))
         for struct, blob, held in zip(structs, blobs, rooms):  # string_at() takes less than 2 GiB
             blob.data = bytes(memoryview(held[-1])[:struct.count]) if found.value and struct.loaded else None
         return found.value
@@ -228,6 +244,7 @@ class Channel(Part):
 
     def __init__(self, comm, settings, collective, elements):
         super().__init__(comm)
+        elements = operator.index(elements)
         if elements < 1:
             raise UsageError(f"{elements} elements: 1 or more can be summed")
         check(lib.tacit_channel_open(comm._handle, settings._handle, collective, elements, byref(self.handle)))
@@ -237,4 +254,4 @@ class Channel(Part):
         check(lib.tacit_channel_start(self.opened, source, target, kind, scale))
 
     def wait(self, seconds=float("inf")):
-        return not check(lib.tacit_channel_wait(self.opened, seconds))
+        return wait_in_slices(lambda slice_s: lib.tacit_channel_wait(self.opened, slice_s), seconds)

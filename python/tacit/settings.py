@@ -2,6 +2,7 @@
 """Settings: the keys of `tacit info options`, by their whole names or by short ones."""
 import ctypes
 import difflib
+import os
 
 from . import _table
 from ._library import ConfigError, check, lib
@@ -25,6 +26,8 @@ def options():
 
 def write_value(value):
     """A Python value as the library reads it."""
+    if getattr(value, "ndim", None) == 0:  # numpy's
+        value = value.item()
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(value) if isinstance(value, float) else str(value)
@@ -57,7 +60,7 @@ class Settings:
             if isinstance(source, dict):
                 self._set_words(source)
             elif source is not None:
-                check(lib.tacit_settings_file(self._handle, str(source).encode()))
+                check(lib.tacit_settings_file(self._handle, os.fsencode(source)))
         self._set_words(words)
 
     def _set_words(self, words):

@@ -2,14 +2,21 @@
 """tacit.torch.Parallel on one rank: 50 steps have the bits of the bare model and optimizer, whatever the loop does
 between forward and step."""
 import copy
+import glob
+import json
 import os
+import pathlib
+import tempfile
 import unittest
 from functools import partial
 
+import numpy
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+import tacit as tacit_of
+import tacit.numpy as of_numpy
 import tacit.torch as tacit
 from tacit.torch import _private
 from models import ConvNet, Named, Net, OddShapes, Structured, loss_of, make, same_bits, state_of
@@ -437,6 +444,75 @@ class Alone(unittest.TestCase):
         for (name, a), (_, b) in zip(bare.named_parameters(), model.named_parameters()):
             torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
         model.close()
+
+    def test_log_names_the_step_under_way(self):
+        for strategy in ("dp", "gossip", "shard"):
+            with tempfile.TemporaryDirectory() as folder:
+                path, module = os.path.join(folder, "metrics.jsonl"), make(Net)
+                optimizer = SGD(module.parameters())
+                model = tacit.Parallel(module, optimizer, strategy=strategy, metrics=path, progress=True)
+                for step in range(3):
+                    optimizer.zero_grad()
+                    loss = loss_of(model(Net.batch(step)))
+                    model.log(before=step)
+                    loss.backward()
+                    model.log(between=step)
+                    optimizer.step()
+                    model.log(after=step)
+                model.close()
+                with open(path) as rows:
+                    found = [[row[key] for key in ("step", "before", "between", "after")] for row in map(json.loads, rows)]
+            self.assertEqual(found, [[step + 1, step, step, step] for step in range(3)], strategy)
+
+    def test_training_goes_on_after_a_load_that_fails(self):
+        for strategy in ("dp", "gossip", "shard"):
+            with tempfile.TemporaryDirectory() as folder:
+                module = make(Net)
+                optimizer = SGD(module.parameters())
+                model = tacit.Parallel(module, optimizer, strategy=strategy)
+                plain_step(model, optimizer, Net.batch(0))
+                tacit.save(folder, model, optimizer)
+                for name in glob.glob(os.path.join(folder, "*", "*.safetensors")):
+                    os.truncate(name, os.path.getsize(name) - 1)
+                before = [p.detach().clone() for p in module.parameters()]
+                with self.assertRaises(tacit_of.DataError):
+                    tacit.load(folder, model, optimizer)
+                self.assertTrue(all(map(same_bits, module.parameters(), before)), strategy)
+                for step in range(3):
+                    plain_step(model, optimizer, Net.batch(step))
+                self.assertFalse(any(map(same_bits, module.parameters(), before)), strategy)
+                model.close()
+
+    def test_numbers_of_numpy(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for strategy in ("dp", "shard"):
+                module = make(Net)
+                optimizer = SGD(module.parameters())
+                model = tacit.Parallel(module, optimizer, strategy=strategy, steps=numpy.int64(50), optim__clip=numpy.float64(3))
+                self.assertEqual(float(model.settings["optim.clip"]), 3)
+                optimizer.param_groups[0]["lr"] = numpy.float64(0.03)
+                plain_step(model, optimizer, Net.batch(0))
+                tacit.save(folder, model, optimizer, step=numpy.int64(7))
+                self.assertEqual(tacit.load(folder, model, optimizer), 7)
+                model.close()
+
+    def test_without_torch(self):
+        kept = numpy.arange(5, dtype=numpy.float32)
+        with tempfile.TemporaryDirectory() as folder:
+            model = of_numpy.Model({"w": (numpy.int64(41), 2)}, optim__lr=numpy.float32(0.5))
+            model.start()
+            steps = []
+            for _ in range(2):
+                model.gradients["w"][:] = 1
+                model.ready()
+                steps.append(model.finish())
+            self.assertEqual([step.number for step in steps], [1, 2])
+            model.save(pathlib.Path(folder), [tacit_of.Blob("kept", kept.reshape(5, 1))])
+            model.close()
+            model, blob = of_numpy.Model({"w": (41, 2)}), tacit_of.Blob("kept")
+            self.assertTrue(model.load(os.fsencode(folder), [blob]))
+            self.assertEqual(blob.data, kept.tobytes())
+            model.close()
 
     def test_average_and_revert(self):
         for settings in STRATEGIES:

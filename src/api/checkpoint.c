@@ -69,6 +69,21 @@ static void add_blob(table *t, size_t index, const tacit_blob *blob) {
 
 /* ---- save -------------------------------------------------------------------------------------------------------- */
 
+/* Which rank writes what follows from the sizes of all that is shared. */
+static tacit_status agree_on_blobs(taciti_comm *comm, const tacit_blob *blobs, size_t count) {
+    char what[64], text[64];
+    (void)snprintf(text, sizeof text, "%zu", count);
+    TACITI_TRY(taciti_comm_agree_text(comm, "number of blobs", text));
+    for (size_t i = 0; i < count; i++) {
+        (void)snprintf(what, sizeof what, "blob %zu", i);
+        TACITI_TRY(taciti_comm_agree_text(comm, what, blobs[i].name));
+        (void)snprintf(what, sizeof what, "blob %s", blobs[i].name);
+        (void)snprintf(text, sizeof text, "%zu bytes, the same on all ranks", blobs[i].count);
+        TACITI_TRY(taciti_comm_agree_text(comm, what, blobs[i].own ? "bytes of each rank's own" : text));
+    }
+    return TACIT_OK;
+}
+
 static tacit_status save_mean(tacit_job *job, const char *folder, int keep, const tacit_blob *blobs, size_t count) {
     table t = {.state.count = 0};
     taciti_driver_list_state(job->driver, true, &t.state);
@@ -95,7 +110,8 @@ tacit_status tacit_job_save(tacit_job *job, const char *folder, int keep, const 
     TACITI_TRY(taciti_job_enter(job, TACITI_JOB_BETWEEN, TACITI_JOB_AVERAGED, "tacit_job_save", &was));
     taciti_comm_announce(job->comm->comm, job->step, "checkpoint");
     taciti_api_log_together(job->comm);
-    tacit_status status = taciti_driver_average(job->driver, &distance);
+    tacit_status status = agree_on_blobs(job->comm->comm, mine, blob_count);
+    if (status == TACIT_OK) status = taciti_driver_average(job->driver, &distance);
     if (status == TACIT_OK) status = save_mean(job, folder, keep, mine, blob_count);
     if (was == TACITI_JOB_BETWEEN) taciti_driver_revert(job->driver);
     taciti_api_log_alone();

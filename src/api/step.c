@@ -122,7 +122,8 @@ static tacit_status wait_for(tacit_job *job, size_t tensor, double seconds) {
                            job->layout.tensor_count);
     if (!(seconds >= 0))
         return taciti_fail(TACIT_E_USAGE, "tacit_job_wait: %g seconds; 0 or more is possible", seconds);
-    if (!job->own_optimizer || !job->strategy->sums_gradients)
+    const bool sums_all = job->strategy->sums_gradients && job->strategy->units == NULL;
+    if (!job->own_optimizer || !sums_all)
         return taciti_fail(TACIT_E_CONFIG,
                            "tacit_job_wait: sums of single tensors arrive under dp with own_optimizer or "
                            "gradients_only; this job has strategy %s%s",

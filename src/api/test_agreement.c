@@ -3,6 +3,7 @@
  * Collective calls in which one rank alone is wrong: all ranks refuse together, the text names the rank, and the next
  * call of the communicator works; and starts in an order of its own.
  */
+#define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +15,7 @@
 
 #include "api/test_jobs.h"
 #include "base/clock.h"
+#include "ckpt/test_folder.h"
 #include "kernel/kernel.h"
 
 enum { RANKS = 3, WRONG = 1 }; /* the rank that is wrong */
@@ -231,6 +233,33 @@ static void channels_in_another_order_are_noticed(void **state) {
     test_log_drop();
 }
 
+/* A rank says another size of what is shared: which rank writes what follows from sizes. */
+static void save_other_blobs(taciti_comm *comm, void *context) {
+    tacit_comm seat;
+    char bytes[8] = "kept";
+    const char *folder = context;
+    tacit_job *job = open_job(seat_of(comm, &seat), &(test_job){.own = true});
+    const bool wrong = taciti_comm_rank(comm) == WRONG;
+    tacit_blob blobs[2] = {{.size = sizeof *blobs, .name = "kept", .bytes = bytes, .count = wrong ? 4 : 8},
+                           {.size = sizeof *blobs, .name = "own", .bytes = bytes, .count = wrong ? 4 : 8, .own = true}};
+    OK(tacit_job_start(job));
+    REFUSED(tacit_job_save(job, folder, 1, blobs, 2), TACIT_E_CONFIG, "blob kept differs: rank 0 has \"8 bytes");
+    REFUSED(tacit_job_save(job, folder, 1, blobs, wrong ? 2 : 1), TACIT_E_CONFIG, "number of blobs differs");
+    OK(tacit_job_save(job, folder, 1, &blobs[1], 1));
+    OK(tacit_job_close(job));
+    taciti_handle_close(&seat.handle);
+}
+
+static void a_blob_of_another_size_is_refused_by_all(void **state) {
+    const taciti_comm_options options = test_comm_options(true);
+    test_path folder = folder_create();
+    (void)state;
+    test_log_keep();
+    test_world_run(RANKS, &options, save_other_blobs, folder.text);
+    test_log_drop();
+    folder_remove(&folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_argument_of_a_job_is_refused_by_all),
@@ -238,6 +267,7 @@ int main(void) {
         cmocka_unit_test(sizes_that_no_machine_has_are_refused_by_all),
         cmocka_unit_test(the_first_tensor_that_differs_is_named),
         cmocka_unit_test(channels_in_another_order_are_noticed),
+        cmocka_unit_test(a_blob_of_another_size_is_refused_by_all),
     };
     (void)taciti_kernels_get(); /* the first call must come from a single thread */
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -254,6 +254,11 @@ static void wait_for_oneself(taciti_comm *comm, void *context) {
     OK(tacit_job_settle(job, NULL));
     OK(tacit_job_wait(job, 4, (double)INFINITY));
     OK(tacit_job_close(job));
+    job = open_job(&seat, &(test_job){{"strategy=shard"}, true, false});
+    OK(tacit_job_start(job));
+    ready_all(job);
+    REFUSED(tacit_job_wait(job, 4, (double)INFINITY), TACIT_E_CONFIG, "this job has strategy shard");
+    OK(tacit_job_close(job));
     taciti_handle_close(&seat.handle);
 }
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,6 +23,13 @@ enum { TEMPORARY_TRIES = 1000, TEMPORARY_BYTES = TACITI_PATH_BYTES + 64, MODE_FI
 
 tacit_status taciti_file_fail(const char *what, const char *path) {
     return taciti_fail(TACIT_E_IO, "%s: %s: %s", path, what, strerror(errno));
+}
+
+void taciti_file_allow(size_t count) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= count) return;
+    limit.rlim_cur = count < limit.rlim_max ? count : limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 /* ---- folders --------------------------------------------------------------------------------------------------- */

@@ -8,6 +8,9 @@
 
 #include "tacit/tacit.h"
 
+/* Lets this process have `count` files open at once, or as many as its hard limit allows. */
+void taciti_file_allow(size_t count);
+
 /* Creates the folder and its parents (mode 0777 minus the umask). Succeeds if it exists. */
 tacit_status taciti_file_make_folder(const char *path);
 

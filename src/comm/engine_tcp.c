@@ -6,11 +6,11 @@
 #include <sched.h>
 #include <stdio.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/guard.h"
@@ -355,13 +355,6 @@ static void tcp_close(void *self) {
 }
 
 /* ---- open -------------------------------------------------------------------------------------------------------- */
-static void allow_files(rlim_t count) {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= count) return;
-    limit.rlim_cur = count < limit.rlim_max ? count : limit.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 static tacit_status create_peer(engine_tcp *tcp, int rank, uint32_t epoch, const taciti_tcp_mesh *mesh) {
     taciti_tcp_peer *peer = &tcp->peers[rank];
     *peer = (taciti_tcp_peer){.rank = rank,
@@ -479,7 +472,7 @@ static tacit_status connect_engine(engine_tcp *tcp, const taciti_tcp_request *re
     if (tcp->peers == NULL || tcp->links == NULL || tcp->local == NULL) return TACIT_E_MEMORY;
     for (int i = 0; i < tcp->size * tcp->streams; i++) tcp->links[i].fd = -1;
     tcp->epoll = epoll_create1(EPOLL_CLOEXEC);
-    allow_files((rlim_t)(tcp->size * tcp->streams + SPARE_FILES));
+    taciti_file_allow((size_t)(tcp->size * tcp->streams + SPARE_FILES));
     taciti_tcp_mesh filled = *mesh;
     TACITI_TRY(taciti_tcp_connect(request, end_ns, &filled));
     tacit_status status = TACIT_OK;

@@ -144,7 +144,11 @@ static tacit_status append_file(const char *path, kinds *met, taciti_tokens *tok
     return append_segment(tokens, &segment, status);
 }
 
+enum { SPARE_FILES = 1024 };
+
+/* Files stay open; SPARE_FILES are for all else, connections among them. */
 static tacit_status open_list(const taciti_list *files, kinds *met, taciti_tokens *tokens) {
+    taciti_file_allow(2 * files->count + SPARE_FILES);
     for (size_t i = 0; i < files->count; i++) TACITI_TRY(append_file(files->items[i], met, tokens));
     return TACIT_OK;
 }

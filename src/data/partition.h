@@ -15,7 +15,8 @@
  *     many samples
  *
  * With by-rank and dirichlet, sample g is the g-th of this rank. Samples are windows of the part or region in the order
- * of data/order.h, with a key per rank and class, so no window of a class repeats before all others were used.
+ * of data/order.h, with a key per rank and class: of one part no window repeats before all others were used; a class
+ * of which only some samples are drawn passes over as many of its windows.
  * Everything is a pure function of (seed, rank, number of ranks, g).
  *
  * Gamma variates: Marsaglia and Tsang 2000, "A simple method for generating gamma variables", for ALPHA + 1, times U^(1

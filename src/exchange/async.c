@@ -423,7 +423,6 @@ static void try_offer(taciti_async *a, edge *e, bool answer, double under_way[KI
     double *sum = &under_way[kind_of(e)];
     if (*sum + e->weight > SHARE && !(answer && *sum <= 0)) return;
     *sum += e->weight;
-    e->offered_at = a->own_steps;
     a->step.offer[a->step.offered++] = e->peer;
 }
 
@@ -472,6 +471,7 @@ static tacit_status copy_offers(taciti_async *a, int64_t clock, float *x) {
         edge *e = &a->edge[at];
         e->offered = e->to_send = true;
         e->offers++;
+        e->offered_at = a->own_steps;
         memcpy(e->mine, &mine, sizeof mine);
     }
     a->x = x;

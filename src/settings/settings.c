@@ -230,14 +230,23 @@ tacit_status taciti_settings_mark_layers(const taciti_settings *settings, taciti
     return taciti_fail(TACIT_E_CONFIG, "compress.layers %s leaves nothing to compress: --compress.codec none", layers);
 }
 
+enum { BUCKETS_MAX = 2000 }; /* a step has two jobs for each, and the queue of communication takes 4096 */
+
 tacit_status taciti_settings_seal(const taciti_settings *settings, taciti_layout *layout) {
     const taciti_compression_setup setup = taciti_settings_compression(settings);
     const bool has_layers = setup.sums.codec != NULL || setup.gathers.codec != NULL;
     if (has_layers) TACITI_TRY(taciti_settings_mark_layers(settings, layout));
     const bool coded = has_layers || setup.mixes.codec != NULL;
     const size_t bucket_bytes = taciti_exchange_bucket(&settings->exchange, layout, coded);
-    return taciti_settings_strategy(settings)->units != NULL ? taciti_layout_seal_units(layout, bucket_bytes)
-                                                             : taciti_layout_seal(layout, bucket_bytes);
+    TACITI_TRY(taciti_settings_strategy(settings)->units != NULL ? taciti_layout_seal_units(layout, bucket_bytes)
+                                                                 : taciti_layout_seal(layout, bucket_bytes));
+    if (layout->bucket_count <= BUCKETS_MAX) return TACIT_OK;
+    return taciti_fail(
+        TACIT_E_CONFIG,
+        "exchange.bucket %zu bytes cuts the model into %zu buckets, of which at most %d can be under way: "
+        "--exchange.bucket %zuMiB",
+        bucket_bytes, layout->bucket_count, (int)BUCKETS_MAX,
+        layout->n * sizeof(float) / (BUCKETS_MAX / 2) / ((size_t)1 << 20) + 1);
 }
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */

@@ -39,7 +39,7 @@ def save(folder, model, *stateful, step=None, keep=2):
            "form": form_of(model), "states": states if form_of(model) != "equal" else leave_optimizers_out(stateful, states)}
     if model._parts is None:
         model._tensors.push()
-    model._job.save(folder, [Blob(SHARED, write_bytes(shared)), Blob(OWN, write_bytes(own), own=True)], keep)
+    model._job.save(folder, [Blob(SHARED, write_bytes(make_plain(shared))), Blob(OWN, write_bytes(own), own=True)], keep)
 
 
 def read_state(thing):

@@ -16,6 +16,7 @@ class Metrics:
     def __init__(self, path, progress, rank):
         self._file, self._progress = None, progress and rank == 0
         self._row, self._bytes, self._began, self._shown = {}, (0, 0), time.monotonic(), 0.0
+        self._coming, self.expects_step = {}, True  # values of a step that has begun, as a forward pass says
         if path is not None and rank == 0:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             self._file = open(path, "a", buffering=1)
@@ -30,11 +31,12 @@ class Metrics:
         now, total = time.monotonic(), (counters["bytes_sent"], counters["bytes_received"])
         self._row = {"step": step.number, "time": round(time.time(), 3), "grad_norm": step.norm, "wait_s": step.wait_s,
                      "step_s": now - self._began, "bytes_sent": total[0] - self._bytes[0],
-                     "bytes_received": total[1] - self._bytes[1], "skipped": counters["skipped"]}
+                     "bytes_received": total[1] - self._bytes[1], "skipped": counters["skipped"], **self._coming}
+        self._coming, self.expects_step = {}, False
         self._bytes, self._began = total, now
 
     def add(self, **values):
-        self._row.update({name: float(value) for name, value in values.items()})
+        (self._coming if self.expects_step else self._row).update({name: float(value) for name, value in values.items()})
 
     def write_row(self):
         if not self._row:

@@ -23,7 +23,10 @@ def join(model, optimizer):
                 own.setdefault(name, torch.zeros(tensors.layout.floats))[begin:begin + count] = value
     places = [(begin, count) for _, begin, count in parts.list_pieces(optimizer)]
     of_ranks = buffers.gather({"found": found, "places": places})
-    values = {i: entry for other in reversed(of_ranks) for i, entry in other["found"].items()}
+    values = {}
+    for other in reversed(of_ranks):
+        for i, entry in other["found"].items():
+            values.setdefault(i, {}).update(entry)
     taken = [place for other in of_ranks[:model.comm.rank] for place in other["places"]]
     names = sorted({name for entry in values.values() for name, value in entry.items() if is_array(value)})
     arrays = {name: sum_parts(own.get(name), taken, tensors, buffers) for name in names}

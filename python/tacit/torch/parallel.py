@@ -7,7 +7,7 @@ import operator
 
 import torch
 
-from .._library import UsageError, check
+from .._library import Error, UsageError, check
 from ..comm import logger
 from ..job import Job
 from . import _private
@@ -43,7 +43,7 @@ class Parallel(torch.nn.Module):
         self.settings = read_arguments(module, optimizers, config, comm, steps, buffers, settings)
         self._keeps_replica, is_shard = self.settings["strategy"] in REPLICAS, self.settings["strategy"] == "shard"
         self.comm = comm or default_comm(self.settings)
-        self.module, self.optimizers, self._steps = module, optimizers, steps
+        self.module, self.optimizers, self._steps = module, optimizers, operator.index(steps)
         self._metrics = Metrics(metrics, progress, self.comm.rank)
         self._rank_buffers = Buffers(module, self.comm, buffers)
         self._tensors, self._job, self._parts = Tensors(module, stall_s=float(self.settings["comm.stall"])), None, None
@@ -104,7 +104,16 @@ class Parallel(torch.nn.Module):
         self._end_parts()
         self._job.close()
         self._open_job()
-        found = self._job.load(folder, blobs)
+        try:
+            found = self._job.load(folder, blobs)
+        except Exception:
+            with contextlib.suppress(Error):  # training may go on as before
+                self._job.close()
+                self._open_job()
+                self._tensors.push()
+                self._job.start()
+                self._take_parameters()
+            raise
         if not found:
             self._job.start()
         self._take_parameters()
@@ -114,6 +123,7 @@ class Parallel(torch.nn.Module):
 
     def forward(self, *inputs, **named):
         syncs = self._sync and torch.is_grad_enabled() and not self._averaged
+        self._metrics.expects_step |= torch.is_grad_enabled()
         if syncs and self._queued and _private.is_in_backward():  # what a checkpoint around the model computes again
             return self.module(*inputs, **named)
         if syncs:
