@@ -76,6 +76,7 @@ class Part:
 
     def __init__(self, comm):
         self.comm, self.handle = comm, ctypes.c_void_p()
+        self.on_shut = None  # called before its memory goes
 
     @property
     def opened(self):
@@ -90,6 +91,8 @@ class Part:
             return 0
         handle, self.handle = self.handle, ctypes.c_void_p()
         self.comm._parts.pop(self)
+        if self.on_shut is not None:
+            self.on_shut()
         return self._shut(handle)
 
     def close(self):

@@ -39,6 +39,7 @@ class Model:
         self._layout = Layout()
         self._index = {name: self._layout.add(name, shape, decay=len(shape) > 1) for name, shape in shapes.items()}
         self._job = Job(self.comm, self.settings, self._layout, steps=steps, threads=threads, own_optimizer=own_optimizer)
+        self._job.on_shut = self._forget
         self.parameters = self._view(self._job.parameters, shapes)
         self.gradients = self._view(self._job.gradients, shapes)
 
@@ -63,9 +64,11 @@ class Model:
         if not names:
             self._job.ready()
 
-    def close(self):
-        """The arrays are gone afterwards. Collective."""
+    def _forget(self):
         self.parameters = self.gradients = {}
+
+    def close(self):
+        """The arrays are gone afterwards, as when `comm` is closed: copy what you keep. Collective."""
         self._job.close()
 
 

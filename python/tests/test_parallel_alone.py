@@ -512,7 +512,8 @@ class Alone(unittest.TestCase):
             model, blob = of_numpy.Model({"w": (41, 2)}), tacit_of.Blob("kept")
             self.assertTrue(model.load(os.fsencode(folder), [blob]))
             self.assertEqual(blob.data, kept.tobytes())
-            model.close()
+            model.comm.close()
+            self.assertRaises(KeyError, lambda: model["w"])
 
     def test_average_and_revert(self):
         for settings in STRATEGIES:
