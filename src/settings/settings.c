@@ -230,7 +230,9 @@ tacit_status taciti_settings_mark_layers(const taciti_settings *settings, taciti
     return taciti_fail(TACIT_E_CONFIG, "compress.layers %s leaves nothing to compress: --compress.codec none", layers);
 }
 
-enum { BUCKETS_MAX = 2000 }; /* a step has two jobs for each, and the queue of communication takes 4096 */
+/* A step has two jobs for each, and the queue of communication takes 4096. A model that has more
+ * of the default size takes 50 GB, which memory refuses first. */
+enum { BUCKETS_MAX = 2000 };
 
 tacit_status taciti_settings_seal(const taciti_settings *settings, taciti_layout *layout) {
     const taciti_compression_setup setup = taciti_settings_compression(settings);
@@ -240,7 +242,7 @@ tacit_status taciti_settings_seal(const taciti_settings *settings, taciti_layout
     const size_t bucket_bytes = taciti_exchange_bucket(&settings->exchange, layout, coded);
     TACITI_TRY(taciti_settings_strategy(settings)->units != NULL ? taciti_layout_seal_units(layout, bucket_bytes)
                                                                  : taciti_layout_seal(layout, bucket_bytes));
-    if (layout->bucket_count <= BUCKETS_MAX) return TACIT_OK;
+    if (settings->exchange.bucket_bytes == 0 || layout->bucket_count <= BUCKETS_MAX) return TACIT_OK;
     return taciti_fail(
         TACIT_E_CONFIG,
         "exchange.bucket %zu bytes cuts the model into %zu buckets, of which at most %d can be under way: "
