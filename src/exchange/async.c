@@ -86,65 +86,8 @@ static size_t count_edges(const taciti_topology *t, int rank) {
 static size_t message_bytes(size_t n) { return HEAD_BYTES + n * sizeof(float); }
 static size_t slot_bytes(size_t n) { return taciti_round_up(message_bytes(n), HEAD_BYTES); }
 
-/* Calls take() for every rank that `rank` exchanges offers with in a round, once. */
-static void visit_partners(const taciti_topology *t, size_t round, int rank, void (*take)(void *context, int peer),
-                           void *context) {
-    const taciti_round *r = &t->rounds[round];
-    const int *members = NULL;
-    const size_t count = taciti_topology_group(t, round, rank, &members);
-    for (size_t i = 0; members != NULL && i < count; i++)
-        if (members[i] != rank) take(context, members[i]);
-    for (size_t e = 0; e < r->edge_count; e++) {
-        const int to = r->edges[e].to, from = r->edges[e].from;
-        if (to == rank) take(context, from);
-        if (from == rank && !(taciti_topology_weight(t, round, rank, to) > 0)) take(context, to);
-    }
-}
-
-static void mark_partner(void *context, int peer) { ((bool *)context)[peer] = true; }
-
-size_t taciti_async_neighbours(const taciti_topology *topology) {
-    const size_t ranks = (size_t)topology->ranks;
-    bool *met = taciti_calloc(ranks, sizeof *met);
-    size_t max = 0;
-    if (met == NULL) return ranks - 1; /* there are no more */
-    for (size_t rank = 0; rank < ranks; rank++) {
-        size_t count = 0;
-        for (size_t r = 0; r < topology->period; r++) visit_partners(topology, r, (int)rank, mark_partner, met);
-        for (size_t peer = 0; peer < ranks; peer++) count += met[peer];
-        memset(met, 0, ranks * sizeof *met);
-        max = count > max ? count : max;
-    }
-    taciti_free(met);
-    return max;
-}
-
 size_t taciti_async_predict_bytes(const taciti_topology *topology, size_t n) {
     return taciti_async_neighbours(topology) * (2 * slot_bytes(n) + sizeof(edge));
-}
-
-typedef struct offers {
-    int rank;
-    const taciti_hosts *hosts; /* NULL: all count */
-    uint64_t count;
-} offers;
-
-static void count_offer(void *context, int peer) {
-    offers *o = context;
-    o->count += o->hosts == NULL || o->hosts->host_of[peer] != o->hosts->host_of[o->rank];
-}
-
-uint64_t taciti_async_bytes(const taciti_topology *topology, int rank, size_t n, const taciti_hosts *hosts) {
-    offers o = {.rank = rank, .hosts = hosts};
-    for (size_t r = 0; r < topology->period; r++) visit_partners(topology, r, rank, count_offer, &o);
-    return o.count * n * sizeof(float) / topology->period;
-}
-
-uint64_t taciti_async_nic_bytes(const taciti_topology *topology, int host, size_t n, const taciti_hosts *hosts) {
-    uint64_t sum = 0;
-    for (int r = 0; r < hosts->ranks; r++)
-        if (hosts->host_of[r] == host) sum += taciti_async_bytes(topology, r, n, hosts);
-    return sum;
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
@@ -517,28 +460,25 @@ static tacit_status gather_offers(taciti_async *a, int64_t **out) {
 }
 
 /* First, ranks take in what they have not taken in of what both have offered. Then those who have made fewer offers
- * than a neighbour answer, and both take in. */
-static void choose_at_meeting(taciti_async *a, const int64_t *all, bool answers) {
+ * than a neighbour answer, and both take in. Returns the sum of the weights of what this rank takes in. */
+static double choose_at_meeting(taciti_async *a, const int64_t *all, bool answers) {
     const size_t ranks = (size_t)taciti_comm_size(a->comm), rank = (size_t)taciti_comm_rank(a->comm);
+    double weights = 0;
     a->step.taken = a->step.offered = 0;
     for (size_t i = 0; i < a->edges; i++) {
         const edge *e = &a->edge[i];
         const int64_t theirs = all[(size_t)e->peer * ranks + rank];
         if (answers && theirs > e->offers) a->step.offer[a->step.offered++] = e->peer;
-        if (answers ? theirs > e->offers || e->offered : e->offered && theirs >= e->offers)
-            a->step.take[a->step.taken++] = e->peer;
+        if (!(answers ? theirs > e->offers || e->offered : e->offered && theirs >= e->offers)) continue;
+        a->step.take[a->step.taken++] = e->peer;
+        weights += e->weight;
     }
+    return weights;
 }
 
 /* A rank that takes in from many at once would be left behind them, on the other side: with weights that sum to 1 at
  * most it is not. Both ends of an edge know both sums. */
-static tacit_status share_weights(taciti_async *a) {
-    double sum = 0;
-    for (size_t k = 0; k < a->step.taken; k++) {
-        size_t at = 0;
-        TACITI_TRY(find_edge(a, a->step.take[k], &at));
-        sum += a->edge[at].weight;
-    }
+static tacit_status share_weights(taciti_async *a, double sum) {
     TACITI_TRY(taciti_comm_allgather(a->comm, &sum, sizeof sum, a->weights));
     for (size_t i = 0; i < a->edges; i++) a->edge[i].portion = 1 / fmax(1, fmax(sum, a->weights[a->edge[i].peer]));
     return TACIT_OK;
@@ -550,8 +490,7 @@ static void take_whole_weights(taciti_async *a) {
 
 static tacit_status complete_offers(taciti_async *a, const int64_t *all, bool answers, float *x, int64_t *clock,
                                     double *moved) {
-    choose_at_meeting(a, all, answers);
-    TACITI_TRY(share_weights(a));
+    TACITI_TRY(share_weights(a, choose_at_meeting(a, all, answers)));
     TACITI_TRY(run_job(a, await_sends));
     TACITI_TRY(copy_offers(a, *clock, x));
     TACITI_TRY(run_job(a, await_taken));

@@ -98,6 +98,13 @@ class Parallel(torch.nn.Module):
         if self._parts is not None:
             self._parts.bind(self._job)
 
+    def _begin_anew(self):
+        """Another job goes on from the parameters of the flat array."""
+        self._job.close()
+        self._open_job()
+        self._job.start()
+        self._take_parameters()
+
     def _load(self, folder, blobs):
         """Sets blobs and returns True where there is a checkpoint. A job loads before it starts: it is another one then."""
         self._check_step_can_begin()
@@ -108,11 +115,8 @@ class Parallel(torch.nn.Module):
             found = self._job.load(folder, blobs)
         except Exception:
             with contextlib.suppress(Error):  # training may go on as before
-                self._job.close()
-                self._open_job()
                 self._tensors.push()
-                self._job.start()
-                self._take_parameters()
+                self._begin_anew()
             raise
         if not found:
             self._job.start()
@@ -166,10 +170,7 @@ class Parallel(torch.nn.Module):
         self._check_parameters()
         self._tensors.push()
         if self._keeps_replica or self._parts is not None:
-            self._job.close()
-            self._open_job()
-            self._job.start()
-            self._take_parameters()
+            self._begin_anew()
         return found
 
     def named_parameters(self, *args, **kwargs):
