@@ -252,6 +252,9 @@ tacit_status taciti_comm_test(taciti_comm *comm, taciti_engine_request *request,
 int taciti_comm_set_flow(taciti_comm *comm, int flow);
 /* A pause of 0.2 ms or less between such tests, for a job that waits for several requests or for another thread. */
 tacit_status taciti_comm_rest(taciti_comm *comm);
+/* The end of such a wait, which began at begin_ns: E_PEER when `peer` has left, or has kept this rank waiting for longer
+ * than comm.stall. */
+tacit_status taciti_comm_check_wait(taciti_comm *comm, int peer, int64_t begin_ns);
 /* Lists the MPI library's own all-reduces, the same on every rank. Ends with a NULL name. Borrowed. Collective. */
 tacit_status taciti_comm_natives(taciti_comm *comm, const taciti_native **out);
 /* Calls taciti_engine.native_allreduce() `times` times. Ranks send and expect no heartbeats during the calls: a rank

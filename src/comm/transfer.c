@@ -161,6 +161,10 @@ tacit_status taciti_comm_rest(taciti_comm *comm) {
     return TACIT_OK;
 }
 
+tacit_status taciti_comm_check_wait(taciti_comm *comm, int peer, int64_t begin_ns) {
+    return taciti_detector_stall(comm, peer, begin_ns);
+}
+
 tacit_status taciti_comm_send(taciti_comm *comm, int peer, const void *bytes, size_t n) {
     taciti_engine_request request;
     TACITI_TRY(taciti_comm_isend(comm, peer, bytes, n, &request));

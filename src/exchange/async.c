@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "exchange/calls.h"
@@ -36,7 +37,7 @@ typedef struct edge {
     bool late;               /* the peer was, when I last took the initiative */
     bool arrived;            /* theirs is in */
     bool to_send, to_listen; /* the next job posts it */
-    bool sending, listening;
+    bool sending, listening, said_goodbye;
     taciti_engine_request send, receive;
     char *mine, *theirs; /* messages: a head, and n floats */
 } edge;
@@ -536,35 +537,41 @@ tacit_status taciti_async_meet(taciti_async *a, float *x, int64_t *clock, double
 
 /* ---- goodbye ----------------------------------------------------------------------------------------------------- */
 
-static tacit_status send_goodbye(taciti_comm *comm, edge *e) {
-    if (e->sending) TACITI_TRY(taciti_comm_await(comm, &e->send));
-    e->sending = true;
+/* The last message in either direction. Own arrays that are under way go first; those of the peer that come before its
+ * goodbye are not read. */
+static tacit_status move_goodbye(taciti_comm *comm, taciti_async *a, edge *e) {
+    TACITI_TRY(test_edge(comm, a, e));
+    if (e->arrived) {
+        e->arrived = false;
+        e->listening = true;
+        TACITI_TRY(taciti_comm_irecv_up_to(comm, e->peer, e->theirs, message_bytes(a->n), &e->receive));
+    }
+    if (e->sending || e->said_goodbye) return TACIT_OK;
+    e->said_goodbye = e->sending = true;
     return taciti_comm_isend(comm, e->peer, e->mine, HEAD_BYTES, &e->send);
 }
 
-/* The last message of an edge; arrays that come before it are not read. */
-static tacit_status hear_goodbye(taciti_comm *comm, const taciti_async *a, edge *e) {
-    TACITI_TRY(await_edge(comm, e, message_bytes(a->n)));
-    while (e->arrived) {
-        e->arrived = false;
-        TACITI_TRY(taciti_comm_irecv_up_to(comm, e->peer, e->theirs, message_bytes(a->n), &e->receive));
-        e->listening = true;
-        TACITI_TRY(await_edge(comm, e, message_bytes(a->n)));
-    }
-    return TACIT_OK;
-}
-
+/* All edges move at once: a rank that waited for one of them would hold what another rank waits for. */
 static tacit_status say_goodbye(taciti_comm *comm, void *context) {
     taciti_async *a = context;
+    const int64_t begin_ns = taciti_now_ns();
     for (size_t i = 0; i < a->edges; i++) {
         edge *e = &a->edge[i];
         e->to_listen = e->to_listen || e->arrived;
         e->arrived = false;
     }
     TACITI_TRY(post_all(comm, a));
-    for (size_t i = 0; i < a->edges; i++) TACITI_TRY(send_goodbye(comm, &a->edge[i]));
-    for (size_t i = 0; i < a->edges; i++) TACITI_TRY(hear_goodbye(comm, a, &a->edge[i]));
-    return TACIT_OK;
+    for (;;) {
+        const edge *open = NULL;
+        for (size_t i = 0; i < a->edges; i++) {
+            edge *e = &a->edge[i];
+            TACITI_TRY(move_goodbye(comm, a, e));
+            if (e->sending || e->listening) open = e;
+        }
+        if (open == NULL) return TACIT_OK;
+        TACITI_TRY(taciti_comm_rest(comm));
+        TACITI_TRY(taciti_comm_check_wait(comm, open->peer, begin_ns));
+    }
 }
 
 void taciti_async_destroy(taciti_async *a) {
