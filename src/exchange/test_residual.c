@@ -90,6 +90,26 @@ static void a_flush_empties_everything(void **state) {
     }
 }
 
+/* Residuals that move to other places are flushed into what is encoded. The element that is not sent then is a
+ * residual, once, and no momentum: x + r follows, not x + m r + r. */
+static void a_flush_before_an_encoding_counts_once(void **state) {
+    (void)state;
+    const float x[] = {8, -8, 4, 0}, flushed[] = {8, -20, 10, 0}, next[] = {8, -28, 14, 0};
+    taciti_residual r = residual_of((taciti_feedback){.errors = true, .decay = 1, .momentum = .5});
+    step(&r, x, 1, x, true);
+    float v[N];
+    memcpy(v, x, sizeof v);
+    taciti_residual_begin(&r, true, v, N);
+    taciti_codec_call call = {0};
+    float *error = taciti_residual_enter(&r, &PLACE, v);
+    assert_memory_equal(v, flushed, sizeof v);
+    for (size_t i = 0; i < N; i++) error[i] = i < 1 ? 0 : v[i];
+    assert_int_equal(taciti_residual_leave(&r, &PLACE, v, taciti_codec_find("f32"), &call, (taciti_payload){0}),
+                     TACIT_OK);
+    taciti_residual_commit(&r, ALL);
+    step(&r, x, 1, next, true);
+}
+
 /* In a step in which only other buckets are encoded, versions change places and the content stays. */
 static void what_is_not_written_stays(void **state) {
     (void)state;
@@ -158,6 +178,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(momentum_alone_stays_where_it_is_sent),
         cmocka_unit_test(momentum_with_errors_stops_where_it_is_sent),
+        cmocka_unit_test(a_flush_before_an_encoding_counts_once),
         cmocka_unit_test(a_flush_empties_everything),
         cmocka_unit_test(what_is_not_written_stays),
         cmocka_unit_test(only_contributions_decay),
