@@ -26,7 +26,7 @@
 #include "codec/tally.h"
 
 /* Raise it with every change of a controller's state or of taciti_decision. */
-enum { TACITI_ADAPT_VERSION = 3 };
+enum { TACITI_ADAPT_VERSION = 4 };
 
 /* Seconds of one step: those of the slowest rank, but for the first member. 0: unknown. */
 typedef struct taciti_adapt_seconds {
@@ -40,6 +40,7 @@ typedef struct taciti_adapt_seconds {
 typedef struct taciti_adapt_facts {
     int64_t step;  /* exchanges that were taken before it since start(): steps, with localsgd averages; skipped ones
                       left out. Time of all periods */
+    int64_t at;    /* step of the run */
     double factor; /* that was used for the model; 1: dense. It may be below the decision's (warm-up of the factor) */
     double lr;     /* learning rate of the step */
     double bytes;  /* that crossed links between hosts, of the rank that sent most */
@@ -58,7 +59,7 @@ typedef struct taciti_adapt_start {
     double factor;                  /* compress.factor */
     const taciti_codec_rung *rungs; /* of the codec; NULL: none */
     double loss;                    /* compress.loss: rungs that may lose more are not chosen */
-    int64_t selects_at;             /* facts.step from which on rungs that select may be chosen */
+    int64_t selects_at;             /* facts.at from which on rungs that select may be chosen */
     size_t buckets;
 } taciti_adapt_start;
 

@@ -70,7 +70,7 @@ typedef struct state {
     kind kinds[KINDS];             /* ascending factors */
     taciti_change link;            /* of transfers over what their kinds took */
     int64_t count, used, shown;    /* kinds so far; the one in use; that of the step under way */
-    int64_t all, selects_at;       /* kinds; step at which those that select may join */
+    int64_t all, selects_at;       /* kinds; step of the run at which those that select may join */
     int64_t run;                   /* steps with this decision without a break */
     int64_t apart, trial_at;       /* steps between trials; the next one */
     int64_t tried;                 /* steps of the trial under way that have counted */
@@ -98,7 +98,7 @@ static void start_payoff(const void *options, const taciti_adapt_start *begin, v
     }
     /* Without a factor any number above 1 says: the codec. */
     if (begin->rungs == NULL) {
-        s->kinds[1].factor = fmax(begin->factor, 2);
+        s->kinds[1].factor = begin->factor > 1 ? begin->factor : 2;
         s->count = s->all = 2;
     }
     for (int64_t k = 0; k < s->all; k++) s->kinds[k].bytes = 1 / s->kinds[k].factor; /* until they are measured */
@@ -159,13 +159,13 @@ static double observe_link(state *s, double transfer) {
     return ratio == 1 ? 1 : exp(scale * (log(ratio) + mean));
 }
 
-/* Takes a step in; the first one after a change of the decision fills caches and residuals and does not count. A sample
- * that may show a change of the link is not folded in, unless nothing is known of the kind. Returns by how much the
+/* Takes a step in; the first one after a change of the decision fills caches and residuals and does not count, nor does
+ * one whose factor still rises. A sample that may show a change of the link is not folded in, unless nothing is known of the kind. Returns by how much the
  * link has slowed. */
 static double observe_step(state *s, const taciti_adapt_facts *facts, const double *factors) {
     const taciti_adapt_seconds *t = &facts->seconds;
-    if (s->run++ == 0 || !(t->busy > 0)) return 1;
     kind *k = &s->kinds[s->shown];
+    if (s->run++ == 0 || !(t->busy > 0) || facts->factor != k->factor) return 1;
     const double transfer = fmax(t->busy - t->encode, MIN_SHARE * t->busy), ratio = observe_link(s, transfer);
     follow_average(&k->encode, t->encode, k->encode > 0 ? MEMORY : 0);
     follow_average(&k->exposed, t->exposed, k->transfer.samples);
@@ -386,8 +386,8 @@ static void begin_trial(state *s, taciti_decision *decision, int64_t step) {
 }
 
 /* The next kind that selects elements joins, with a trial, where the shortest so far leaves something to gain. */
-static bool may_join(const state *s, int64_t step) {
-    return s->count < s->all && step >= s->selects_at && s->used == s->count - 1 && !is_hidden(s, s->used);
+static bool may_join(const state *s, int64_t at) {
+    return s->count < s->all && at >= s->selects_at && s->used == s->count - 1 && !is_hidden(s, s->used);
 }
 
 static void begin_joining(state *s, taciti_decision *decision) {
@@ -416,7 +416,7 @@ static void decide_kind(const void *options, const taciti_adapt_facts *facts, vo
         plan_trial(s, facts->step, FIRST_TRIAL);
     } else if (s->shown != s->used) {
         continue_trial(s, decision, facts, factors);
-    } else if (may_join(s, facts->step)) {
+    } else if (may_join(s, facts->at)) {
         begin_joining(s, decision);
     } else if (facts->step >= s->trial_at) {
         begin_trial(s, decision, facts->step);

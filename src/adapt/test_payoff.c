@@ -5,6 +5,7 @@
 #include <stdint.h>
 /* cmocka wants the four above first */
 #include <cmocka.h>
+#include <math.h>
 #include <string.h>
 
 #include "adapt/adapt.h"
@@ -16,6 +17,7 @@ typedef struct run {
     void *state;
     taciti_decision decision;
     int64_t step, coded, events;
+    int64_t rises; /* steps in which the codec sends all but everything: its factor rises */
 } run;
 
 static void begin(run *r, double factor) {
@@ -29,9 +31,9 @@ static void begin(run *r, double factor) {
 static void go(run *r, int64_t steps, double dense, double codec) {
     for (int64_t i = 0; i < steps; i++, r->step++) {
         const double jitter = r->step % 7 == 3 ? 3 : 1; /* one step in seven takes three times as long */
-        const bool coded = r->decision.factor > 1;
+        const bool coded = r->decision.factor > 1 && r->step >= r->rises;
         const taciti_adapt_facts facts = {.step = r->step,
-                                          .factor = r->decision.factor,
+                                          .factor = coded ? r->decision.factor : fmin(r->decision.factor, 1.01),
                                           .bytes = coded ? 1 : 8,
                                           .seconds = {.step = 0.1 + dense,
                                                       .busy = jitter * (coded ? codec + dense / 8 : dense),
@@ -91,6 +93,21 @@ static void a_slow_link_is_compressed(void **state) {
     go(&r, 5000, 0.2, 0.025);
     assert_in_range(r.coded, 4950, 4997); /* the others are trials */
     assert_int_equal(r.events, 1);
+    end(&r);
+}
+
+/* The warm-up of a factor says nothing of the codec. */
+static void a_factor_that_rises_is_not_measured(void **state) {
+    (void)state;
+    run r;
+    begin(&r, 8);
+    r.rises = 100;
+    go(&r, 120, 0.2, 0.025);
+    assert_true(r.decision.factor == 8);
+    assert_int_equal(r.events, 1);
+    r.coded = 0;
+    go(&r, 1000, 0.2, 0.025);
+    assert_true(r.coded > 950);
     end(&r);
 }
 
@@ -175,12 +192,12 @@ typedef struct ladder {
     taciti_decision decision;
     double factors[BUCKETS];
     int64_t step, steps[KINDS]; /* by the factor of the decision */
-    int64_t events;
+    int64_t events, every;      /* steps of the run between exchanges */
 } ladder;
 
 static void climb_by(ladder *l, const taciti_codec_rung *rungs) {
     const taciti_controller *payoff = taciti_controller_find("payoff");
-    const taciti_adapt_start start = {.factor = 10, .rungs = rungs, .buckets = BUCKETS};
+    const taciti_adapt_start start = {.factor = 10, .rungs = rungs, .loss = 5, .selects_at = 1000, .buckets = BUCKETS};
     *l = (ladder){.state = taciti_calloc(1, payoff->state_bytes(NULL, BUCKETS))};
     payoff->start(NULL, &start, l->state, &l->decision, l->factors);
 }
@@ -204,6 +221,7 @@ static void climb_on(ladder *l, int64_t steps, const cluster *c) {
             sum += busy[b];
         }
         const taciti_adapt_facts facts = {.step = l->step,
+                                          .at = l->every * l->step,
                                           .factor = l->decision.factor,
                                           .buckets = BUCKETS,
                                           .bucket_bytes = bucket_bytes,
@@ -286,6 +304,21 @@ static void a_better_kind_is_not_yet_the_best(void **state) {
     taciti_free(l.state);
 }
 
+/* With local SGD an exchange is not a step. */
+static void kinds_that_select_join_at_a_step_of_the_run(void **state) {
+    (void)state;
+    static const taciti_codec_rung TWO[] = {{.factor = 2}, {.factor = 4, .selects = 5}, {.factor = 0}};
+    static const cluster SLOW = {.busy = {{0.8}, {0.4}, {0.2}}, .exposed = {0.8, 0.4, 0.2}};
+    ladder l;
+    climb_by(&l, TWO);
+    l.every = 100;
+    climb_on(&l, 10, &SLOW);
+    assert_true(l.decision.factor == 2 && l.steps[2] == 0);
+    climb_on(&l, 20, &SLOW);
+    assert_true(l.decision.factor == 4);
+    taciti_free(l.state);
+}
+
 static void buckets_take_equal_parts_of_the_state(void **state) {
     (void)state;
     const taciti_controller *payoff = taciti_controller_find("payoff");
@@ -296,6 +329,7 @@ static void buckets_take_equal_parts_of_the_state(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_slow_link_is_compressed),
+        cmocka_unit_test(a_factor_that_rises_is_not_measured),
         cmocka_unit_test(a_fast_link_is_left_alone),
         cmocka_unit_test(a_link_that_changes_is_noticed),
         cmocka_unit_test(buckets_that_the_codec_slows_stay_dense),
@@ -305,6 +339,7 @@ int main(void) {
         cmocka_unit_test(each_bucket_has_its_own_numbers),
         cmocka_unit_test(a_link_that_recovers_gets_its_bits_back),
         cmocka_unit_test(a_better_kind_is_not_yet_the_best),
+        cmocka_unit_test(kinds_that_select_join_at_a_step_of_the_run),
         cmocka_unit_test(buckets_take_equal_parts_of_the_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,12 +42,11 @@ static int64_t placement_of(const taciti_compression *c) {
     return (int64_t)(key >> 1);
 }
 
-/* step: that the run begins with. */
-static void start_controller(taciti_compression *c, int64_t step) {
+static void start_controller(taciti_compression *c) {
     const taciti_adapt_start start = {.factor = taciti_compression_asked_factor(&c->setup),
                                       .rungs = c->encoding.codec->rungs,
                                       .loss = c->setup.options->loss,
-                                      .selects_at = taciti_compression_safe_step(c) - step,
+                                      .selects_at = taciti_compression_safe_step(c),
                                       .buckets = c->layout->bucket_count};
     c->controller->start(c->setup.controller_options, &start, c->state, &c->decision, c->factors);
     c->taken = 0;
@@ -86,7 +85,7 @@ static tacit_status build_exchange(taciti_compression *c, const taciti_exchange_
     TACITI_TRY(taciti_exchange_create(c->comm, c->layout, options, &c->encoding, &c->exchange));
     warn_of_more_bytes(c);
     c->placement = c->saved_placement = placement_of(c);
-    start_controller(c, 0);
+    start_controller(c);
     return TACIT_OK;
 }
 
@@ -361,7 +360,7 @@ static void recognise_controller(taciti_compression *c, int64_t step) {
     memset(c->thresholds, 0, sizeof c->thresholds);
     memset(c->tried, 0, sizeof c->tried);
     if (c->period_sum != NULL) memset(c->period_sum, 0, c->layout->n * sizeof *c->period_sum);
-    start_controller(c, step);
+    start_controller(c);
 }
 
 /* Sets state that belongs to positions to zero: it was stored for other ranks or buckets. */

@@ -219,6 +219,20 @@ tacit_status taciti_compression_check_momentum(const taciti_compression_setup *s
                        setup->options->momentum);
 }
 
+/* What travels as it is has no momentum of its own, and the optimizer has none. */
+static tacit_status check_whole_momentum(const taciti_compression_setup *setup) {
+    const taciti_compress_options *o = setup->options;
+    const char *layers = o->layers.text;
+    const bool all = layers[0] == '\0' || strcmp(layers, "all") == 0;
+    if (o->momentum == 0 || (all && !taciti_compression_controller(setup)->switches)) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG,
+                       "compress.momentum %g is the momentum of what is compressed, and %s%s sends gradients as they "
+                       "are, which then have none: --compress.momentum 0 with the optimizer's own, or %s",
+                       o->momentum, all ? "adapt.policy " : "compress.layers ",
+                       all ? taciti_compression_controller(setup)->name : layers,
+                       all ? "--adapt.policy fixed and a codec" : "--compress.layers all");
+}
+
 static tacit_status check_options(const taciti_compression_setup *setup) {
     const taciti_compress_options *o = setup->options;
     const bool estimates = o->what == TACITI_SENDS_CHANGE;
@@ -240,6 +254,7 @@ static tacit_status check_options(const taciti_compression_setup *setup) {
     if (estimates && o->residual != TACITI_RESIDUAL_F32)
         return taciti_fail(TACIT_E_CONFIG, "compress.what change stores estimates, in f32, and no residual: "
                                            "--compress.residual f32, or --compress.what gradient");
+    TACITI_TRY(check_whole_momentum(setup));
     if (o->momentum > 0 && o->residual != TACITI_RESIDUAL_F32)
         return taciti_fail(TACIT_E_CONFIG, "compress.momentum stores momentum in f32 beside its residual: "
                                            "--compress.residual f32, or --compress.momentum 0");

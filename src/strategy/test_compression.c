@@ -9,6 +9,7 @@
 /* cmocka wants the four above first */
 #include <cmocka.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,6 +167,13 @@ static void what_does_not_fit_is_refused(void **state) {
     refused((taciti_compression_setup){.sums.codec = topk, .options = &o}, "leave out compress.momentum");
     o.what = TACITI_SENDS_GRADIENT, o.residual = TACITI_RESIDUAL_BF16;
     refused((taciti_compression_setup){.sums.codec = topk, .options = &o}, "or --compress.momentum 0");
+    o.residual = TACITI_RESIDUAL_F32;
+    refused(
+        (taciti_compression_setup){.sums.codec = topk, .options = &o, .controller = taciti_controller_find("payoff")},
+        "adapt.policy payoff sends gradients as they are");
+    (void)snprintf(o.layers.text, sizeof o.layers.text, "mlp");
+    refused((taciti_compression_setup){.sums.codec = topk, .options = &o}, "or --compress.layers all");
+    o.layers.text[0] = '\0', o.residual = TACITI_RESIDUAL_BF16;
     o.momentum = 0, o.what = TACITI_SENDS_CHANGE;
     refused((taciti_compression_setup){.sums.codec = topk, .options = &o}, "or --compress.what gradient");
     o.residual = TACITI_RESIDUAL_F32, o.feedback = 0;

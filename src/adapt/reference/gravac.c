@@ -22,8 +22,7 @@
  *   - moving averages have no bias to their first sample, start again with a new candidate, and average throughputs
  * Deviations (docs/adaptive.md has the reasons): gains are sums over ranks and one step old; the caller measures the
  * second level from e, by the selection that would be sent, and not from the first level; in dense steps the two levels
- * are measured in turn, or, if the caller measures nothing there, in every tenth of them, which sends the floor; a
- * candidate stays between floor and ceiling.
+ * are measured in turn; a candidate stays between floor and ceiling.
  */
 #include <math.h>
 
@@ -32,7 +31,7 @@
 #include "base/log.h"
 
 enum { EXPONENTIAL, GEOMETRIC };
-enum { ENTRIES = 64, BLIND_MAX = 9 };
+enum { ENTRIES = 64 };
 
 typedef struct gravac_options {
     double floor, ceiling, epsilon, omega;
@@ -67,7 +66,6 @@ typedef struct gravac_state {
     taciti_ewma throughput[ENTRIES];
     int entries;
     bool settled; /* the search is over */
-    int blind;    /* successive dense steps that measured nothing */
 } gravac_state;
 
 /* ---- averages ---------------------------------------------------------------------------------------------------- */
@@ -78,6 +76,9 @@ static double gain_of(const level *l) { /* -1: not known */
     if (!(l->sent.weight > 0)) return -1;
     return l->all.value > 0 ? l->sent.value / l->all.value : 1;
 }
+
+/* A floor of 1 keeps everything, and nothing measures it. */
+static double gain_of_floor(const gravac_state *s) { return s->floor == 1 ? 1 : gain_of(&s->low); }
 
 static void observe_step(level *l, int ranks, const taciti_codec_tally *tally) {
     if (tally->n == 0) return;
@@ -129,7 +130,7 @@ static double saturation_of(const gravac_options *o, const gravac_state *s) {
 /* ---- every window ------------------------------------------------------------------------------------------------ */
 
 static bool same_gain(const gravac_options *o, const gravac_state *s) {
-    const double low = gain_of(&s->low), high = gain_of(&s->high);
+    const double low = gain_of_floor(s), high = gain_of(&s->high);
     return low >= 0 && high >= 0 && fabs(low - high) <= o->omega * low;
 }
 
@@ -173,7 +174,7 @@ static void check_window(const gravac_options *o, gravac_state *s) {
 /* ---- decisions --------------------------------------------------------------------------------------------------- */
 
 static void choose_factor(const gravac_options *o, const gravac_state *s, int64_t step, taciti_decision *decision) {
-    const double low = gain_of(&s->low), high = gain_of(&s->high);
+    const double low = gain_of_floor(s), high = gain_of(&s->high);
     const double before = decision->factor;
     const char *about = s->settled ? "search ended" : "search";
     if (s->candidate == 1) {
@@ -183,10 +184,6 @@ static void choose_factor(const gravac_options *o, const gravac_state *s, int64_
         *decision = (taciti_decision){.factor = s->candidate, .trial = s->floor};
         taciti_decision_explain(decision, "%s: candidate %gx keeps %.3f of the energy, %g or more", about, s->candidate,
                                 high, o->epsilon);
-    } else if (s->blind == BLIND_MAX) {
-        *decision = (taciti_decision){.factor = s->floor, .trial = s->candidate};
-        taciti_decision_explain(decision, "%s: one step at floor %gx measures its gain, %.3f before", about, s->floor,
-                                low);
     } else if (low >= o->epsilon || low < 0) {
         *decision = (taciti_decision){.factor = s->floor, .trial = s->candidate};
         if (high < 0) {
@@ -242,7 +239,6 @@ static void decide_factor(const void *options, const taciti_adapt_facts *facts, 
     (void)factors;
     if (facts->factor > 1) observe_factor(s, facts->factor, facts->ranks, &facts->model.sent);
     if (decision->trial > 0) observe_factor(s, decision->trial, facts->ranks, &facts->model.trial);
-    s->blind = facts->factor == 1 && facts->model.trial.n == 0 ? (s->blind + 1) % (BLIND_MAX + 1) : 0;
     record_throughput(s, facts);
     const double floor = s->floor, candidate = s->candidate;
     if ((facts->step + 1) % o->window == 0) check_window(o, s);

@@ -21,8 +21,6 @@ static const taciti_adapt_start BEGIN = {.factor = 10, .buckets = 1};
 
 typedef double (*law)(double factor); /* gain, or throughput, of a factor */
 
-static bool g_blind; /* nothing is measured in dense steps */
-
 static driven gravac(const char *const *settings) {
     driven d = driven_create("gravac");
     for (; settings != NULL && *settings != NULL; settings += 2) driven_set(&d, settings[0], settings[1]);
@@ -39,7 +37,7 @@ static void step(driven *d, int64_t at, law gain, law throughput) {
     taciti_adapt_facts facts = {.step = at, .factor = d->decision.factor, .ranks = 32, .buckets = 1};
     const double own = facts.factor == 1 ? 1 : gain(facts.factor);
     facts.model.sent = tally(own);
-    if (d->decision.trial > 0 && !(g_blind && facts.factor == 1)) facts.model.trial = tally(gain(d->decision.trial));
+    if (d->decision.trial > 0) facts.model.trial = tally(gain(d->decision.trial));
     facts.seconds.step = own / (throughput != NULL ? throughput(facts.factor) : 100 * facts.factor);
     driven_decide(d, &facts);
 }
@@ -65,26 +63,21 @@ static void test_branches(void **state) {
     }
 }
 
-/* From dense steps the controller returns: both levels are measured there, in turn, or every tenth one sends the floor.
- */
+/* From dense steps the controller returns: both levels are measured there, in turn. */
 static void test_dense_is_left(void **state) {
     (void)state;
-    for (int blind = 0; blind < 2; blind++) {
-        g_blind = blind;
-        driven d = gravac(NULL);
-        g_low = .6, g_high = .5;
-        int dense = 0;
-        for (int s = 0; s < 52; s++) {
-            step(&d, s, two_gains, NULL);
-            if (s >= 2) dense += d.decision.factor == 1;
-        }
-        assert_int_equal(dense, blind ? 45 : 50);
-        g_low = .95, g_high = .9;
-        for (int s = 52; s < 252; s++) step(&d, s, two_gains, NULL);
-        assert_true(d.decision.factor > 1);
-        driven_destroy(&d);
+    driven d = gravac(NULL);
+    g_low = .6, g_high = .5;
+    int dense = 0;
+    for (int s = 0; s < 52; s++) {
+        step(&d, s, two_gains, NULL);
+        if (s >= 2) dense += d.decision.factor == 1;
     }
-    g_blind = false;
+    assert_int_equal(dense, 50);
+    g_low = .95, g_high = .9;
+    for (int s = 52; s < 252; s++) step(&d, s, two_gains, NULL);
+    assert_true(d.decision.factor > 1);
+    driven_destroy(&d);
 }
 
 static void expect_list(const char *const *settings, const double *list, size_t count) {
