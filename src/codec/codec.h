@@ -102,7 +102,7 @@ struct taciti_codec {
     bool fixed_size;  /* every payload has exactly bound() bytes */
     bool lossless;    /* decode(encode(x)) == x for every finite x, at every setting */
     bool no_feedback; /* the encoding error may be larger than the array: error feedback would grow without limit.
-                         Others contract: |x - decode(encode(x))| <= |x| */
+                         Others contract: |x - decode(encode(x))| <= |x|, but for onebit.values rms */
     bool selects;     /* it has a factor: elements are selected, the others are not sent */
     bool thresholds;  /* it also selects by taciti_codec_setting.threshold */
     bool sketches;    /* contributions travel as sketches that add up (exchange/sketch_reduce.h): options are
