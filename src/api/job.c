@@ -174,8 +174,7 @@ static tacit_status build_alone(tacit_job *job, const tacit_settings *settings, 
     TACITI_TRY(check_room(job, &layout->layout, options));
     TACITI_TRY(copy_layout(job, values, &layout->layout));
     TACITI_TRY(create_arrays(job, options));
-    const taciti_peer *me = taciti_comm_peer(job->comm->comm, taciti_comm_rank(job->comm->comm));
-    const int cores = taciti_usable_cores() / me->local_size, share = cores > 1 ? cores : 1;
+    const int cores = taciti_comm_cores(job->comm->comm), share = cores > 1 ? cores : 1;
     TACITI_TRY(taciti_pool_create(options->threads > 0 ? options->threads : share, 0, &job->pool));
     return taciti_trace_create(0, &job->trace);
 }

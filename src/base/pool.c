@@ -3,15 +3,18 @@
 #include "base/pool.h"
 
 #include <linux/futex.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/system.h"
 
 enum { SPINS_PER_CLOCK = 64 };
 
@@ -103,9 +106,16 @@ int taciti_pool_threads(const taciti_pool *pool) { return pool->threads; }
 
 int taciti_usable_cores(void) {
     cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return CPU_COUNT(&set);
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 ? (int)online : 1;
+    int cores = online > 0 ? (int)online : 1;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) cores = CPU_COUNT(&set);
+    const double quota = taciti_cpu_quota();
+    return quota > 0 && quota < cores ? (int)ceil(quota) : cores;
+}
+
+uint64_t taciti_usable_cores_key(void) {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? XXH3_64bits(&set, sizeof set) : 0;
 }
 
 void taciti_pool_run(taciti_pool *pool, taciti_pool_job *job, void *context) {

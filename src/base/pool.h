@@ -21,8 +21,10 @@ void taciti_pool_destroy(taciti_pool *pool); /* NULL is fine */
 
 int taciti_pool_threads(const taciti_pool *pool);
 
-/* Number of cores in this process's affinity mask, at least 1. Any thread. */
+/* Number of cores in this process's affinity mask, at most what its control group grants, at least 1. Any thread. */
 int taciti_usable_cores(void);
+/* Digest of that mask: processes of a host that have the same one share these cores. Any thread. */
+uint64_t taciti_usable_cores_key(void);
 
 /* Runs the job on all threads and returns when all have finished. One caller at a time; jobs must not nest. */
 void taciti_pool_run(taciti_pool *pool, taciti_pool_job *job, void *context);

@@ -30,4 +30,7 @@ enum { TACITI_PROCESS_STATE = 3, TACITI_PROCESS_PARENT = 4, TACITI_PROCESS_START
  * separated by blanks. Returns NULL if there is no such process. Any thread. */
 const char *taciti_process_field(long pid, int field, char line[TACITI_PROCESS_BYTES]);
 
+/* Cores' worth of time that the control group of this machine grants; 0: no limit. */
+double taciti_cpu_quota(void);
+
 #endif

@@ -28,6 +28,7 @@ struct taciti_cluster_run {
     size_t variant_count;
     taciti_bench_worker worker;
     int machine_ranks; /* that share this machine, whatever hosts they believe to be on */
+    int core_ranks;    /* of these, those that may use the same cores as this one */
     bool speaks;       /* this rank is the first of them */
     double machine_available_bytes;
     int64_t blocks_begin_ns;
@@ -45,11 +46,13 @@ static bool is_emulated(const run *r) { return taciti_bench_setting_emulated(&r-
 typedef struct rank_memory {
     char boot[BOOT_BYTES]; /* the same on all emulated hosts of one machine */
     double available_bytes;
+    uint64_t cores; /* digest of those that it may use */
 } rank_memory;
 
 /* Emulated hosts share the memory and the cores of one machine: its kernel's boot tells them apart. */
 static tacit_status find_machine(run *r) {
-    rank_memory mine = {.available_bytes = taciti_meminfo_bytes(TACITI_MEMINFO, "MemAvailable")};
+    rank_memory mine = {.available_bytes = taciti_meminfo_bytes(TACITI_MEMINFO, "MemAvailable"),
+                        .cores = taciti_usable_cores_key()};
     if (!taciti_system_line("/proc/sys/kernel/random/boot_id", mine.boot, sizeof mine.boot))
         (void)snprintf(mine.boot, sizeof mine.boot, "%.*s", (int)sizeof mine.boot - 1,
                        taciti_comm_peer(r->comm, taciti_comm_rank(r->comm))->host);
@@ -61,6 +64,7 @@ static tacit_status find_machine(run *r) {
         if (strcmp(all[i].boot, mine.boot) != 0) continue;
         r->speaks = r->machine_ranks > 0 ? r->speaks : (int)i == taciti_comm_rank(r->comm);
         r->machine_ranks++;
+        r->core_ranks += all[i].cores == mine.cores;
         if (all[i].available_bytes < r->machine_available_bytes) r->machine_available_bytes = all[i].available_bytes;
     }
     taciti_free(all);
@@ -331,7 +335,7 @@ static tacit_status prepare_run(run *r) {
     TACITI_TRY(find_machine(r));
     TACITI_TRY(taciti_comm_agree(r->comm, create_variants(r)));
     TACITI_TRY(agree_on_comparison(r));
-    const int share = taciti_usable_cores() / r->machine_ranks, asked = r->options->threads;
+    const int share = taciti_usable_cores() / r->core_ranks, asked = r->options->threads;
     facts->threads = is_emulated(r) || share < 1 ? 1 : share;
     if (!is_emulated(r) && asked > 0) facts->threads = asked;
     TACITI_TRY(check_memory(r, facts->threads, facts));

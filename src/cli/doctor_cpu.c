@@ -16,28 +16,12 @@
 
 /* ---- cores ----------------------------------------------------------------------------------------------------- */
 
-/* Cores' worth of time that the control group grants, 0 for no limit. */
-static double group_quota(void) {
-    char line[64];
-    double quota = 0, period = 0;
-    if (taciti_system_line("/sys/fs/cgroup/cpu.max", line, sizeof line)) {
-        char *blank = strchr(line, ' ');
-        if (blank == NULL) return 0;
-        *blank = '\0';
-        if (!taciti_real_parse(line, &quota) || !taciti_real_parse(blank + 1, &period)) return 0;
-    } else if (!taciti_system_number("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", &quota) ||
-               !taciti_system_number("/sys/fs/cgroup/cpu/cpu.cfs_period_us", &period)) {
-        return 0;
-    }
-    return quota > 0 && period > 0 ? quota / period : 0;
-}
-
 static void check_cores(taciti_diagnosis *diagnosis) {
     const int online = (int)sysconf(_SC_NPROCESSORS_ONLN);
     cpu_set_t set;
     const int allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : online;
     const int ranks = taciti_local_ranks();
-    const double quota = group_quota();
+    const double quota = taciti_cpu_quota();
     if (quota > 0 && quota < allowed)
         taciti_finding_advise(
             taciti_diagnosis_add(diagnosis, "cores", "the control group grants %.2g cores' time of %d", quota, allowed),

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/pool.h"
 #include "comm/state.h"
 
 enum {
@@ -302,12 +303,13 @@ static void number_local_ranks(taciti_comm *comm) {
 
 /* The introduction of a rank; nothing of it is believed before it was checked. */
 typedef struct introduction {
+    uint64_t cores;
     int32_t pid;
     char host[sizeof((taciti_peer *)0)->host];
 } introduction;
 
 tacit_status taciti_comm_introduce(taciti_comm *comm) {
-    introduction me = {.pid = (int32_t)getpid()};
+    introduction me = {.cores = taciti_usable_cores_key(), .pid = (int32_t)getpid()};
     if (comm->engine.host[0] != 0)
         memcpy(me.host, comm->engine.host, sizeof me.host);
     else if (gethostname(me.host, sizeof me.host - 1) != 0)
@@ -318,6 +320,7 @@ tacit_status taciti_comm_introduce(taciti_comm *comm) {
     for (int i = 0; i < comm->engine.size && status == TACIT_OK; i++) {
         all[i].host[sizeof all[i].host - 1] = 0;
         comm->peers[i].pid = all[i].pid;
+        comm->peers[i].cores = all[i].cores;
         memcpy(comm->peers[i].host, all[i].host, sizeof all[i].host);
     }
     taciti_free(all);

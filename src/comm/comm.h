@@ -120,6 +120,7 @@ typedef struct taciti_comm taciti_comm;
 typedef struct taciti_peer {
     int rank, local_rank, local_size; /* local: among the ranks of the same host */
     int32_t pid;
+    uint64_t cores; /* digest of those that it may use (base/pool.h) */
     char host[64];
 } taciti_peer;
 
@@ -164,6 +165,9 @@ tacit_status taciti_comm_close(taciti_comm *comm);
 int taciti_comm_rank(const taciti_comm *comm);
 int taciti_comm_size(const taciti_comm *comm);
 const taciti_peer *taciti_comm_peer(const taciti_comm *comm, int rank);
+/* Cores that this rank may use, divided by the ranks of its host that may use the same ones; 0: fewer than ranks. A
+ * launcher that binds ranks gives each its own, one that does not gives all of them the host's. */
+int taciti_comm_cores(const taciti_comm *comm);
 /* The host of every rank. Borrowed; valid until the communicator is closed. */
 const taciti_hosts *taciti_comm_hosts(const taciti_comm *comm);
 bool taciti_comm_same_host(const taciti_comm *comm, int a, int b);

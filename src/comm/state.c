@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/pool.h"
 
 #define NAP_NS INT64_C(100000)
 
@@ -24,6 +25,14 @@ int taciti_comm_rank(const taciti_comm *comm) { return comm->engine.rank; }
 int taciti_comm_size(const taciti_comm *comm) { return comm->engine.size; }
 
 const taciti_peer *taciti_comm_peer(const taciti_comm *comm, int rank) { return &comm->peers[rank]; }
+
+int taciti_comm_cores(const taciti_comm *comm) {
+    const int me = comm->engine.rank;
+    int sharing = 0;
+    for (int i = 0; i < comm->engine.size; i++)
+        sharing += taciti_comm_same_host(comm, i, me) && comm->peers[i].cores == comm->peers[me].cores;
+    return taciti_usable_cores() / sharing;
+}
 
 const taciti_hosts *taciti_comm_hosts(const taciti_comm *comm) { return &comm->hosts; }
 

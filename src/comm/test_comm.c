@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/pool.h"
 #include "comm/launcher.h"
 #include "comm/state.h"
 #include "comm/test_engine.h"
@@ -304,6 +305,22 @@ static void hosts_are_numbered_by_their_lowest_ranks(void **state) {
     run_ranks(5, look_at_hosts, NULL);
 }
 
+/* Ranks that nobody binds share the cores of their host; where each has its own, none is divided. */
+static void count_cores(taciti_comm *comm, void *context) {
+    (void)context;
+    const int rank = taciti_comm_rank(comm), sharing = taciti_comm_peer(comm, rank)->local_size;
+    CHECK(taciti_comm_cores(comm) == taciti_usable_cores() / sharing);
+    for (int r = 0; r < taciti_comm_size(comm); r++) comm->peers[r].cores = (uint64_t)r;
+    CHECK(taciti_comm_cores(comm) == taciti_usable_cores());
+}
+
+static void bound_ranks_divide_no_cores(void **state) {
+    (void)state;
+    static const int CLAIMED[5] = {5, 2, 7, 5, 2};
+    test_hosts(CLAIMED);
+    run_ranks(5, count_cores, NULL);
+}
+
 static void differ(taciti_comm *comm, void *context) {
     (void)context;
     const char *mine = taciti_comm_rank(comm) == 2 ? "optim.lr = 3e-4" : "optim.lr = 6e-4";
@@ -540,6 +557,7 @@ int main(void) {
         TEST(a_message_of_another_length_names_rank_and_job),
         TEST(bytes_between_hosts_are_counted_apart),
         TEST(hosts_are_numbered_by_their_lowest_ranks),
+        TEST(bound_ranks_divide_no_cores),
         TEST(a_difference_is_shown_once_with_both_values),
         TEST(the_queue_goes_round),
         TEST(who_waits_for_a_job_knows_why_it_failed),

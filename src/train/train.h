@@ -16,7 +16,7 @@ typedef struct taciti_train_options {
     int64_t batch;        /* train.batch: sequences per step, over all ranks */
     int64_t micro_batch;  /* train.micro_batch: sequences per rank and pass; 0: all of the rank's share */
     int64_t time;         /* train.seq: tokens per sequence; 0: model.context */
-    int64_t threads;      /* train.threads: per rank; 0: cores of the host / ranks on it */
+    int64_t threads;      /* train.threads: per rank; 0: cores / ranks that share them */
     int64_t eval_every;   /* train.eval_every: steps; 0: only at the end; -1: never */
     int64_t eval_windows; /* train.eval_windows: validation windows per evaluation; 0: all */
     int64_t save_every;   /* train.save_every: steps; 0: only after save_early and at the end */

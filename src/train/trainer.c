@@ -254,7 +254,7 @@ tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, 
                                 .lock = {.fd = -1}};
     trainer->rank = taciti_comm_rank(comm);
     trainer->ranks = taciti_comm_size(comm);
-    const int share = taciti_usable_cores() / taciti_comm_peer(comm, trainer->rank)->local_size;
+    const int share = taciti_comm_cores(comm);
     trainer->threads = settings->train.threads > 0 ? (int)settings->train.threads : share > 1 ? share : 1;
     tacit_status status = taciti_check_run_folder(settings->run.dir.text);
     if (status == TACIT_OK) status = taciti_check_run_inputs(settings, request);
@@ -273,8 +273,7 @@ tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, 
 
 static tacit_status build_alone(taciti_trainer *trainer) {
     taciti_train_settings *s = trainer->settings;
-    const int local = taciti_comm_peer(trainer->comm, trainer->rank)->local_size;
-    const int spin_us = trainer->threads * local <= taciti_usable_cores() ? SPIN_ALONE_US : 0;
+    const int spin_us = trainer->threads <= taciti_comm_cores(trainer->comm) ? SPIN_ALONE_US : 0;
     TACITI_TRY(taciti_pool_create(trainer->threads, spin_us, &trainer->pool));
     const size_t spans = s->run.trace ? SPANS_PER_RUN : trainer->profiling.path != NULL ? SPANS_PER_PROFILED : 0;
     TACITI_TRY(taciti_trace_create(spans, &trainer->trace));
