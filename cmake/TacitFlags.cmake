@@ -27,7 +27,7 @@ if(TACIT_SANITIZE)
     $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>)
   target_link_options(tacit_flags INTERFACE ${tacit_san})
 else()
-  target_compile_options(tacit_flags INTERFACE $<$<CONFIG:Release>:-D_FORTIFY_SOURCE=2> -fstack-protector-strong)
+  target_compile_options(tacit_flags INTERFACE $<$<CONFIG:Release>:-U_FORTIFY_SOURCE> $<$<CONFIG:Release>:-D_FORTIFY_SOURCE=2> -fstack-protector-strong)
 endif()
 set(CMAKE_C_FLAGS_RELEASE "-O3 -DNDEBUG")
 

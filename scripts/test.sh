@@ -18,13 +18,13 @@ stages=("$@")
 [ ${#stages[@]} -gt 0 ] || stages=(style gcc mpi train faults python readme mpich lab asan tsan clang)
 
 # compile PRESET [TARGET...]: all of it, or what is named
-compile() { cmake --preset "$1" -DTACIT_TESTS=ON && cmake --build "build/$1" --target "${@:2}"; }
+compile() { cmake --preset "$1" -DTACIT_TESTS=ON -DTACIT_WERROR=ON && cmake --build "build/$1" --target "${@:2}"; }
 build() { check "build $1" compile "$1" all; }
 
 # compile_unit PRESET NAMES BUT [TARGET...]: these unit tests without those, and further targets
 compile_unit() {
   local targets
-  cmake --preset "$1" -DTACIT_TESTS=ON || return
+  cmake --preset "$1" -DTACIT_TESTS=ON -DTACIT_WERROR=ON || return
   targets=$(ctest --test-dir "build/$1" -N -L '^unit$' -R "$2" -E "$3" | sed -nE 's/.*Test +#[0-9]+: ([^-]*).*/test_\1/p' | sort -u)
   # shellcheck disable=SC2086 # words
   cmake --build "build/$1" --target $targets "${@:4}"
@@ -55,14 +55,16 @@ trap '[ -z "$ahead" ] || kill -- "-$ahead" 2>/dev/null' EXIT
 # unit PRESET LABELS [NAMES [BUT]]: every ctest case with one of these labels (a name that matches, but not these) counts as one test. Two
 # more at a time than there are cores, for many of them wait; what starts ranks or measures has RUN_SERIAL.
 unit() {
-  local log=$logs/ctest-$1-${2//|/-}.log passed failed
+  local log=$logs/ctest-$1-${2//|/-}.log passed failed status
   ctest --test-dir "build/$1" -j "$(($(nproc) + 2))" --output-on-failure --no-tests=error -L "^($2)\$" -R "${3:-.}" -E "${4:-^$}" >"$log" 2>&1 </dev/null
+  status=$?
   passed=$(grep -cE '^ *[0-9]+/[0-9]+ Test .* Passed' "$log")
   failed=$(grep -cE '^ *[0-9]+/[0-9]+ Test .*\*\*\*' "$log")
   CHECKS_PASSED=$((CHECKS_PASSED + passed))
   echo "ok   $passed tests of ctest $1 -L $2"
   [ "$passed" -gt 0 ] || [ "$failed" -gt 0 ] || fail "ctest $1 -L $2 ran no test" "$log"
-  [ "$failed" -eq 0 ] || grep -E '^ *[0-9]+/[0-9]+ Test .*\*\*\*' "$log" | while read -r line; do echo "     $line"; done
+  [ "$status" -eq 0 ] || [ "$failed" -gt 0 ] || fail "ctest $1 -L $2 ended before its tests (exit code $status)" "$log"
+  [ "$failed" -eq 0 ] || grep -E '^ *[0-9]+/[0-9]+ Test .*\*\*\*|FAILED|: error: |ERROR' "$log" | while read -r line; do echo "     $line"; done
   for _ in $(seq "$failed"); do fail "ctest $1 -L $2" "$log"; done
 }
 

@@ -48,7 +48,9 @@ expect 2 'unknown option "--train.stpes"; did you mean "--train.steps"?' "$tacit
 expect 2 'unknown option "--train.eval_windows"' "$tacit" eval nowhere --train.eval_windows 50
 expect 2 '--int8.block has gone' "$tacit" train --int8.block 4
 expect 3 'environment: unknown variable TACIT_TRAIN_STPES' env TACIT_TRAIN_STPES=4 "$tacit" train --dry-run
-expect 3 '--tokens -3: give a number from 0 to 1000000000' "$tacit" sample nowhere --tokens -3
+expect 3 '--tokens -3: give a whole number from 0 to 1000000000' "$tacit" sample nowhere --tokens -3
+expect 3 '--top-k 0.9: give a whole number' "$tacit" sample nowhere --top-k 0.9
+expect 3 'environment: unknown variable TACIT_DATA_VOCABB' env TACIT_DATA_VOCABB=4 "$tacit" eval nowhere
 expect 3 '--format: "foo" is not one of hf|llmc' "$tacit" export nowhere -o x --format foo
 expect 3 'run.dir is empty, and a run needs a folder: give --run.dir FOLDER' "$tacit" train --model.preset nano --run.dir ""
 expect 2 '--json: takes no value' "$tacit" info --json=1
@@ -242,7 +244,10 @@ grep -q -- '--all' <("$tacit" info controllers --all) && complain "info controll
 
 # info, doctor and what reads a run answer in JSON, too
 is_json "$tacit" eval moving --data.validation moved.txt --json
+is_json env TACIT_DATA_VALIDATION=moved.txt "$tacit" eval moving --json
 is_json "$tacit" sample moving --tokens 5 --json
+is_json "$tacit" sample moving --tokens 1 --prompt $'\xc3\xa4\xff' --json
+grep -q 'ä?' out.json || complain "a byte that is no UTF-8 takes others with it"
 is_json "$tacit" export moving -o exported --json
 is_json "$tacit" import exported -o again --json
 is_json "$tacit" data prepare moved.txt -o shards --json
@@ -392,6 +397,7 @@ expect 0 'gravac.window 9: nothing in this run reads it; it needs --adapt.policy
     "$tacit" plan "$examples/gpt2-124m.yaml" --cluster "$examples/clusters/4x2-1gbe.json" --gravac.window 9
 expect 0 'topk.values int4: nothing' "$tacit" bench step --dry-run --strategy gossip --topk.values int4
 silent "$tacit" bench step --dry-run --strategy gossip --gossip.order atc --against strategy=dp
+expect 0 'measuring 1 setting on 1 rank' "$tacit" bench step --model.preset nano --compress.codec topk
 silent "$tacit" plan "$examples/gpt2-124m.yaml" --cluster "$examples/clusters/4x2-1gbe.json" --gossip.order atc
 for file in "$examples"/*.yaml; do silent "$tacit" train "$file" --dry-run; done
 expect 2 "--factor 10: codec int8 has no factor" "$tacit" bench codecs --codec int8 --factor 10

@@ -30,6 +30,7 @@ wait %1 %2 %3 2>/dev/null || wait
 check "ranks of torchrun have the same bits" same r3 torch
 train r3 --ranks 3 --print-config=changed >"$work/changed.yaml"
 check "a configuration is printed once" bash -c "[ \$(grep -c '^train:' '$work/changed.yaml') -eq 1 ] && ! grep -q meet '$work/changed.yaml'"
+check "mpirun's ranks print it once, too" bash -c "[ \$('$MPIRUN' -n 2 '$tacit' train --optim.lr 0.003 --print-config=changed | grep -c '^optim:') -eq 1 ]"
 check "no folder stays behind" bash -c "! ls -d '$work'/tacit-* 2>/dev/null"
 
 # ---- ends --------------------------------------------------------------------------------------------------------

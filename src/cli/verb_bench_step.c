@@ -332,18 +332,24 @@ static tacit_status run_cluster(const taciti_arguments *arguments, taciti_bench_
     return measure_cluster(&w, settings, witness);
 }
 
-/* One process that was asked for nothing but a network measures its arithmetic. */
+/* --strategy, or a key of another section than the model's. */
+static bool is_of_network(const char *word) {
+    if (strncmp(word, "--", 2) != 0) return false;
+    const char *key = word + (strncmp(word, "--no-", 5) == 0 ? 5 : 2);
+    const size_t name = strcspn(key, "=");
+    const bool keyed = memchr(key, '.', name) != NULL && strncmp(key, "model.", strlen("model.")) != 0;
+    return keyed || strncmp(key, "strategy", strlen("strategy")) == 0;
+}
+
+/* One process that was asked for nothing but a network's size measures its arithmetic. */
 static bool wants_cluster(const taciti_arguments *arguments, const taciti_launcher *launcher, int argc, char **argv) {
     static const char *const flags[] = {"--against", "--blocks", "--warm-up"};
-    static const char *const keys[] = {"--strategy", "--exchange.", "--no-exchange.", "--comm.",
-                                       "--no-comm.", "--compute.",  "--optim.",       "--no-optim."};
     if (launcher->name != NULL) return true;
     for (size_t f = 0; f < sizeof flags / sizeof *flags; f++)
         if (taciti_arguments_get(arguments, flags[f]) != NULL) return true;
-    for (int i = 1; i < argc; i++)
-        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-            if (strncmp(argv[i], keys[k], strlen(keys[k])) == 0) return true;
-    return false;
+    bool asked = false;
+    for (int i = 1; i < argc && !asked; i++) asked = is_of_network(argv[i]);
+    return asked;
 }
 
 /* All that can be known of a command before a rank starts. */
@@ -351,6 +357,7 @@ static tacit_status rehearse_run(const taciti_arguments *arguments, taciti_bench
     taciti_step_bench_options alone;
     taciti_cluster_options options;
     char text[512];
+    if (taciti_launcher_detect().rank > 0) return TACIT_OK; /* the first rank speaks for all */
     if (!cluster) TACITI_TRY(options_of(arguments, &settings->list[0], 1, &alone));
     if (cluster) TACITI_TRY(cluster_options_of(arguments, settings, &options));
     json_t *list = taciti_arguments_get(arguments, "--json") == NULL ? NULL : json_array();

@@ -39,7 +39,10 @@ static tacit_status add_windows(taciti_loaded_model *loaded, const taciti_data *
         taciti_log(TACITI_LOG_INFO, "%" PRIu64 " of %" PRIu64 " windows, loss so far %.4f", first + count, windows,
                    out->loss_sum / (double)out->targets);
     }
-    return out->targets > 0 ? TACIT_OK : taciti_fail(TACIT_E_DATA, "the data holds no tokens to evaluate");
+    if (out->targets == 0) return taciti_fail(TACIT_E_DATA, "the data holds no tokens to evaluate");
+    if (isfinite(out->loss_sum)) return TACIT_OK;
+    return taciti_fail(TACIT_E_NUMERICS, "the loss is not finite: the parameters of this model have diverged, or are "
+                                         "damaged; take an earlier checkpoint");
 }
 
 static tacit_status evaluate(taciti_loaded_model *loaded, const taciti_data *data, evaluation *out) {
@@ -59,10 +62,12 @@ static void answer(const taciti_loaded_model *loaded, const evaluation *result, 
     const double loss = result->loss_sum / (double)result->targets;
     char step[32] = "null";
     if (loaded->step >= 0) (void)snprintf(step, sizeof step, "%" PRId64, loaded->step);
+    char perplexity[32] = "null"; /* of more than 709 nats: too large for a number */
+    if (isfinite(exp(loss))) (void)snprintf(perplexity, sizeof perplexity, "%.9g", exp(loss));
     if (json)
-        printf("{\"step\": %s, \"loss\": %.9g, \"perplexity\": %.9g, \"bits_per_token\": %.9g, \"tokens\": %" PRIu64
+        printf("{\"step\": %s, \"loss\": %.9g, \"perplexity\": %s, \"bits_per_token\": %.9g, \"tokens\": %" PRIu64
                "}\n",
-               step, loss, exp(loss), loss / log(2.0), result->targets);
+               step, loss, perplexity, loss / log(2.0), result->targets);
     else
         printf("loss %.4f nats per token, perplexity %.3f, %.4f bits per token, over %" PRIu64 " tokens%s%s%s\n", loss,
                exp(loss), loss / log(2.0), result->targets, loaded->step < 0 ? "" : " (step ",
@@ -74,6 +79,7 @@ static tacit_status open_and_evaluate(const taciti_verb *verb, int argc, char **
     taciti_arguments arguments;
     evaluation result;
     TACITI_TRY(taciti_loaded_options_init(options));
+    TACITI_TRY(taciti_config_environment(&options->config));
     TACITI_TRY(taciti_arguments_parse(verb, &options->config, argc, argv, &arguments));
     if (arguments.positional_count != 1)
         return taciti_fail(TACIT_E_USAGE, "name one run folder: tacit eval run/ [--data.validation FILE...]");

@@ -135,9 +135,11 @@ static void print_verb(FILE *out, const taciti_verb *verb) {
 static void print_program(FILE *out, const taciti_verb *verbs) {
     char name[NAME_BYTES];
     print_title(out, "tacit", "training over links that are slow next to the compute");
-    (void)fputs(".SH SYNOPSIS\n[\\fBmpirun\\fR \\-n N] \\fBtacit\\fR VERB [ARGUMENT ...]\n.SH DESCRIPTION\n", out);
-    print_line(out, "tacit trains neural networks over MPI. It says less between workers, loses nothing, and tells "
-                    "beforehand whether that pays.");
+    (void)fputs(".SH SYNOPSIS\n[\\fBmpirun\\fR \\-n N] \\fBtacit\\fR VERB [\\fB\\-\\-ranks\\fR N] [ARGUMENT ...]\n.SH "
+                "DESCRIPTION\n",
+                out);
+    print_line(out, "tacit trains neural networks over links that are slow next to the compute. It sends fewer bytes "
+                    "between workers, keeps the loss, and tells beforehand whether that pays.");
     (void)fputs(".SH VERBS\n", out);
     for (const taciti_verb *verb = verbs; verb->name != NULL; verb++)
         if (!verb->hidden) print_item(out, verb->name, verb->summary);

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/rng.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/verbs.h"
 #include "model/sampler.h"
@@ -32,17 +33,16 @@ typedef struct sample_request {
 } sample_request;
 
 static tacit_status read_request(const taciti_arguments *arguments, sample_request *out) {
-    double tokens, seed, top_k;
+    const int64_t max = 1000000000;
+    int64_t top_k;
     *out = (sample_request){.prompt = "\n", .json = taciti_arguments_get(arguments, "--json") != NULL};
-    TACITI_TRY(taciti_arguments_number(arguments, "--tokens", 300, true, 1e9, &tokens));
+    TACITI_TRY(taciti_arguments_count(arguments, "--tokens", 300, 0, max, &out->tokens));
     TACITI_TRY(taciti_arguments_number(arguments, "--temperature", 0.8, true, 100, &out->sampler.temperature));
-    TACITI_TRY(taciti_arguments_number(arguments, "--top-k", 0, true, 1e9, &top_k));
+    TACITI_TRY(taciti_arguments_count(arguments, "--top-k", 0, 0, max, &top_k));
     TACITI_TRY(taciti_arguments_number(arguments, "--top-p", 1, true, 1, &out->sampler.top_p));
-    TACITI_TRY(taciti_arguments_number(arguments, "--seed", 1, true, 9e15, &seed));
+    TACITI_TRY(taciti_arguments_count(arguments, "--seed", 1, 0, INT64_MAX, &out->seed));
     const char *prompt = taciti_arguments_get(arguments, "--prompt");
     if (prompt != NULL && prompt[0] != '\0') out->prompt = prompt;
-    out->tokens = (int64_t)tokens;
-    out->seed = (int64_t)seed;
     out->sampler.top_k = (size_t)top_k;
     return TACIT_OK;
 }
@@ -95,12 +95,16 @@ static tacit_status write_tokens(taciti_loaded_model *loaded, const sample_reque
     return status;
 }
 
-/* A text in which bytes above ASCII are replaced unless all of it is UTF-8. Returns owned. */
+/* A text in which bytes that are no UTF-8 are replaced. Returns owned. */
 static json_t *string_of(char *text, size_t bytes) {
-    json_t *value = json_stringn(text, bytes);
-    for (size_t i = 0; value == NULL && i < bytes; i++)
-        if ((unsigned char)text[i] >= 0x80) text[i] = '?';
-    return value != NULL ? value : json_stringn(text, bytes);
+    for (size_t i = 0, length; i < bytes; i += length) {
+        uint32_t code;
+        length = taciti_utf8_decode(text + i, bytes - i, &code);
+        if (length > 0 && length <= bytes - i) continue;
+        text[i] = '?';
+        length = 1;
+    }
+    return json_stringn(text, bytes);
 }
 
 /* The bytes of the row behind the prompt. Returns owned. */
@@ -148,6 +152,7 @@ static tacit_status open_and_sample(const taciti_verb *verb, int argc, char **ar
     taciti_arguments arguments;
     sample_request request;
     TACITI_TRY(taciti_loaded_options_init(options));
+    TACITI_TRY(taciti_config_environment(&options->config));
     TACITI_TRY(taciti_arguments_parse(verb, &options->config, argc, argv, &arguments));
     if (arguments.positional_count != 1)
         return taciti_fail(TACIT_E_USAGE, "name one run folder: tacit sample run/ --prompt \"...\"");

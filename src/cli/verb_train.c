@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/ranks.h"
 #include "cli/verbs.h"
+#include "comm/launcher.h"
 #include "comm/supervise.h"
 #include "train/stop.h"
 #include "train/train.h"
@@ -79,6 +80,7 @@ static tacit_status check_flags(const taciti_arguments *arguments) {
 static tacit_status print_config(const taciti_config *config, const taciti_arguments *arguments) {
     const bool json = taciti_arguments_get(arguments, "--json") != NULL;
     const bool changed = *taciti_arguments_get(arguments, "--print-config") != '\0';
+    if (taciti_launcher_detect().rank > 0) return TACIT_OK; /* the first rank speaks for all */
     char *text = json ? taciti_config_json(config, 0) : taciti_config_yaml(config, changed);
     if (text == NULL) return TACIT_E_MEMORY;
     printf("%s%s", text, json ? "\n" : "");

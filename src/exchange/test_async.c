@@ -96,8 +96,8 @@ static bool is_late(const trial *t, int rank) {
     return late;
 }
 
-/* What the processors are busy with decides nothing: a late rank waits for the others' steps, these for each other. One
- * that is in a meeting makes none. */
+/* A busy machine decides nothing: a late rank waits for the others' steps, and these for each other. One that is in a
+ * meeting makes none. */
 static bool may_begin(const trial *t, int rank) {
     const int64_t made = atomic_load(&t->made[rank]);
     bool may = true;
