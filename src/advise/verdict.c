@@ -71,8 +71,8 @@ bool taciti_candidate_mixes(const taciti_candidates *candidates, const taciti_ca
 }
 
 static bool is_recommendable(const taciti_candidates *candidates, const taciti_candidate *candidate) {
-    return candidate->method.topology != NULL && !candidate->theirs && candidate->prediction.fits &&
-           taciti_candidate_mixes(candidates, candidate);
+    return candidate->method.topology != NULL && !candidate->theirs && candidate->priced &&
+           candidate->prediction.fits && taciti_candidate_mixes(candidates, candidate);
 }
 
 /* On links as described and on slow ones: next to the rate where a method's transfers no longer hide, one alone

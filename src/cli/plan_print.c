@@ -135,9 +135,10 @@ static void print_unknown_cv(const taciti_plan_report *r) {
 
 /* Codecs of a method that the cluster file says nothing of. */
 static void print_unknown_speed(const taciti_plan_report *r, const taciti_candidate *c) {
-    const taciti_codec *codecs[] = {c->method.compression.encoding.codec, c->method.gather.encoding.codec};
+    const taciti_codec *codecs[] = {c->method.compression.encoding.codec, c->method.gather.encoding.codec,
+                                    taciti_codec_is_dense(c->method.wire) ? NULL : c->method.wire};
     for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
-        if (codecs[i] == NULL || (i > 0 && codecs[i] == codecs[0]) ||
+        if (codecs[i] == NULL || (i == 1 && codecs[i] == codecs[0]) ||
             taciti_plan_compression_known(r->scene->cluster, codecs[i]))
             continue;
         if (!taciti_route_of(codecs[i])->probed)
@@ -159,8 +160,8 @@ static void print_cautions(const taciti_plan_report *r) {
     char text[TACITI_CAUTION_BYTES];
     for (size_t i = 0; i < r->candidates->count; i++) {
         const taciti_candidate *c = &r->candidates->list[i];
-        if (!is_compressed(c) || (!c->configured && c != best)) continue;
-        if (taciti_method_caution(&c->method, text, sizeof text) != TACITI_CAUTION_NONE)
+        if (!c->configured && c != best) continue;
+        if (is_compressed(c) && taciti_method_caution(&c->method, text, sizeof text) != TACITI_CAUTION_NONE)
             printf("caution     %s: %s\n", c->method.label, text);
         print_unknown_speed(r, c);
     }
