@@ -43,6 +43,37 @@ for words in "--compress.codec int4" "--compress.codec auto" "--compress.codec i
 done
 expect 0 "does not pay: keep dense" "$gpt" --cluster "$fast" --all
 expect 0 "* shard 3 int4, gather f32 " "$gpt" --cluster "$ethernet" --strategy shard --compress.codec int4 --all
+
+# the options of gossip that are configured and that the best row does not have are taken back; those that it has are named
+takes_back() { # takes_back FLAGS ARGUMENTS ...: the verdict on gossip ends with FLAGS, and training takes it
+    local wanted=$1 flags
+    shift
+    "$tacit" plan "$gpt" --cluster mixes.json "$@" > out 2>&1
+    flags=$(sed -n '1s/^gossip pays: .*): //p' out)
+    [[ " $flags " == *" $wanted "* ]] || complain "plan $*: '$wanted' is not in '$flags': $(head -3 out)"
+    # shellcheck disable=SC2086
+    "$tacit" train "$examples/shakespeare.yaml" --dry-run "$@" $flags > trained 2>&1 < /dev/null || complain "train refuses $* $flags: $(cat trained)"
+}
+python3 - "$ethernet" << 'PYTHON'
+import json, sys
+cluster = json.load(open(sys.argv[1]))
+cluster["links"] = {"between": {"latency_us": 25, "gbit_per_s": 0.5}, "inside": {"latency_us": 1, "gbit_per_s": 80}}
+cluster.pop("collectives", None)
+json.dump(cluster, open("mixes.json", "w"))
+PYTHON
+takes_back "--gossip.codec none" --gossip.codec int4
+grep -q "^note .* does not tell how fast int4 is" out && complain "a method that is not configured has a note"
+takes_back "--gossip.codec none" --strategy gossip --gossip.codec int4
+grep -q "^\\* gossip, .*, int4 .*, speed of the codec unknown" out || complain "nothing marks mixes of unknown speed: $(cat out)"
+grep -q "^note .* does not tell how fast int4 is" out || complain "nothing tells that the speed of int4 is unknown"
+takes_back "--compress.codec none" --strategy gossip --compress.codec auto # which is int4 for mixes
+takes_back "--gossip.degree 0" --gossip.topology torus --gossip.degree 4 --gossip.order atc
+expect 0 "speed of the codec unknown" "$gpt" --cluster mixes.json --strategy gossip --gossip.codec int4
+sed 's/"format"/"compression": [{"codec": "int4", "factor": 1, "encode_ns": 0.7, "decode_ns": 0.2, "add_ns": 0.2, "bytes": 0.53}], "format"/' mixes.json > told.json
+mv told.json mixes.json
+takes_back "--gossip.codec int4" --strategy gossip --gossip.codec int4
+grep -q "exchange.wire int4" out && complain "int4 is offered as a wire: $(head -1 out)"
+
 expect 0 "* shard 2 topk 20, gather int8 " "$gpt" --cluster "$ethernet" --strategy shard --shard.stage 2 --compress.codec topk --compress.factor 20 --compress.gather int8 --all
 expect 0 "* shard 2 topk 20, gather topk 5 " "$gpt" --cluster "$ethernet" --strategy shard --shard.stage 2 --compress.codec topk --compress.factor 20 --compress.gather topk --compress.back 5 --all
 expect 0 "* shard 3 f32, gather int8 " "$gpt" --cluster "$ethernet" --strategy shard --compress.gather int8 --all
