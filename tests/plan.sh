@@ -29,6 +29,8 @@ mixes="--gossip.start 0 --gossip.denoise 0" # nothing but mixes
 expect 0 "pays: " "$gpt" --cluster "$ethernet"
 expect 0 "gossip does not pay: " "$gpt" --cluster "$fast"
 grep -q "^keep all-reduce, bf16: --strategy dp --exchange.wire bf16$" out || complain "nothing says what to keep: $(cat out)"
+sed 's/"compute":/"collectives": [{"collective": "all_reduce", "group": "world", "by": "nccl", "bytes": 16777216, "seconds": 3e-4}], "compute":/' "$fast" > theirs.json
+expect 0 "keep dense nccl f32 (another library's; tacit's own: --strategy dp)" "$gpt" --cluster theirs.json
 expect 0 "keep all-reduce, bf16: --strategy dp --exchange.wire bf16 --compress.codec none" "$gpt" --cluster "$fast" --compress.codec int4
 expect 0 "* all-reduce, f32 " "$gpt" --cluster "$fast" --compress.codec f32
 grep -q "^\* all-reduce, f32 .*lossy" out && complain "a lossless codec is called lossy"

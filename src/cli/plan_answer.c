@@ -315,7 +315,7 @@ void taciti_plan_print_answer(const taciti_plan_report *r) {
         char name[WORDS], flags[WORDS] = ": ";
         describe_row(dense, name);
         say_flags(r, dense, flags);
-        printf("keep %s%s\n", name, dense->theirs ? "" : flags);
+        printf("keep %s%s\n", name, dense->theirs ? taciti_candidate_owner(dense) : flags);
     }
     if (dense->prediction.fits) print_ahead(r, best_s);
     print_scene(r);
