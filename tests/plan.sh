@@ -257,6 +257,14 @@ sed 's/"cv": 0.03/"cv": 0.9/' grown.json > busy.json
 expect 0 "no verdict on compression: compute.cv 90 % is that of a busy machine; with it " "$gpt" --cluster busy.json
 grep -q " pays: \| takes as long within " out && complain "a busy machine gets a verdict: $(head -3 out)"
 expect 0 "no verdict: compute.cv 90 % is that of a busy machine. With it: compression " "$gpt" --cluster busy.json --all
+"$tacit" plan "$gpt" --cluster busy.json --json > busy-plan.json 2> err || complain "--json: $(cat err)"
+python3 - << 'PYTHON' || complain "the JSON of a busy machine has a verdict"
+import json
+plan = json.load(open("busy-plan.json"))
+for verdict in plan["verdict"], plan["compression"]:
+    assert not verdict["pays"] and verdict["text"].startswith("no verdict: compute.cv 90 %"), verdict
+PYTHON
+expect 0 "--compress.factor 100 --compress.back 0" "$gpt" --cluster grown.json --compress.codec topk --compress.factor 10 --compress.back 10
 grow 200
 expect 0 "compression does not pay: " "$gpt" --cluster grown.json
 expect 0 "compression does not pay: keep dense " "$gpt" --cluster grown.json --all

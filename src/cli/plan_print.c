@@ -227,10 +227,21 @@ taciti_verdict taciti_plan_answer(const taciti_plan_report *r, char text[TACITI_
     }
     v.low = fmin(v.low, r->even->low);
     v.high = fmax(v.high, r->even->high);
-    v.pays = v.pays && r->even->pays;
+    v.pays = false;
     (void)snprintf(text, TACITI_ANSWER_BYTES,
                    "no verdict: compute.cv %.0f %% is that of a busy machine. With it: %s. Without jitter: %s",
                    PERCENT * r->cv, measured, r->even_text);
+    return v;
+}
+
+taciti_verdict taciti_plan_compression_answer(const taciti_plan_report *r, char text[TACITI_ANSWER_BYTES]) {
+    char measured[TACITI_VERDICT_BYTES];
+    taciti_verdict v = taciti_candidates_compression_verdict(r->candidates, measured);
+    (void)snprintf(text, TACITI_ANSWER_BYTES, "%s", measured);
+    if (*measured == '\0' || r->even == NULL) return v;
+    v.pays = false;
+    (void)snprintf(text, TACITI_ANSWER_BYTES, "no verdict: compute.cv %.0f %% is that of a busy machine. With it: %s",
+                   PERCENT * r->cv, measured);
     return v;
 }
 
@@ -247,7 +258,7 @@ static void print_all(const taciti_plan_report *r) {
 }
 
 void taciti_plan_print(const taciti_plan_report *r) {
-    char verdict[TACITI_VERDICT_BYTES], answer[TACITI_ANSWER_BYTES];
+    char answer[TACITI_ANSWER_BYTES];
     if (r->all)
         print_all(r);
     else
@@ -256,8 +267,6 @@ void taciti_plan_print(const taciti_plan_report *r) {
     if (!r->all) return;
     (void)taciti_plan_answer(r, answer);
     printf("\n%s\n", answer);
-    (void)taciti_candidates_compression_verdict(r->candidates, verdict);
-    if (*verdict != '\0' && r->even != NULL)
-        printf("no verdict: compute.cv %.0f %% is that of a busy machine. With it: ", PERCENT * r->cv);
-    if (*verdict != '\0') printf("%s\n", verdict);
+    (void)taciti_plan_compression_answer(r, answer);
+    if (*answer != '\0') printf("%s\n", answer);
 }
