@@ -309,9 +309,11 @@ tacit_status taciti_links_create(const taciti_scene *scene, taciti_links *out) {
     const taciti_cluster *c = scene->cluster;
     if (scene->hosts->count > 1 && c->between.alpha_s < 0)
         return taciti_fail(TACIT_E_CONFIG,
-                           "%d hosts are planned, but the cluster file has one host and no links.between; measure it "
-                           "with `mpirun -n N tacit probe -o cluster.json` on several hosts, or write it by hand",
-                           scene->hosts->count);
+                           "%d ranks need %d hosts like that of the cluster file, which has %d rank%s and no "
+                           "links.between; measure it with `mpirun -n N tacit probe -o cluster.json` on several hosts, "
+                           "or write it by hand",
+                           scene->hosts->ranks, scene->hosts->count, taciti_cluster_ranks(c),
+                           taciti_cluster_ranks(c) == 1 ? "" : "s");
     taciti_links links = {.cluster = c};
     read_rates(c, &links);
     links.message_s = message_s(&links);
