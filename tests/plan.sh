@@ -43,8 +43,6 @@ for words in "--compress.codec int4" "--compress.codec auto" "--compress.codec i
     # shellcheck disable=SC2086
     "$tacit" train "$examples/shakespeare.yaml" --dry-run $words $flags > trained 2>&1 < /dev/null || complain "train refuses $words $flags: $(cat trained)"
 done
-expect 0 "does not pay: keep dense" "$gpt" --cluster "$fast" --all
-expect 0 "* shard 3 int4, gather f32 " "$gpt" --cluster "$ethernet" --strategy shard --compress.codec int4 --all
 
 # the options of gossip that are configured and that the best row does not have are taken back; those that it has are named
 takes_back() { # takes_back FLAGS ARGUMENTS ...: the verdict on gossip ends with FLAGS, and training takes it
@@ -76,6 +74,8 @@ mv told.json mixes.json
 takes_back "--gossip.codec int4" --strategy gossip --gossip.codec int4
 grep -q "exchange.wire int4" out && complain "int4 is offered as a wire: $(head -1 out)"
 
+expect 0 "does not pay: keep dense" "$gpt" --cluster "$fast" --all
+expect 0 "* shard 3 int4, gather f32 " "$gpt" --cluster "$ethernet" --strategy shard --compress.codec int4 --all
 expect 0 "* shard 2 topk 20, gather int8 " "$gpt" --cluster "$ethernet" --strategy shard --shard.stage 2 --compress.codec topk --compress.factor 20 --compress.gather int8 --all
 expect 0 "* shard 2 topk 20, gather topk 5 " "$gpt" --cluster "$ethernet" --strategy shard --shard.stage 2 --compress.codec topk --compress.factor 20 --compress.gather topk --compress.back 5 --all
 expect 0 "* shard 3 f32, gather int8 " "$gpt" --cluster "$ethernet" --strategy shard --compress.gather int8 --all
@@ -435,6 +435,9 @@ expect 0 "--strategy shard does: shard " "$gpt" --cluster small.json
 expect 0 "methods do not fit: a rank has 537 MB (2 GiB of a host for 4 ranks)" "$gpt" --cluster small.json
 grep -qE "^\* all-reduce, f32 .* does not fit into memory" out || complain "the configured method is not marked as too large"
 grep -qE "^  .* does not fit into memory" out && complain "what does not fit is offered"
+expect 0 "methods do not fit: a rank has 1074 MB (2 GiB of a host for 2 ranks)" "$gpt" --cluster small.json -n 2 # as planned
+printf '{"format": "tacit-cluster-1", "hosts": 1, "ranks_per_host": 3, "links": {"inside": {"latency_us": 1, "gbit_per_s": 80}}}' > alone.json
+expect 3 "7 ranks need 3 hosts like that of the cluster file, which has 3 ranks and no links.between" "$gpt" --cluster alone.json -n 7
 python3 - << 'PYTHON'
 import json
 cluster = json.load(open("small.json"))

@@ -170,7 +170,8 @@ static void print_cautions(const taciti_plan_report *r) {
 /* Prints how many methods do not fit in the memory of a host. */
 static void print_misfits(const taciti_plan_report *r) {
     const taciti_cluster *c = r->scene->cluster;
-    const double each = c->memory_gib * 0x1p30 / taciti_cluster_max_ranks_per_host(c);
+    const int ranks = taciti_plan_max_ranks_per_host(r->scene);
+    const double each = c->memory_gib * 0x1p30 / ranks;
     const taciti_candidate *smallest = NULL;
     size_t misfits = 0;
     for (size_t i = 0; i < r->candidates->count; i++) {
@@ -182,8 +183,7 @@ static void print_misfits(const taciti_plan_report *r) {
     if (smallest == NULL) return;
     printf("note        %zu of %zu methods do not fit: a rank has %.0f MB (%g GiB of a host for %d rank%s), the "
            "smallest of them, %s, takes %.0f MB without activations\n",
-           misfits, r->candidates->count, MB * each, c->memory_gib, (int)taciti_cluster_max_ranks_per_host(c),
-           taciti_cluster_max_ranks_per_host(c) > 1 ? "s" : "", smallest->method.label,
+           misfits, r->candidates->count, MB * each, c->memory_gib, ranks, ranks > 1 ? "s" : "", smallest->method.label,
            MB * smallest->prediction.memory_bytes);
 }
 
