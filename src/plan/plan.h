@@ -175,7 +175,7 @@ tacit_status taciti_predict_rates(const taciti_scene *scene, const taciti_method
 #define TACITI_PLAN_MODEL_ERROR_UNMEASURED 0.10
 
 /* Compares `other` with `dense`: dense's step / other's, and its range under the uncertainties. An error of the links
- * affects both; the errors of the model are independent. */
+ * affects both; the range is widened once, by the larger of their errors of the model. */
 typedef struct taciti_verdict {
     double speedup, low, high;
     bool pays; /* low > 1 */
