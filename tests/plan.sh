@@ -29,6 +29,8 @@ mixes="--gossip.start 0 --gossip.denoise 0" # nothing but mixes
 expect 0 "pays: " "$gpt" --cluster "$ethernet"
 expect 0 "gossip does not pay: " "$gpt" --cluster "$fast"
 grep -q "^keep all-reduce, bf16: --strategy dp --exchange.wire bf16$" out || complain "nothing says what to keep: $(cat out)"
+sed 's/"compute":/"collectives": [{"collective": "all_reduce", "group": "world", "by": "nccl", "bytes": 16777216, "seconds": 3e-4}], "compute":/' "$fast" > theirs.json
+expect 0 "keep dense nccl f32 (another library's; tacit's own: --strategy dp)" "$gpt" --cluster theirs.json
 expect 0 "keep all-reduce, bf16: --strategy dp --exchange.wire bf16 --compress.codec none" "$gpt" --cluster "$fast" --compress.codec int4
 expect 0 "* all-reduce, f32 " "$gpt" --cluster "$fast" --compress.codec f32
 grep -q "^\* all-reduce, f32 .*lossy" out && complain "a lossless codec is called lossy"
@@ -41,6 +43,37 @@ for words in "--compress.codec int4" "--compress.codec auto" "--compress.codec i
     # shellcheck disable=SC2086
     "$tacit" train "$examples/shakespeare.yaml" --dry-run $words $flags > trained 2>&1 < /dev/null || complain "train refuses $words $flags: $(cat trained)"
 done
+
+# the options of gossip that are configured and that the best row does not have are taken back; those that it has are named
+takes_back() { # takes_back FLAGS ARGUMENTS ...: the verdict on gossip ends with FLAGS, and training takes it
+    local wanted=$1 flags
+    shift
+    "$tacit" plan "$gpt" --cluster mixes.json "$@" > out 2>&1
+    flags=$(sed -n '1s/^gossip pays: .*): //p' out)
+    [[ " $flags " == *" $wanted "* ]] || complain "plan $*: '$wanted' is not in '$flags': $(head -3 out)"
+    # shellcheck disable=SC2086
+    "$tacit" train "$examples/shakespeare.yaml" --dry-run "$@" $flags > trained 2>&1 < /dev/null || complain "train refuses $* $flags: $(cat trained)"
+}
+python3 - "$ethernet" << 'PYTHON'
+import json, sys
+cluster = json.load(open(sys.argv[1]))
+cluster["links"] = {"between": {"latency_us": 25, "gbit_per_s": 0.5}, "inside": {"latency_us": 1, "gbit_per_s": 80}}
+cluster.pop("collectives", None)
+json.dump(cluster, open("mixes.json", "w"))
+PYTHON
+takes_back "--gossip.codec none" --gossip.codec int4
+grep -q "^note .* does not tell how fast int4 is" out && complain "a method that is not configured has a note"
+takes_back "--gossip.codec none" --strategy gossip --gossip.codec int4
+grep -q "^\\* gossip, .*, int4 .*, speed of the codec unknown" out || complain "nothing marks mixes of unknown speed: $(cat out)"
+grep -q "^note .* does not tell how fast int4 is" out || complain "nothing tells that the speed of int4 is unknown"
+takes_back "--compress.codec none" --strategy gossip --compress.codec auto # which is int4 for mixes
+takes_back "--gossip.degree 0" --gossip.topology torus --gossip.degree 4 --gossip.order atc
+expect 0 "speed of the codec unknown" "$gpt" --cluster mixes.json --strategy gossip --gossip.codec int4
+sed 's/"format"/"compression": [{"codec": "int4", "factor": 1, "encode_ns": 0.7, "decode_ns": 0.2, "add_ns": 0.2, "bytes": 0.53}], "format"/' mixes.json > told.json
+mv told.json mixes.json
+takes_back "--gossip.codec int4" --strategy gossip --gossip.codec int4
+grep -q "exchange.wire int4" out && complain "int4 is offered as a wire: $(head -1 out)"
+
 expect 0 "does not pay: keep dense" "$gpt" --cluster "$fast" --all
 expect 0 "* shard 3 int4, gather f32 " "$gpt" --cluster "$ethernet" --strategy shard --compress.codec int4 --all
 expect 0 "* shard 2 topk 20, gather int8 " "$gpt" --cluster "$ethernet" --strategy shard --shard.stage 2 --compress.codec topk --compress.factor 20 --compress.gather int8 --all
@@ -224,6 +257,14 @@ sed 's/"cv": 0.03/"cv": 0.9/' grown.json > busy.json
 expect 0 "no verdict on compression: compute.cv 90 % is that of a busy machine; with it " "$gpt" --cluster busy.json
 grep -q " pays: \| takes as long within " out && complain "a busy machine gets a verdict: $(head -3 out)"
 expect 0 "no verdict: compute.cv 90 % is that of a busy machine. With it: compression " "$gpt" --cluster busy.json --all
+"$tacit" plan "$gpt" --cluster busy.json --json > busy-plan.json 2> err || complain "--json: $(cat err)"
+python3 - << 'PYTHON' || complain "the JSON of a busy machine has a verdict"
+import json
+plan = json.load(open("busy-plan.json"))
+for verdict in plan["verdict"], plan["compression"]:
+    assert not verdict["pays"] and verdict["text"].startswith("no verdict: compute.cv 90 %"), verdict
+PYTHON
+expect 0 "--compress.factor 100 --compress.back 0" "$gpt" --cluster grown.json --compress.codec topk --compress.factor 10 --compress.back 10
 grow 200
 expect 0 "compression does not pay: " "$gpt" --cluster grown.json
 expect 0 "compression does not pay: keep dense " "$gpt" --cluster grown.json --all
@@ -394,6 +435,9 @@ expect 0 "--strategy shard does: shard " "$gpt" --cluster small.json
 expect 0 "methods do not fit: a rank has 537 MB (2 GiB of a host for 4 ranks)" "$gpt" --cluster small.json
 grep -qE "^\* all-reduce, f32 .* does not fit into memory" out || complain "the configured method is not marked as too large"
 grep -qE "^  .* does not fit into memory" out && complain "what does not fit is offered"
+expect 0 "methods do not fit: a rank has 1074 MB (2 GiB of a host for 2 ranks)" "$gpt" --cluster small.json -n 2 # as planned
+printf '{"format": "tacit-cluster-1", "hosts": 1, "ranks_per_host": 3, "links": {"inside": {"latency_us": 1, "gbit_per_s": 80}}}' > alone.json
+expect 3 "7 ranks need 3 hosts like that of the cluster file, which has 3 ranks and no links.between" "$gpt" --cluster alone.json -n 7
 python3 - << 'PYTHON'
 import json
 cluster = json.load(open("small.json"))

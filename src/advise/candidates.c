@@ -284,13 +284,19 @@ static bool is_known(const taciti_cluster *cluster, const taciti_plan_compressio
     return c->encoding.codec == NULL || taciti_plan_compression_known(cluster, c->encoding.codec);
 }
 
+/* Whether the speed of every codec of the method is known. The speed of a dense wire does not matter. */
+static bool is_priced(const taciti_cluster *cluster, const taciti_method *m) {
+    return is_known(cluster, &m->compression) && is_known(cluster, &m->gather) &&
+           (taciti_codec_is_dense(m->wire) || taciti_plan_compression_known(cluster, m->wire));
+}
+
 tacit_status taciti_candidates_predict(taciti_candidates *candidates, const taciti_scene *scene,
                                        const taciti_plan_options *options,
                                        void (*progress)(void *context, size_t done, size_t count), void *context) {
     for (size_t i = 0; i < candidates->count; i++) {
         taciti_candidate *c = &candidates->list[i];
         TACITI_TRY(taciti_predict(scene, &c->method, options, &c->prediction));
-        c->priced = is_known(scene->cluster, &c->method.compression) && is_known(scene->cluster, &c->method.gather);
+        c->priced = is_priced(scene->cluster, &c->method);
         if (progress != NULL) progress(context, i + 1, candidates->count);
     }
     const taciti_prediction *dense = &taciti_candidates_dense(candidates)->prediction;

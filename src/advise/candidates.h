@@ -80,6 +80,9 @@ bool taciti_candidate_mixes(const taciti_candidates *candidates, const taciti_ca
  * verdict compares with. */
 const taciti_candidate *taciti_candidates_dense(const taciti_candidates *candidates);
 
+/* Returns what to add to the name of a dense candidate, with a flag to type, where it is not tacit's; else "". */
+const char *taciti_candidate_owner(const taciti_candidate *dense);
+
 /* Writes the flags to type for a method of order PARTS with its strategy; codecs only if a controller takes or leaves
  * them. */
 enum { TACITI_FLAGS_BYTES = 160 };

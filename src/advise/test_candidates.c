@@ -186,6 +186,22 @@ static void codecs_of_unknown_speed_are_not_recommended(void **state) {
     assert_string_equal(text, "");
 }
 
+/* Without the speed of the codec of mixes its rows are marked, and a wire is recommended; with it the codec is. */
+static void mixes_of_unknown_speed_are_not_recommended(void **state) {
+    const taciti_cluster_compression speed = {"int4", 1, 1e-10, 1e-10, 1e-10, 0.53};
+    (void)state;
+    set("strategy", "gossip");
+    set("gossip.codec", "int4");
+    make(NULL);
+    predict();
+    assert_false(find_label("gossip complete awc int4")->priced);
+    assert_true(find_label("gossip complete awc bf16")->priced);
+    assert_true(taciti_codec_is_dense(taciti_candidates_gossip(&g.candidates)->method.wire));
+    assert_int_equal(taciti_cluster_add_compression(&g.cluster, &speed), TACIT_OK);
+    predict();
+    assert_string_equal(taciti_candidates_gossip(&g.candidates)->method.wire->name, "int4");
+}
+
 /* More rate never makes a step longer, and what compression gains only shrinks. */
 static void compressed_steps_are_monotonic_in_the_rate(void **state) {
     enum { RATES = 6 };
@@ -448,6 +464,7 @@ int main(void) {
         TEST(a_slow_link_pays_for_compression_and_a_fast_one_does_not),
         TEST(factor_one_is_dense),
         TEST(codecs_of_unknown_speed_are_not_recommended),
+        TEST(mixes_of_unknown_speed_are_not_recommended),
         TEST(compressed_steps_are_monotonic_in_the_rate),
         TEST(uneven_payloads_widen_the_range),
         TEST(compressed_rows_of_all_codecs_are_listed_once),

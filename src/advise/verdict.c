@@ -71,8 +71,8 @@ bool taciti_candidate_mixes(const taciti_candidates *candidates, const taciti_ca
 }
 
 static bool is_recommendable(const taciti_candidates *candidates, const taciti_candidate *candidate) {
-    return candidate->method.topology != NULL && !candidate->theirs && candidate->prediction.fits &&
-           taciti_candidate_mixes(candidates, candidate);
+    return candidate->method.topology != NULL && !candidate->theirs && candidate->priced &&
+           candidate->prediction.fits && taciti_candidate_mixes(candidates, candidate);
 }
 
 /* On links as described and on slow ones: next to the rate where a method's transfers no longer hide, one alone
@@ -188,8 +188,7 @@ taciti_verdict taciti_verdict_of(const taciti_prediction *dense, const taciti_pr
     return v;
 }
 
-/* Returns what to add, with a flag to type, where the fastest dense sum is not tacit's. */
-static const char *say_owner(const taciti_candidate *dense) {
+const char *taciti_candidate_owner(const taciti_candidate *dense) {
     return dense->theirs ? " (another library's; tacit's own: --strategy dp)" : "";
 }
 
@@ -198,11 +197,12 @@ static void say_verdict(const char *what, const taciti_verdict *v, const taciti_
                         const taciti_candidate *dense, const char *more, char text[TACITI_VERDICT_BYTES]) {
     if (v->pays)
         (void)snprintf(text, TACITI_VERDICT_BYTES, "%spays: %.2fx (%.2f-%.2f) with %s instead of %s%s%s", what,
-                       v->speedup, v->low, v->high, other->method.label, dense->method.label, say_owner(dense), more);
+                       v->speedup, v->low, v->high, other->method.label, dense->method.label,
+                       taciti_candidate_owner(dense), more);
     else
         (void)snprintf(text, TACITI_VERDICT_BYTES,
                        "%sdoes not pay: keep %s all-reduce%s; %s would be %.2fx (%.2f-%.2f)", what, dense->method.label,
-                       say_owner(dense), other->method.label, v->speedup, v->low, v->high);
+                       taciti_candidate_owner(dense), other->method.label, v->speedup, v->low, v->high);
 }
 
 /* Why no gossip is recommended. */
@@ -226,7 +226,7 @@ taciti_verdict taciti_candidates_verdict(const taciti_candidates *candidates, ch
     if (!dense->prediction.fits) return verdict_of_parts(candidates, dense, text);
     if (gossip == NULL) {
         (void)snprintf(text, TACITI_VERDICT_BYTES, "does not pay: keep %s all-reduce%s; %s", dense->method.label,
-                       say_owner(dense), taciti_candidates_no_gossip(candidates));
+                       taciti_candidate_owner(dense), taciti_candidates_no_gossip(candidates));
         return (taciti_verdict){.speedup = 1, .low = 1, .high = 1};
     }
     const taciti_verdict v = taciti_verdict_of(&dense->prediction, &gossip->prediction);

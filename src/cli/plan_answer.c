@@ -13,7 +13,7 @@
 #define MS 1e3
 #define MB 1e-6
 
-enum { WORDS = 200, ROWS_MAX = 10 };
+enum { WORDS = 400, ROWS_MAX = 10 };
 static const double TIE = 0.01; /* as of the verdicts */
 
 static void say_line(char out[WORDS], const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -93,14 +93,44 @@ static void say_cost(const taciti_plan_report *r, const taciti_candidate *c, cha
 /* Also takes back what is configured and the method does not have: settings hold until a flag replaces them. */
 static void say_compression_flags(const taciti_settings *settings, const taciti_candidate *c, char out[WORDS]) {
     const taciti_plan_compression *sums = &c->method.compression;
-    if (sums->encoding.codec != NULL)
-        say_line(out, " --compress.codec %s", sums->encoding.codec->name);
-    else if (taciti_settings_compression(settings).sums.codec != NULL)
+    const taciti_codec *codec = sums->encoding.codec;
+    const bool selects = codec != NULL && taciti_plan_factor(sums) > 1;
+    if (codec != NULL)
+        say_line(out, " --compress.codec %s", codec->name);
+    else if (strcmp(settings->compress.codec.text, "none") != 0) /* auto also means the codec of mixes */
         say_line(out, " --compress.codec none");
-    if (sums->encoding.codec != NULL && taciti_plan_factor(sums) > 1)
-        say_line(out, " --compress.factor %g", taciti_plan_factor(sums));
+    if (selects) say_line(out, " --compress.factor %g", taciti_plan_factor(sums));
+    if (selects && settings->compress.back > 0 && !(sums->encoding.back.factor > 0))
+        say_line(out, " --compress.back 0");
     if (!c->configured && strcmp(settings->adapt.policy.text, "fixed") != 0) say_line(out, " --adapt.policy fixed");
     if (strcmp(settings->compress.gather.text, "auto") != 0) say_line(out, " --compress.gather auto");
+}
+
+/* Whether the settings give the option of the candidate's strategy another value than this one. */
+static bool is_set_otherwise(const taciti_settings *settings, const taciti_candidate *c, const char *option,
+                             const char *text) {
+    char key[TACITI_KEY_BYTES];
+    taciti_place place;
+    (void)snprintf(key, sizeof key, "%s.%s", c->strategy, option);
+    return taciti_config_find(&settings->config, key, &place) && !taciti_place_is(&place, text);
+}
+
+/* Whether the wire of the method is the codec of mixes that is configured. */
+static bool has_coded_mixes(const taciti_settings *settings, const taciti_candidate *c) {
+    const bool ours = strcmp(taciti_settings_strategy(settings)->name, c->strategy) == 0;
+    return c->method.topology != NULL && ours && c->method.wire == taciti_settings_compression(settings).mixes.codec;
+}
+
+/* Says the codec of mixes, and takes back what is configured and the topology is not priced with. */
+static void say_mix_flags(const taciti_settings *settings, const taciti_candidate *c, char out[WORDS]) {
+    const taciti_method *m = &c->method;
+    if (has_coded_mixes(settings, c))
+        say_line(out, " --%s.codec %s", c->strategy, m->wire->name);
+    else if (is_set_otherwise(settings, c, "codec", "none"))
+        say_line(out, " --%s.codec none", c->strategy);
+    if (m->delay == 0 && is_set_otherwise(settings, c, "delay", "0")) say_line(out, " --%s.delay 0", c->strategy);
+    if (is_set_otherwise(settings, c, "topology", c->topology) && is_set_otherwise(settings, c, "degree", "0"))
+        say_line(out, " --%s.degree 0", c->strategy);
 }
 
 /* Says what to type for a method that a verdict recommends: all-reduce or gossip, and no codec that adapts. */
@@ -112,7 +142,9 @@ static void say_flags(const taciti_plan_report *r, const taciti_candidate *c, ch
         say_line(out, " --%s.async", c->strategy);
     else if (m->topology != NULL)
         say_line(out, " --%s.order %s", c->strategy, m->order == TACITI_ORDER_AWC ? "awc" : "atc");
-    if (m->compression.encoding.codec == NULL && m->wire != taciti_exchange_wire(&r->settings->exchange))
+    if (m->topology != NULL) say_mix_flags(r->settings, c, out);
+    if (m->compression.encoding.codec == NULL && !has_coded_mixes(r->settings, c) &&
+        m->wire != taciti_exchange_wire(&r->settings->exchange))
         say_line(out, " --exchange.wire %s", m->wire->name);
     say_compression_flags(r->settings, c, out);
     if (m->lanes > 0) say_line(out, " --exchange.lanes %d", m->lanes);
@@ -283,7 +315,7 @@ void taciti_plan_print_answer(const taciti_plan_report *r) {
         char name[WORDS], flags[WORDS] = ": ";
         describe_row(dense, name);
         say_flags(r, dense, flags);
-        printf("keep %s%s\n", name, dense->theirs ? "" : flags);
+        printf("keep %s%s\n", name, dense->theirs ? taciti_candidate_owner(dense) : flags);
     }
     if (dense->prediction.fits) print_ahead(r, best_s);
     print_scene(r);

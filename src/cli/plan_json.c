@@ -119,9 +119,9 @@ static json_t *answer_json(const taciti_plan_report *r) {
 
 /* null: no codec of this build may be recommended. */
 static json_t *compression_verdict_json(const taciti_plan_report *r) {
-    char text[TACITI_VERDICT_BYTES];
+    char text[TACITI_ANSWER_BYTES];
     const taciti_candidate *best = taciti_candidates_compressed(r->candidates);
-    const taciti_verdict v = taciti_candidates_compression_verdict(r->candidates, text);
+    const taciti_verdict v = taciti_plan_compression_answer(r, text);
     if (best == NULL) return json_null();
     json_t *answer = verdict_json(&v);
     (void)json_object_set_new(answer, "text", json_string(text));

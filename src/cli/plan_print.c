@@ -135,9 +135,10 @@ static void print_unknown_cv(const taciti_plan_report *r) {
 
 /* Codecs of a method that the cluster file says nothing of. */
 static void print_unknown_speed(const taciti_plan_report *r, const taciti_candidate *c) {
-    const taciti_codec *codecs[] = {c->method.compression.encoding.codec, c->method.gather.encoding.codec};
+    const taciti_codec *codecs[] = {c->method.compression.encoding.codec, c->method.gather.encoding.codec,
+                                    taciti_codec_is_dense(c->method.wire) ? NULL : c->method.wire};
     for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
-        if (codecs[i] == NULL || (i > 0 && codecs[i] == codecs[0]) ||
+        if (codecs[i] == NULL || (i == 1 && codecs[i] == codecs[0]) ||
             taciti_plan_compression_known(r->scene->cluster, codecs[i]))
             continue;
         if (!taciti_route_of(codecs[i])->probed)
@@ -159,8 +160,8 @@ static void print_cautions(const taciti_plan_report *r) {
     char text[TACITI_CAUTION_BYTES];
     for (size_t i = 0; i < r->candidates->count; i++) {
         const taciti_candidate *c = &r->candidates->list[i];
-        if (!is_compressed(c) || (!c->configured && c != best)) continue;
-        if (taciti_method_caution(&c->method, text, sizeof text) != TACITI_CAUTION_NONE)
+        if (!c->configured && c != best) continue;
+        if (is_compressed(c) && taciti_method_caution(&c->method, text, sizeof text) != TACITI_CAUTION_NONE)
             printf("caution     %s: %s\n", c->method.label, text);
         print_unknown_speed(r, c);
     }
@@ -169,7 +170,8 @@ static void print_cautions(const taciti_plan_report *r) {
 /* Prints how many methods do not fit in the memory of a host. */
 static void print_misfits(const taciti_plan_report *r) {
     const taciti_cluster *c = r->scene->cluster;
-    const double each = c->memory_gib * 0x1p30 / taciti_cluster_max_ranks_per_host(c);
+    const int ranks = taciti_plan_max_ranks_per_host(r->scene);
+    const double each = c->memory_gib * 0x1p30 / ranks;
     const taciti_candidate *smallest = NULL;
     size_t misfits = 0;
     for (size_t i = 0; i < r->candidates->count; i++) {
@@ -181,8 +183,7 @@ static void print_misfits(const taciti_plan_report *r) {
     if (smallest == NULL) return;
     printf("note        %zu of %zu methods do not fit: a rank has %.0f MB (%g GiB of a host for %d rank%s), the "
            "smallest of them, %s, takes %.0f MB without activations\n",
-           misfits, r->candidates->count, MB * each, c->memory_gib, (int)taciti_cluster_max_ranks_per_host(c),
-           taciti_cluster_max_ranks_per_host(c) > 1 ? "s" : "", smallest->method.label,
+           misfits, r->candidates->count, MB * each, c->memory_gib, ranks, ranks > 1 ? "s" : "", smallest->method.label,
            MB * smallest->prediction.memory_bytes);
 }
 
@@ -226,10 +227,21 @@ taciti_verdict taciti_plan_answer(const taciti_plan_report *r, char text[TACITI_
     }
     v.low = fmin(v.low, r->even->low);
     v.high = fmax(v.high, r->even->high);
-    v.pays = v.pays && r->even->pays;
+    v.pays = false;
     (void)snprintf(text, TACITI_ANSWER_BYTES,
                    "no verdict: compute.cv %.0f %% is that of a busy machine. With it: %s. Without jitter: %s",
                    PERCENT * r->cv, measured, r->even_text);
+    return v;
+}
+
+taciti_verdict taciti_plan_compression_answer(const taciti_plan_report *r, char text[TACITI_ANSWER_BYTES]) {
+    char measured[TACITI_VERDICT_BYTES];
+    taciti_verdict v = taciti_candidates_compression_verdict(r->candidates, measured);
+    (void)snprintf(text, TACITI_ANSWER_BYTES, "%s", measured);
+    if (*measured == '\0' || r->even == NULL) return v;
+    v.pays = false;
+    (void)snprintf(text, TACITI_ANSWER_BYTES, "no verdict: compute.cv %.0f %% is that of a busy machine. With it: %s",
+                   PERCENT * r->cv, measured);
     return v;
 }
 
@@ -246,7 +258,7 @@ static void print_all(const taciti_plan_report *r) {
 }
 
 void taciti_plan_print(const taciti_plan_report *r) {
-    char verdict[TACITI_VERDICT_BYTES], answer[TACITI_ANSWER_BYTES];
+    char answer[TACITI_ANSWER_BYTES];
     if (r->all)
         print_all(r);
     else
@@ -255,8 +267,6 @@ void taciti_plan_print(const taciti_plan_report *r) {
     if (!r->all) return;
     (void)taciti_plan_answer(r, answer);
     printf("\n%s\n", answer);
-    (void)taciti_candidates_compression_verdict(r->candidates, verdict);
-    if (*verdict != '\0' && r->even != NULL)
-        printf("no verdict: compute.cv %.0f %% is that of a busy machine. With it: ", PERCENT * r->cv);
-    if (*verdict != '\0') printf("%s\n", verdict);
+    (void)taciti_plan_compression_answer(r, answer);
+    if (*answer != '\0') printf("%s\n", answer);
 }

@@ -29,10 +29,13 @@ int taciti_plan_by_step(const void *a, const void *b);
 /* Prints in words what pays and the best of each family; taciti_plan_print() begins with it unless all is asked for. */
 void taciti_plan_print_answer(const taciti_plan_report *report);
 
-/* Returns the verdict and its text. A busy machine gets none: a method pays if it does with and without jitter, and
- * the range holds both. */
+/* Returns the verdict and its text. A busy machine gets none: nothing pays there, and the range holds those with and
+ * without jitter. */
 enum { TACITI_ANSWER_BYTES = 3 * TACITI_VERDICT_BYTES };
 taciti_verdict taciti_plan_answer(const taciti_plan_report *report, char text[TACITI_ANSWER_BYTES]);
+
+/* The same about compression, with the range that has jitter; text "" if there is nothing to compress with. */
+taciti_verdict taciti_plan_compression_answer(const taciti_plan_report *report, char text[TACITI_ANSWER_BYTES]);
 
 struct json_t;
 /* Returns owned; NULL if out of memory. */

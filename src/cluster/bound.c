@@ -12,6 +12,30 @@ static double host_beta(const taciti_cluster *cluster) {
     return cluster->between.alpha_s >= 0 ? cluster->between.beta_s_per_byte : 0;
 }
 
+/* The maximum number of pairs of ranks across one link: the smaller of the hosts 2i and 2i + 1, whose ranks are paired.
+ */
+static double max_pairs(const taciti_cluster *cluster) {
+    int max = 0;
+    for (int h = 0; h + 1 < cluster->hosts; h += 2) {
+        const int a = cluster->ranks_per_host[h], b = cluster->ranks_per_host[h + 1], smaller = a < b ? a : b;
+        max = smaller > max ? smaller : max;
+    }
+    return max;
+}
+
+/* Arrays that cross the link of the largest host: its i-th rank is in a group with the i-th of each host that has one.
+ */
+static double cross_traffic(const taciti_cluster *cluster, taciti_collective collective) {
+    const int local = taciti_cluster_max_ranks_per_host(cluster);
+    double arrays = 0;
+    for (int i = 0; i < local; i++) {
+        int members = 0;
+        for (int h = 0; h < cluster->hosts; h++) members += cluster->ranks_per_host[h] > i;
+        arrays += traffic(collective, members);
+    }
+    return arrays;
+}
+
 double taciti_cluster_bound_s(const taciti_cluster *cluster, taciti_collective collective, taciti_group_kind group,
                               size_t bytes) {
     const double b = (double)bytes, hosts = cluster->hosts, ranks = taciti_cluster_ranks(cluster);
@@ -19,9 +43,8 @@ double taciti_cluster_bound_s(const taciti_cluster *cluster, taciti_collective c
     if (group == TACITI_GROUP_HOST || cluster->hosts == 1)
         return cluster->inside.alpha_s < 0 ? 0 : traffic(collective, local) * b * cluster->inside.beta_s_per_byte;
     if (group == TACITI_GROUP_TWO_HOSTS) return traffic(collective, 2) * b * host_beta(cluster);
-    if (group == TACITI_GROUP_PAIR) return local * traffic(collective, 2) * b * host_beta(cluster);
-    /* Each rank of a host is in a group of its own. */
-    if (group == TACITI_GROUP_CROSS) return local * traffic(collective, hosts) * b * host_beta(cluster);
+    if (group == TACITI_GROUP_PAIR) return max_pairs(cluster) * traffic(collective, 2) * b * host_beta(cluster);
+    if (group == TACITI_GROUP_CROSS) return cross_traffic(cluster, collective) * b * host_beta(cluster);
     /* Nothing of an all-to-all can be joined: each rank sends its own part to each rank elsewhere. */
     if (collective == TACITI_COLLECTIVE_ALL_TO_ALL) return local * (ranks - local) / ranks * b * host_beta(cluster);
     return traffic(collective, hosts) * b * host_beta(cluster);

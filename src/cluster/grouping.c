@@ -11,17 +11,18 @@ static void append_hosts(const taciti_hosts *hosts, int from, int to, taciti_gro
     if (at >= g->first[g->round.groups] + 2) g->first[++g->round.groups] = at;
 }
 
-/* The i-th rank of a host; -1: it has fewer. */
-static int rank_at(const taciti_hosts *hosts, int host, int i) {
-    for (int r = 0; r < hosts->ranks; r++)
-        if (hosts->host_of[r] == host && i-- == 0) return r;
-    return -1;
+/* The next rank of a host behind another; the number of ranks: there is none. */
+static int next_rank(const taciti_hosts *hosts, int host, int behind) {
+    int r = behind + 1;
+    while (r < hosts->ranks && hosts->host_of[r] != host) r++;
+    return r;
 }
 
 static void append_pairs(const taciti_hosts *hosts, int here, int there, taciti_grouping *g) {
-    for (int i = 0;; i++) {
-        const int a = rank_at(hosts, here, i), b = rank_at(hosts, there, i);
-        if (a < 0 || b < 0) return;
+    for (int a = -1, b = -1;;) {
+        a = next_rank(hosts, here, a);
+        b = next_rank(hosts, there, b);
+        if (a == hosts->ranks || b == hosts->ranks) return;
         int *pair = &g->members[g->first[g->round.groups]];
         pair[0] = a < b ? a : b;
         pair[1] = a < b ? b : a;

@@ -170,13 +170,6 @@ static bool subject_of(const bench *b, size_t i, subject *out) {
     return false;
 }
 
-/* From the size before, which grows no faster than in proportion; else twice what the links allow. */
-static double predict_seconds(const bench *b, size_t bytes, double last_s, size_t last_bytes) {
-    if (last_s > 0) return last_s * (double)bytes / (double)last_bytes;
-    const double bound_s = taciti_cluster_bound_s(b->probe->cluster, b->what.collective, b->what.group, bytes);
-    return bound_s > 0 ? 2 * bound_s : 0;
-}
-
 static void add_name(const bench *b, char *list, size_t size) {
     const size_t used = strlen(list);
     (void)snprintf(list + used, size - used, "%s %s/%s", used == 0 ? "" : ",", taciti_group_kind_names[b->what.group],
@@ -195,8 +188,8 @@ static tacit_status measure_size(bench *b, size_t at, double share, double *last
         TACITI_TRY(taciti_probe_left(b->probe, share, &left_s));
         const double rest = (double)((b->size_count - at) * b->subjects - i);
         const double max_s = rest > GREED ? left_s / rest * GREED : left_s;
-        const double once_s = predict_seconds(b, b->bytes, at == 0 ? 0 : last_s[i], at == 0 ? 0 : b->sizes[at - 1]);
-        if (at > 0 && (once_s * (1 + ROUNDS_MIN) > max_s || last_s[i] <= 0)) {
+        const double growth = at == 0 ? 0 : (double)b->bytes / (double)b->sizes[at - 1];
+        if (at > 0 && (last_s[i] * growth * (1 + ROUNDS_MIN) > max_s || last_s[i] <= 0)) {
             add_name(b, skipped, sizeof skipped);
             last_s[i] = 0;
             continue;

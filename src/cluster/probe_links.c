@@ -339,9 +339,18 @@ static size_t all_ranks(const taciti_probe *probe, int a, int b, flow *list) {
     return (size_t)from;
 }
 
+/* The host with the most ranks, but for one; the first of several. except -1: of all hosts. */
+static int largest_host(const taciti_probe *probe, int except) {
+    int largest = except == 0 ? 1 : 0;
+    for (int h = largest + 1; h < probe->hosts; h++)
+        if (h != except && taciti_probe_host_size(probe, h) > taciti_probe_host_size(probe, largest)) largest = h;
+    return largest;
+}
+
 static tacit_status measure_crowds(taciti_probe *probe, flow *list) {
     taciti_cluster *cluster = probe->cluster;
-    const size_t there = all_ranks(probe, 0, 1, list), back = all_ranks(probe, 1, 0, list + there);
+    const int first = largest_host(probe, -1), second = largest_host(probe, first);
+    const size_t there = all_ranks(probe, first, second, list), back = all_ranks(probe, second, first, list + there);
     const size_t parts = there > back ? there : back; /* the busier direction */
     if (there > 1) TACITI_TRY(measure_flows(probe, list, there, there, &cluster->host_beta_s_per_byte));
     TACITI_TRY(measure_flows(probe, list, there + back, parts, &cluster->duplex_beta_s_per_byte));

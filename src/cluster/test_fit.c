@@ -174,6 +174,11 @@ static void test_bounds(void **state) {
     assert_close(taciti_cluster_bound_s(&c, TACITI_COLLECTIVE_ALL_REDUCE, TACITI_GROUP_HOST, b), 1e-7, 1e-12);
     c.host_beta_s_per_byte = 2e-8; /* what was measured with all ranks at once counts */
     assert_close(taciti_cluster_bound_s(&c, TACITI_COLLECTIVE_ALL_REDUCE, TACITI_GROUP_WORLD, b), 3e-5, 1e-12);
+    c.host_beta_s_per_byte = 1e-8;
+    four[1] = 16; /* a pair takes one rank of each of two hosts; ranks of a number that no other host has are alone */
+    four[2] = 3;
+    assert_close(taciti_cluster_bound_s(&c, TACITI_COLLECTIVE_ALL_REDUCE, TACITI_GROUP_PAIR, b), 2e-5, 1e-12);
+    assert_close(taciti_cluster_bound_s(&c, TACITI_COLLECTIVE_ALL_REDUCE, TACITI_GROUP_CROSS, b), 4e-5, 1e-12);
     c.hosts = 1;
     c.ranks_per_host = one;
     assert_close(taciti_cluster_bound_s(&c, TACITI_COLLECTIVE_ALL_REDUCE, TACITI_GROUP_WORLD, b), 1.5e-7, 1e-12);

@@ -42,13 +42,20 @@ static double interpolate_rate(double from, double to, double share) {
     return fmax(from + share * (to - from), fmin(from, to));
 }
 
+/* Returns the rates of the only row. At a smaller factor as many more elements are decoded and added as are sent; an
+ * encoder reads all of them. At a larger one the row holds: what does not depend on the factor is unknown. */
+static taciti_codec_rates scale_rates(const taciti_cluster_compression *row, const taciti_codec *codec, double factor) {
+    const double more = codec->selects ? fmax(row->factor / factor, 1) : 1;
+    return (taciti_codec_rates){row->encode_s, row->decode_s * more, row->add_s * more};
+}
+
 /* Lines in the share of elements that is kept; a codec without a factor has one row. */
 static taciti_codec_rates rates_at(const void *context, const taciti_codec *codec, double factor) {
     const taciti_cluster *cluster = context;
     const taciti_cluster_compression *below, *above;
     if (!taciti_plan_can_price(codec) || !find_rows(cluster, codec, factor, &below, &above))
         return (taciti_codec_rates){0};
-    if (below == above) return (taciti_codec_rates){below->encode_s, below->decode_s, below->add_s};
+    if (below == above) return scale_rates(below, codec, factor);
     const double share = (1 / factor - 1 / below->factor) / (1 / above->factor - 1 / below->factor);
     return (taciti_codec_rates){interpolate_rate(below->encode_s, above->encode_s, share),
                                 interpolate_rate(below->decode_s, above->decode_s, share),

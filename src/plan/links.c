@@ -16,6 +16,9 @@ static const double ERROR_UNMEASURED = 0.10, ERROR_MEASURED = 0.03;
 /* A measurement counts for sizes up to this many times smaller or larger. */
 static const double REACH = 16;
 
+/* A measured world counts as one for up to this many times its hosts. */
+enum { MANY_TIMES = 2 };
+
 /* Messages of which latency and handling take longer than bytes. */
 enum { SHORT_BYTES = 16 << 10 };
 
@@ -94,6 +97,11 @@ static double error_without_measurement(const taciti_links *links, const taciti_
     return ERROR_UNMEASURED + line_error + (t->hosts > 1 ? lost : 0);
 }
 
+/* A measurement among a few hosts says too little of many: all of them wait for the slowest. */
+static bool is_far_larger(const taciti_links *links, const taciti_transfer *t) {
+    return kind_of(t) == TACITI_GROUP_WORLD && t->hosts > MANY_TIMES * links->cluster->hosts;
+}
+
 static taciti_transfer_time time_of_ours(const taciti_links *links, const taciti_transfer *t) {
     const double bytes = bytes_of(t);
     const taciti_efficiency *row = find_row(links, kind_of(t), bytes);
@@ -110,9 +118,9 @@ static taciti_transfer_time time_of_ours(const taciti_links *links, const taciti
         time.bytes_s = taciti_max_real(on_wire_s, own_s + (double)t->messages * links->message_s) +
                        (on_wire_s < own_s ? on_wire_s : own_s) / fillings;
     }
-    time.calibrated = row != NULL;
-    time.error =
-        row == NULL ? error_without_measurement(links, t) : ERROR_MEASURED + (row->spread > 0 ? row->spread / 2 : 0);
+    time.calibrated = row != NULL && !is_far_larger(links, t);
+    time.error = time.calibrated ? ERROR_MEASURED + (row->spread > 0 ? row->spread / 2 : 0)
+                                 : error_without_measurement(links, t);
     return time;
 }
 
@@ -209,8 +217,14 @@ static bool counts_as(const taciti_cluster *c, taciti_group_kind group, taciti_g
            (c->hosts == 2 && (kind == TACITI_GROUP_TWO_HOSTS || (kind == TACITI_GROUP_PAIR && ranks == 2)));
 }
 
-/* The busiest group of the kind, in the cluster as it was when it was measured. */
-static tacit_status describe_group(const taciti_hosts *hosts, taciti_group_kind kind, taciti_transfer *t) {
+static double described_s(const taciti_links *links, const taciti_transfer *t) {
+    const taciti_transfer_time time = described_time(links, t);
+    return time.latency_s + time.bytes_s;
+}
+
+/* The busiest of the largest groups of the kind, in the cluster as it was when it was measured. */
+static tacit_status describe_group(const taciti_links *links, const taciti_hosts *hosts, taciti_group_kind kind,
+                                   taciti_transfer *t) {
     taciti_grouping grouping;
     taciti_demand *demands = taciti_calloc((size_t)hosts->ranks, sizeof *demands);
     if (demands == NULL) return TACIT_E_MEMORY;
@@ -220,10 +234,12 @@ static tacit_status describe_group(const taciti_hosts *hosts, taciti_group_kind 
                                     &(taciti_length){t->f32_bytes, t->f32_bytes}, 1, demands);
     for (size_t g = 0; status == TACIT_OK && g < grouping.round.groups; g++) {
         const taciti_members members = taciti_members_of(&grouping.round, g);
-        if ((int)members.count <= t->ranks) continue;
-        t->ranks = (int)members.count;
-        t->demand = demands[members.ranks[0]];
-        t->hosts = t->demand.hosts;
+        taciti_transfer one = *t;
+        one.ranks = (int)members.count;
+        one.demand = demands[members.ranks[0]];
+        one.hosts = one.demand.hosts;
+        if (one.ranks > t->ranks || (one.ranks == t->ranks && described_s(links, &one) > described_s(links, t)))
+            *t = one;
     }
     if (status == TACIT_OK) taciti_grouping_destroy(&grouping);
     taciti_free(demands);
@@ -232,9 +248,8 @@ static tacit_status describe_group(const taciti_hosts *hosts, taciti_group_kind 
 
 static tacit_status append_timing(taciti_links *links, const taciti_hosts *hosts, const taciti_cluster_timing *timing) {
     taciti_transfer t = {.f32_bytes = timing->bytes, .codec = taciti_codec_find("f32")};
-    TACITI_TRY(describe_group(hosts, timing->group, &t));
-    const taciti_transfer_time time = described_time(links, &t);
-    const double seconds = time.latency_s + time.bytes_s;
+    TACITI_TRY(describe_group(links, hosts, timing->group, &t));
+    const double seconds = described_s(links, &t);
     for (int kind = 0; kind < TACITI_GROUP_KINDS && t.ranks > 1 && seconds > 0; kind++)
         if (counts_as(links->cluster, timing->group, (taciti_group_kind)kind))
             links->measured[kind][links->measured_count[kind]++] = (taciti_efficiency){.bytes = (double)timing->bytes,
@@ -309,9 +324,11 @@ tacit_status taciti_links_create(const taciti_scene *scene, taciti_links *out) {
     const taciti_cluster *c = scene->cluster;
     if (scene->hosts->count > 1 && c->between.alpha_s < 0)
         return taciti_fail(TACIT_E_CONFIG,
-                           "%d hosts are planned, but the cluster file has one host and no links.between; measure it "
-                           "with `mpirun -n N tacit probe -o cluster.json` on several hosts, or write it by hand",
-                           scene->hosts->count);
+                           "%d ranks need %d hosts like that of the cluster file, which has %d rank%s and no "
+                           "links.between; measure it with `mpirun -n N tacit probe -o cluster.json` on several hosts, "
+                           "or write it by hand",
+                           scene->hosts->ranks, scene->hosts->count, taciti_cluster_ranks(c),
+                           taciti_cluster_ranks(c) == 1 ? "" : "s");
     taciti_links links = {.cluster = c};
     read_rates(c, &links);
     links.message_s = message_s(&links);

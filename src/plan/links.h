@@ -17,7 +17,8 @@
  *             - between two measured sizes both times are taken as lines in bytes
  *             - up to 16 times below or above the measured sizes the nearest one counts
  *             - farther away none does: a short array is late for other reasons than a long one
- *             - where nothing was measured e is 1, and the transfer may be off by as much as the world's e is from 1
+ *             - where nothing was measured e is 1, and the transfer may be off by as much as the world's e is from 1;
+ *               so may one of more than twice the measured hosts, for which the world's e counts
  *
  * The three run at the same time in pieces (exchange/allreduce.h), hence the maximum; inside and codec share a thread.
  * For a compressed sum (plan/compressed.h)

@@ -103,6 +103,9 @@ typedef struct taciti_scene {
     double between_bit_per_s;          /* replaces the cluster's rate between hosts; 0: the cluster's */
 } taciti_scene;
 
+/* Returns the maximum number of planned ranks on one host. Expects the ranks of a host to follow each other. */
+int taciti_plan_max_ranks_per_host(const taciti_scene *scene);
+
 /* The tensors of a scene's network that compress.layers chooses: all where `coded` is NULL. */
 typedef struct taciti_plan_layers {
     size_t tensors, coded_tensors, other_tensors; /* other: of no class (tensor/choice.h) */
@@ -172,7 +175,7 @@ tacit_status taciti_predict_rates(const taciti_scene *scene, const taciti_method
 #define TACITI_PLAN_MODEL_ERROR_UNMEASURED 0.10
 
 /* Compares `other` with `dense`: dense's step / other's, and its range under the uncertainties. An error of the links
- * affects both; the errors of the model are independent. */
+ * affects both; the range is widened once, by the larger of their errors of the model. */
 typedef struct taciti_verdict {
     double speedup, low, high;
     bool pays; /* low > 1 */

@@ -142,6 +142,43 @@ static void every_kind_of_group_has_its_own_efficiency(void **state) {
     close_stage(&s);
 }
 
+/* The pairs of the larger hosts take longest, and are what was measured: 4 share a link of 1 Gbit/s. */
+static void the_busiest_group_is_the_measured_one(void **state) {
+    static const char TEXT[] =
+        "{\"format\": \"tacit-cluster-1\", \"hosts\": 4, \"ranks_per_host\": [1, 1, 4, 4], \"links\": "
+        "{" RATES(1, 1) "}, \"collectives\": [" TIMING("pair", "tacit", 4194304, 0.13421773) "]}";
+    taciti_cluster cluster;
+    taciti_hosts hosts;
+    taciti_links links;
+    (void)state;
+    assert_int_equal(taciti_cluster_parse("c.json", TEXT, sizeof TEXT - 1, &cluster), TACIT_OK);
+    assert_int_equal(taciti_cluster_hosts(&cluster, 10, &hosts), TACIT_OK);
+    const taciti_scene scene = {.cluster = &cluster, .hosts = &hosts};
+    assert_int_equal(taciti_links_create(&scene, &links), TACIT_OK);
+    assert_int_equal(links.measured_count[TACITI_GROUP_PAIR], 1);
+    assert_near(links.measured[TACITI_GROUP_PAIR]->described_s, 4 * MiB4 * 8 / 1e9); /* e is 1 */
+    taciti_links_destroy(&links);
+    taciti_hosts_destroy(&hosts);
+    taciti_cluster_destroy(&cluster);
+}
+
+/* Up to twice the measured hosts the error is that of the measurement. */
+static void a_far_larger_world_is_not_a_measured_one(void **state) {
+    (void)state;
+    taciti_transfer world = {.ranks = 8, .hosts = 8, .demand = {.host_bytes = MiB4, .flow_bytes = MiB4}};
+    stage s;
+    open_stage(&s, 4, 1, RATES(1, 1), ", \"collectives\": [" TIMING("world", "tacit", 4194304, 0.10066330) "]");
+    const taciti_transfer_time twice = time_of(&s, &world);
+    assert_true(twice.calibrated);
+    assert_near(twice.error, 0.03);
+    world.ranks = world.hosts = 9;
+    const taciti_transfer_time more = time_of(&s, &world);
+    assert_false(more.calibrated);
+    assert_near(more.error, 0.10 + 1); /* the measured world takes twice what the links allow */
+    assert_near(more.bytes_s, twice.bytes_s);
+    close_stage(&s);
+}
+
 /* Two hosts are the world of two hosts; with one rank each they are a pair as well. */
 static void kinds_that_are_the_same_share_a_measurement(void **state) {
     (void)state;
@@ -323,6 +360,8 @@ int main(void) {
         cmocka_unit_test(encoding_hides_behind_the_wire_once_the_pipeline_is_full),
         cmocka_unit_test(the_slower_of_a_flow_and_a_host_counts),
         cmocka_unit_test(every_kind_of_group_has_its_own_efficiency),
+        cmocka_unit_test(the_busiest_group_is_the_measured_one),
+        cmocka_unit_test(a_far_larger_world_is_not_a_measured_one),
         cmocka_unit_test(kinds_that_are_the_same_share_a_measurement),
         cmocka_unit_test(a_ring_crosses_each_link_once),
         cmocka_unit_test(a_measured_library_takes_what_the_file_says),

@@ -239,6 +239,43 @@ static void payloads_shrink_with_the_factor(void **state) {
     taciti_free(options);
 }
 
+static double codec_s_at(const taciti_cluster *cluster, double factor) {
+    const taciti_codec *codec = taciti_codec_find("topk");
+    taciti_plan_compression c = {.encoding = {.codec = codec, .expected = {.factor = factor}}};
+    const taciti_method method = {.wire = taciti_codec_find("f32")};
+    taciti_hosts hosts;
+    taciti_price price;
+    void *options = NULL;
+    assert_int_equal(taciti_codec_defaults(codec, &options), TACIT_OK);
+    c.encoding.options = options;
+    assert_int_equal(taciti_hosts_by_size(4, 1, &hosts), TACIT_OK);
+    const taciti_scene scene = {.cluster = cluster, .hosts = &hosts};
+    assert_int_equal(taciti_plan_price(&scene, &method, &c, TACITI_PHASE_ALL_REDUCE, N, &price), TACIT_OK);
+    taciti_hosts_destroy(&hosts);
+    taciti_free(options);
+    return price.codec_s;
+}
+
+/* Sets the only row. */
+static double codec_s_of(taciti_cluster_compression row, double factor) {
+    taciti_cluster cluster = taciti_cluster_unknown();
+    cluster.compressions = &row;
+    cluster.compression_count = 1;
+    return codec_s_at(&cluster, factor);
+}
+
+/* The speed at factor 100 stands for that at 10, where ten times as many elements are decoded and added, and holds at
+ * 1000. */
+static void one_known_factor_is_scaled_to_others(void **state) {
+    const taciti_cluster_compression known = {"topk", 100, 5e-10, 7e-11, 3e-11, 0.05};
+    (void)state;
+    const double dense = codec_s_of((taciti_cluster_compression){"topk", 10, 5e-10, 7e-10, 3e-10, 0.5}, 10),
+                 sparse = codec_s_of((taciti_cluster_compression){"topk", 1000, 5e-10, 7e-11, 3e-11, 0.005}, 1000);
+    assert_true(dense > 0 && fabs(codec_s_of(known, 10) / dense - 1) < 1e-9);
+    assert_true(sparse > 0 && fabs(codec_s_of(known, 1000) / sparse - 1) < 1e-9);
+    assert_true(codec_s_of(known, 10) > codec_s_of(known, 100));
+}
+
 static void cautions_grow_with_what_is_left_out(void **state) {
     char text[TACITI_CAUTION_BYTES];
     (void)state;
@@ -271,6 +308,7 @@ int main(void) {
         cmocka_unit_test(planned_bytes_of_sketches_are_those_of_an_exchange),
         cmocka_unit_test(sketches_have_the_size_of_their_counters),
         cmocka_unit_test(payloads_shrink_with_the_factor),
+        cmocka_unit_test(one_known_factor_is_scaled_to_others),
         cmocka_unit_test(cautions_grow_with_what_is_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
