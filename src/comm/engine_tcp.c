@@ -121,17 +121,10 @@ static void write_peer(const engine_tcp *tcp, taciti_tcp_peer *peer) {
     }
 }
 
-static void obey_abort(taciti_tcp_peer *peer) {
-    char why[TACITI_TCP_WHY_BYTES];
-    (void)snprintf(why, sizeof why, "it has ended the job with exit code %d", peer->abort_code);
-    taciti_guard_end_process(peer->abort_code);
-    taciti_tcp_peer_lose(peer, why);
-}
-
 static void serve_link(const engine_tcp *tcp, taciti_tcp_link *link, bool readable) {
     taciti_tcp_peer *peer = &tcp->peers[link->peer];
     if (readable) taciti_tcp_peer_read(peer, link);
-    if (peer->abort_code >= 0 && !peer->lost) obey_abort(peer);
+    if (peer->abort_code >= 0) taciti_guard_end_process(peer->abort_code);
     write_peer(tcp, peer);
 }
 
