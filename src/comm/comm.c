@@ -173,15 +173,13 @@ static tacit_status read_key(const taciti_comm_options *options, bool first_of_h
     return status;
 }
 
-/* Every engine of a process is another epoch: all ranks open them in the same order. */
-static tacit_status meet_ranks(const taciti_comm_options *options, const taciti_launcher *launcher,
+static tacit_status meet_ranks(const taciti_comm_options *options, const taciti_launcher *launcher, uint32_t epoch,
                                const taciti_seal_key *key, taciti_engine *out) {
-    static _Atomic uint32_t opened;
     taciti_meeting_place meeting;
     TACITI_TRY(taciti_meet_open(options, launcher, key, &meeting));
     const taciti_tcp_request who = {.rank = launcher->rank,
                                     .size = launcher->size,
-                                    .epoch = atomic_fetch_add(&opened, 1),
+                                    .epoch = epoch,
                                     .bootstrap = meeting.store,
                                     .interface = meeting.local,
                                     .key = key};
@@ -190,12 +188,16 @@ static tacit_status meet_ranks(const taciti_comm_options *options, const taciti_
     return status;
 }
 
+/* Every engine of a process is another epoch: all ranks open them in the same order. One that fails counts as well, for
+ * it may fail on one rank only. */
 static tacit_status open_tcp(const taciti_comm_options *options, const taciti_launcher *launcher, taciti_comm **out) {
+    static _Atomic uint32_t opened;
+    const uint32_t epoch = atomic_fetch_add(&opened, 1);
     taciti_seal_key key;
     const taciti_seal_key *used = NULL;
     taciti_engine engine;
     TACITI_TRY(read_key(options, launcher->first_of_host, &key, &used));
-    const tacit_status status = meet_ranks(options, launcher, used, &engine);
+    const tacit_status status = meet_ranks(options, launcher, epoch, used, &engine);
     taciti_seal_key_forget(&key);
     TACITI_TRY(status);
     return taciti_comm_open_engine(options, &engine, out);
