@@ -302,12 +302,24 @@ tacit_status taciti_comm_open_store(const taciti_comm_options *options, int rank
     return TACIT_OK;
 }
 
-void taciti_comm_refuse(tacit_status status) {
+/* A flag that is wrong has been logged: it is why this rank refuses. */
+static void read_flags(const taciti_config *config, int argc, char *const *argv) {
+    char reason[TACITI_REASON_BYTES];
+    taciti_log_capture(reason);
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0;) {
+        const bool mine = strncmp(argv[i], "--comm.", 7) == 0 || strncmp(argv[i], "--no-comm.", 10) == 0;
+        if (!mine || taciti_config_flag(config, argc, argv, &i) != TACIT_OK) i++;
+    }
+    taciti_log_capture(NULL);
+}
+
+void taciti_comm_refuse(tacit_status status, int argc, char *const *argv) {
     taciti_comm_options options = {0};
     const taciti_section section = {&taciti_comm_option_table, &options, NULL};
     const taciti_config config = {&section, 1};
     taciti_comm *comm = NULL;
     if (taciti_config_defaults(&config) != TACIT_OK || taciti_config_environment(&config) != TACIT_OK) return;
+    read_flags(&config, argc, argv);
     options.warn_s = options.timeout_s; /* ranks that refuse leave in any order: no silence is worth a warning */
     (void)open_agreed(&options, status, &comm);
 }

@@ -149,9 +149,10 @@ tacit_status taciti_comm_open_store(const taciti_comm_options *options, int rank
                                     const taciti_bootstrap *store, taciti_comm **out);
 
 /* Called instead of taciti_comm_open() by a rank that failed with `status` before: taciti_comm_open() then fails on all
- * other ranks. An error that several ranks have in common is logged once. Call it once, in a process that a launcher
+ * other ranks. An error that several ranks have in common is logged once. The flags of section "comm" in the command
+ * line are obeyed, so that this rank meets the others where they are. Call it once, in a process that a launcher
  * started. */
-void taciti_comm_refuse(tacit_status status);
+void taciti_comm_refuse(tacit_status status, int argc, char *const *argv);
 
 /* Like taciti_comm_open(), over a given engine. Takes the engine. Collective. */
 tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const taciti_engine *engine,
