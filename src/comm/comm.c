@@ -339,10 +339,24 @@ static void shut_down(taciti_comm *comm) {
     taciti_guard_disarm(&guard);
 }
 
+/* The communication thread hangs in a job. */
+static tacit_status fail_stuck(taciti_comm *comm) {
+    taciti_sight sight;
+    char text[TACITI_ERROR_BYTES];
+    taciti_witness_look(atomic_load(&comm->witness), &sight);
+    if (taciti_comm_health(comm) == TACIT_OK)
+        return taciti_fail(TACIT_E_PEER,
+                           "rank %d: the communication thread does not return from %s; leaving without it",
+                           comm->engine.rank, sight.job[0] != 0 ? sight.job : comm->engine.library);
+    taciti_comm_failure_text(comm, text);
+    taciti_error_set("%s", text);
+    return TACIT_E_PEER;
+}
+
 tacit_status taciti_comm_close(taciti_comm *comm) {
     taciti_log_set_mode(TACITI_LOG_DIRECT);
     if (comm == NULL) return TACIT_OK;
-    if (!taciti_comm_thread_stop(comm)) return TACIT_E_PEER; /* stuck inside the engine: whatever it uses must stay */
+    if (!taciti_comm_thread_stop(comm)) return fail_stuck(comm); /* whatever the thread uses must stay */
     tacit_status status = taciti_comm_health(comm);
     if (status == TACIT_OK) {
         taciti_comm_announce(comm, atomic_load(&atomic_load(&comm->witness)->doing.number), "finish");
