@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Moves bytes between ranks. The lower layer is an engine with three functions that do not block (isend, irecv, test):
- * `mpi` under a launcher, `self` for a single process. The upper layer consists of a communication thread that makes
- * all calls into the engine, a queue of jobs that all ranks submit in the same order, counters of bytes and messages,
- * and a failure detector that ends every wait.
+ * `mpi` under a launcher of MPI, `tcp` under torchrun and --ranks, `self` for a single process. The upper layer
+ * consists of a communication thread that makes all calls into the engine, a queue of jobs that all ranks submit in the
+ * same order, counters of bytes and messages, and a failure detector that ends every wait.
  *
  *   main thread                          communication thread
  *   submit(job) --lock-free queue-->     job->run(comm, context): sends, receives, reduces. Every wait makes progress,
@@ -48,7 +48,7 @@ typedef struct taciti_native {
 } taciti_native;
 
 typedef struct taciti_engine {
-    const char *name; /* "mpi", "self" */
+    const char *name; /* "mpi", "tcp", "self" */
     void *self;
     int rank, size;
     bool any_thread;    /* a thread other than the one that opened the engine may own it */
@@ -130,10 +130,10 @@ void taciti_comm_attach(taciti_comm *comm, taciti_witness *witness);
  * Any thread. */
 void taciti_comm_announce(taciti_comm *comm, int64_t step, const char *doing);
 
-/* Opens the engine that taciti_engine_choose() names (engine.h: MPI under a launcher of several ranks, else self),
- * exchanges the peers' identities and starts the communication thread. Returns E_USAGE, with the command to type, if
- * the MPI library sees one rank where the launcher started several. Fails on all ranks if one of them called
- * taciti_comm_refuse(). Collective. */
+/* Opens the engine that taciti_engine_choose() names (engine.h: MPI under a launcher of MPI, tcp under torchrun and
+ * --ranks, else self), exchanges the peers' identities and starts the communication thread. Returns E_USAGE, with the
+ * command to type, if the MPI library sees one rank where the launcher started several. Fails on all ranks if one of
+ * them called taciti_comm_refuse(). Collective. */
 tacit_status taciti_comm_open(const taciti_comm_options *options, taciti_comm **out);
 
 /* Like taciti_comm_open(), for a process in which other code may call MPI as well. family: that of an MPI
@@ -251,10 +251,11 @@ tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request
 tacit_status taciti_comm_test(taciti_comm *comm, taciti_engine_request *request, bool *done);
 /* From now on the messages of this job are of another flow; returns the one before, to set it back. */
 int taciti_comm_set_flow(taciti_comm *comm, int flow);
-/* A pause of 0.2 ms or less between such tests, for a job that waits for several requests or for another thread. */
+/* A pause between such tests, for a job that waits for several requests or for another thread: 1 ms or less, and less
+ * when something moves. */
 tacit_status taciti_comm_rest(taciti_comm *comm);
-/* The end of such a wait, which began at begin_ns: E_PEER when `peer` has left, or has kept this rank waiting for longer
- * than comm.stall. */
+/* The end of such a wait, which began at begin_ns: E_PEER when `peer` has left, or has kept this rank waiting for
+ * longer than comm.stall. */
 tacit_status taciti_comm_check_wait(taciti_comm *comm, int peer, int64_t begin_ns);
 /* Lists the MPI library's own all-reduces, the same on every rank. Ends with a NULL name. Borrowed. Collective. */
 tacit_status taciti_comm_natives(taciti_comm *comm, const taciti_native **out);
