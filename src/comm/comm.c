@@ -74,6 +74,33 @@ static void destroy_comm(taciti_comm *comm) {
     taciti_free(comm);
 }
 
+/* After a failure. False: the engine stays, and with it what it may still access. */
+static bool drop_engine(taciti_comm *comm) {
+    const taciti_engine old = comm->engine;
+    taciti_engine none;
+    taciti_detector_last_words(comm);
+    if (old.drop == NULL) return !old.keeps_buffers;
+    old.drop(old.self);
+    comm->detector.count = 0;
+    taciti_engine_self_open(&none); /* refuses messages, and an abort ends this process alone */
+    none.name = old.name, none.rank = old.rank, none.size = old.size;
+    memcpy(none.library, old.library, sizeof none.library);
+    comm->engine = none;
+    return true;
+}
+
+bool taciti_comm_let_go(taciti_comm *comm) {
+    if (taciti_comm_health(comm) == TACIT_OK || !comm->engine.keeps_buffers) return true;
+    return comm->engine.drop != NULL && taciti_comm_thread_stop(comm) && drop_engine(comm);
+}
+
+static void abandon_comm(taciti_comm *comm) {
+    if (drop_engine(comm))
+        destroy_comm(comm);
+    else
+        taciti_trace_destroy(&comm->trace);
+}
+
 static tacit_status set_up(taciti_comm *comm) {
     const size_t size = (size_t)comm->engine.size;
     comm->peers = taciti_calloc(size, sizeof *comm->peers);
@@ -104,8 +131,8 @@ tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const t
     const tacit_status status = set_up(comm);
     if (status == TACIT_OK)
         *out = comm;
-    else if (!engine->keeps_buffers) /* receives are posted already; the engine stays as it is: its end is collective */
-        destroy_comm(comm);
+    else
+        abandon_comm(comm); /* receives are posted already */
     return status;
 }
 
@@ -364,11 +391,7 @@ tacit_status taciti_comm_close(taciti_comm *comm) {
         if (status != TACIT_OK && taciti_guard_installed()) taciti_comm_abort(comm, TACIT_E_PEER);
     }
     if (status != TACIT_OK) {
-        taciti_detector_last_words(comm);
-        if (comm->engine.keeps_buffers) /* buffers that messages under way may still write to stay */
-            taciti_trace_destroy(&comm->trace);
-        else
-            destroy_comm(comm);
+        abandon_comm(comm);
         return status;
     }
     taciti_comm_announce(comm, atomic_load(&atomic_load(&comm->witness)->doing.number), TACITI_DOING_SHUT_DOWN);

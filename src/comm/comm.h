@@ -52,8 +52,8 @@ typedef struct taciti_engine {
     void *self;
     int rank, size;
     bool any_thread;    /* a thread other than the one that opened the engine may own it */
-    bool keeps_buffers; /* after a failure the library may still access the buffers of pending messages: they must not
-                         * be freed before the process ends */
+    bool keeps_buffers; /* after a failure the engine may still access the buffers of pending messages: they must not
+                         * be freed before drop(), nor before the process ends if there is none */
     char host[64];      /* host name of this rank; empty: that of the operating system */
     char library[128];  /* "Open MPI v4.1.4": for `doctor`, `info build` and the start-up line */
     tacit_status (*isend)(void *self, int peer, int tag, const void *bytes, size_t count, taciti_engine_request *out);
@@ -82,6 +82,10 @@ typedef struct taciti_engine {
     tacit_status (*native_open)(void *self, const taciti_native **out);
     /* out[n] = sum over ranks of in[n]; in == out unless the native has `apart` set. Collective. */
     tacit_status (*native_allreduce)(void *self, int native, const float *in, float *out, size_t n);
+
+    /* Releases the engine after a failure, without its peers; it accesses no buffer any more. NULL: the engine cannot
+     * do so and stays as it is. Not collective. */
+    void (*drop)(void *self);
 } taciti_engine;
 
 /* ---- options -------------------------------------------------------------------------------------------------- */
@@ -161,6 +165,11 @@ tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const t
 /* Closes the communicator; NULL is allowed. Collective, unless communication has failed before. If a peer fails during
  * the close, ends the job with taciti_comm_abort() where a process may be ended (guard.h), else returns E_PEER. */
 tacit_status taciti_comm_close(taciti_comm *comm);
+
+/* Call before the buffers of messages are freed. After a failure, stops the communication thread and drops the engine
+ * if it can be dropped; no message is exchanged any more. False: the engine may still access them, so they must stay.
+ * Not collective. */
+bool taciti_comm_let_go(taciti_comm *comm);
 
 int taciti_comm_rank(const taciti_comm *comm);
 int taciti_comm_size(const taciti_comm *comm);

@@ -349,6 +349,8 @@ static void tcp_close(void *self) {
     destroy_engine(tcp);
 }
 
+static void tcp_drop(void *self) { destroy_engine(self); }
+
 /* ---- open -------------------------------------------------------------------------------------------------------- */
 static tacit_status refuse_watch(const engine_tcp *tcp) {
     return taciti_fail(TACIT_E_MEMORY, "rank %d: the system refuses to watch its connections: %s", tcp->rank,
@@ -496,13 +498,15 @@ static void fill_table(engine_tcp *tcp, bool sealed, taciti_engine *out) {
                            .rank = tcp->rank,
                            .size = tcp->size,
                            .any_thread = true,
+                           .keeps_buffers = true,
                            .isend = tcp_isend,
                            .irecv = tcp_irecv,
                            .test = tcp_test,
                            .wait = tcp_wait,
                            .lost = tcp_lost,
                            .abort = tcp_abort,
-                           .close = tcp_close};
+                           .close = tcp_close,
+                           .drop = tcp_drop};
     (void)snprintf(out->library, sizeof out->library, "TCP, %d connection%s per pair%s", tcp->streams,
                    tcp->streams == 1 ? "" : "s", sealed ? ", sealed" : "");
 }
