@@ -37,6 +37,4 @@ tacit_status taciti_api_report(const tacit_comm *comm, tacit_status status) {
     return TACIT_E_PEER;
 }
 
-bool taciti_api_keeps_buffers(const tacit_comm *comm) {
-    return taciti_comm_health(comm->comm) != TACIT_OK && taciti_comm_engine(comm->comm)->keeps_buffers;
-}
+bool taciti_api_keeps_buffers(const tacit_comm *comm) { return !taciti_comm_let_go(comm->comm); }

@@ -123,7 +123,7 @@ static tacit_status dispatch_together(int argc, char **argv) {
     taciti_cli_log_init(launcher.rank, false);
     if (launcher.size > 1) taciti_log_set_mode(launcher.rank == 0 ? TACITI_LOG_KEEP : TACITI_LOG_HOLD);
     const tacit_status status = run_verb(argc, argv);
-    if (status != TACIT_OK && taciti_log_held() != 0) taciti_comm_refuse(status);
+    if (status != TACIT_OK && taciti_log_held() != 0) taciti_comm_refuse(status, argc, argv);
     taciti_log_set_mode(TACITI_LOG_DIRECT);
     return status;
 }

@@ -67,6 +67,7 @@ typedef struct port_store {
     taciti_socket_name name;
     char address[192]; /* as given and by whom, for messages */
     char local[TACITI_ADDRESS_TEXT_BYTES];
+    bool shared;        /* all hosts know `name` as this one does */
     int rank, size, fd; /* fd: rank 0's listener, or the connection to it or -1 */
     double timeout_s;
     bool sealed;
@@ -288,21 +289,29 @@ static void destroy_server(port_store *store) {
     if (store->stop >= 0) (void)close(store->stop);
 }
 
-static tacit_status start_server(port_store *store) {
+/* Others may know this host by an address that no interface has, like that of a router. */
+static int listen_at(const port_store *store) {
+    const taciti_socket_name any = taciti_socket_name_any(&store->name);
+    const int fd = taciti_socket_listen(store->shared ? &store->name : &any, true);
+    return fd < 0 && errno == EADDRNOTAVAIL ? taciti_socket_listen(&any, true) : fd;
+}
+
+static tacit_status allocate_server(port_store *store) {
     store->entry_max = VALUES_PER_RANK * store->size;
     store->connection_max = store->size + SPARE_CONNECTIONS;
     store->entries = taciti_calloc((size_t)store->entry_max, sizeof *store->entries);
     store->connections = taciti_calloc((size_t)store->connection_max, sizeof *store->connections);
     store->polls = taciti_calloc((size_t)(OWN_FDS + store->connection_max), sizeof *store->polls);
+    for (int i = 0; store->polls != NULL && i < store->connection_max; i++) store->polls[OWN_FDS + i].fd = -1;
+    if (store->entries == NULL || store->connections == NULL || store->polls == NULL) return TACIT_E_MEMORY;
     store->stop = eventfd(0, EFD_CLOEXEC);
-    if (store->entries == NULL || store->connections == NULL || store->polls == NULL || store->stop < 0)
-        return TACIT_E_MEMORY;
-    for (int i = 0; i < store->connection_max; i++) store->polls[OWN_FDS + i].fd = -1;
-    store->fd = taciti_socket_listen(&store->name, true);
-    if (store->fd < 0 && errno == EADDRNOTAVAIL) { /* a name by which others know this host, like that of a router */
-        const taciti_socket_name any = taciti_socket_name_any(&store->name);
-        store->fd = taciti_socket_listen(&any, true);
-    }
+    if (store->stop >= 0) return TACIT_OK;
+    return taciti_fail(TACIT_E_MEMORY, "rank 0 cannot open the meeting place: %s", strerror(errno));
+}
+
+static tacit_status start_server(port_store *store) {
+    TACITI_TRY(allocate_server(store));
+    store->fd = listen_at(store);
     if (store->fd < 0)
         return taciti_fail(TACIT_E_CONFIG,
                            "rank 0 cannot listen on %s: %s; start the ranks with another port, or set comm.meet to "
@@ -321,7 +330,7 @@ static void find_local_address(port_store *store) {
     taciti_socket_name mine = {.bytes = sizeof mine.storage};
     const bool found = store->rank == 0 ? getsockname(store->fd, (struct sockaddr *)&mine.storage, &mine.bytes) == 0
                                         : taciti_socket_name_towards(&store->name, &mine);
-    if (found) taciti_socket_name_text(&mine, store->local);
+    if (found && store->shared) taciti_socket_name_text(&mine, store->local);
 }
 
 static void hang_up(port_store *store) {
@@ -472,6 +481,7 @@ tacit_status taciti_bootstrap_port_open(const char *address, const char *origin,
                    origin == NULL ? "" : origin, origin == NULL ? "" : ")");
     (void)pthread_mutex_init(&store->lock, NULL);
     tacit_status status = taciti_socket_name_resolve(address, origin, &store->name);
+    store->shared = status == TACIT_OK && taciti_socket_name_is_shared(address, &store->name);
     if (status == TACIT_OK && rank == 0) status = start_server(store);
     if (status == TACIT_OK) {
         find_local_address(store);

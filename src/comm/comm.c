@@ -74,6 +74,33 @@ static void destroy_comm(taciti_comm *comm) {
     taciti_free(comm);
 }
 
+/* After a failure. False: the engine stays, and with it what it may still access. */
+static bool drop_engine(taciti_comm *comm) {
+    const taciti_engine old = comm->engine;
+    taciti_engine none;
+    taciti_detector_last_words(comm);
+    if (old.drop == NULL) return !old.keeps_buffers;
+    old.drop(old.self);
+    comm->detector.count = 0;
+    taciti_engine_self_open(&none); /* refuses messages, and an abort ends this process alone */
+    none.name = old.name, none.rank = old.rank, none.size = old.size;
+    memcpy(none.library, old.library, sizeof none.library);
+    comm->engine = none;
+    return true;
+}
+
+bool taciti_comm_let_go(taciti_comm *comm) {
+    if (taciti_comm_health(comm) == TACIT_OK || !comm->engine.keeps_buffers) return true;
+    return comm->engine.drop != NULL && taciti_comm_thread_stop(comm) && drop_engine(comm);
+}
+
+static void abandon_comm(taciti_comm *comm) {
+    if (drop_engine(comm))
+        destroy_comm(comm);
+    else
+        taciti_trace_destroy(&comm->trace);
+}
+
 static tacit_status set_up(taciti_comm *comm) {
     const size_t size = (size_t)comm->engine.size;
     comm->peers = taciti_calloc(size, sizeof *comm->peers);
@@ -104,8 +131,8 @@ tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const t
     const tacit_status status = set_up(comm);
     if (status == TACIT_OK)
         *out = comm;
-    else if (!engine->keeps_buffers) /* receives are posted already; the engine stays as it is: its end is collective */
-        destroy_comm(comm);
+    else
+        abandon_comm(comm); /* receives are posted already */
     return status;
 }
 
@@ -173,15 +200,13 @@ static tacit_status read_key(const taciti_comm_options *options, bool first_of_h
     return status;
 }
 
-/* Every engine of a process is another epoch: all ranks open them in the same order. */
-static tacit_status meet_ranks(const taciti_comm_options *options, const taciti_launcher *launcher,
+static tacit_status meet_ranks(const taciti_comm_options *options, const taciti_launcher *launcher, uint32_t epoch,
                                const taciti_seal_key *key, taciti_engine *out) {
-    static _Atomic uint32_t opened;
     taciti_meeting_place meeting;
     TACITI_TRY(taciti_meet_open(options, launcher, key, &meeting));
     const taciti_tcp_request who = {.rank = launcher->rank,
                                     .size = launcher->size,
-                                    .epoch = atomic_fetch_add(&opened, 1),
+                                    .epoch = epoch,
                                     .bootstrap = meeting.store,
                                     .interface = meeting.local,
                                     .key = key};
@@ -190,12 +215,16 @@ static tacit_status meet_ranks(const taciti_comm_options *options, const taciti_
     return status;
 }
 
+/* Every engine of a process is another epoch: all ranks open them in the same order. One that fails counts as well, for
+ * it may fail on one rank only. */
 static tacit_status open_tcp(const taciti_comm_options *options, const taciti_launcher *launcher, taciti_comm **out) {
+    static _Atomic uint32_t opened;
+    const uint32_t epoch = atomic_fetch_add(&opened, 1);
     taciti_seal_key key;
     const taciti_seal_key *used = NULL;
     taciti_engine engine;
     TACITI_TRY(read_key(options, launcher->first_of_host, &key, &used));
-    const tacit_status status = meet_ranks(options, launcher, used, &engine);
+    const tacit_status status = meet_ranks(options, launcher, epoch, used, &engine);
     taciti_seal_key_forget(&key);
     TACITI_TRY(status);
     return taciti_comm_open_engine(options, &engine, out);
@@ -300,12 +329,24 @@ tacit_status taciti_comm_open_store(const taciti_comm_options *options, int rank
     return TACIT_OK;
 }
 
-void taciti_comm_refuse(tacit_status status) {
+/* A flag that is wrong has been logged: it is why this rank refuses. */
+static void read_flags(const taciti_config *config, int argc, char *const *argv) {
+    char reason[TACITI_REASON_BYTES];
+    taciti_log_capture(reason);
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0;) {
+        const bool mine = strncmp(argv[i], "--comm.", 7) == 0 || strncmp(argv[i], "--no-comm.", 10) == 0;
+        if (!mine || taciti_config_flag(config, argc, argv, &i) != TACIT_OK) i++;
+    }
+    taciti_log_capture(NULL);
+}
+
+void taciti_comm_refuse(tacit_status status, int argc, char *const *argv) {
     taciti_comm_options options = {0};
     const taciti_section section = {&taciti_comm_option_table, &options, NULL};
     const taciti_config config = {&section, 1};
     taciti_comm *comm = NULL;
     if (taciti_config_defaults(&config) != TACIT_OK || taciti_config_environment(&config) != TACIT_OK) return;
+    read_flags(&config, argc, argv);
     options.warn_s = options.timeout_s; /* ranks that refuse leave in any order: no silence is worth a warning */
     (void)open_agreed(&options, status, &comm);
 }
@@ -325,10 +366,24 @@ static void shut_down(taciti_comm *comm) {
     taciti_guard_disarm(&guard);
 }
 
+/* The communication thread hangs in a job. */
+static tacit_status fail_stuck(taciti_comm *comm) {
+    taciti_sight sight;
+    char text[TACITI_ERROR_BYTES];
+    taciti_witness_look(atomic_load(&comm->witness), &sight);
+    if (taciti_comm_health(comm) == TACIT_OK)
+        return taciti_fail(TACIT_E_PEER,
+                           "rank %d: the communication thread does not return from %s; leaving without it",
+                           comm->engine.rank, sight.job[0] != 0 ? sight.job : comm->engine.library);
+    taciti_comm_failure_text(comm, text);
+    taciti_error_set("%s", text);
+    return TACIT_E_PEER;
+}
+
 tacit_status taciti_comm_close(taciti_comm *comm) {
     taciti_log_set_mode(TACITI_LOG_DIRECT);
     if (comm == NULL) return TACIT_OK;
-    if (!taciti_comm_thread_stop(comm)) return TACIT_E_PEER; /* stuck inside the engine: whatever it uses must stay */
+    if (!taciti_comm_thread_stop(comm)) return fail_stuck(comm); /* whatever the thread uses must stay */
     tacit_status status = taciti_comm_health(comm);
     if (status == TACIT_OK) {
         taciti_comm_announce(comm, atomic_load(&atomic_load(&comm->witness)->doing.number), "finish");
@@ -336,11 +391,7 @@ tacit_status taciti_comm_close(taciti_comm *comm) {
         if (status != TACIT_OK && taciti_guard_installed()) taciti_comm_abort(comm, TACIT_E_PEER);
     }
     if (status != TACIT_OK) {
-        taciti_detector_last_words(comm);
-        if (comm->engine.keeps_buffers) /* buffers that messages under way may still write to stay */
-            taciti_trace_destroy(&comm->trace);
-        else
-            destroy_comm(comm);
+        abandon_comm(comm);
         return status;
     }
     taciti_comm_announce(comm, atomic_load(&atomic_load(&comm->witness)->doing.number), TACITI_DOING_SHUT_DOWN);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Moves bytes between ranks. The lower layer is an engine with three functions that do not block (isend, irecv, test):
- * `mpi` under a launcher, `self` for a single process. The upper layer consists of a communication thread that makes
- * all calls into the engine, a queue of jobs that all ranks submit in the same order, counters of bytes and messages,
- * and a failure detector that ends every wait.
+ * `mpi` under a launcher of MPI, `tcp` under torchrun and --ranks, `self` for a single process. The upper layer
+ * consists of a communication thread that makes all calls into the engine, a queue of jobs that all ranks submit in the
+ * same order, counters of bytes and messages, and a failure detector that ends every wait.
  *
  *   main thread                          communication thread
  *   submit(job) --lock-free queue-->     job->run(comm, context): sends, receives, reduces. Every wait makes progress,
@@ -48,12 +48,12 @@ typedef struct taciti_native {
 } taciti_native;
 
 typedef struct taciti_engine {
-    const char *name; /* "mpi", "self" */
+    const char *name; /* "mpi", "tcp", "self" */
     void *self;
     int rank, size;
     bool any_thread;    /* a thread other than the one that opened the engine may own it */
-    bool keeps_buffers; /* after a failure the library may still access the buffers of pending messages: they must not
-                         * be freed before the process ends */
+    bool keeps_buffers; /* after a failure the engine may still access the buffers of pending messages: they must not
+                         * be freed before drop(), nor before the process ends if there is none */
     char host[64];      /* host name of this rank; empty: that of the operating system */
     char library[128];  /* "Open MPI v4.1.4": for `doctor`, `info build` and the start-up line */
     tacit_status (*isend)(void *self, int peer, int tag, const void *bytes, size_t count, taciti_engine_request *out);
@@ -82,6 +82,10 @@ typedef struct taciti_engine {
     tacit_status (*native_open)(void *self, const taciti_native **out);
     /* out[n] = sum over ranks of in[n]; in == out unless the native has `apart` set. Collective. */
     tacit_status (*native_allreduce)(void *self, int native, const float *in, float *out, size_t n);
+
+    /* Releases the engine after a failure, without its peers; it accesses no buffer any more. NULL: the engine cannot
+     * do so and stays as it is. Not collective. */
+    void (*drop)(void *self);
 } taciti_engine;
 
 /* ---- options -------------------------------------------------------------------------------------------------- */
@@ -131,10 +135,10 @@ void taciti_comm_attach(taciti_comm *comm, taciti_witness *witness);
  * Any thread. */
 void taciti_comm_announce(taciti_comm *comm, int64_t step, const char *doing);
 
-/* Opens the engine that taciti_engine_choose() names (engine.h: MPI under a launcher of several ranks, else self),
- * exchanges the peers' identities and starts the communication thread. Returns E_USAGE, with the command to type, if
- * the MPI library sees one rank where the launcher started several. Fails on all ranks if one of them called
- * taciti_comm_refuse(). Collective. */
+/* Opens the engine that taciti_engine_choose() names (engine.h: MPI under a launcher of MPI, tcp under torchrun and
+ * --ranks, else self), exchanges the peers' identities and starts the communication thread. Returns E_USAGE, with the
+ * command to type, if the MPI library sees one rank where the launcher started several. Fails on all ranks if one of
+ * them called taciti_comm_refuse(). Collective. */
 tacit_status taciti_comm_open(const taciti_comm_options *options, taciti_comm **out);
 
 /* Like taciti_comm_open(), for a process in which other code may call MPI as well. family: that of an MPI
@@ -150,9 +154,10 @@ tacit_status taciti_comm_open_store(const taciti_comm_options *options, int rank
                                     const taciti_bootstrap *store, taciti_comm **out);
 
 /* Called instead of taciti_comm_open() by a rank that failed with `status` before: taciti_comm_open() then fails on all
- * other ranks. An error that several ranks have in common is logged once. Call it once, in a process that a launcher
+ * other ranks. An error that several ranks have in common is logged once. The flags of section "comm" in the command
+ * line are obeyed, so that this rank meets the others where they are. Call it once, in a process that a launcher
  * started. */
-void taciti_comm_refuse(tacit_status status);
+void taciti_comm_refuse(tacit_status status, int argc, char *const *argv);
 
 /* Like taciti_comm_open(), over a given engine. Takes the engine. Collective. */
 tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const taciti_engine *engine,
@@ -161,6 +166,11 @@ tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const t
 /* Closes the communicator; NULL is allowed. Collective, unless communication has failed before. If a peer fails during
  * the close, ends the job with taciti_comm_abort() where a process may be ended (guard.h), else returns E_PEER. */
 tacit_status taciti_comm_close(taciti_comm *comm);
+
+/* Call before the buffers of messages are freed. After a failure, stops the communication thread and drops the engine
+ * if it can be dropped; no message is exchanged any more. False: the engine may still access them, so they must stay.
+ * Not collective. */
+bool taciti_comm_let_go(taciti_comm *comm);
 
 int taciti_comm_rank(const taciti_comm *comm);
 int taciti_comm_size(const taciti_comm *comm);
@@ -254,10 +264,11 @@ tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request
 tacit_status taciti_comm_test(taciti_comm *comm, taciti_engine_request *request, bool *done);
 /* From now on the messages of this job are of another flow; returns the one before, to set it back. */
 int taciti_comm_set_flow(taciti_comm *comm, int flow);
-/* A pause of 0.2 ms or less between such tests, for a job that waits for several requests or for another thread. */
+/* A pause between such tests, for a job that waits for several requests or for another thread: 1 ms or less, and less
+ * when something moves. */
 tacit_status taciti_comm_rest(taciti_comm *comm);
-/* The end of such a wait, which began at begin_ns: E_PEER when `peer` has left, or has kept this rank waiting for longer
- * than comm.stall. */
+/* The end of such a wait, which began at begin_ns: E_PEER when `peer` has left, or has kept this rank waiting for
+ * longer than comm.stall. */
 tacit_status taciti_comm_check_wait(taciti_comm *comm, int peer, int64_t begin_ns);
 /* Lists the MPI library's own all-reduces, the same on every rank. Ends with a NULL name. Borrowed. Collective. */
 tacit_status taciti_comm_natives(taciti_comm *comm, const taciti_native **out);

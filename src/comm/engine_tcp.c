@@ -2,9 +2,11 @@
 #define _GNU_SOURCE
 #include "comm/engine_tcp.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -28,7 +30,7 @@
 
 enum {
     EVENTS = 64,
-    SPARE_FILES = 64,
+    SPARE_FILES = 256, /* those of the meeting place, of strangers and of the caller */
     TAG_MEET = -1,
     WAITS_KEPT = 4,       /* of which a mean is taken */
     SPINS_PER_POLL = 32,  /* looks at memory for one at the sockets, if there are peers on other hosts */
@@ -103,11 +105,11 @@ static tacit_status refuse_fork(const engine_tcp *tcp) {
 }
 
 /* ---- progress ---------------------------------------------------------------------------------------------------- */
-static void watch_link(const engine_tcp *tcp, taciti_tcp_link *link, int operation, bool out) {
+static bool watch_link(const engine_tcp *tcp, taciti_tcp_link *link, int operation, bool out) {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = link};
     if (out) event.events |= EPOLLOUT;
-    if (link->fd >= 0) (void)epoll_ctl(tcp->epoll, operation, link->fd, &event);
     link->watches_out = out;
+    return link->fd < 0 || epoll_ctl(tcp->epoll, operation, link->fd, &event) == 0;
 }
 
 /* Nobody waits for a socket to take more where memory carries the bytes: look_at_memory() sees the room, and a sleeper
@@ -117,21 +119,14 @@ static void write_peer(const engine_tcp *tcp, taciti_tcp_peer *peer) {
     for (int i = 0; i < peer->streams; i++) {
         taciti_tcp_link *link = &peer->links[i];
         const bool out = link->memory == NULL && taciti_tcp_peer_wants_out(peer, link);
-        if (out != link->watches_out) watch_link(tcp, link, EPOLL_CTL_MOD, out);
+        if (out != link->watches_out) (void)watch_link(tcp, link, EPOLL_CTL_MOD, out);
     }
-}
-
-static void obey_abort(taciti_tcp_peer *peer) {
-    char why[TACITI_TCP_WHY_BYTES];
-    (void)snprintf(why, sizeof why, "it has ended the job with exit code %d", peer->abort_code);
-    taciti_guard_end_process(peer->abort_code);
-    taciti_tcp_peer_lose(peer, why);
 }
 
 static void serve_link(const engine_tcp *tcp, taciti_tcp_link *link, bool readable) {
     taciti_tcp_peer *peer = &tcp->peers[link->peer];
     if (readable) taciti_tcp_peer_read(peer, link);
-    if (peer->abort_code >= 0 && !peer->lost) obey_abort(peer);
+    if (peer->abort_code >= 0) taciti_guard_end_process(peer->abort_code);
     write_peer(tcp, peer);
 }
 
@@ -354,7 +349,14 @@ static void tcp_close(void *self) {
     destroy_engine(tcp);
 }
 
+static void tcp_drop(void *self) { destroy_engine(self); }
+
 /* ---- open -------------------------------------------------------------------------------------------------------- */
+static tacit_status refuse_watch(const engine_tcp *tcp) {
+    return taciti_fail(TACIT_E_MEMORY, "rank %d: the system refuses to watch its connections: %s", tcp->rank,
+                       strerror(errno));
+}
+
 static tacit_status create_peer(engine_tcp *tcp, int rank, uint32_t epoch, const taciti_tcp_mesh *mesh) {
     taciti_tcp_peer *peer = &tcp->peers[rank];
     *peer = (taciti_tcp_peer){.rank = rank,
@@ -368,7 +370,7 @@ static tacit_status create_peer(engine_tcp *tcp, int rank, uint32_t epoch, const
         TACITI_TRY(taciti_tcp_link_create(mesh->fds[i], rank, s, epoch, mesh->seals[i], &peer->links[s]));
         mesh->fds[i] = -1;
         mesh->seals[i] = NULL;
-        watch_link(tcp, &peer->links[s], EPOLL_CTL_ADD, false);
+        if (!watch_link(tcp, &peer->links[s], EPOLL_CTL_ADD, false)) return refuse_watch(tcp);
     }
     return TACIT_OK;
 }
@@ -471,8 +473,9 @@ static tacit_status connect_engine(engine_tcp *tcp, const taciti_tcp_request *re
     tcp->local = taciti_calloc((size_t)tcp->size, sizeof *tcp->local);
     if (tcp->peers == NULL || tcp->links == NULL || tcp->local == NULL) return TACIT_E_MEMORY;
     for (int i = 0; i < tcp->size * tcp->streams; i++) tcp->links[i].fd = -1;
-    tcp->epoll = epoll_create1(EPOLL_CLOEXEC);
     taciti_file_allow((size_t)(tcp->size * tcp->streams + SPARE_FILES));
+    tcp->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (tcp->epoll < 0) return refuse_watch(tcp);
     taciti_tcp_mesh filled = *mesh;
     TACITI_TRY(taciti_tcp_connect(request, end_ns, &filled));
     tacit_status status = TACIT_OK;
@@ -495,13 +498,15 @@ static void fill_table(engine_tcp *tcp, bool sealed, taciti_engine *out) {
                            .rank = tcp->rank,
                            .size = tcp->size,
                            .any_thread = true,
+                           .keeps_buffers = true,
                            .isend = tcp_isend,
                            .irecv = tcp_irecv,
                            .test = tcp_test,
                            .wait = tcp_wait,
                            .lost = tcp_lost,
                            .abort = tcp_abort,
-                           .close = tcp_close};
+                           .close = tcp_close,
+                           .drop = tcp_drop};
     (void)snprintf(out->library, sizeof out->library, "TCP, %d connection%s per pair%s", tcp->streams,
                    tcp->streams == 1 ? "" : "s", sealed ? ", sealed" : "");
 }

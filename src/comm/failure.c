@@ -20,7 +20,15 @@
  */
 #define LAST_WORDS_COME_NS (100 * TACITI_NS_PER_MS)
 
-enum { BEAT, WATCHED_BEAT, GOODBYE, DEATH_KNOWN, ALL_PAIRS_RANKS = 32, NAME_BYTES = 128 };
+enum {
+    BEAT,
+    WATCHED_BEAT,
+    GOODBYE,
+    DEATH_KNOWN,
+    ALL_PAIRS_RANKS = 32,
+    NAME_BYTES = 128,
+    SEEN_BYTES = TACITI_WITNESS_TEXT_BYTES + 16
+};
 
 static bool are_neighbours(int a, int b, int size) {
     if (a == b) return false;
@@ -222,15 +230,25 @@ static tacit_status pronounce_dead(taciti_comm *comm, const taciti_link *link, i
     return tell_death(comm, link->peer);
 }
 
+/* Writes "; last seen in step 5, play", or nothing about a rank that sends this one no heartbeats. */
+static void last_seen(const taciti_link *link, char out[SEEN_BYTES]) {
+    char sight[TACITI_WITNESS_TEXT_BYTES];
+    out[0] = 0;
+    if (link == NULL) return;
+    taciti_sight_text(&link->seen, sight);
+    (void)snprintf(out, SEEN_BYTES, "; last seen in %s", sight);
+}
+
 /* One error is enough: that of a watcher, if there is one, says more. */
 static tacit_status pronounce_lost(taciti_comm *comm, int peer) {
     const int i = comm->detector.link_of[peer];
-    const taciti_link *link = i >= 0 ? &comm->detector.links[i] : &(taciti_link){0};
-    char name[NAME_BYTES], sight[TACITI_WITNESS_TEXT_BYTES];
+    const taciti_link *link = i >= 0 ? &comm->detector.links[i] : NULL;
+    const char *reason = reason_of_loss(comm, peer);
+    char name[NAME_BYTES], seen[SEEN_BYTES];
     name_of(comm, peer, name);
-    taciti_sight_text(&link->seen, sight);
-    taciti_error_set("%s has failed: %s; last seen in %s", name, reason_of_loss(comm, peer), sight);
-    taciti_log(link->watched ? TACITI_LOG_WARN : TACITI_LOG_ERROR, "%s", taciti_error_text());
+    last_seen(link, seen);
+    taciti_error_set("%s has failed: %s%s", name, reason != NULL ? reason : "its connection is gone", seen);
+    taciti_log(link != NULL && link->watched ? TACITI_LOG_WARN : TACITI_LOG_ERROR, "%s", taciti_error_text());
     return tell_death(comm, peer);
 }
 
@@ -349,11 +367,11 @@ static tacit_status declare_left(taciti_comm *comm, const taciti_link *link, con
 
 static tacit_status declare_stalled(taciti_comm *comm, int peer, const taciti_link *link, double waited_s,
                                     const char *mine) {
-    char name[NAME_BYTES], sight[TACITI_WITNESS_TEXT_BYTES];
-    taciti_sight_text(link != NULL ? &link->seen : &(taciti_sight){0}, sight);
+    char name[NAME_BYTES], seen[SEEN_BYTES];
+    last_seen(link, seen);
     name_of(comm, peer, name);
-    (void)taciti_fail(TACIT_E_PEER, "%s is alive but has kept rank %d waiting for %.1f s in %s; last seen in %s", name,
-                      comm->engine.rank, waited_s, mine, sight);
+    (void)taciti_fail(TACIT_E_PEER, "%s is alive but has kept rank %d waiting for %.1f s in %s%s", name,
+                      comm->engine.rank, waited_s, mine, seen);
     return tell_death(comm, peer);
 }
 

@@ -103,6 +103,27 @@ taciti_socket_name taciti_socket_name_any(const taciti_socket_name *name) {
     return taciti_socket_name_of(&any, taciti_socket_name_port(name));
 }
 
+static bool is_loopback_name(const taciti_socket_name *name) {
+    struct sockaddr_in in;
+    struct sockaddr_in6 in6;
+    memcpy(&in, &name->storage, sizeof in);
+    memcpy(&in6, &name->storage, sizeof in6);
+    if (name->storage.ss_family == AF_INET6) return IN6_IS_ADDR_LOOPBACK(&in6.sin6_addr);
+    return name->storage.ss_family == AF_INET && ntohl(in.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
+bool taciti_socket_name_is_shared(const char *text, const taciti_socket_name *name) {
+    char host[256];
+    const char *port = NULL;
+    struct addrinfo *found = NULL;
+    const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST};
+    if (!is_loopback_name(name) || !split_host_port(text, host, sizeof host, &port)) return true;
+    if (strcmp(host, "localhost") == 0) return true;
+    if (getaddrinfo(host, NULL, &hints, &found) != 0) return false;
+    freeaddrinfo(found);
+    return true;
+}
+
 taciti_socket_name taciti_socket_name_local(const char *local) {
     taciti_socket_name out = {0};
     struct sockaddr_un un = {.sun_family = AF_UNIX};

@@ -37,6 +37,10 @@ uint16_t taciti_socket_name_port(const taciti_socket_name *name);
 /* All addresses of this host, with the family and the port of `name`. */
 taciti_socket_name taciti_socket_name_any(const taciti_socket_name *name);
 
+/* False for a host that is known by a name of its own but has given that name a loopback address, as /etc/hosts of
+ * Debian does: other hosts resolve `text`, "host:port", to another address than `name`. */
+bool taciti_socket_name_is_shared(const char *text, const taciti_socket_name *name);
+
 /* A Unix-domain socket in the abstract namespace. */
 taciti_socket_name taciti_socket_name_local(const char *local);
 

@@ -101,6 +101,19 @@ static tacit_status send_word(int fd, int file, bool yes) {
     return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 ? TACIT_OK : TACIT_E_PEER;
 }
 
+/* Neither a signal nor a false alarm ends the wait. */
+static ssize_t await_word(int fd, int64_t end_ns, struct msghdr *message) {
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    for (;;) {
+        const int64_t left_ms = (end_ns - taciti_now_ns()) / TACITI_NS_PER_MS,
+                      max_ms = left_ms < INT_MAX ? left_ms : INT_MAX;
+        const int ready = poll(&wait, 1, max_ms > 0 ? (int)max_ms : 0);
+        if (ready == 0) return -1;
+        const ssize_t got = ready == 1 ? recvmsg(fd, message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) : -1;
+        if (got >= 0 || (errno != EAGAIN && errno != EINTR)) return got;
+    }
+}
+
 /* *file is -1 if none came with the word. */
 static tacit_status hear_word(int fd, int64_t end_ns, bool *yes, int *file) {
     ancillary control;
@@ -108,12 +121,8 @@ static tacit_status hear_word(int fd, int64_t end_ns, bool *yes, int *file) {
     struct iovec part = {.iov_base = &word, .iov_len = 1};
     struct msghdr message = {
         .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
-    struct pollfd wait = {.fd = fd, .events = POLLIN};
-    const int64_t left_ms = (end_ns - taciti_now_ns()) / TACITI_NS_PER_MS,
-                  max_ms = left_ms < INT_MAX ? left_ms : INT_MAX;
     *file = -1;
-    if (poll(&wait, 1, max_ms > 0 ? (int)max_ms : 0) != 1) return TACIT_E_PEER;
-    if (recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) != 1) return TACIT_E_PEER;
+    if (await_word(fd, end_ns, &message) != 1) return TACIT_E_PEER;
     const struct cmsghdr *header = CMSG_FIRSTHDR(&message);
     if (header != NULL && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
         header->cmsg_len == CMSG_LEN(sizeof *file))

@@ -367,6 +367,12 @@ static bool read_once(taciti_tcp_peer *peer, taciti_tcp_link *link, const char *
     return *refusal == NULL && link->fd >= 0;
 }
 
+static void lose_to_abort(taciti_tcp_peer *peer) {
+    char why[TACITI_TCP_WHY_BYTES];
+    (void)snprintf(why, sizeof why, "it has ended the job with exit code %d", peer->abort_code);
+    taciti_tcp_peer_lose(peer, why);
+}
+
 /* A process that ends closes all its connections at once, and its last words are on the first one: they are read before
  * the end of another one counts. */
 void taciti_tcp_peer_read(taciti_tcp_peer *peer, taciti_tcp_link *link) {
@@ -375,7 +381,9 @@ void taciti_tcp_peer_read(taciti_tcp_peer *peer, taciti_tcp_link *link) {
     taciti_tcp_link_is_readable(link);
     while (read_once(peer, link, &refusal)) {
     }
-    if (refusal == NULL) return;
-    if (link->stream != 0) taciti_tcp_peer_read(peer, &peer->links[0]);
-    taciti_tcp_peer_lose(peer, refusal);
+    if (refusal != NULL && link->stream != 0) taciti_tcp_peer_read(peer, &peer->links[0]);
+    if (peer->abort_code >= 0)
+        lose_to_abort(peer);
+    else if (refusal != NULL)
+        taciti_tcp_peer_lose(peer, refusal);
 }

@@ -78,7 +78,7 @@ void taciti_tcp_message_release(taciti_tcp_message *message);
 /* Queues ABORT or GOODBYE. */
 tacit_status taciti_tcp_peer_tell(taciti_tcp_peer *peer, taciti_frame_kind kind, uint64_t value);
 
-/* Reads what has arrived on a connection. Loses the peer if that cannot be. */
+/* Reads what has arrived on a connection. Loses the peer if that cannot be, or if it ends the job. */
 void taciti_tcp_peer_read(taciti_tcp_peer *peer, taciti_tcp_link *link);
 
 /* Writes until the connections take no more, or others should have their turn. */

@@ -9,11 +9,13 @@
 #include <stdint.h>
 /* cmocka wants the four above first */
 #include <cmocka.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -405,6 +407,46 @@ static void a_missing_rank_0_is_named(void **state) {
     taciti_bootstrap_port_close(&client);
 }
 
+/* /etc/hosts of Debian gives a host's own name the address 127.0.1.1, which other hosts do not reach. */
+static void an_own_name_of_the_host_means_all_its_addresses(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *address;
+        bool shared;
+    } CASES[] = {{"localhost:4711", "127.0.0.1:4711", true},
+                 {"127.0.1.1:4711", "127.0.1.1:4711", true},
+                 {"node1:4711", "127.0.1.1:4711", false},
+                 {"node1:4711", "[::1]:4711", false},
+                 {"[::1]:4711", "[::1]:4711", true},
+                 {"node1:4711", "10.0.0.1:4711", true},
+                 {"localhost.lab:4711", "127.0.0.1:4711", false}};
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        taciti_socket_name name;
+        assert_int_equal(taciti_socket_name_resolve(CASES[i].address, NULL, &name), TACIT_OK);
+        assert_int_equal(taciti_socket_name_is_shared(CASES[i].text, &name), CASES[i].shared);
+    }
+}
+
+/* An open that fails closes what it has opened, and nothing else. */
+static void without_files_there_is_no_meeting_place(void **state) {
+    (void)state;
+    const int low = dup(2), zero = dup2(low, 0);
+    char address[32];
+    struct rlimit old;
+    taciti_bootstrap store;
+    find_port(address);
+    assert_int_equal(zero, 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    const struct rlimit few = {.rlim_cur = 1, .rlim_max = old.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    const tacit_status status = taciti_bootstrap_port_open(address, NULL, 0, 2, 1, test_seal_key(), &store);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+    assert_int_equal(status, TACIT_E_MEMORY);
+    assert_true(fcntl(0, F_GETFD) >= 0);
+    assert_int_equal(test_log_count("rank 0 cannot open the meeting place: Too many open files"), 1);
+    (void)close(low);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(keys_are_file_names, set_up, tear_down),
@@ -418,6 +460,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(errors_name_who_has_given_the_address, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_rank_knows_its_address_before_rank_0_is_up, set_up, tear_down),
         cmocka_unit_test_setup_teardown(impossible_addresses_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_own_name_of_the_host_means_all_its_addresses, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(without_files_there_is_no_meeting_place, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_missing_rank_0_is_named, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

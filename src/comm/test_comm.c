@@ -545,6 +545,74 @@ static void a_hanging_engine_ends_the_wait_too(void **state) {
         1);
 }
 
+/* While rank 0 works for itself with the engine, another thread queues a job: it runs as soon as the engine is free. */
+typedef struct relay {
+    taciti_comm *comm;
+    taciti_job queued;
+    pthread_t thread, runner; /* runner: of the first job */
+} relay;
+
+static tacit_status run_nothing(taciti_comm *comm, void *context) {
+    (void)comm;
+    (void)context;
+    return TACIT_OK;
+}
+
+static void *queue_behind(void *argument) {
+    relay *r = argument;
+    CHECK(taciti_job_submit(r->comm, &r->queued) == TACIT_OK);
+    return NULL;
+}
+
+static tacit_status hold_engine(taciti_comm *comm, void *context) {
+    relay *r = context;
+    (void)comm;
+    r->runner = pthread_self();
+    CHECK(pthread_create(&r->thread, NULL, queue_behind, r) == 0);
+    (void)pthread_join(r->thread, NULL);
+    taciti_sleep_ns(10 * TACITI_NS_PER_MS);
+    return TACIT_OK;
+}
+
+static void relay_jobs(taciti_comm *comm, void *context) {
+    int64_t *best_ns = context;
+    for (int i = 0; i < 10 && taciti_comm_rank(comm) == 0; i++) {
+        relay r = {.comm = comm, .queued = {.run = run_nothing, .name = "queued", .detail = -1}};
+        taciti_job first = {.run = hold_engine, .context = &r, .name = "first", .detail = -1};
+        taciti_sleep_ns(5 * TACITI_NS_PER_MS); /* let the communication thread fall asleep */
+        CHECK(taciti_job_run(comm, &first) == TACIT_OK && taciti_job_wait(comm, &r.queued) == TACIT_OK);
+        const int64_t late_ns = r.queued.begin_ns - first.end_ns;
+        if (late_ns < *best_ns && pthread_equal(r.runner, pthread_self()) != 0) *best_ns = late_ns;
+    }
+    CHECK(taciti_comm_barrier(comm) == TACIT_OK);
+}
+
+static void a_queued_job_begins_when_the_engine_is_free(void **state) {
+    (void)state;
+    int64_t best_ns = INT64_MAX;
+    run_ranks(2, relay_jobs, &best_ns);
+    assert_true(best_ns < 50 * TACITI_NS_PER_MS);
+}
+
+/* A close does not wait for a job that hangs, and names it. */
+static void close_with_a_job(taciti_comm *comm, void *context) {
+    _Atomic int *go_on = context;
+    taciti_job job = {.run = hang, .context = context, .name = "all-reduce", .detail = 3};
+    if (taciti_comm_rank(comm) != 0) return;
+    CHECK(taciti_job_submit(comm, &job) == TACIT_OK);
+    CHECK(taciti_comm_close(comm) == TACIT_E_PEER);
+    CHECK(strstr(taciti_error_text(), "the communication thread does not return from all-reduce") != NULL);
+    atomic_store(go_on, 1);
+    CHECK(taciti_job_wait(comm, &job) == TACIT_OK);
+}
+
+static void a_job_that_hangs_is_named_by_the_close(void **state) {
+    (void)state;
+    _Atomic int go_on = 0;
+    run_ranks(2, close_with_a_job, &go_on);
+    assert_int_equal(test_log_count("leaving without it"), 1);
+}
+
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
@@ -566,6 +634,8 @@ int main(void) {
         TEST(a_silent_rank_is_named_once_and_ends_every_wait),
         TEST(a_rank_that_beats_but_does_not_come_is_named),
         TEST(a_hanging_engine_ends_the_wait_too),
+        TEST(a_queued_job_begins_when_the_engine_is_free),
+        TEST(a_job_that_hangs_is_named_by_the_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,8 +90,21 @@ static post *match_or_queue(struct seat *to, post *mine) {
 static void match(struct seat *to, post *mine) {
     (void)pthread_mutex_lock(&to->lock);
     post *other = match_or_queue(to, mine);
-    (void)pthread_mutex_unlock(&to->lock);
     if (other != NULL) deliver(mine->receive ? other : mine, mine->receive ? mine : other);
+    (void)pthread_mutex_unlock(&to->lock);
+}
+
+/* Takes what `rank` has posted out of the queue, but for messages that are copied. */
+static void withdraw(struct seat *to, int rank) {
+    (void)pthread_mutex_lock(&to->lock);
+    for (post **at = &to->pending; *at != NULL;) {
+        const post *p = *at;
+        if ((p->receive ? p->to : p->from) == rank && p->copy == NULL)
+            *at = p->next;
+        else
+            at = &(*at)->next;
+    }
+    (void)pthread_mutex_unlock(&to->lock);
 }
 
 static tacit_status engine_isend(void *self, int peer, int tag, const void *bytes, size_t count,
@@ -150,6 +163,12 @@ static void engine_abort(void *self, int exit_code) {
 
 static void engine_close(void *self) { (void)self; }
 
+/* From now on nobody writes to what this rank frees. */
+static void engine_drop(void *self) {
+    const struct seat *seat = self;
+    for (int i = 0; i < seat->world->size; i++) withdraw(&seat->world->seats[i], seat->rank);
+}
+
 test_world *test_world_create(int size) {
     if (size > MAX_RANKS) fail("too many ranks");
     test_world *world = need(taciti_calloc(1, sizeof *world));
@@ -203,7 +222,8 @@ taciti_engine test_world_seat(test_world *world, int rank) {
                             .test = engine_test,
                             .wait = is_engine("poll") ? NULL : engine_wait,
                             .abort = engine_abort,
-                            .close = engine_close};
+                            .close = engine_close,
+                            .drop = engine_drop};
     if (g_hosts != NULL)
         (void)snprintf(seat->host, sizeof seat->host, "host%d", g_hosts[rank]);
     else if (g_ranks_per_host > 0)

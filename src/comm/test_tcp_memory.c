@@ -12,9 +12,12 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -249,6 +252,40 @@ static void silence_has_an_end(void **state) {
     }
 }
 
+static void ignore_signal(int number) { (void)number; }
+
+static void *speak_late(void *argument) {
+    const ends *e = argument;
+    taciti_sleep_ns(100 * TACITI_NS_PER_MS);
+    return send(e->fds[0], "", 1, MSG_NOSIGNAL) == 1 ? argument : NULL;
+}
+
+/* A signal every 5 ms, while the word takes 100. */
+static void signals_do_not_end_the_wait(void **state) {
+    (void)state;
+    ends e = {{-1, -1}, NULL, NULL};
+    const struct sigaction deed = {.sa_handler = ignore_signal};
+    const struct itimerval often = {{0, 5000}, {0, 5000}}, never = {{0, 0}, {0, 0}};
+    const char *why = NULL;
+    sigset_t alarm;
+    pthread_t thread;
+    void *spoken = NULL;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, e.fds), 0);
+    (void)sigemptyset(&alarm);
+    (void)sigaddset(&alarm, SIGALRM);
+    (void)pthread_sigmask(SIG_BLOCK, &alarm, NULL); /* this thread alone gets them */
+    assert_int_equal(pthread_create(&thread, NULL, speak_late, &e), 0);
+    assert_int_equal(sigaction(SIGALRM, &deed, NULL) + setitimer(ITIMER_REAL, &often, NULL), 0);
+    (void)pthread_sigmask(SIG_UNBLOCK, &alarm, NULL);
+    const tacit_status status = taciti_tcp_memory_accept(e.fds[1], true, INT64_MAX, &e.b, &why);
+    assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+    (void)pthread_join(thread, &spoken);
+    assert_non_null(spoken);
+    assert_int_equal(status, TACIT_OK);
+    assert_null(e.b);
+    close_ends(&e);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_come_out_as_they_went_in),
@@ -258,6 +295,7 @@ int main(void) {
         cmocka_unit_test(strange_files_are_refused),
         cmocka_unit_test(nobody_need_take_memory),
         cmocka_unit_test(silence_has_an_end),
+        cmocka_unit_test(signals_do_not_end_the_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

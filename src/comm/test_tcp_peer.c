@@ -215,6 +215,22 @@ static void a_goodbye_is_no_failure(void **state) {
     destroy_pair(p);
 }
 
+/* The end of the process is read in the same pass as its last words. */
+static void an_abort_is_heard_before_the_end_of_its_connection(void **state) {
+    (void)state;
+    for (int first = 0; first < STREAMS; first++) {
+        pair *p = create_pair(false);
+        assert_int_equal(taciti_tcp_peer_tell(&p->peers[0], TACITI_FRAME_ABORT, 7), TACIT_OK);
+        taciti_tcp_peer_write(&p->peers[0]);
+        for (int s = 0; s < STREAMS; s++) taciti_tcp_link_close(&p->links[0][s]);
+        taciti_tcp_peer_read(&p->peers[1], &p->links[1][first]);
+        assert_true(p->peers[1].lost);
+        assert_int_equal(p->peers[1].abort_code, 7);
+        assert_string_equal(p->peers[1].why, "it has ended the job with exit code 7");
+        destroy_pair(p);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages_of_all_lengths_arrive),
@@ -226,6 +242,7 @@ int main(void) {
         cmocka_unit_test(the_peer_keeps_a_window_and_no_more),
         cmocka_unit_test(there_is_a_bound_on_messages_that_nobody_receives),
         cmocka_unit_test(a_goodbye_is_no_failure),
+        cmocka_unit_test(an_abort_is_heard_before_the_end_of_its_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,6 +72,22 @@ static void wait_for_job(taciti_queue *queue, uint32_t seen) {
     atomic_store(&queue->sleeping, 0);
 }
 
+/* False: the submitting thread has the engine. It does not call this thread when it returns it, so with a job in the
+ * queue the wait is for the engine. */
+static bool take_engine(taciti_comm *comm, uint32_t tail) {
+    struct timespec until;
+    if (pthread_mutex_trylock(&comm->ownership) == 0) return true;
+    if (tail == atomic_load_explicit(&comm->queue.head, memory_order_relaxed)) {
+        wait_for_job(&comm->queue, tail);
+        return false;
+    }
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    const int64_t until_ns = until.tv_nsec + IDLE_NS;
+    until.tv_sec += until_ns / TACITI_NS_PER_S;
+    until.tv_nsec = until_ns % TACITI_NS_PER_S;
+    return pthread_mutex_timedlock(&comm->ownership, &until) == 0;
+}
+
 /* One look at the engine and the queue. False: there was nothing to do. */
 static bool serve_once(taciti_comm *comm) {
     taciti_queue *queue = &comm->queue;
@@ -106,9 +122,8 @@ static void *serve_jobs(void *argument) {
     taciti_thread_short_turns(); /* what has arrived must not wait until compute has had its turn */
     for (;;) {
         const uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_acquire);
-        if (pthread_mutex_trylock(&comm->ownership) != 0) {
+        if (!take_engine(comm, tail)) {
             end_if_stuck(comm, &borrower);
-            wait_for_job(queue, tail);
             continue;
         }
         const bool worked = serve_once(comm);
