@@ -45,7 +45,7 @@ static tacit_status add_windows(taciti_loaded_model *loaded, const taciti_data *
                                          "damaged; take an earlier checkpoint");
 }
 
-static tacit_status evaluate(taciti_loaded_model *loaded, const taciti_data *data, evaluation *out) {
+static tacit_status evaluate_model(taciti_loaded_model *loaded, const taciti_data *data, evaluation *out) {
     const size_t time = loaded->time;
     int32_t *tokens = taciti_calloc(EVAL_BATCH * time, sizeof *tokens);
     int32_t *targets = taciti_calloc(EVAL_BATCH * time, sizeof *targets);
@@ -58,7 +58,7 @@ static tacit_status evaluate(taciti_loaded_model *loaded, const taciti_data *dat
 }
 
 /* Weights of another program have no step. */
-static void answer(const taciti_loaded_model *loaded, const evaluation *result, bool json) {
+static void print_answer(const taciti_loaded_model *loaded, const evaluation *result, bool json) {
     const double loss = result->loss_sum / (double)result->targets;
     char step[32] = "null";
     if (loaded->step >= 0) (void)snprintf(step, sizeof step, "%" PRId64, loaded->step);
@@ -85,8 +85,8 @@ static tacit_status open_and_evaluate(const taciti_verb *verb, int argc, char **
         return taciti_fail(TACIT_E_USAGE, "name one run folder: tacit eval run/ [--data.validation FILE...]");
     TACITI_TRY(taciti_loaded_model_open(arguments.positional[0], options, EVAL_BATCH, loaded));
     TACITI_TRY(taciti_loaded_data_open(options, loaded, data));
-    TACITI_TRY(evaluate(loaded, *data, &result));
-    answer(loaded, &result, taciti_arguments_get(&arguments, "--json") != NULL);
+    TACITI_TRY(evaluate_model(loaded, *data, &result));
+    print_answer(loaded, &result, taciti_arguments_get(&arguments, "--json") != NULL);
     return TACIT_OK;
 }
 

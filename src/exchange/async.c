@@ -141,7 +141,7 @@ static tacit_status allocate_arrays(taciti_async *a, const taciti_async_setup *s
 
 /* Messages may still be written to what communication that failed has left behind. */
 static void release_memory(taciti_async *a) {
-    if (taciti_comm_health(a->comm) != TACIT_OK && taciti_comm_engine(a->comm)->keeps_buffers) return;
+    if (!taciti_comm_let_go(a->comm)) return;
     taciti_pages_destroy(&a->pages);
     taciti_calls_destroy(a->calls);
     taciti_free(a->edge);

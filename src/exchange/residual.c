@@ -120,8 +120,8 @@ static float *error_at(taciti_residual *r, taciti_payload_kind kind, size_t at) 
 }
 
 /* ---- encoding ---------------------------------------------------------------------------------------------------- */
-/* x becomes momentum * u + x, which is also stored. After a flush x has u and the residual in it: that is no gradient
- * of this step, and momentum begins anew. */
+/* x becomes momentum * u + x, which is also stored. A flush has added u and the residual to x: they are no gradient
+ * of this step, so u becomes 0. */
 static void add_momentum(taciti_residual *r, size_t at, float *x, size_t n) {
     if (r->flushed) {
         memset(coming_floats(r, TACITI_RESIDUAL_MEMORY, at), 0, n * sizeof *x);

@@ -219,7 +219,7 @@ tacit_status taciti_compression_check_momentum(const taciti_compression_setup *s
                        setup->options->momentum);
 }
 
-/* What travels as it is has no momentum of its own, and the optimizer has none. */
+/* Gradients that travel as they are would have no momentum, for the optimizer has none. */
 static tacit_status check_whole_momentum(const taciti_compression_setup *setup) {
     const taciti_compress_options *o = setup->options;
     const char *layers = o->layers.text;
