@@ -94,7 +94,7 @@ tacit_status taciti_file_sync_parent(const char *path) {
 static tacit_status remove_below(int folder, const char *path);
 
 static tacit_status remove_entry(int folder, const char *name, const char *path) {
-    if (unlinkat(folder, name, 0) == 0 || errno == ENOENT) return TACIT_OK;
+    if (unlinkat(folder, name, 0) == 0 || errno == ENOENT || errno == ENOTDIR) return TACIT_OK; /* none is there */
     if (errno != EISDIR && errno != EPERM) return taciti_file_fail("cannot remove", path);
     const int fd = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) return taciti_file_fail("cannot remove", path);

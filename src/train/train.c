@@ -336,7 +336,8 @@ static void announce_end(const taciti_trainer *trainer, bool stop, int64_t first
     const bool saved = s->train.save_every >= 0 && trainer->saved_step == trainer->position.step;
     const bool fresh = trainer->position.step > first;
     if (trainer->rank != 0 || (s->run.quiet && !stop)) return; /* who asks for a stop wants to know where it was */
-    taciti_log(TACITI_LOG_INFO, "%s at step %" PRId64 " of %" PRId64 "%s%s%s", stop ? "stopped as asked" : "finished",
+    taciti_log(TACITI_LOG_INFO, "%s at step %" PRId64 " of %" PRId64 "%s%s%s",
+               stop && trainer->position.step < s->train.steps ? "stopped as asked" : "finished",
                trainer->position.step, s->train.steps,
                !fresh                    ? ": no step was finished, nothing to save"
                : saved                   ? "; checkpoint in "
