@@ -189,6 +189,8 @@ for step in 4 6 9; do
   check "resumed at step $step" run 4 onebit_$step "${onebit[@]}" --train.steps 14 --resume
   check "and it is the same, step $step" look 'same("onebit", sys.argv[2], 14)' onebit_$step
 done
+expect "a freeze that moments do not follow" 3 "optim.freeze says: resume with the old value" \
+  run 4 onebit_4 "${onebit[@]}" --optim.freeze 9 --train.steps 20 --resume
 run 4 onebit_fewer "${onebit[@]}" --train.steps 9 >/dev/null 2>&1
 check "it goes on at 3 ranks" run 3 onebit_fewer "${onebit[@]}" --train.steps 14 --resume
 for ranks in 1 2 5 7; do check "1-bit Adam on $ranks ranks" run $ranks ranks "${onebit[@]}" --train.steps 9 --train.save_every -1; done

@@ -101,3 +101,13 @@ int64_t taciti_changes_window_before(const taciti_changes *changes) {
 }
 
 int64_t taciti_changes_window_now(const taciti_changes *changes) { return window_of(changes->now); }
+
+/* Those of so many updates that second moments hold. */
+static int64_t updates_held(const json_t *config, int64_t updates) {
+    const int64_t freeze = json_integer_value(json_object_get(config, "optim.freeze"));
+    return freeze > 0 && freeze < updates ? freeze : updates;
+}
+
+bool taciti_changes_keep_frozen(const taciti_changes *changes, int64_t updates) {
+    return changes->before == NULL || updates_held(changes->before, updates) == updates_held(changes->now, updates);
+}

@@ -31,4 +31,8 @@ void taciti_changes_text(const taciti_changes *changes, const char *section, cha
 int64_t taciti_changes_window_before(const taciti_changes *changes);
 int64_t taciti_changes_window_now(const taciti_changes *changes);
 
+/* Whether optim.freeze, after so many updates, says of as many as before that second moments hold them: their bias
+ * correction counts them. */
+bool taciti_changes_keep_frozen(const taciti_changes *changes, int64_t updates);
+
 #endif

@@ -109,11 +109,35 @@ static void the_window_is_that_of_accumulating_forms(void **state) {
     }
 }
 
+/* Second moments hold as many updates as the bias correction counts, or the run does not go on. */
+static void frozen_moments_stay_what_they_are(void **state) {
+    (void)state;
+    static const struct {
+        const char *freeze, *before;
+        int64_t updates;
+        bool keeps;
+    } cases[] = {{"300", "{\"config\": {\"optim.freeze\": 300}}", 1000, true},
+                 {"500", "{\"config\": {\"optim.freeze\": 300}}", 1000, false},
+                 {"500", "{\"config\": {\"optim.freeze\": 300}}", 200, true},
+                 {"0", "{\"config\": {\"optim.freeze\": 300}}", 1000, false},
+                 {"500", "{\"config\": {\"optim.freeze\": 0}}", 1000, false},
+                 {"1000", "{\"config\": {}}", 1000, true},
+                 {"500", "{}", 1000, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *const keys[] = {"optim.freeze", cases[i].freeze, NULL};
+        fixture f;
+        set_up(&f, keys, cases[i].before);
+        assert_int_equal(taciti_changes_keep_frozen(&f.changes, cases[i].updates), cases[i].keeps);
+        tear_down(&f);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(changed_keys_are_named_with_both_values),
         cmocka_unit_test(a_text_stays_within_its_memory),
         cmocka_unit_test(the_window_is_that_of_accumulating_forms),
+        cmocka_unit_test(frozen_moments_stay_what_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,9 +16,10 @@ static const taciti_option TRAIN_OPTIONS[] = {
         .help = "sequences per rank and pass; smaller saves memory (gradient accumulation); 0: the rank's whole share"),
     TACITI_OPTION("seq", INT, AT(time), "0", .max = 1e6, .unit = "tokens",
                   .help = "tokens per sequence; 0: model.context"),
-    TACITI_OPTION("threads", INT, AT(threads), "0", .max = 4096, .unit = "threads",
-                  .help = "compute threads per rank; 0: the cores that a rank may use, divided by the ranks that share them",
-                  .flags = TACITI_OPTION_NO_DIGEST),
+    TACITI_OPTION(
+        "threads", INT, AT(threads), "0", .max = 4096, .unit = "threads",
+        .help = "compute threads per rank; 0: the cores that a rank may use, divided by the ranks that share them",
+        .flags = TACITI_OPTION_NO_DIGEST),
     TACITI_OPTION("eval_every", INT, AT(eval_every), "100", .min = -1, .max = 1e12, .unit = "steps",
                   .help = "validation loss every so many steps; 0: only at the end; -1: never",
                   .flags = TACITI_OPTION_NO_DIGEST),
