@@ -102,7 +102,7 @@ int64_t taciti_changes_window_before(const taciti_changes *changes) {
 
 int64_t taciti_changes_window_now(const taciti_changes *changes) { return window_of(changes->now); }
 
-/* Those of so many updates that second moments hold. */
+/* Second moments hold no update behind the freeze. */
 static int64_t updates_held(const json_t *config, int64_t updates) {
     const int64_t freeze = json_integer_value(json_object_get(config, "optim.freeze"));
     return freeze > 0 && freeze < updates ? freeze : updates;

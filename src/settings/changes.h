@@ -31,8 +31,8 @@ void taciti_changes_text(const taciti_changes *changes, const char *section, cha
 int64_t taciti_changes_window_before(const taciti_changes *changes);
 int64_t taciti_changes_window_now(const taciti_changes *changes);
 
-/* Whether optim.freeze, after so many updates, says of as many as before that second moments hold them: their bias
- * correction counts them. */
+/* Whether second moments hold as many updates by today's optim.freeze as by that of before. The bias correction counts
+ * them. updates: that the run has made. */
 bool taciti_changes_keep_frozen(const taciti_changes *changes, int64_t updates);
 
 #endif
