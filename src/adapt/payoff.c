@@ -160,8 +160,8 @@ static double observe_link(state *s, double transfer) {
 }
 
 /* Takes a step in; the first one after a change of the decision fills caches and residuals and does not count, nor does
- * one whose factor still rises. A sample that may show a change of the link is not folded in, unless nothing is known
- * of the kind. Returns by how much the link has slowed. */
+ * one whose factor still rises: until then the first choice waits. A sample that may show a change of the link is not
+ * folded in, unless nothing is known of the kind. Returns by how much the link has slowed. */
 static double observe_step(state *s, const taciti_adapt_facts *facts, const double *factors) {
     const taciti_adapt_seconds *t = &facts->seconds;
     kind *k = &s->kinds[s->shown];

@@ -380,6 +380,7 @@ tacit_status taciti_cluster_bench_run(taciti_comm *comm, const taciti_cluster_op
     tacit_status status = prepare_run(r);
     if (status == TACIT_OK) status = measure_run(r);
     if (status == TACIT_OK) status = taciti_cluster_run_figures(r, out);
+    if (!taciti_comm_let_go(comm)) return status; /* messages may still be written to its arrays */
     taciti_bench_worker_destroy(&r->worker);
     for (size_t i = 0; i < r->variant_count; i++) {
         taciti_cluster_records_destroy(&r->records[i]);

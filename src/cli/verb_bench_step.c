@@ -27,7 +27,7 @@ const taciti_flag taciti_bench_step_flags[] = {
     {"--seq", NULL, "TOKENS", "tokens per sequence (default 256)"},
     {"--dtype", NULL, "f32|bf16", "operands of matrix products (default f32)"},
     {"--dropout", NULL, "SHARE", "probability of dropping an element (default 0)"},
-    {"--threads", "-t", "COUNT", "compute threads per rank (default: usable cores / ranks of the machine)"},
+    {"--threads", "-t", "COUNT", "compute threads per rank (default: usable cores / ranks that share them)"},
     {"--rounds", "-r", "COUNT",
      "steps that count, per block (default 7 alone; in a cluster up to 20, for about a minute)"},
     {"--warm-up", NULL, "COUNT",

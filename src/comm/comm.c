@@ -91,7 +91,12 @@ static bool drop_engine(taciti_comm *comm) {
 
 bool taciti_comm_let_go(taciti_comm *comm) {
     if (taciti_comm_health(comm) == TACIT_OK || !comm->engine.keeps_buffers) return true;
-    return comm->engine.drop != NULL && taciti_comm_thread_stop(comm) && drop_engine(comm);
+    const bool threaded = comm->threaded;
+    if (comm->engine.drop == NULL || !taciti_comm_thread_stop(comm)) return false;
+    if (threaded) (void)pthread_mutex_lock(&comm->ownership); /* another thread of the caller may have borrowed it */
+    const bool dropped = drop_engine(comm);
+    if (threaded) (void)pthread_mutex_unlock(&comm->ownership);
+    return dropped;
 }
 
 static void abandon_comm(taciti_comm *comm) {

@@ -176,7 +176,8 @@ int taciti_comm_rank(const taciti_comm *comm);
 int taciti_comm_size(const taciti_comm *comm);
 const taciti_peer *taciti_comm_peer(const taciti_comm *comm, int rank);
 /* Cores that this rank may use, divided by the ranks of its host that may use the same ones; 0: fewer than ranks. A
- * launcher that binds ranks gives each its own, one that does not gives all of them the host's. */
+ * launcher that binds ranks gives each its own, one that does not gives all of them the host's. At most this rank's
+ * share of what the control group grants. */
 int taciti_comm_cores(const taciti_comm *comm);
 /* The host of every rank. Borrowed; valid until the communicator is closed. */
 const taciti_hosts *taciti_comm_hosts(const taciti_comm *comm);

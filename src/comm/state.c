@@ -6,12 +6,14 @@
 #define _GNU_SOURCE
 #include "comm/state.h"
 
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/pool.h"
+#include "base/system.h"
 
 #define NAP_NS INT64_C(100000)
 
@@ -31,7 +33,10 @@ int taciti_comm_cores(const taciti_comm *comm) {
     int sharing = 0;
     for (int i = 0; i < comm->engine.size; i++)
         sharing += taciti_comm_same_host(comm, i, me) && comm->peers[i].cores == comm->peers[me].cores;
-    return taciti_usable_cores() / sharing;
+    const int cores = taciti_usable_cores() / sharing;
+    const double quota = taciti_cpu_quota(); /* of all processes in the container together */
+    const int share = (int)ceil(quota) / comm->peers[me].local_size;
+    return quota > 0 && share < cores ? share : cores;
 }
 
 const taciti_hosts *taciti_comm_hosts(const taciti_comm *comm) { return &comm->hosts; }

@@ -52,7 +52,7 @@ struct taciti_comm {
     _Atomic int abort_code;     /* another thread asks the owner to end the job with this exit code; 0: none */
     _Atomic uint32_t stop;      /* the communication thread shall end */
     bool introduced;            /* all ranks have started; set before the thread starts */
-    bool threaded;
+    _Atomic bool threaded;
     pthread_t thread;
     pthread_mutex_t ownership; /* held by the owner of the engine while it uses it, if there is a thread */
     pthread_t borrower;        /* the submitting thread, while `borrowed` */

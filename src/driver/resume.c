@@ -136,7 +136,7 @@ static tacit_status check_lacking(const taciti_resume *resume, const taciti_stat
 static tacit_status resume_updates(taciti_resume *resume, const taciti_state *state) {
     taciti_optim *optim = taciti_driver_optim(resume->driver);
     const int64_t updates = taciti_optim_updates(optim);
-    if (!taciti_changes_keep_frozen(&resume->changes, updates))
+    if (taciti_state_find(state, "optim.v") != NULL && !taciti_changes_keep_frozen(&resume->changes, updates))
         return taciti_fail(TACIT_E_CONFIG,
                            "%s: after %" PRId64 " updates its second moments hold another number of them than this "
                            "optim.freeze says: resume with the old value, or %s",

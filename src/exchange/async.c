@@ -562,15 +562,16 @@ static tacit_status say_goodbye(taciti_comm *comm, void *context) {
     }
     TACITI_TRY(post_all(comm, a));
     for (;;) {
-        const edge *open = NULL;
+        bool over = true;
         for (size_t i = 0; i < a->edges; i++) {
             edge *e = &a->edge[i];
             TACITI_TRY(move_goodbye(comm, a, e));
-            if (e->sending || e->listening) open = e;
+            if (!e->sending && !e->listening) continue;
+            TACITI_TRY(taciti_comm_check_wait(comm, e->peer, begin_ns));
+            over = false;
         }
-        if (open == NULL) return TACIT_OK;
+        if (over) return TACIT_OK;
         TACITI_TRY(taciti_comm_rest(comm));
-        TACITI_TRY(taciti_comm_check_wait(comm, open->peer, begin_ns));
     }
 }
 

@@ -138,14 +138,14 @@ static taciti_tally unpack_tally(const double *fields) {
     return tally;
 }
 
-/* An evaluation or a checkpoint lies in the time of the step after it. That says nothing of steps, so it counts as
- * twice the mean at most. 0: unknown. */
-static double seconds_of_step(taciti_compression *c) {
-    const double weight = c->step_s > 0 ? 0.2 : 1, s = (double)(taciti_now_ns() - c->settled_ns) * 1e-9;
+/* Besides its wait for the exchange, a step counts as twice the mean at most: an evaluation or a checkpoint lies in the
+ * time of the step after it, and says nothing of steps. 0: unknown. */
+static double seconds_of_step(taciti_compression *c, double wait_s) {
+    const double own_s = fmax((double)(taciti_now_ns() - c->settled_ns) * 1e-9 - wait_s, 0);
     if (c->settled_ns == 0) return 0;
-    const double counted = c->step_s > 0 ? fmin(s, 2 * c->step_s) : s;
-    c->step_s += weight * (counted - c->step_s);
-    return counted;
+    const double counted = c->own_s > 0 ? fmin(own_s, 2 * c->own_s) : own_s;
+    c->own_s += (c->own_s > 0 ? 0.2 : 1) * (counted - c->own_s);
+    return wait_s + counted;
 }
 
 /* Fills in the message of this rank. */
@@ -164,7 +164,7 @@ static void fill_mine(taciti_compression *c, const taciti_step_report *report) {
         }
     }
     costs->exposed_s = (double)report->wait_ns * per_ns;
-    costs->step_s = seconds_of_step(c);
+    costs->step_s = seconds_of_step(c, costs->exposed_s);
 }
 
 /* mine, and the tallies, = the sums and maxima over ranks, in rank order: the same bits everywhere. */

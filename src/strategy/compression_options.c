@@ -224,13 +224,14 @@ static tacit_status check_whole_momentum(const taciti_compression_setup *setup) 
     const taciti_compress_options *o = setup->options;
     const char *layers = o->layers.text;
     const bool all = layers[0] == '\0' || strcmp(layers, "all") == 0;
-    if (o->momentum == 0 || (all && !taciti_compression_controller(setup)->switches)) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG,
-                       "compress.momentum %g is the momentum of what is compressed, and %s%s sends gradients as they "
-                       "are, which then have none: --compress.momentum 0 with the optimizer's own, or %s",
-                       o->momentum, all ? "adapt.policy " : "compress.layers ",
-                       all ? taciti_compression_controller(setup)->name : layers,
-                       all ? "--adapt.policy fixed and a codec" : "--compress.layers all");
+    if (o->momentum == 0 || (all && taciti_compression_is_fixed(setup))) return TACIT_OK;
+    return taciti_fail(
+        TACIT_E_CONFIG,
+        "compress.momentum %g is the momentum of what is compressed, and %s%s may send gradients as they "
+        "are, which then have none: --compress.momentum 0 with the optimizer's own, or %s",
+        o->momentum, all ? "adapt.policy " : "compress.layers ",
+        all ? taciti_compression_controller(setup)->name : layers,
+        all ? "--adapt.policy fixed and a codec" : "--compress.layers all");
 }
 
 static tacit_status check_options(const taciti_compression_setup *setup) {

@@ -44,7 +44,7 @@ struct taciti_compression {
     const taciti_bucket_hooks *hooks;
     taciti_exchange *exchange; /* owned, as all below */
     int64_t step, settled_ns;
-    double step_s; /* mean of the steps that were timed; 0: none */
+    double own_s; /* mean seconds of steps besides their waits; 0: none was timed */
 
     /* Equal on all ranks, and in checkpoints. */
     taciti_threshold thresholds[TACITI_PAYLOAD_KINDS]; /* of the next step; none: the factor holds for every piece */

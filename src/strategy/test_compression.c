@@ -170,7 +170,7 @@ static void what_does_not_fit_is_refused(void **state) {
     o.residual = TACITI_RESIDUAL_F32;
     refused(
         (taciti_compression_setup){.sums.codec = topk, .options = &o, .controller = taciti_controller_find("payoff")},
-        "adapt.policy payoff sends gradients as they are");
+        "adapt.policy payoff may send gradients as they are");
     (void)snprintf(o.layers.text, sizeof o.layers.text, "mlp");
     refused((taciti_compression_setup){.sums.codec = topk, .options = &o}, "or --compress.layers all");
     o.layers.text[0] = '\0', o.residual = TACITI_RESIDUAL_BF16;

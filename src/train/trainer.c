@@ -300,11 +300,14 @@ tacit_status taciti_trainer_build(taciti_trainer *trainer) {
     return taciti_comm_agree(trainer->comm, taciti_reports_create(trainer, trainer->figures.lag));
 }
 
+/* After a failure, messages may still be written to the arrays of a library that cannot let go of them. */
 void taciti_trainer_close(taciti_trainer *trainer) {
+    taciti_metrics_close(trainer->metrics);
+    taciti_lock_release(&trainer->lock);
+    if (trainer->comm != NULL && !taciti_comm_let_go(trainer->comm)) return;
     taciti_driver_destroy(trainer->driver);
     taciti_reports_destroy(&trainer->reports);
     taciti_profile_destroy(&trainer->profiling.profile);
-    taciti_metrics_close(trainer->metrics);
     taciti_free(trainer->tokens);
     taciti_free(trainer->targets);
     taciti_model_destroy(trainer->model);
@@ -312,5 +315,4 @@ void taciti_trainer_close(taciti_trainer *trainer) {
     taciti_pool_destroy(trainer->pool);
     taciti_layout_destroy(&trainer->layout);
     taciti_data_close(trainer->data);
-    taciti_lock_release(&trainer->lock);
 }
