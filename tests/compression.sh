@@ -116,7 +116,7 @@ check "gravac" run 4 gravac --compress.codec topk --adapt.policy gravac --train.
 check "it says what it chose and why" look 'e = [x for x in rows("gravac") if x.get("event") == "compression"]
 assert e and all(x["policy"] == "gravac" and x["factor"] >= 1 and len(x["reason"]) > 20 for x in e), e'
 # A link that is slow beyond doubt: number formats alone, or a fifth of the elements once the warm-up is over where compress.loss allows it.
-auto=(--compress.codec auto --compress.warmup 20 --comm.rate 5 --train.steps 34 --train.save_every -1)
+auto=(--compress.codec auto --compress.warmup 20 --comm.rate 2 --train.steps 34 --train.save_every -1)
 check "auto on a slow link, with loss" run 3 slow "${auto[@]}" --compress.loss 4
 check "it selects elements after the warm-up, and says why" look 'f = [r["factor"] for r in steps("slow")]
 assert max(f[:20]) == 8 and f[-1] == 20, f
