@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "strategy/test_control.h"
 
 /* ---- trials ------------------------------------------------------------------------------------------------------ */
@@ -243,6 +244,28 @@ static void facts_are_those_of_the_step(void **state) {
     run_ranks(5, look_at_dense_facts, NULL);
 }
 
+/* An evaluation, say. */
+static void pause_once(taciti_comm *comm, void *context) {
+    (void)context;
+    const script_options script = {.factor = {10, 10}, .period = 5};
+    const taciti_compression_setup setup = scripted(&script);
+    bench b;
+    open_bench(comm, &setup, 9000, &b);
+    for (int64_t step = 0; step < 6; step++) {
+        if (step == 5) taciti_sleep_ns(TACITI_NS_PER_S);
+        fill_integers(&b, step);
+        exchange_all(&b);
+        settle(&b, true);
+    }
+    CHECK(taciti_comm_rank(comm) > 0 || (last(&b)->seconds.step > 0 && last(&b)->seconds.step < 0.5));
+    close_bench(&b);
+}
+
+static void a_pause_is_no_step(void **state) {
+    (void)state;
+    run_ranks(2, pause_once, NULL);
+}
+
 static void disagree(taciti_comm *comm, void *context) {
     (void)context;
     const int rank = taciti_comm_rank(comm);
@@ -302,6 +325,7 @@ int main(void) {
         cmocka_unit_test(time_is_steps_that_were_taken),
         cmocka_unit_test(a_period_is_summed_up),
         cmocka_unit_test(facts_are_those_of_the_step),
+        cmocka_unit_test(a_pause_is_no_step),
         cmocka_unit_test(all_ranks_follow_rank_0),
         cmocka_unit_test(one_rank_is_dense),
         cmocka_unit_test(ranks_tell_each_other_few_numbers),

@@ -80,6 +80,17 @@ static void test_dense_is_left(void **state) {
     driven_destroy(&d);
 }
 
+/* Nothing measures it, and events give its gain. */
+static void test_a_floor_of_1_keeps_everything(void **state) {
+    (void)state;
+    driven d = gravac((const char *const[]){"gravac.floor", "1", NULL});
+    g_high = .5;
+    for (int s = 0; s < 3; s++) step(&d, s, two_gains, NULL);
+    assert_true(d.decision.factor == 1);
+    assert_non_null(strstr(d.decision.reason, "floor 1x keeps 1.000 of the energy"));
+    driven_destroy(&d);
+}
+
 static void expect_list(const char *const *settings, const double *list, size_t count) {
     driven d = gravac(settings);
     int64_t at = 0;
@@ -284,6 +295,7 @@ static void test_the_candidate_is_the_floor(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_branches),
                                        cmocka_unit_test(test_dense_is_left),
+                                       cmocka_unit_test(test_a_floor_of_1_keeps_everything),
                                        cmocka_unit_test(test_lists_of_candidates),
                                        cmocka_unit_test(test_saturation),
                                        cmocka_unit_test(test_promotion),
