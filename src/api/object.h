@@ -166,7 +166,8 @@ tacit_status taciti_api_report(const tacit_comm *comm, tacit_status status);
  * have does not wrap around. what: for the message. */
 tacit_status taciti_room_check(const tacit_comm *comm, const char *what, double bytes);
 
-/* Returns whether messages that are under way after a failure may still use buffers: they are not freed then. */
+/* Before buffers of messages are freed: lets go of the engine after a failure (taciti_comm_let_go()). Returns whether
+ * messages may still use buffers all the same: they are not freed then. */
 bool taciti_api_keeps_buffers(const tacit_comm *comm);
 
 /* Around a collective call: what several ranks refuse in the same words is logged by the first of them alone. Meanwhile

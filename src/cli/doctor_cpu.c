@@ -25,7 +25,7 @@ static void check_cores(taciti_diagnosis *diagnosis) {
     if (quota > 0 && quota < allowed)
         taciti_finding_advise(
             taciti_diagnosis_add(diagnosis, "cores", "the control group grants %.2g cores' time of %d", quota, allowed),
-            TACITI_SEVERITY_WARN, "raise the limit of the container or job, or set train.threads to it");
+            TACITI_SEVERITY_WARN, "raise the limit of the container or job; ranks share what it grants");
     if (ranks > online) {
         const taciti_launcher launcher = taciti_launcher_detect();
         const bool mpich = strcmp(taciti_engine_family(&launcher), "mpich") == 0;
