@@ -306,7 +306,7 @@ static tacit_status build_together(tacit_channel *c, const tacit_settings *setti
 
 /* NULL is fine. */
 static void release_channel(tacit_channel *c) {
-    if (c == NULL || taciti_api_keeps_buffers(c->comm)) return;
+    if (c == NULL || !taciti_comm_let_go(c->comm->comm)) return;
     taciti_compression_destroy(c->compression);
     taciti_layout_destroy(&c->layout);
     taciti_pages_destroy(&c->flat);

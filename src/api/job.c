@@ -242,7 +242,7 @@ static tacit_status build_together(tacit_job *job, const tacit_settings *setting
 
 /* NULL is fine. */
 static void release_job(tacit_job *job) {
-    if (job == NULL || taciti_api_keeps_buffers(job->comm)) return;
+    if (job == NULL || !taciti_comm_let_go(job->comm->comm)) return;
     taciti_driver_destroy(job->driver);
     taciti_pool_destroy(job->pool);
     taciti_trace_destroy(&job->trace);

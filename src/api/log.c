@@ -36,5 +36,3 @@ tacit_status taciti_api_report(const tacit_comm *comm, tacit_status status) {
     taciti_error_set("%s", text);
     return TACIT_E_PEER;
 }
-
-bool taciti_api_keeps_buffers(const tacit_comm *comm) { return !taciti_comm_let_go(comm->comm); }

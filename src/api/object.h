@@ -166,10 +166,6 @@ tacit_status taciti_api_report(const tacit_comm *comm, tacit_status status);
  * have does not wrap around. what: for the message. */
 tacit_status taciti_room_check(const tacit_comm *comm, const char *what, double bytes);
 
-/* Before buffers of messages are freed: lets go of the engine after a failure (taciti_comm_let_go()). Returns whether
- * messages may still use buffers all the same: they are not freed then. */
-bool taciti_api_keeps_buffers(const tacit_comm *comm);
-
 /* Around a collective call: what several ranks refuse in the same words is logged by the first of them alone. Meanwhile
  * errors of other threads of this process may be logged late. */
 void taciti_api_log_together(const tacit_comm *comm);
