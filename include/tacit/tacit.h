@@ -437,7 +437,7 @@ TACIT_API tacit_status tacit_job_save(tacit_job *job, const char *folder, int ke
  * by times, which differ: steps go on from the same state, but what they choose may differ.
  *
  * E_DATA: only damaged ones, or another layout. E_CONFIG: the settings need state that the checkpoint lacks: another
- * optimizer (adam and adamw have the same state), or localsgd.outer_momentum where it was 0. The text names the keys,
+ * optimizer (adam and adamw have the same state), another optim.freeze, or localsgd.outer_momentum where it was 0. The text names the keys,
  * and the job is as it was. Collective. */
 TACIT_API tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_blob *blobs, size_t blob_count,
                                       bool *found);
