@@ -8,8 +8,6 @@
 #include "base/log.h"
 #include "bench/machine_block.h"
 
-enum { HAND_OVERS = 1000 };
-
 const char *const taciti_operation_names[TACITI_OPERATIONS] = {"all-reduce", "send"};
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
@@ -110,22 +108,6 @@ tacit_status taciti_collective_callers(taciti_collective_task *task, taciti_call
         *caller = (taciti_caller){.native = i, .apart = natives[i].apart, .sample = sample_job};
         (void)snprintf(caller->name, sizeof caller->name, "%s", natives[i].name);
     }
-    return TACIT_OK;
-}
-
-static tacit_status do_nothing(taciti_comm *comm, void *context) {
-    (void)context;
-    return taciti_comm_health(comm);
-}
-
-tacit_status taciti_collective_hand_over(taciti_comm *comm, double *out_s) {
-    const int64_t begin_ns = taciti_now_ns();
-    for (int i = 0; i < HAND_OVERS; i++) {
-        taciti_job job = {.run = do_nothing, .name = "nothing", .detail = -1};
-        TACITI_TRY(taciti_job_submit(comm, &job));
-        TACITI_TRY(taciti_job_wait(comm, &job));
-    }
-    *out_s = (double)(taciti_now_ns() - begin_ns) / 1e9 / HAND_OVERS;
     return TACIT_OK;
 }
 

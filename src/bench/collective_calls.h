@@ -64,7 +64,4 @@ void taciti_collective_clear(taciti_collective_task *task);
 /* Returns whether the result on this rank is exact. */
 bool taciti_collective_is_right(const taciti_collective_task *task, const taciti_caller *caller);
 
-/* Measures the seconds that an empty job takes from the calling thread to the communication thread and back. */
-tacit_status taciti_collective_hand_over(taciti_comm *comm, double *out_s);
-
 #endif

@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "base/text.h"
 
-enum { MAX_CALLS = 10000, MAX_WARM_UPS = 3, HAND_OVER_SAMPLES = 5, SPEAK_EVERY_S = 10 };
+enum { MAX_CALLS = 10000, MAX_WARM_UPS = 3, SPEAK_EVERY_S = 10 };
 static const double SAMPLE_SECONDS = 0.05; /* calls are repeated until a sample takes about that long */
 
 struct bench {
@@ -114,17 +114,6 @@ static tacit_status warm_up(struct bench *bench, const taciti_caller *caller, in
     return TACIT_OK;
 }
 
-static tacit_status measure_hand_over(struct bench *bench) {
-    double samples[HAND_OVER_SAMPLES];
-    for (int i = 0; i < HAND_OVER_SAMPLES; i++) {
-        TACITI_TRY(taciti_comm_barrier(bench->comm));
-        TACITI_TRY(taciti_collective_hand_over(bench->comm, &samples[i]));
-        TACITI_TRY(taciti_comm_allreduce_f64(bench->comm, &samples[i], 1, TACITI_OP_MAX));
-    }
-    bench->result->hand_over_s = taciti_statistics_of(samples, HAND_OVER_SAMPLES);
-    return TACIT_OK;
-}
-
 /* ---- one size ---------------------------------------------------------------------------------------------------- */
 
 static void tell_progress(struct bench *bench, int round) {
@@ -178,7 +167,6 @@ static tacit_status measure_sizes(struct bench *bench) {
     TACITI_TRY(taciti_collective_open(bench->comm, o->what, &o->exchange, max, &bench->task));
     bench->result->receiver = bench->task.receiver;
     TACITI_TRY(choose_callers(bench));
-    TACITI_TRY(measure_hand_over(bench));
     for (int i = 0; i < o->size_count; i++) {
         taciti_collective_figure *figures = bench->result->figures[i];
         TACITI_TRY(taciti_collective_resize(&bench->task, o->bytes[i]));

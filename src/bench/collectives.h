@@ -36,7 +36,6 @@ typedef struct taciti_collective_bench {
     int who_count, size_count, rounds;
     int ranks, hosts;
     int receiver; /* of a send */
-    taciti_statistics hand_over_s;
     taciti_collective_figure figures[TACITI_COLLECTIVE_MAX_SIZES][TACITI_COLLECTIVE_MAX_CALLERS];
 } taciti_collective_bench;
 

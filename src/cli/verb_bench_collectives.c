@@ -173,9 +173,7 @@ static void print_formula(const setup *s, const taciti_collective_bench *b) {
     }
     printf("bus Mbit/s = %s x bits / time, n = %d %s\n", taciti_collective_bus_text(s->bench.what),
            taciti_collective_sides(b), b->hosts > 1 ? "hosts" : "ranks");
-    printf("wire of tacit: %s; an overlapped bucket pays a hand-over between threads besides, %.1f us (%.1f-%.1f)\n",
-           s->bench.exchange.wire.text, b->hand_over_s.median * 1e6, b->hand_over_s.min * 1e6,
-           b->hand_over_s.max * 1e6);
+    printf("wire of tacit: %s\n", s->bench.exchange.wire.text);
 }
 
 static void print_text(const taciti_machine *machine, const taciti_comm *comm, const setup *s,
@@ -212,12 +210,11 @@ static json_t *bench_json(const taciti_machine *machine, const taciti_comm *comm
         (void)json_array_append_new(sizes,
                                     json_pack("{s:I, s:o}", "bytes", (json_int_t)s->bench.bytes[i], "figures", by));
     }
-    json_t *root = json_pack("{s:s, s:o, s:s, s:s, s:s, s:i, s:i, s:i, s:s, s:i, s:o, s:o}", "program", "tacit",
-                             "machine", taciti_machine_json(machine), "op", taciti_operation_names[s->bench.what],
-                             "library", taciti_comm_engine(comm)->library, "wire", s->bench.exchange.wire.text, "ranks",
-                             b->ranks, "hosts", b->hosts, "bus_sides", taciti_collective_sides(b), "bus_formula",
-                             taciti_collective_bus_text(s->bench.what), "rounds", b->rounds, "hand_over_s",
-                             taciti_statistics_json(&b->hand_over_s), "sizes", sizes);
+    json_t *root = json_pack("{s:s, s:o, s:s, s:s, s:s, s:i, s:i, s:i, s:s, s:i, s:o}", "program", "tacit", "machine",
+                             taciti_machine_json(machine), "op", taciti_operation_names[s->bench.what], "library",
+                             taciti_comm_engine(comm)->library, "wire", s->bench.exchange.wire.text, "ranks", b->ranks,
+                             "hosts", b->hosts, "bus_sides", taciti_collective_sides(b), "bus_formula",
+                             taciti_collective_bus_text(s->bench.what), "rounds", b->rounds, "sizes", sizes);
     if (s->line_bps > 0) (void)json_object_set_new(root, "line_bps", json_real(s->line_bps));
     return root;
 }
