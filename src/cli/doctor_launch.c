@@ -125,26 +125,12 @@ static void check_launcher(taciti_diagnosis *diagnosis) {
 
 /* ---- libraries ------------------------------------------------------------------------------------------------- */
 
-/* oneDNN's issue 4845: its generated f32 products use the stack pointer for other things, so a signal handler on such a
- * thread overwrites memory. Seen up to 3.11.1; its change 4855 mends it, in which release is not known here. */
-static void check_stack_pointer(taciti_diagnosis *diagnosis, const taciti_linked_library *onednn) {
-    int major = 0, minor = 0, patch = 0;
-    if (sscanf(onednn->version, "%d.%d.%d", &major, &minor, &patch) != 3) return;
-    const bool known = major < 3 || (major == 3 && (minor < 11 || (minor == 11 && patch <= 1)));
-    (void)taciti_diagnosis_add(
-        diagnosis, "libraries",
-        "oneDNN %s %s: a signal handler that runs inside a matrix product corrupts memory (oneDNN issue 4845, mended "
-        "by its change 4855); tacit installs none, a thread of its own takes signals (profilers by signals do harm)",
-        onednn->version, known ? "has a defect" : "may have a defect, seen up to 3.11.1");
-}
-
 static void check_libraries(taciti_diagnosis *diagnosis) {
     taciti_linked_library libraries[TACITI_LIBRARIES];
     const size_t count = taciti_libraries(libraries);
     char list[TACITI_FINDING_BYTES] = "";
     for (size_t i = 0; i < count; i++) {
         const size_t used = strlen(list);
-        if (strcmp(libraries[i].name, "oneDNN") == 0) check_stack_pointer(diagnosis, &libraries[i]);
         (void)snprintf(list + used, sizeof list - used, "%s%s %s", used > 0 ? ", " : "", libraries[i].name,
                        libraries[i].version);
     }
