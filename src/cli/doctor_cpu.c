@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cores, instruction sets and topology.
+ * Cores, instruction sets and memory nodes.
  */
 #define _GNU_SOURCE
-#include <hwloc.h>
+#include <glob.h>
 #include <sched.h>
 #include <string.h>
 #include <unistd.h>
@@ -57,31 +57,21 @@ static void check_kernels(taciti_diagnosis *diagnosis) {
         taciti_finding_advise(finding, TACITI_SEVERITY_WARN, "unset TACIT_ISA: this CPU can do %s", best);
 }
 
-/* ---- topology -------------------------------------------------------------------------------------------------- */
+/* ---- memory nodes ---------------------------------------------------------------------------------------------- */
 
-static void check_topology(taciti_diagnosis *diagnosis) {
-    hwloc_topology_t topology;
-    if (hwloc_topology_init(&topology) != 0) return;
-    if (hwloc_topology_load(topology) == 0) {
-        const int packages = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PACKAGE);
-        const int nodes = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE);
-        const int cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
-        const int units = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU);
-        const hwloc_obj_t cache = hwloc_get_obj_by_type(topology, HWLOC_OBJ_L3CACHE, 0);
-        taciti_finding *finding = taciti_diagnosis_add(
-            diagnosis, "topology", "%d package%s, %d memory node%s, %d cores, %d hardware threads, %.3g MiB L3",
-            packages, packages == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s", cores, units,
-            cache == NULL ? 0 : (double)cache->attr->cache.size / 0x1p20);
-        if (nodes > 1 && taciti_local_ranks() == 1) {
-            taciti_finding_advise(finding, TACITI_SEVERITY_WARN,
-                                  "one rank per memory node is faster: mpirun --map-by numa --bind-to numa");
-        }
-    }
-    hwloc_topology_destroy(topology);
+static void check_memory_nodes(taciti_diagnosis *diagnosis) {
+    glob_t nodes;
+    if (glob("/sys/devices/system/node/node[0-9]*", GLOB_NOSORT, NULL, &nodes) != 0) return;
+    taciti_finding *finding = taciti_diagnosis_add(diagnosis, "topology", "%zu memory node%s", nodes.gl_pathc,
+                                                   nodes.gl_pathc == 1 ? "" : "s");
+    if (nodes.gl_pathc > 1 && taciti_local_ranks() == 1)
+        taciti_finding_advise(finding, TACITI_SEVERITY_WARN,
+                              "one rank per memory node is faster: mpirun --map-by numa --bind-to numa");
+    globfree(&nodes);
 }
 
 void taciti_check_cpu(taciti_diagnosis *diagnosis) {
     check_kernels(diagnosis);
     check_cores(diagnosis);
-    check_topology(diagnosis);
+    check_memory_nodes(diagnosis);
 }
