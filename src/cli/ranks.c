@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "cli/ranks.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -21,6 +20,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "cli/cli.h"
 #include "cli/remote.h"
 
@@ -63,10 +63,8 @@ typedef struct crew {
 
 /* ---- the words --------------------------------------------------------------------------------------------------- */
 static tacit_status read_number(const char *text, int *out) {
-    char *end = NULL;
-    errno = 0;
-    const long value = strtol(text, &end, 10);
-    if (errno != 0 || end == text || *end != 0 || value < 1 || value > TACITI_RANKS_MAX)
+    int64_t value = 0;
+    if (!taciti_integer_parse(text, &value) || value < 1 || value > TACITI_RANKS_MAX)
         return taciti_fail(TACIT_E_CONFIG, "--ranks %s: a number from 1 to %d, such as --ranks 4", text,
                            TACITI_RANKS_MAX);
     *out = (int)value;
@@ -123,15 +121,6 @@ static tacit_status make_folder(crew *c) {
     if (n < 0 || (size_t)n >= sizeof c->folder)
         return taciti_fail(TACIT_E_CONFIG, "TMPDIR is longer than %d characters", FOLDER_BYTES - 16);
     return mkdtemp(c->folder) != NULL ? TACIT_OK : taciti_file_fail("create a folder for --ranks", c->folder);
-}
-
-static void remove_folder(const crew *c) {
-    DIR *folder = *c->folder == 0 ? NULL : opendir(c->folder);
-    if (folder == NULL) return;
-    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;)
-        (void)unlinkat(dirfd(folder), entry->d_name, 0); /* "." and ".." stay */
-    (void)closedir(folder);
-    (void)rmdir(c->folder);
 }
 
 /* ---- the processes ----------------------------------------------------------------------------------------------- */
@@ -382,7 +371,7 @@ static int run_crew(crew *c, tacit_status status) {
         watch_all(c);
         (void)close(c->signals);
     }
-    remove_folder(c);
+    if (*c->folder != 0) (void)taciti_file_remove(c->folder);
     taciti_free(c->children);
     taciti_remote_destroy(&c->hosts);
     return status == TACIT_OK ? c->code : tacit_status_exit_code(status);
