@@ -298,7 +298,6 @@ static tacit_status make_answer(const run *r, taciti_cluster_bench *out) {
     *out = r->facts;
     out->interrupted = done < r->variant_count * r->shape.blocks;
     out->parameters = r->variants[0].layout.parameters;
-    out->expected_largest = taciti_expected_largest(r->shape.ranks);
     if (is_emulated(r)) {
         const taciti_profile *profile = &r->variants[0].profile;
         out->forward_s = taciti_profile_forward_s(profile);

@@ -54,7 +54,6 @@ typedef struct taciti_cluster_bench {
     size_t resident_bytes;        /* maximum over ranks */
     double forward_s, backward_s; /* of the base's profile; 0 when compute is real */
     char profile[64], profile_source[256];
-    double expected_largest;         /* of as many standard normals as there are ranks */
     taciti_setting_figures *figures; /* [settings]; owned */
     size_t *buckets;                 /* [settings]; owned */
     size_t setting_count;

@@ -177,18 +177,3 @@ tacit_status taciti_cluster_figures_of(const taciti_cluster_shape *shape, const 
     *out = figures;
     return TACIT_OK;
 }
-
-/* ---- stragglers -------------------------------------------------------------------------------------------------- */
-
-/* E = integral of x n phi(x) Phi(x)^(n-1); Simpson's rule, whose error here is below 1e-9. */
-double taciti_expected_largest(size_t n) {
-    enum { PARTS = 4000 };
-    const double edge = 12, width = 2 * edge / PARTS, root_two_pi = 2.5066282746310005;
-    double sum = 0;
-    for (int i = 0; i <= PARTS && n > 1; i++) {
-        const double x = -edge + i * width, weight = i == 0 || i == PARTS ? 1 : i % 2 == 1 ? 4 : 2;
-        const double density = exp(-x * x / 2) / root_two_pi, below = erfc(-x / 1.4142135623730951) / 2;
-        sum += weight * x * (double)n * density * pow(below, (double)(n - 1));
-    }
-    return sum * width / 3;
-}

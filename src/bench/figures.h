@@ -93,8 +93,4 @@ tacit_status taciti_cluster_figures_of(const taciti_cluster_shape *shape, const 
                                        taciti_setting_figures *out);
 void taciti_setting_figures_destroy(taciti_setting_figures *figures);
 
-/* E[the largest of n standard normal numbers], by numerical integration: how far the slowest of n ranks lies above the
- * mean, in standard deviations. 0 for n <= 1. */
-double taciti_expected_largest(size_t n);
-
 #endif

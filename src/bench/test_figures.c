@@ -170,17 +170,6 @@ static void bytes_and_cores_are_per_step_and_host(void **state) {
     assert_true(near(g_figures.hosts[1].sent, 55) && near(g_figures.hosts[1].received, 66));
 }
 
-/* Known values: 1/sqrt(pi), 3/(2 sqrt(pi)), and tables of order statistics (H. L. Harter, Biometrika 48, 1961). */
-static void the_largest_of_normals_is_as_in_tables(void **state) {
-    (void)state;
-    assert_true(taciti_expected_largest(0) == 0 && taciti_expected_largest(1) == 0);
-    assert_true(fabs(taciti_expected_largest(2) - 0.5641895835) < 1e-9);
-    assert_true(fabs(taciti_expected_largest(3) - 0.8462843753) < 1e-9);
-    assert_true(fabs(taciti_expected_largest(8) - 1.42360) < 1e-5);
-    assert_true(fabs(taciti_expected_largest(16) - 1.76599) < 1e-5);
-    assert_true(fabs(taciti_expected_largest(64) - 2.3437) < 1e-4);
-}
-
 static void interface_lines_are_read_or_refused(void **state) {
     (void)state;
     char name[TACITI_INTERFACE_BYTES] = "untouched";
@@ -215,7 +204,6 @@ int main(void) {
         TEST(drift_is_from_early_blocks_to_late),
         TEST(ratios_are_of_blocks_beside_each_other),
         TEST(bytes_and_cores_are_per_step_and_host),
-        cmocka_unit_test(the_largest_of_normals_is_as_in_tables),
         cmocka_unit_test(interface_lines_are_read_or_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -235,10 +235,10 @@ json_t *taciti_cluster_json(const taciti_machine *machine, const taciti_cluster_
     json_t *cluster = json_pack("{s:s, s:I, s:o, s:s}", "library", b->library, "ranks", (json_int_t)b->ranks, "hosts",
                                 hosts, "interfaces", b->interfaces);
     for (size_t i = 0; i < b->setting_count; i++) (void)json_array_append_new(settings, setting_json(o, b, i));
-    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:I, s:b, s:I, s:I, s:I, s:I, s:f, s:o}", "program", "tacit", "version",
+    return json_pack("{s:s, s:s, s:o, s:o, s:o, s:I, s:b, s:I, s:I, s:I, s:I, s:o}", "program", "tacit", "version",
                      tacit_version(), "machine", taciti_machine_json(machine), "cluster", cluster, "compute",
                      compute_json(o, b), "blocks", (json_int_t)b->blocks, "interrupted", b->interrupted, "warm_up",
                      (json_int_t)b->warm_up, "rounds", (json_int_t)b->rounds, "predicted_bytes",
-                     (json_int_t)b->predicted_bytes, "resident_bytes", (json_int_t)b->resident_bytes,
-                     "expected_largest_of_ranks", b->expected_largest, "settings", settings);
+                     (json_int_t)b->predicted_bytes, "resident_bytes", (json_int_t)b->resident_bytes, "settings",
+                     settings);
 }
