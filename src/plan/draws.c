@@ -28,16 +28,15 @@ static bool grow(taciti_draws *d) {
 
 void taciti_draws_of(taciti_draws *draws, int64_t seed, double cv, int ranks, size_t step, double *out) {
     const size_t bytes = (size_t)ranks * sizeof *out;
-    if (draws != NULL && (draws->seed != seed || draws->cv != cv || draws->ranks != ranks)) {
+    if (draws->seed != seed || draws->cv != cv || draws->ranks != ranks) {
         taciti_free(draws->list); /* others replace those that were kept */
         *draws = (taciti_draws){.seed = seed, .cv = cv, .ranks = ranks, .drawn = draws->drawn, .events = draws->events};
     }
-    if (draws != NULL && step < draws->steps) {
+    if (step < draws->steps) {
         memcpy(out, draws->list + step * (size_t)ranks, bytes);
         return;
     }
     for (int i = 0; i < ranks; i++) out[i] = taciti_compute_deviation(seed, cv, i, (int64_t)step);
-    if (draws == NULL) return;
     draws->drawn += (size_t)ranks;
     if (step == draws->steps && grow(draws)) memcpy(draws->list + draws->steps++ * (size_t)ranks, out, bytes);
 }

@@ -21,7 +21,7 @@ typedef struct taciti_draws {
 void taciti_draws_destroy(taciti_draws *draws);
 
 /* Writes the random factors of a step's compute times, taciti_compute_deviation(), to out[ranks]. The first steps are
- * kept for the next method, up to 32 MiB. draws may be NULL. */
+ * kept for the next method, up to 32 MiB. */
 void taciti_draws_of(taciti_draws *draws, int64_t seed, double cv, int ranks, size_t step, double *out);
 
 #endif

@@ -320,7 +320,7 @@ static bool run_steps(state *s, size_t first, size_t end) {
         if (!all) keep_extremes(s->factor, s->r->ranks);
         for (size_t k = 0; k < s->plan->op_count; k++) run_op(s, &s->plan->ops[k]);
         if (!all && s->at[0] != s->at[1]) return false;
-        if (s->r->draws != NULL) s->r->draws->events += s->count * s->plan->op_count;
+        s->r->draws->events += s->count * s->plan->op_count;
     }
     return true;
 }
@@ -353,7 +353,7 @@ tacit_status taciti_parts_run(const taciti_parts_plan *plan, const taciti_recurs
     double *block = taciti_calloc(doubles, sizeof *block);
     if (block == NULL) return TACIT_E_MEMORY;
     state s = {.plan = plan, .r = r, .at = block, .factor = block + ranks, .end = block + 2 * ranks};
-    for (s.scenario = 0; s.scenario < r->scenarios; s.scenario++) {
+    for (s.scenario = 0; s.scenario < TACITI_SCENARIOS; s.scenario++) {
         bool done = false;
         for (s.count = ranks > 2 ? 2 : ranks; !done; s.count = ranks) {
             memset(block, 0, doubles * sizeof *block);

@@ -81,8 +81,8 @@ double taciti_parts_transfer_s(const taciti_parts_plan *plan);
 /* Returns the bytes of a step on the busiest host's link, per direction. */
 double taciti_parts_nic_bytes(const taciti_parts_plan *plan, const taciti_links *links);
 
-/* Simulates the scenarios: out[r->scenarios]; compute_s is that of the first scenario. Reads ranks, slow, cv, seed,
- * draws, steps, scenarios and even of the recursion. */
+/* Simulates the scenarios: out[TACITI_SCENARIOS]; compute_s is that of the first scenario. Reads ranks, slow, cv, seed,
+ * draws, steps and even of the recursion. */
 tacit_status taciti_parts_run(const taciti_parts_plan *plan, const taciti_recursion *r, taciti_recursion_times *out);
 
 #endif

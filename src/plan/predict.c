@@ -99,7 +99,6 @@ static void fill_recursion(model *m) {
         .steps = steps < STEPS_MIN   ? STEPS_MIN
                  : steps > STEPS_MAX ? STEPS_MAX
                                      : steps,
-        .scenarios = TACITI_SCENARIOS,
     };
 }
 
@@ -161,17 +160,11 @@ static tacit_status time_links(model *m, size_t scenario, const taciti_links *li
 /* All that a simulation depends on; equal keys mean equal results. */
 static uint64_t key_of(const model *m) {
     const taciti_recursion *r = &m->recursion;
-    const uint64_t counts[] = {(uint64_t)r->order,
-                               r->overlap,
-                               (uint64_t)r->every,
-                               (uint64_t)r->delay,
-                               r->buckets,
-                               (uint64_t)r->ranks,
-                               r->period,
-                               r->steps,
-                               r->scenarios,
-                               (uint64_t)r->seed,
-                               (uint64_t)(uintptr_t)m->method.topology};
+    const uint64_t counts[] = {(uint64_t)r->order, r->overlap,
+                               (uint64_t)r->every, (uint64_t)r->delay,
+                               r->buckets,         (uint64_t)r->ranks,
+                               r->period,          r->steps,
+                               (uint64_t)r->seed,  (uint64_t)(uintptr_t)m->method.topology};
     const double seconds[] = {r->compute_s, r->cv};
     uint64_t key = XXH3_64bits_withSeed(counts, sizeof counts, 0);
     key = XXH3_64bits_withSeed(seconds, sizeof seconds, key);

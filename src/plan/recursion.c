@@ -37,10 +37,8 @@ typedef struct state {
     size_t *seen;              /* the last exchange in which the rank met somebody, + 1 */
     moment random, fixed;      /* C_i = random x its seconds + fixed: 1 and 0, or 0 and the seconds of all */
     moment compute_s;          /* sum over ranks and steps */
-    size_t scenarios;
-    const double *behind_s; /* of updates */
-    double update_s;        /* all */
-    size_t exchanges;       /* simulated */
+    double update_s;           /* all */
+    size_t exchanges;          /* simulated */
 } state;
 
 static inline void wait_for(moment *at, const moment *other) {
@@ -56,18 +54,11 @@ static inline moment later(const moment *at, double seconds) {
     return m;
 }
 
-static inline void add_seconds(moment *at, const double *seconds, size_t bucket, size_t scenarios) {
-    if (scenarios == TACITI_SCENARIOS) {
-        moment to = *at, more;
-        memcpy(&more, seconds + bucket * TACITI_SCENARIOS, sizeof more);
-        for (int c = 0; c < TACITI_SCENARIOS; c++) to.at[c] += more.at[c];
-        *at = to;
-    } else
-        for (size_t s = 0; s < scenarios; s++) at->at[s] += seconds[bucket * scenarios + s];
-}
-
-static const double *behind_of(const taciti_meeting *meeting) {
-    return meeting->behind_s == NULL ? meeting->transfer_s : meeting->behind_s;
+static inline void add_seconds(moment *at, const double *seconds, size_t bucket) {
+    moment to = *at, more;
+    memcpy(&more, seconds + bucket * TACITI_SCENARIOS, sizeof more);
+    for (int c = 0; c < TACITI_SCENARIOS; c++) to.at[c] += more.at[c];
+    *at = to;
 }
 
 static inline bool is_remembered(const taciti_recursion *r) { return r->order == TACITI_ORDER_AWC && r->overlap; }
@@ -93,7 +84,7 @@ static void hand_over_gradients(const state *s, size_t i) {
 /* The mix that has arrived is used, which begins the next one. */
 static void hand_over_mixes(const state *s, size_t i) {
     const size_t buckets = s->r->buckets, of_bucket = s->of_bucket;
-    const double *update_s = s->r->update_s, *behind_s = s->behind_s;
+    const double *update_s = s->r->update_s, *behind_s = s->r->update_behind_s;
     const moment *slot = s->slot + i * s->of_rank;
     moment at = s->handed[i], *row = s->row;
     for (size_t k = 0; k < buckets; k++) {
@@ -131,8 +122,8 @@ static void exchange_rows(const state *s, const taciti_meeting *meeting) {
         hand_over(s, i);
     }
     for (size_t k = 0; k < buckets; k++) {
-        add_seconds(&row[k], meeting->transfer_s, k, s->scenarios);
-        add_seconds(&idle, behind_of(meeting), k, s->scenarios);
+        add_seconds(&row[k], meeting->transfer_s, k);
+        add_seconds(&idle, meeting->behind_s, k);
         wait_for(&idle, &row[k]);
         row[k] = idle;
     }
@@ -153,11 +144,11 @@ static void exchange_updates(const state *s, const int *members, size_t count, c
         wait_for(&idle, &s->free_s[members[m]]);
     }
     for (size_t k = 0; k < r->buckets; k++) {
-        if (updates) last = later(&last, s->behind_s[k]);
+        if (updates) last = later(&last, s->r->update_behind_s[k]);
         at = last;
         if (meeting != NULL) {
-            add_seconds(&at, meeting->transfer_s, k, s->scenarios);
-            add_seconds(&idle, behind_of(meeting), k, s->scenarios);
+            add_seconds(&at, meeting->transfer_s, k);
+            add_seconds(&idle, meeting->behind_s, k);
             wait_for(&at, &idle);
             idle = at;
         }
@@ -176,8 +167,8 @@ static void exchange_updates(const state *s, const int *members, size_t count, c
 static void exchange_pair(const state *s, const taciti_meeting *meeting) {
     const size_t buckets = s->r->buckets, of_bucket = s->of_bucket;
     const size_t i = (size_t)meeting->members[0], j = (size_t)meeting->members[1];
-    const double *update_s = s->r->update_s, *after_s = s->behind_s;
-    const double *transfer_s = meeting->transfer_s, *behind_s = behind_of(meeting);
+    const double *update_s = s->r->update_s, *after_s = s->r->update_behind_s;
+    const double *transfer_s = meeting->transfer_s, *behind_s = meeting->behind_s;
     moment *mine = s->slot + i * s->of_rank, *theirs = s->slot + j * s->of_rank;
     moment own = s->handed[i], other = s->handed[j], idle = s->free_s[i];
     wait_for(&idle, &s->free_s[j]);
@@ -189,8 +180,8 @@ static void exchange_pair(const state *s, const taciti_meeting *meeting) {
         wait_for(&other, &mixed);
         at = own;
         wait_for(&at, &other);
-        add_seconds(&at, transfer_s, k, TACITI_SCENARIOS);
-        add_seconds(&idle, behind_s, k, TACITI_SCENARIOS);
+        add_seconds(&at, transfer_s, k);
+        add_seconds(&idle, behind_s, k);
         wait_for(&idle, &at);
         mine[k * of_bucket] = theirs[k * of_bucket] = idle;
     }
@@ -203,7 +194,7 @@ static void exchange_group(const state *s, const taciti_meeting *meeting) {
     const bool rows = s->slot != NULL || s->r->order == TACITI_ORDER_DENSE;
     if (!rows)
         exchange_updates(s, meeting->members, meeting->count, meeting);
-    else if (meeting->count == 2 && s->slot != NULL && s->scenarios == TACITI_SCENARIOS)
+    else if (meeting->count == 2 && s->slot != NULL)
         exchange_pair(s, meeting);
     else
         exchange_rows(s, meeting);
@@ -232,7 +223,7 @@ static void exchange_groups(const state *s, const taciti_meetings *meetings) {
 
 /* Finds when ranks hand one bucket over, and then the later of that and of the moment when their channels are free. */
 static void hand_over_bucket(const state *s, size_t k, const moment *busy, moment *met, size_t stride) {
-    const double update_s = s->r->update_s[k], behind_s = s->behind_s[k];
+    const double update_s = s->r->update_s[k], behind_s = s->r->update_behind_s[k];
     const bool updates = s->slot != NULL || (s->r->order == TACITI_ORDER_ATC && s->r->overlap), mixes = s->slot != NULL;
     for (size_t i = 0; i < (size_t)s->r->ranks; i++) {
         moment at = updates ? later(&s->handed[i], behind_s) : s->handed[i];
@@ -252,15 +243,15 @@ static inline moment meet(const state *s, const taciti_meeting *meeting, size_t 
     moment at = {{0}}, idle = {{0}};
     if (one_bucket) {
         for (size_t m = 0; m < meeting->count; m++) wait_for(&at, &s->ready[meeting->members[m]]);
-        add_seconds(&at, meeting->transfer_s, k, s->scenarios);
+        add_seconds(&at, meeting->transfer_s, k);
         return at;
     }
     for (size_t m = 0; m < meeting->count; m++) {
         wait_for(&at, &s->handed[meeting->members[m]]);
         wait_for(&idle, &busy[meeting->members[m]]);
     }
-    add_seconds(&at, meeting->transfer_s, k, s->scenarios);
-    add_seconds(&idle, behind_of(meeting), k, s->scenarios);
+    add_seconds(&at, meeting->transfer_s, k);
+    add_seconds(&idle, meeting->behind_s, k);
     wait_for(&at, &idle);
     return at;
 }
@@ -281,8 +272,9 @@ static void exchange_edges(const state *s, const taciti_meetings *meetings) {
             const taciti_meeting *meeting = &meetings->list[g];
             const size_t i = (size_t)meeting->taker;
             if (meeting->transfer_s != kind)
-                one_bucket = memcmp(meeting->transfer_s + k * s->scenarios, behind_of(meeting) + k * s->scenarios,
-                                    s->scenarios * sizeof *meeting->transfer_s) == 0;
+                one_bucket =
+                    memcmp(meeting->transfer_s + k * TACITI_SCENARIOS, meeting->behind_s + k * TACITI_SCENARIOS,
+                           TACITI_SCENARIOS * sizeof *meeting->transfer_s) == 0;
             kind = meeting->transfer_s;
             met[i * stride] = next[i] = meet(s, meeting, k, busy, one_bucket);
         }
@@ -440,7 +432,7 @@ static void simulate_steps(state *s, moment *then, taciti_recursion_times *out) 
     const moment begin = mean_begin(s);
     run_steps(s, warm_up, warm_up + steps, then);
     const moment end = mean_begin(s);
-    for (size_t c = 0; c < s->scenarios; c++)
+    for (size_t c = 0; c < TACITI_SCENARIOS; c++)
         out[c] = (taciti_recursion_times){.step_s = (end.at[c] - begin.at[c]) / (double)steps,
                                           .compute_s = s->compute_s.at[c] / (double)steps / r->ranks};
 }
@@ -469,7 +461,7 @@ static tacit_status allocate_tables(state *s) {
 /* Ranks that wait for nobody: steps of all per second are the sum of what each makes. */
 static void add_rates(const state *s, taciti_recursion_times *out) {
     const taciti_recursion *r = s->r;
-    for (size_t c = 0; c < s->scenarios; c++) {
+    for (size_t c = 0; c < TACITI_SCENARIOS; c++) {
         double rate = 0;
         for (int i = 0; i < r->ranks; i++)
             rate += 1 / (r->compute_s * (r->slow == NULL || r->even[c] ? 1 : r->slow[i]) + s->update_s);
@@ -480,7 +472,7 @@ static void add_rates(const state *s, taciti_recursion_times *out) {
 tacit_status taciti_recursion_run(const taciti_recursion *recursion, taciti_recursion_times *out) {
     const taciti_recursion *r = recursion;
     const size_t ranks = (size_t)r->ranks;
-    state s = {.r = r, .scenarios = r->scenarios > 0 ? r->scenarios : 1};
+    state s = {.r = r};
     s.kept = 2 * ranks + (is_remembered(r) ? ((size_t)r->delay + 1) * r->buckets * ranks : 0);
     TACITI_TRY(allocate_tables(&s));
     bool edges = true;
@@ -492,16 +484,15 @@ tacit_status taciti_recursion_run(const taciti_recursion *recursion, taciti_recu
         s.random.at[c] = !r->even[c];
         s.fixed.at[c] = r->even[c] ? r->compute_s : 0;
     }
-    s.behind_s = r->update_behind_s == NULL ? r->update_s : r->update_behind_s;
     for (size_t k = 0; k < r->buckets; k++) {
-        s.update_s += s.behind_s[k];
+        s.update_s += r->update_behind_s[k];
         s.left[k] = r->overlap && r->compute_s > 0 ? (r->compute_s - r->ready_s[k]) / r->compute_s : 0;
     }
     if (r->order == TACITI_ORDER_ASYNC)
         add_rates(&s, out);
     else
         simulate_steps(&s, is_random(r) ? NULL : s.row + ranks + r->buckets, out);
-    if (r->draws != NULL) r->draws->events += s.exchanges * ranks * r->buckets;
+    r->draws->events += s.exchanges * ranks * r->buckets;
     taciti_free(s.begin);
     return TACIT_OK;
 }

@@ -38,15 +38,15 @@
 #include "plan/draws.h"
 #include "plan/plan.h"
 
-enum { TACITI_SCENARIOS = 6 }; /* most at once */
+enum { TACITI_SCENARIOS = 6 }; /* at once */
 
 /* Ranks that wait for each other in a round: those in `members`, all of them, or `taker` alone for the others. */
 typedef struct taciti_meeting {
     const int *members; /* [count]; borrowed */
     size_t count;
     int taker;                /* -1: all members */
-    const double *transfer_s; /* [buckets][scenarios]; borrowed */
-    const double *behind_s;   /* the same, from the arrival of the bucket before; NULL: transfer_s again */
+    const double *transfer_s; /* [buckets][TACITI_SCENARIOS]; borrowed */
+    const double *behind_s;   /* the same, from the arrival of the bucket before */
 } taciti_meeting;
 
 typedef struct taciti_meetings {
@@ -66,12 +66,11 @@ typedef struct taciti_recursion {
     double compute_s;              /* forward and backward */
     const double *ready_s;         /* [buckets] from the step's begin, ascending, <= compute_s */
     const double *update_s;        /* [buckets] */
-    const double *update_behind_s; /* [buckets] from the end of the bucket before; NULL: update_s again */
+    const double *update_behind_s; /* [buckets] from the end of the bucket before */
     const double *slow;            /* [ranks] persistent factors; NULL: all 1 */
     double cv;                     /* of compute times */
     int64_t seed;
-    taciti_draws *draws;         /* what is drawn is kept there, and events are counted; borrowed; may be NULL */
-    size_t scenarios;            /* 1 to TACITI_SCENARIOS; 0: 1 */
+    taciti_draws *draws;         /* what is drawn is kept there, and events are counted; borrowed */
     bool even[TACITI_SCENARIOS]; /* scenarios in which neither cv nor slow ranks count */
     size_t steps; /* > 0; rounded up to whole periods, and as many periods to warm up as make an eighth */
 } taciti_recursion;
@@ -80,8 +79,8 @@ typedef struct taciti_recursion_times {
     double step_s, compute_s; /* means over ranks and steps; what is left is waiting */
 } taciti_recursion_times;
 
-/* out[scenarios]. Without jitter steps repeat sooner or later, and what repeats is not simulated again. Pure: the same
- * answer everywhere, whatever else is simulated beside it. Any thread. */
+/* out[TACITI_SCENARIOS]. Without jitter steps repeat sooner or later, and what repeats is not simulated again. Pure:
+ * the same answer everywhere, whatever else is simulated beside it. Any thread. */
 tacit_status taciti_recursion_run(const taciti_recursion *recursion, taciti_recursion_times *out);
 
 #endif

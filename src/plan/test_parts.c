@@ -107,14 +107,16 @@ static void a_step_is_what_the_strategy_does(void **state) {
 
 static taciti_recursion_times time_with(fixture *f, double gather_s, double reduce_s, const taciti_recursion *like) {
     taciti_recursion r = *like;
+    taciti_draws draws = {0};
     taciti_recursion_times times[TACITI_SCENARIOS];
     r.ranks = RANKS;
-    r.scenarios = TACITI_SCENARIOS;
+    r.draws = &draws;
     r.steps = 2000;
     for (size_t job = 0; job < f->plan.job_count; job++)
         for (size_t c = 0; c < TACITI_SCENARIOS; c++)
             f->plan.transfer_s[job * TACITI_SCENARIOS + c] = (double)(c + 1) * (job < UNITS ? gather_s : reduce_s);
     assert_int_equal(taciti_parts_run(&f->plan, &r, times), TACIT_OK);
+    taciti_draws_destroy(&draws);
     assert_true(times[1].step_s >= times[0].step_s - 1e-12);
     return times[0];
 }
@@ -334,7 +336,8 @@ static void ranks_pass_over_what_they_gather(void **state) {
 /* Returns the seconds of all transfers of a step on a link of beta_s per byte; *step_s receives those of the step. */
 static double transfers_s(fixture *f, double beta_s, double *step_s) {
     taciti_links links;
-    const taciti_recursion r = {.ranks = RANKS, .scenarios = 1};
+    taciti_draws draws = {0};
+    const taciti_recursion r = {.ranks = RANKS, .draws = &draws};
     taciti_recursion_times times[TACITI_SCENARIOS];
     f->cluster.between.beta_s_per_byte = beta_s;
     open_links(f, &links);

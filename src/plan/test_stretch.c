@@ -52,6 +52,8 @@ static size_t meet(const trial *t, size_t round, int ring[RANKS][3], taciti_meet
 static double step_of(const trial *t, size_t single) {
     static double own[MAX_BUCKETS], behind[MAX_BUCKETS], ready[MAX_BUCKETS], update[MAX_BUCKETS],
         update_behind[MAX_BUCKETS];
+    static double wide[2][MAX_BUCKETS * TACITI_SCENARIOS];
+    taciti_draws draws = {0};
     taciti_layout layout;
     taciti_stretches s;
     taciti_meeting meetings[ROUNDS][RANKS];
@@ -64,6 +66,10 @@ static double step_of(const trial *t, size_t single) {
     assert_int_equal(s.length_count, t->different);
     for (size_t i = 0; i < s.length_count; i++) of_length[i] = t->transfers * (double)s.lengths[i] / (double)layout.n;
     taciti_stretches_fill(&s, of_length, own, behind);
+    for (size_t i = 0; i < s.count * TACITI_SCENARIOS; i++) {
+        wide[0][i] = own[i / TACITI_SCENARIOS];
+        wide[1][i] = behind[i / TACITI_SCENARIOS];
+    }
     for (size_t i = 0; i < s.length_count; i++) of_length[i] *= 0.2 / t->transfers;
     taciti_stretches_fill(&s, of_length, update, update_behind);
     for (size_t k = 0; k < s.count; k++) {
@@ -73,8 +79,8 @@ static double step_of(const trial *t, size_t single) {
     for (size_t r = 0; r < ROUNDS; r++) {
         rounds[r] = (taciti_meetings){.list = meetings[r], .count = meet(t, r, ring, meetings[r])};
         for (size_t m = 0; m < rounds[r].count; m++) {
-            meetings[r][m].transfer_s = own;
-            meetings[r][m].behind_s = behind;
+            meetings[r][m].transfer_s = wide[0];
+            meetings[r][m].behind_s = wide[1];
         }
     }
     const taciti_recursion r = {.order = t->order,
@@ -90,11 +96,13 @@ static double step_of(const trial *t, size_t single) {
                                 .update_behind_s = update_behind,
                                 .cv = t->cv,
                                 .seed = 5,
+                                .draws = &draws,
                                 .steps = 300};
-    taciti_recursion_times times;
-    assert_int_equal(taciti_recursion_run(&r, &times), TACIT_OK);
+    taciti_recursion_times times[TACITI_SCENARIOS];
+    assert_int_equal(taciti_recursion_run(&r, times), TACIT_OK);
+    taciti_draws_destroy(&draws);
     taciti_stretches_destroy(&s);
-    return times.step_s;
+    return times[0].step_s;
 }
 
 static void compare(trial t, double share) {
