@@ -460,7 +460,7 @@ expect 3 '--rounds 0: give a whole number from 1 to 1001' "$tacit" bench collect
 for line in 1 gbit 0gbit -1gbit 1Gbit 1gbits xgbit; do
     expect 3 "--line $line: give a rate such as 200mbit" "$tacit" bench collectives --line "$line"
 done
-expect 3 '--wire: "f64" is not one of f32|bf16' "$tacit" bench collectives --wire f64
+expect 3 '--exchange.wire: "f64" is not one of f32|bf16' "$tacit" bench collectives --exchange.wire f64
 expect 2 'takes no words' "$tacit" bench collectives all-reduce
 expect 2 'did you mean "--rounds"?' "$tacit" bench collectives --roudns 2
 

@@ -97,8 +97,6 @@ static tacit_status take_flag(const taciti_verb *verb, const taciti_config *conf
 
 tacit_status taciti_arguments_parse(const taciti_verb *verb, const taciti_config *config, int argc, char **argv,
                                     taciti_arguments *out) {
-    if (find_flag(verb, "", 0) >= TACITI_FLAGS_MAX)
-        return taciti_fail(TACIT_E_INTERNAL, "the verb \"%s\" has too many flags; please report it", verb->name);
     memset(out, 0, sizeof *out);
     out->verb = verb;
     bool only_words = false;

@@ -23,7 +23,6 @@ const taciti_flag taciti_bench_collectives_flags[] = {
     {"--by", NULL, "LIST",
      "who does it: tacit, mpi-default, mpi-ring, ... (default: all that this MPI library offers)"},
     {"--rounds", "-r", "COUNT", "samples per figure, candidates in turns (default 7)"},
-    {"--wire", "-w", "NAME", "number format of ours on the wire: short for --exchange.wire"},
     {"--line", "-l", "RATE",
      "what the line between hosts carries per direction, as 1gbit or 200mbit: adds shares of it"},
     {NULL, NULL, NULL, NULL},
@@ -110,7 +109,7 @@ static tacit_status take_line(const char *text, double *out) {
 }
 
 static tacit_status take_flags(const taciti_arguments *arguments, setup *out) {
-    const char *bytes = taciti_arguments_get(arguments, "--bytes"), *wire = taciti_arguments_get(arguments, "--wire");
+    const char *bytes = taciti_arguments_get(arguments, "--bytes");
     int64_t rounds = 0;
     TACITI_TRY(taciti_arguments_no_words(arguments));
     TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 7, 1, TACITI_COLLECTIVE_MAX_ROUNDS, &rounds));
@@ -118,7 +117,6 @@ static tacit_status take_flags(const taciti_arguments *arguments, setup *out) {
     TACITI_TRY(take_sizes(bytes != NULL ? bytes : DEFAULT_BYTES, &out->bench));
     TACITI_TRY(take_candidates(taciti_arguments_get(arguments, "--by"), &out->bench));
     TACITI_TRY(take_line(taciti_arguments_get(arguments, "--line"), &out->line_bps));
-    if (wire != NULL) TACITI_TRY(taciti_config_set(&out->config, "exchange.wire", wire, "--wire"));
     out->bench.rounds = (int)rounds;
     out->json = taciti_arguments_get(arguments, "--json") != NULL;
     return TACIT_OK;

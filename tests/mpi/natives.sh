@@ -63,7 +63,7 @@ OMPI_MCA_coll='^han' timeout 60 "$MPIRUN" -n 2 "$laws" mpi-default,mpi-ring,mpi-
 OMPI_MCA_coll='^tuned' timeout 60 "$MPIRUN" -n 2 "$laws" mpi-default,mpi-han
 OMPI_MCA_coll_han_priority=100 timeout 60 "$MPIRUN" -n 4 "$laws" "$all"
 
-bench 3 "$MPIRUN" --bytes 8,100kB --by tacit,mpi-ring --wire bf16 --line 2.5gbit
+bench 3 "$MPIRUN" --bytes 8,100kB --by tacit,mpi-ring --exchange.wire bf16 --line 2.5gbit
 bench 2 "$MPIRUN" --bytes 100kB --by tacit --exchange.bucket 4KiB
 bench 4 "$MPIRUN" --bytes 8,1KiB --op send
 bench 2 "$MPIRUN" --bytes 8 --by tacit,mpi-han --comm.thread false
