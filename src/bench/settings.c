@@ -112,29 +112,20 @@ static size_t write_pair(const char *key, const json_t *value, char *out, size_t
     return used + (wrote < 0 ? 0 : (size_t)wrote);
 }
 
-/* Keys whose value is another than in `defaults`; the strategy always, the network (which is told apart) never. */
-static void write_differences(json_t *values, json_t *defaults, char *out, size_t size) {
-    const char *key = NULL;
-    json_t *value = NULL;
-    size_t used = 0;
-    json_object_foreach(values, key, value) {
-        if (strcmp(key, "strategy") != 0 && json_equal(value, json_object_get(defaults, key))) continue;
-        if (strncmp(key, "model.", strlen("model.")) == 0) continue;
-        used = write_pair(key, value, out, size, used);
-    }
-}
-
+/* The strategy always, the network (which is told apart) never. */
 void taciti_bench_setting_text(const taciti_bench_setting *setting, char *out, size_t size) {
-    taciti_settings defaults;
+    json_t *values = taciti_config_values(&setting->job.config, 0);
+    char key[TACITI_KEY_BYTES];
+    taciti_place place;
+    size_t used = 0;
     out[0] = '\0';
-    if (taciti_settings_init(&defaults, NULL, 0) == TACIT_OK) {
-        json_t *values = taciti_config_values(&setting->job.config, 0),
-               *standard = taciti_config_values(&defaults.config, 0);
-        if (values != NULL && standard != NULL) write_differences(values, standard, out, size);
-        json_decref(values);
-        json_decref(standard);
+    for (size_t i = 0; taciti_config_at(&setting->job.config, i, &place); i++) {
+        (void)taciti_place_key(&place, key);
+        if (strcmp(key, "strategy") != 0 && taciti_place_is_default(&place)) continue;
+        if (strncmp(key, "model.", strlen("model.")) == 0) continue;
+        used = write_pair(key, json_object_get(values, key), out, size, used);
     }
-    taciti_settings_destroy(&defaults);
+    json_decref(values);
 }
 
 void taciti_bench_setting_method(const taciti_bench_setting *setting, char *out, size_t size) {
