@@ -96,8 +96,8 @@ void taciti_print_wrapped(FILE *out, int indent, const char *text);
 void taciti_print_entry(const char *name, const char *text);
 
 /* Directs the log to stderr: "tacit: error: ...", in colour on a terminal unless NO_COLOR is set. Rank 0 prints
- * information and warnings; every rank prints its errors, with its number. verbose: also debug lines. */
-void taciti_cli_log_init(int rank, bool verbose);
+ * information and warnings; every rank prints its errors, with its number. */
+void taciti_cli_log_init(int rank);
 
 /* Prints a jansson value to standard output and releases it. Returns E_MEMORY if value is NULL. */
 struct json_t;

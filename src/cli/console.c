@@ -18,17 +18,15 @@ enum { LINE_BYTES = 2048 + 128 };
 
 typedef struct console_state {
     int rank;
-    bool verbose, terminal, colour;
+    bool terminal, colour;
 } console_state;
 static console_state g_console;
 
-static const char *const PREFIXES[] = {[TACITI_LOG_DEBUG] = "debug: ",
-                                       [TACITI_LOG_INFO] = "",
-                                       [TACITI_LOG_WARN] = "warning: ",
-                                       [TACITI_LOG_ERROR] = "error: "};
+static const char *const PREFIXES[] = {
+    [TACITI_LOG_INFO] = "", [TACITI_LOG_WARN] = "warning: ", [TACITI_LOG_ERROR] = "error: "};
 
 static void show_line(void *context, taciti_log_level level, const char *line) {
-    const bool shown = level == TACITI_LOG_DEBUG ? g_console.verbose : g_console.rank == 0 || level == TACITI_LOG_ERROR;
+    const bool shown = g_console.rank == 0 || level == TACITI_LOG_ERROR;
     const bool coloured = g_console.colour && level >= TACITI_LOG_WARN;
     const char *colour = level == TACITI_LOG_ERROR ? "\033[1;31m" : "\033[1;33m";
     char rank[32] = "", out[LINE_BYTES];
@@ -44,12 +42,10 @@ static void show_line(void *context, taciti_log_level level, const char *line) {
     (void)!write(STDERR_FILENO, out, bytes);
 }
 
-void taciti_cli_log_init(int rank, bool verbose) {
-    g_console = (console_state){.rank = rank,
-                                .verbose = verbose,
-                                .terminal = taciti_terminal_live(stderr),
-                                .colour = taciti_terminal_colour(stderr)};
-    taciti_log_set_sink(show_line, NULL, verbose ? TACITI_LOG_DEBUG : TACITI_LOG_INFO);
+void taciti_cli_log_init(int rank) {
+    g_console = (console_state){
+        .rank = rank, .terminal = taciti_terminal_live(stderr), .colour = taciti_terminal_colour(stderr)};
+    taciti_log_set_sink(show_line, NULL, TACITI_LOG_INFO);
 }
 
 tacit_status taciti_cli_print_json(json_t *value) {

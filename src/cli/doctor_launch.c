@@ -184,7 +184,7 @@ static void check_environment(taciti_diagnosis *diagnosis) {
     }
     taciti_log_set_sink(keep_refusal, NULL, TACITI_LOG_ERROR); /* of what `tacit train` would refuse */
     const tacit_status status = taciti_config_environment(taciti_cli_options());
-    taciti_cli_log_init(taciti_launcher_detect().rank, false);
+    taciti_cli_log_init(taciti_launcher_detect().rank);
     if (status != TACIT_OK)
         taciti_finding_advise(taciti_diagnosis_add(diagnosis, "environment", "%s", g_refusal), TACITI_SEVERITY_FAIL,
                               "`tacit info options` shows all keys and their ranges");

@@ -120,7 +120,7 @@ static tacit_status run_verb(int argc, char **argv) {
  * Once the ranks have met (taciti_comm_open()), no line is left here. */
 static tacit_status dispatch_together(int argc, char **argv) {
     const taciti_launcher launcher = taciti_launcher_detect();
-    taciti_cli_log_init(launcher.rank, false);
+    taciti_cli_log_init(launcher.rank);
     if (launcher.size > 1) taciti_log_set_mode(launcher.rank == 0 ? TACITI_LOG_KEEP : TACITI_LOG_HOLD);
     const tacit_status status = run_verb(argc, argv);
     if (status != TACIT_OK && taciti_log_held() != 0) taciti_comm_refuse(status, argc, argv);
@@ -142,7 +142,7 @@ static tacit_status take_ranks(int *argc, char **argv, taciti_ranks *ranks) {
     *ranks = (taciti_ranks){0};
     if (*argc < 2 || find_verb(*argc - 1, argv + 1, &verb) == 0 || !verb->collective) return TACIT_OK;
     if (wants_help(*argc, argv)) return TACIT_OK;
-    taciti_cli_log_init(0, false);
+    taciti_cli_log_init(0);
     TACITI_TRY(taciti_ranks_take(argc, argv, ranks));
     if (only_prints(*argc, argv)) *ranks = (taciti_ranks){0};
     const taciti_launcher launcher = taciti_launcher_detect();

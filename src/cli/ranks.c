@@ -398,7 +398,7 @@ int taciti_ranks_run(const taciti_ranks *wanted, char **argv) {
 int taciti_ranks_serve(int argc, char **argv) {
     enum { FIRST = 2, COUNT, RANKS_OF_ALL, WORDS };
     crew c = {.name = "tacit --hosts", .argv = argv + RANKS_OF_ALL, .line = STDIN_FILENO};
-    taciti_cli_log_init(0, false);
+    taciti_cli_log_init(0);
     if (argc <= WORDS) return tacit_status_exit_code(taciti_fail(TACIT_E_USAGE, "%s is tacit's own", argv[1]));
     c.first = atoi(argv[FIRST]), c.count = atoi(argv[COUNT]), c.ranks = atoi(argv[RANKS_OF_ALL]);
     argv[RANKS_OF_ALL] = argv[0];

@@ -243,7 +243,7 @@ tacit_status taciti_verb_bench_collectives(const taciti_verb *verb, int argc, ch
     taciti_comm *comm = NULL;
     TACITI_TRY(taciti_comm_open(&s.comm, &comm));
     if (witness != NULL) taciti_comm_attach(comm, witness);
-    taciti_cli_log_init(taciti_comm_rank(comm), false);
+    taciti_cli_log_init(taciti_comm_rank(comm));
     taciti_comm_announce(comm, 0, "bench");
     tacit_status status = TACIT_OK;
     if (taciti_comm_size(comm) < 2)

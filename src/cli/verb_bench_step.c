@@ -302,7 +302,7 @@ static tacit_status measure_cluster(watch *w, taciti_bench_settings *settings, t
     taciti_comm *comm = NULL;
     TACITI_TRY(taciti_comm_open(&settings->list[0].job.comm, &comm));
     if (witness != NULL) taciti_comm_attach(comm, witness);
-    taciti_cli_log_init(taciti_comm_rank(comm), false);
+    taciti_cli_log_init(taciti_comm_rank(comm));
     if (w->speaks)
         taciti_log(TACITI_LOG_INFO, "measuring %zu setting%s on %d rank%s", settings->count,
                    settings->count == 1 ? "" : "s", taciti_comm_size(comm), taciti_comm_size(comm) == 1 ? "" : "s");

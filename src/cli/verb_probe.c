@@ -203,7 +203,7 @@ tacit_status taciti_verb_probe(const taciti_verb *verb, int argc, char **argv) {
     taciti_witness *witness = taciti_supervise(comm_options.timeout_s); /* from here on this is the worker */
     TACITI_TRY(taciti_comm_open(&comm_options, &comm));
     if (witness != NULL) taciti_comm_attach(comm, witness);
-    taciti_cli_log_init(taciti_comm_rank(comm), false);
+    taciti_cli_log_init(taciti_comm_rank(comm));
     taciti_comm_announce(comm, -1, "probe");
     const tacit_status status = probe_ranks(comm, &options, taciti_arguments_get(&arguments, "--output"),
                                             taciti_arguments_get(&arguments, "--json") != NULL);

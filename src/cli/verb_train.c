@@ -94,7 +94,7 @@ static tacit_status train_over(taciti_train_settings *settings, const taciti_arg
     TACITI_TRY(taciti_stop_listen());
     TACITI_TRY(taciti_comm_open(&settings->job.comm, &comm));
     if (witness != NULL) taciti_comm_attach(comm, witness);
-    taciti_cli_log_init(taciti_comm_rank(comm), false);
+    taciti_cli_log_init(taciti_comm_rank(comm));
     const bool from_mean = taciti_arguments_get(arguments, "--resume-from-mean") != NULL;
     const bool json = taciti_arguments_get(arguments, "--json") != NULL;
     struct json_t *sizes = NULL;
