@@ -163,39 +163,10 @@ static void exchange_updates(const state *s, const int *members, size_t count, c
     }
 }
 
-/* The same of two ranks whose mixes are remembered, bucket by bucket: most rounds are made of such pairs. */
-static void exchange_pair(const state *s, const taciti_meeting *meeting) {
-    const size_t buckets = s->r->buckets, of_bucket = s->of_bucket;
-    const size_t i = (size_t)meeting->members[0], j = (size_t)meeting->members[1];
-    const double *update_s = s->r->update_s, *after_s = s->r->update_behind_s;
-    const double *transfer_s = meeting->transfer_s, *behind_s = meeting->behind_s;
-    moment *mine = s->slot + i * s->of_rank, *theirs = s->slot + j * s->of_rank;
-    moment own = s->handed[i], other = s->handed[j], idle = s->free_s[i];
-    wait_for(&idle, &s->free_s[j]);
-    for (size_t k = 0; k < buckets; k++) {
-        moment at = later(&mine[k * of_bucket], update_s[k]), mixed = later(&theirs[k * of_bucket], update_s[k]);
-        own = later(&own, after_s[k]);
-        other = later(&other, after_s[k]);
-        wait_for(&own, &at);
-        wait_for(&other, &mixed);
-        at = own;
-        wait_for(&at, &other);
-        add_seconds(&at, transfer_s, k);
-        add_seconds(&idle, behind_s, k);
-        wait_for(&idle, &at);
-        mine[k * of_bucket] = theirs[k * of_bucket] = idle;
-    }
-    s->handed[i] = own;
-    s->handed[j] = other;
-    s->free_s[i] = s->free_s[j] = idle;
-}
-
 static void exchange_group(const state *s, const taciti_meeting *meeting) {
     const bool rows = s->slot != NULL || s->r->order == TACITI_ORDER_DENSE;
     if (!rows)
         exchange_updates(s, meeting->members, meeting->count, meeting);
-    else if (meeting->count == 2 && s->slot != NULL)
-        exchange_pair(s, meeting);
     else
         exchange_rows(s, meeting);
 }
