@@ -36,33 +36,20 @@ static bool begins_with(const taciti_verb *verb, const char *word) {
     return strncmp(verb->name, word, length) == 0 && verb->name[length] == ' ';
 }
 
-/* "data" alone: names the verbs that begin with it. True when there were any. */
-static bool offer_second_words(const char *word) {
-    char names[NAME_BYTES * 4] = "";
-    size_t used = 0;
-    for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++)
-        if (begins_with(verb, word) && used + NAME_BYTES < sizeof names)
-            used +=
-                (size_t)snprintf(names + used, sizeof names - used, "%s\"tacit %s\"", used > 0 ? ", " : "", verb->name);
-    if (used == 0) return false;
-    (void)taciti_fail(TACIT_E_USAGE, "\"%s\" needs a second word: %s", word, names);
-    return true;
-}
-
-/* "data --help": returns whether verbs begin with the word. */
-static bool show_second_words(const char *word) {
+/* "data", "data --help": returns whether verbs begin with the word. */
+static bool show_second_words(const char *word, FILE *out) {
     bool any = false;
     for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++) {
         if (!begins_with(verb, word)) continue;
-        printf("tacit %-18s %s\n", verb->name, verb->summary);
+        (void)fprintf(out, "tacit %-18s %s\n", verb->name, verb->summary);
         any = true;
     }
-    if (any) printf("\n`tacit %s WORD --help` shows options and examples.\n", word);
+    if (any) (void)fprintf(out, "\n`tacit %s WORD --help` shows options and examples.\n", word);
     return any;
 }
 
 static tacit_status fail_unknown_verb(int argc, char **argv) {
-    if (offer_second_words(argv[0])) return TACIT_E_USAGE;
+    if (show_second_words(argv[0], stderr)) return taciti_fail(TACIT_E_USAGE, "\"%s\" needs a second word", argv[0]);
     char two[NAME_BYTES] = "", quoted[TACITI_QUOTED_BYTES];
     if (argc > 1) (void)snprintf(two, sizeof two, "%.60s %.60s", argv[0], argv[1]);
     taciti_nearest nearest = {0};
@@ -83,7 +70,7 @@ static bool wants_help(int argc, char **argv) {
 static tacit_status show_help(int argc, char **argv) {
     const taciti_verb *verb = NULL;
     const int words = argc == 0 ? 0 : find_verb(argc, argv, &verb);
-    if (argc > 0 && words == 0) return show_second_words(argv[0]) ? TACIT_OK : fail_unknown_verb(argc, argv);
+    if (argc > 0 && words == 0) return show_second_words(argv[0], stdout) ? TACIT_OK : fail_unknown_verb(argc, argv);
     if (argc == 0)
         taciti_overview(taciti_verbs(), stdout);
     else
@@ -105,7 +92,7 @@ static tacit_status run_verb(int argc, char **argv) {
     }
     const taciti_verb *verb = NULL;
     const int words = find_verb(argc, argv, &verb);
-    if (words == 0 && wants_help(argc, argv) && show_second_words(argv[0])) return TACIT_OK;
+    if (words == 0 && wants_help(argc, argv) && show_second_words(argv[0], stdout)) return TACIT_OK;
     if (words == 0) return fail_unknown_verb(argc, argv);
     if (wants_help(argc - words + 1, argv + words - 1)) {
         taciti_verb_help(verb, argc - words, argv + words);
