@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # One set of flags for the library, the program and the tests. No fast-math, no contraction: two builds of one codec must
-# emit the same bytes. Instruction sets are chosen at run time; files named *_avx2.c and *_avx512.c get theirs here.
+# emit the same bytes. Instruction sets are chosen at run time; src/kernel/CMakeLists.txt has their flags.
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS OFF)
@@ -30,6 +30,3 @@ else()
   target_compile_options(tacit_flags INTERFACE $<$<CONFIG:Release>:-U_FORTIFY_SOURCE> $<$<CONFIG:Release>:-D_FORTIFY_SOURCE=2> -fstack-protector-strong)
 endif()
 set(CMAKE_C_FLAGS_RELEASE "-O3 -DNDEBUG")
-
-set(TACIT_FLAGS_avx2 -mavx2 -mfma -mf16c)
-set(TACIT_FLAGS_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512)

@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# tacit_sources(a.c b.c)       adds files of this folder to the library, with the flags of their instruction set
+# tacit_sources(a.c b.c)       adds files of this folder to the library
 # tacit_test(name LABELS ...)  builds test_name.c beside the unit and registers it
 function(tacit_sources)
   foreach(file IN LISTS ARGN)
     target_sources(tacit PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/${file})
-    if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND file MATCHES "_(avx2|avx512)\\.c$")
-      set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/${file} TARGET_DIRECTORY tacit
-        PROPERTIES COMPILE_OPTIONS "${TACIT_FLAGS_${CMAKE_MATCH_1}}")
-    endif()
   endforeach()
 endfunction()
 

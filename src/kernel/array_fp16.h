@@ -100,11 +100,4 @@ static void fp16_add(float *restrict acc, const taciti_fp16 *restrict x, size_t 
     }
 }
 
-static void fill_array_fp16(taciti_kernels *table) {
-    table->fp16_encode = fp16_encode;
-    table->fp16_encode_error = fp16_encode_error;
-    table->fp16_decode = fp16_decode;
-    table->fp16_add = fp16_add;
-}
-
 #endif

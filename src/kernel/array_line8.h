@@ -32,9 +32,4 @@ static void line8_decode(float *restrict out, const void *restrict in, size_t n)
     memcpy(out + i, last, (n - i) * sizeof *out);
 }
 
-static void fill_array_line8(taciti_kernels *table) {
-    table->line8_encode = line8_encode;
-    table->line8_decode = line8_decode;
-}
-
 #endif

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The array kernels as plain loops over the definition of one element, and the function that enters them into a table.
- * Every instruction set's file includes this and is compiled with its own flags: the compiler vectorises the same
- * roundings, so the sets agree bit for bit by construction. A set overwrites afterwards the entries that it does better
- * by hand.
+ * The array kernels as plain loops over the definition of one element. They are compiled once per instruction set, with
+ * its flags: the compiler vectorises the same roundings, so the sets agree bit for bit by construction.
  */
 #ifndef TACITI_KERNEL_ARRAY_LOOPS_H
 #define TACITI_KERNEL_ARRAY_LOOPS_H
@@ -308,25 +306,6 @@ static void sgd(const taciti_sgd_step *step, float *restrict p, const float *res
         block_leaves(&pass, p, begin, end);
     }
     pass_end(&pass);
-}
-
-static void fill_array_loops(taciti_kernels *table) {
-    table->add = add;
-    table->add_scaled = add_scaled;
-    table->keep_equal = keep_equal;
-    table->scale = scale;
-    table->scaled_copy = scaled_copy;
-    table->bf16_encode = bf16_encode;
-    table->bf16_encode_error = bf16_encode_error;
-    table->bf16_decode = bf16_decode;
-    table->bf16_add = bf16_add;
-    table->sum_squares = sum_squares;
-    table->dot = dot;
-    table->all_finite = all_finite;
-    table->blend = blend_alone;
-    table->adamw = adamw;
-    table->accum_adamw = accum_adamw;
-    table->sgd = sgd;
 }
 
 #endif

@@ -181,7 +181,7 @@ typedef struct taciti_squares {
 typedef struct taciti_kernels {
     const char *isa; /* "scalar", "avx2", "avx512" */
 
-    /* ---- arrays (array_*.c): bandwidth-bound ------------------------------------------------------------------- */
+    /* ---- arrays (array.c): bandwidth-bound --------------------------------------------------------------------- */
     void (*add)(float *restrict acc, const float *restrict x, size_t n);                       /* acc += x */
     void (*add_scaled)(float *restrict acc, const float *restrict x, float factor, size_t n);  /* acc += factor * x */
     void (*scale)(float *x, float factor, size_t n);                                           /* x *= factor */
@@ -232,7 +232,7 @@ typedef struct taciti_kernels {
     void (*gather)(float *restrict out, const float *restrict x, const uint32_t *restrict indices, size_t k);
     void (*scatter)(float *restrict x, const uint32_t *restrict indices, const float *restrict values, size_t k);
     void (*scatter_add)(float *restrict x, const uint32_t *restrict indices, const float *restrict values, size_t k);
-    /* ---- quantisers (quantise_*.c): see taciti_quantisation ------------------------------------------------------ */
+    /* ---- quantisers (quantise.c): see taciti_quantisation ------------------------------------------------------ */
     /* In the same pass error, if not NULL, receives x - decoded out, and sums, if not NULL, the squares: `in` is
      * sum_squares(x). `out` adds up, in double, the squares of each whole block's codes times that of its scale: its
      * values before they are rounded to floats, so within 2^-22; then sum_squares of what a short last block decodes
@@ -244,8 +244,7 @@ typedef struct taciti_kernels {
     void (*dequantise)(const taciti_quantisation *q, float *restrict x, const void *restrict in, size_t n);
     void (*dequantise_add)(const taciti_quantisation *q, float *restrict acc, const void *restrict in, size_t n);
 
-    /* ---- homomorphic sketches (sketch_*.c) ------------------------------------------------------------------------
-     */
+    /* ---- homomorphic sketches (sketch.c) ----------------------------------------------------------------------- */
     /* Bit i % 64 of word i / 64 becomes x[i] != 0 (NaN counts, -0 does not); bits behind n become 0. */
     void (*sketch_index)(uint64_t *restrict words, const float *restrict x, size_t n);
     /* lines[i] = line first + i of the zone; its rows are drawn by the hash. */
@@ -273,7 +272,7 @@ typedef struct taciti_kernels {
     void (*sketch_unpack)(const taciti_sketch_numbers *numbers, float *restrict x, const uint64_t *restrict words,
                           const void *restrict values, size_t n);
 
-    /* ---- network (net_*.c): rows of a transformer -------------------------------------------------------------- */
+    /* ---- network (net.c): rows of a transformer ---------------------------------------------------------------- */
     /* An output named `*16`, if not NULL, receives the bf16-rounded result, the operand of the next bf16 matrix
      * product. The f32 outputs y, d and dx may then be NULL. Column sums (dweight, dbias) are added row by row in
      * ascending order; threads that share rows pass private accumulators and add them in thread order. Dropout keeps

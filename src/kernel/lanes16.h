@@ -2,7 +2,7 @@
  *
  * Sixteen float lanes, whatever the registers are: one __m512, two __m256 or an array. The network kernels (net_*.h)
  * are written once over these and compiled once per instruction set; every operation below rounds exactly as the array
- * form does, so the sets agree bit for bit. The including file defines LANES16_AVX512 or LANES16_AVX2, or neither.
+ * form does, so the sets agree bit for bit.
  *
  * floats16  sixteen floats            words16  sixteen uint32_t
  * A count k (1..16) limits loads and stores to the first k lanes; lanes beyond are read as zero and not written.
@@ -17,7 +17,7 @@
 #include "base/rng.h"
 #include "kernel/array_element.h"
 
-#if defined(LANES16_AVX512)
+#if defined(__AVX512F__)
 
 #include <immintrin.h>
 
@@ -83,7 +83,7 @@ static inline floats16 keep_from(words16 word, uint32_t threshold, floats16 x) {
 static inline __m256 lower_half(floats16 x) { return _mm512_castps512_ps256(x); }
 static inline __m256 upper_half(floats16 x) { return _mm512_extractf32x8_ps(x, 1); }
 
-#elif defined(LANES16_AVX2)
+#elif defined(__AVX2__)
 
 #include <immintrin.h>
 
@@ -318,7 +318,7 @@ static inline void transpose8(float *out, size_t out_row, const float *in, size_
 
 #endif
 
-#if defined(LANES16_AVX512) || defined(LANES16_AVX2)
+#if defined(__AVX2__)
 static inline float fold_sum(floats16 x) {
     const __m256 eight = _mm256_add_ps(lower_half(x), upper_half(x));
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Softmax cross-entropy over sixteen lanes. Included by net_<set>.c only.
+ * Softmax cross-entropy over sixteen lanes. Included by net.c only.
  */
 #ifndef TACITI_KERNEL_NET_LOSS_H
 #define TACITI_KERNEL_NET_LOSS_H

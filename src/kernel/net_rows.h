@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The row kernels of a transformer over sixteen lanes: norm, residual, GELU, bias. Included by net_<set>.c only.
+ * The row kernels of a transformer over sixteen lanes: norm, residual, GELU, bias. Included by net.c only.
  */
 #ifndef TACITI_KERNEL_NET_ROWS_H
 #define TACITI_KERNEL_NET_ROWS_H

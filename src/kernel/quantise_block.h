@@ -12,7 +12,7 @@
 #include "kernel/quantise_lanes.h"
 
 /* Forms are constants: each gets loops of its own, but over arrays for lanes, where that is ten times the code. */
-#if defined(LANES16_AVX512) || defined(LANES16_AVX2)
+#if defined(__AVX2__)
 #define INLINE static inline __attribute__((always_inline))
 #else
 #define INLINE static inline

@@ -114,10 +114,4 @@ static void dequantise_add(const taciti_quantisation *q, float *restrict acc, co
 #undef ADD
 }
 
-static void fill_quantise(taciti_kernels *table) {
-    table->quantise = quantise;
-    table->dequantise = dequantise;
-    table->dequantise_add = dequantise_add;
-}
-
 #endif

@@ -5,8 +5,6 @@
  */
 #include "kernel/sets.h"
 
-#if TACITI_KERNEL_X86
-
 #include <immintrin.h>
 
 #include "kernel/array_element.h"
@@ -176,11 +174,9 @@ static size_t select_among(uint32_t *restrict indices, float *restrict values, f
     return count;
 }
 
-void taciti_kernels_fill_select_avx2(taciti_kernels *table) {
+void FILL_OF_SET(select)(taciti_kernels *table) {
     table->count_above = count_above;
     table->select_above = select_above;
     table->select_among = select_among;
     table->select_band = select_band;
 }
-
-#endif

@@ -5,8 +5,6 @@
  */
 #include "kernel/sets.h"
 
-#if TACITI_KERNEL_X86
-
 #include <immintrin.h>
 
 #include "kernel/array_element.h"
@@ -153,11 +151,9 @@ static size_t select_band(float *out, const float *x, size_t n, uint32_t low, ui
     return count;
 }
 
-void taciti_kernels_fill_select_avx512(taciti_kernels *table) {
+void FILL_OF_SET(select)(taciti_kernels *table) {
     table->count_above = count_above;
     table->select_above = select_above;
     table->select_among = select_among;
     table->select_band = select_band;
 }
-
-#endif

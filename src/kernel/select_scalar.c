@@ -90,7 +90,7 @@ static void scatter_add(float *restrict x, const uint32_t *restrict indices, con
     for (size_t i = 0; i < k; i++) x[indices[i]] += values[i];
 }
 
-void taciti_kernels_fill_select_scalar(taciti_kernels *table) {
+void FILL_OF_SET(select)(taciti_kernels *table) {
     table->histogram = count_histogram;
     table->count_above = count_above;
     table->select_above = select_above;

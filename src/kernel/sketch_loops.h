@@ -260,16 +260,4 @@ static void sketch_unpack(const taciti_sketch_numbers *numbers, float *restrict 
     (void)unpack_any(numbers, x, words, values, n);
 }
 
-static void fill_sketch(taciti_kernels *table) {
-    table->sketch_index = sketch_index;
-    table->sketch_lines = sketch_lines;
-    table->sketch_add = sketch_add;
-    table->sketch_count = sketch_count;
-    table->sketch_sweep = sketch_sweep;
-    table->sketch_largest = sketch_largest;
-    table->sketch_sum = sketch_sum;
-    table->sketch_pack = sketch_pack;
-    table->sketch_unpack = sketch_unpack;
-}
-
 #endif

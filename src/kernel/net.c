@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All network kernels of one instruction set, and the function that enters them into a table.
+ * The network kernels.
  */
-#ifndef TACITI_KERNEL_NET_FILL_H
-#define TACITI_KERNEL_NET_FILL_H
-
 #include "kernel/net_attention.h"
 #include "kernel/net_loss.h"
 #include "kernel/net_rows.h"
+#include "kernel/sets.h"
 
-static void fill_net(taciti_kernels *table) {
+void FILL_OF_SET(net)(taciti_kernels *table) {
     table->layernorm = layernorm;
     table->layernorm_backward = layernorm_backward;
     table->residual = residual;
@@ -22,5 +20,3 @@ static void fill_net(taciti_kernels *table) {
     table->attention = attention;
     table->attention_backward = attention_backward;
 }
-
-#endif
