@@ -88,7 +88,7 @@ static const struct kernel_case {
     {"add", "U--R--", part_add},
     {"bf16_encode", "---R-W", part_encode},
     {"bf16_encode_error", "S--R-S", part_split},
-    {"bf16_decode", "W----R", part_decode},
+    {"bf16_decode", "S----R", part_decode},
     {"bf16_add", "U----R", part_bf16_add},
     {"sum_squares", "---R--", part_sum_squares},
     {"adamw", "UUUR--", part_adamw},

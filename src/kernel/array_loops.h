@@ -54,10 +54,6 @@ static void encode_plain(taciti_bf16 *restrict out, const float *restrict x, siz
     for (size_t i = 0; i < n; i++) out[i] = bf16_of(x[i]);
 }
 
-static void decode_plain(float *restrict out, const taciti_bf16 *restrict x, size_t n) {
-    for (size_t i = 0; i < n; i++) out[i] = float_of_bf16(x[i]);
-}
-
 static void bf16_encode(taciti_bf16 *restrict out, const float *restrict x, size_t n) {
     size_t i = 0;
     if (n >= STREAM_CAST_FLOATS) {
@@ -74,18 +70,7 @@ static void bf16_encode(taciti_bf16 *restrict out, const float *restrict x, size
 }
 
 static void bf16_decode(float *restrict out, const taciti_bf16 *restrict x, size_t n) {
-    size_t i = 0;
-    if (n >= STREAM_CAST_FLOATS) {
-        _Alignas(LINE_BYTES) float staged[BLOCK];
-        i = floats_to_line(out, sizeof *out);
-        decode_plain(out, x, i);
-        for (; i + BLOCK <= n; i += BLOCK) {
-            decode_plain(staged, x + i, BLOCK);
-            store_past_caches(out + i, staged, sizeof staged);
-        }
-        stores_done();
-    }
-    decode_plain(out + i, x + i, n - i);
+    for (size_t i = 0; i < n; i++) out[i] = float_of_bf16(x[i]);
 }
 
 static void bf16_encode_error(taciti_bf16 *restrict out, float *restrict error, const float *restrict x, size_t n) {

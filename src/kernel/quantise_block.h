@@ -8,7 +8,6 @@
 
 #include <string.h>
 
-#include "kernel/array_stream.h"
 #include "kernel/quantise_lanes.h"
 
 /* Forms are constants: each gets loops of its own, but over arrays for lanes, where that is ten times the code. */
@@ -34,14 +33,9 @@ typedef struct group {
 
 INLINE group load_group(const float *x) { return (group){load(x, 16), load(x + 16, 16)}; }
 
-INLINE void store_group(float *x, group g, int stream) {
-    if (stream) {
-        store_past(x, g.l);
-        store_past(x + 16, g.h);
-    } else {
-        store(x, g.l, 16);
-        store(x + 16, g.h, 16);
-    }
+INLINE void store_group(float *x, group g) {
+    store(x, g.l, 16);
+    store(x + 16, g.h, 16);
 }
 
 INLINE group times_group(group g, floats16 factor) { return (group){mul16(g.l, factor), mul16(g.h, factor)}; }
@@ -50,14 +44,13 @@ INLINE doubles16 add_group_squares(doubles16 sum, const float *x) { return add_s
 
 /* State that the blocks of one call share. */
 typedef struct encoding {
-    int stream;   /* errors leave past the caches */
     doubles16 in; /* squares of the numbers */
     double out;   /* squares of the numbers that whole blocks decode to */
 } encoding;
 
 /* x - decoded */
-INLINE void store_error(float *error, group x, group decoded, int stream) {
-    store_group(error, (group){sub16(x.l, decoded.l), sub16(x.h, decoded.h)}, stream);
+INLINE void store_error(float *error, group x, group decoded) {
+    store_group(error, (group){sub16(x.l, decoded.l), sub16(x.h, decoded.h)});
 }
 
 /* ---- the transform ----------------------------------------------------------------------------------------------- */
@@ -120,7 +113,7 @@ INLINE uint32_t largest_bits(int hadamard, encoding *e, const float *x, size_t c
         in = add_group_squares(in, x + i);
         if (hadamard) {
             g = hadamard32(g);
-            store_group(rotated + i, g, 0);
+            store_group(rotated + i, g);
         }
         max = max_words(max, max_words(magnitude_bits(g.l), magnitude_bits(g.h)));
     }
@@ -159,7 +152,7 @@ INLINE double scaled_squares(int hadamard, floats16 codes, float scale) {
 
 INLINE void scaled_block(int form, int hadamard, encoding *e, unsigned char *out, float *error, const float *x,
                          size_t count) {
-    _Alignas(LINE_BYTES) float rotated[BLOCK_MAX];
+    _Alignas(64) float rotated[BLOCK_MAX];
     const uint32_t bits = largest_bits(hadamard, e, x, count, rotated);
     const float *y = hadamard ? rotated : x, max = bits > TINY_BITS ? float_of(bits) : 0.0f;
     if (bits >= INF_BITS) {
@@ -176,7 +169,7 @@ INLINE void scaled_block(int form, int hadamard, encoding *e, unsigned char *out
         squares = add_code_squares(squares, decoded);
         if (error == NULL) continue;
         if (hadamard) decoded = hadamard32(decoded);
-        store_error(error + i, load_group(x + i), times_group(decoded, factor), e->stream);
+        store_error(error + i, load_group(x + i), times_group(decoded, factor));
     }
     e->out += scaled_squares(hadamard, squares, scale);
 }
@@ -226,7 +219,7 @@ INLINE void signmean_block(encoding *e, unsigned char *out, float *error, const 
         const group g = load_group(x + i);
         const uint32_t signs = group_signs(g);
         memcpy(out, &signs, sizeof signs);
-        if (error != NULL) store_error(error + i, g, signed_group(signs, splat_group(mean)), e->stream);
+        if (error != NULL) store_error(error + i, g, signed_group(signs, splat_group(mean)));
     }
     e->out += (double)filled * ((double)mean * (double)mean);
 }
@@ -285,7 +278,7 @@ INLINE void signmag2_block(encoding *e, unsigned char *out, float *error, const 
         memcpy(out, codes, sizeof codes);
         highs += (size_t)__builtin_popcount(codes[1]);
         if (error == NULL) continue;
-        store_error(error + i, g, signed_group(codes[0], group_where(codes[1], high, low)), e->stream);
+        store_error(error + i, g, signed_group(codes[0], group_where(codes[1], high, low)));
     }
     e->out += two_level_squares(levels, filled - highs, highs);
 }
@@ -314,7 +307,7 @@ INLINE void read_levels(int form, const unsigned char *in, float *levels) {
     }
 }
 
-INLINE void decode_block(int form, int hadamard, int sum, float *x, const unsigned char *in, size_t count, int stream) {
+INLINE void decode_block(int form, int hadamard, int sum, float *x, const unsigned char *in, size_t count) {
     float levels[2];
     read_levels(form, in, levels);
     in += sizeof(float);
@@ -331,7 +324,7 @@ INLINE void decode_block(int form, int hadamard, int sum, float *x, const unsign
             const group before = load_group(x + i);
             g = (group){add16(before.l, g.l), add16(before.h, g.h)};
         }
-        store_group(x + i, g, stream);
+        store_group(x + i, g);
     }
 }
 

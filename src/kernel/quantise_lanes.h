@@ -55,8 +55,6 @@ static inline words16 power_codes(floats16 y) {
 static inline words16 with_signs(words16 code, floats16 x) {
     return _mm512_or_si512(code, _mm512_slli_epi32(_mm512_srli_epi32(bits16(x), 31), 3));
 }
-/* p is aligned to 64. */
-static inline void store_past(float *p, floats16 x) { _mm512_stream_ps(p, x); }
 
 typedef struct doubles16 {
     __m512d l, h;
@@ -161,10 +159,6 @@ static inline words16 with_signs(words16 code, floats16 x) {
     const words16 bits = bits16(x);
     return (words16){_mm256_or_si256(code.l, _mm256_slli_epi32(_mm256_srli_epi32(bits.l, 31), 3)),
                      _mm256_or_si256(code.h, _mm256_slli_epi32(_mm256_srli_epi32(bits.h, 31), 3))};
-}
-static inline void store_past(float *p, floats16 x) {
-    _mm256_stream_ps(p, x.l);
-    _mm256_stream_ps(p + 8, x.h);
 }
 
 typedef struct doubles16 {
@@ -279,7 +273,6 @@ static inline words16 with_signs(words16 code, floats16 x) {
     EACH_LANE code.lane[i] |= bits_of(x.lane[i]) >> 31 << 3;
     return code;
 }
-static inline void store_past(float *p, floats16 x) { store(p, x, 16); }
 
 typedef struct doubles16 {
     double lane[16];

@@ -8,9 +8,6 @@
 
 #include "kernel/quantise_block.h"
 
-/* From this size on, results leave past the caches (12 MiB with what was read). */
-enum { STREAM_FLOATS = 2 << 20 };
-
 INLINE size_t whole_groups(size_t n) { return (n + GROUP_N - 1) / GROUP_N * GROUP_N; }
 
 /* `filled` of the block's numbers belong to the array, those that fill the last group are 0. */
@@ -25,16 +22,12 @@ INLINE void encode_block(int form, int hadamard, encoding *e, unsigned char *out
         scaled_block(form, hadamard, e, out, error, x, count);
 }
 
-INLINE int past_caches(const float *out, size_t n) {
-    return out != NULL && n >= STREAM_FLOATS && floats_to_line(out, 1) == 0;
-}
-
 /* Returns the squares of the n numbers of a short block: the zeros that fill its last group may not decode to 0. */
 INLINE double rest_squares(int form, int hadamard, const unsigned char *in, size_t n) {
     float decoded[BLOCK_MAX];
     const size_t count = whole_groups(n);
     doubles16 sum = no_doubles();
-    decode_block(form, hadamard, 0, decoded, in, count, 0);
+    decode_block(form, hadamard, 0, decoded, in, count);
     if (n < count) memset(decoded + n, 0, (count - n) * sizeof *decoded);
     for (size_t i = 0; i < count; i += GROUP_N) sum = add_group_squares(sum, decoded + i);
     return fold_doubles(sum);
@@ -43,7 +36,7 @@ INLINE double rest_squares(int form, int hadamard, const unsigned char *in, size
 INLINE taciti_squares encode_rest(int form, int hadamard, const encoding *e, unsigned char *out, float *error,
                                   const float *x, size_t n) {
     float padded[BLOCK_MAX], failed[BLOCK_MAX];
-    encoding rest = {.stream = 0, .in = e->in};
+    encoding rest = {.in = e->in};
     memset(padded, 0, whole_groups(n) * sizeof *padded);
     memcpy(padded, x, n * sizeof *x);
     encode_block(form, hadamard, &rest, out, error != NULL ? failed : NULL, padded, n);
@@ -53,28 +46,25 @@ INLINE taciti_squares encode_rest(int form, int hadamard, const encoding *e, uns
 
 INLINE taciti_squares quantise_as(int form, int hadamard, const taciti_quantisation *q, unsigned char *out,
                                   float *error, const float *x, size_t n) {
-    encoding e = {.stream = past_caches(error, n), .in = no_doubles()};
+    encoding e = {.in = no_doubles()};
     const size_t step = sizeof(float) + code_bytes_of(form, q->block);
     size_t i = 0;
     for (; i + q->block <= n; i += q->block, out += step)
         encode_block(form, hadamard, &e, out, error != NULL ? error + i : NULL, x + i, q->block);
-    if (e.stream) stores_done();
     if (i < n) return encode_rest(form, hadamard, &e, out, error != NULL ? error + i : NULL, x + i, n - i);
     return (taciti_squares){.in = fold_doubles(e.in), .out = e.out};
 }
 
 INLINE void dequantise_as(int form, int hadamard, int sum, const taciti_quantisation *q, float *x,
                           const unsigned char *in, size_t n) {
-    const int stream = !sum && past_caches(x, n);
     const size_t step = sizeof(float) + code_bytes_of(form, q->block);
     size_t i = 0;
-    for (; i + q->block <= n; i += q->block, in += step) decode_block(form, hadamard, sum, x + i, in, q->block, stream);
-    if (stream) stores_done();
+    for (; i + q->block <= n; i += q->block, in += step) decode_block(form, hadamard, sum, x + i, in, q->block);
     if (i == n) return;
     float padded[BLOCK_MAX];
     memset(padded, 0, whole_groups(n - i) * sizeof *padded);
     if (sum) memcpy(padded, x + i, (n - i) * sizeof *x);
-    decode_block(form, hadamard, sum, padded, in, whole_groups(n - i), 0);
+    decode_block(form, hadamard, sum, padded, in, whole_groups(n - i));
     memcpy(x + i, padded, (n - i) * sizeof *x);
 }
 

@@ -160,7 +160,7 @@ static void every_payload_decodes_alike(void **state) {
         }
 }
 
-/* Arrays so large that results leave past the caches: the same as in pieces. */
+/* A large array gives the same as its pieces. */
 static void large_arrays_equal_their_pieces(void **state) {
     (void)state;
     enum { PIECE = 8192 };
