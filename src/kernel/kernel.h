@@ -301,8 +301,6 @@ typedef struct taciti_kernels {
     /* dx = dy * gelu'(x); dbias += column sums of dx. dx may equal dy. */
     void (*gelu_backward)(float *dx, taciti_bf16 *dx16, float *dbias, const float *dy, const float *x, size_t rows,
                           size_t c);
-    /* x += bias on every row; also as bf16. */
-    void (*bias)(float *restrict x, taciti_bf16 *restrict x16, const float *restrict bias, size_t rows, size_t c);
     /* dbias += column sums of d; also d as bf16. */
     void (*bias_backward)(float *restrict dbias, taciti_bf16 *restrict d16, const float *restrict d, size_t rows,
                           size_t c);

@@ -14,7 +14,6 @@ void FILL_OF_SET(net)(taciti_kernels *table) {
     table->residual_backward = residual_backward;
     table->gelu = gelu;
     table->gelu_backward = gelu_backward;
-    table->bias = bias;
     table->bias_backward = bias_backward;
     table->cross_entropy = cross_entropy;
     table->attention = attention;

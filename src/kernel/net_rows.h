@@ -115,11 +115,6 @@ static void gelu_backward(float *dx, taciti_bf16 *dx16, float *dbias, const floa
         });
 }
 
-static void bias(float *restrict x, taciti_bf16 *restrict x16, const float *restrict b, size_t rows, size_t c) {
-    for (size_t at = 0; at < rows * c; at += c)
-        EACH_16(j, k, c, store_both(x, x16, at + j, add16(load(x + at + j, k), load(b + j, k)), k););
-}
-
 static void bias_backward(float *restrict dbias, taciti_bf16 *restrict d16, const float *restrict d, size_t rows,
                           size_t c) {
     for (size_t at = 0; at < rows * c; at += c)

@@ -95,7 +95,8 @@ static void add_qkv_bias(void *context, const taciti_gpt_rows *rows) {
     const taciti_model *model = job->pass->model;
     const size_t c3 = 3 * model->channels;
     const float *bias = taciti_gpt_parameter(model, taciti_gpt_layer_tensor(model, job->index, TACITI_GPT_QKV_B));
-    model->kernels->bias(job->layer->qkv + rows->first * c3, NULL, bias, rows->count, c3);
+    for (size_t row = rows->first; row < rows->first + rows->count; row++)
+        model->kernels->add(job->layer->qkv + row * c3, bias, c3);
 }
 
 static void apply_gelu(void *context, const taciti_gpt_rows *rows) {
