@@ -113,6 +113,41 @@ static inline double fold_lanes(const double *l) {
            (((l[1] + l[9]) + (l[5] + l[13])) + ((l[3] + l[11]) + (l[7] + l[15])));
 }
 
+static inline uint32_t bits_of_magnitude(float x) { return bits_of(x) & TACITI_MAGNITUDE_MASK; }
+
+/* Selects among elements [begin, n), behind the `count` selected and `near` ones and the squares of those before. */
+static inline void select_rest(taciti_select *s, const float *x, size_t begin, size_t n, size_t count, size_t near,
+                               double *lanes) {
+    for (size_t i = begin; i < n; i++) {
+        const float v = x[i];
+        const int keep = bits_of_magnitude(v) >= s->threshold;
+        near += bits_of_magnitude(v) >= s->half;
+        s->values[count] = v;
+        s->indices[count] = (uint32_t)i;
+        count += (size_t)keep;
+        if (s->error != NULL) s->error[i] = keep ? 0 : v;
+    }
+    s->count = count;
+    s->near = s->measure ? near : 0;
+    s->squares = 0;
+    if (!s->measure) return;
+    for (size_t i = begin; i < n; i++) lanes[i % LANES] += (double)x[i] * (double)x[i];
+    s->squares = fold_lanes(lanes);
+}
+
+/* Moves selected element i to place `count` of the kept ones, or back to the error. Returns the number of kept ones. */
+static inline size_t select_again(uint32_t *indices, float *values, float *error, size_t i, size_t count,
+                                  uint32_t threshold, size_t *ties) {
+    const uint32_t m = bits_of_magnitude(values[i]), index = indices[i];
+    const float v = values[i];
+    const int tied = m == threshold && *ties > 0, keep = m > threshold || tied;
+    *ties -= (size_t)tied;
+    if (!keep && error != NULL) error[index] = v;
+    values[count] = v;
+    indices[count] = index;
+    return count + (size_t)keep;
+}
+
 /* For a pass that writes an array which no cache near the core holds: a store that finds its line does not wait. */
 enum { PREFETCHED_ELEMENTS = 512 };
 static inline void prefetch_for_store(const float *at) { __builtin_prefetch(at + PREFETCHED_ELEMENTS, 1); }

@@ -81,24 +81,11 @@ INLINE void select_block(pass *p, const taciti_select *s, const float *x, size_t
 INLINE void finish_pass(const pass *p, taciti_select *s, const float *x, size_t i, size_t n) {
     uint32_t near[HALF_LINE];
     double lanes[LANES];
-    size_t count = p->count, sum = 0;
+    size_t sum = 0;
     _mm256_storeu_si256((__m256i *)(void *)near, p->near);
     for (size_t l = 0; l < HALF_LINE; l++) sum += near[l];
     for (size_t q = 0; q < 4; q++) _mm256_storeu_pd(lanes + 4 * q, p->lanes[q]);
-    for (size_t l = 0; i + l < n; l++) {
-        const float v = x[i + l];
-        const uint32_t m = bits_of(v) & TACITI_MAGNITUDE_MASK;
-        const int keep = m >= s->threshold;
-        sum += m >= s->half;
-        lanes[l] += (double)v * (double)v;
-        s->values[count] = v;
-        s->indices[count] = (uint32_t)(i + l);
-        count += (size_t)keep;
-        if (s->error != NULL) s->error[i + l] = keep ? 0 : v;
-    }
-    s->count = count;
-    s->near = s->measure ? sum : 0;
-    s->squares = s->measure ? fold_lanes(lanes) : 0;
+    select_rest(s, x, i, n, p->count, sum, lanes);
 }
 
 INLINE pass begin_pass(const taciti_select *s) {
@@ -119,7 +106,7 @@ static size_t count_above(const float *x, size_t n, uint32_t threshold) {
     size_t count = 0, i = 0;
     for (; i + HALF_LINE <= n; i += HALF_LINE)
         count += bits_in(bits_of_mask(reach(magnitudes(_mm256_loadu_ps(x + i)), t)));
-    for (; i < n; i++) count += (bits_of(x[i]) & TACITI_MAGNITUDE_MASK) >= threshold;
+    for (; i < n; i++) count += bits_of_magnitude(x[i]) >= threshold;
     return count;
 }
 
@@ -134,9 +121,8 @@ static size_t select_band(float *out, const float *x, size_t n, uint32_t low, ui
         count += bits_in(keep);
     }
     for (; i < n; i++) {
-        const uint32_t m = bits_of(x[i]) & TACITI_MAGNITUDE_MASK;
         out[count] = x[i];
-        count += m >= low && m < high;
+        count += bits_of_magnitude(x[i]) >= low && bits_of_magnitude(x[i]) < high;
     }
     return count;
 }
@@ -161,16 +147,7 @@ static size_t select_among(uint32_t *restrict indices, float *restrict values, f
         _mm256_storeu_si256((__m256i *)(void *)(indices + count), _mm256_permutevar8x32_epi32(index, order));
         count += bits_in(keep);
     }
-    for (; i < n; i++) {
-        const uint32_t index = indices[i], m = bits_of(values[i]) & TACITI_MAGNITUDE_MASK;
-        const float v = values[i];
-        const int tied = m == threshold && ties > 0, keep = m > threshold || tied;
-        ties -= (size_t)tied;
-        if (!keep && error != NULL) error[index] = v;
-        values[count] = v;
-        indices[count] = index;
-        count += (size_t)keep;
-    }
+    for (; i < n; i++) count = select_again(indices, values, error, i, count, threshold, &ties);
     return count;
 }
 

@@ -11,8 +11,6 @@
 
 enum { TABLES = 4, SMALL = 4096 };
 
-static uint32_t bits_of_magnitude(float x) { return bits_of(x) & TACITI_MAGNITUDE_MASK; }
-
 /* Several tables, since neighbours often have the same bin: one counter would wait for its own store. */
 static void count_histogram(uint64_t *counts, const float *x, size_t n, unsigned shift) {
     if (n < SMALL) {
@@ -32,38 +30,14 @@ static size_t count_above(const float *x, size_t n, uint32_t threshold) {
 }
 
 static void select_above(taciti_select *s, const float *x, size_t n) {
-    size_t count = 0, near = 0;
-    for (size_t i = 0; i < n; i++) {
-        const float v = x[i];
-        const int keep = bits_of_magnitude(v) >= s->threshold;
-        near += bits_of_magnitude(v) >= s->half;
-        s->values[count] = v;
-        s->indices[count] = (uint32_t)i;
-        count += (size_t)keep;
-        if (s->error != NULL) s->error[i] = keep ? 0 : v;
-    }
-    s->count = count;
-    s->near = s->measure ? near : 0;
-    s->squares = 0;
-    if (!s->measure) return;
     double lanes[LANES] = {0};
-    for (size_t i = 0; i < n; i++) lanes[i % LANES] += (double)x[i] * (double)x[i];
-    s->squares = fold_lanes(lanes);
+    select_rest(s, x, 0, n, 0, 0, lanes);
 }
 
 static size_t select_among(uint32_t *restrict indices, float *restrict values, float *restrict error, size_t n,
                            uint32_t threshold, size_t ties) {
     size_t count = 0;
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t m = bits_of_magnitude(values[i]), index = indices[i];
-        const float v = values[i];
-        const int tied = m == threshold && ties > 0, keep = m > threshold || tied;
-        ties -= (size_t)tied;
-        if (!keep && error != NULL) error[index] = v;
-        values[count] = v;
-        indices[count] = index;
-        count += (size_t)keep;
-    }
+    for (size_t i = 0; i < n; i++) count = select_again(indices, values, error, i, count, threshold, &ties);
     return count;
 }
 
