@@ -65,31 +65,9 @@ tacit_status taciti_weights_describe(const char *path, taciti_weights_format *fo
     return TACIT_OK;
 }
 
-/* The readers rely on it: `layout` is that of the model which the file describes. */
-static tacit_status check_layout(const char *path, const taciti_model_options *options, const taciti_layout *layout) {
-    taciti_layout expected;
-    tacit_status status = TACIT_OK;
-    TACITI_TRY(taciti_model_layout(options, (size_t)1 << 40, &expected));
-    if (expected.tensor_count != layout->tensor_count)
-        status = taciti_fail(TACIT_E_CONFIG, "%s: has %zu tensors, the configured model %zu", path,
-                             expected.tensor_count, layout->tensor_count);
-    for (size_t t = 0; t < expected.tensor_count && status == TACIT_OK; t++) {
-        const taciti_tensor *file = &expected.tensors[t], *wanted = &layout->tensors[t];
-        char there[TACITI_SHAPE_TEXT_BYTES], here[TACITI_SHAPE_TEXT_BYTES];
-        if (strcmp(file->name, wanted->name) != 0 ||
-            !taciti_shape_equals(file->dims, file->shape, wanted->dims, wanted->shape))
-            status = taciti_fail(TACIT_E_CONFIG, "%s: has %s%s where the configured model has %s%s", path, file->name,
-                                 taciti_shape_text(file->dims, file->shape, there), wanted->name,
-                                 taciti_shape_text(wanted->dims, wanted->shape, here));
-    }
-    taciti_layout_destroy(&expected);
-    return status;
-}
-
 tacit_status taciti_weights_read(const char *path, const taciti_model_options *options, const taciti_layout *layout,
                                  float *flat) {
     weights_source source;
-    TACITI_TRY(check_layout(path, options, layout));
     TACITI_TRY(find_source(path, &source));
     if (source.format == TACITI_WEIGHTS_HF) return taciti_hf_read(source.folder, options, layout, flat);
     return taciti_llmc_read(path, options, layout, flat);

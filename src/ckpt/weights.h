@@ -14,8 +14,9 @@ typedef enum taciti_weights_format { TACITI_WEIGHTS_HF, TACITI_WEIGHTS_LLMC } ta
 /* Reads the shape of a model from a HF folder / config.json or a llm.c file; the format is recognised by content. */
 tacit_status taciti_weights_describe(const char *path, taciti_weights_format *format, taciti_model_options *out);
 
-/* Fills flat parameters laid out by `layout`. Padded llm.c vocabularies are cut; names and shapes must match. Accepts
- * names with and without "transformer."; ignores attn.bias masks; lm_head.weight equal to wte is fine when tied. */
+/* Fills flat parameters laid out by `layout`, that of the model `options`. Padded llm.c vocabularies are cut; names and
+ * shapes must match. Accepts names with and without "transformer."; ignores attn.bias masks; lm_head.weight equal to
+ * wte is fine when tied. */
 tacit_status taciti_weights_read(const char *path, const taciti_model_options *options, const taciti_layout *layout,
                                  float *flat);
 

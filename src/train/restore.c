@@ -174,7 +174,9 @@ tacit_status taciti_trainer_take_shape(const taciti_trainer *trainer, bool resum
 static tacit_status read_weights(taciti_trainer *trainer, const char *from) {
     taciti_run_info info;
     TACITI_TRY(taciti_run_open(from, &info));
-    const tacit_status status = taciti_run_weights(&info, &trainer->layout, taciti_model_parameters(trainer->model));
+    tacit_status status = taciti_run_match(from, &info.model, &trainer->settings->job.model);
+    if (status == TACIT_OK)
+        status = taciti_run_weights(&info, &trainer->layout, taciti_model_parameters(trainer->model));
     taciti_run_close(&info);
     return status;
 }
