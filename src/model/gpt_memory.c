@@ -2,8 +2,6 @@
  *
  * The model's memory: one function lays it out, for the prediction as well as for the real thing.
  */
-#include <string.h>
-
 #include "base/log.h"
 #include "model/gpt.h"
 
@@ -119,18 +117,6 @@ taciti_model_memory taciti_model_predict(const taciti_model_options *options, co
     return memory;
 }
 
-/* The layout must be the one that taciti_model_layout() makes: the model finds tensors by their place in it. */
-static tacit_status check_layout(const taciti_model_options *options, const taciti_layout *layout) {
-    taciti_layout own;
-    TACITI_TRY(taciti_model_layout(options, 1 << 20, &own));
-    bool same = own.n == layout->n && own.tensor_count == layout->tensor_count;
-    for (size_t i = 0; same && i < own.tensor_count; i++)
-        same = strcmp(own.tensors[i].name, layout->tensors[i].name) == 0 &&
-               own.tensors[i].offset == layout->tensors[i].offset;
-    taciti_layout_destroy(&own);
-    return same ? TACIT_OK : taciti_fail(TACIT_E_INTERNAL, "the layout does not belong to this model");
-}
-
 static tacit_status create_flat(const taciti_model *model, size_t element_bytes, const char *what, taciti_pages *out) {
     return (model->reserved ? taciti_pages_reserve : taciti_pages_create)(model->layout->n * element_bytes, what, out);
 }
@@ -156,7 +142,6 @@ static tacit_status create_model(const taciti_model_options *options, const taci
     if (time < 1 || time > (size_t)options->context)
         return taciti_fail(TACIT_E_CONFIG, "sequences of %zu tokens do not fit a model.context of %lld", time,
                            (long long)options->context);
-    TACITI_TRY(check_layout(options, layout));
     taciti_model *model = taciti_calloc(1, sizeof *model);
     if (model == NULL) return TACIT_E_MEMORY;
     *model = (taciti_model){.options = *options,

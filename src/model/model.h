@@ -56,7 +56,8 @@ taciti_model_memory taciti_model_predict(const taciti_model_options *options, co
 typedef struct taciti_model taciti_model;
 
 /* Allocates parameters, (when training) gradients, the bf16 copy and activations for batches of up to `batch`
- * sequences of `time` tokens. Borrows layout and pool. Not collective. */
+ * sequences of `time` tokens. Borrows layout, which taciti_model_layout() made of these options, and pool. Not
+ * collective. */
 tacit_status taciti_model_create(const taciti_model_options *options, const taciti_layout *layout, taciti_pool *pool,
                                  size_t batch, size_t time, bool training, taciti_model **out);
 /* For training where each rank holds parts: parameters, gradients and bf16 copy have addresses but no memory; the
