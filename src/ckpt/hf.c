@@ -196,7 +196,7 @@ static tacit_status visit_files(hf_reader *reader, entry_visitor *visit) {
     return TACIT_OK;
 }
 
-static tacit_status check_entry(hf_reader *reader, const taciti_safe_file *file, const taciti_safe_entry *entry) {
+static tacit_status read_entry(hf_reader *reader, const taciti_safe_file *file, const taciti_safe_entry *entry) {
     const char *name = bare_name(entry->name);
     if (is_mask(name)) return TACIT_OK;
     const bool head = is_tied_head(reader, name);
@@ -213,14 +213,6 @@ static tacit_status check_entry(hf_reader *reader, const taciti_safe_file *file,
     if (head) return TACIT_OK;
     if (reader->seen[t]) return taciti_fail(TACIT_E_DATA, "%s: tensor %s comes twice", file->view.path, entry->name);
     reader->seen[t] = 1;
-    return TACIT_OK;
-}
-
-static tacit_status read_entry(hf_reader *reader, const taciti_safe_file *file, const taciti_safe_entry *entry) {
-    const char *name = bare_name(entry->name);
-    if (is_mask(name) || is_tied_head(reader, name)) return TACIT_OK;
-    const taciti_tensor *tensor = NULL;
-    TACITI_TRY(taciti_formats_tensor(reader->layout, name, &tensor));
     return taciti_safe_read_f32(file, entry, reader->flat + tensor->offset, tensor->n);
 }
 
@@ -243,12 +235,11 @@ static tacit_status compare_head(hf_reader *reader, const taciti_safe_file *file
 
 static tacit_status read_all(hf_reader *reader) {
     TACITI_TRY(list_files(reader->folder, &reader->files));
-    TACITI_TRY(visit_files(reader, check_entry));
+    TACITI_TRY(visit_files(reader, read_entry));
     for (size_t t = 0; t < reader->layout->tensor_count; t++)
         if (!reader->seen[t])
             return taciti_fail(TACIT_E_DATA, "%s: tensor %s is missing", reader->folder,
                                reader->layout->tensors[t].name);
-    TACITI_TRY(visit_files(reader, read_entry));
     return visit_files(reader, compare_head);
 }
 
