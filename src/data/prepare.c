@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _POSIX_C_SOURCE 200809L
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -18,9 +16,7 @@
 
 enum {
     MAX_IDS = 1 << 16, /* two bytes per id in a shard */
-    BUFFER_BYTES = 1 << 16,
     NAME_BYTES = 512,
-    MODE = 0666,
 };
 
 /* ---- shards ------------------------------------------------------------------------------------------------------ */
@@ -32,9 +28,7 @@ typedef struct shard_writer {
     uint64_t shard_tokens;            /* maximum per shard */
     uint64_t tokens, shards;          /* written, begun */
     uint64_t in_shard;                /* tokens in the open one */
-    int fd;                           /* of the open shard, or -1 */
-    size_t buffered_bytes;
-    unsigned char buffer[BUFFER_BYTES];
+    FILE *file;                       /* the open shard, or NULL; owned */
 } shard_writer;
 
 /* Path of shard `index`, under its temporary or its final name. */
@@ -66,61 +60,42 @@ static tacit_status refuse_existing(const shard_writer *writer) {
 
 static tacit_status open_writer(const char *folder, const char *name, const char *part, uint64_t shard_tokens,
                                 shard_writer *out) {
-    *out = (shard_writer){.folder = folder, .name = name, .part = part, .shard_tokens = shard_tokens, .fd = -1};
+    *out = (shard_writer){.folder = folder, .name = name, .part = part, .shard_tokens = shard_tokens};
     return refuse_existing(out);
-}
-
-static tacit_status write_at(const shard_writer *writer, const unsigned char *bytes, size_t count, off_t at) {
-    while (count > 0) {
-        const ssize_t n = pwrite(writer->fd, bytes, count, at);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return taciti_file_fail("cannot write a shard", writer->folder);
-        bytes += n;
-        count -= (size_t)n;
-        at += n;
-    }
-    return TACIT_OK;
-}
-
-static tacit_status flush_buffer(shard_writer *writer) {
-    const uint64_t end = TACITI_SHARD_HEADER_BYTES + 2 * writer->in_shard;
-    TACITI_TRY(write_at(writer, writer->buffer, writer->buffered_bytes, (off_t)(end - writer->buffered_bytes)));
-    writer->buffered_bytes = 0;
-    return TACIT_OK;
 }
 
 static tacit_status begin_shard(shard_writer *writer) {
     char path[PATH_MAX];
     TACITI_TRY(shard_path(writer, writer->shards, true, path));
-    writer->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, MODE);
-    if (writer->fd < 0) return taciti_file_fail("cannot create the shard", path);
+    writer->file = fopen(path, "wbe");
+    if (writer->file == NULL) return taciti_file_fail("cannot create the shard", path);
     writer->shards++;
     writer->in_shard = 0;
-    return TACIT_OK;
+    if (fseek(writer->file, TACITI_SHARD_HEADER_BYTES, SEEK_SET) == 0) return TACIT_OK;
+    return taciti_file_fail("cannot write a shard", writer->folder);
 }
 
 static tacit_status finish_shard(shard_writer *writer) {
-    if (writer->fd < 0) return TACIT_OK;
+    FILE *file = writer->file;
+    if (file == NULL) return TACIT_OK;
     unsigned char header[TACITI_SHARD_HEADER_BYTES];
     taciti_shard_header(writer->in_shard, header);
-    TACITI_TRY(flush_buffer(writer));
-    TACITI_TRY(write_at(writer, header, sizeof header, 0));
-    if (fsync(writer->fd) != 0) return taciti_file_fail("cannot write a shard", writer->folder);
-    const int closed = close(writer->fd);
-    writer->fd = -1;
-    return closed == 0 ? TACIT_OK : taciti_file_fail("cannot write a shard", writer->folder);
+    bool done = fseek(file, 0, SEEK_SET) == 0 && fwrite(header, sizeof header, 1, file) == 1;
+    done = done && fflush(file) == 0 && fsync(fileno(file)) == 0;
+    if (!done) return taciti_file_fail("cannot write a shard", writer->folder);
+    writer->file = NULL;
+    return fclose(file) == 0 ? TACIT_OK : taciti_file_fail("cannot write a shard", writer->folder);
 }
 
 /* Ids are below 65536. */
 static tacit_status append_ids(shard_writer *writer, const int32_t *ids, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        if (writer->fd >= 0 && writer->in_shard == writer->shard_tokens) TACITI_TRY(finish_shard(writer));
-        if (writer->fd < 0) TACITI_TRY(begin_shard(writer));
-        writer->buffer[writer->buffered_bytes++] = (unsigned char)ids[i];
-        writer->buffer[writer->buffered_bytes++] = (unsigned char)(ids[i] >> 8);
+        if (writer->file != NULL && writer->in_shard == writer->shard_tokens) TACITI_TRY(finish_shard(writer));
+        if (writer->file == NULL) TACITI_TRY(begin_shard(writer));
+        if (putc_unlocked(ids[i] & 0xff, writer->file) == EOF || putc_unlocked(ids[i] >> 8, writer->file) == EOF)
+            return taciti_file_fail("cannot write a shard", writer->folder);
         writer->in_shard++;
         writer->tokens++;
-        if (writer->buffered_bytes == sizeof writer->buffer) TACITI_TRY(flush_buffer(writer));
     }
     return TACIT_OK;
 }
@@ -137,8 +112,8 @@ static tacit_status publish_shards(shard_writer *writer) {
 }
 
 static void discard_shards(shard_writer *writer) {
-    if (writer->fd >= 0) (void)close(writer->fd);
-    writer->fd = -1;
+    if (writer->file != NULL) (void)fclose(writer->file);
+    writer->file = NULL;
     for (uint64_t i = 0; i < writer->shards; i++) {
         char path[PATH_MAX];
         /* The final names too, when publish_shards() got stuck halfway: open_writer() saw that no others had them. */
@@ -252,7 +227,6 @@ tacit_status taciti_data_prepare(const taciti_prepare_options *options, const ch
     p->options = options;
     p->total = total;
     p->cut = total - (uint64_t)((double)total * options->split);
-    p->train.fd = p->validation.fd = -1;
     const tacit_status status = write_all(p, files, count);
     if (status == TACIT_OK) {
         *out = (taciti_prepare_result){.bytes = p->before,
