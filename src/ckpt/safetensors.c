@@ -205,21 +205,6 @@ const taciti_safe_entry *taciti_safe_find(const taciti_safe_file *file, const ch
     return NULL;
 }
 
-/* IEEE binary16 -> binary32, exactly. Only foreign files hold it, so it is plain arithmetic. */
-static void decode_f16(float *out, const uint16_t *in, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t sign = (uint32_t)(in[i] & 0x8000u) << 16, exponent = in[i] >> 10 & 31u, fraction = in[i] & 1023u;
-        uint32_t bits = sign | (exponent + 112u) << 23 | fraction << 13;
-        if (exponent == 31) bits = sign | 0x7f800000u | fraction << 13;
-        if (exponent == 0) {
-            const float magnitude = (float)fraction * 0x1p-24f;
-            memcpy(&bits, &magnitude, sizeof bits);
-            bits |= sign;
-        }
-        memcpy(&out[i], &bits, sizeof bits);
-    }
-}
-
 tacit_status taciti_safe_read_half(const taciti_view *view, size_t offset, taciti_safe_dtype dtype, float *out,
                                    size_t n) {
     uint16_t half[CHUNK_FLOATS];
@@ -229,7 +214,7 @@ tacit_status taciti_safe_read_half(const taciti_view *view, size_t offset, tacit
         if (dtype == TACITI_SAFE_BF16)
             taciti_kernels_get()->bf16_decode(out + at, half, part);
         else
-            decode_f16(out + at, half, part);
+            taciti_kernels_get()->fp16_decode(out + at, half, part);
     }
     return TACIT_OK;
 }

@@ -38,7 +38,7 @@ const taciti_safe_entry *taciti_safe_find(const taciti_safe_file *file, const ch
 /* Reads one tensor as f32 (from F32, BF16 or F16, exactly). n must equal the product of its shape. */
 tacit_status taciti_safe_read_f32(const taciti_safe_file *file, const taciti_safe_entry *entry, float *out, size_t n);
 
-/* Reads n floats from F16 or BF16 at this byte of a file, exactly. */
+/* Reads n floats from F16 or BF16 at this byte of a file, exactly, but that a signalling NaN of F16 becomes quiet. */
 tacit_status taciti_safe_read_half(const taciti_view *view, size_t offset, taciti_safe_dtype dtype, float *out,
                                    size_t n);
 
