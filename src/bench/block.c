@@ -46,8 +46,8 @@ tacit_status taciti_bench_worker_create(taciti_comm *comm, const taciti_bench_va
     const taciti_model_options *options = &base->setting->job.model;
     const size_t tokens = batch * time + 1;
     const uint64_t key = taciti_rng_key(TOKEN_KEY, (uint64_t)taciti_comm_rank(comm));
-    TACITI_TRY(parts ? taciti_model_create_reserved(options, &base->layout, out->pool, batch, time, &out->model)
-                     : taciti_model_create(options, &base->layout, out->pool, batch, time, true, &out->model));
+    const taciti_model_use use = parts ? TACITI_MODEL_TRAINING_PARTS : TACITI_MODEL_TRAINING;
+    TACITI_TRY(taciti_model_create(options, &base->layout, out->pool, batch, time, use, &out->model));
     out->window = taciti_calloc(tokens, sizeof *out->window);
     if (out->window == NULL) return TACIT_E_MEMORY;
     for (size_t i = 0; i < tokens; i++)

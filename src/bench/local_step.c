@@ -126,7 +126,8 @@ static tacit_status create_bench(struct bench *bench) {
     TACITI_TRY(check_memory(bench, &optim));
     bench->lr = optim.lr;
     TACITI_TRY(taciti_pool_create(o->threads, SPIN_US, &bench->pool));
-    TACITI_TRY(taciti_model_create(&o->model, &bench->layout, bench->pool, o->batch, o->time, true, &bench->model));
+    TACITI_TRY(taciti_model_create(&o->model, &bench->layout, bench->pool, o->batch, o->time, TACITI_MODEL_TRAINING,
+                                   &bench->model));
     TACITI_TRY(taciti_optim_create(&optim, &bench->layout, bench->pool, &bench->optim));
     TACITI_TRY(taciti_trace_create(0, &bench->trace));
     TACITI_TRY(create_samples(bench));

@@ -82,7 +82,7 @@ struct taciti_model {
     size_t layers, heads, channels, vocabulary; /* from options */
     size_t batch, time;                         /* maxima */
     taciti_pages parameters, gradients, copy16, memory;
-    bool reserved; /* the first three; see taciti_model_create_reserved() */
+    bool reserved; /* the first three; TACITI_MODEL_TRAINING_PARTS */
     taciti_gpt_arena arena;
     int64_t op_ns[TACITI_MODEL_OPS];
 };

@@ -135,10 +135,8 @@ static tacit_status allocate_arena(taciti_model *model) {
     return taciti_matmul_create(model->pool, model->bf16, &model->matmul);
 }
 
-typedef enum model_use { INFERENCE, TRAINING, TRAINING_PARTS } model_use;
-
-static tacit_status create_model(const taciti_model_options *options, const taciti_layout *layout, taciti_pool *pool,
-                                 size_t batch, size_t time, model_use use, taciti_model **out) {
+tacit_status taciti_model_create(const taciti_model_options *options, const taciti_layout *layout, taciti_pool *pool,
+                                 size_t batch, size_t time, taciti_model_use use, taciti_model **out) {
     if (time < 1 || time > (size_t)options->context)
         return taciti_fail(TACIT_E_CONFIG, "sequences of %zu tokens do not fit a model.context of %lld", time,
                            (long long)options->context);
@@ -149,8 +147,8 @@ static tacit_status create_model(const taciti_model_options *options, const taci
                             .pool = pool,
                             .kernels = taciti_kernels_get(),
                             .threads = taciti_pool_threads(pool),
-                            .training = use != INFERENCE,
-                            .reserved = use == TRAINING_PARTS,
+                            .training = use != TACITI_MODEL_INFERENCE,
+                            .reserved = use == TACITI_MODEL_TRAINING_PARTS,
                             .bf16 = options->dtype == TACITI_DTYPE_BF16,
                             .layers = (size_t)options->layers,
                             .heads = (size_t)options->heads,
@@ -164,16 +162,6 @@ static tacit_status create_model(const taciti_model_options *options, const taci
     else
         taciti_model_destroy(model);
     return status;
-}
-
-tacit_status taciti_model_create(const taciti_model_options *options, const taciti_layout *layout, taciti_pool *pool,
-                                 size_t batch, size_t time, bool training, taciti_model **out) {
-    return create_model(options, layout, pool, batch, time, training ? TRAINING : INFERENCE, out);
-}
-
-tacit_status taciti_model_create_reserved(const taciti_model_options *options, const taciti_layout *layout,
-                                          taciti_pool *pool, size_t batch, size_t time, taciti_model **out) {
-    return create_model(options, layout, pool, batch, time, TRAINING_PARTS, out);
 }
 
 void taciti_model_destroy(taciti_model *model) {

@@ -55,15 +55,19 @@ taciti_model_memory taciti_model_predict(const taciti_model_options *options, co
 
 typedef struct taciti_model taciti_model;
 
+/* TRAINING_PARTS is for ranks that hold parts: parameters, gradients and bf16 copy have addresses but no memory; the
+ * network's arrays name their pages (network.h). */
+typedef enum taciti_model_use {
+    TACITI_MODEL_INFERENCE,
+    TACITI_MODEL_TRAINING,
+    TACITI_MODEL_TRAINING_PARTS
+} taciti_model_use;
+
 /* Allocates parameters, (when training) gradients, the bf16 copy and activations for batches of up to `batch`
  * sequences of `time` tokens. Borrows layout, which taciti_model_layout() made of these options, and pool. Not
  * collective. */
 tacit_status taciti_model_create(const taciti_model_options *options, const taciti_layout *layout, taciti_pool *pool,
-                                 size_t batch, size_t time, bool training, taciti_model **out);
-/* For training where each rank holds parts: parameters, gradients and bf16 copy have addresses but no memory; the
- * network's arrays name their pages (network.h). */
-tacit_status taciti_model_create_reserved(const taciti_model_options *options, const taciti_layout *layout,
-                                          taciti_pool *pool, size_t batch, size_t time, taciti_model **out);
+                                 size_t batch, size_t time, taciti_model_use use, taciti_model **out);
 void taciti_model_destroy(taciti_model *model);
 
 float *taciti_model_parameters(taciti_model *model);   /* flat; after writing to it call taciti_model_refresh() */

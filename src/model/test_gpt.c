@@ -52,7 +52,8 @@ static struct fixture *begin(taciti_model_options options, size_t batch, size_t 
     f->options = options;
     assert_int_equal(taciti_model_layout(&f->options, 4096, &f->layout), TACIT_OK);
     assert_int_equal(taciti_pool_create(threads, 0, &f->pool), TACIT_OK);
-    assert_int_equal(taciti_model_create(&f->options, &f->layout, f->pool, batch, time, true, &f->model), TACIT_OK);
+    assert_int_equal(
+        taciti_model_create(&f->options, &f->layout, f->pool, batch, time, TACITI_MODEL_TRAINING, &f->model), TACIT_OK);
     scatter(f->model, &f->layout);
     for (size_t i = 0; i < batch * time; i++) {
         f->tokens[i] = (int32_t)taciti_rng_below(5, i, (uint64_t)options.vocabulary);
@@ -415,7 +416,8 @@ static void loss_ignores_dropout_and_matches_the_reference(void **state) {
 
 static taciti_model *same_for_evaluation(struct fixture *f, size_t time) {
     taciti_model *model;
-    assert_int_equal(taciti_model_create(&f->options, &f->layout, f->pool, 1, time, false, &model), TACIT_OK);
+    assert_int_equal(taciti_model_create(&f->options, &f->layout, f->pool, 1, time, TACITI_MODEL_INFERENCE, &model),
+                     TACIT_OK);
     memcpy(taciti_model_parameters(model), taciti_model_parameters(f->model), f->layout.n * sizeof(float));
     taciti_model_refresh(model);
     return model;
@@ -468,8 +470,10 @@ static void wrong_input_is_refused(void **state) {
     assert_int_equal(taciti_model_next_logits(f->model, f->tokens, TIME + 1, logits), TACIT_E_USAGE);
     assert_true(loss == -1);
     taciti_model *model;
-    assert_int_equal(taciti_model_create(&f->options, &f->layout, f->pool, 1, 17, true, &model), TACIT_E_CONFIG);
-    assert_int_equal(taciti_model_create(&f->options, &f->layout, f->pool, 1, 0, true, &model), TACIT_E_CONFIG);
+    assert_int_equal(taciti_model_create(&f->options, &f->layout, f->pool, 1, 17, TACITI_MODEL_TRAINING, &model),
+                     TACIT_E_CONFIG);
+    assert_int_equal(taciti_model_create(&f->options, &f->layout, f->pool, 1, 0, TACITI_MODEL_TRAINING, &model),
+                     TACIT_E_CONFIG);
     taciti_model *lean = same_for_evaluation(f, TIME);
     f->batch.batch = 1;
     assert_int_equal(taciti_model_train(lean, &f->batch, NULL, &loss), TACIT_E_USAGE);

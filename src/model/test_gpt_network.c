@@ -34,7 +34,8 @@ static struct fixture *begin(bool tied, int dtype) {
     assert_int_equal(taciti_model_resolve(&f->options), TACIT_OK);
     assert_int_equal(taciti_model_layout(&f->options, 4096, &f->layout), TACIT_OK);
     assert_int_equal(taciti_pool_create(2, 0, &f->pool), TACIT_OK);
-    assert_int_equal(taciti_model_create(&f->options, &f->layout, f->pool, BATCH, TIME, true, &f->model), TACIT_OK);
+    assert_int_equal(
+        taciti_model_create(&f->options, &f->layout, f->pool, BATCH, TIME, TACITI_MODEL_TRAINING, &f->model), TACIT_OK);
     taciti_model_init(f->model, 1);
     for (size_t i = 0; i < BATCH * TIME; i++) {
         f->tokens[i] = (int32_t)taciti_rng_below(5, i, (uint64_t)f->options.vocabulary);

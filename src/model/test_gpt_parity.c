@@ -59,7 +59,8 @@ static void check(int dtype, double loss_bound, double bound) {
     assert_int_equal(taciti_model_resolve(&options), TACIT_OK);
     assert_int_equal(taciti_model_layout(&options, 1 << 20, &layout), TACIT_OK);
     assert_int_equal(taciti_pool_create(2, 0, &pool), TACIT_OK);
-    assert_int_equal(taciti_model_create(&options, &layout, pool, BATCH, TIME, true, &model), TACIT_OK);
+    assert_int_equal(taciti_model_create(&options, &layout, pool, BATCH, TIME, TACITI_MODEL_TRAINING, &model),
+                     TACIT_OK);
     for (size_t i = 0; i < layout.tensor_count; i++)
         read_tensor(&file, "param.", layout.tensors[i].name, taciti_model_parameters(model) + layout.tensors[i].offset,
                     layout.tensors[i].n);

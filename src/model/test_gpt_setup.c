@@ -116,7 +116,7 @@ static void prediction_meets_the_resident_set(void **state) {
     assert_int_equal(taciti_model_layout(&o, 1 << 20, &layout), TACIT_OK);
     assert_int_equal(taciti_pool_create(2, 0, &pool), TACIT_OK);
     const size_t before = taciti_peak_resident_bytes();
-    assert_int_equal(taciti_model_create(&o, &layout, pool, BATCH, TIME, true, &model), TACIT_OK);
+    assert_int_equal(taciti_model_create(&o, &layout, pool, BATCH, TIME, TACITI_MODEL_TRAINING, &model), TACIT_OK);
     taciti_model_init(model, 1);
     double loss;
     const taciti_model_batch batch = {.tokens = tokens, .targets = tokens, .batch = BATCH, .time = TIME, .scale = 1};
@@ -181,7 +181,7 @@ static void initial_values_are_normal(void **state) {
     taciti_model *model;
     assert_int_equal(taciti_model_layout(&o, 1 << 20, &layout), TACIT_OK);
     assert_int_equal(taciti_pool_create(2, 0, &pool), TACIT_OK);
-    assert_int_equal(taciti_model_create(&o, &layout, pool, 1, 8, false, &model), TACIT_OK);
+    assert_int_equal(taciti_model_create(&o, &layout, pool, 1, 8, TACITI_MODEL_INFERENCE, &model), TACIT_OK);
     taciti_model_init(model, 7);
     for (size_t i = 0; i < layout.tensor_count; i++) {
         const taciti_tensor *t = &layout.tensors[i];
@@ -215,7 +215,7 @@ static float *initial(const char *name, uint64_t seed, int threads, const char *
     assert_int_equal(taciti_model_resolve(&o), TACIT_OK);
     assert_int_equal(taciti_model_layout(&o, 1 << 20, &layout), TACIT_OK);
     assert_int_equal(taciti_pool_create(threads, 0, &pool), TACIT_OK);
-    assert_int_equal(taciti_model_create(&o, &layout, pool, 1, 8, false, &model), TACIT_OK);
+    assert_int_equal(taciti_model_create(&o, &layout, pool, 1, 8, TACITI_MODEL_INFERENCE, &model), TACIT_OK);
     taciti_model_init(model, seed);
     const taciti_tensor *t = &layout.tensors[taciti_layout_find(&layout, tensor)];
     float *copy = taciti_calloc(t->n, sizeof *copy);

@@ -87,8 +87,8 @@ tacit_status taciti_loaded_tokens_check(const taciti_loaded_model *loaded, int32
 static tacit_status open_model(const taciti_run_info *info, size_t batch, taciti_loaded_model *out) {
     TACITI_TRY(taciti_pool_create(taciti_usable_cores(), SPIN_US, &out->pool));
     TACITI_TRY(taciti_model_layout(&out->options, (size_t)25 << 20, &out->layout));
-    TACITI_TRY(taciti_model_create(&out->options, &out->layout, out->pool, batch, (size_t)out->options.context, false,
-                                   &out->model));
+    TACITI_TRY(taciti_model_create(&out->options, &out->layout, out->pool, batch, (size_t)out->options.context,
+                                   TACITI_MODEL_INFERENCE, &out->model));
     TACITI_TRY(taciti_run_weights(info, &out->layout, taciti_model_parameters(out->model)));
     taciti_model_refresh(out->model);
     return TACIT_OK;

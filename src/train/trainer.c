@@ -278,11 +278,9 @@ static tacit_status build_alone(taciti_trainer *trainer) {
     const size_t spans = s->run.trace ? SPANS_PER_RUN : trainer->profiling.path != NULL ? SPANS_PER_PROFILED : 0;
     TACITI_TRY(taciti_trace_create(spans, &trainer->trace));
     TACITI_TRY(taciti_profiling_create(trainer));
-    TACITI_TRY(trainer->strategy->units != NULL
-                   ? taciti_model_create_reserved(&s->job.model, &trainer->layout, trainer->pool, trainer->micro,
-                                                  trainer->time, &trainer->model)
-                   : taciti_model_create(&s->job.model, &trainer->layout, trainer->pool, trainer->micro, trainer->time,
-                                         true, &trainer->model));
+    const taciti_model_use use = trainer->strategy->units != NULL ? TACITI_MODEL_TRAINING_PARTS : TACITI_MODEL_TRAINING;
+    TACITI_TRY(taciti_model_create(&s->job.model, &trainer->layout, trainer->pool, trainer->micro, trainer->time, use,
+                                   &trainer->model));
     trainer->tokens = taciti_calloc(trainer->micro * trainer->time, sizeof *trainer->tokens);
     trainer->targets = taciti_calloc(trainer->micro * trainer->time, sizeof *trainer->targets);
     return trainer->tokens == NULL || trainer->targets == NULL ? TACIT_E_MEMORY : TACIT_OK;
