@@ -23,19 +23,6 @@ static double max_pairs(const taciti_cluster *cluster) {
     return max;
 }
 
-/* Arrays that cross the link of the largest host: its i-th rank is in a group with the i-th of each host that has one.
- */
-static double cross_traffic(const taciti_cluster *cluster, taciti_collective collective) {
-    const int local = taciti_cluster_max_ranks_per_host(cluster);
-    double arrays = 0;
-    for (int i = 0; i < local; i++) {
-        int members = 0;
-        for (int h = 0; h < cluster->hosts; h++) members += cluster->ranks_per_host[h] > i;
-        arrays += traffic(collective, members);
-    }
-    return arrays;
-}
-
 double taciti_cluster_bound_s(const taciti_cluster *cluster, taciti_collective collective, taciti_group_kind group,
                               size_t bytes) {
     const double b = (double)bytes, hosts = cluster->hosts, ranks = taciti_cluster_ranks(cluster);
@@ -44,7 +31,6 @@ double taciti_cluster_bound_s(const taciti_cluster *cluster, taciti_collective c
         return cluster->inside.alpha_s < 0 ? 0 : traffic(collective, local) * b * cluster->inside.beta_s_per_byte;
     if (group == TACITI_GROUP_TWO_HOSTS) return traffic(collective, 2) * b * host_beta(cluster);
     if (group == TACITI_GROUP_PAIR) return max_pairs(cluster) * traffic(collective, 2) * b * host_beta(cluster);
-    if (group == TACITI_GROUP_CROSS) return cross_traffic(cluster, collective) * b * host_beta(cluster);
     /* Nothing of an all-to-all can be joined: each rank sends its own part to each rank elsewhere. */
     if (collective == TACITI_COLLECTIVE_ALL_TO_ALL) return local * (ranks - local) / ranks * b * host_beta(cluster);
     return traffic(collective, hosts) * b * host_beta(cluster);

@@ -10,14 +10,14 @@
 
 const char *const taciti_collective_names[TACITI_COLLECTIVES] = {
     [TACITI_COLLECTIVE_ALL_REDUCE] = "all_reduce",
-    [TACITI_COLLECTIVE_REDUCE_SCATTER] = "reduce_scatter",
-    [TACITI_COLLECTIVE_ALL_GATHER] = "all_gather",
     [TACITI_COLLECTIVE_ALL_TO_ALL] = "all_to_all",
 };
 
 const char *const taciti_group_kind_names[TACITI_GROUP_KINDS] = {
-    [TACITI_GROUP_WORLD] = "world", [TACITI_GROUP_HOST] = "host",           [TACITI_GROUP_CROSS] = "cross",
-    [TACITI_GROUP_PAIR] = "pair",   [TACITI_GROUP_TWO_HOSTS] = "two-hosts",
+    [TACITI_GROUP_WORLD] = "world",
+    [TACITI_GROUP_HOST] = "host",
+    [TACITI_GROUP_PAIR] = "pair",
+    [TACITI_GROUP_TWO_HOSTS] = "two-hosts",
 };
 
 taciti_cluster taciti_cluster_unknown(void) {

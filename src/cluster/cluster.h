@@ -23,8 +23,6 @@ typedef struct taciti_link_cost {
 
 typedef enum taciti_collective {
     TACITI_COLLECTIVE_ALL_REDUCE,
-    TACITI_COLLECTIVE_REDUCE_SCATTER,
-    TACITI_COLLECTIVE_ALL_GATHER,
     TACITI_COLLECTIVE_ALL_TO_ALL,
     TACITI_COLLECTIVES
 } taciti_collective;
@@ -34,13 +32,11 @@ extern const char *const taciti_collective_names[TACITI_COLLECTIVES]; /* "all_re
 typedef enum taciti_group_kind {
     TACITI_GROUP_WORLD,     /* all ranks */
     TACITI_GROUP_HOST,      /* the ranks of each host, all hosts at once */
-    TACITI_GROUP_CROSS,     /* ranks of equal number within their hosts, all such groups at once */
     TACITI_GROUP_PAIR,      /* a rank of a host and one of the next, all such pairs at once; an odd last host is idle */
     TACITI_GROUP_TWO_HOSTS, /* the ranks of two neighbouring hosts, all such groups at once; an odd last host is idle */
     TACITI_GROUP_KINDS
 } taciti_group_kind;
-extern const char
-    *const taciti_group_kind_names[TACITI_GROUP_KINDS]; /* "world", "host", "cross", "pair", "two-hosts" */
+extern const char *const taciti_group_kind_names[TACITI_GROUP_KINDS]; /* "world", "host", "pair", "two-hosts" */
 
 typedef struct taciti_cluster_timing {
     taciti_collective collective;

@@ -43,7 +43,6 @@ static void fill(const taciti_hosts *hosts, taciti_group_kind kind, taciti_group
     case TACITI_GROUP_TWO_HOSTS:
         for (int h = 0; h + 1 < hosts->count; h += 2) append_hosts(hosts, h, h + 1, g);
         break;
-    case TACITI_GROUP_CROSS:
     case TACITI_GROUP_KINDS: break;
     }
 }

@@ -12,7 +12,7 @@
 #include "cluster/probe_state.h"
 #include "exchange/allreduce.h"
 #include "exchange/demand.h"
-#include "exchange/group.h"
+#include "exchange/outbox.h"
 
 static const size_t SIZES[] = {4 << 10, 256 << 10, 1 << 20, 4 << 20, 32 << 20};
 static const size_t QUICK_SIZES[] = {4 << 10, 1 << 20, 4 << 20};
@@ -25,8 +25,8 @@ static const double GREED = 6;
 /* Rounds that differ by this factor are repeated, for up to PATIENCE times a measurement's part of the time. */
 static const double UNEVEN = 1.25, PATIENCE = 3;
 
-/* Kinds whose collectives are built of reduce-scatter and all-gather. */
-enum { CHUNKED_KINDS = TACITI_GROUP_CROSS + 1 };
+/* Sends of an all-to-all under way: the next message's announcement travels while the one before it moves. */
+enum { SENDS = 2 };
 
 /* ---- one measurement --------------------------------------------------------------------------------------------- */
 
@@ -39,11 +39,11 @@ typedef struct subject {
 
 typedef struct bench {
     taciti_probe *probe;
-    taciti_group groups[CHUNKED_KINDS];
     taciti_grouping groupings[TACITI_GROUP_KINDS];
     taciti_allreduce
         reduces[TACITI_GROUP_KINDS]; /* as training has them; of kinds in which this rank is in no group none */
     taciti_pages x, y;               /* the longest array, and what the collectives need beside it */
+    taciti_engine_request *requests; /* [ranks + SENDS] receives, then sends of an all-to-all; owned */
     const taciti_native *natives;    /* the library's own; ends with a NULL name; NULL: not asked for */
     const size_t *sizes;
     size_t size_count, subjects;
@@ -51,27 +51,34 @@ typedef struct bench {
     size_t bytes, repeats; /* of the round that is running */
 } bench;
 
+/* In phase k a rank sends to the rank k behind it and receives from the rank k before it, so that every link carries
+ * one message per direction at a time. All receives are posted first, so that no message waits for its buffer. */
+static tacit_status run_all_to_all(taciti_comm *comm, bench *b) {
+    const int size = b->probe->size, me = b->probe->rank;
+    const size_t bytes = b->bytes / (size_t)size;
+    const char *out = b->x.base;
+    char *in = b->y.base;
+    taciti_outbox sends = {.comm = comm, .requests = b->requests + size, .window = SENDS};
+    for (int k = 1; k < size; k++) {
+        const int from = (me - k + size) % size;
+        TACITI_TRY(taciti_comm_irecv(comm, from, in + (size_t)from * bytes, bytes, &b->requests[from]));
+    }
+    for (int k = 1; k < size; k++) {
+        const int to = (me + k) % size;
+        TACITI_TRY(taciti_outbox_send(&sends, to, out + (size_t)to * bytes, bytes));
+    }
+    TACITI_TRY(taciti_outbox_await(&sends, sends.posted));
+    for (int k = 1; k < size; k++) TACITI_TRY(taciti_comm_await(comm, &b->requests[(me - k + size) % size]));
+    memcpy(in + (size_t)me * bytes, out + (size_t)me * bytes, bytes);
+    return TACIT_OK;
+}
+
 static tacit_status run_once(taciti_comm *comm, bench *b) {
     const taciti_group_kind kind = b->what.group;
-    const size_t n = b->bytes / sizeof(float);
-    float *x = b->x.base, *y = b->y.base;
-    if (kind != TACITI_GROUP_CROSS && b->what.collective == TACITI_COLLECTIVE_ALL_REDUCE) {
-        /* as training does it, in the groups in which gossip does it */
-        const bool idle = taciti_grouping_of(&b->groupings[kind], b->probe->rank).count == 0;
-        return idle ? TACIT_OK : taciti_allreduce_run(&b->reduces[kind], x, n, NULL, NULL);
-    }
-    const taciti_group *group = &b->groups[kind];
-    switch (b->what.collective) {
-    case TACITI_COLLECTIVE_ALL_REDUCE:
-        TACITI_TRY(taciti_group_reduce_scatter(comm, group, x, n, y));
-        return taciti_group_all_gather(comm, group, x, n);
-    case TACITI_COLLECTIVE_REDUCE_SCATTER: return taciti_group_reduce_scatter(comm, group, x, n, y);
-    case TACITI_COLLECTIVE_ALL_GATHER: return taciti_group_all_gather(comm, group, x, n);
-    case TACITI_COLLECTIVE_ALL_TO_ALL:
-        return taciti_group_all_to_all(comm, group, x, y, b->bytes / (size_t)group->size);
-    case TACITI_COLLECTIVES: break;
-    }
-    return taciti_fail(TACIT_E_INTERNAL, "no such collective: %d", (int)b->what.collective);
+    if (b->what.collective == TACITI_COLLECTIVE_ALL_TO_ALL) return run_all_to_all(comm, b);
+    /* as training does it, in the groups in which gossip does it */
+    const bool idle = taciti_grouping_of(&b->groupings[kind], b->probe->rank).count == 0;
+    return idle ? TACIT_OK : taciti_allreduce_run(&b->reduces[kind], b->x.base, b->bytes / sizeof(float), NULL, NULL);
 }
 
 static tacit_status run_round(taciti_comm *comm, void *context) {
@@ -136,38 +143,29 @@ static tacit_status measure_subject(bench *b, double fair_s, double *out_s) {
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
-/* Groups that are the world or another kind under another name, or single ranks, say nothing; nor do parts of an
- * all-reduce of groups that only gossip has. */
-static bool says_something(const taciti_probe *probe, taciti_collective collective, taciti_group_kind kind) {
+/* Groups that are the world or another kind under another name, or single ranks, say nothing. */
+static bool says_something(const taciti_probe *probe, taciti_group_kind kind) {
     const bool several = taciti_cluster_max_ranks_per_host(probe->cluster) > 1;
     if (kind == TACITI_GROUP_WORLD) return true;
     if (probe->hosts < 2) return false;
-    if ((int)kind < CHUNKED_KINDS) return several;
-    if (collective != TACITI_COLLECTIVE_ALL_REDUCE) return false;
+    if (kind == TACITI_GROUP_HOST) return several;
     return kind == TACITI_GROUP_PAIR ? probe->size > 2 : several && probe->hosts > 2;
-}
-
-/* The i-th of our own collectives of this kind. */
-static bool own_subject(const bench *b, taciti_collective collective, size_t *i, subject *out) {
-    for (int group = 0; group < TACITI_GROUP_KINDS; group++) {
-        if (!says_something(b->probe, collective, (taciti_group_kind)group) || (*i)-- > 0) continue;
-        *out = (subject){collective, (taciti_group_kind)group, -1};
-        return true;
-    }
-    return false;
 }
 
 /* The i-th subject, in the order in which they are measured: what matters most comes first. False at the end. */
 static bool subject_of(const bench *b, size_t i, subject *out) {
-    if (own_subject(b, TACITI_COLLECTIVE_ALL_REDUCE, &i, out)) return true;
+    for (int group = 0; group < TACITI_GROUP_KINDS; group++) {
+        if (!says_something(b->probe, (taciti_group_kind)group) || i-- > 0) continue;
+        *out = (subject){TACITI_COLLECTIVE_ALL_REDUCE, (taciti_group_kind)group, -1};
+        return true;
+    }
     for (int native = 0; b->natives != NULL && b->natives[native].name != NULL; native++) {
         if (i-- > 0) continue;
         *out = (subject){TACITI_COLLECTIVE_ALL_REDUCE, TACITI_GROUP_WORLD, native};
         return true;
     }
-    for (int collective = TACITI_COLLECTIVE_ALL_REDUCE + 1; collective < TACITI_COLLECTIVES; collective++)
-        if (own_subject(b, (taciti_collective)collective, &i, out)) return true;
-    return false;
+    *out = (subject){TACITI_COLLECTIVE_ALL_TO_ALL, TACITI_GROUP_WORLD, -1};
+    return i == 0;
 }
 
 static void add_name(const bench *b, char *list, size_t size) {
@@ -217,7 +215,6 @@ static tacit_status measure_all(bench *b, double share) {
 static tacit_status prepare_kind(bench *b, taciti_group_kind kind) {
     taciti_comm *comm = b->probe->comm;
     taciti_grouping *grouping = &b->groupings[kind];
-    if (kind == TACITI_GROUP_CROSS) return TACIT_OK;
     TACITI_TRY(taciti_grouping_create(taciti_comm_hosts(comm), kind, grouping));
     const taciti_members members = taciti_grouping_of(grouping, b->probe->rank);
     if (members.count == 0) return TACIT_OK;
@@ -231,18 +228,11 @@ static tacit_status prepare_kind(bench *b, taciti_group_kind kind) {
 /* Not collective. Pages are written once, so that none of them is the system's shared zero page. */
 static tacit_status prepare_bench(bench *b) {
     const size_t longest = b->sizes[b->size_count - 1];
-    taciti_comm *comm = b->probe->comm;
-    TACITI_TRY(taciti_group_world(comm, &b->groups[TACITI_GROUP_WORLD]));
-    TACITI_TRY(taciti_group_host(comm, &b->groups[TACITI_GROUP_HOST]));
-    TACITI_TRY(taciti_group_cross(comm, &b->groups[TACITI_GROUP_CROSS]));
     for (int kind = 0; kind < TACITI_GROUP_KINDS; kind++) TACITI_TRY(prepare_kind(b, (taciti_group_kind)kind));
-    size_t scratch_n = longest / sizeof(float); /* what an all-to-all receives */
-    for (int kind = 0; kind < CHUNKED_KINDS; kind++) {
-        const size_t n = taciti_group_scratch_n(&b->groups[kind], longest / sizeof(float));
-        if (n > scratch_n) scratch_n = n;
-    }
+    b->requests = taciti_calloc((size_t)b->probe->size + SENDS, sizeof *b->requests);
+    if (b->requests == NULL) return TACIT_E_MEMORY;
     TACITI_TRY(taciti_pages_create(longest, "the probe's array", &b->x));
-    TACITI_TRY(taciti_pages_create(scratch_n * sizeof(float), "the probe's scratch", &b->y));
+    TACITI_TRY(taciti_pages_create(longest, "the probe's scratch", &b->y));
     memset(b->x.base, 0, b->x.bytes);
     memset(b->y.base, 0, b->y.bytes);
     return TACIT_OK;
@@ -251,7 +241,6 @@ static tacit_status prepare_bench(bench *b) {
 static tacit_status list_natives(taciti_comm *comm, void *context) { return taciti_comm_natives(comm, context); }
 
 static void release_bench(bench *b) {
-    for (int kind = 0; kind < CHUNKED_KINDS; kind++) taciti_group_destroy(&b->groups[kind]);
     for (int kind = 0; kind < TACITI_GROUP_KINDS; kind++) {
         if (b->groupings[kind].members != NULL && taciti_grouping_of(&b->groupings[kind], b->probe->rank).count > 0)
             taciti_allreduce_destroy(&b->reduces[kind]);
@@ -259,6 +248,7 @@ static void release_bench(bench *b) {
     }
     taciti_pages_destroy(&b->x);
     taciti_pages_destroy(&b->y);
+    taciti_free(b->requests);
 }
 
 tacit_status taciti_probe_collectives(taciti_probe *probe, double share) {

@@ -31,12 +31,12 @@ static bool known(double beta_s_per_byte, bool exists, bool doubtful) {
 /* Whether the group says something that no other group does. */
 static bool is_measured(taciti_collective collective, taciti_group_kind group, int ranks, int hosts) {
     const bool several = ranks > hosts && hosts > 1;
+    if (collective == TACITI_COLLECTIVE_ALL_TO_ALL) return group == TACITI_GROUP_WORLD && ranks > 1;
     switch (group) {
     case TACITI_GROUP_WORLD: return ranks > 1;
-    case TACITI_GROUP_HOST:
-    case TACITI_GROUP_CROSS: return several;
-    case TACITI_GROUP_PAIR: return collective == TACITI_COLLECTIVE_ALL_REDUCE && hosts > 1 && ranks > 2;
-    case TACITI_GROUP_TWO_HOSTS: return collective == TACITI_COLLECTIVE_ALL_REDUCE && several && hosts > 2;
+    case TACITI_GROUP_HOST: return several;
+    case TACITI_GROUP_PAIR: return hosts > 1 && ranks > 2;
+    case TACITI_GROUP_TWO_HOSTS: return several && hosts > 2;
     case TACITI_GROUP_KINDS: break;
     }
     return false;

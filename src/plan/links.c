@@ -281,8 +281,7 @@ static tacit_status read_timings(taciti_links *links) {
     tacit_status status = taciti_cluster_hosts(cluster, taciti_cluster_ranks(cluster), &hosts);
     for (size_t i = 0; status == TACIT_OK && i < cluster->timing_count; i++) {
         const taciti_cluster_timing *t = &cluster->timings[i];
-        if (t->collective == TACITI_COLLECTIVE_ALL_REDUCE && t->group != TACITI_GROUP_CROSS &&
-            strcmp(t->by, "tacit") == 0)
+        if (t->collective == TACITI_COLLECTIVE_ALL_REDUCE && strcmp(t->by, "tacit") == 0)
             status = append_timing(links, &hosts, t);
     }
     for (int kind = 0; kind < TACITI_GROUP_KINDS; kind++)

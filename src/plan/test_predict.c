@@ -311,7 +311,7 @@ static void others_collectives_do_not_count(void **state) {
     stage s;
     open_stage(&s, 4, 1, GIGABIT,
                ", \"collectives\": [{\"collective\": \"all_reduce\", \"group\": \"world\", \"by\": \"mpi-ring\", "
-               "\"bytes\": 4194304, \"seconds\": 9}, {\"collective\": \"all_gather\", \"group\": \"world\", \"by\": "
+               "\"bytes\": 4194304, \"seconds\": 9}, {\"collective\": \"all_to_all\", \"group\": \"world\", \"by\": "
                "\"tacit\", \"bytes\": 4194304, \"seconds\": 9}]");
     assert_false(predict(&s).calibrated);
     assert_near(predict(&s).transfer_s, 4 * (2 * 100e-6 + 1.5 * BUCKET_BYTES * 8 / 1e9), 1e-6);

@@ -44,7 +44,7 @@ size_t fuzz_seed(size_t i, uint8_t *out) {
         "\"ranks_per_host\":[2,1],\"links\":{\"between\":{\"latency_us\":0.5,\"gbit_per_s\":1e-3,\"fit_error\":0.1},"
         "\"inside\":{\"latency_us\":1,\"gbit_per_s\":61.3},\"host_gbit_per_s\":1,\"duplex_gbit_per_s\":2,"
         "\"incast_gbit_per_s\":3},\"collectives\":[{\"collective\":\"all_reduce\",\"group\":\"world\",\"by\":\"tacit\","
-        "\"bytes\":4096,\"seconds\":0.25,\"spread\":0.1},{\"collective\":\"all_to_all\",\"group\":\"cross\",\"by\":"
+        "\"bytes\":4096,\"seconds\":0.25,\"spread\":0.1},{\"collective\":\"all_to_all\",\"group\":\"pair\",\"by\":"
         "\"x\",\"bytes\":1,\"seconds\":1e-6}],\"compression\":[{\"codec\":\"f32\",\"factor\":1,"
         "\"encode_ns\":1,\"decode_ns\":2,\"add_ns\":2,\"bytes\":4}],"
         "\"compute\":{\"cv\":0.02,\"lag1\":-0.5,\"rank_spread\":0}}",
