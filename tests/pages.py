@@ -83,7 +83,7 @@ def metrics():
     """Keys of a step's line."""
     text = read("src/report/metrics.c")
     lines = text[text.index("static size_t put_figures"):]
-    return set(re.findall(r'taciti_json_\w+\(&?json, "(\w+)"', lines.split('"event"')[0])) | set(re.findall(r'^ +\{(?:m->\w+ >= 0 \? )?"(\w+)"(?:,| :) (?:NULL|")', lines, re.M))
+    return set(re.findall(r'\\"(\w+)\\":', lines.split("event_line")[0])) | set(re.findall(r'^ +\{(?:m->\w+ >= 0 \? )?"(\w+)"(?:,| :) (?:NULL|")', lines, re.M))
 
 
 # ---- keys and their values ------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,14 +10,14 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "report/appender.h"
-#include "report/json.h"
 #include "report/report.h"
 #include "report/tensorboard.h"
 
-enum { PATH_BYTES = 4096, STEP_LINE_BYTES = 2048 };
+enum { PATH_BYTES = 4096 };
 
 struct taciti_metrics {
     taciti_appender lines, events; /* events.fd is -1 without TensorBoard */
@@ -127,7 +128,7 @@ enum { FIGURES_MAX = 32 };
 static double or_nan_if_zero(double value) { return value > 0 ? value : (double)NAN; }
 
 /* Appends the figures to the line and to the scalars, in the order of the line. */
-static size_t put_figures(const taciti_step_metrics *m, taciti_json *json, taciti_scalar scalars[FIGURES_MAX]) {
+static size_t put_figures(const taciti_step_metrics *m, FILE *line, taciti_scalar scalars[FIGURES_MAX]) {
     const double megabyte = 1e6;
     const uint64_t slowest_rank = (uint64_t)m->slowest_rank, skipped = (uint64_t)m->skipped;
     const figure figures[] = {
@@ -160,44 +161,70 @@ static size_t put_figures(const taciti_step_metrics *m, taciti_json *json, tacit
     size_t count = 0;
     for (const figure *f = figures; f < figures + sizeof figures / sizeof *figures; f++) {
         if (f->tag != NULL) scalars[count++] = (taciti_scalar){f->tag, f->value};
-        if (f->key != NULL && f->count != NULL) taciti_json_uint(json, f->key, *f->count);
-        if (f->key != NULL && f->count == NULL) taciti_json_real(json, f->key, f->value);
+        if (f->key != NULL && f->count != NULL) (void)fprintf(line, ",\"%s\":%" PRIu64, f->key, *f->count);
+        if (f->key != NULL && f->count == NULL && isfinite(f->value)) /* nine digits preserve any float */
+            (void)fprintf(line, ",\"%s\":%.9g", f->key, f->value);
     }
     return count;
 }
 
+/* ,"time": seconds, with three decimals. */
+static void put_time(FILE *out) {
+    const int64_t ms = taciti_wall_ns() / 1000000;
+    (void)fprintf(out, ",\"time\":%" PRId64 ".%03" PRId64, ms / 1000, ms % 1000);
+}
+
+typedef struct step_line {
+    const taciti_step_metrics *m;
+    taciti_scalar *scalars; /* [FIGURES_MAX] */
+    size_t *scalar_count;
+} step_line;
+
+static void write_step(FILE *out, const void *object) {
+    const step_line *line = object;
+    (void)fprintf(out, "{\"step\":%" PRId64, line->m->step);
+    put_time(out);
+    *line->scalar_count = put_figures(line->m, out, line->scalars);
+    (void)fputs("}\n", out);
+}
+
 tacit_status taciti_metrics_step(taciti_metrics *metrics, const taciti_step_metrics *m) {
-    char buffer[STEP_LINE_BYTES];
     taciti_scalar scalars[FIGURES_MAX];
-    taciti_json json;
-    taciti_json_begin(&json, buffer, sizeof buffer);
-    taciti_json_int(&json, "step", m->step);
-    taciti_json_wall_time(&json, "time", taciti_wall_ns());
-    const size_t scalar_count = put_figures(m, &json, scalars);
-    taciti_json_end(&json);
-    if (json.overflow)
-        return taciti_fail(TACIT_E_INTERNAL, "%s: a line is longer than %zu bytes", metrics->lines.path, sizeof buffer);
-    TACITI_TRY(taciti_appender_put(&metrics->lines, json.text, json.count));
-    return metrics->events.fd < 0 ? TACIT_OK : taciti_tensorboard_put(&metrics->events, m->step, scalars, scalar_count);
+    size_t count = 0;
+    char *line = taciti_text_of(write_step, &(step_line){m, scalars, &count});
+    if (line == NULL) return TACIT_E_MEMORY;
+    const tacit_status status = taciti_appender_put(&metrics->lines, line, strlen(line));
+    taciti_free(line);
+    if (status != TACIT_OK || metrics->events.fd < 0) return status;
+    return taciti_tensorboard_put(&metrics->events, m->step, scalars, count);
+}
+
+typedef struct event_line {
+    int64_t step;
+    const char *event, *members; /* members: "" if there are none */
+} event_line;
+
+static void write_event(FILE *out, const void *object) {
+    const event_line *line = object;
+    (void)fputs("{\"event\":", out);
+    taciti_json_quote(out, line->event);
+    (void)fprintf(out, ",\"step\":%" PRId64, line->step);
+    put_time(out);
+    if (*line->members != '\0') (void)fputc(',', out);
+    /* A newline inside a JSON text stands between tokens only: strings hold it escaped. */
+    for (const char *c = line->members; *c != '\0'; c++) (void)fputc(*c == '\n' || *c == '\r' ? ' ' : *c, out);
+    (void)fputs("}\n", out);
 }
 
 tacit_status taciti_metrics_event(taciti_metrics *metrics, int64_t step, const char *event, const char *members_json) {
-    if (members_json == NULL) members_json = "";
-    const size_t capacity = 6 * strlen(event) + strlen(members_json) + 128; /* an escape takes six bytes at most */
-    char *buffer = taciti_calloc(capacity, 1);
-    if (buffer == NULL) return TACIT_E_MEMORY;
-    taciti_json json;
-    taciti_json_begin(&json, buffer, capacity);
-    taciti_json_text(&json, "event", event);
-    taciti_json_int(&json, "step", step);
-    taciti_json_wall_time(&json, "time", taciti_wall_ns());
-    taciti_json_members(&json, members_json);
-    taciti_json_end(&json);
-    json_t *object = json.overflow ? NULL : json_loadb(json.text, json.count, JSON_REJECT_DUPLICATES, NULL);
-    const tacit_status status =
-        json_is_object(object) ? taciti_appender_put(&metrics->lines, json.text, json.count)
-                               : taciti_fail(TACIT_E_INTERNAL, "event %s: not JSON members: %s", event, members_json);
+    const char *members = members_json == NULL ? "" : members_json + strspn(members_json, " \t\r\n");
+    char *line = taciti_text_of(write_event, &(event_line){step, event, members});
+    if (line == NULL) return TACIT_E_MEMORY;
+    json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+    const tacit_status status = json_is_object(object)
+                                    ? taciti_appender_put(&metrics->lines, line, strlen(line))
+                                    : taciti_fail(TACIT_E_INTERNAL, "event %s: not JSON members: %s", event, members);
     json_decref(object);
-    taciti_free(buffer);
+    taciti_free(line);
     return status;
 }

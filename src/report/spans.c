@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json_text.h"
 #include "base/log.h"
-#include "report/json.h"
 
 static const char *const TRACK_NAMES[] = {
     [TACITI_TRACK_COMPUTE] = "compute", [TACITI_TRACK_COMMUNICATION] = "communication"};
@@ -31,15 +31,15 @@ static void next_event(taciti_trace_file *file) { fputs(file->events++ > 0 ? ",\
 
 /* Writes the name of a process or thread or, with name NULL, its place among others. */
 static void put_metadata(taciti_trace_file *file, const char *what, int rank, int track, const char *name, int order) {
-    char text[512];
-    taciti_json arguments;
-    taciti_json_begin(&arguments, text, sizeof text - 1);
-    if (name != NULL)
-        taciti_json_text(&arguments, "name", name);
-    else
-        taciti_json_int(&arguments, "sort_index", order);
     next_event(file);
-    fprintf(file->stream, "{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"args\":%s}}", what, rank, track, text);
+    fprintf(file->stream, "{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"args\":{", what, rank, track);
+    if (name != NULL) {
+        fputs("\"name\":", file->stream);
+        taciti_json_quote(file->stream, name);
+    } else {
+        fprintf(file->stream, "\"sort_index\":%d", order);
+    }
+    fputs("}}", file->stream);
 }
 
 void taciti_trace_file_process(taciti_trace_file *file, const taciti_trace_process *process) {
