@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _POSIX_C_SOURCE 200809L
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -24,63 +20,34 @@ struct taciti_metrics {
 };
 
 /* ---- what stays of an old file ---------------------------------------------------------------------------------- */
-typedef struct trim {
-    const char *path;
-    int64_t resume_step;
-    size_t kept, dropped, damaged;
-} trim;
-
-static bool line_stays(trim *t, const char *line, size_t count) {
+static bool line_stays(const char *line, size_t count, int64_t resume_step, size_t *damaged) {
     json_t *object = json_loadb(line, count, 0, NULL);
     const json_t *step = json_object_get(object, "step");
-    const bool whole = json_is_object(object) && count > 0 && line[count - 1] == '\n';
-    const bool stays = whole && t->resume_step > 0 &&
-                       (!json_is_integer(step) || json_integer_value(step) <= (json_int_t)t->resume_step);
+    const bool whole = json_is_object(object) && line[count - 1] == '\n';
+    const bool stays =
+        whole && resume_step > 0 && (!json_is_integer(step) || json_integer_value(step) <= (json_int_t)resume_step);
     json_decref(object);
-    t->kept += stays;
-    t->dropped += whole && !stays;
-    t->damaged += !whole;
+    *damaged += !whole;
     return stays;
 }
 
-static tacit_status copy_lines(trim *t, FILE *from, FILE *to) {
-    char *line = NULL;
-    size_t capacity = 0;
-    ssize_t count = 0;
-    bool good = true;
-    while (good && (count = getline(&line, &capacity, from)) >= 0)
-        if (line_stays(t, line, (size_t)count)) good = fwrite(line, 1, (size_t)count, to) == (size_t)count;
-    good = good && !ferror(from) && fflush(to) == 0 && fsync(fileno(to)) == 0;
-    const int reason = errno;
-    free(line);
-    return good ? TACIT_OK : taciti_fail(TACIT_E_IO, "%s: cannot copy its lines: %s", t->path, strerror(reason));
-}
-
-static tacit_status replace_file(trim *t, const char *temporary, const char *folder, FILE *from) {
-    FILE *to = fopen(temporary, "we");
-    if (to == NULL) return taciti_fail(TACIT_E_IO, "%s: cannot create it: %s", temporary, strerror(errno));
-    tacit_status status = copy_lines(t, from, to);
-    if (fclose(to) != 0 && status == TACIT_OK)
-        status = taciti_fail(TACIT_E_IO, "%s: cannot write it: %s", temporary, strerror(errno));
-    if (status == TACIT_OK && t->dropped + t->damaged > 0) {
-        if (rename(temporary, t->path) == 0) return taciti_file_sync_folder(folder);
-        status = taciti_fail(TACIT_E_IO, "%s: cannot replace it: %s", t->path, strerror(errno));
+/* A file that needs no cut is not rewritten. */
+static tacit_status trim_file(const char *path, int64_t resume_step) {
+    char *text = NULL;
+    size_t bytes = 0, kept = 0, damaged = 0, count = 0;
+    if (!taciti_file_is_plain(path)) return TACIT_OK;
+    TACITI_TRY(taciti_file_read(path, SIZE_MAX, &text, &bytes));
+    for (size_t at = 0; at < bytes; at += count) {
+        const char *newline = memchr(text + at, '\n', bytes - at);
+        count = newline == NULL ? bytes - at : (size_t)(newline + 1 - (text + at));
+        if (!line_stays(text + at, count, resume_step, &damaged)) continue;
+        memmove(text + kept, text + at, count);
+        kept += count;
     }
-    unlink(temporary);
-    return status;
-}
-
-static tacit_status trim_file(const char *folder, const char *path, int64_t resume_step) {
-    FILE *from = fopen(path, "re");
-    if (from == NULL && errno == ENOENT) return TACIT_OK;
-    if (from == NULL) return taciti_fail(TACIT_E_IO, "%s: cannot open it: %s", path, strerror(errno));
-    char temporary[PATH_BYTES];
-    trim t = {.path = path, .resume_step = resume_step};
-    tacit_status status = taciti_path_join(temporary, sizeof temporary, folder, ".metrics.jsonl.new");
-    if (status == TACIT_OK) status = replace_file(&t, temporary, folder, from);
-    fclose(from);
-    if (status == TACIT_OK && t.damaged > 0)
-        taciti_log(TACITI_LOG_WARN, "%s: dropped %zu damaged line(s), as a killed run leaves behind", path, t.damaged);
+    const tacit_status status = kept < bytes ? taciti_file_write(path, text, kept) : TACIT_OK;
+    taciti_free(text);
+    if (status == TACIT_OK && damaged > 0)
+        taciti_log(TACITI_LOG_WARN, "%s: dropped %zu damaged line(s), as a killed run leaves behind", path, damaged);
     return status;
 }
 
@@ -88,7 +55,7 @@ static tacit_status trim_file(const char *folder, const char *path, int64_t resu
 static tacit_status open_files(const char *run_dir, int64_t resume_step, bool tensorboard, taciti_metrics *metrics) {
     char path[PATH_BYTES];
     TACITI_TRY(taciti_path_join(path, sizeof path, run_dir, "metrics.jsonl"));
-    TACITI_TRY(trim_file(run_dir, path, resume_step));
+    TACITI_TRY(trim_file(path, resume_step));
     TACITI_TRY(taciti_appender_open(path, &metrics->lines));
     if (!tensorboard) return TACIT_OK;
     TACITI_TRY(taciti_path_join(path, sizeof path, run_dir, "tb"));
