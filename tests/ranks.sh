@@ -21,7 +21,7 @@ for n in 2 3 5; do
   check "as $n of mpirun do, bit for bit" same "r$n" "m$n"
 done
 expect "and say what joined them" 0 'comm.engine tcp .*: tacit --ranks started 3 processes' train r3 --ranks=3
-env TACIT_PLUGINS='' timeout 120 "$MPIRUN" -n 3 "$tacit" train "${nano[@]}" --run.dir "$work/t3" --comm.engine tcp --comm.streams 2 >"$work/t3.out" 2>&1
+env TACIT_PLUGINS='' timeout 120 "$MPIRUN" -n 3 "$tacit" train "${nano[@]}" --run.dir "$work/t3" --comm.engine tcp >"$work/t3.out" 2>&1
 check "ranks of mpirun over TCP have the same bits" same r3 t3
 for r in 0 1 2; do
   RANK=$r WORLD_SIZE=3 LOCAL_RANK=$r LOCAL_WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=39517 train torch >"$work/torch.$r" 2>&1 &

@@ -17,6 +17,7 @@ static const taciti_old_key OLD_KEYS[] = {
     {"adaq.", NULL, NULL, "take --compress.codec topk"},
     {"blocktopk.", NULL, NULL, "take --compress.codec topk"},
     {"comm.segment", NULL, "262144", "large transfers are always pipelined in pieces of 256 KiB"},
+    {"comm.streams", NULL, "1", "two ranks always have one connection"},
     {"comm.warn", NULL, "3", "a rank that is silent for a fifth of comm.timeout is always named"},
     {"compress.decay", "compress.feedback", "1", "the same number; 0 is what compress.feedback false was"},
     {"compress.estimate", "compress.what", "false", "--compress.what change"},

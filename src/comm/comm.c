@@ -38,9 +38,6 @@ static const taciti_option OPTIONS[] = {
                       "file of 32 random bytes, or 64 hexadecimal digits: ranks of the engine tcp prove to each other "
                       "that they hold the same, and seal all they send",
                   .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
-    TACITI_OPTION("streams", INT, AT(streams), "1", .min = 1, .max = 8,
-                  .help = "connections between two ranks, of the engine tcp",
-                  .flags = TACITI_OPTION_NO_DIGEST | TACITI_OPTION_EXPERT),
     TACITI_OPTION("thread", BOOL, AT(thread), "true",
                   .help = "own thread for communication; without it nothing overlaps and comm.timeout must exceed the "
                           "longest compute",
@@ -183,7 +180,6 @@ static bool is_loopback(const char *interface) {
 static tacit_status connect_ranks(const taciti_comm_options *options, const taciti_tcp_request *who,
                                   taciti_engine *out) {
     taciti_tcp_request request = *who;
-    request.streams = (int)options->streams;
     request.start_s = options->start_s;
     request.timeout_s = options->timeout_s;
     request.only_tcp = is_loopback(options->interface.text);

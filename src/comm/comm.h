@@ -104,7 +104,6 @@ typedef struct taciti_comm_options {
     taciti_text
         interface;        /* comm.interface: name or address; "": all that are up; of loopback: TCP inside a host too */
     taciti_text key_file; /* comm.key_file: seals the connections of the TCP engine (seal.h); "": they are not sealed */
-    int64_t streams;      /* comm.streams: connections of the TCP engine between two ranks (default 1) */
     bool thread;          /* comm.thread */
     double timeout_s;     /* comm.timeout: a peer silent for longer is reported as failed (default 15) */
     double start_s;       /* comm.start: maximum time for all ranks to start and connect (default 120) */

@@ -40,11 +40,10 @@ enum {
 
 typedef struct engine_tcp {
     struct engine_tcp *next; /* of those that are open in this process */
-    int rank, size, streams;
+    int rank, size;
     int epoll;
     bool forked;            /* this process is a fork of the one that opened it */
     taciti_tcp_peer *peers; /* [size] */
-    taciti_tcp_link *links; /* [size * streams] */
     taciti_tcp_pool pool;
 
     taciti_tcp_peer **local; /* [local_count]: those that share memory with this rank */
@@ -71,7 +70,7 @@ static void unlock_engines(void) { (void)pthread_mutex_unlock(&g_open.lock); }
 
 static void leave_sockets_to_parent(void) {
     for (engine_tcp *tcp = g_open.first; tcp != NULL; tcp = tcp->next) {
-        for (int i = 0; i < tcp->size * tcp->streams; i++) taciti_tcp_link_close(&tcp->links[i]);
+        for (int i = 0; i < tcp->size; i++) taciti_tcp_link_close(&tcp->peers[i].link);
         (void)close(tcp->epoll);
         tcp->epoll = -1;
         tcp->forked = true;
@@ -105,27 +104,23 @@ static tacit_status refuse_fork(const engine_tcp *tcp) {
 }
 
 /* ---- progress ---------------------------------------------------------------------------------------------------- */
-static bool watch_link(const engine_tcp *tcp, taciti_tcp_link *link, int operation, bool out) {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = link};
+static bool watch_peer(const engine_tcp *tcp, taciti_tcp_peer *peer, int operation, bool out) {
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = peer};
     if (out) event.events |= EPOLLOUT;
-    link->watches_out = out;
-    return link->fd < 0 || epoll_ctl(tcp->epoll, operation, link->fd, &event) == 0;
+    peer->link.watches_out = out;
+    return peer->link.fd < 0 || epoll_ctl(tcp->epoll, operation, peer->link.fd, &event) == 0;
 }
 
 /* Nobody waits for a socket to take more where memory carries the bytes: look_at_memory() sees the room, and a sleeper
  * hears the bell. */
 static void write_peer(const engine_tcp *tcp, taciti_tcp_peer *peer) {
     taciti_tcp_peer_write(peer);
-    for (int i = 0; i < peer->streams; i++) {
-        taciti_tcp_link *link = &peer->links[i];
-        const bool out = link->memory == NULL && taciti_tcp_peer_wants_out(peer, link);
-        if (out != link->watches_out) (void)watch_link(tcp, link, EPOLL_CTL_MOD, out);
-    }
+    const bool out = peer->link.memory == NULL && taciti_tcp_peer_wants_out(peer);
+    if (out != peer->link.watches_out) (void)watch_peer(tcp, peer, EPOLL_CTL_MOD, out);
 }
 
-static void serve_link(const engine_tcp *tcp, taciti_tcp_link *link, bool readable) {
-    taciti_tcp_peer *peer = &tcp->peers[link->peer];
-    if (readable) taciti_tcp_peer_read(peer, link);
+static void serve_peer(const engine_tcp *tcp, taciti_tcp_peer *peer, bool readable) {
+    if (readable) taciti_tcp_peer_read(peer);
     if (peer->abort_code >= 0) taciti_guard_end_process(peer->abort_code);
     write_peer(tcp, peer);
 }
@@ -136,20 +131,19 @@ static bool look_at_sockets(const engine_tcp *tcp, int timeout_ms) {
     struct epoll_event events[EVENTS];
     const int count = epoll_wait(tcp->epoll, events, EVENTS, timeout_ms);
     for (int i = 0; i < count; i++) {
-        taciti_tcp_link *link = events[i].data.ptr;
-        if (link->fd < 0) continue; /* closed by an event before this one */
-        if (link->memory != NULL) taciti_tcp_link_hear(link);
-        serve_link(tcp, link, (events[i].events & ~(uint32_t)EPOLLOUT) != 0);
+        taciti_tcp_peer *peer = events[i].data.ptr;
+        if (peer->link.fd < 0) continue; /* closed by an event before this one */
+        if (peer->link.memory != NULL) taciti_tcp_link_hear(&peer->link);
+        serve_peer(tcp, peer, (events[i].events & ~(uint32_t)EPOLLOUT) != 0);
     }
     return count > 0;
 }
 
-static bool wants_room(const taciti_tcp_peer *peer) { return taciti_tcp_peer_wants_out(peer, &peer->links[0]); }
-
 static bool can_move(const taciti_tcp_peer *peer) {
-    const taciti_tcp_memory *memory = peer->links[0].memory;
+    const taciti_tcp_memory *memory = peer->link.memory;
     if (memory == NULL) return false; /* lost */
-    return taciti_tcp_memory_has_bytes(memory) || (wants_room(peer) && taciti_tcp_memory_has_room(memory));
+    return taciti_tcp_memory_has_bytes(memory) ||
+           (taciti_tcp_peer_wants_out(peer) && taciti_tcp_memory_has_room(memory));
 }
 
 /* The same for memory. */
@@ -157,7 +151,7 @@ static bool look_at_memory(const engine_tcp *tcp) {
     bool moved = false;
     for (int i = 0; i < tcp->local_count; i++) {
         if (!can_move(tcp->local[i])) continue;
-        serve_link(tcp, &tcp->local[i]->links[0], true);
+        serve_peer(tcp, tcp->local[i], true);
         moved = true;
     }
     return moved;
@@ -199,7 +193,7 @@ static bool lie_down(const engine_tcp *tcp) {
     bool quiet = true;
     for (int i = 0; i < tcp->local_count; i++) {
         const taciti_tcp_peer *peer = tcp->local[i];
-        if (peer->links[0].memory != NULL) taciti_tcp_memory_sleep(peer->links[0].memory, wants_room(peer));
+        if (peer->link.memory != NULL) taciti_tcp_memory_sleep(peer->link.memory, taciti_tcp_peer_wants_out(peer));
     }
     for (int i = 0; i < tcp->local_count; i++) quiet = quiet && !can_move(tcp->local[i]);
     return quiet;
@@ -207,7 +201,7 @@ static bool lie_down(const engine_tcp *tcp) {
 
 static void get_up(const engine_tcp *tcp) {
     for (int i = 0; i < tcp->local_count; i++)
-        if (tcp->local[i]->links[0].memory != NULL) taciti_tcp_memory_wake(tcp->local[i]->links[0].memory);
+        if (tcp->local[i]->link.memory != NULL) taciti_tcp_memory_wake(tcp->local[i]->link.memory);
 }
 
 static bool sleep_for(const engine_tcp *tcp, int64_t ns) {
@@ -306,7 +300,7 @@ static bool is_quiet(const engine_tcp *tcp, bool both_ways) {
     for (int i = 0; i < tcp->size; i++) {
         const taciti_tcp_peer *peer = &tcp->peers[i];
         if (i == tcp->rank || peer->lost) continue;
-        if (taciti_tcp_peer_wants_out(peer, &peer->links[0])) return false;
+        if (taciti_tcp_peer_wants_out(peer)) return false;
         if (both_ways && !peer->heard_goodbye) return false;
     }
     return true;
@@ -331,11 +325,10 @@ static void tcp_abort(void *self, int exit_code) {
 
 static void destroy_engine(engine_tcp *tcp) {
     unregister_engine(tcp);
-    for (int i = 0; tcp->links != NULL && i < tcp->size * tcp->streams; i++) taciti_tcp_link_close(&tcp->links[i]);
+    for (int i = 0; tcp->peers != NULL && i < tcp->size; i++) taciti_tcp_link_close(&tcp->peers[i].link);
     if (tcp->epoll >= 0) (void)close(tcp->epoll);
     taciti_tcp_pool_destroy(&tcp->pool);
     taciti_free(tcp->local);
-    taciti_free(tcp->links);
     taciti_free(tcp->peers);
     taciti_free(tcp);
 }
@@ -359,20 +352,12 @@ static tacit_status refuse_watch(const engine_tcp *tcp) {
 
 static tacit_status create_peer(engine_tcp *tcp, int rank, uint32_t epoch, const taciti_tcp_mesh *mesh) {
     taciti_tcp_peer *peer = &tcp->peers[rank];
-    *peer = (taciti_tcp_peer){.rank = rank,
-                              .streams = tcp->streams,
-                              .links = &tcp->links[rank * tcp->streams],
-                              .pool = &tcp->pool,
-                              .abort_code = -1};
+    *peer = (taciti_tcp_peer){.rank = rank, .link = {.fd = -1}, .pool = &tcp->pool, .abort_code = -1};
     (void)snprintf(peer->name, sizeof peer->name, "rank %d (%s)", rank, mesh->names[rank]);
-    for (int s = 0; s < tcp->streams; s++) {
-        const int i = rank * tcp->streams + s;
-        TACITI_TRY(taciti_tcp_link_create(mesh->fds[i], rank, s, epoch, mesh->seals[i], &peer->links[s]));
-        mesh->fds[i] = -1;
-        mesh->seals[i] = NULL;
-        if (!watch_link(tcp, &peer->links[s], EPOLL_CTL_ADD, false)) return refuse_watch(tcp);
-    }
-    return TACIT_OK;
+    TACITI_TRY(taciti_tcp_link_create(mesh->fds[rank], epoch, mesh->seals[rank], &peer->link));
+    mesh->fds[rank] = -1;
+    mesh->seals[rank] = NULL;
+    return watch_peer(tcp, peer, EPOLL_CTL_ADD, false) ? TACIT_OK : refuse_watch(tcp);
 }
 
 /* ---- memory: the lower rank of a pair offers it, the higher one takes it ---- */
@@ -387,16 +372,9 @@ static tacit_status refuse_peer(const engine_tcp *tcp, int peer) {
                        tcp->peers[peer].name);
 }
 
-/* One connection of a pair is enough then. */
-static void adopt_memory(engine_tcp *tcp, taciti_tcp_peer *peer) {
-    for (int s = 1; s < peer->streams; s++) taciti_tcp_link_close(&peer->links[s]);
-    peer->streams = 1;
-    tcp->local[tcp->local_count++] = peer;
-}
-
 static tacit_status offer_memory(engine_tcp *tcp, bool wanted, const char **why) {
     for (int peer = tcp->rank + 1; peer < tcp->size; peer++) {
-        taciti_tcp_link *link = tcp->peers[peer].links;
+        taciti_tcp_link *link = &tcp->peers[peer].link;
         if (is_unix(link) && taciti_tcp_memory_offer(link->fd, wanted, &link->memory, why) != TACIT_OK)
             return refuse_peer(tcp, peer);
     }
@@ -405,13 +383,13 @@ static tacit_status offer_memory(engine_tcp *tcp, bool wanted, const char **why)
 
 static tacit_status accept_memory(engine_tcp *tcp, bool wanted, int64_t end_ns, const char **why) {
     for (int peer = 0; peer < tcp->size; peer++) {
-        taciti_tcp_link *link = tcp->peers[peer].links;
+        taciti_tcp_link *link = &tcp->peers[peer].link;
         if (peer == tcp->rank || !is_unix(link)) continue;
         const tacit_status status = peer < tcp->rank
                                         ? taciti_tcp_memory_accept(link->fd, wanted, end_ns, &link->memory, why)
                                         : taciti_tcp_memory_confirm(link->fd, end_ns, &link->memory);
         if (status != TACIT_OK) return refuse_peer(tcp, peer);
-        if (link->memory != NULL) adopt_memory(tcp, &tcp->peers[peer]);
+        if (link->memory != NULL) tcp->local[tcp->local_count++] = &tcp->peers[peer];
     }
     return TACIT_OK;
 }
@@ -469,11 +447,10 @@ static tacit_status meet_all(engine_tcp *tcp, int64_t end_ns) {
 static tacit_status connect_engine(engine_tcp *tcp, const taciti_tcp_request *request, const taciti_tcp_mesh *mesh) {
     const int64_t end_ns = taciti_now_ns() + (int64_t)(request->start_s * 1e9);
     tcp->peers = taciti_calloc((size_t)tcp->size, sizeof *tcp->peers);
-    tcp->links = taciti_calloc((size_t)(tcp->size * tcp->streams), sizeof *tcp->links);
     tcp->local = taciti_calloc((size_t)tcp->size, sizeof *tcp->local);
-    if (tcp->peers == NULL || tcp->links == NULL || tcp->local == NULL) return TACIT_E_MEMORY;
-    for (int i = 0; i < tcp->size * tcp->streams; i++) tcp->links[i].fd = -1;
-    taciti_file_allow((size_t)(tcp->size * tcp->streams + SPARE_FILES));
+    for (int i = 0; tcp->peers != NULL && i < tcp->size; i++) tcp->peers[i].link.fd = -1;
+    if (tcp->peers == NULL || tcp->local == NULL) return TACIT_E_MEMORY;
+    taciti_file_allow((size_t)(tcp->size + SPARE_FILES));
     tcp->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (tcp->epoll < 0) return refuse_watch(tcp);
     taciti_tcp_mesh filled = *mesh;
@@ -486,10 +463,8 @@ static tacit_status connect_engine(engine_tcp *tcp, const taciti_tcp_request *re
 }
 
 static tacit_status check_request(const taciti_tcp_request *r) {
-    if (r->size >= 1 && r->rank >= 0 && r->rank < r->size && r->streams >= 0 && r->streams <= TACITI_TCP_STREAMS_MAX)
-        return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG, "rank %d of %d with %d streams (1 to %d) cannot be", r->rank, r->size,
-                       r->streams, (int)TACITI_TCP_STREAMS_MAX);
+    if (r->size >= 1 && r->rank >= 0 && r->rank < r->size) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG, "rank %d of %d cannot be", r->rank, r->size);
 }
 
 static void fill_table(engine_tcp *tcp, bool sealed, taciti_engine *out) {
@@ -507,8 +482,7 @@ static void fill_table(engine_tcp *tcp, bool sealed, taciti_engine *out) {
                            .abort = tcp_abort,
                            .close = tcp_close,
                            .drop = tcp_drop};
-    (void)snprintf(out->library, sizeof out->library, "TCP, %d connection%s per pair%s", tcp->streams,
-                   tcp->streams == 1 ? "" : "s", sealed ? ", sealed" : "");
+    (void)snprintf(out->library, sizeof out->library, "TCP, 1 connection per pair%s", sealed ? ", sealed" : "");
 }
 
 tacit_status taciti_engine_tcp_open(const taciti_tcp_request *request, taciti_engine *out) {
@@ -516,17 +490,16 @@ tacit_status taciti_engine_tcp_open(const taciti_tcp_request *request, taciti_en
     engine_tcp *tcp = taciti_calloc(1, sizeof *tcp);
     if (tcp == NULL) return TACIT_E_MEMORY;
     tcp->rank = request->rank, tcp->size = request->size;
-    tcp->streams = request->streams > 0 ? request->streams : 1;
     tcp->epoll = -1;
-    const size_t size = (size_t)tcp->size, count = size * (size_t)tcp->streams;
-    const taciti_tcp_mesh mesh = {.fds = taciti_calloc(count, sizeof *mesh.fds),
-                                  .seals = taciti_calloc(count, sizeof *mesh.seals),
+    const size_t size = (size_t)tcp->size;
+    const taciti_tcp_mesh mesh = {.fds = taciti_calloc(size, sizeof *mesh.fds),
+                                  .seals = taciti_calloc(size, sizeof *mesh.seals),
                                   .names = taciti_calloc(size, sizeof *mesh.names)};
     tacit_status status = TACIT_E_MEMORY;
     if (mesh.fds != NULL && mesh.seals != NULL && mesh.names != NULL) {
-        for (size_t i = 0; i < count; i++) mesh.fds[i] = -1;
+        for (size_t i = 0; i < size; i++) mesh.fds[i] = -1;
         status = connect_engine(tcp, request, &mesh);
-        for (size_t i = 0; i < count; i++) {
+        for (size_t i = 0; i < size; i++) {
             if (mesh.fds[i] >= 0) (void)close(mesh.fds[i]);
             taciti_seal_destroy(mesh.seals[i]);
         }

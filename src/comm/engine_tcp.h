@@ -27,7 +27,6 @@ typedef struct taciti_tcp_request {
     int rank, size;
     uint32_t epoch;             /* of the membership: ranks of another one are refused */
     taciti_bootstrap bootstrap; /* used until the open has returned on this rank */
-    int streams;                /* connections per pair, 1 to 8, the same on all ranks; 0: 1 */
     const char *interface;      /* name or address of the interface to listen on; NULL or "": all that are up */
     double start_s;             /* maximum time for all ranks to connect */
     double timeout_s;           /* the system gives a connection up whose data stay unacknowledged for twice this time,

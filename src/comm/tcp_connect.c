@@ -24,8 +24,8 @@ enum { LISTENERS = 2, LOOK_MS = 50, REASON_BYTES = 320 };
 /* A connection on its way: to a lower rank, or from somebody who has not said who it is. */
 typedef struct attempt {
     enum { IDLE, CONNECTING, GREETING, CONFIRMING, CONNECTED } state;
-    int fd, peer, stream; /* peer: -1 for a stranger */
-    int address;          /* which of the peer's addresses; -1: its Unix-domain socket */
+    int fd, peer; /* peer: -1 for a stranger */
+    int address;  /* which of the peer's addresses; -1: its Unix-domain socket */
     int64_t next_ns, end_ns;
     size_t count;
     uint8_t bytes[TACITI_HELLO_BYTES];
@@ -36,23 +36,16 @@ typedef struct mesh {
     const taciti_tcp_request *request;
     taciti_tcp_mesh *out;
     int64_t end_ns;
-    int streams;
     taciti_tcp_record mine;
     taciti_tcp_record *records; /* [rank]: of those below */
     uint8_t cookie[TACITI_COOKIE_BYTES];
     int listeners[LISTENERS];
-    attempt *attempts; /* [rank * streams] outgoing, then strangers */
+    attempt *attempts; /* [rank] outgoing, then strangers */
     int outgoing, count, connected;
     taciti_refusals refusals;
     struct pollfd *polls;      /* [LISTENERS + count] */
     char reason[REASON_BYTES]; /* why the last attempt failed */
 } mesh;
-
-static int *connection_of(const mesh *m, int peer, int stream) { return &m->out->fds[peer * m->streams + stream]; }
-
-static taciti_seal **session_of(const mesh *m, int peer, int stream) {
-    return &m->out->seals[peer * m->streams + stream];
-}
 
 static taciti_cipher best_cipher(const mesh *m) {
     return m->request->key != NULL ? m->request->key->best : TACITI_CIPHER_NONE;
@@ -93,7 +86,6 @@ static tacit_status publish_record(mesh *m) {
     uint8_t bytes[TACITI_RECORD_BYTES];
     uint64_t number = 0;
     m->mine.epoch = m->request->epoch, m->mine.rank = m->request->rank, m->mine.size = m->request->size;
-    m->mine.streams = m->streams;
     taciti_host_identity(m->mine.host);
     if (!draw_random(m->mine.cookie, TACITI_COOKIE_BYTES) || !draw_random(&number, sizeof number))
         return taciti_fail(TACIT_E_IO, "the system has no random numbers: %s", strerror(errno));
@@ -127,7 +119,6 @@ static tacit_status look_up_record(mesh *m, int rank, double timeout_s, taciti_t
     const char *refusal = taciti_tcp_record_read(bytes, n, m->request->key, &record);
     if (refusal == NULL && (record.rank != rank || record.epoch != m->request->epoch)) refusal = "is of another rank";
     if (refusal == NULL && record.size != m->request->size) refusal = "is of a run with another number of ranks";
-    if (refusal == NULL && record.streams != m->streams) refusal = "is of a run with other comm.streams";
     if (refusal != NULL) {
         (void)snprintf(m->reason, sizeof m->reason, "what it has published %s", refusal);
         return TACIT_E_PEER;
@@ -168,15 +159,10 @@ static void end_attempt(attempt *a, int64_t now) {
 }
 
 /* before: the proof of the hello that this one answers; NULL: there is none. */
-static bool send_hello(const mesh *m, attempt *a, int peer, int stream, taciti_cipher cipher, const uint8_t *before) {
+static bool send_hello(const mesh *m, attempt *a, int peer, taciti_cipher cipher, const uint8_t *before) {
     uint8_t bytes[TACITI_HELLO_BYTES];
-    a->mine = (taciti_hello){.epoch = m->request->epoch,
-                             .from = m->request->rank,
-                             .to = peer,
-                             .size = m->request->size,
-                             .stream = stream,
-                             .streams = m->streams,
-                             .cipher = cipher};
+    a->mine = (taciti_hello){
+        .epoch = m->request->epoch, .from = m->request->rank, .to = peer, .size = m->request->size, .cipher = cipher};
     memcpy(a->mine.cookie, m->cookie, sizeof a->mine.cookie);
     if (m->request->key != NULL && !taciti_seal_draw(a->mine.random)) return false;
     taciti_hello_write(&a->mine, m->request->key, before, bytes);
@@ -189,19 +175,19 @@ static void prove_end(const mesh *m, const taciti_hello *last, uint8_t out[TACIT
 }
 
 /* The connection is a rank's from now on. answer: the second hello, of either side. */
-static bool adopt_connection(mesh *m, attempt *a, int peer, int stream, const taciti_hello *answer) {
+static bool adopt_connection(mesh *m, attempt *a, int peer, const taciti_hello *answer) {
     taciti_socket_name name = {.bytes = sizeof name.storage};
     uint8_t proof[TACITI_SEAL_PROOF_BYTES];
     if (m->request->key != NULL) {
         prove_end(m, answer, proof);
         taciti_seal *seal = taciti_seal_create(m->request->key, answer->cipher, proof, answer != &a->mine);
         if (seal == NULL) return false;
-        *session_of(m, peer, stream) = seal;
+        m->out->seals[peer] = seal;
     }
     if (getpeername(a->fd, (struct sockaddr *)&name.storage, &name.bytes) == 0)
         taciti_socket_name_text(&name, m->out->names[peer]);
     taciti_socket_tune(a->fd, 2 * (m->request->timeout_s > 0 ? m->request->timeout_s : 15));
-    *connection_of(m, peer, stream) = a->fd;
+    m->out->fds[peer] = a->fd;
     m->connected++;
     a->fd = -1;
     return true;
@@ -224,8 +210,7 @@ static int read_hello(const mesh *m, attempt *a, const uint8_t *before, taciti_h
     if (state < 0) return -1;
     if (taciti_hello_may_begin(a->bytes, a->count) == 0) *why = "it does not speak this protocol";
     if (*why != NULL || state == 0) return *why == NULL ? 0 : -1;
-    taciti_hello expected = {
-        .epoch = m->request->epoch, .to = m->request->rank, .size = m->request->size, .streams = m->streams};
+    taciti_hello expected = {.epoch = m->request->epoch, .to = m->request->rank, .size = m->request->size};
     memcpy(expected.cookie, m->cookie, sizeof expected.cookie);
     *why = taciti_hello_read(a->bytes, &expected, m->request->key, before, out);
     return *why == NULL ? 1 : -1;
@@ -261,7 +246,7 @@ static void go_on_connecting(mesh *m, attempt *a, int64_t now) {
     a->end_ns = now + GREET_NS;
     if (error != 0)
         note_failure(m, a, strerror(error), now);
-    else if (!send_hello(m, a, a->peer, a->stream, best_cipher(m), NULL))
+    else if (!send_hello(m, a, a->peer, best_cipher(m), NULL))
         note_failure(m, a, strerror(errno), now);
 }
 
@@ -278,10 +263,10 @@ static void hear_greeting(mesh *m, attempt *a, int64_t now) {
     const char *why = NULL;
     const int state = read_hello(m, a, a->mine.proof, &hello, &why);
     if (state == 0) return;
-    if (state > 0 && (hello.from != a->peer || hello.stream != a->stream)) why = "it is another rank";
+    if (state > 0 && hello.from != a->peer) why = "it is another rank";
     if (why == NULL && hello.cipher > a->mine.cipher) why = "it has chosen a cipher that this rank does not have";
     if (why == NULL && !confirm_hello(m, a, &hello)) why = strerror(errno);
-    if (why == NULL && !adopt_connection(m, a, a->peer, a->stream, &hello)) why = "there is no memory";
+    if (why == NULL && !adopt_connection(m, a, a->peer, &hello)) why = "there is no memory";
     if (why != NULL)
         note_failure(m, a, why, now);
     else
@@ -320,36 +305,36 @@ static void refuse_stranger(mesh *m, attempt *a, const char *why, int64_t now) {
 }
 
 /* A rank that gave a connection up may come again; nobody may take the place of one that is there. */
-static bool is_taken(const mesh *m, int peer, int stream) {
+static bool is_taken(const mesh *m, int peer) {
     char byte;
-    const int fd = *connection_of(m, peer, stream);
+    const int fd = m->out->fds[peer];
     return fd >= 0 && recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0;
 }
 
-static void leave_place(mesh *m, int peer, int stream) {
-    int *fd = connection_of(m, peer, stream);
+static void leave_place(mesh *m, int peer) {
+    int *fd = &m->out->fds[peer];
     if (*fd < 0) return;
     (void)close(*fd);
     *fd = -1;
-    taciti_seal_destroy(*session_of(m, peer, stream));
-    *session_of(m, peer, stream) = NULL;
+    taciti_seal_destroy(m->out->seals[peer]);
+    m->out->seals[peer] = NULL;
     m->connected--;
 }
 
 /* Gives the place of the rank that this rank has answered to the stranger. */
 static const char *admit_rank(mesh *m, attempt *a) {
-    const int peer = a->mine.to, stream = a->mine.stream;
-    if (is_taken(m, peer, stream)) return "it is connected already";
-    leave_place(m, peer, stream);
-    return adopt_connection(m, a, peer, stream, &a->mine) ? NULL : "there is no memory";
+    const int peer = a->mine.to;
+    if (is_taken(m, peer)) return "it is connected already";
+    leave_place(m, peer);
+    return adopt_connection(m, a, peer, &a->mine) ? NULL : "there is no memory";
 }
 
 /* Answers a hello. Without a key that is all. */
 static const char *answer_hello(mesh *m, attempt *a, const taciti_hello *hello) {
     const taciti_cipher own = best_cipher(m), cipher = hello->cipher < own ? hello->cipher : own;
     if (hello->from < m->request->rank) return "it should wait for this rank's call";
-    if (is_taken(m, hello->from, hello->stream)) return "it is connected already";
-    if (!send_hello(m, a, hello->from, hello->stream, cipher, hello->proof)) return "it does not take an answer";
+    if (is_taken(m, hello->from)) return "it is connected already";
+    if (!send_hello(m, a, hello->from, cipher, hello->proof)) return "it does not take an answer";
     a->state = CONFIRMING;
     a->count = 0;
     return m->request->key == NULL ? admit_rank(m, a) : NULL;
@@ -408,11 +393,8 @@ static void find_reason(mesh *m, int peer) {
 static tacit_status name_missing(mesh *m) {
     int first = -1, missing = 0;
     char more[32] = "";
-    for (int peer = 0; peer < m->request->size; peer++) {
-        bool here = true;
-        for (int s = 0; s < m->streams && peer != m->request->rank; s++) here = here && *connection_of(m, peer, s) >= 0;
-        if (!here && missing++ == 0) first = peer;
-    }
+    for (int peer = 0; peer < m->request->size; peer++)
+        if (peer != m->request->rank && m->out->fds[peer] < 0 && missing++ == 0) first = peer;
     if (missing > 1) (void)snprintf(more, sizeof more, " and %d more", missing - 1);
     find_reason(m, first);
     return taciti_fail(TACIT_E_PEER, "rank %d: rank %d%s did not connect within %g s (comm.start)%s%s",
@@ -420,7 +402,7 @@ static tacit_status name_missing(mesh *m) {
 }
 
 static tacit_status connect_all(mesh *m) {
-    const int wanted = (m->request->size - 1) * m->streams;
+    const int wanted = m->request->size - 1;
     while (m->connected < wanted) {
         poll_all(m);
         const int64_t now = taciti_now_ns();
@@ -439,8 +421,7 @@ static tacit_status meet_ranks(mesh *m) {
     for (int peer = 0; peer < rank; peer++) TACITI_TRY(await_record(m, peer));
     for (int i = 0; i < m->count; i++) {
         attempt *a = &m->attempts[i];
-        a->peer = i < m->outgoing ? i / m->streams : -1;
-        a->stream = i % m->streams;
+        a->peer = i < m->outgoing ? i : -1;
         if (i < m->outgoing && shares_host(m, a->peer)) a->address = -1;
     }
     m->reason[0] = 0;
@@ -452,7 +433,7 @@ static void clean_up(mesh *m, bool failed) {
         if (m->listeners[k] >= 0) (void)close(m->listeners[k]);
     for (int i = 0; m->attempts != NULL && i < m->count; i++)
         if (m->attempts[i].fd >= 0) (void)close(m->attempts[i].fd);
-    for (int i = 0; failed && i < m->request->size * m->streams; i++) leave_place(m, i / m->streams, i % m->streams);
+    for (int peer = 0; failed && peer < m->request->size; peer++) leave_place(m, peer);
     taciti_free(m->records);
     taciti_free(m->attempts);
     taciti_free(m->polls);
@@ -460,10 +441,9 @@ static void clean_up(mesh *m, bool failed) {
 
 tacit_status taciti_tcp_connect(const taciti_tcp_request *request, int64_t end_ns, taciti_tcp_mesh *out) {
     mesh m = {.request = request, .out = out, .end_ns = end_ns, .listeners = {-1, -1}};
-    m.streams = request->streams > 0 ? request->streams : 1;
-    m.outgoing = request->rank * m.streams;
+    m.outgoing = request->rank;
     m.count = m.outgoing + TACITI_TCP_STRANGERS_MAX;
-    for (int i = 0; i < request->size * m.streams; i++) out->fds[i] = -1;
+    for (int i = 0; i < request->size; i++) out->fds[i] = -1;
     m.records = taciti_calloc((size_t)request->rank + 1, sizeof *m.records);
     m.attempts = taciti_calloc((size_t)m.count, sizeof *m.attempts);
     m.polls = taciti_calloc((size_t)(LISTENERS + m.count), sizeof *m.polls);

@@ -20,10 +20,10 @@
 
 enum { TACITI_TCP_STRANGERS_MAX = 64 };
 
-/* The connections of a rank: [size * streams], by peer and stream; -1 for the rank itself. */
+/* The connections of a rank: [size], by peer; -1 for the rank itself. */
 typedef struct taciti_tcp_mesh {
     int *fds;
-    taciti_seal **seals;                      /* [size * streams]: with a key, else NULL */
+    taciti_seal **seals;                      /* [size]: with a key, else NULL */
     char (*names)[TACITI_ADDRESS_TEXT_BYTES]; /* [size]: the address of each peer */
 } taciti_tcp_mesh;
 

@@ -86,14 +86,14 @@ const char *taciti_frame_read(const uint8_t in[TACITI_FRAME_HEADER_BYTES], uint3
 }
 
 /* ---- hello ------------------------------------------------------------------------------------------------------- */
-static const uint8_t HELLO_MAGIC[TACITI_HELLO_MAGIC_BYTES] = {0xb5, 't', 'a', 'c', 'i', 't', 'h', 2};
+static const uint8_t HELLO_MAGIC[TACITI_HELLO_MAGIC_BYTES] = {0xb5, 't', 'a', 'c', 'i', 't', 'h', 3};
 
-enum { HELLO_ZEROS_AT = 52, HELLO_RANDOM_AT = 56, HELLO_PROOF_AT = 88, HELLO_CHECKSUM_AT = 120 };
+enum { HELLO_ZEROS_AT = 44, HELLO_RANDOM_AT = 56, HELLO_PROOF_AT = 88, HELLO_CHECKSUM_AT = 120 };
 
 static uint64_t checksum_before(const uint8_t *bytes, size_t n) { return XXH3_64bits(bytes, n); }
 
-/* Magic 8, cookie 16, epoch 4, from 4, to 4, size 4, stream 4, streams 4, cipher 4, zeros 4, random 32, proof of all
- * that 32, checksum 8. */
+/* Magic 8, cookie 16, epoch 4, from 4, to 4, size 4, cipher 4, zeros 12, random 32, proof of all that 32, checksum 8.
+ */
 void taciti_hello_write(taciti_hello *hello, const taciti_seal_key *key, const uint8_t *before,
                         uint8_t out[TACITI_HELLO_BYTES]) {
     memset(out, 0, TACITI_HELLO_BYTES);
@@ -103,9 +103,7 @@ void taciti_hello_write(taciti_hello *hello, const taciti_seal_key *key, const u
     put_u32(out + 28, (uint32_t)hello->from);
     put_u32(out + 32, (uint32_t)hello->to);
     put_u32(out + 36, (uint32_t)hello->size);
-    put_u32(out + 40, (uint32_t)hello->stream);
-    put_u32(out + 44, (uint32_t)hello->streams);
-    put_u32(out + 48, (uint32_t)hello->cipher);
+    put_u32(out + 40, (uint32_t)hello->cipher);
     memcpy(out + HELLO_RANDOM_AT, hello->random, sizeof hello->random);
     if (key != NULL) taciti_seal_prove(key, TACITI_SEAL_HELLO, before, out, HELLO_PROOF_AT, hello->proof);
     memcpy(out + HELLO_PROOF_AT, hello->proof, sizeof hello->proof);
@@ -126,7 +124,7 @@ static bool cookies_differ(const uint8_t *a, const uint8_t *b) {
 /* Returns NULL, or why the hello does not come from somebody with the same key, or also without one. */
 static const char *check_hello_proof(const uint8_t *in, const taciti_seal_key *key, const uint8_t *before,
                                      taciti_hello *hello) {
-    const uint32_t cipher = take_u32(in + 48);
+    const uint32_t cipher = take_u32(in + 40);
     hello->cipher = (taciti_cipher)cipher;
     memcpy(hello->random, in + HELLO_RANDOM_AT, sizeof hello->random);
     if (key == NULL && cipher != TACITI_CIPHER_NONE) return "it has a comm.key_file, and this rank has none";
@@ -150,24 +148,21 @@ const char *taciti_hello_read(const uint8_t in[TACITI_HELLO_BYTES], const taciti
     memcpy(hello.cookie, in + 8, TACITI_COOKIE_BYTES);
     if (cookies_differ(hello.cookie, expected->cookie)) return "it belongs to another run";
     if (hello.epoch != expected->epoch) return "it belongs to another epoch";
-    if (!take_count(in + 28, &hello.from) || !take_count(in + 32, &hello.to) || !take_count(in + 36, &hello.size) ||
-        !take_count(in + 40, &hello.stream) || !take_count(in + 44, &hello.streams))
+    if (!take_count(in + 28, &hello.from) || !take_count(in + 32, &hello.to) || !take_count(in + 36, &hello.size))
         return "its hello has impossible numbers";
     if (hello.to != expected->to) return "it looks for another rank";
     if (hello.size != expected->size) return "it believes in another number of ranks";
-    if (hello.streams != expected->streams) return "it has another comm.streams";
-    if (hello.from >= hello.size || hello.from == hello.to || hello.stream >= hello.streams)
-        return "its hello has impossible numbers";
+    if (hello.from >= hello.size || hello.from == hello.to) return "its hello has impossible numbers";
     *out = hello;
     return NULL;
 }
 
 /* ---- record ------------------------------------------------------------------------------------------------------ */
-static const uint8_t RECORD_MAGIC[8] = {0xb5, 't', 'a', 'c', 'i', 't', 'r', 2};
+static const uint8_t RECORD_MAGIC[8] = {0xb5, 't', 'a', 'c', 'i', 't', 'r', 3};
 
 enum { ADDRESSES_AT = 96, ADDRESS_BYTES = 17, RECORD_PROOF_AT = 216, RECORD_CHECKSUM_AT = 248 };
 
-/* Magic 8, cookie 16, host 16, local 24, epoch 4, rank 4, size 4, streams 4, port 4, addresses 4; at 96: 17 bytes for
+/* Magic 8, cookie 16, host 16, local 24, epoch 4, rank 4, size 4, port 4, addresses 4; at 96: 17 bytes for
  * each address; zeros; at 216: proof; at 248: checksum. */
 void taciti_tcp_record_write(const taciti_tcp_record *record, const taciti_seal_key *key,
                              uint8_t out[TACITI_RECORD_BYTES]) {
@@ -179,9 +174,8 @@ void taciti_tcp_record_write(const taciti_tcp_record *record, const taciti_seal_
     put_u32(out + 64, record->epoch);
     put_u32(out + 68, (uint32_t)record->rank);
     put_u32(out + 72, (uint32_t)record->size);
-    put_u32(out + 76, (uint32_t)record->streams);
-    put_u32(out + 80, record->port);
-    put_u32(out + 84, (uint32_t)record->addresses);
+    put_u32(out + 76, record->port);
+    put_u32(out + 80, (uint32_t)record->addresses);
     for (int i = 0; i < record->addresses; i++) {
         uint8_t *at = out + ADDRESSES_AT + i * ADDRESS_BYTES;
         at[0] = (uint8_t)record->address[i].family;
@@ -222,12 +216,11 @@ const char *taciti_tcp_record_read(const uint8_t *in, size_t n, const taciti_sea
     memcpy(record.host, in + 24, TACITI_TCP_HOST_BYTES);
     memcpy(record.local, in + 40, TACITI_LOCAL_BYTES);
     record.epoch = take_u32(in + 64);
-    const uint32_t port = take_u32(in + 80);
+    const uint32_t port = take_u32(in + 76);
     if (!take_count(in + 68, &record.rank) || !take_count(in + 72, &record.size) ||
-        !take_count(in + 76, &record.streams) || !take_count(in + 84, &record.addresses))
+        !take_count(in + 80, &record.addresses))
         return "has impossible numbers";
-    if (record.rank >= record.size || record.streams < 1 || port == 0 || port > UINT16_MAX)
-        return "has impossible numbers";
+    if (record.rank >= record.size || port == 0 || port > UINT16_MAX) return "has impossible numbers";
     if (record.local[0] == 0 || memchr(record.local, 0, sizeof record.local) == NULL)
         return "has an impossible name of a socket";
     if (!take_addresses(in, &record)) return "has impossible addresses";

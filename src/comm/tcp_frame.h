@@ -71,7 +71,6 @@ typedef struct taciti_hello {
     uint8_t cookie[TACITI_COOKIE_BYTES];
     uint32_t epoch;
     int from, to, size;
-    int stream, streams; /* which of how many connections of this pair */
 
     /* ---- with a key ---- */
     taciti_cipher cipher; /* of the caller: its best; of the answer: what is used */
@@ -86,8 +85,8 @@ void taciti_hello_write(taciti_hello *hello, const taciti_seal_key *key, const u
 /* Returns true while `n` bytes (up to TACITI_HELLO_BYTES) may be the beginning of a hello. */
 int taciti_hello_may_begin(const uint8_t *bytes, size_t n);
 
-/* Returns NULL, or why the hello is refused. `expected` has the cookie, epoch, size and streams of this run and this
- * rank in `to`; `from` and `stream` come from the hello and are in range. */
+/* Returns NULL, or why the hello is refused. `expected` has the cookie, epoch and size of this run and this rank in
+ * `to`; `from` comes from the hello and is in range. */
 const char *taciti_hello_read(const uint8_t in[TACITI_HELLO_BYTES], const taciti_hello *expected,
                               const taciti_seal_key *key, const uint8_t *before, taciti_hello *out);
 
@@ -104,7 +103,7 @@ typedef struct taciti_tcp_record {
     uint8_t host[TACITI_TCP_HOST_BYTES]; /* equal on two ranks: they reach each other by Unix-domain sockets */
     char local[TACITI_LOCAL_BYTES];      /* name of the Unix-domain socket in the abstract namespace */
     uint32_t epoch;
-    int rank, size, streams;
+    int rank, size;
     uint16_t port;
     int addresses;
     taciti_tcp_address address[TACITI_RECORD_ADDRESSES];

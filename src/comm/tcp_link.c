@@ -19,16 +19,14 @@ enum {
     EAGER_ROOM = TACITI_FRAME_EAGER_BYTES + TACITI_SEAL_TAG_BYTES
 };
 
-tacit_status taciti_tcp_link_create(int fd, int peer, int stream, uint32_t epoch, taciti_seal *seal,
-                                    taciti_tcp_link *out) {
+tacit_status taciti_tcp_link_create(int fd, uint32_t epoch, taciti_seal *seal, taciti_tcp_link *out) {
     uint8_t *stage = taciti_calloc(TACITI_TCP_STAGE_BYTES, 1), *sealed = NULL;
     if (seal != NULL) sealed = taciti_calloc(CHUNK_ROOM + TACITI_TCP_OUT_FRAMES * EAGER_ROOM, 1);
     if (stage == NULL || (seal != NULL && sealed == NULL)) {
         taciti_free(stage);
         return TACIT_E_MEMORY;
     }
-    *out = (taciti_tcp_link){
-        .fd = fd, .peer = peer, .stream = stream, .epoch = epoch, .seal = seal, .sealed = sealed, .stage = stage};
+    *out = (taciti_tcp_link){.fd = fd, .epoch = epoch, .seal = seal, .sealed = sealed, .stage = stage};
     return TACIT_OK;
 }
 

@@ -34,7 +34,6 @@ typedef struct taciti_tcp_out {
 
 typedef struct taciti_tcp_link {
     int fd; /* -1: closed */
-    int peer, stream;
     uint32_t epoch;
     taciti_seal *seal;         /* NULL: frames are not sealed; owned */
     uint8_t *sealed;           /* payloads of the frames to be written; owned */
@@ -66,8 +65,7 @@ typedef struct taciti_tcp_link {
 } taciti_tcp_link;
 
 /* Takes a connected socket that does not block, and the session; after an error both are still the caller's. */
-tacit_status taciti_tcp_link_create(int fd, int peer, int stream, uint32_t epoch, taciti_seal *seal,
-                                    taciti_tcp_link *out);
+tacit_status taciti_tcp_link_create(int fd, uint32_t epoch, taciti_seal *seal, taciti_tcp_link *out);
 void taciti_tcp_link_close(taciti_tcp_link *link); /* {.fd = -1} is fine */
 
 /* Memory: takes what rang the bell. */

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-enum { WRITE_ROUNDS = 8 }; /* chunks per connection before others have their turn */
+enum { WRITE_ROUNDS = 8 }; /* chunks before others have their turn */
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 static void append_message(taciti_tcp_list *list, taciti_tcp_message *m) {
@@ -84,7 +84,7 @@ void taciti_tcp_peer_lose(taciti_tcp_peer *peer, const char *why) {
     if (peer->lost) return;
     peer->lost = true;
     (void)snprintf(peer->why, sizeof peer->why, "%s", why);
-    for (int i = 0; i < peer->streams; i++) taciti_tcp_link_close(&peer->links[i]);
+    taciti_tcp_link_close(&peer->link);
 }
 
 /* ---- out --------------------------------------------------------------------------------------------------------- */
@@ -137,47 +137,45 @@ static void note_written(void *owner, size_t bytes) {
     }
 }
 
-static void put_announcements(taciti_tcp_peer *peer, taciti_tcp_link *link) {
-    while (peer->out.first != NULL && taciti_tcp_link_has_room(link, peer->out.first->frame.kind)) {
+static void put_announcements(taciti_tcp_peer *peer) {
+    while (peer->out.first != NULL && taciti_tcp_link_has_room(&peer->link, peer->out.first->frame.kind)) {
         taciti_tcp_message *m = take_first(&peer->out);
         const bool asks = !m->is_control && m->frame.kind == TACITI_FRAME_ASK;
-        taciti_tcp_link_put(link, &m->frame, m->bytes, asks ? NULL : m);
+        taciti_tcp_link_put(&peer->link, &m->frame, m->bytes, asks ? NULL : m);
         if (asks) append_message(&peer->asking, m);
     }
 }
 
-static void put_chunk(taciti_tcp_peer *peer, taciti_tcp_link *link) {
-    if (peer->sending.first == NULL || !taciti_tcp_link_has_room(link, TACITI_FRAME_CHUNK)) return;
+static void put_chunk(taciti_tcp_peer *peer) {
+    if (peer->sending.first == NULL || !taciti_tcp_link_has_room(&peer->link, TACITI_FRAME_CHUNK)) return;
     taciti_tcp_message *m = take_first(&peer->sending);
     const size_t left = m->wanted - m->claimed, n = left < TACITI_FRAME_CHUNK_BYTES ? left : TACITI_FRAME_CHUNK_BYTES;
     const taciti_frame frame = {
         .kind = TACITI_FRAME_CHUNK, .bytes = (uint32_t)n, .message = m->number, .value = m->claimed};
-    taciti_tcp_link_put(link, &frame, m->bytes + m->claimed, m);
+    taciti_tcp_link_put(&peer->link, &frame, m->bytes + m->claimed, m);
     m->claimed += n;
     if (m->claimed < m->wanted) append_message(&peer->sending, m); /* behind the others */
 }
 
 /* Returns true if the connection took everything and there is more. */
-static bool write_once(taciti_tcp_peer *peer, taciti_tcp_link *link) {
+static bool write_once(taciti_tcp_peer *peer) {
+    taciti_tcp_link *link = &peer->link;
     if (link->fd < 0 || link->out_broken) return false;
-    if (link->stream == 0) put_announcements(peer, link);
-    put_chunk(peer, link);
+    put_announcements(peer);
+    put_chunk(peer);
     if (link->out_count == 0) return false;
     if (!taciti_tcp_link_flush(link, note_written)) return false; /* its last words can still be read */
-    return !link->out_blocked && taciti_tcp_peer_wants_out(peer, link);
+    return !link->out_blocked && taciti_tcp_peer_wants_out(peer);
 }
 
 void taciti_tcp_peer_write(taciti_tcp_peer *peer) {
-    bool more = true;
-    for (int round = 0; more && round < WRITE_ROUNDS; round++) {
-        more = false;
-        for (int i = 0; i < peer->streams && !peer->lost; i++) more |= write_once(peer, &peer->links[i]);
+    for (int round = 0; round < WRITE_ROUNDS && write_once(peer); round++) {
     }
 }
 
-bool taciti_tcp_peer_wants_out(const taciti_tcp_peer *peer, const taciti_tcp_link *link) {
-    if (link->fd < 0 || link->out_broken) return false;
-    return link->out_count > 0 || peer->sending.first != NULL || (link->stream == 0 && peer->out.first != NULL);
+bool taciti_tcp_peer_wants_out(const taciti_tcp_peer *peer) {
+    if (peer->link.fd < 0 || peer->link.out_broken) return false;
+    return peer->link.out_count > 0 || peer->sending.first != NULL || peer->out.first != NULL;
 }
 
 /* ---- in ---------------------------------------------------------------------------------------------------------- */
@@ -251,7 +249,7 @@ static tacit_status end_eager(taciti_tcp_peer *peer, taciti_tcp_message *m) {
     return TACIT_OK;
 }
 
-static const char *begin_eager(taciti_tcp_peer *peer, taciti_tcp_link *link, const taciti_frame *frame) {
+static const char *begin_eager(taciti_tcp_peer *peer, const taciti_frame *frame) {
     const size_t cost = taciti_frame_cost(frame->bytes);
     taciti_tcp_message *m = find_tag(&peer->posted, frame->tag);
     if (peer->window_held + cost > TACITI_FRAME_WINDOW_BYTES) return "it sends more than it may";
@@ -263,8 +261,8 @@ static const char *begin_eager(taciti_tcp_peer *peer, taciti_tcp_link *link, con
         if (refusal != NULL) return refusal;
     }
     peer->window_held += cost;
-    link->in_message = m;
-    if (frame->bytes > 0) taciti_tcp_link_sink(link, m->copy != NULL ? m->copy : m->bytes, frame->bytes);
+    peer->link.in_message = m;
+    if (frame->bytes > 0) taciti_tcp_link_sink(&peer->link, m->copy != NULL ? m->copy : m->bytes, frame->bytes);
     if (frame->bytes > 0 || end_eager(peer, m) == TACIT_OK) return NULL;
     return "there is no memory for an answer";
 }
@@ -293,14 +291,14 @@ static const char *begin_sending(taciti_tcp_peer *peer, const taciti_frame *fram
     return NULL;
 }
 
-static const char *begin_chunk(taciti_tcp_peer *peer, taciti_tcp_link *link, const taciti_frame *frame) {
+static const char *begin_chunk(taciti_tcp_peer *peer, const taciti_frame *frame) {
     taciti_tcp_message *m = find_number(&peer->arriving, frame->message);
     if (m == NULL) return "a part of a message that nobody receives";
     if (frame->value > m->wanted || frame->bytes > m->wanted - frame->value || frame->bytes > m->wanted - m->claimed)
         return "a part outside of its message";
     m->claimed += frame->bytes;
-    link->in_message = m;
-    taciti_tcp_link_sink(link, m->bytes + frame->value, frame->bytes);
+    peer->link.in_message = m;
+    taciti_tcp_link_sink(&peer->link, m->bytes + frame->value, frame->bytes);
     return NULL;
 }
 
@@ -318,17 +316,16 @@ static const char *take_credit(taciti_tcp_peer *peer, uint64_t value) {
 }
 
 /* Returns NULL, or what is wrong with the frame. */
-static const char *accept_frame(taciti_tcp_peer *peer, taciti_tcp_link *link) {
-    const taciti_frame *frame = &link->in_frame;
-    if (link->stream != 0 && frame->kind != TACITI_FRAME_CHUNK) return "a frame on the wrong connection";
-    if (link->stream == 0 && peer->heard_goodbye) return "a frame after a goodbye";
+static const char *accept_frame(taciti_tcp_peer *peer) {
+    const taciti_frame *frame = &peer->link.in_frame;
+    if (peer->heard_goodbye) return "a frame after a goodbye";
     if ((frame->kind == TACITI_FRAME_EAGER || frame->kind == TACITI_FRAME_ASK) && frame->message != peer->in_number++)
         return "a message out of order";
     switch (frame->kind) {
-    case TACITI_FRAME_EAGER: return begin_eager(peer, link, frame);
+    case TACITI_FRAME_EAGER: return begin_eager(peer, frame);
     case TACITI_FRAME_ASK: return begin_asked(peer, frame);
     case TACITI_FRAME_GO: return begin_sending(peer, frame);
-    case TACITI_FRAME_CHUNK: return begin_chunk(peer, link, frame);
+    case TACITI_FRAME_CHUNK: return begin_chunk(peer, frame);
     case TACITI_FRAME_CREDIT: return take_credit(peer, frame->value);
     case TACITI_FRAME_ABORT: peer->abort_code = (int)frame->value; return NULL;
     case TACITI_FRAME_GOODBYE: peer->heard_goodbye = true; return NULL;
@@ -336,7 +333,8 @@ static const char *accept_frame(taciti_tcp_peer *peer, taciti_tcp_link *link) {
     return "a frame of an unknown kind";
 }
 
-static const char *end_payload(taciti_tcp_peer *peer, taciti_tcp_link *link) {
+static const char *end_payload(taciti_tcp_peer *peer) {
+    taciti_tcp_link *link = &peer->link;
     taciti_tcp_message *m = link->in_message;
     link->in_message = NULL;
     if (link->in_frame.kind == TACITI_FRAME_CHUNK)
@@ -347,24 +345,24 @@ static const char *end_payload(taciti_tcp_peer *peer, taciti_tcp_link *link) {
 }
 
 /* The end of a connection is no failure when one of both has said goodbye. */
-static const char *end_connection(taciti_tcp_peer *peer, taciti_tcp_link *link) {
+static const char *end_connection(taciti_tcp_peer *peer) {
     if (!peer->heard_goodbye && !peer->said_goodbye)
-        return link->out_broken ? link->why : "it has closed the connection";
-    taciti_tcp_link_close(link);
-    if (link->stream == 0) peer->heard_goodbye = true;
+        return peer->link.out_broken ? peer->link.why : "it has closed the connection";
+    taciti_tcp_link_close(&peer->link);
+    peer->heard_goodbye = true;
     return NULL;
 }
 
 /* Deals with one event; false when there are no more. */
-static bool read_once(taciti_tcp_peer *peer, taciti_tcp_link *link, const char **refusal) {
-    switch (taciti_tcp_link_receive(link)) {
+static bool read_once(taciti_tcp_peer *peer, const char **refusal) {
+    switch (taciti_tcp_link_receive(&peer->link)) {
     case TACITI_TCP_NOTHING: return false;
-    case TACITI_TCP_FRAME: *refusal = accept_frame(peer, link); break;
-    case TACITI_TCP_PAYLOAD: *refusal = end_payload(peer, link); break;
-    case TACITI_TCP_CLOSED: *refusal = end_connection(peer, link); break;
-    case TACITI_TCP_LOST: *refusal = link->why; break;
+    case TACITI_TCP_FRAME: *refusal = accept_frame(peer); break;
+    case TACITI_TCP_PAYLOAD: *refusal = end_payload(peer); break;
+    case TACITI_TCP_CLOSED: *refusal = end_connection(peer); break;
+    case TACITI_TCP_LOST: *refusal = peer->link.why; break;
     }
-    return *refusal == NULL && link->fd >= 0;
+    return *refusal == NULL && peer->link.fd >= 0;
 }
 
 static void lose_to_abort(taciti_tcp_peer *peer) {
@@ -373,15 +371,12 @@ static void lose_to_abort(taciti_tcp_peer *peer) {
     taciti_tcp_peer_lose(peer, why);
 }
 
-/* A process that ends closes all its connections at once, and its last words are on the first one: they are read before
- * the end of another one counts. */
-void taciti_tcp_peer_read(taciti_tcp_peer *peer, taciti_tcp_link *link) {
+void taciti_tcp_peer_read(taciti_tcp_peer *peer) {
     const char *refusal = NULL;
-    if (link->fd < 0) return;
-    taciti_tcp_link_is_readable(link);
-    while (read_once(peer, link, &refusal)) {
+    if (peer->link.fd < 0) return;
+    taciti_tcp_link_is_readable(&peer->link);
+    while (read_once(peer, &refusal)) {
     }
-    if (refusal != NULL && link->stream != 0) taciti_tcp_peer_read(peer, &peer->links[0]);
     if (peer->abort_code >= 0)
         lose_to_abort(peer);
     else if (refusal != NULL)

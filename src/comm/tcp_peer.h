@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The messages between this rank and one peer, over the connections of the pair.
+ * The messages between this rank and one peer, over the connection of the pair.
  *
  *   up to TACITI_FRAME_EAGER_BYTES  sent at once, while the peer has room for it (its window); if no receive is posted
  *                                   yet, the peer keeps a copy
  *   longer, or no room              announced by ASK; when the receive is posted the peer answers GO, and the payload
  *                                   goes in chunks straight from the sender's array into the receiver's
  *
- * EAGER and ASK frames go over the first connection in the order of the sends, which is the order in which receives of
- * the same tag match. Chunks go over all connections; those of several messages take turns. A short message of another
- * tag therefore waits for a chunk, never for a long message. A peer can make this rank keep a bounded amount: a window
- * of eager messages and ASKED_MAX announcements. Whoever exceeds that, or breaks the protocol otherwise, is lost.
+ * EAGER and ASK frames go in the order of the sends, which is the order in which receives of the same tag match. Chunks
+ * of several messages take turns. A short message of another tag therefore waits for a chunk, never for a long message.
+ * A peer can make this rank keep a bounded amount: a window of eager messages and ASKED_MAX announcements. Whoever
+ * exceeds that, or breaks the protocol otherwise, is lost.
  */
 #ifndef TACITI_COMM_TCP_PEER_H
 #define TACITI_COMM_TCP_PEER_H
 
 #include "comm/tcp_link.h"
 
-enum { TACITI_TCP_ASKED_MAX = 1 << 16, TACITI_TCP_STREAMS_MAX = 8 };
+enum { TACITI_TCP_ASKED_MAX = 1 << 16 };
 
 /* A send, a receive, a message that nobody has received yet, or a frame to be sent. */
 typedef struct taciti_tcp_message {
@@ -48,8 +48,8 @@ typedef struct taciti_tcp_pool {
 } taciti_tcp_pool;
 
 typedef struct taciti_tcp_peer {
-    int rank, streams;
-    taciti_tcp_link *links; /* [streams]; borrowed */
+    int rank;
+    taciti_tcp_link link;   /* its memory and socket are owned */
     taciti_tcp_pool *pool;  /* borrowed */
     taciti_tcp_list out;    /* announcements and control frames to be written */
     taciti_tcp_list asking; /* sends that wait for GO */
@@ -78,16 +78,16 @@ void taciti_tcp_message_release(taciti_tcp_message *message);
 /* Queues ABORT or GOODBYE. */
 tacit_status taciti_tcp_peer_tell(taciti_tcp_peer *peer, taciti_frame_kind kind, uint64_t value);
 
-/* Reads what has arrived on a connection. Loses the peer if that cannot be, or if it ends the job. */
-void taciti_tcp_peer_read(taciti_tcp_peer *peer, taciti_tcp_link *link);
+/* Reads what has arrived. Loses the peer if that cannot be, or if it ends the job. */
+void taciti_tcp_peer_read(taciti_tcp_peer *peer);
 
-/* Writes until the connections take no more, or others should have their turn. */
+/* Writes until the connection takes no more, or others should have their turn. */
 void taciti_tcp_peer_write(taciti_tcp_peer *peer);
 
-/* True if frames wait for this connection. */
-bool taciti_tcp_peer_wants_out(const taciti_tcp_peer *peer, const taciti_tcp_link *link);
+/* True if frames wait for the connection. */
+bool taciti_tcp_peer_wants_out(const taciti_tcp_peer *peer);
 
-/* Closes all connections. Messages that are not done never will be. */
+/* Closes the connection. Messages that are not done never will be. */
 void taciti_tcp_peer_lose(taciti_tcp_peer *peer, const char *why);
 
 /* Frees all messages, those of callers too. */

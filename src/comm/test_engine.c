@@ -272,14 +272,12 @@ const taciti_seal_key *test_seal_key(void) {
 
 /* Replaces the seat by a rank of the TCP engine, which claims the same host. */
 static void open_tcp(taciti_engine *seat, const char *folder) {
-    const char *streams = getenv("TACIT_TEST_STREAMS");
     taciti_tcp_request request = {.rank = seat->rank,
                                   .size = seat->size,
-                                  .streams = streams == NULL ? 0 : (int)strtol(streams, NULL, 10),
                                   .interface = "127.0.0.1",
                                   .start_s = 60,
                                   .key = test_seal_key(),
-                                  .only_tcp = streams != NULL,
+                                  .only_tcp = getenv("TACIT_TEST_TCP") != NULL,
                                   .no_memory = getenv("TACIT_TEST_SOCKETS") != NULL};
     taciti_engine engine;
     if (taciti_bootstrap_folder_open(folder, &request.bootstrap) != TACIT_OK) fail("no folder");

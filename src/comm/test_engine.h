@@ -36,9 +36,12 @@ typedef void test_rank(taciti_comm *comm, void *context);
 
 /* Opens a communicator per rank, runs `rank` on all of them and closes them. If the environment says
  * TACIT_TEST_ENGINE=tcp, the ranks are connected by the TCP engine instead: by shared memory, with TACIT_TEST_SOCKETS
- * by Unix-domain sockets, or over TACIT_TEST_STREAMS TCP connections per pair. TACIT_TEST_ENGINE=poll: the engine
- * cannot sleep until something moves, as MPI. */
+ * by Unix-domain sockets, with TACIT_TEST_TCP over TCP. TACIT_TEST_ENGINE=poll: the engine cannot sleep until something
+ * moves, as MPI. */
 void test_world_run(int size, const taciti_comm_options *options, test_rank *rank, void *context);
+
+/* What carries the bytes of the TCP engine: memory that two ranks share, Unix-domain sockets, or TCP. */
+typedef enum test_way { TEST_OVER_MEMORY, TEST_OVER_SOCKETS, TEST_OVER_TCP, TEST_WAYS } test_way;
 
 /* The key that ranks connected by sockets have. The environment chooses its cipher: TACIT_TEST_KEY=aes (where the CPU
  * has it) or xchacha; NULL without it. Borrowed. */

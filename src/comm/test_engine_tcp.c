@@ -120,29 +120,25 @@ static void exchange_letters(seat *s) {
 static void messages_arrive_whole_and_in_order(void **state) {
     (void)state;
     static const int SIZES[] = {2, 3, 5, 8};
-    static const int STREAMS[] = {0, 1, 3, 8, -1};
     for (size_t i = 0; i < 4; i++)
-        for (size_t k = 0; k < 5; k++) {
+        for (size_t k = 0; k < TEST_WAYS; k++) {
             world w;
-            prepare_world(&w, SIZES[i], STREAMS[k], (i + k) % 2 == 0);
+            prepare_world(&w, SIZES[i], (test_way)k, (i + k) % 2 == 0);
             w.seed = 10 * i + k;
             w.max_bytes = SIZES[i] <= 3 ? 8 << 20 : 1 << 20;
             run_world(&w, exchange_letters);
         }
 }
 
-/* Rank 1 has no memory for others, and one connection of several carries what memory does not. */
+/* Rank 1 has no memory for others. */
 static void some_ranks_may_share_no_memory(void **state) {
     (void)state;
-    for (int streams = 0; streams < 3; streams += 2) {
-        world w;
-        prepare_world(&w, 4, 0, false);
-        for (int i = 0; i < 4; i++) w.seats[i].request.streams = streams;
-        w.seats[1].request.no_memory = true;
-        w.seed = 77, w.max_bytes = 1 << 20;
-        run_world(&w, exchange_letters);
-        assert_int_equal(test_log_count(""), 0);
-    }
+    world w;
+    prepare_world(&w, 4, TEST_OVER_MEMORY, false);
+    w.seats[1].request.no_memory = true;
+    w.seed = 77, w.max_bytes = 1 << 20;
+    run_world(&w, exchange_letters);
+    assert_int_equal(test_log_count(""), 0);
 }
 
 /* The system refuses it to all ranks, and one of them says so. */
@@ -150,7 +146,7 @@ static void without_memory_there_are_sockets(void **state) {
     (void)state;
     struct rlimit old;
     world w;
-    prepare_world(&w, 3, 0, false);
+    prepare_world(&w, 3, TEST_OVER_MEMORY, false);
     w.seed = 78, w.max_bytes = 1 << 20;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     const struct rlimit small = {.rlim_cur = TACITI_TCP_RING_BYTES, .rlim_max = old.rlim_max};
@@ -187,9 +183,9 @@ static void sleep_for_a_message(seat *s) {
 
 static void a_wait_sleeps_until_something_moves(void **state) {
     (void)state;
-    for (int streams = -1; streams < 3; streams++) {
+    for (test_way way = 0; way < TEST_WAYS; way++) {
         world w;
-        prepare_world(&w, 2, streams, false);
+        prepare_world(&w, 2, way, false);
         run_world(&w, sleep_for_a_message);
     }
 }
@@ -209,7 +205,7 @@ static void refuse_strange_peers(seat *s) {
 static void there_are_no_other_peers(void **state) {
     (void)state;
     world w;
-    prepare_world(&w, 2, 1, false);
+    prepare_world(&w, 2, TEST_OVER_TCP, false);
     run_world(&w, refuse_strange_peers);
 }
 
@@ -220,7 +216,7 @@ static void missing_ranks_are_named(void **state) {
         for (int missing = 0; missing < 3; missing++) {
             world w;
             char needle[64];
-            prepare_world(&w, 3, 1, port == 1);
+            prepare_world(&w, 3, TEST_OVER_TCP, port == 1);
             test_log_keep();
             for (int i = 0; i < 3; i++) w.seats[i].request.start_s = 0.6;
             for (int i = 0; i < 3; i++)
@@ -239,14 +235,14 @@ static void missing_ranks_are_named(void **state) {
 
 static void impossible_requests_are_refused(void **state) {
     (void)state;
-    static const int BAD[][3] = {{0, 0, 1}, {-1, 2, 1}, {2, 2, 1}, {0, 2, -1}, {0, 2, 9}};
+    static const int BAD[][2] = {{0, 0}, {-1, 2}, {2, 2}};
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
         taciti_engine engine;
-        const taciti_tcp_request request = {.rank = BAD[i][0], .size = BAD[i][1], .streams = BAD[i][2]};
+        const taciti_tcp_request request = {.rank = BAD[i][0], .size = BAD[i][1]};
         assert_int_equal(taciti_engine_tcp_open(&request, &engine), TACIT_E_CONFIG);
     }
     world w;
-    prepare_world(&w, 2, 1, false);
+    prepare_world(&w, 2, TEST_OVER_TCP, false);
     w.seats[0].request.interface = "no-such-interface";
     start_seat(&w.seats[0]);
     (void)pthread_join(w.seats[0].thread, NULL);
@@ -255,31 +251,25 @@ static void impossible_requests_are_refused(void **state) {
     remove_world(&w);
 }
 
-/* Ranks that believe in another number of ranks, or other streams, do not meet, and each of them says why. */
+/* Ranks that believe in another number of ranks do not meet, and each of them says why. */
 static void different_ideas_of_a_run_do_not_meet(void **state) {
     (void)state;
-    for (int what = 0; what < 2; what++) {
-        world w;
-        prepare_world(&w, 2, 1, false);
-        test_log_keep();
-        w.seats[0].request.start_s = w.seats[1].request.start_s = 0.5;
-        if (what == 0) w.seats[1].request.size = 3;
-        if (what == 1) w.seats[1].request.streams = 2;
-        for (int i = 0; i < 2; i++) start_seat(&w.seats[i]);
-        for (int i = 0; i < 2; i++) (void)pthread_join(w.seats[i].thread, NULL);
-        for (int i = 0; i < 2; i++) assert_int_equal(w.seats[i].status, TACIT_E_PEER);
-        assert_int_equal(test_log_count(what == 0 ? "is of a run with another number of ranks"
-                                                  : "is of a run with other comm.streams"),
-                         2);
-        remove_world(&w);
-    }
+    world w;
+    prepare_world(&w, 2, TEST_OVER_TCP, false);
+    w.seats[0].request.start_s = w.seats[1].request.start_s = 0.5;
+    w.seats[1].request.size = 3;
+    for (int i = 0; i < 2; i++) start_seat(&w.seats[i]);
+    for (int i = 0; i < 2; i++) (void)pthread_join(w.seats[i].thread, NULL);
+    for (int i = 0; i < 2; i++) assert_int_equal(w.seats[i].status, TACIT_E_PEER);
+    assert_int_equal(test_log_count("is of a run with another number of ranks"), 2);
+    remove_world(&w);
 }
 
 /* The higher ranks come first and find the records of the run before. */
 static void records_of_an_earlier_run_do_no_harm(void **state) {
     (void)state;
     world w;
-    prepare_world(&w, 4, 2, false);
+    prepare_world(&w, 4, TEST_OVER_TCP, false);
     w.play = exchange_one_word;
     for (int run = 0; run < 3; run++) {
         for (int i = 3; i >= 0; i--) {

@@ -56,7 +56,7 @@ static int knock_with(const taciti_tcp_record *record, const taciti_seal_key *ke
 static void strangers_are_kept_out(void **state) {
     (void)state;
     world w;
-    prepare_world(&w, 2, 1, false);
+    prepare_world(&w, 2, TEST_OVER_TCP, false);
     w.play = exchange_one_word;
     start_seat(&w.seats[0]);
     const taciti_tcp_record record = read_record_of(&w.seats[0]);
@@ -68,7 +68,7 @@ static void strangers_are_kept_out(void **state) {
         expect_closed_door(knock_at(&record, local == 1, TLS, sizeof TLS));
         expect_closed_door(knock_at(&record, local == 1, noise, sizeof noise));
     }
-    taciti_hello hello = {.from = 1, .to = 0, .size = 2, .streams = 1};
+    taciti_hello hello = {.from = 1, .to = 0, .size = 2};
     const taciti_seal_key *key = test_seal_key();
     expect_closed_door(knock_with(&record, key, &hello)); /* no cookie */
     memcpy(hello.cookie, record.cookie, sizeof hello.cookie);
@@ -94,7 +94,7 @@ static void silent_strangers_do_not_block_the_door(void **state) {
     enum { COUNT = 100 };
     world w;
     int fds[COUNT];
-    prepare_world(&w, 2, 1, false);
+    prepare_world(&w, 2, TEST_OVER_TCP, false);
     w.play = exchange_one_word;
     start_seat(&w.seats[0]);
     const taciti_tcp_record record = read_record_of(&w.seats[0]);
@@ -110,13 +110,13 @@ static void silent_strangers_do_not_block_the_door(void **state) {
 static void repeated_hellos_are_refused(void **state) {
     (void)state;
     world w;
-    prepare_world(&w, 3, 1, false);
+    prepare_world(&w, 3, TEST_OVER_TCP, false);
     w.play = exchange_one_word;
     start_seat(&w.seats[0]);
     const taciti_tcp_record record = read_record_of(&w.seats[0]);
     start_seat(&w.seats[1]);
     taciti_sleep_ns(500 * TACITI_NS_PER_MS); /* rank 1 is connected, rank 2 is not */
-    taciti_hello hello = {.from = 1, .to = 0, .size = 3, .streams = 1};
+    taciti_hello hello = {.from = 1, .to = 0, .size = 3};
     memcpy(hello.cookie, record.cookie, sizeof hello.cookie);
     expect_closed_door(knock_with(&record, test_seal_key(), &hello));
     assert_int_equal(test_log_count("it is connected already"), 1);
@@ -144,7 +144,7 @@ static void ranks_agree_on_a_cipher(void **state) {
         taciti_seal_key keys[3];
         world w;
         for (int i = 0; i < 3; i++) keys[i] = test_seal_key_of('k');
-        prepare_world(&w, 3, 2, lacks == 1);
+        prepare_world(&w, 3, TEST_OVER_TCP, lacks == 1);
         keys[lacks].best = TACITI_CIPHER_XCHACHA20;
         for (int i = 0; i < 3; i++) w.seats[i].request.key = &keys[i];
         run_world(&w, exchange_sealed_word);
@@ -155,7 +155,7 @@ static void ranks_agree_on_a_cipher(void **state) {
 static void meet_in_vain(bool port, const taciti_seal_key *first, const taciti_seal_key *second, const char *of_first,
                          const char *of_second) {
     world w;
-    prepare_world(&w, 2, 1, port);
+    prepare_world(&w, 2, TEST_OVER_TCP, port);
     test_log_keep();
     w.seats[0].request.key = first, w.seats[1].request.key = second;
     w.seats[0].request.start_s = w.seats[1].request.start_s = 0.5;
@@ -201,15 +201,15 @@ static void recorded_hellos_take_no_place(void **state) {
     const taciti_seal_key mine = test_seal_key_of('k'), other = test_seal_key_of('o');
     uint8_t answer[TACITI_HELLO_BYTES];
     world w;
-    prepare_world(&w, 2, 1, false);
+    prepare_world(&w, 2, TEST_OVER_TCP, false);
     w.play = exchange_sealed_word;
     for (int i = 0; i < 2; i++) w.seats[i].request.key = &mine;
     start_seat(&w.seats[0]);
     const taciti_tcp_record record = read_record_of(&w.seats[0]);
-    taciti_hello hello = {.from = 1, .to = 0, .size = 2, .streams = 1};
+    taciti_hello hello = {.from = 1, .to = 0, .size = 2};
     memcpy(hello.cookie, record.cookie, sizeof hello.cookie);
     expect_closed_door(knock_with(&record, &other, &hello));
-    taciti_hello open = {.from = 1, .to = 0, .size = 2, .streams = 1};
+    taciti_hello open = {.from = 1, .to = 0, .size = 2};
     memcpy(open.cookie, record.cookie, sizeof open.cookie);
     expect_closed_door(knock_with(&record, NULL, &open));
     const int silent = knock_with(&record, &mine, &hello), repeats = knock_with(&record, &mine, &hello);

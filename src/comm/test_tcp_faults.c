@@ -32,7 +32,8 @@ enum { RANKS_MAX = 5, TEXT_BYTES = 4096, FAILED = 3 };
 typedef enum deed { WORK, ABORT, FORK, REUSE_FORK, LEAVE, END_WELL } deed;
 
 typedef struct troupe {
-    int size, streams; /* streams 0: shared memory; -1: Unix-domain sockets */
+    int size;
+    test_way way;
     bool thread;
     deed deeds[RANKS_MAX];
     char folder[32];
@@ -56,13 +57,12 @@ static _Noreturn void leave_with_text(int code) {
 static taciti_comm *open_rank(const troupe *t, int rank) {
     taciti_tcp_request request = {.rank = rank,
                                   .size = t->size,
-                                  .streams = t->streams > 0 ? t->streams : 0,
                                   .interface = "127.0.0.1",
                                   .start_s = 30,
                                   .timeout_s = TIMEOUT_S,
                                   .key = test_seal_key(),
-                                  .only_tcp = t->streams > 0,
-                                  .no_memory = t->streams < 0};
+                                  .only_tcp = t->way == TEST_OVER_TCP,
+                                  .no_memory = t->way == TEST_OVER_SOCKETS};
     const taciti_comm_options options = {
         .thread = t->thread, .timeout_s = TIMEOUT_S, .warn_s = TIMEOUT_S / 2, .start_s = 30, .stall_s = 60};
     taciti_engine engine;
@@ -212,8 +212,8 @@ static void expect_culprit(troupe *t, int victim, double seconds, const char *re
     assert_true((double)(taciti_now_ns() - begin_ns) * 1e-9 < seconds);
 }
 
-static void kill_one(int size, int streams, bool thread, int victim) {
-    troupe t = {.size = size, .streams = streams, .thread = thread};
+static void kill_one(int size, test_way way, bool thread, int victim) {
+    troupe t = {.size = size, .way = way, .thread = thread};
     char text[TEXT_BYTES];
     start_troupe(&t);
     (void)kill(t.pids[victim], SIGKILL);
@@ -224,17 +224,17 @@ static void kill_one(int size, int streams, bool thread, int victim) {
 
 static void a_killed_rank_is_named_at_once(void **state) {
     (void)state;
-    kill_one(2, 1, true, 1);
-    kill_one(3, 0, true, 0);
-    kill_one(4, 2, false, 2);
-    kill_one(5, 0, false, 4);
-    kill_one(3, -1, true, 0);
+    kill_one(2, TEST_OVER_TCP, true, 1);
+    kill_one(3, TEST_OVER_MEMORY, true, 0);
+    kill_one(4, TEST_OVER_TCP, false, 2);
+    kill_one(5, TEST_OVER_MEMORY, false, 4);
+    kill_one(3, TEST_OVER_SOCKETS, true, 0);
 }
 
 static void a_stopped_rank_is_named_in_time(void **state) {
     (void)state;
-    for (int streams = -1; streams < 2; streams++) {
-        troupe t = {.size = 3, .streams = streams, .thread = streams == 1};
+    for (test_way way = 0; way < TEST_WAYS; way++) {
+        troupe t = {.size = 3, .way = way, .thread = way == TEST_OVER_TCP};
         char text[TEXT_BYTES];
         start_troupe(&t);
         (void)kill(t.pids[1], SIGSTOP);
@@ -248,7 +248,7 @@ static void a_stopped_rank_is_named_in_time(void **state) {
 /* It is stopped for less than the time-out, and nothing happens. */
 static void a_short_stop_is_forgiven(void **state) {
     (void)state;
-    troupe t = {.size = 3, .streams = 1, .thread = true};
+    troupe t = {.size = 3, .way = TEST_OVER_TCP, .thread = true};
     char text[TEXT_BYTES];
     start_troupe(&t);
     (void)kill(t.pids[2], SIGSTOP);
@@ -264,7 +264,7 @@ static void a_short_stop_is_forgiven(void **state) {
 
 static void a_rank_that_leaves_without_goodbye_has_failed(void **state) {
     (void)state;
-    troupe t = {.size = 3, .streams = 1, .thread = true, .deeds = {WORK, LEAVE, WORK}};
+    troupe t = {.size = 3, .way = TEST_OVER_TCP, .thread = true, .deeds = {WORK, LEAVE, WORK}};
     char text[TEXT_BYTES];
     start_troupe(&t);
     expect_culprit(&t, 1, TIMEOUT_S, " has failed: ");
@@ -275,8 +275,8 @@ static void a_rank_that_leaves_without_goodbye_has_failed(void **state) {
 /* The others wait for it in a later step than its last one: they need not wait for comm.timeout. */
 static void a_rank_that_ends_a_step_too_early_is_named_soon(void **state) {
     (void)state;
-    for (int streams = -1; streams < 3; streams++) {
-        troupe t = {.size = 2, .streams = streams, .thread = streams != 1, .deeds = {WORK, END_WELL}};
+    for (test_way way = 0; way < TEST_WAYS; way++) {
+        troupe t = {.size = 2, .way = way, .thread = way != TEST_OVER_TCP, .deeds = {WORK, END_WELL}};
         char text[TEXT_BYTES];
         start_troupe(&t);
         expect_culprit(&t, 1, TIMEOUT_S - 1,
@@ -288,8 +288,8 @@ static void a_rank_that_ends_a_step_too_early_is_named_soon(void **state) {
 
 static void an_abort_ends_all_ranks_with_its_code(void **state) {
     (void)state;
-    for (int streams = -1; streams < 3; streams++) {
-        troupe t = {.size = 4, .streams = streams, .thread = streams != 1, .deeds = {WORK, WORK, ABORT, WORK}};
+    for (test_way way = 0; way < TEST_WAYS; way++) {
+        troupe t = {.size = 4, .way = way, .thread = way != TEST_OVER_TCP, .deeds = {WORK, WORK, ABORT, WORK}};
         char text[TEXT_BYTES];
         start_troupe(&t);
         for (int rank = 0; rank < 4; rank++)
@@ -302,7 +302,10 @@ static void an_abort_ends_all_ranks_with_its_code(void **state) {
 static void a_forked_child_does_not_hide_the_end_of_its_parent(void **state) {
     (void)state;
     for (int use = 0; use < 2; use++) {
-        troupe t = {.size = 3, .streams = use, .thread = true, .deeds = {WORK, use == 1 ? REUSE_FORK : FORK, WORK}};
+        troupe t = {.size = 3,
+                    .way = use == 1 ? TEST_OVER_TCP : TEST_OVER_MEMORY,
+                    .thread = true,
+                    .deeds = {WORK, use == 1 ? REUSE_FORK : FORK, WORK}};
         char text[TEXT_BYTES];
         start_troupe(&t);
         taciti_sleep_ns(TACITI_NS_PER_S);

@@ -18,20 +18,20 @@ enum { RANDOM_ROUNDS = 3000 };
 
 /* ---- what a peer may not do -------------------------------------------------------------------------------------- */
 /* Sends a block, sealed if there is a key. */
-static void write_block(pair *p, int stream, const void *bytes, size_t n) {
+static void write_block(pair *p, const void *bytes, size_t n) {
     static uint8_t sealed[TACITI_FRAME_CHUNK_BYTES + TACITI_SEAL_TAG_BYTES];
-    if (p->seals[stream] != NULL) {
-        taciti_seal_close(p->seals[stream], bytes, n, sealed);
+    if (p->seal != NULL) {
+        taciti_seal_close(p->seal, bytes, n, sealed);
         bytes = sealed, n += TACITI_SEAL_TAG_BYTES;
     }
-    assert_int_equal(send(p->raw[stream], bytes, n, MSG_NOSIGNAL), n);
+    assert_int_equal(send(p->raw, bytes, n, MSG_NOSIGNAL), n);
 }
 
-static void write_raw(pair *p, int stream, const taciti_frame *frame, const void *payload) {
+static void write_raw(pair *p, const taciti_frame *frame, const void *payload) {
     uint8_t header[TACITI_FRAME_HEADER_BYTES];
-    taciti_frame_write(frame, EPOCH, p->numbers[stream]++, header);
-    write_block(p, stream, header, sizeof header);
-    if (payload != NULL) write_block(p, stream, payload, frame->bytes);
+    taciti_frame_write(frame, EPOCH, p->number++, header);
+    write_block(p, header, sizeof header);
+    if (payload != NULL) write_block(p, payload, frame->bytes);
 }
 
 static void expect_loss(pair *p, const char *why) {
@@ -39,38 +39,37 @@ static void expect_loss(pair *p, const char *why) {
     assert_true(p->peers[0].lost);
     if (strcmp(p->peers[0].why, why) != 0) print_error("%s\n", p->peers[0].why);
     assert_string_equal(p->peers[0].why, why);
-    for (int s = 0; s < STREAMS; s++) assert_int_equal(p->links[0][s].fd, -1);
+    assert_int_equal(p->peers[0].link.fd, -1);
     destroy_pair(p);
 }
 
-static void refuse_frame(taciti_frame frame, int stream, const char *why) {
+static void refuse_frame(taciti_frame frame, const char *why) {
     pair *p = create_pair(true);
-    write_raw(p, stream, &frame, NULL);
+    write_raw(p, &frame, NULL);
     expect_loss(p, why);
 }
 
 static void impossible_answers_lose_the_peer(void **state) {
     (void)state;
-    refuse_frame((taciti_frame){.kind = TACITI_FRAME_GO}, 0, "it answers what nobody asked");
-    refuse_frame((taciti_frame){.kind = TACITI_FRAME_CREDIT, .value = 1}, 0, "it frees more than it was sent");
-    refuse_frame((taciti_frame){.kind = TACITI_FRAME_ASK, .message = 1}, 0, "a message out of order");
-    refuse_frame((taciti_frame){.kind = TACITI_FRAME_EAGER, .message = 1}, 0, "a message out of order");
-    refuse_frame((taciti_frame){.kind = TACITI_FRAME_EAGER}, 1, "a frame on the wrong connection");
-    refuse_frame((taciti_frame){.kind = TACITI_FRAME_CHUNK, .bytes = 1}, 1, "a part of a message that nobody receives");
+    refuse_frame((taciti_frame){.kind = TACITI_FRAME_GO}, "it answers what nobody asked");
+    refuse_frame((taciti_frame){.kind = TACITI_FRAME_CREDIT, .value = 1}, "it frees more than it was sent");
+    refuse_frame((taciti_frame){.kind = TACITI_FRAME_ASK, .message = 1}, "a message out of order");
+    refuse_frame((taciti_frame){.kind = TACITI_FRAME_EAGER, .message = 1}, "a message out of order");
+    refuse_frame((taciti_frame){.kind = TACITI_FRAME_CHUNK, .bytes = 1}, "a part of a message that nobody receives");
     pair *p = create_pair(true);
-    write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_GOODBYE}, NULL);
-    write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_ASK}, NULL);
+    write_raw(p, &(taciti_frame){.kind = TACITI_FRAME_GOODBYE}, NULL);
+    write_raw(p, &(taciti_frame){.kind = TACITI_FRAME_ASK}, NULL);
     expect_loss(p, "a frame after a goodbye");
     p = create_pair(true);
     (void)send_on(p, 1, "", 0);
     (void)send_on(p, 1, p, TACITI_FRAME_EAGER_BYTES + 1);
     move_side(p, 0);
-    write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_GO, .message = 0}, NULL); /* the eager one */
+    write_raw(p, &(taciti_frame){.kind = TACITI_FRAME_GO, .message = 0}, NULL); /* the eager one */
     expect_loss(p, "it answers what nobody asked");
     p = create_pair(true);
     (void)send_on(p, 1, p, TACITI_FRAME_EAGER_BYTES + 1);
     move_side(p, 0);
-    write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_GO, .value = TACITI_FRAME_EAGER_BYTES + 2}, NULL);
+    write_raw(p, &(taciti_frame){.kind = TACITI_FRAME_GO, .value = TACITI_FRAME_EAGER_BYTES + 2}, NULL);
     expect_loss(p, "it wants more than there is");
 }
 
@@ -80,9 +79,9 @@ static void refuse_chunk(uint32_t first_bytes, uint64_t offset, uint32_t bytes) 
     char in[100], part[100] = "";
     taciti_tcp_message *m = NULL;
     assert_int_equal(taciti_tcp_peer_receive(&p->peers[0], 1, in, sizeof in, &m), TACIT_OK);
-    write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_ASK, .tag = 1, .value = 200}, NULL);
-    if (first_bytes > 0) write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_CHUNK, .bytes = first_bytes}, part);
-    write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_CHUNK, .bytes = bytes, .value = offset}, NULL);
+    write_raw(p, &(taciti_frame){.kind = TACITI_FRAME_ASK, .tag = 1, .value = 200}, NULL);
+    if (first_bytes > 0) write_raw(p, &(taciti_frame){.kind = TACITI_FRAME_CHUNK, .bytes = first_bytes}, part);
+    write_raw(p, &(taciti_frame){.kind = TACITI_FRAME_CHUNK, .bytes = bytes, .value = offset}, NULL);
     expect_loss(p, "a part outside of its message");
 }
 
@@ -101,14 +100,14 @@ static void a_peer_cannot_fill_the_memory(void **state) {
     pair *p = create_pair(true);
     enum { COUNT = TACITI_FRAME_WINDOW_BYTES / TACITI_FRAME_EAGER_BYTES };
     for (uint64_t i = 0; i < COUNT; i++) {
-        write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_EAGER, .bytes = sizeof payload, .message = i}, payload);
+        write_raw(p, &(taciti_frame){.kind = TACITI_FRAME_EAGER, .bytes = sizeof payload, .message = i}, payload);
         move_side(p, 0);
         if (i < COUNT - 1) assert_false(p->peers[0].lost);
     }
     expect_loss(p, "it sends more than it may");
     p = create_pair(true);
     for (uint64_t i = 0; i <= TACITI_TCP_ASKED_MAX; i++) {
-        write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_ASK, .message = i, .value = SIZE_MAX / 2}, NULL);
+        write_raw(p, &(taciti_frame){.kind = TACITI_FRAME_ASK, .message = i, .value = SIZE_MAX / 2}, NULL);
         if (i % 64 == 0) move_side(p, 0);
         if (i % 64 == 0) assert_false(p->peers[0].lost && i < TACITI_TCP_ASKED_MAX);
     }
@@ -118,38 +117,39 @@ static void a_peer_cannot_fill_the_memory(void **state) {
 static void the_end_of_a_connection_is_named(void **state) {
     (void)state;
     pair *p = create_pair(true);
-    (void)shutdown(p->raw[1], SHUT_RDWR);
+    (void)shutdown(p->raw, SHUT_RDWR);
     expect_loss(p, "it has closed the connection");
     p = create_pair(true);
-    assert_int_equal(send(p->raw[0], "abc", 3, 0), 3);
-    (void)shutdown(p->raw[0], SHUT_RDWR);
+    assert_int_equal(send(p->raw, "abc", 3, 0), 3);
+    (void)shutdown(p->raw, SHUT_RDWR);
     move_side(p, 0);
     expect_loss(p, "the connection ended within a frame");
     p = create_pair(true);
-    write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_EAGER, .bytes = 10}, NULL);
-    (void)shutdown(p->raw[0], SHUT_RDWR);
+    write_raw(p, &(taciti_frame){.kind = TACITI_FRAME_EAGER, .bytes = 10}, NULL);
+    (void)shutdown(p->raw, SHUT_RDWR);
     move_side(p, 0);
     expect_loss(p, "the connection ended within a frame");
     p = create_pair(true);
-    assert_int_equal(send(p->raw[0], "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*, text/html\r\n\r\n", 60, 0), 60);
+    assert_int_equal(send(p->raw, "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*, text/html\r\n\r\n", 60, 0), 60);
     expect_loss(p, test_seal_key() == NULL ? "a frame with a wrong checksum" : "a frame whose seal is broken");
     p = create_pair(true);
-    (void)shutdown(p->raw[0], SHUT_RDWR);
+    (void)shutdown(p->raw, SHUT_RDWR);
     (void)send_on(p, 1, "x", 1);
     taciti_tcp_peer_write(&p->peers[0]); /* and no SIGPIPE */
     expect_loss(p, "Broken pipe");
 }
 
-/* The first connection still holds what the peer said before it ended. */
+/* The connection still holds what the peer said before it ended. */
 static void last_words_are_read_before_the_peer_is_lost(void **state) {
     (void)state;
     pair *p = create_pair(true);
     char word[5] = "";
     taciti_tcp_message *m = NULL;
     assert_int_equal(taciti_tcp_peer_receive(&p->peers[0], 2, word, sizeof word, &m), TACIT_OK);
-    write_raw(p, 0, &(taciti_frame){.kind = TACITI_FRAME_EAGER, .tag = 2, .bytes = 5}, "word");
-    for (int s = 0; s < STREAMS; s++) (void)shutdown(p->raw[s], SHUT_RDWR);
-    taciti_tcp_peer_read(&p->peers[0], &p->links[0][1]);
+    write_raw(p, &(taciti_frame){.kind = TACITI_FRAME_EAGER, .tag = 2, .bytes = 5}, "word");
+    (void)shutdown(p->raw, SHUT_RDWR);
+    taciti_tcp_peer_read(&p->peers[0]);
+    taciti_tcp_peer_read(&p->peers[0]);
     assert_true(p->peers[0].lost && m->done);
     assert_string_equal(word, "word");
     destroy_pair(p);
@@ -167,7 +167,7 @@ static void record_frames(uint8_t tape[TAPE_BYTES]) {
     (void)send_on(p, 1, "another.", WORD_BYTES);
     (void)send_on(p, 1, LONG, sizeof LONG);
     taciti_tcp_peer_write(&p->peers[0]);
-    assert_int_equal(recv(p->raw[0], tape, TAPE_BYTES, MSG_WAITALL), TAPE_BYTES);
+    assert_int_equal(recv(p->raw, tape, TAPE_BYTES, MSG_WAITALL), TAPE_BYTES);
     destroy_pair(p);
 }
 
@@ -179,7 +179,7 @@ static int play_tape(const uint8_t *tape, size_t n, char why[TACITI_TCP_WHY_BYTE
     char words[3][WORD_BYTES];
     int done = 0;
     for (int i = 0; i < 3; i++) received[i] = receive_on(p, 1, words[i], WORD_BYTES);
-    assert_int_equal(send(p->links[0][0].fd, tape, n, MSG_NOSIGNAL), n);
+    assert_int_equal(send(p->peers[0].link.fd, tape, n, MSG_NOSIGNAL), n);
     move_side(p, 1);
     for (int i = 0; i < 3; i++) done += received[i]->done;
     if (done > 0) assert_string_equal(words[0], "a word!!");
@@ -226,10 +226,11 @@ static void frames_belong_to_their_connection(void **state) {
     if (test_seal_key() == NULL) skip();
     record_frames(tape);
     pair *p = create_pair(true);
-    assert_int_equal(send(p->raw[0], tape, sizeof tape, MSG_NOSIGNAL), sizeof tape);
+    assert_int_equal(send(p->raw, tape, sizeof tape, MSG_NOSIGNAL), sizeof tape);
     expect_loss(p, "a frame whose seal is broken");
+    g_session++;
     p = create_pair(false);
-    assert_int_equal(send(p->links[0][1].fd, tape, sizeof tape, MSG_NOSIGNAL), sizeof tape);
+    assert_int_equal(send(p->peers[0].link.fd, tape, sizeof tape, MSG_NOSIGNAL), sizeof tape);
     move_side(p, 1);
     assert_string_equal(p->peers[1].why, "a frame whose seal is broken");
     destroy_pair(p);
@@ -264,16 +265,13 @@ static uint64_t throw_frames(uint64_t seed) {
         const uint64_t draw = taciti_rng_u64(seed, 100 + i);
         const taciti_frame_kind kind = (taciti_frame_kind)(1 + draw % 5);
         const bool has_bytes = kind == TACITI_FRAME_EAGER || kind == TACITI_FRAME_CHUNK;
-        const int stream = kind == TACITI_FRAME_CHUNK ? (int)(draw >> 8 & 1) : 0;
         taciti_frame frame = {.kind = kind, .tag = (int)(draw >> 16 & 3), .message = draw >> 20 & 3};
         if (kind == TACITI_FRAME_EAGER || kind == TACITI_FRAME_ASK) frame.message = p->peers[0].in_number;
         if (has_bytes) frame.bytes = (uint32_t)(draw >> 32 & 0xfff) + 1;
         if (kind != TACITI_FRAME_EAGER) frame.value = draw >> 44 & 0xfff;
-        write_raw(p, stream, &frame, has_bytes ? payload : NULL);
-        for (int s = 0; s < STREAMS; s++) { /* the answers are of no interest */
-            static char sink[1 << 16];
-            while (recv(p->raw[s], sink, sizeof sink, MSG_DONTWAIT) > 0) {
-            }
+        write_raw(p, &frame, has_bytes ? payload : NULL);
+        static char sink[1 << 16];
+        while (recv(p->raw, sink, sizeof sink, MSG_DONTWAIT) > 0) { /* the answers are of no interest */
         }
         move_side(p, 0);
     }

@@ -63,7 +63,7 @@ static void messages_of_all_lengths_arrive(void **state) {
 }
 
 /* ---- work -------------------------------------------------------------------------------------------------------- */
-static uint64_t calls_of(const pair *p) { return p->links[0][0].system_calls + p->links[1][0].system_calls; }
+static uint64_t calls_of(const pair *p) { return p->peers[0].link.system_calls + p->peers[1].link.system_calls; }
 
 /* Up to TACITI_TCP_OUT_FRAMES messages that wait leave together and are read together: a call for each side, and one
  * that finds nothing more to read. Through memory there is none. */
@@ -76,7 +76,7 @@ static void short_messages_share_system_calls(void **state) {
         for (int i = 0; i < TACITI_TCP_OUT_FRAMES; i++) (void)receive_on(p, 1, in + i, 1);
         for (int i = 0; i < TACITI_TCP_OUT_FRAMES; i++) (void)send_on(p, 1, out + i, 1);
         taciti_tcp_peer_write(&p->peers[0]);
-        taciti_tcp_peer_read(&p->peers[1], &p->links[1][0]);
+        taciti_tcp_peer_read(&p->peers[1]);
         assert_memory_equal(in, out, sizeof in);
         assert_in_range(calls_of(p), memory == 1 ? 0 : 2, memory == 1 ? 0 : 3);
         destroy_pair(p);
@@ -91,15 +91,14 @@ static void long_messages_take_two_system_calls_a_part(void **state) {
     for (int memory = 0; memory < 2; memory++) {
         pair *p = create_pair(false);
         const int room = 4 * TACITI_FRAME_CHUNK_BYTES;
-        assert_int_equal(setsockopt(p->links[0][0].fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room), 0);
-        p->peers[0].streams = p->peers[1].streams = 1;
+        assert_int_equal(setsockopt(p->peers[0].link.fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room), 0);
         if (memory == 1) share_memory(p);
         const taciti_tcp_message *receive = receive_on(p, 1, in, sizeof in);
         (void)send_on(p, 1, out, sizeof out);
         for (int turn = 0; !receive->done; turn++) {
             assert_true(turn < 100);
             taciti_tcp_peer_write(&p->peers[turn % 2]);
-            taciti_tcp_peer_read(&p->peers[1 - turn % 2], &p->links[1 - turn % 2][0]);
+            taciti_tcp_peer_read(&p->peers[1 - turn % 2]);
         }
         assert_in_range(calls_of(p), 0, memory == 1 ? 0 : 3 * PARTS);
         destroy_pair(p);
@@ -209,8 +208,8 @@ static void a_goodbye_is_no_failure(void **state) {
     assert_int_equal(taciti_tcp_peer_tell(&p->peers[0], TACITI_FRAME_GOODBYE, 0), TACIT_OK);
     move_both(p);
     assert_true(p->peers[1].heard_goodbye);
-    for (int s = STREAMS - 1; s >= 0; s--) taciti_tcp_link_close(&p->links[0][s]);
-    for (int s = STREAMS - 1; s >= 0; s--) taciti_tcp_peer_read(&p->peers[1], &p->links[1][s]);
+    taciti_tcp_link_close(&p->peers[0].link);
+    taciti_tcp_peer_read(&p->peers[1]);
     assert_false(p->peers[1].lost);
     destroy_pair(p);
 }
@@ -218,17 +217,15 @@ static void a_goodbye_is_no_failure(void **state) {
 /* The end of the process is read in the same pass as its last words. */
 static void an_abort_is_heard_before_the_end_of_its_connection(void **state) {
     (void)state;
-    for (int first = 0; first < STREAMS; first++) {
-        pair *p = create_pair(false);
-        assert_int_equal(taciti_tcp_peer_tell(&p->peers[0], TACITI_FRAME_ABORT, 7), TACIT_OK);
-        taciti_tcp_peer_write(&p->peers[0]);
-        for (int s = 0; s < STREAMS; s++) taciti_tcp_link_close(&p->links[0][s]);
-        taciti_tcp_peer_read(&p->peers[1], &p->links[1][first]);
-        assert_true(p->peers[1].lost);
-        assert_int_equal(p->peers[1].abort_code, 7);
-        assert_string_equal(p->peers[1].why, "it has ended the job with exit code 7");
-        destroy_pair(p);
-    }
+    pair *p = create_pair(false);
+    assert_int_equal(taciti_tcp_peer_tell(&p->peers[0], TACITI_FRAME_ABORT, 7), TACIT_OK);
+    taciti_tcp_peer_write(&p->peers[0]);
+    taciti_tcp_link_close(&p->peers[0].link);
+    taciti_tcp_peer_read(&p->peers[1]);
+    assert_true(p->peers[1].lost);
+    assert_int_equal(p->peers[1].abort_code, 7);
+    assert_string_equal(p->peers[1].why, "it has ended the job with exit code 7");
+    destroy_pair(p);
 }
 
 int main(void) {

@@ -33,7 +33,7 @@ typedef struct seat {
 } seat;
 
 struct world {
-    int size, streams; /* streams 0: shared memory; -1: Unix-domain sockets */
+    int size;
     uint64_t seed;
     size_t max_bytes;
     char folder[32], port[32];
@@ -64,8 +64,8 @@ static inline void find_port(char out[32]) {
     (void)close(fd);
 }
 
-static inline void prepare_world(world *w, int size, int streams, bool port) {
-    *w = (world){.size = size, .streams = streams};
+static inline void prepare_world(world *w, int size, test_way way, bool port) {
+    *w = (world){.size = size};
     (void)snprintf(w->folder, sizeof w->folder, "/tmp/tacit-test-XXXXXX");
     CHECK(mkdtemp(w->folder) != NULL);
     if (port) find_port(w->port);
@@ -73,12 +73,11 @@ static inline void prepare_world(world *w, int size, int streams, bool port) {
         w->seats[i] = (seat){.world = w, .rank = i};
         w->seats[i].request = (taciti_tcp_request){.rank = i,
                                                    .size = size,
-                                                   .streams = streams > 0 ? streams : 0,
                                                    .interface = "127.0.0.1",
                                                    .start_s = 30,
                                                    .key = test_seal_key(),
-                                                   .only_tcp = streams > 0,
-                                                   .no_memory = streams < 0};
+                                                   .only_tcp = way == TEST_OVER_TCP,
+                                                   .no_memory = way == TEST_OVER_SOCKETS};
     }
 }
 

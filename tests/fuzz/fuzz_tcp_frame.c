@@ -14,7 +14,7 @@
 
 enum { EPOCH = 3, NUMBER = 5 };
 
-static const taciti_hello EXPECTED = {.cookie = "0123456789abcdef", .epoch = EPOCH, .to = 1, .size = 4, .streams = 2};
+static const taciti_hello EXPECTED = {.cookie = "0123456789abcdef", .epoch = EPOCH, .to = 1, .size = 4};
 
 static const uint8_t BEFORE[TACITI_SEAL_PROOF_BYTES] = "the hello that was answered";
 static taciti_seal_key g_key;
@@ -57,7 +57,7 @@ static void read_hello(uint8_t *bytes, const taciti_seal_key *key, int repair) {
     const uint64_t sum = XXH3_64bits(bytes, CHECKSUM_AT);
     if (repair) memcpy(bytes + CHECKSUM_AT, &sum, sizeof sum);
     if (taciti_hello_read(bytes, &EXPECTED, key, BEFORE, &hello) != NULL) return;
-    need(hello.from >= 0 && hello.from < 4 && hello.from != 1 && hello.stream >= 0 && hello.stream < 2);
+    need(hello.from >= 0 && hello.from < 4 && hello.from != 1);
     need(key != NULL ? hello.cipher > 0 && hello.cipher <= TACITI_CIPHER_AES256GCM : hello.cipher == 0);
     taciti_hello_write(&hello, key, BEFORE, again);
     need(memcmp(bytes, again, sizeof again) == 0);
@@ -73,7 +73,7 @@ static void read_record(uint8_t *bytes, size_t n, const taciti_seal_key *key, in
         memcpy(bytes + CHECKSUM_AT, &sum, sizeof sum);
     }
     if (taciti_tcp_record_read(bytes, n, key, &record) != NULL) return;
-    need(record.rank >= 0 && record.rank < record.size && record.streams > 0 && record.port > 0);
+    need(record.rank >= 0 && record.rank < record.size && record.port > 0);
     need(record.addresses > 0 && record.addresses <= TACITI_RECORD_ADDRESSES);
     need(memchr(record.local, 0, sizeof record.local) != NULL);
     taciti_tcp_record_write(&record, key, again);
@@ -101,7 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 size_t fuzz_seed(size_t i, uint8_t *out) {
     static const taciti_tcp_record RECORD = {
-        .local = "tacit-1", .size = 2, .streams = 1, .port = 1, .addresses = 2, .address = {{4, {127}}, {6, {1}}}};
+        .local = "tacit-1", .size = 2, .port = 1, .addresses = 2, .address = {{4, {127}}, {6, {1}}}};
     taciti_hello hello = EXPECTED;
     make_key();
     const taciti_seal_key *key = i % 2 == 1 ? &g_key : NULL;

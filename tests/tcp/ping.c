@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tcp_ping [RANKS [STREAMS [ROUNDS [CIPHER]]]]: starts RANKS processes (2) on this host, connects them by the TCP
- * engine and measures a ping-pong between the ranks 0 and 1. STREAMS: TCP connections per pair; 0 (default):
- * Unix-domain sockets. ROUNDS: of each measurement, 0: as many as fill half a second. CIPHER: aes or xchacha, sealed
- * connections; then the cipher alone is measured first.
+ * tcp_ping [RANKS [TCP [ROUNDS [CIPHER]]]]: starts RANKS processes (2) on this host, connects them by the TCP engine
+ * and measures a ping-pong between the ranks 0 and 1. TCP: 1: over TCP; 0 (default): by memory that they share. ROUNDS:
+ * of each measurement, 0: as many as fill half a second. CIPHER: aes or xchacha, sealed connections; then the cipher
+ * alone is measured first.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -103,9 +103,9 @@ static taciti_seal_key make_key(const char *cipher) {
     return key;
 }
 
-static int run_rank(int rank, int size, int streams, int rounds, const taciti_seal_key *key, const char *folder) {
-    taciti_tcp_request request = {.rank = rank, .size = size, .streams = streams, .interface = "lo", .start_s = 30};
-    request.only_tcp = streams > 0;
+static int run_rank(int rank, int size, bool over_tcp, int rounds, const taciti_seal_key *key, const char *folder) {
+    taciti_tcp_request request = {.rank = rank, .size = size, .interface = "lo", .start_s = 30};
+    request.only_tcp = over_tcp;
     request.key = key;
     taciti_engine engine;
     taciti_comm *comm = NULL;
@@ -132,14 +132,14 @@ static int run_rank(int rank, int size, int streams, int rounds, const taciti_se
 }
 
 int main(int argc, char **argv) {
-    const int size = argc > 1 ? atoi(argv[1]) : 2, streams = argc > 2 ? atoi(argv[2]) : 0,
+    const int size = argc > 1 ? atoi(argv[1]) : 2, tcp = argc > 2 ? atoi(argv[2]) : 0,
               rounds = argc > 3 ? atoi(argv[3]) : 0;
     taciti_seal_key key = make_key(argc > 4 ? argv[4] : "");
     char folder[] = "/tmp/tacit-ping-XXXXXX", command[64];
     if (argc > 4) measure_cipher(&key);
     need(mkdtemp(folder) != NULL, "mkdtemp");
     for (int rank = 0; rank < size; rank++)
-        if (fork() == 0) _exit(run_rank(rank, size, streams, rounds, argc > 4 ? &key : NULL, folder));
+        if (fork() == 0) _exit(run_rank(rank, size, tcp != 0, rounds, argc > 4 ? &key : NULL, folder));
     int failed = 0, status = 0;
     while (wait(&status) > 0) failed |= status != 0;
     (void)snprintf(command, sizeof command, "rm -rf %s", folder);
