@@ -9,15 +9,8 @@
  *
  * With a key (seal.h) hello and record carry a proof of it; header and payload are sealed, each followed by its tag.
  *
- * All numbers are little-endian. Layout of a frame's header:
- *    0 u32 checksum of the bytes 4 to 39 (low half of XXH3)
- *    4 u32 number of the frame on this connection and direction
- *    8 u32 epoch
- *   12 u32 kind
- *   16 u32 tag
- *   20 u32 bytes of payload behind the header
- *   24 u64 message: number of the announcement among those from this rank to its peer
- *   32 u64 value (see the kinds)
+ * All numbers are little-endian; tcp_frame.c has the layouts. Frames are numbered by connection and direction, and
+ * messages by the announcements from a rank to its peer.
  *
  * The payload has no checksum: TCP's own covers it, or its tag.
  */
