@@ -2,21 +2,21 @@
 #define _GNU_SOURCE
 #include "base/pool.h"
 
-#include <linux/futex.h>
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include "base/clock.h"
+#include "base/futex.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/system.h"
 
 enum { SPINS_PER_CLOCK = 64 };
+#define SLEEP_NS (3600 * TACITI_NS_PER_S) /* and then again */
 
 struct taciti_pool {
     int threads;
@@ -34,27 +34,16 @@ struct taciti_pool {
     int started;
 };
 
-static void pause_cpu(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-}
-
 /* Returns when *word != old: spins for spin_ns, then sleeps. */
 static void await_change(_Atomic uint32_t *word, uint32_t old, int64_t spin_ns) {
     const int64_t until = spin_ns > 0 ? taciti_now_ns() + spin_ns : 0;
     while (spin_ns > 0 && taciti_now_ns() < until) {
         for (int i = 0; i < SPINS_PER_CLOCK; i++) {
             if (atomic_load_explicit(word, memory_order_acquire) != old) return;
-            pause_cpu();
+            taciti_relax_core();
         }
     }
-    while (atomic_load_explicit(word, memory_order_acquire) == old)
-        (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
-}
-
-static void wake_all(_Atomic uint32_t *word) {
-    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+    while (atomic_load_explicit(word, memory_order_acquire) == old) taciti_futex_wait(word, old, SLEEP_NS);
 }
 
 static void *run_worker(void *argument) {
@@ -64,7 +53,7 @@ static void *run_worker(void *argument) {
         await_change(&pool->round, round, pool->spin_ns);
         if (pool->stop) return NULL;
         pool->job(pool->context, self->thread, pool->threads);
-        if (atomic_fetch_sub_explicit(&pool->running, 1, memory_order_acq_rel) == 1) wake_all(&pool->running);
+        if (atomic_fetch_sub_explicit(&pool->running, 1, memory_order_acq_rel) == 1) taciti_futex_wake(&pool->running);
     }
 }
 
@@ -96,7 +85,7 @@ void taciti_pool_destroy(taciti_pool *pool) {
     if (pool == NULL) return;
     pool->stop = true;
     atomic_fetch_add_explicit(&pool->round, 1, memory_order_release);
-    wake_all(&pool->round);
+    taciti_futex_wake(&pool->round);
     for (int i = 0; i < pool->started; i++) (void)pthread_join(pool->workers[i].handle, NULL);
     taciti_free(pool->workers);
     taciti_free(pool);
@@ -127,7 +116,7 @@ void taciti_pool_run(taciti_pool *pool, taciti_pool_job *job, void *context) {
     pool->context = context;
     atomic_store_explicit(&pool->running, (uint32_t)pool->threads - 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&pool->round, 1, memory_order_release);
-    wake_all(&pool->round);
+    taciti_futex_wake(&pool->round);
     job(context, 0, pool->threads);
     for (uint32_t left; (left = atomic_load_explicit(&pool->running, memory_order_acquire)) != 0;)
         await_change(&pool->running, left, pool->spin_ns);

@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/futex.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/engine.h"
 #include "comm/engine_tcp.h"
-#include "comm/futex.h"
 #include "comm/guard.h"
 #include "comm/launcher.h"
 #include "comm/meet.h"

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/futex.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/guard.h"
@@ -169,12 +170,6 @@ static void make_progress(engine_tcp *tcp) {
 }
 
 /* ---- waits ------------------------------------------------------------------------------------------------------- */
-static void relax_core(void) {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#endif
-}
-
 /* Looks until something has moved, or until end_ns. */
 static bool watch_memory(const engine_tcp *tcp, int64_t end_ns) {
     for (uint32_t turn = 1; turn % SPINS_PER_CLOCK != 0 || taciti_now_ns() < end_ns; turn++) {
@@ -183,7 +178,7 @@ static bool watch_memory(const engine_tcp *tcp, int64_t end_ns) {
         if (tcp->crowded || turn % SPINS_PER_YIELD == 0)
             (void)sched_yield();
         else
-            relax_core();
+            taciti_relax_core();
     }
     return false;
 }

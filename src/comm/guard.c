@@ -2,8 +2,8 @@
 #define _GNU_SOURCE
 #include "comm/guard.h"
 
+#include "base/futex.h"
 #include "base/log.h"
-#include "comm/futex.h"
 #include "comm/quiet.h"
 
 #define SLICE_NS (100 * TACITI_NS_PER_MS)

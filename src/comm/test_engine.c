@@ -9,10 +9,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/futex.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/engine_tcp.h"
-#include "comm/futex.h"
 
 #define NAP_NS INT64_C(100000)
 

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "base/futex.h"
 #include "base/log.h"
-#include "comm/futex.h"
 #include "comm/guard.h"
 #include "comm/quiet.h"
 #include "comm/state.h"

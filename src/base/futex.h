@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Futexes: sleep until a word of memory changes. The including file must define _GNU_SOURCE first.
+ * Futexes: sleep until a word of memory changes; and what a thread does that looks at one again and again. The
+ * including file must define _GNU_SOURCE first.
  */
-#ifndef TACITI_COMM_FUTEX_H
-#define TACITI_COMM_FUTEX_H
+#ifndef TACITI_BASE_FUTEX_H
+#define TACITI_BASE_FUTEX_H
 
 #include <linux/futex.h>
 #include <stdatomic.h>
@@ -24,6 +25,13 @@ static inline void taciti_futex_wait(_Atomic uint32_t *word, uint32_t old, int64
 /* Wakes all sleepers. Uses only the address: the memory may already be freed. */
 static inline void taciti_futex_wake(_Atomic uint32_t *word) {
     (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
+}
+
+/* Between two looks at a word: another thread of this core may go first. */
+static inline void taciti_relax_core(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
 }
 
 #endif
