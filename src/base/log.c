@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <xxhash.h>
 
 enum { LINE_MAX_BYTES = TACITI_ERROR_BYTES };
 
@@ -101,11 +102,7 @@ static void show_held(void) {
 static void fail_line(tacit_status status, const char *line) {
     (void)pthread_mutex_lock(&g_held.lock);
     const bool compared = t_reason == NULL && g_held.mode != TACITI_LOG_DIRECT && status != TACIT_E_PEER;
-    if (compared) { /* FNV-1a; 0: no line yet */
-        uint64_t digest = g_held.digest == 0 ? UINT64_C(0xcbf29ce484222325) : g_held.digest;
-        for (const char *c = line; *c != '\0'; c++) digest = (digest ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
-        g_held.digest = digest == 0 ? 1 : digest;
-    }
+    if (compared) g_held.digest = XXH3_64bits_withSeed(line, strlen(line), g_held.digest) | 1; /* 0: no line yet */
     if (compared && g_held.mode == TACITI_LOG_HOLD) {
         if (g_held.count == HELD_MAX) show_held();
         g_held.lines[g_held.count].subject = t_subject;

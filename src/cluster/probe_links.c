@@ -20,8 +20,7 @@ static const size_t CHECK_SIZES[] = {1, 1 << 18};
 enum { ROUNDS_MIN = 3, ROUNDS_MAX = 200, CHECKS_MAX = 16, FLOW_ROUNDS = 5 };
 /* Up to here the latency is most of the time. */
 enum { LATENCY_BYTES = 64 << 10 };
-/* Pieces of a transfer that are under way at once: one moves while the next one is announced, as in exchange/group.c.
- */
+/* Pieces of a transfer that are under way at once: one moves while the next one is announced, as in an exchange. */
 enum { WINDOW = 2 };
 enum { FLOW_MAX_BYTES = 64 << 20 };
 /* Maximum share of a pair's time for a short size, and share of the rest for a long one. */

@@ -163,16 +163,10 @@ tacit_status taciti_comm_allgather(taciti_comm *comm, const void *bytes, size_t 
     return run_call(comm, &(call){.name = "all-gather", .in = bytes, .bytes = out, .count = n}, run_allgather);
 }
 
-static tacit_status run_barrier(taciti_comm *comm, void *context) {
-    (void)context;
-    char nothing = 0;
-    TACITI_TRY(gather_all(comm, &nothing, 0, &nothing));
-    return spread_bytes(comm, 0, &nothing, 0);
-}
-
 tacit_status taciti_comm_barrier(taciti_comm *comm) {
     if (comm->engine.size == 1) return taciti_comm_health(comm);
-    return run_call(comm, &(call){.name = "barrier"}, run_barrier);
+    char nothing = 0;
+    return run_call(comm, &(call){.name = "barrier", .in = &nothing, .bytes = &nothing}, run_allgather);
 }
 
 /* The refusal of one rank. */

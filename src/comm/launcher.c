@@ -2,7 +2,6 @@
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "comm/launcher.h"
 
-#include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/text.h"
 
 enum { COMMAND_BYTES = 1024 };
 
@@ -26,11 +26,8 @@ static const struct {
 
 static bool read_count(const char *variable, int min, int *out) {
     const char *text = getenv(variable);
-    if (text == NULL || *text == 0) return false;
-    char *end = NULL;
-    errno = 0;
-    const long value = strtol(text, &end, 10);
-    if (errno != 0 || *end != 0 || value < min || value > INT_MAX) return false;
+    int64_t value = 0;
+    if (text == NULL || !taciti_integer_parse(text, &value) || value < min || value > INT_MAX) return false;
     *out = (int)value;
     return true;
 }

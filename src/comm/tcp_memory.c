@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 
 enum {
     LINE_BYTES = 64,
@@ -209,8 +210,6 @@ bool taciti_tcp_memory_has_room(const taciti_tcp_memory *memory) {
     return is_half_empty(memory->out_written, atomic_load_explicit(&memory->out->read, memory_order_acquire));
 }
 
-static size_t min_of(size_t a, size_t b) { return a < b ? a : b; }
-
 /* Bytes from `at` on that lie behind each other in memory. */
 static size_t straight_bytes(uint64_t at) { return TACITI_TCP_RING_BYTES - at % TACITI_TCP_RING_BYTES; }
 
@@ -221,7 +220,7 @@ static size_t room_for(taciti_tcp_memory *memory, size_t n) {
         memory->out_read = atomic_load_explicit(&memory->out->read, memory_order_acquire);
     const uint64_t used = memory->out_written - memory->out_read;
     if (used > TACITI_TCP_RING_BYTES) return SIZE_MAX;
-    return min_of(n, min_of(TACITI_TCP_RING_BYTES - used, straight_bytes(memory->out_written)));
+    return taciti_min(n, taciti_min(TACITI_TCP_RING_BYTES - used, straight_bytes(memory->out_written)));
 }
 
 static size_t bytes_for(taciti_tcp_memory *memory, size_t n) {
@@ -229,7 +228,7 @@ static size_t bytes_for(taciti_tcp_memory *memory, size_t n) {
         memory->in_written = atomic_load_explicit(&memory->in->written, memory_order_acquire);
     const uint64_t used = memory->in_written - memory->in_read;
     if (used > TACITI_TCP_RING_BYTES) return SIZE_MAX;
-    return min_of(n, min_of(used, straight_bytes(memory->in_read)));
+    return taciti_min(n, taciti_min(used, straight_bytes(memory->in_read)));
 }
 
 static ssize_t fail_with(int error) {
@@ -242,7 +241,7 @@ ssize_t taciti_tcp_memory_write(taciti_tcp_memory *memory, const struct iovec *p
     uint64_t told = begin;
     for (int i = 0; i < count; i++)
         for (size_t at = 0, n = 0; at < parts[i].iov_len; at += n) {
-            n = room_for(memory, min_of(parts[i].iov_len - at, STEP_BYTES));
+            n = room_for(memory, taciti_min(parts[i].iov_len - at, STEP_BYTES));
             if (n == SIZE_MAX) return fail_with(EPROTO);
             if (n == 0) goto full;
             memcpy(memory->out->bytes + memory->out_written % TACITI_TCP_RING_BYTES, (char *)parts[i].iov_base + at, n);
@@ -263,7 +262,7 @@ ssize_t taciti_tcp_memory_read(taciti_tcp_memory *memory, const struct iovec *pa
     uint64_t told = begin;
     for (int i = 0; i < count; i++)
         for (size_t at = 0, n = 0; at < parts[i].iov_len; at += n) {
-            n = bytes_for(memory, min_of(parts[i].iov_len - at, STEP_BYTES));
+            n = bytes_for(memory, taciti_min(parts[i].iov_len - at, STEP_BYTES));
             if (n == SIZE_MAX) return fail_with(EPROTO);
             if (n == 0) goto empty;
             memcpy((char *)parts[i].iov_base + at, memory->in->bytes + memory->in_read % TACITI_TCP_RING_BYTES, n);
