@@ -201,7 +201,7 @@ static tacit_status refuse_repeated(const reader *r, const char *list, size_t i)
                        i);
 }
 
-/* What earlier probes measured and no planner reads. */
+/* Earlier probes measured such rows; no planner reads them. */
 static bool is_obsolete(const json_t *timing) {
     const char *collective = json_string_value(json_object_get(timing, "collective"));
     const char *group = json_string_value(json_object_get(timing, "group"));

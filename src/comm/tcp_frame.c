@@ -6,7 +6,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* What stands on the wire is the memory of these structs: the machine is little-endian (ckpt/sink.c insists). */
+/* The memory of these structs goes over the wire: the machine is little-endian (ckpt/sink.c insists). */
 typedef struct wire_frame {
     uint32_t checksum, number, epoch, kind, tag, bytes;
     uint64_t message, value;

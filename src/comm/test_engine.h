@@ -40,7 +40,7 @@ typedef void test_rank(taciti_comm *comm, void *context);
  * moves, as MPI. */
 void test_world_run(int size, const taciti_comm_options *options, test_rank *rank, void *context);
 
-/* What carries the bytes of the TCP engine: memory that two ranks share, Unix-domain sockets, or TCP. */
+/* Memory that two ranks share, Unix-domain sockets or TCP carry the bytes of the TCP engine. */
 typedef enum test_way { TEST_OVER_MEMORY, TEST_OVER_SOCKETS, TEST_OVER_TCP, TEST_WAYS } test_way;
 
 /* The key that ranks connected by sockets have. The environment chooses its cipher: TACIT_TEST_KEY=aes (where the CPU
