@@ -416,7 +416,7 @@ typedef struct tacit_blob {
     bool loaded; /* set by tacit_job_load(): false where the checkpoint has none of that name, or where another number
                   * of ranks has saved blobs of their own; then `bytes` stay as they were */
     /* Where `bytes` is NULL, tacit_job_load() asks for room for the `count` bytes that the checkpoint has, and sets
-     * `bytes` and `count` if the load succeeds; if not, the room is the caller's all the same. NULL: there is none. */
+     * `bytes` and `count` if the load succeeds; the room is the caller's in any case. NULL: there is none. */
     void *(*room)(void *context, size_t count);
     void *context;
 } tacit_blob;
@@ -437,8 +437,9 @@ TACIT_API tacit_status tacit_job_save(tacit_job *job, const char *folder, int ke
  * by times, which differ: steps go on from the same state, but what they choose may differ.
  *
  * E_DATA: only damaged ones, or another layout. E_CONFIG: the settings need state that the checkpoint lacks: another
- * optimizer (adam and adamw have the same state), another optim.freeze, or localsgd.outer_momentum where it was 0. The text names the keys,
- * and the job is as it was. Collective. */
+ * optimizer (adam and adamw have the same state), another optim.freeze, or localsgd.outer_momentum where it was 0; the
+ * text names the keys. An error is the same on all ranks, and on all of them the job and the blobs are as they were.
+ * Collective. */
 TACIT_API tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_blob *blobs, size_t blob_count,
                                       bool *found);
 

@@ -8,6 +8,7 @@
 
 #include "api/object.h"
 #include "base/file.h"
+#include "ckpt/pack.h"
 #include "driver/resume.h"
 
 enum { MAX_BLOBS = 32, BLOB_NAME_BYTES = 40 };
@@ -128,6 +129,17 @@ static tacit_status read_count(const char *path, const json_t *meta, const char 
     return TACIT_OK;
 }
 
+/* The room that was made holds zeros, as what it holds is put aside. */
+static tacit_status ask_for_room(const taciti_ckpt_origin *from, size_t bytes, tacit_blob *blob) {
+    if (blob->bytes != NULL) return TACIT_OK;
+    blob->bytes = blob->room(blob->context, bytes);
+    if (blob->bytes == NULL)
+        return taciti_fail(TACIT_E_MEMORY, "%s: the caller has no room for the %zu bytes of blob %s", from->path, bytes,
+                           blob->name);
+    memset(blob->bytes, 0, bytes);
+    return TACIT_OK;
+}
+
 /* Adds the blob where the checkpoint has it for this rank. */
 static tacit_status find_blob(const taciti_ckpt_origin *from, table *t, size_t index, tacit_blob *blob) {
     char prefix[TACITI_CKPT_PREFIX_BYTES];
@@ -142,30 +154,29 @@ static tacit_status find_blob(const taciti_ckpt_origin *from, table *t, size_t i
     if (blob->bytes != NULL && bytes != blob->count)
         return taciti_fail(TACIT_E_DATA, "%s: blob %s has %zu bytes there, room is for %zu", from->path, blob->name,
                            bytes, blob->count);
-    if (blob->bytes == NULL) blob->bytes = blob->room(blob->context, bytes);
-    if (blob->bytes == NULL)
-        return taciti_fail(TACIT_E_MEMORY, "%s: the caller has no room for the %zu bytes of blob %s", from->path, bytes,
-                           blob->name);
+    TACITI_TRY(ask_for_room(from, bytes, blob));
     blob->count = bytes;
     add_blob(t, index, blob);
     blob->loaded = true;
     return TACIT_OK;
 }
 
-/* Where a saved job stood, and how it goes on. */
+/* Where a saved job stood, and how it goes on; and what it takes to undo the load. */
 typedef struct saved {
     int64_t step, skipped;
     taciti_beginning beginning;
+    table t;
+    taciti_pages before; /* the values of the table until then; nothing while none has changed */
 } saved;
 
 static tacit_status restore_table(taciti_resume *resume, tacit_blob *blobs, size_t count, saved *out) {
-    table t = {.state.count = 0};
-    taciti_driver_list_state(resume->driver, false, &t.state);
+    taciti_driver_list_state(resume->driver, false, &out->t.state);
     for (size_t i = 0; i < count; i++) {
         blobs[i].loaded = false;
-        TACITI_TRY(find_blob(&resume->ckpt, &t, i, &blobs[i]));
+        TACITI_TRY(find_blob(&resume->ckpt, &out->t, i, &blobs[i]));
     }
-    return taciti_resume_restore(resume, &t.state, &out->beginning);
+    TACITI_TRY(taciti_pack_aside(&out->t.state, &out->before));
+    return taciti_resume_restore(resume, &out->t.state, &out->beginning);
 }
 
 static tacit_status restore_job(tacit_job *job, const char *path, const json_t *meta, tacit_blob *blobs, size_t count,
@@ -185,6 +196,7 @@ static tacit_status restore_job(tacit_job *job, const char *path, const json_t *
     return status;
 }
 
+/* Values come back to every rank if one of them fails, or if the strategy refuses to go on from them. */
 static tacit_status restore_and_start(tacit_job *job, const char *path, const char *meta_json, tacit_blob *blobs,
                                       size_t count) {
     saved from = {.step = 0};
@@ -192,11 +204,16 @@ static tacit_status restore_and_start(tacit_job *job, const char *path, const ch
     tacit_status status = meta == NULL ? taciti_fail(TACIT_E_DATA, "%s: its description is not JSON", path)
                                        : restore_job(job, path, meta, blobs, count, &from);
     json_decref(meta);
-    TACITI_TRY(taciti_comm_agree(job->comm->comm, status));
-    TACITI_TRY(taciti_driver_start(job->driver, from.step, from.beginning.restored));
-    job->step = from.step;
-    job->skipped = from.skipped;
-    return TACIT_OK;
+    status = taciti_comm_agree(job->comm->comm, status);
+    if (status == TACIT_OK) status = taciti_driver_start(job->driver, from.step, from.beginning.restored);
+    if (status == TACIT_OK) {
+        job->step = from.step;
+        job->skipped = from.skipped;
+    } else if (from.before.base != NULL) {
+        taciti_unpack(&from.t.state, from.before.base);
+    }
+    taciti_pages_destroy(&from.before);
+    return status;
 }
 
 /* As tacit_job_load(), with checked arguments. */

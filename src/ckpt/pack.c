@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 
-enum { CHUNK_FLOATS = 4096 };
+enum { CHUNK_FLOATS = 4096, BLOCK_BYTES = 4096 };
 
 /* Bytes of an entry that lie together in memory. */
 typedef struct run {
@@ -46,15 +46,32 @@ tacit_status taciti_pack_bytes(const taciti_state *state, size_t *out) {
     return TACIT_OK;
 }
 
+/* ---- copying ----------------------------------------------------------------------------------------------------- */
+
+typedef void copier(unsigned char *out, const unsigned char *from, size_t n);
+
+static void copy_bytes(unsigned char *out, const unsigned char *from, size_t n) {
+    if (n > 0) memcpy(out, from, n);
+}
+
+/* For an `out` of zeros: pages that would receive nothing else are not touched. */
+static void copy_blocks(unsigned char *out, const unsigned char *from, size_t n) {
+    static const unsigned char zeros[BLOCK_BYTES];
+    for (size_t at = 0; at < n; at += BLOCK_BYTES) {
+        const size_t bytes = n - at < BLOCK_BYTES ? n - at : BLOCK_BYTES;
+        if (memcmp(from + at, zeros, bytes) != 0) memcpy(out + at, from + at, bytes);
+    }
+}
+
 /* ---- arrays in another form -------------------------------------------------------------------------------------- */
 
-static void pack_accessed(const taciti_state_entry *entry, unsigned char *out) {
+static void pack_accessed(const taciti_state_entry *entry, copier *copy, unsigned char *out) {
     const taciti_state_access *access = &entry->access;
     float chunk[CHUNK_FLOATS];
     for (size_t at = 0; at < entry->n; at += CHUNK_FLOATS) {
         const size_t n = entry->n - at < CHUNK_FLOATS ? entry->n - at : CHUNK_FLOATS;
         access->read(access->object, access->which, at, chunk, n);
-        memcpy(out + at * sizeof *chunk, chunk, n * sizeof *chunk);
+        copy(out + at * sizeof *chunk, (const unsigned char *)chunk, n * sizeof *chunk);
     }
 }
 
@@ -70,15 +87,25 @@ static void unpack_accessed(const taciti_state_entry *entry, const unsigned char
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
-void taciti_pack(const taciti_state *state, unsigned char *out) {
+static void pack_with(copier *copy, const taciti_state *state, unsigned char *out) {
     run r;
     for (const taciti_state_entry *e = state->entries; e < state->entries + state->count; e++) {
         const size_t bytes = taciti_pack_entry_bytes(e);
-        if (e->access.read != NULL) pack_accessed(e, out);
+        if (e->access.read != NULL) pack_accessed(e, copy, out);
         for (size_t i = 0, at = 0; e->access.read == NULL && run_at(e, i, &r); at += r.bytes, i++)
-            if (r.bytes > 0) memcpy(out + at, r.base, r.bytes);
+            copy(out + at, r.base, r.bytes);
         out += bytes;
     }
+}
+
+void taciti_pack(const taciti_state *state, unsigned char *out) { pack_with(copy_bytes, state, out); }
+
+tacit_status taciti_pack_aside(const taciti_state *state, taciti_pages *out) {
+    size_t bytes = 0;
+    TACITI_TRY(taciti_pack_bytes(state, &bytes));
+    TACITI_TRY(taciti_pages_create(bytes, "a copy of the state", out));
+    pack_with(copy_blocks, state, out->base);
+    return TACIT_OK;
 }
 
 tacit_status taciti_pack_check(const taciti_state *state, const unsigned char *bytes) {

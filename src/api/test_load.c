@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A load that fails, on one rank or on all, before or after values were read, is the same error on every rank, and the
+ * job is as it was: it trains like a job that has never met a checkpoint, or loads another time.
+ */
+#define _XOPEN_SOURCE 700
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+
+#include "api/test_jobs.h"
+#include "ckpt/test_folder.h"
+
+enum { RANKS = 3, STEPS = 3, WORD_BYTES = 5 };
+
+typedef struct trial {
+    test_job saved, loaded;
+    const char *refusal; /* of the settings, on all ranks; NULL: rank 1 alone has no room for a blob */
+    const char *folder;
+} trial;
+
+/* ---- jobs -------------------------------------------------------------------------------------------------------- */
+
+/* A job whose parameters are set; those of all ranks are the same. */
+static tacit_job *prepare_job(tacit_comm *comm, const test_job *t, float begin) {
+    tacit_job *job = open_job(comm, t);
+    float *x = tacit_job_parameters(job);
+    for (int i = 0; i < TENSORS; i++) *x++ = begin + (float)i;
+    return job;
+}
+
+/* Gradients differ between ranks. */
+static void make_step(tacit_job *job, const test_job *t, int rank, int step) {
+    for (size_t i = 0; i < 10; i++) tacit_job_gradients(job)[i] = 0.01F * (float)(rank + 1) * (float)(step + 1);
+    OK(tacit_job_ready(job, TACIT_ALL_TENSORS));
+    OK(t->own ? tacit_job_settle(job, NULL) : tacit_job_finish(job, NULL));
+    if (t->own) OK(tacit_job_stepped(job));
+}
+
+/* Trains a job that has started and returns its state. */
+static unsigned char *train(tacit_job *job, const test_job *t, int rank, size_t *bytes) {
+    for (int s = 0; s < STEPS; s++) make_step(job, t, rank, s);
+    OK(tacit_job_state(job, NULL, 0, bytes));
+    unsigned char *state = malloc(*bytes);
+    CHECK(state != NULL);
+    OK(tacit_job_state(job, state, *bytes, bytes));
+    return state;
+}
+
+static void save_job(tacit_comm *comm, const trial *t) {
+    size_t bytes = 0;
+    char own[WORD_BYTES] = "1234", word[WORD_BYTES] = "word";
+    const tacit_blob blobs[] = {{.size = sizeof *blobs, .name = "own", .bytes = own, .count = 4, .own = true},
+                                {.size = sizeof *blobs, .name = "word", .bytes = word, .count = 4}};
+    tacit_job *job = prepare_job(comm, &t->saved, 7);
+    OK(tacit_job_start(job));
+    free(train(job, &t->saved, tacit_rank(comm), &bytes));
+    OK(tacit_job_save(job, t->folder, 1, blobs, 2));
+    OK(tacit_job_close(job));
+}
+
+/* ---- loads ------------------------------------------------------------------------------------------------------- */
+
+static void *make_room(void *context, size_t count) { return *(const bool *)context ? malloc(count) : NULL; }
+
+/* Only the last blob fails, and only on rank 1. */
+static void fail_to_load(tacit_comm *comm, tacit_job *job, const trial *t) {
+    bool found = false, has_room = t->refusal != NULL || tacit_rank(comm) != 1;
+    char own[WORD_BYTES] = "----";
+    tacit_blob blobs[] = {
+        {.size = sizeof *blobs, .name = "own", .bytes = own, .count = 4, .own = true},
+        {.size = sizeof *blobs, .name = "word", .room = make_room, .context = &has_room},
+    };
+    const tacit_status expected = t->refusal != NULL ? TACIT_E_CONFIG : TACIT_E_MEMORY;
+    REFUSED(tacit_job_load(job, t->folder, blobs, 2, &found), expected,
+            t->refusal != NULL ? t->refusal : "the caller has no room for the 4 bytes of blob word");
+    CHECK(!found && strcmp(own, "----") == 0 && !blobs[0].loaded && blobs[1].bytes == NULL);
+}
+
+/* Both have started or loaded; they make the same steps and are closed. */
+static void expect_same(tacit_job *job, tacit_job *fresh, const test_job *t, int rank) {
+    size_t bytes = 0, expected_bytes = 0;
+    unsigned char *expected = train(fresh, t, rank, &expected_bytes), *state = train(job, t, rank, &bytes);
+    CHECK(bytes == expected_bytes && memcmp(state, expected, bytes) == 0);
+    free(expected), free(state);
+    OK(tacit_job_close(fresh));
+    OK(tacit_job_close(job));
+}
+
+/* A job that failed to load goes on as if it had not, and so does one that loads another time. */
+static void run_trial(taciti_comm *comm, void *context) {
+    const trial *t = context;
+    const int rank = taciti_comm_rank(comm);
+    tacit_comm seat;
+    tacit_comm *c = seat_of(comm, &seat);
+    bool found = false;
+    save_job(c, t);
+    tacit_job *fresh = prepare_job(c, &t->loaded, 1), *job = prepare_job(c, &t->loaded, 1);
+    fail_to_load(c, job, t);
+    OK(tacit_job_start(fresh));
+    OK(tacit_job_start(job));
+    expect_same(job, fresh, &t->loaded, rank);
+    fresh = open_job(c, &t->saved), job = open_job(c, &t->saved);
+    if (t->refusal == NULL) fail_to_load(c, job, t);
+    OK(tacit_job_load(fresh, t->folder, NULL, 0, &found));
+    OK(tacit_job_load(job, t->folder, NULL, 0, &found));
+    expect_same(job, fresh, &t->saved, rank);
+    taciti_handle_close(&seat.handle);
+}
+
+static void run_in(const test_path *folder, trial *t) {
+    const taciti_comm_options options = test_comm_options(true);
+    t->folder = folder->text;
+    test_world_run(RANKS, &options, run_trial, t);
+}
+
+static void one_rank_fails(void **state) {
+    static const test_job JOBS[] = {
+        {.settings = {"strategy=dp"}},
+        {.settings = {"strategy=dp", "compress.codec=topk", "compress.residual=int8"}},
+        {.settings = {"strategy=dp", "compress.codec=topk", "adapt.policy=accordion"}},
+        {.settings = {"strategy=gossip", "gossip.start=0"}},
+        {.settings = {"strategy=gossip", "gossip.start=0", "gossip.codec=int4", "gossip.topology=base-k"}},
+        {.settings = {"strategy=gossip", "gossip.start=0", "gossip.topology=exp-directed"}},
+        {.settings = {"strategy=localsgd", "localsgd.every=2", "localsgd.outer_momentum=0.9"}},
+        {.settings = {"strategy=shard", "shard.stage=1"}},
+        {.settings = {"strategy=shard", "shard.stage=3"}},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof JOBS / sizeof *JOBS; i++) {
+        const test_path folder = folder_create();
+        run_in(&folder, &(trial){.saved = JOBS[i], .loaded = JOBS[i]});
+        folder_remove(&folder);
+    }
+}
+
+/* A strategy refuses to start from values that have been read by then. */
+static void all_ranks_are_refused(void **state) {
+    const test_path folder = folder_create();
+    (void)state;
+    run_in(&folder, &(trial){.saved = {.settings = {"strategy=localsgd", "localsgd.every=4"}},
+                             .loaded = {.settings = {"strategy=localsgd", "localsgd.every=2"}},
+                             .refusal = "the checkpoint is 3 steps into a period and localsgd.every is 2"});
+    folder_remove(&folder);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_rank_fails),
+        cmocka_unit_test(all_ranks_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
