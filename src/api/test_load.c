@@ -139,11 +139,18 @@ static void one_rank_fails(void **state) {
 
 /* A strategy refuses to start from values that have been read by then. */
 static void all_ranks_are_refused(void **state) {
-    const test_path folder = folder_create();
+    static const char COLUMNS[] = "0.5,0.25,0.5\n0.5,0.5,0\n0,0.25,0.5\n"; /* needs push-sum */
+    const test_path folder = folder_create(), matrix = path_in(folder.text, "matrix.csv");
+    char file[sizeof matrix.text + 16];
     (void)state;
+    file_put(matrix.text, COLUMNS, strlen(COLUMNS));
+    (void)snprintf(file, sizeof file, "gossip.file=%s", matrix.text);
     run_in(&folder, &(trial){.saved = {.settings = {"strategy=localsgd", "localsgd.every=4"}},
                              .loaded = {.settings = {"strategy=localsgd", "localsgd.every=2"}},
                              .refusal = "the checkpoint is 3 steps into a period and localsgd.every is 2"});
+    run_in(&folder, &(trial){.saved = {.settings = {"strategy=gossip", "gossip.start=0", "gossip.topology=file", file}},
+                             .loaded = {.settings = {"strategy=gossip", "gossip.start=0"}, .own = true},
+                             .refusal = "its weights are up to"});
     folder_remove(&folder);
 }
 

@@ -77,10 +77,7 @@ static tacit_status restore_numbers(taciti_gossip *g) {
     *taciti_average_noisy(g->average) = 1;
     forget_other_knowledge(g);
     taciti_gossip_noise_restore(g, g->numbers[NOISE], g->numbers[NORM]);
-    TACITI_TRY(taciti_gossip_restore_masses(g, g->numbers[MASS]));
-    if (g->async == NULL || g->masses == NULL) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG, "gossip.async averages without weights, and the checkpoint has those of "
-                                       "push-sum; --resume-from-mean, or --no-gossip.async");
+    return taciti_gossip_restore_masses(g, g->numbers[MASS]);
 }
 
 /* A run that begins, with equal replicas: nothing is under way. */

@@ -24,19 +24,19 @@ double taciti_gossip_mass(const taciti_gossip *g) {
 
 static bool takes_no_masses(const taciti_gossip *g) {
     const taciti_gossip_options *o = &g->options;
-    return o->delay > 0 || o->tracker || g->context.own_optimizer;
+    return o->async || o->delay > 0 || o->tracker || g->context.own_optimizer;
 }
 
 /* The same on every rank, as all weights are known to all. */
 static tacit_status refuse_masses(const taciti_gossip *g, double apart) {
-    if (apart <= NO_WEIGHT || !takes_no_masses(g)) return TACIT_OK;
-    if (taciti_comm_rank(g->context.comm) != 0) return TACIT_E_CONFIG;
-    return taciti_fail(
-        TACIT_E_CONFIG,
+    static const char REASON[] =
         "the checkpoint was made on a graph that needs push-sum: its weights are up to %.3g away from 1. "
-        "gossip.delay, gossip.tracker and an optimizer of your own do not go with weights; resume without them, or go "
-        "on from the mean of the replicas with --resume-from-mean",
-        apart);
+        "gossip.async, gossip.delay, gossip.tracker and an optimizer of your own do not go with weights; resume "
+        "without them, or go on from the mean of the replicas with --resume-from-mean";
+    if (apart <= NO_WEIGHT || !takes_no_masses(g)) return TACIT_OK;
+    if (taciti_comm_rank(g->context.comm) == 0) return taciti_fail(TACIT_E_CONFIG, REASON, apart);
+    taciti_error_set(REASON, apart);
+    return TACIT_E_CONFIG;
 }
 
 tacit_status taciti_gossip_restore_masses(taciti_gossip *g, double mine) {
@@ -47,11 +47,11 @@ tacit_status taciti_gossip_restore_masses(taciti_gossip *g, double mine) {
     TACITI_TRY(taciti_comm_agree(g->context.comm, g->masses == NULL ? TACIT_E_MEMORY : TACIT_OK));
     TACITI_TRY(taciti_comm_allgather(g->context.comm, &mine, sizeof mine, g->masses));
     for (size_t r = 0; r < ranks; r++) apart = fmax(apart, fabs(g->masses[r] - 1));
-    TACITI_TRY(refuse_masses(g, apart));
-    if (needed || (apart > 0 && !takes_no_masses(g))) return TACIT_OK;
+    const tacit_status status = refuse_masses(g, apart);
+    if (needed || (apart > 0 && !takes_no_masses(g))) return status;
     taciti_free(g->masses);
     g->masses = NULL;
-    return TACIT_OK;
+    return status;
 }
 
 taciti_gossip_channel *taciti_gossip_channel_of(taciti_gossip *g, int64_t number) {
