@@ -154,10 +154,57 @@ static void all_ranks_are_refused(void **state) {
     folder_remove(&folder);
 }
 
+/* ---- other models ------------------------------------------------------------------------------------------------ */
+
+/* The layout of test_jobs.h but for one tensor. */
+static tacit_job *open_other(tacit_comm *comm, const char *setting, const char *name, size_t columns) {
+    tacit_settings *settings = NULL;
+    tacit_job *job = NULL;
+    tacit_layout *layout = NULL;
+    OK(tacit_settings_create(&settings));
+    OK(tacit_settings_set(settings, setting));
+    OK(tacit_layout_create(&layout));
+    OK(tacit_layout_add(layout, "head.weight", 2, SHAPES[0], TACIT_DECAY));
+    OK(tacit_layout_add(layout, name, 2, (const size_t[]){41, columns}, TACIT_DECAY));
+    OK(tacit_job_open(comm, settings, layout, NULL, &job));
+    tacit_layout_destroy(layout);
+    tacit_settings_destroy(settings);
+    return job;
+}
+
+/* The files of a checkpoint hold its tensors in any order; the text is that of the model's. */
+static void meet_other_models(taciti_comm *comm, void *context) {
+    const trial *t = context;
+    tacit_comm seat;
+    tacit_comm *c = seat_of(comm, &seat);
+    bool found = false;
+    save_job(c, t);
+    tacit_job *job = open_other(c, t->saved.settings[0], "mid", 99);
+    REFUSED(tacit_job_load(job, t->folder, NULL, 0, &found), TACIT_E_DATA, ": tensor model.mid ");
+    OK(tacit_job_close(job));
+    job = open_other(c, t->saved.settings[0], "middle", 100);
+    REFUSED(tacit_job_load(job, t->folder, NULL, 0, &found), TACIT_E_DATA, ": tensor model.middle is not in this");
+    OK(tacit_job_close(job));
+    taciti_handle_close(&seat.handle);
+}
+
+static void a_parameter_of_another_model_is_named(void **state) {
+    static const char *const STRATEGIES[] = {"strategy=gossip", "strategy=localsgd", "strategy=shard", "strategy=dp"};
+    const taciti_comm_options options = test_comm_options(true);
+    (void)state;
+    for (size_t i = 0; i < sizeof STRATEGIES / sizeof *STRATEGIES; i++) {
+        const test_path folder = folder_create();
+        trial t = {.saved = {.settings = {STRATEGIES[i]}}, .folder = folder.text};
+        test_world_run(RANKS, &options, meet_other_models, &t);
+        folder_remove(&folder);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_fails),
         cmocka_unit_test(all_ranks_are_refused),
+        cmocka_unit_test(a_parameter_of_another_model_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

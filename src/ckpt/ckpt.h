@@ -60,6 +60,9 @@ void taciti_ckpt_own_prefix(int rank, const char *what, char out[TACITI_CKPT_PRE
  * parts that cover the array's range; otherwise the message names both values. Not collective: each rank reads. */
 tacit_status taciti_ckpt_load(const char *path, const taciti_ckpt_array *arrays, size_t array_count);
 
+/* Returns the error that taciti_ckpt_load() would before it reads a value. Not collective. */
+tacit_status taciti_ckpt_check_arrays(const char *path, const taciti_ckpt_array *arrays, size_t array_count);
+
 /* Finds the size of the bytes saved under this prefix; *held is false if there are none. Not collective. */
 tacit_status taciti_ckpt_find_bytes(const char *path, const char *prefix, bool *held, size_t *bytes);
 

@@ -166,6 +166,25 @@ tacit_status taciti_ckpt_find_held(const char *path, const taciti_ckpt_array *ar
     return status;
 }
 
+/* As shards_open(), for arrays of which nothing is missing. */
+static tacit_status shards_open_complete(const char *path, const taciti_ckpt_array *arrays, size_t array_count,
+                                         shards *out) {
+    taciti_ckpt_part part;
+    TACITI_TRY(shards_open(path, arrays, array_count, out));
+    for (size_t a = 0; a < array_count; a++)
+        if (find_missing(out, a, &part))
+            return taciti_fail(TACIT_E_DATA, "%s: tensor %s%s is not in this checkpoint", path, arrays[a].prefix,
+                               part.tensor == NULL ? "" : part.tensor->name);
+    return TACIT_OK;
+}
+
+tacit_status taciti_ckpt_check_arrays(const char *path, const taciti_ckpt_array *arrays, size_t array_count) {
+    shards s;
+    const tacit_status status = shards_open_complete(path, arrays, array_count, &s);
+    shards_close(&s);
+    return status;
+}
+
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* Reads n floats from a byte of the file to float `at` of the array, or adds them. */
@@ -233,12 +252,7 @@ static tacit_status read_pieces(shards *s) {
 
 tacit_status taciti_ckpt_load(const char *path, const taciti_ckpt_array *arrays, size_t array_count) {
     shards s;
-    taciti_ckpt_part part;
-    tacit_status status = shards_open(path, arrays, array_count, &s);
-    for (size_t a = 0; status == TACIT_OK && a < array_count; a++)
-        if (find_missing(&s, a, &part))
-            status = taciti_fail(TACIT_E_DATA, "%s: tensor %s%s is not in this checkpoint", path, arrays[a].prefix,
-                                 part.tensor == NULL ? "" : part.tensor->name);
+    tacit_status status = shards_open_complete(path, arrays, array_count, &s);
     if (status == TACIT_OK) status = read_pieces(&s);
     shards_close(&s);
     return status;

@@ -97,6 +97,14 @@ static void say_origin(const taciti_resume *resume, bool own_model) {
 
 /* ---- what a changed configuration means -------------------------------------------------------------------------- */
 
+/* A checkpoint of another model is refused with the name of a parameter, which callers know, before arrays of the
+ * optimizer and the strategy are looked for. */
+static tacit_status check_model(const taciti_resume *resume, const taciti_state_entry *model) {
+    if (model == NULL) return TACIT_OK; /* gradients alone */
+    const taciti_ckpt_array array = {.prefix = "model.", .entry = *model};
+    return taciti_ckpt_check_arrays(resume->ckpt.path, &array, 1);
+}
+
 /* Earlier versions saved the momentum of sgd as the mean of adam. */
 static tacit_status check_renamed(const taciti_resume *resume, const taciti_state_entry *lacking) {
     const json_t *name = json_object_get(json_object_get(resume->ckpt.meta, "config"), "optim.name");
@@ -171,6 +179,7 @@ static tacit_status resume_updates(taciti_resume *resume, const taciti_state *st
 tacit_status taciti_resume_restore(taciti_resume *resume, const taciti_state *state, taciti_beginning *out) {
     const taciti_state_entry *model = taciti_state_find(state, "model");
     const bool own_model = model != NULL && model->owner == TACITI_STATE_OWN;
+    TACITI_TRY(check_model(resume, model));
     TACITI_TRY(check_lacking(resume, state));
     TACITI_TRY(say_residuals(resume, state));
     say_origin(resume, own_model);
