@@ -438,8 +438,8 @@ TACIT_API tacit_status tacit_job_save(tacit_job *job, const char *folder, int ke
  *
  * E_DATA: only damaged ones, or another layout. E_CONFIG: the settings need state that the checkpoint lacks: another
  * optimizer (adam and adamw have the same state), another optim.freeze, or localsgd.outer_momentum where it was 0; the
- * text names the keys. An error is the same on all ranks, and on all of them the job and the blobs are as they were.
- * Collective. */
+ * text names the keys. An error is the same on all ranks, and on all of them the job and the blobs are as they were. A
+ * damaged checkpoint is logged and stays where it is; nothing is renamed. Collective. */
 TACIT_API tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_blob *blobs, size_t blob_count,
                                       bool *found);
 

@@ -200,11 +200,57 @@ static void a_parameter_of_another_model_is_named(void **state) {
     }
 }
 
+/* ---- damage ------------------------------------------------------------------------------------------------------ */
+
+/* The newest checkpoint is damaged: its files are the caller's, and stay where they are. */
+static void fall_back(taciti_comm *comm, void *context) {
+    const trial *t = context;
+    tacit_comm seat;
+    tacit_comm *c = seat_of(comm, &seat);
+    tacit_counters counters = {.size = sizeof counters};
+    bool found = false;
+    tacit_job *job = open_job(c, &t->loaded);
+    OK(tacit_job_load(job, t->folder, NULL, 0, &found));
+    OK(tacit_job_counters(job, &counters));
+    CHECK(found && counters.steps == STEPS);
+    OK(tacit_job_close(job));
+    taciti_handle_close(&seat.handle);
+}
+
+static void save_both(taciti_comm *comm, void *context) {
+    const trial *t = context;
+    tacit_comm seat;
+    tacit_comm *c = seat_of(comm, &seat);
+    save_job(c, t);
+    tacit_job *job = prepare_job(c, &t->saved, 7);
+    bool found = false;
+    OK(tacit_job_load(job, t->folder, NULL, 0, &found));
+    make_step(job, &t->saved, tacit_rank(c), STEPS);
+    OK(tacit_job_save(job, t->folder, 2, NULL, 0));
+    OK(tacit_job_close(job));
+    taciti_handle_close(&seat.handle);
+}
+
+static void a_damaged_checkpoint_stays(void **state) {
+    const taciti_comm_options options = test_comm_options(true);
+    const test_path folder = folder_create(), newest = path_in(folder.text, "step_00000004");
+    const test_path file = path_in(newest.text, "rank-00000.safetensors"),
+                    aside = path_in(folder.text, "step_00000004.damaged");
+    trial t = {.folder = folder.text};
+    (void)state;
+    test_world_run(2, &options, save_both, &t);
+    file_put(file.text, "x", 1);
+    test_world_run(2, &options, fall_back, &t);
+    assert_true(file_exists(file.text) && !file_exists(aside.text));
+    folder_remove(&folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_fails),
         cmocka_unit_test(all_ranks_are_refused),
         cmocka_unit_test(a_parameter_of_another_model_is_named),
+        cmocka_unit_test(a_damaged_checkpoint_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
