@@ -10,7 +10,7 @@ from array import array
 from ctypes import byref, c_size_t, c_void_p
 
 from . import _table
-from ._library import UsageError, check, lib
+from ._library import ConfigError, UsageError, check, lib
 
 
 SLICE_S = 0.5
@@ -45,10 +45,13 @@ class Layout:
     def add(self, name, shape, decay=False):
         """Returns the tensor's index."""
         shape = tuple(map(operator.index, shape))
-        if any(size < 1 for size in shape):
-            raise UsageError(f"{name} has the shape {shape}: sizes are 1 or more")
+        if not isinstance(name, str) or "\0" in name:
+            raise ConfigError(f"{name!r} is no name of a tensor: it is a text without control characters")
+        if not all(1 <= size < 2 ** 64 for size in shape):
+            raise ConfigError(f"{name} has the shape {shape}: sizes are 1 or more, of 64 bits")
         dims = (ctypes.c_size_t * max(1, len(shape)))(*shape)
-        check(lib.tacit_layout_add(self._handle, name.encode(), len(shape), dims, _table.DECAY if decay else 0))
+        check(lib.tacit_layout_add(self._handle, name.encode(errors="surrogatepass"), len(shape), dims,
+                                   _table.DECAY if decay else 0))
         self.count += 1
         return self.count - 1
 

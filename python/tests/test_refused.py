@@ -176,8 +176,15 @@ class Refused(unittest.TestCase):
         import tacit.numpy as arrays
         with self.assertRaisesRegex(tacit.UsageError, "-1 elements: 1 or more can be summed"):
             arrays.Sum(-1, comm=parallel.default_comm())
-        with self.assertRaisesRegex(tacit.UsageError, r"a has the shape \(-1,\)"):
-            arrays.Model({"a": (-1,)}, comm=parallel.default_comm())
+        for name, shape, text in (("a", (-1,), r"a has the shape \(-1,\)"), ("a", (3, 0), r"a has the shape \(3, 0\)"),
+                                  ("a", (2 ** 64 + 3,), "a has the shape"), ("a", (2 ** 62, 2 ** 62), "a"),
+                                  ("", (3,), "tensor 0 has no name"), ("a\0b", (3,), "is no name"), (5, (3,), "5 is no name"),
+                                  ("a\n", (3,), "without control characters"), ("\ud800", (3,), "a name is UTF-8"),
+                                  ("x" * 1024, (3,), "1 to 1023 bytes"), ("a[0:1/2]", (3,), "no name ends like that")):
+            with self.assertRaisesRegex(tacit.ConfigError, text):
+                arrays.Model({name: shape}, comm=parallel.default_comm())
+        with self.assertRaisesRegex(tacit.UsageError, "a layout of 0 tensors"):
+            arrays.Model({}, comm=parallel.default_comm())
 
     def test_a_file_of_settings(self):
         with tempfile.TemporaryDirectory() as folder:
