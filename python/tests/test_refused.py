@@ -99,13 +99,20 @@ class Refused(unittest.TestCase):
         self.assertIsNotNone(self.module.first.weight.grad)
 
     def test_a_forward_pass_of_the_mean(self):
-        model = self.wrap()
-        with model.average():
-            loss = loss_of(model(Net.batch(0)))  # without no_grad
-            with self.assertRaisesRegex(tacit.UsageError, "leave model.average"):
-                loss.backward()
-        self.module.zero_grad()
-        self.step(model)
+        for strategy in ("dp", "gossip", "localsgd", "shard"):
+            for sync in (contextlib.nullcontext, parallel.Parallel.no_sync):
+                module = make(Net)
+                optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
+                model = self.wrap(optimizer, module=module, strategy=strategy)
+                before = loss_of(model.module(Net.batch(0)))
+                with model.average(), sync(model):
+                    loss = loss_of(model(Net.batch(0)))  # without no_grad
+                    torch.autograd.grad(loss, list(module.parameters()), retain_graph=True)
+                    for one in (loss, before):
+                        with self.assertRaisesRegex(tacit.UsageError, "parameters are the mean .*leave model.average"):
+                            one.backward()
+                module.zero_grad()
+                self.step(model, optimizer)
 
     def test_a_model_in_ddp(self):
         import torch.distributed as dist

@@ -486,14 +486,21 @@ class Parallel(torch.nn.Module):
         distance = self._job.average()
         self._tensors.pull()
         self._averaged = True
+        hooks = [p.register_post_accumulate_grad_hook(self._refuse_backward) for p in self._tensors.parameters]
         try:
             with self._rank_buffers.averaged():
                 yield distance
         finally:
             self._averaged = False
+            for hook in hooks:
+                hook.remove()
             self._job.revert()
             for (_, p), own in zip(self._tensors.copied, kept):
                 p.data.copy_(own)
+
+    def _refuse_backward(self, _):
+        """In average(), where strategies of replicas, and passes in no_sync(), have no other hook that notices one."""
+        self._check_step_can_begin()
 
     def _end_parts(self):
         """A step whose update was left out still ends, before what comes between steps."""
