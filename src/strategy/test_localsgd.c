@@ -328,6 +328,39 @@ static void a_place_outside_the_period_is_refused(void **state) {
     test_log_drop();
 }
 
+/* Rank 1 is a step behind: all refuse to average, and do when it has come. */
+static void meet_too_early(taciti_comm *comm, void *context) {
+    worker w = {.t = context, .comm = comm, .rank = taciti_comm_rank(comm)};
+    double distance = 0;
+    w.strategy = taciti_strategy_find("localsgd");
+    w.local = w.t->local;
+    test_make_layout(SIZES, TEST_TENSORS, 4096, &w.layout);
+    open_worker(&w);
+    start(&w, 0, false);
+    for (int s = 0; s < (w.rank == 1 ? 4 : 5); s++) take_step(&w, s);
+    float *own = copy_of(w.p, w.layout.n);
+    CHECK(w.strategy->replicas->average(w.self, &distance) == TACIT_E_USAGE);
+    CHECK(strstr(taciti_error_text(), "numbers of steps: 5 and, on rank 1, 4") != NULL);
+    CHECK(memcmp(w.p, own, w.layout.n * sizeof *own) == 0);
+    if (w.rank == 1) take_step(&w, 4);
+    CHECK(w.strategy->replicas->average(w.self, &distance) == TACIT_OK);
+    taciti_free(own);
+    close_worker(&w);
+    taciti_layout_destroy(&w.layout);
+}
+
+static void a_rank_with_fewer_steps_is_named(void **state) {
+    (void)state;
+    const taciti_comm_options options = test_comm_options(true);
+    test_log_keep();
+    for (int ranks = 2; ranks <= 5; ranks++) {
+        trial t = trial_of(REALS, TACITI_OPTIM_SGD, 3);
+        test_world_run(ranks, &options, meet_too_early, &t);
+    }
+    assert_int_equal(test_log_count("different numbers of steps"), 4);
+    test_log_drop();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(alone_it_is_dp_to_the_bit),
@@ -346,6 +379,7 @@ int main(void) {
         cmocka_unit_test(without_numbers_averages_keep_their_steps),
         cmocka_unit_test(an_emulated_step_moves_bytes_only),
         cmocka_unit_test(a_place_outside_the_period_is_refused),
+        cmocka_unit_test(a_rank_with_fewer_steps_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
