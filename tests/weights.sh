@@ -68,6 +68,14 @@ refuse 3 "is a run of tacit already" import from-hf -o other
 refuse 2 "name what to read" import hf
 refuse 2 "name what to read" export from-hf
 refuse 3 "exists already" export from-hf -o from-hf-hf
+mkdir owned # a tokenizer that is there stays, and goes with the same one alone
+echo mine > owned/merges.txt
+refuse 3 "owned/merges.txt: exists already" export from-hf -o owned
+refuse 3 "owned/merges.txt: exists already" import hf -o owned
+[ "$(ls owned) $(cat owned/merges.txt)" = "merges.txt mine" ]
+cp hf/merges.txt owned
+"$tacit" export from-hf -o owned > /dev/null
+cmp owned/vocab.json hf/vocab.json
 refuse 3 "did you mean" export from-hf -o other --dtype f16
 refuse 4 "step_00000005" export from-hf -o other --step 5
 refuse 3 "--step: -1 is below 0" export from-hf -o other --step -1

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/strict_json.h"
 #include "ckpt/ckpt.h"
+#include "ckpt/formats.h"
 #include "ckpt/weights.h"
 
 enum { BUCKET_BYTES = 25 << 20, TOKENIZER_MAX_BYTES = 256 << 20 };
@@ -175,18 +176,58 @@ static tacit_status copy_file(const char *from, const char *folder, const char *
     return status;
 }
 
-tacit_status taciti_flat_model_copy_tokenizer(const json_t *meta, const char *folder) {
+/* The files of a run's tokenizer, and what they are called in a folder. */
+typedef struct tokenizer_file {
+    char from[TACITI_PATH_BYTES];
+    const char *name;
+} tokenizer_file;
+
+/* Returns false if the run has no tokenizer. */
+static bool find_tokenizer(const json_t *meta, tokenizer_file out[2]) {
     const char *vocab = json_string_value(json_object_get(json_object_get(meta, "config"), "data.vocab"));
-    if (vocab == NULL || vocab[0] == '\0') return TACIT_OK;
-    char merges[TACITI_PATH_BYTES];
+    if (vocab == NULL || vocab[0] == '\0') return false;
     const char *slash = strrchr(vocab, '/');
-    const int length =
-        snprintf(merges, sizeof merges, "%.*smerges.txt", slash == NULL ? 0 : (int)(slash + 1 - vocab), vocab);
-    if (length >= TACITI_PATH_BYTES || access(vocab, R_OK) != 0 || access(merges, R_OK) != 0) {
+    const int folder = slash == NULL ? 0 : (int)(slash + 1 - vocab);
+    out[0].name = "vocab.json", out[1].name = "merges.txt";
+    (void)snprintf(out[0].from, sizeof out[0].from, "%s", vocab);
+    (void)snprintf(out[1].from, sizeof out[1].from, "%.*smerges.txt", folder, vocab);
+    return true;
+}
+
+static bool can_read(const tokenizer_file files[2]) {
+    return access(files[0].from, R_OK) == 0 && access(files[1].from, R_OK) == 0;
+}
+
+/* A file that is there may be the same, but no other. */
+static tacit_status check_copy(const tokenizer_file *file, const char *folder) {
+    char path[TACITI_PATH_BYTES], *mine = NULL, *theirs = NULL;
+    size_t count = 0, there = 0;
+    if (!taciti_file_exists_in(folder, file->name)) return TACIT_OK;
+    TACITI_TRY(taciti_path_join(path, sizeof path, folder, file->name));
+    TACITI_TRY(taciti_file_read(path, TOKENIZER_MAX_BYTES, &theirs, &there));
+    tacit_status status = taciti_file_read(file->from, TOKENIZER_MAX_BYTES, &mine, &count);
+    if (status == TACIT_OK && (count != there || memcmp(mine, theirs, count) != 0))
+        status = taciti_formats_refuse_existing(path);
+    taciti_free(mine);
+    taciti_free(theirs);
+    return status;
+}
+
+tacit_status taciti_flat_model_check_tokenizer(const json_t *meta, const char *folder) {
+    tokenizer_file files[2];
+    if (!find_tokenizer(meta, files) || !can_read(files)) return TACIT_OK;
+    TACITI_TRY(check_copy(&files[0], folder));
+    return check_copy(&files[1], folder);
+}
+
+tacit_status taciti_flat_model_copy_tokenizer(const json_t *meta, const char *folder) {
+    tokenizer_file files[2];
+    if (!find_tokenizer(meta, files)) return TACIT_OK;
+    if (!can_read(files)) {
         taciti_log(TACITI_LOG_WARN, "%s: the tokenizer of the run (%s and %s) cannot be read and is left out", folder,
-                   vocab, merges);
+                   files[0].from, files[1].from);
         return TACIT_OK;
     }
-    TACITI_TRY(copy_file(vocab, folder, "vocab.json"));
-    return copy_file(merges, folder, "merges.txt");
+    TACITI_TRY(copy_file(files[0].from, folder, files[0].name));
+    return copy_file(files[1].from, folder, files[1].name);
 }

@@ -50,6 +50,9 @@ typedef struct taciti_flat_model {
 tacit_status taciti_flat_model_create(const taciti_model_options *options, taciti_flat_model *out);
 void taciti_flat_model_destroy(taciti_flat_model *model); /* {0} is fine */
 
+/* Returns E_CONFIG, naming the file, if the next function would replace one that is not the same. */
+tacit_status taciti_flat_model_check_tokenizer(const json_t *meta, const char *folder);
+
 /* Copies the tokenizer that a run's meta data names ("data.vocab" of "config", with merges.txt beside it) to
  * folder/vocab.json and folder/merges.txt. Does nothing if the run has none. A missing file causes a warning only. */
 tacit_status taciti_flat_model_copy_tokenizer(const json_t *meta, const char *folder);

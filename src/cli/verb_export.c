@@ -58,6 +58,7 @@ static tacit_status read_options(const taciti_arguments *arguments, export_optio
 
 static tacit_status convert_weights(const taciti_run_info *source, const char *to,
                                     const taciti_weights_write_options *how, taciti_flat_model *model) {
+    if (how->format == TACITI_WEIGHTS_HF) TACITI_TRY(taciti_flat_model_check_tokenizer(source->meta, to));
     TACITI_TRY(taciti_flat_model_create(&source->model, model));
     TACITI_TRY(taciti_run_weights(source, &model->layout, model->flat));
     TACITI_TRY(taciti_weights_write(to, how, &source->model, &model->layout, model->flat));

@@ -43,6 +43,7 @@ static tacit_status convert_weights(const taciti_run_info *source, const char *f
     TACITI_TRY(taciti_stage_list(folder, &steps, &count));
     taciti_free(steps);
     if (count > 0) return taciti_fail(TACIT_E_CONFIG, "%s: holds checkpoints already; choose another folder", folder);
+    TACITI_TRY(taciti_flat_model_check_tokenizer(source->meta, run));
     TACITI_TRY(taciti_flat_model_create(&source->model, model));
     TACITI_TRY(taciti_run_weights(source, &model->layout, model->flat));
     TACITI_TRY(taciti_file_make_folder(run));
