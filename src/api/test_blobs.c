@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Blobs of any size, for which the caller makes room while a checkpoint is loaded, in structs of any size.
+ * Blobs of any size, for which the caller makes room while a checkpoint is loaded, in structs of any size; and
+ * checkpoints of step 0, whose parameters go on under any strategy.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -165,6 +166,29 @@ static void a_shared_blob_outlives_its_strategy(void **state) {
     }
 }
 
+/* shard with compress.gather updates other arrays than those that it computes with. */
+static void parameters_of_step_0_go_on(void **state) {
+    scene *s = *state;
+    static const char *const FORMER[] = {"strategy=dp", "strategy=shard"};
+    static const char *const STAGES[] = {"shard.stage=1", "shard.stage=2", "shard.stage=3"};
+    for (size_t i = 0; i < 6; i++) {
+        bool found = false;
+        tacit_part part = {.size = sizeof part};
+        reopen_job(s, "compress.gather=none");
+        reopen_job(s, FORMER[i % 2]);
+        for (size_t k = 0; k < tacit_layout_floats(s->layout); k++) tacit_job_parameters(s->job)[k] = 1;
+        assert_int_equal(tacit_job_start(s->job), TACIT_OK);
+        assert_int_equal(tacit_job_save(s->job, s->folder.text, 1, NULL, 0), TACIT_OK);
+        assert_int_equal(tacit_settings_set(s->settings, "strategy=shard"), TACIT_OK);
+        assert_int_equal(tacit_settings_set(s->settings, STAGES[i / 2]), TACIT_OK);
+        reopen_job(s, "compress.gather=int8");
+        assert_int_equal(tacit_job_load(s->job, s->folder.text, NULL, 0, &found), TACIT_OK);
+        assert_true(found && tacit_job_part(s->job, 0, &part) && part.floats > 0);
+        assert_float_equal(part.parameters[0], 1, 0);
+        assert_float_equal(tacit_job_parameters(s->job)[0], 1, 0);
+    }
+}
+
 /* ---- sizes of structs -------------------------------------------------------------------------------------------- */
 
 /* A program of a former version, whose blobs end before `room`, and of a later one, whose blobs have more. */
@@ -229,8 +253,8 @@ static void counters_have_a_size(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(a_caller_makes_room),        TEST(no_room_is_an_error),  TEST(a_shared_blob_outlives_its_strategy),
-        TEST(programs_of_other_versions), TEST(counters_have_a_size),
+        TEST(a_caller_makes_room),        TEST(no_room_is_an_error),        TEST(a_shared_blob_outlives_its_strategy),
+        TEST(parameters_of_step_0_go_on), TEST(programs_of_other_versions), TEST(counters_have_a_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -410,6 +410,12 @@ static tacit_status restore_numbers(const taciti_ckpt_origin *from, const taciti
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
+static void tell_filled(const taciti_state *state, const action *actions) {
+    for (size_t i = 0; i < state->count; i++)
+        if (state->entries[i].filled != NULL && actions[i] != LEAVE && actions[i] != BEGIN_AGAIN)
+            *state->entries[i].filled = true;
+}
+
 tacit_status taciti_ckpt_restore_state(const taciti_ckpt_origin *from, const taciti_state *state) {
     action actions[TACITI_STATE_MAX_ENTRIES];
     int formers = 0;
@@ -426,5 +432,6 @@ tacit_status taciti_ckpt_restore_state(const taciti_ckpt_origin *from, const tac
     for (size_t i = 0; i < state->count; i++)
         if (!is_stored_in_shards(&state->entries[i]))
             TACITI_TRY(restore_numbers(from, &state->entries[i], actions[i], formers));
+    tell_filled(state, actions);
     return TACIT_OK;
 }

@@ -141,10 +141,10 @@ static tacit_status shard_create(const taciti_strategy_context *context, void **
 }
 
 /* Values from a checkpoint are in the array of model_array() already. */
-static void set_masters(const taciti_shard *s, bool new_run) {
+static void set_masters(const taciti_shard *s, bool restored) {
     const float *from = s->context.parameters;
     float *to = taciti_shard_masters(s);
-    if (to == from || (taciti_shard_sends_changes(&s->context) && !new_run)) return;
+    if (to == from || (taciti_shard_sends_changes(&s->context) && (restored || s->filled))) return;
     for (size_t b = 0; b < s->context.layout->bucket_count; b++)
         memcpy(to + s->own[b].at, from + s->own[b].at, s->own[b].n * sizeof *to);
 }
@@ -162,7 +162,7 @@ static void take_up(const taciti_shard *s, taciti_shard_unit *unit) {
 static tacit_status shard_start(void *self, int64_t step, bool restored) {
     taciti_shard *s = self;
     const bool goes_on = restored && taciti_shard_sends_changes(&s->context);
-    set_masters(s, step == 0);
+    set_masters(s, restored);
     for (size_t u = 0; u < s->context.layout->unit_count; u++) {
         s->units[u].users = 0;
         if (goes_on && s->saved[u]) take_up(s, &s->units[u]);
@@ -377,8 +377,10 @@ static void shard_state(void *self, taciti_state *out) {
     taciti_compression_state(s->reduce, out);
     if (s->coded != NULL) taciti_compression_state(s->coded, out);
     if (taciti_shard_sends_changes(&s->context)) add_parameters(s, out);
-    for (size_t i = 0; i < out->count && i < TACITI_STATE_MAX_ENTRIES; i++)
+    for (size_t i = 0; i < out->count && i < TACITI_STATE_MAX_ENTRIES; i++) {
         if (out->entries[i].ranges == ranges) out->entries[i].held = s->own;
+        if (strcmp(out->entries[i].name, "model") == 0) out->entries[i].filled = &s->filled;
+    }
 }
 
 /* Writes the decisions about the sums, the gathers, or both. */

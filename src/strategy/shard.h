@@ -97,6 +97,7 @@ typedef struct taciti_shard {
     taciti_range *single;     /* [bucket_count] place.single; part of the block of `own` */
     bool *begun, *drained;    /* [bucket_count] of the reductions of this step; owned by begun */
     bool started;
+    bool filled;     /* a checkpoint's parameters are in the array of "model" */
     int64_t wait_ns; /* blocked in need() and write() in this step */
 
     /* The units that a step needs, in this order, recorded in the first step. */

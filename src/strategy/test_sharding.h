@@ -328,6 +328,7 @@ static inline void stop_and_go_on(seat *s, bool scattered) {
     for (size_t i = 0; i < after.count; i++) {
         if (next < before.count && strcmp(after.entries[i].name, names[next]) == 0) {
             move_entry(&after.entries[i], saved[next], true);
+            if (after.entries[i].filled != NULL) *after.entries[i].filled = true;
             taciti_free(saved[next++]);
         } else { /* one rank takes residuals of several, but keeps none */
             CHECK(taciti_comm_size(s->comm) == 1 && strstr(after.entries[i].name, "residual") != NULL);

@@ -59,6 +59,7 @@ typedef struct taciti_state_entry {
     const taciti_range *held; /* as many; what this rank needs to go on, where others save some of it. NULL: `ranges` */
     taciti_state_access access; /* of a whole array, instead of data, if `read` is not NULL */
     bool optional;              /* if a checkpoint lacks it, it keeps its value from before the first step */
+    bool *filled;               /* set to true when a checkpoint's value has been restored; borrows, NULL: not told */
 } taciti_state_entry;
 
 enum { TACITI_STATE_MAX_ENTRIES = 80, TACITI_STATE_NAME_BYTES = 48 };
