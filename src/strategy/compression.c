@@ -178,9 +178,10 @@ tacit_status taciti_compression_begin(taciti_compression *c, float *flat, size_t
     if (momentum) taciti_optim_to_momentum(c->optim, flat, 1.0 / taciti_comm_size(c->comm), b->offset, b->n);
     if (c->encoding.codec != NULL) {
         const double factor = taciti_compression_factor(c, bucket), back = taciti_compression_back_factor(c, factor);
+        const taciti_threshold sent = taciti_compression_threshold(c, TACITI_PAYLOAD_CONTRIBUTION, factor),
+                               result = taciti_compression_threshold(c, TACITI_PAYLOAD_RESULT, back);
         const taciti_bucket_task task = {
-            .setting = {setting_of(c, bucket, factor, &c->thresholds[TACITI_PAYLOAD_CONTRIBUTION]),
-                        setting_of(c, bucket, back, &c->thresholds[TACITI_PAYLOAD_RESULT])},
+            .setting = {setting_of(c, bucket, factor, &sent), setting_of(c, bucket, back, &result)},
             .trial = trial_of(c, bucket),
             .dense = factor <= 1};
         taciti_exchange_at(c->exchange, c->step, &task);
@@ -262,19 +263,19 @@ static void add_controller(taciti_compression *c, taciti_state *out) {
     }
 }
 
+static void add_numbers(taciti_state *out, const char *name, double *numbers, size_t n) {
+    taciti_state_add(out, (taciti_state_entry){
+                              .name = name, .kind = TACITI_STATE_NUMBERS, .data = numbers, .n = n, .optional = true});
+}
+
 static void add_thresholds(taciti_compression *c, taciti_state *out) {
-    taciti_state_add(
-        out, (taciti_state_entry){.name = is_of_gathers(c) ? "strategy.gather_thresholds" : "strategy.thresholds",
-                                  .kind = TACITI_STATE_NUMBERS,
-                                  .data = &c->thresholds[0].value,
-                                  .n = TACITI_PAYLOAD_KINDS * THRESHOLD_N,
-                                  .optional = true});
-    if (is_of_gathers(c)) return; /* only what is summed is tried */
-    taciti_state_add(out, (taciti_state_entry){.name = "strategy.tried",
-                                               .kind = TACITI_STATE_NUMBERS,
-                                               .data = &c->tried[0].factor,
-                                               .n = TRIED_N,
-                                               .optional = true});
+    const bool gathers = is_of_gathers(c);
+    add_numbers(out, gathers ? "strategy.gather_thresholds" : "strategy.thresholds", &c->thresholds[0].value,
+                TACITI_PAYLOAD_KINDS * THRESHOLD_N);
+    add_numbers(out, gathers ? "strategy.gather_threshold_factors" : "strategy.threshold_factors", c->threshold_factors,
+                TACITI_PAYLOAD_KINDS);
+    if (gathers) return; /* only what is summed is tried */
+    add_numbers(out, "strategy.tried", &c->tried[0].factor, TRIED_N);
 }
 
 void taciti_compression_state(taciti_compression *c, taciti_state *out) {

@@ -286,6 +286,10 @@ typedef struct level {
     double measured; /* the threshold of an exact selection */
 } level;
 
+taciti_threshold taciti_compression_threshold(const taciti_compression *c, taciti_payload_kind kind, double factor) {
+    return c->threshold_factors[kind] == factor ? c->thresholds[kind] : (taciti_threshold){0};
+}
+
 static taciti_threshold_seen counts_of(const taciti_codec_tally *tally) {
     return (taciti_threshold_seen){(double)tally->n, (double)tally->selected, (double)tally->near};
 }
@@ -309,25 +313,33 @@ static taciti_threshold threshold_for(const taciti_compression *c, const level *
     return out;
 }
 
+/* What the step has shown of a kind of payloads, which had this factor. */
+static level level_of(const taciti_compression *c, taciti_payload_kind kind, const taciti_tally *t, double factor) {
+    return (level){{factor, taciti_compression_threshold(c, kind, factor)}, counts_of(&t->sent), t->sent.threshold};
+}
+
+static void set_threshold(taciti_compression *c, taciti_payload_kind kind, double factor, taciti_threshold threshold) {
+    c->thresholds[kind] = threshold;
+    c->threshold_factors[kind] = factor;
+}
+
 /* Corrects the threshold of results, which are never tried. A dense step sends all residuals, so
  * the step after it has no threshold.
  */
 static void correct_results(taciti_compression *c, const taciti_tally *t, double factor, double next) {
-    taciti_threshold *threshold = &c->thresholds[TACITI_PAYLOAD_RESULT];
-    const level sent = {{factor, *threshold}, counts_of(&t->sent), t->sent.threshold};
-    *threshold = threshold_for(c, &sent, 1, next);
+    const level sent = level_of(c, TACITI_PAYLOAD_RESULT, t, factor);
+    set_threshold(c, TACITI_PAYLOAD_RESULT, next, threshold_for(c, &sent, 1, next));
 }
 
 /* Corrects the thresholds of contributions: the one that is sent with next, and the one that is tried. Two factors that
  * are tried in turns keep their thresholds. */
 static void correct_contributions(taciti_compression *c, const taciti_tally *t, double factor, double next) {
     enum { LEVELS = 3 };
-    taciti_threshold *threshold = &c->thresholds[TACITI_PAYLOAD_CONTRIBUTION];
-    const level levels[LEVELS] = {{{factor, *threshold}, counts_of(&t->sent), t->sent.threshold},
+    const level levels[LEVELS] = {level_of(c, TACITI_PAYLOAD_CONTRIBUTION, t, factor),
                                   {c->tried[0], counts_of(&t->trial), t->trial.threshold},
                                   {c->tried[1], {.n = 0}, 0}};
     const double trial = c->decision.trial, before = c->tried[0].factor;
-    *threshold = threshold_for(c, levels, LEVELS, next);
+    set_threshold(c, TACITI_PAYLOAD_CONTRIBUTION, next, threshold_for(c, levels, LEVELS, next));
     if (before != trial) c->tried[1] = (taciti_tried){before, threshold_for(c, levels, LEVELS, before)};
     c->tried[0] = (taciti_tried){trial, threshold_for(c, levels, LEVELS, trial)};
 }
@@ -341,6 +353,7 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, double n
     fill_mine(c, report);
     if (factor <= 1 && (taciti_comm_size(c->comm) == 1 || c->state_bytes == 0)) { /* nobody learns from this step */
         report->bytes = costs_of(c)->bytes;
+        memset(c->thresholds, 0, sizeof c->thresholds); /* the dense step has sent the residuals, too */
         c->step++;
         c->taken++;
         c->settled_ns = taciti_now_ns();

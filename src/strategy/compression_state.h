@@ -48,6 +48,7 @@ struct taciti_compression {
 
     /* Equal on all ranks, and in checkpoints. */
     taciti_threshold thresholds[TACITI_PAYLOAD_KINDS]; /* of the next step; none: the factor holds for every piece */
+    double threshold_factors[TACITI_PAYLOAD_KINDS];    /* that they are made for; another one does not use them */
     taciti_tried tried[2];                             /* of the next step's trial; of another one before it */
     double *factors;                                   /* per bucket; 0: the decision's */
     taciti_decision decision;
@@ -74,6 +75,9 @@ double taciti_compression_factor(const taciti_compression *c, size_t bucket);
 
 /* The same for sums on their way back, in a step that has that factor. */
 double taciti_compression_back_factor(const taciti_compression *c, double factor);
+
+/* Returns the threshold of a step with this factor: none if it was made for another one. */
+taciti_threshold taciti_compression_threshold(const taciti_compression *c, taciti_payload_kind kind, double factor);
 
 /* Returns the first step in which few elements may be sent: the end of compress.warmup. */
 int64_t taciti_compression_safe_step(const taciti_compression *c);

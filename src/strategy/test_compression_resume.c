@@ -150,6 +150,77 @@ static void a_factor_that_is_not_read_is_no_identity(void **state) {
     run_ranks(3, identities, NULL);
 }
 
+/* ---- thresholds -------------------------------------------------------------------------------------------------- */
+
+static void layers_steps(bench *b, int steps) {
+    for (int i = 0; i < steps; i++) {
+        fill_layers(b, .5);
+        exchange_all(b);
+        settle(b, true);
+    }
+}
+
+/* Opens `to` with the state of a run of 20 steps that had the factor 10, with another one or its own. */
+static void resume_with(taciti_comm *comm, const taciti_compress_options *options, bench *from, bench *to) {
+    static const taciti_compress_options TEN = {.factor = 10, .feedback = .5, .start = 1};
+    taciti_compression_setup setup = {.sums.codec = taciti_codec_find("topk"), .options = &TEN};
+    open_bench(comm, &setup, 9000, from);
+    CHECK(taciti_compression_start(from->c, 0, false) == TACIT_OK);
+    layers_steps(from, 20);
+    setup.options = options;
+    open_bench(comm, &setup, 9000, to);
+    restore(from, to);
+    CHECK(taciti_compression_start(to->c, 20, true) == TACIT_OK);
+}
+
+/* The first step that sends selects exactly, as at the start of a run, also after dense steps. */
+static void change_factor(taciti_comm *comm, void *context) {
+    const double factor = *(const double *)context;
+    const taciti_compress_options options = {.factor = factor, .feedback = .5, .start = 1};
+    const taciti_compress_options ten = {.factor = 10, .feedback = .5, .start = 1};
+    bench a, b, c;
+    resume_with(comm, &options, &a, &b);
+    layers_steps(&b, 1);
+    CHECK(fabs(b.report.kept * factor - 1) < .05 && (factor > 1) == (b.c->thresholds[0].value > 0));
+    const taciti_compression_setup setup = {.sums.codec = taciti_codec_find("topk"), .options = &ten};
+    open_bench(comm, &setup, 9000, &c);
+    restore(&b, &c);
+    CHECK(taciti_compression_start(c.c, 21, true) == TACIT_OK);
+    layers_steps(&c, 1);
+    CHECK(fabs(c.report.kept * 10 - 1) < .05);
+    close_bench(&a);
+    close_bench(&b);
+    close_bench(&c);
+}
+
+static void a_threshold_is_that_of_its_factor(void **state) {
+    (void)state;
+    static const double FACTORS[] = {1, 2.5, 40};
+    for (size_t i = 0; i < sizeof FACTORS / sizeof *FACTORS; i++)
+        for (int ranks = 2; ranks <= 3; ranks++) {
+            double factor = FACTORS[i];
+            run_ranks(ranks, change_factor, &factor);
+        }
+}
+
+static void keep_factor(taciti_comm *comm, void *context) {
+    (void)context;
+    static const taciti_compress_options TEN = {.factor = 10, .feedback = .5, .start = 1};
+    bench a, b;
+    resume_with(comm, &TEN, &a, &b);
+    layers_steps(&a, 5);
+    layers_steps(&b, 5);
+    CHECK(memcmp(a.g, b.g, a.layout.n * sizeof *a.g) == 0 && a.c->thresholds[0].value > 0);
+    CHECK(memcmp(a.c->thresholds, b.c->thresholds, sizeof a.c->thresholds) == 0);
+    close_bench(&a);
+    close_bench(&b);
+}
+
+static void thresholds_go_on_bit_for_bit(void **state) {
+    (void)state;
+    for (int ranks = 2; ranks <= 3; ranks++) run_ranks(ranks, keep_factor, NULL);
+}
+
 /* ---- residuals --------------------------------------------------------------------------------------------------- */
 
 static float left(int rank, size_t i) { return (float)((int)(i % 5) + rank); }
@@ -328,6 +399,8 @@ int main(void) {
         cmocka_unit_test(a_controller_goes_on_with_its_own_state),
         cmocka_unit_test(another_number_of_ranks_begins_anew),
         cmocka_unit_test(a_factor_that_is_not_read_is_no_identity),
+        cmocka_unit_test(a_threshold_is_that_of_its_factor),
+        cmocka_unit_test(thresholds_go_on_bit_for_bit),
         cmocka_unit_test(residuals_of_other_ranks_arrive),
         cmocka_unit_test(residuals_are_added_up_and_estimates_are_not),
         cmocka_unit_test(positions_are_forgotten),
