@@ -194,7 +194,7 @@ tacit_status taciti_compression_settle(taciti_compression *c, bool taken, double
     TACITI_TRY(taciti_exchange_settle(c->exchange, taken));
     if (c->encoding.codec == NULL || !taken) {
         c->decision.changed = false;
-        c->step++;
+        taciti_compression_advance(c);
         c->settled_ns = taciti_now_ns();
         return TACIT_OK;
     }

@@ -71,6 +71,7 @@ typedef struct taciti_compression_setup {
     const taciti_controller *controller;    /* NULL: the factor is fixed */
     const void *controller_options;         /* borrowed */
     taciti_phase phase;                     /* what begin() starts */
+    int64_t every;                          /* steps from one exchange to the next; 0: 1 */
     bool gather_feedback;                   /* gathers keep what their encodings lose for the next gather, as sums do */
 } taciti_compression_setup;
 
@@ -134,9 +135,9 @@ bool taciti_compression_is_dense(const taciti_compression *compression);
  * stays until that update. */
 bool taciti_compression_sends_momentum(const taciti_compression *compression);
 
-/* Ends the exchange of a step, after all waits; the step number increases by one. taken: the update is made. Not taken:
- * nothing changes, so that the next step does what this one would have done. lr: of the step. norm: of the sum over
- * ranks, the same bits on all of them. Fills in what the report says of compression. Collective. */
+/* Ends the exchange of a step, after all waits; the step number increases by setup.every. taken: the update is made.
+ * Not taken: nothing changes, so that the next step does what this one would have done. lr: of the step. norm: of the
+ * sum over ranks, the same bits on all of them. Fills in what the report says of compression. Collective. */
 tacit_status taciti_compression_settle(taciti_compression *compression, bool taken, double lr, double norm,
                                        struct taciti_step_report *report);
 

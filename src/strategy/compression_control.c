@@ -344,6 +344,8 @@ static void correct_contributions(taciti_compression *c, const taciti_tally *t, 
     c->tried[0] = (taciti_tried){trial, threshold_for(c, levels, LEVELS, trial)};
 }
 
+void taciti_compression_advance(taciti_compression *c) { c->step += c->setup.every > 0 ? c->setup.every : 1; }
+
 tacit_status taciti_compression_learn(taciti_compression *c, double lr, double norm, taciti_step_report *report) {
     const size_t all = c->layout->bucket_count;
     const double factor = taciti_compression_factor(c, all), back = taciti_compression_back_factor(c, factor);
@@ -354,7 +356,7 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, double n
     if (factor <= 1 && (taciti_comm_size(c->comm) == 1 || c->state_bytes == 0)) { /* nobody learns from this step */
         report->bytes = costs_of(c)->bytes;
         memset(c->thresholds, 0, sizeof c->thresholds); /* the dense step has sent the residuals, too */
-        c->step++;
+        taciti_compression_advance(c);
         c->taken++;
         c->settled_ns = taciti_now_ns();
         return TACIT_OK;
@@ -373,7 +375,7 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, double n
     if (sent->n > 0) report->kept = (double)sent->selected / (double)sent->n;
     report->pending = (double)contributions->pending;
     TACITI_TRY(decide_step(c, lr, contributions));
-    c->step++;
+    taciti_compression_advance(c);
     c->taken++;
     const double next = taciti_compression_factor(c, all), next_back = taciti_compression_back_factor(c, next);
     correct_contributions(c, contributions, factor, next);

@@ -119,12 +119,13 @@ static tacit_status localsgd_create(const taciti_strategy_context *context, void
                     .options = *options,
                     .kernels = taciti_kernels_get(),
                     .alone = taciti_comm_size(context->comm) == 1 && is_plain(options)};
+    l->context.compression.every = options->every;
     if (context->total_steps > 0 && options->every > context->total_steps && taciti_comm_rank(context->comm) == 0)
         taciti_log(TACITI_LOG_WARN,
                    "localsgd.every %lld is more than the run's %lld steps: ranks meet at its end alone",
                    (long long)options->every, (long long)context->total_steps);
     tacit_status status = taciti_comm_agree(context->comm, allocate_outer(l));
-    if (status == TACIT_OK) status = taciti_compression_create(context, &l->compression);
+    if (status == TACIT_OK) status = taciti_compression_create(&l->context, &l->compression);
     if (status == TACIT_OK && l->alone) /* no exchange will ever add residuals of a checkpoint: take none */
         status = taciti_exchange_settle(taciti_compression_exchange(l->compression), true);
     if (status == TACIT_OK) status = taciti_average_create(context, &l->average);

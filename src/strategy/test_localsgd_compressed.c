@@ -150,12 +150,55 @@ static void every_step_of_a_period_reports_its_mean(void **state) {
     for (int step = 2; step < STEPS; step++) assert_true(bytes[step] == bytes[step < 5 ? 2 : 5]);
 }
 
+static const double *numbers_of(const taciti_state *state, const char *name) {
+    const taciti_state_entry *entry = taciti_state_find(state, name);
+    CHECK(entry != NULL && entry->kind == TACITI_STATE_NUMBERS);
+    return entry->data;
+}
+
+/* An average's threshold is made for the factor that the next average has. */
+static void watch_warmup(taciti_comm *comm, void *context) {
+    enum { EVERY = 2 };
+    static trial trials[MAX_RANKS];
+    worker w = {.t = &trials[taciti_comm_rank(comm)], .comm = comm, .rank = taciti_comm_rank(comm)};
+    double next = 0;
+    *w.t = trial_of(REALS, TACITI_OPTIM_SGD, EVERY);
+    w.t->compression = *(const taciti_compression_setup *)context;
+    w.strategy = taciti_strategy_find("localsgd");
+    w.local = w.t->local;
+    test_make_layout(SIZES, TEST_TENSORS, 4096, &w.layout);
+    open_worker(&w);
+    start(&w, 0, false);
+    for (int step = 0; step < STEPS; step++) {
+        take_step(&w, step);
+        if (step % EVERY != EVERY - 1) continue;
+        const taciti_state state = state_of(&w);
+        CHECK(next == 0 || w.t->reports[w.rank][step].factor == next);
+        CHECK(numbers_of(&state, "strategy.thresholds")[0] > 0);
+        next = numbers_of(&state, "strategy.threshold_factors")[0];
+    }
+    CHECK(next > 2);
+    close_worker(&w);
+    taciti_layout_destroy(&w.layout);
+}
+
+static void a_warmup_goes_by_averages(void **state) {
+    (void)state;
+    static const taciti_compress_options RISES = {.factor = 32, .start = 2, .warmup = STEPS, .feedback = 1};
+    const taciti_codec *topk = taciti_codec_find("topk");
+    void *codec_options = taciti_calloc(1, topk->options_size);
+    defaults(topk->options, codec_options);
+    taciti_compression_setup setup = {.sums.codec = topk, .sums.options = codec_options, .options = &RISES};
+    const taciti_comm_options options = test_comm_options(true);
+    test_world_run(3, &options, watch_warmup, &setup);
+    taciti_free(codec_options);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(error_feedback_loses_nothing),
-        cmocka_unit_test(controllers_see_the_same_on_all_ranks),
-        cmocka_unit_test(the_way_back_has_its_own_factor),
-        cmocka_unit_test(every_step_of_a_period_reports_its_mean),
+        cmocka_unit_test(error_feedback_loses_nothing),    cmocka_unit_test(controllers_see_the_same_on_all_ranks),
+        cmocka_unit_test(the_way_back_has_its_own_factor), cmocka_unit_test(every_step_of_a_period_reports_its_mean),
+        cmocka_unit_test(a_warmup_goes_by_averages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
