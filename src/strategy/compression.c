@@ -79,6 +79,19 @@ static void warn_of_more_bytes(const taciti_compression *c) {
                    dense * 1e-6, other);
 }
 
+/* Warns of a run that ends before its warm-up. Sums and gathers have the same one. */
+static void warn_of_warmup(const taciti_compression *c, int64_t steps) {
+    const int64_t warmup = taciti_compression_warmup(c);
+    const bool told = c->setup.phase == TACITI_PHASE_ALL_GATHER && c->setup.sums.codec != NULL;
+    const double factor = taciti_compression_asked_factor(&c->setup);
+    if (steps == 0 || warmup < steps || c->setup.options->start >= factor || told) return;
+    if (taciti_comm_rank(c->comm) > 0 || taciti_comm_size(c->comm) == 1) return;
+    taciti_log(TACITI_LOG_WARN,
+               "compress.warmup: the factor rises for %lld steps and the run has %lld, so it never reaches %g: "
+               "--compress.warmup N, with N below that",
+               (long long)warmup, (long long)steps, factor);
+}
+
 static tacit_status build_exchange(taciti_compression *c, const taciti_exchange_options *options) {
     if (c->encoding.codec == NULL) return taciti_exchange_create(c->comm, c->layout, options, NULL, &c->exchange);
     TACITI_TRY(taciti_comm_agree(c->comm, allocate_arrays(c)));
@@ -112,6 +125,7 @@ tacit_status taciti_compression_create(const taciti_strategy_context *context, t
     c->encoding = taciti_compression_encoding(&c->setup);
     c->controller = taciti_compression_controller(&c->setup);
     const tacit_status status = build_exchange(c, context->exchange_options);
+    if (status == TACIT_OK && c->encoding.codec != NULL) warn_of_warmup(c, context->total_steps);
     if (status != TACIT_OK) {
         taciti_compression_destroy(c);
         return status;

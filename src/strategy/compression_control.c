@@ -69,12 +69,16 @@ int64_t taciti_compression_safe_step(const taciti_compression *c) {
     return c->setup.options->warmup >= 0 ? c->setup.options->warmup : twice > min ? twice : min;
 }
 
-/* Returns the factor of this step during the warm-up. Controllers have rules of their own, and number formats need no
- * rise. */
-static double risen_factor(const taciti_compression *c, double factor) {
+/* Controllers have rules of their own, and number formats need no rise. */
+int64_t taciti_compression_warmup(const taciti_compression *c) {
     const bool own_rules = c->setup.options->warmup < 0 && c->state_bytes > 0;
     const bool rises = !own_rules && taciti_encoding_factor(&c->encoding) != 1;
-    const int64_t warmup = rises ? taciti_compression_safe_step(c) : 0;
+    return rises ? taciti_compression_safe_step(c) : 0;
+}
+
+/* Returns the factor of this step during the warm-up. */
+static double risen_factor(const taciti_compression *c, double factor) {
+    const int64_t warmup = taciti_compression_warmup(c);
     const double start = fmin(c->setup.options->start, factor);
     return c->step >= warmup ? factor : start * power_of(factor / start, c->step, warmup);
 }

@@ -85,6 +85,9 @@ void taciti_compression_advance(taciti_compression *c);
 /* Returns the first step in which few elements may be sent: the end of compress.warmup. */
 int64_t taciti_compression_safe_step(const taciti_compression *c);
 
+/* Returns the number of steps in which the factor of this codec rises. */
+int64_t taciti_compression_warmup(const taciti_compression *c);
+
 /* Adds up what all ranks have seen, corrects the thresholds and decides the next step. norm: of the sum, equal on all
  * ranks. Collective. */
 tacit_status taciti_compression_learn(taciti_compression *c, double lr, double norm, taciti_step_report *report);

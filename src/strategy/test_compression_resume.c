@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How a compressed run begins: what a controller's state in a checkpoint belongs to; residuals, estimates and states of
- * codecs that were left by other ranks; and the warning about a codec that sends more than it saves.
+ * codecs that were left by other ranks; and the warnings about a codec that sends more than it saves and about a
+ * warm-up that the run is too short for.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -394,6 +395,61 @@ static void more_bytes_have_a_warning(void **state) {
     g_exchange.wire = (taciti_text){""};
 }
 
+/* ---- a warm-up that does not end --------------------------------------------------------------------------------- */
+
+typedef struct rise {
+    const char *codec;
+    double factor, start;
+    int64_t warmup, steps;
+    taciti_phase phase;
+    bool controlled;
+    int lines;
+} rise;
+
+static void open_rising(taciti_comm *comm, void *context) {
+    const rise *r = context;
+    const script_options script = {.factor = {10, 10}, .period = PERIOD};
+    const taciti_compress_options options = {.factor = r->factor, .start = r->start, .warmup = r->warmup};
+    const taciti_codec *codec = taciti_codec_find(r->codec);
+    const taciti_compression_setup setup = {.sums.codec = codec,
+                                            .gathers.codec = codec,
+                                            .options = &options,
+                                            .controller = r->controlled ? &SCRIPT : NULL,
+                                            .controller_options = &script,
+                                            .phase = r->phase};
+    bench b;
+    open_bench(comm, &setup, 9000, &b);
+    close_bench(&b);
+}
+
+/* Once, for the sums of shard and not for its gathers, too; -1 is 200 steps, of codecs that select, and not of
+ * controllers. */
+static void a_warmup_longer_than_the_run_has_a_warning(void **state) {
+    (void)state;
+    static const rise CASES[] = {
+        {"topk", 10, 1, 50, 50, TACITI_PHASE_ALL_REDUCE, false, 1},
+        {"topk", 10, 1, 49, 50, TACITI_PHASE_ALL_REDUCE, false, 0},
+        {"topk", 10, 1, 50, 0, TACITI_PHASE_ALL_REDUCE, false, 0},
+        {"topk", 10, 10, 50, 50, TACITI_PHASE_ALL_REDUCE, false, 0},
+        {"topk", 10, 1, -1, 50, TACITI_PHASE_REDUCE_SCATTER, false, 1},
+        {"topk", 10, 1, -1, 201, TACITI_PHASE_ALL_REDUCE, false, 0},
+        {"topk", 10, 1, -1, 50, TACITI_PHASE_ALL_GATHER, false, 0},
+        {"topk", 10, 1, -1, 50, TACITI_PHASE_ALL_REDUCE, true, 0},
+        {"topk", 10, 1, 50, 50, TACITI_PHASE_ALL_REDUCE, true, 1},
+        {"int4", 10, 1, 50, 50, TACITI_PHASE_ALL_REDUCE, false, 0},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        rise r = CASES[i];
+        g_total_steps = r.steps;
+        test_log_keep();
+        run_ranks(3, open_rising, &r);
+        const int lines = test_log_count("so it never reaches 10: --compress.warmup N");
+        test_log_drop();
+        if (lines != r.lines) fail_msg("case %zu: %d lines", i, lines);
+    }
+    g_total_steps = 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_controller_goes_on_with_its_own_state),
@@ -406,6 +462,7 @@ int main(void) {
         cmocka_unit_test(positions_are_forgotten),
         cmocka_unit_test(placements_differ),
         cmocka_unit_test(more_bytes_have_a_warning),
+        cmocka_unit_test(a_warmup_longer_than_the_run_has_a_warning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,6 +91,7 @@ typedef struct bench {
 } bench;
 
 static taciti_exchange_options g_exchange = {.overlap = true};
+static int64_t g_total_steps; /* of the run; 0: unknown */
 
 static inline void open_bench(taciti_comm *comm, const taciti_compression_setup *setup, size_t bucket_bytes, bench *b) {
     *b = (bench){.comm = comm, .optim_options = {.name = TACITI_OPTIM_SGD, .lr = .1}, .exchange = g_exchange};
@@ -107,6 +108,7 @@ static inline void open_bench(taciti_comm *comm, const taciti_compression_setup 
                                              .optim_options = &b->optim_options,
                                              .exchange_options = &b->exchange,
                                              .compression = *setup,
+                                             .total_steps = g_total_steps,
                                              .gradients = b->g};
     CHECK(taciti_compression_create(&context, &b->c) == TACIT_OK);
 }
