@@ -9,8 +9,8 @@
  * al., arXiv 2102.02888, section 4; DeepSpeed's implementation).
  *
  * Properties (test_quantisers.c): means: |x - C(x)| <= |x|, so error feedback converges
- * (onebit_means_are_the_best_two_values); zero counts as positive; one bit per element and 8 bytes per block; class
- * SUM; deterministic.
+ * (onebit_means_are_the_best_two_values); rms: up to 1.38 |x| (a_spike_loses_more_than_itself_with_rms); zero counts as
+ * positive; one bit per element and 8 bytes per block; class SUM; deterministic.
  */
 #include <math.h>
 
@@ -56,6 +56,12 @@ static void measure(const taciti_codec_call *call, const taciti_quantiser_part *
         parameters[side] = counts[side] > 0 ? (float)(sums[side] / (double)counts[side]) : 0;
 }
 
+/* |x - C(x)|^2 = 2 |x|^2 - 2 rms |x|_1 of a block, and |x|_1 >= |x| = rms sqrt(BLOCK), as of a single element. Means
+ * lose at most |x|. */
+static double max_loss(const void *options) {
+    return ((const onebit_options *)options)->values == VALUES_RMS ? sqrt(2 - 2 / sqrt(BLOCK)) : 1;
+}
+
 static void quantise(const taciti_codec_call *call, const float *parameters, const taciti_quantiser_part *part,
                      uint8_t *codes) {
     (void)call;
@@ -85,5 +91,6 @@ const taciti_codec taciti_codec_onebit = {
     .source = "1-bit SGD (Interspeech 2014), blocks instead of columns",
     .options = &TABLE,
     .options_size = sizeof(onebit_options),
+    .max_loss = max_loss,
     .keyless = true,
 };

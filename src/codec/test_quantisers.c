@@ -367,6 +367,26 @@ static void onebit_has_the_values_of_the_specification(void **state) {
     }
 }
 
+static void a_spike_loses_more_than_itself_with_rms(void **state) {
+    (void)state;
+    const taciti_codec *codec = use("onebit");
+    double lost = 0;
+    memset(g_x, 0, 512 * sizeof *g_x);
+    g_x[100] = 1;
+    assert_true(codec->max_loss(g_call.options) == 1);
+    set(codec, "onebit.values", "rms");
+    (void)round_trip(codec, g_x, 512, g_y);
+    for (size_t i = 0; i < 512; i++) lost += (double)g_error[i] * (double)g_error[i];
+    assert_true(fabs(sqrt(lost) - codec->max_loss(g_call.options)) < 1e-6 && lost > 1.9);
+    for (size_t i = 0, all = 0; i < 512; i++, all = 0) { /* fewer and fewer of the elements are 0 */
+        lost = 0;
+        g_x[i] = 1;
+        (void)round_trip(codec, g_x, 512, g_y);
+        for (size_t j = 0; j < 512; j++) all += g_x[j] > 0, lost += (double)g_error[j] * (double)g_error[j];
+        assert_true(sqrt(lost / (double)all) <= codec->max_loss(g_call.options) + 1e-6);
+    }
+}
+
 /* Any other value for either sign makes the error larger. */
 static void onebit_means_are_the_best_two_values(void **state) {
     (void)state;
@@ -444,6 +464,7 @@ int main(void) {
         cmocka_unit_test(zeros_stay_zeros),
         cmocka_unit_test(signsgd_takes_the_majority),
         cmocka_unit_test(onebit_has_the_values_of_the_specification),
+        cmocka_unit_test(a_spike_loses_more_than_itself_with_rms),
         cmocka_unit_test(onebit_means_are_the_best_two_values),
         cmocka_unit_test(wire_formats_are_what_they_say),
         cmocka_unit_test(every_method_refuses_scales_that_it_does_not_write),
