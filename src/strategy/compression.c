@@ -337,6 +337,13 @@ static uint64_t digest_options(const taciti_option_table *table, const void *val
     return key;
 }
 
+static uint64_t digest_buckets(const taciti_layout *layout) {
+    uint64_t key = layout->bucket_count;
+    for (size_t b = 0; b < layout->bucket_count; b++)
+        key = taciti_rng_key(taciti_rng_key(key, layout->buckets[b].offset), layout->buckets[b].n);
+    return key;
+}
+
 static void identify_controller(const taciti_compression *c, uint64_t out[TACITI_IDENTITY_PARTS]) {
     const taciti_codec *codec = c->encoding.codec;
     const void *options = c->setup.controller_options;
@@ -345,7 +352,7 @@ static void identify_controller(const taciti_compression *c, uint64_t out[TACITI
     out[1] = digest_bytes(codec->name, strlen(codec->name));
     out[2] = digest_options(codec->options, c->encoding.options);
     out[3] = (uint64_t)taciti_comm_size(c->comm);
-    out[4] = c->layout->bucket_count;
+    out[4] = digest_buckets(c->layout);
     out[5] = taciti_rng_key(digest_options(c->controller->options, options), digest_bytes(&factor, sizeof factor));
 }
 

@@ -39,7 +39,23 @@ static void take_steps(bench *b, int64_t from, int64_t to) {
     }
 }
 
-enum { OTHER_NOTHING, OTHER_CODEC, OTHER_CODEC_OPTIONS, OTHER_BUCKETS, OTHER_OPTIONS, NO_IDENTITY, MEASURED, OTHERS };
+enum {
+    OTHER_NOTHING,
+    OTHER_CODEC,
+    OTHER_CODEC_OPTIONS,
+    OTHER_BUCKETS,
+    OTHER_SIZES, /* of as many buckets */
+    OTHER_OPTIONS,
+    NO_IDENTITY,
+    MEASURED,
+    OTHERS
+};
+
+static bool have_same_sizes(const bench *a, const bench *b) {
+    bool same = a->layout.bucket_count == b->layout.bucket_count;
+    for (size_t k = 0; k < a->layout.bucket_count && same; k++) same = a->layout.buckets[k].n == b->layout.buckets[k].n;
+    return same;
+}
 
 static void go_on(taciti_comm *comm, void *context) {
     const int other = *(const int *)context;
@@ -55,7 +71,9 @@ static void go_on(taciti_comm *comm, void *context) {
     take_steps(&a, 0, 7);
     if (other == OTHER_CODEC) setup.sums.codec = taciti_codec_find("sketch");
     setup.controller_options = &changed;
-    open_bench(comm, &setup, other == OTHER_BUCKETS ? 12000 : 9000, &b);
+    open_bench(comm, &setup, other == OTHER_BUCKETS ? 12000 : other == OTHER_SIZES ? 9400 : 9000, &b);
+    CHECK((b.layout.bucket_count == a.layout.bucket_count) == (other != OTHER_BUCKETS));
+    CHECK(have_same_sizes(&a, &b) == (other != OTHER_BUCKETS && other != OTHER_SIZES));
     if (other == NO_IDENTITY) memset(a.c->saved_identity, 0, sizeof a.c->saved_identity);
     restore(&a, &b);
     if (other == OTHER_CODEC_OPTIONS) b.c->saved_identity[2] ^= 1;
@@ -81,9 +99,9 @@ static void go_on(taciti_comm *comm, void *context) {
  * of links are never taken over: nobody knows which links a run has when it goes on. */
 static void a_controller_goes_on_with_its_own_state(void **state) {
     (void)state;
-    static const char *const SAYS[OTHERS] = {"begins anew",       "has another codec",   "other options of the codec",
-                                             "has other buckets", "other options of it", "no state of it",
-                                             "it measures"};
+    static const char *const SAYS[OTHERS] = {"begins anew",       "has another codec", "other options of the codec",
+                                             "has other buckets", "has other buckets", "other options of it",
+                                             "no state of it",    "it measures"};
     for (int other = 0; other < OTHERS; other++) {
         test_log_keep();
         run_ranks(3, go_on, &other);
