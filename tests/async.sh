@@ -60,6 +60,10 @@ for word in begin take offer meet; do # without checksums the others would wait 
 done
 damaged; sed -i '$d' "$work/damaged/rank-0.log"
 refuse "a log without its last meeting" 4 'rank-0.log, line [0-9]+: .*damaged' --replay "$work/damaged"
+damaged; echo more >>"$work/damaged/rank-2.log"
+refuse "a log with more behind its last meeting" 4 'rank-2.log, line [0-9]+: the log is damaged' --replay "$work/damaged"
+damaged; printf '60 ta' >>"$work/damaged/rank-2.log"
+check "a line that a crash has cut off behind it is no harm" train cut 3 --replay "$work/damaged"
 damaged; cp "$work/other-log/rank-2.log" "$work/damaged"
 refuse "logs of two runs" 3 'the log of rank 2 is of another run than that of rank 0' --replay "$work/damaged"
 # Asked to stop after step 200; the log has its first meeting after step 400.

@@ -31,6 +31,7 @@ struct taciti_arrivals {
     int64_t number;      /* of that line in the file */
     int64_t step;        /* that the line is about; -1: there is no line */
     bool complete;       /* the line is as it was written, to its end */
+    bool whole;          /* it ends with a line break: no crash has cut it off */
     bool ended;          /* there is no further line */
     uint64_t stamp, sum; /* sum: of all lines so far */
     char *text;          /* the line that is being written; owned */
@@ -117,6 +118,7 @@ static void read_line(taciti_arrivals *a) {
     a->ended = getline(&a->line, &a->line_bytes, a->file) <= 0;
     if (a->ended) return;
     a->number++;
+    a->whole = strchr(a->line, '\n') != NULL;
     a->complete = take_sum_off(a);
     if (a->complete && sscanf(a->line, "%" SCNd64, &a->step) != 1) a->step = -1;
 }
@@ -188,6 +190,28 @@ tacit_status taciti_arrivals_read(taciti_arrivals *a, taciti_arrivals_step *out)
 bool taciti_arrivals_meets(const taciti_arrivals *a, int64_t step) {
     const char *word = a->step == step && a->complete ? strchr(a->line, ' ') : NULL;
     return word != NULL && strcmp(word, " meet") == 0;
+}
+
+/* Returns whether `at` begins with `word`, or ends within it; then *rest is where it goes on. */
+static bool skip_word(const char *at, const char *word, const char **rest) {
+    const size_t n = strlen(word), left = strlen(at), common = left < n ? left : n;
+    *rest = at + common;
+    return strncmp(at, word, common) == 0;
+}
+
+/* Returns whether the line may be the beginning of one that would have been written. A checksum is off already. */
+static bool is_cut_off(const char *line) {
+    static const char DIGITS[] = "0123456789", RANKS[] = " 0123456789";
+    const char *word = line + strspn(line, DIGITS), *rest = word;
+    if (word == line) return false;
+    if (skip_word(word, " begin", &rest) || skip_word(word, " meet", &rest)) return rest[strspn(rest, " ")] == '\0';
+    if (!skip_word(word, " take", &rest) || !skip_word(rest + strspn(rest, RANKS), "offer", &rest)) return false;
+    return rest[strspn(rest, RANKS)] == '\0';
+}
+
+tacit_status taciti_arrivals_check(taciti_arrivals *a) {
+    if (!taciti_arrivals_replays(a) || a->ended || a->complete) return TACIT_OK;
+    return a->whole || !is_cut_off(a->line) ? refuse_line(a, "the log is damaged") : TACIT_OK;
 }
 
 bool taciti_arrivals_ended(const taciti_arrivals *a) { return taciti_arrivals_replays(a) && a->ended; }

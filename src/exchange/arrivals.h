@@ -60,6 +60,9 @@ void taciti_arrivals_flush(taciti_arrivals *arrivals);
 tacit_status taciti_arrivals_read(taciti_arrivals *arrivals, taciti_arrivals_step *out);
 /* Returns whether the log has ranks meet after this step. Call it after read(). */
 bool taciti_arrivals_meets(const taciti_arrivals *arrivals, int64_t step);
+/* Returns E_DATA, with the line, if a log that is followed goes on with something else than a line of it. A last line
+ * without its end is the end of the log: a crash has cut it off. NULL: does nothing. Call it after a meeting. */
+tacit_status taciti_arrivals_check(taciti_arrivals *arrivals);
 /* Returns whether a log is followed and has no further line. NULL: no. */
 bool taciti_arrivals_ended(const taciti_arrivals *arrivals);
 

@@ -520,6 +520,7 @@ tacit_status taciti_async_meet(taciti_async *a, float *x, int64_t *clock, double
     TACITI_TRY(check_meeting(a));
     if (!taciti_arrivals_replays(a->arrivals)) TACITI_TRY(taciti_calls_gather(a->calls));
     note_meeting(a);
+    TACITI_TRY(taciti_arrivals_check(a->arrivals));
     TACITI_TRY(gather_offers(a, &all));
     tacit_status status = complete_offers(a, all, false, x, clock, moved);
     if (status == TACIT_OK) status = complete_offers(a, all, true, x, clock, moved);
