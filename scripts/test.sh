@@ -55,17 +55,24 @@ trap '[ -z "$ahead" ] || kill -- "-$ahead" 2>/dev/null' EXIT
 # unit PRESET LABELS [NAMES [BUT]]: every ctest case with one of these labels (a name that matches, but not these) counts as one test. Two
 # more at a time than there are cores, for many of them wait; what starts ranks or measures has RUN_SERIAL.
 unit() {
-  local log=$logs/ctest-$1-${2//|/-}.log passed failed status
+  local log=$logs/ctest-$1-${2//|/-}.log
   ctest --test-dir "build/$1" -j "$(($(nproc) + 2))" --output-on-failure --no-tests=error -L "^($2)\$" -R "${3:-.}" -E "${4:-^$}" >"$log" 2>&1 </dev/null
-  status=$?
-  passed=$(grep -cE '^ *[0-9]+/[0-9]+ Test .* Passed' "$log")
-  failed=$(grep -cE '^ *[0-9]+/[0-9]+ Test .*\*\*\*' "$log")
+  count_cases $? "ctest $1 -L $2" "$log"
+}
+
+# count_cases STATUS NAME LOG: what ctest has said of each case, before it ended with this status
+count_cases() {
+  local status=$1 what=$2 log=$3 line='^ *[0-9]+/[0-9]+ Test ' bad='\*\*\*(Failed|Timeout|Exception|Not Run)' passed failed skipped name
+  passed=$(grep -cE "$line.* Passed" "$log")
+  failed=$(grep -cE "$line.*$bad" "$log")
+  mapfile -t skipped < <(sed -nE "s,$line *#[0-9]+: ([^ ]+) .*\*\*\*Skipped.*,\1,p" "$log")
   CHECKS_PASSED=$((CHECKS_PASSED + passed))
-  echo "ok   $passed tests of ctest $1 -L $2"
-  [ "$passed" -gt 0 ] || [ "$failed" -gt 0 ] || fail "ctest $1 -L $2 ran no test" "$log"
-  [ "$status" -eq 0 ] || [ "$failed" -gt 0 ] || fail "ctest $1 -L $2 ended before its tests (exit code $status)" "$log"
-  [ "$failed" -eq 0 ] || grep -E '^ *[0-9]+/[0-9]+ Test .*\*\*\*|FAILED|: error: |ERROR' "$log" | while read -r line; do echo "     $line"; done
-  for _ in $(seq "$failed"); do fail "ctest $1 -L $2" "$log"; done
+  echo "ok   $passed tests of $what"
+  [ $((passed + failed + ${#skipped[@]})) -gt 0 ] || fail "$what ran no test" "$log"
+  [ "$status" -eq 0 ] || [ "$failed" -gt 0 ] || fail "$what ended before its tests (exit code $status)" "$log"
+  [ "$failed" -eq 0 ] || grep -E "$line.*$bad|FAILED|: error: |ERROR" "$log" | while read -r name; do echo "     $name"; done
+  for _ in $(seq "$failed"); do fail "$what" "$log"; done
+  for name in "${skipped[@]}"; do skip "$what" "$name cannot run here"; done
 }
 
 # PyTorch comes by pip, into an environment of its own, while other stages run.
@@ -76,8 +83,15 @@ install_torch() {
 program() { TACIT=$root/build/$1/bin/tacit run_checks "${@:2}"; }
 programs() { TACIT=$root/build/$1/bin/tacit run_checks_beside "${@:2}"; } # those that take longest come first
 
+style_of_sources() {
+  local files
+  mapfile -t files < <(git ls-files -co --exclude-standard '*.c' '*.h')
+  [ ${#files[@]} -gt 0 ] || { echo "git lists no sources"; return 1; } # without a file clang-format finds nothing wrong
+  clang-format --dry-run -Werror "${files[@]}"
+}
+
 style() {
-  check "clang-format" bash -c "clang-format --dry-run -Werror \$(git ls-files -co --exclude-standard '*.c' '*.h')"
+  check "clang-format" style_of_sources
   check "layering" scripts/check-layering.sh
   check "names" scripts/check-names.sh
   check "shell syntax" bash -c 'for f in scripts/*.sh scripts/results/*.sh tests/*.sh lab/cluster lab/*.sh; do bash -n "$f" || exit 1; done'
