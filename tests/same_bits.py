@@ -92,10 +92,17 @@ class Program:
         if not os.access(self.path, os.X_OK):
             sys.exit("same-bits: there is no program %s; build it: cmake --preset release && cmake --build build/release" % self.path)
         self.path, self.rename = os.path.abspath(self.path), rename
-        with open(self.path, "rb") as file:
-            digest = hashlib.sha256(file.read() + repr(rename).encode()).hexdigest()[:16]
-        self.answers = os.path.join(work, digest)
+        self.answers = os.path.join(work, self.digest())
         os.makedirs(self.answers, exist_ok=True)
+
+    def digest(self):
+        """Of the program and of its plugins, which hold the engine over MPI."""
+        found = hashlib.sha256(repr(self.rename).encode())
+        plugins = os.path.join(os.path.dirname(os.path.realpath(self.path)), "../lib/libtacit-mpi-*.so")
+        for path in (self.path, *sorted(glob.glob(plugins))):
+            with open(path, "rb") as file:
+                found.update(hashlib.sha256(file.read()).digest())
+        return found.hexdigest()[:16]
 
     def run(self, command, ranks=0):
         environment = dict(word.split("=", 1) for word in command if re.match(r"TACIT_\w+=", word))
