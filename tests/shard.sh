@@ -20,6 +20,8 @@ exact=(--optim.clip 0) # squares of parts are added in another order
 run() { local n=$1 dir=$2; shift 2; timeout 120 "$MPIRUN" -n "$n" "$tacit" train "${nano[@]}" --run.dir "$work/$dir" "$@"; }
 shard() { local n=$1 dir=$2; shift 2; run "$n" "$dir" --strategy shard "$@"; }
 fork() { cp -r "$work/$1" "$work/$2" && rm -rf "$work/$2/ckpt/step_00000008"; }
+# resumed NAME COMMAND...: a fork goes on from the checkpoint of step 4, not from nothing
+resumed() { expect "$1" 0 'resume at step 4 of 8' "${@:2}"; }
 # goes_on RUN FORK [TOLERANCE]: the first step after the checkpoint of step 4 has the same loss, to the bit unless a tolerance is
 # given, and the last one a smaller one.
 goes_on() {
@@ -55,18 +57,18 @@ shard 2 mixed --model.dtype bf16 --shard.gather bf16 --exchange.wire bf16 --trai
 check "everything in bf16" look 'near("one", "mixed", 2e-2)'
 
 # ---- checkpoints -------------------------------------------------------------------------------------------------
-fork s3 again; check "resumed on as many ranks" shard 3 again "${exact[@]}" --resume
+fork s3 again; resumed "resumed on as many ranks" shard 3 again "${exact[@]}" --resume
 check "is uninterrupted, bit for bit" look 'same("s3", "again")'
-fork bf16 again16; check "resumed with bf16 gathers" shard 3 again16 --shard.gather bf16 --resume
+fork bf16 again16; resumed "resumed with bf16 gathers" shard 3 again16 --shard.gather bf16 --resume
 check "is uninterrupted, bit for bit, in bf16" look 'same("bf16", "again16")'
-fork s3 stage1; check "resumed in another stage" shard 3 stage1 "${exact[@]}" --shard.stage 1 --resume
+fork s3 stage1; resumed "resumed in another stage" shard 3 stage1 "${exact[@]}" --shard.stage 1 --resume
 check "changes nothing" look 'same("s3", "stage1")'
-fork dp dp-shard; check "dp goes on as shard" shard 3 dp-shard "${exact[@]}" --resume
+fork dp dp-shard; resumed "dp goes on as shard" shard 3 dp-shard "${exact[@]}" --resume
 check "as if it had been one, bit for bit" look 'same("dp", "dp-shard")'
-fork s3 shard-dp; check "shard goes on as dp" run 3 shard-dp "${exact[@]}" --exchange.scheme flat --resume
+fork s3 shard-dp; resumed "shard goes on as dp" run 3 shard-dp "${exact[@]}" --exchange.scheme flat --resume
 check "as if it had been the other, bit for bit" look 'same("dp", "shard-dp")'
 for n in 1 2 5; do
-  fork s3 "to$n"; check "resumed by $n ranks" shard "$n" "to$n" "${exact[@]}" --resume
+  fork s3 "to$n"; resumed "resumed by $n ranks" shard "$n" "to$n" "${exact[@]}" --resume
   check "goes on as one would, by $n" look "near('s3', 'to$n')"
 done
 check "one rank samples what three have saved" "$tacit" sample "$work/s3" --prompt a --tokens 8
@@ -89,9 +91,9 @@ coded() { # NAME RANKS DIR FLAGS...
 for name in topk int4 int8 sketch layers gravac; do
   check "gradients and parameters through $name" coded $name 3 "c-$name"
   [ $name != gravac ] || continue # decides by what it measures
-  fork "c-$name" "c-$name-again"; check "$name resumed" coded $name 3 "c-$name-again" --resume
+  fork "c-$name" "c-$name-again"; resumed "$name resumed" coded $name 3 "c-$name-again" --resume
   check "is uninterrupted, bit for bit, with $name" look "same('c-$name', 'c-$name-again')"
-  fork "c-$name" "c-$name-two"; check "$name resumed by 2 ranks" coded $name 2 "c-$name-two" --resume
+  fork "c-$name" "c-$name-two"; resumed "$name resumed by 2 ranks" coded $name 2 "c-$name-two" --resume
   check "loses what 3 do with $name" look "near('c-$name', 'c-$name-two', 2e-2)"
 done
 # Buckets so short that nothing is selected of many, in a step and in the next.
@@ -108,23 +110,23 @@ narrow() { local name=$1 form=$2 n=$3 dir=$4; shift 4; coded "$name" "$n" "$dir"
 for form in bf16 int8; do
   for n in 1 2 4; do
     check "$n ranks keep residuals in $form" narrow topk $form $n "r-$form-$n"
-    fork "r-$form-$n" "r-$form-$n-again"; check "$n resumed with $form" narrow topk $form $n "r-$form-$n-again" --resume
+    fork "r-$form-$n" "r-$form-$n-again"; resumed "$n resumed with $form" narrow topk $form $n "r-$form-$n-again" --resume
     check "$n uninterrupted, bit for bit, with $form" look "same('r-$form-$n', 'r-$form-$n-again')"
   done
-  fork "r-$form-4" "r-$form-3"; check "3 ranks take the residuals of 4 in $form" narrow topk $form 3 "r-$form-3" --resume
+  fork "r-$form-4" "r-$form-3"; resumed "3 ranks take the residuals of 4 in $form" narrow topk $form 3 "r-$form-3" --resume
   check "and lose what 4 do in $form" look "near('r-$form-4', 'r-$form-3', 2e-2)"
   check "residuals in $form are not those of f32" look "a, b = tensors('c-topk'), tensors('r-$form-4')
 assert any('residual' in n for n in b) and sorted(n for n in a if 'rank.00002' in n) == sorted(n for n in b if 'rank.00002' in n)"
-  fork c-topk "f-$form"; check "f32 residuals go on in $form" narrow topk $form 3 "f-$form" --resume
+  fork c-topk "f-$form"; resumed "f32 residuals go on in $form" narrow topk $form 3 "f-$form" --resume
   check "with the loss of f32 in $form" look "near('c-topk', 'f-$form', 1e-3)"
 done
 check "blocking with int8" narrow topk int8 4 r-blocking --exchange.overlap false
 check "is overlapped, bit for bit, with int8" look 'same("r-int8-4", "r-blocking")'
 check "localsgd with int8" run 3 r-local --strategy localsgd --localsgd.every 2 --compress.codec int4 --compress.residual int8
 fork r-local r-local-again
-check "resumed" run 3 r-local-again --strategy localsgd --localsgd.every 2 --compress.codec int4 --compress.residual int8 --resume
+resumed "resumed" run 3 r-local-again --strategy localsgd --localsgd.every 2 --compress.codec int4 --compress.residual int8 --resume
 check "is uninterrupted, bit for bit" look 'same("r-local", "r-local-again")'
-fork c-topk c-dp; check "compressed parts go on as dp" run 3 c-dp --resume
+fork c-topk c-dp; resumed "compressed parts go on as dp" run 3 c-dp --resume
 # Gathers had not yet brought all changes of parameters to those who compute with them; the owners have them.
 check "from the parameters of the parts' owners" goes_on c-topk c-dp 1e-2
 # A dense step sends what was left: the same sum, whoever owns it. Without residuals the norm would be another.
@@ -151,12 +153,12 @@ for how in dp shard; do fork sums "sums-$how"; run 3 "sums-$how" --strategy $how
 check "residuals of sums go on in dp, without a word" bash -c "! grep -q 'residuals' '$work/sums-dp.out'"
 check "and are dropped in shard, with one" grep -q "residuals of sums are dropped" "$work/sums-shard.out"
 fork c-topk left-f32; expect "a codec without residuals says so" 0 'residuals of 3 ranks .* are dropped' shard 3 left-f32 --shard.stage 1 --compress.codec f32 --resume
-fork s1 plain-c; check "plain parts go on compressed" coded topk 3 plain-c --resume
+fork s1 plain-c; resumed "plain parts go on compressed" coded topk 3 plain-c --resume
 check "from the parameters of plain parts" goes_on s1 plain-c
 shard 3 c-auto --compress.codec auto --train.steps 24 --train.save_every 16 --exchange.bucket 1MiB >/dev/null 2>&1
 expect "auto goes on with other layers, and says that it begins anew" 0 'payoff begins anew: it measures how fast these links are now' \
   shard 3 c-auto --compress.codec auto --train.steps 26 --exchange.bucket 1MiB --compress.layers mlp --resume
-fork dp dp-c; check "dp goes on in compressed parts" coded topk 3 dp-c --resume
+fork dp dp-c; resumed "dp goes on in compressed parts" coded topk 3 dp-c --resume
 check "from its parameters" goes_on dp dp-c
 
 # T19 of the specification: the same selection, in integers that all round alike. What a sketch does not hold is fetched. The text
