@@ -130,26 +130,33 @@ def exported(library):
     return {line.split()[-1] for line in run("nm", "-D", "--defined-only", str(library)).splitlines()}
 
 
+def broken(before, now):
+    """What a program of the record needs and does not find any more."""
+    findings = ["gone: %s: %s" % (k, before[k]) for k in before if k not in now]
+    return findings + ["changed: %s: %s; it was %s" % (k, now[k], before[k]) for k in before if now.get(k, before[k]) != before[k]]
+
+
 def compare(before, now, symbols):
     """Says what differs; the number of findings."""
     declared = {key.split()[1] for key in now if key.startswith("function ")}
     findings = ["not exported: %s, which the header declares" % s for s in sorted(declared - symbols)]
     findings += ["not declared: %s, which the library exports" % s for s in sorted(symbols - declared)]
-    findings += ["gone: %s: %s" % (k, before[k]) for k in before if k not in now]
-    findings += ["changed: %s: %s; it was %s" % (k, now[k], before[k]) for k in before if now.get(k, before[k]) != before[k]]
+    findings += broken(before, now)
     findings += ["new: %s: %s" % (k, now[k]) for k in now if k not in before]
     print("".join(f + "\n" for f in findings), end="")
     return len(findings)
 
 
 def main(header, library, record, write):
+    """Only what is new is written: a record with something gone or changed is that of another minor version."""
     header, record = Path(header).resolve(), Path(record)
     now = describe(header)
-    if write:
+    before = dict(line.split(": ", 1) for line in record.read_text().splitlines()) if record.exists() else {}
+    if write and not broken(before, now):
         record.parent.mkdir(exist_ok=True)
         record.write_text("".join("%s: %s\n" % fact for fact in sorted(now.items())))
-    lines = record.read_text().splitlines() if record.exists() else []
-    return compare(dict(line.split(": ", 1) for line in lines), now, exported(library))
+        before = now
+    return compare(before, now, exported(library))
 
 
 if __name__ == "__main__":

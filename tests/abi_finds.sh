@@ -48,6 +48,18 @@ edit() { sed -i "s/$1/$2/" "$folder/tacit.h" "$folder/tacit.c"; }
 library
 compare --record >"$folder/first" || failed=1
 compare || failed=1
+cp "$folder/record.txt" "$folder/before.txt"
+# recorded YES_OR_NO: whether --record takes the edited header and writes it down; else it fails and leaves the record
+recorded() {
+  local taken=yes written=yes
+  compare --record >"$folder/said" || taken=no
+  ! cmp -s "$folder/before.txt" "$folder/record.txt" || written=no
+  [ "$taken $written" = "$1 $1" ] || { echo "--record: taken $taken, written $written, expected $1"; cat "$folder/said"; failed=1; }
+  cp "$folder/before.txt" "$folder/record.txt"; library
+}
+edit 'TACIT_A,' 'TACIT_A, TACIT_C,'; recorded yes
+edit 'TACIT_B = 4' 'TACIT_B'; recorded no
+sed -i '/thing_of/d' "$folder/tacit.h" "$folder/tacit.c"; recorded no
 edit 'step,' 'other,'; edit 'int n' 'int count'; sed -i 's/return n/return count/' "$folder/tacit.c"
 compare || { echo "another name of a parameter is no change"; failed=1; }
 library
