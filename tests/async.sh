@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.." || exit 2
 . tests/runs.sh
 find_program "${1:-}"
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null; wait; rm -rf "$work"' EXIT # what still trains when the test is stopped
 seq 20000 >"$work/text"
 cat >"$work/c.yaml" <<END
 strategy: gossip
@@ -21,6 +21,11 @@ END
 train() {
   local run=$1 ranks=$2; shift 2
   timeout -k 1 60 "$tacit" train --ranks "$ranks" "$work/c.yaml" --run.dir "$work/$run" --run.quiet true "$@"
+}
+# begin RANKS WORD...: a run beside this script, of two minutes at most; $run is its starter, and $job ends with the starter's code
+begin() {
+  timeout -k 1 120 "$tacit" train --ranks "$1" "$work/c.yaml" "${@:2}" & job=$!
+  until run=$(pgrep -P $job); do kill -0 $job 2>/dev/null || return; sleep 0.02; done
 }
 refuse() { local name=$1 status=$2 text=$3; shift 3; expect "$name" "$status" "$text" train refused 3 "$@"; }
 damaged() { rm -rf "$work/damaged"; cp -r "$work/log" "$work/damaged"; }
@@ -71,36 +76,37 @@ stopped_replay() {
   local long=(--train.steps 600 --train.eval_every 0 --train.save_every 400 --run.dir "$work/stopped")
   train long 2 "${long[@]}" --run.arrivals "$work/long-log" || return
   rm -r "$work/stopped"
-  "$tacit" train --ranks 2 "$work/c.yaml" "${long[@]}" --replay "$work/long-log" & local run=$!
+  begin 2 "${long[@]}" --replay "$work/long-log"
   until [ -s "$work/stopped/metrics.jsonl" ] && grep -q '"step": *2[0-9][0-9],' "$work/stopped/metrics.jsonl"; do
-    kill -0 $run || return; sleep 0.02
+    kill -0 $job || return; sleep 0.02
   done
-  kill -USR1 $run
-  wait $run && look "saved = [e['step'] for e in events('stopped', 'checkpoint')]
+  kill -USR1 "$run"
+  wait $job && look "saved = [e['step'] for e in events('stopped', 'checkpoint')]
 assert len(saved) == 2 and 400 <= saved[-1] < 600, saved"
 }
 check "a replay that is asked to stop does so at a meeting" stopped_replay
 # worker PROCESS RANK: the process that computes, of a run that PROCESS has started
 worker() { pgrep -P "$(pgrep -P "$1" -f "^watch: rank $2")"; }
-# ends PROCESS: returns its exit status; ends it after half a minute
+# ends: returns the exit status of the run; ends it after half a minute
 ends() {
-  for _ in $(seq 300); do kill -0 "$1" 2>/dev/null || break; sleep 0.1; done
-  kill -KILL "$1" 2>/dev/null && echo "the run does not end"
-  wait "$1"
+  for _ in $(seq 300); do kill -0 "$run" 2>/dev/null || break; sleep 0.1; done
+  kill -KILL "$run" 2>/dev/null && echo "the run does not end"
+  wait $job
 }
 one_is_told() {
-  "$tacit" train --ranks 3 "$work/c.yaml" --train.steps 1000000 --gossip.start 0 --train.eval_every 0 --train.save_every 0 --run.dir "$work/told" & local run=$!
-  reach told 30 && kill -USR1 "$(worker $run 1)"
-  ends $run && look "assert events('told', 'checkpoint')[-1]['step'] == events('told', 'meeting')[-1]['step'] < 1000000"
+  begin 3 --train.steps 1000000 --gossip.start 0 --train.eval_every 0 --train.save_every 0 --run.dir "$work/told"
+  reach told 30 && kill -USR1 "$(worker "$run" 1)"
+  ends && look "assert events('told', 'checkpoint')[-1]['step'] == events('told', 'meeting')[-1]['step'] < 1000000"
 }
 # A rank is frozen from before the first evaluation is due until rank 0 has made 850 steps, when two are.
 frozen_run() {
-  "$tacit" train --ranks 3 "$work/c.yaml" "${frozen[@]}" --run.dir "$work/frozen" --run.arrivals "$work/frozen-log" & local run=$! victim
-  reach frozen 5 && victim=$(worker $run 2) && kill -STOP "$victim" && reach frozen 850
+  local victim
+  begin 3 "${frozen[@]}" --run.dir "$work/frozen" --run.arrivals "$work/frozen-log"
+  reach frozen 5 && victim=$(worker "$run" 2) && kill -STOP "$victim" && reach frozen 850
   local reached=$?
   mkdir "$work/then"; cp "$work/frozen/metrics.jsonl" "$work/then"
   kill -CONT "$victim"
-  ends $run && [ $reached -eq 0 ] && look "assert not events('then', 'meeting') and not events('then', 'checkpoint')
+  ends && [ $reached -eq 0 ] && look "assert not events('then', 'meeting') and not events('then', 'checkpoint')
 assert not [l for l in steps('then') if 'val_loss' in l]"
 }
 # reach RUN STEP: waits until rank 0 has
@@ -113,10 +119,10 @@ reach() {
 }
 # A run that was stopped is repeated to its end, and its checkpoint.
 repeated_stop() {
-  local run=(--train.batch 24 --train.steps 100000 --train.eval_every 0 --train.save_every 0 --gossip.start 0)
-  "$tacit" train --ranks 3 "$work/c.yaml" "${run[@]}" --run.arrivals "$work/stop-log" --run.dir "$work/asked" & local pid=$!
-  reach asked 60 && kill -TERM $pid; wait $pid || return
-  train repeated 3 "${run[@]}" --replay "$work/stop-log" && look "
+  local long=(--train.batch 24 --train.steps 100000 --train.eval_every 0 --train.save_every 0 --gossip.start 0)
+  begin 3 "${long[@]}" --run.arrivals "$work/stop-log" --run.dir "$work/asked"
+  reach asked 60 && kill -TERM "$run"; wait $job || return
+  train repeated 3 "${long[@]}" --replay "$work/stop-log" && look "
 saved = [[c['step'] for c in events(run, 'checkpoint')] for run in ('asked', 'repeated')]
 assert saved[0] == saved[1] and saved[0], saved
 same('asked', 'repeated', saved[0][-1])"

@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 . scripts/mpi-environment.sh
 . tests/check.sh
 find_program
-work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
+work=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null; wait; rm -rf "$work"' EXIT # what still trains when the test is stopped
 export TMPDIR=$work TACIT_PLUGINS=/nowhere # no MPI can be found
 
 nano=(--data.train LICENSE --model.preset nano --model.heads 1 --model.channels 41 --train.threads 1 --train.batch 7 --run.tensorboard false --train.steps 12)
@@ -23,8 +24,9 @@ done
 expect "and say what joined them" 0 'comm.engine tcp .*: tacit --ranks started 3 processes' train r3 --ranks=3
 env TACIT_PLUGINS='' timeout 120 "$MPIRUN" -n 3 "$tacit" train "${nano[@]}" --run.dir "$work/t3" --comm.engine tcp >"$work/t3.out" 2>&1
 check "ranks of mpirun over TCP have the same bits" same r3 t3
-for r in 0 1 2; do
-  RANK=$r WORLD_SIZE=3 LOCAL_RANK=$r LOCAL_WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=39517 train torch >"$work/torch.$r" 2>&1 &
+port=$(free_port)
+for r in 0 1 2; do # they meet at the port above that of torchrun's store
+  RANK=$r WORLD_SIZE=3 LOCAL_RANK=$r LOCAL_WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((port - 1)) train torch >"$work/torch.$r" 2>&1 &
 done
 wait %1 %2 %3 2>/dev/null || wait
 check "ranks of torchrun have the same bits" same r3 torch
@@ -34,29 +36,30 @@ check "mpirun's ranks print it once, too" bash -c "[ \$('$MPIRUN' -n 2 '$tacit' 
 check "no folder stays behind" bash -c "! ls -d '$work'/tacit-* 2>/dev/null"
 
 # ---- ends --------------------------------------------------------------------------------------------------------
-# begin DIR: a long run of three ranks that has taken 20 steps; $starter is its starter.
+# begin DIR: a long run of three ranks that has taken 20 steps; $starter is its starter, and $job ends with the starter's code.
 begin() {
-  "$tacit" train "${nano[@]}" --run.dir "$work/$1" --ranks 3 --train.steps 1000000 >"$work/$1.out" 2>&1 &
-  starter=$!
+  timeout -k 1 120 "$tacit" train "${nano[@]}" --run.dir "$work/$1" --ranks 3 --train.steps 1000000 >"$work/$1.out" 2>&1 &
+  job=$!
   for _ in $(seq 200); do ! grep -q '"step": *20\b' "$work/$1/metrics.jsonl" 2>/dev/null || break; sleep 0.1; done
+  starter=$(pgrep -P $job)
 }
 nobody() { ! pgrep -f "[r]un.dir $work/$1 "; }
-begin told; kill -TERM $starter; wait $starter; code=$?
+begin told; kill -TERM "$starter"; wait $job; code=$?
 check "a signal ends all, cleanly" [ $code -eq 0 ]
 check "and saves a checkpoint" bash -c "ls '$work'/told/ckpt/step_*"
 check "nobody stays" nobody told
-begin dead; pkill -KILL -n -f "[r]un.dir $work/dead "; wait $starter; code=$?
+begin dead; pkill -KILL -n -f "[r]un.dir $work/dead "; wait $job; code=$?
 check "a killed rank gives code 5" [ $code -eq 5 ]
 check "and is named" grep -q 'was killed by signal 9' "$work/dead.out"
 check "nobody stays of its run" nobody dead
-begin lost; kill -KILL $starter; wait $starter 2>/dev/null
+begin lost; kill -KILL "$starter"; wait $job 2>/dev/null
 for _ in $(seq 100); do nobody lost >/dev/null && break; sleep 0.1; done
 check "ranks end with their starter" nobody lost
 # A starter may be gone before it has started all: the others wait for that rank, and nobody else would end them.
 alone() {
-  RANK=0 WORLD_SIZE=2 TACIT_COMM_MEET=$work/alone-meet "$tacit" train "${nano[@]}" --run.dir "$work/alone" &
+  RANK=0 WORLD_SIZE=2 TACIT_COMM_MEET=$work/alone-meet timeout -k 1 60 "$tacit" train "${nano[@]}" --run.dir "$work/alone" &
   local rank=$! begun; sleep 2; begun=$SECONDS
-  kill -TERM $rank; wait $rank; local code=$?
+  kill -TERM "$(pgrep -P $rank)"; wait $rank; local code=$?
   echo "exit status $code after $((SECONDS - begun)) s"
   [ $code -eq 143 ] && [ $((SECONDS - begun)) -le 8 ] && nobody alone
 }

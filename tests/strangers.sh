@@ -16,7 +16,6 @@ nano=(--data.train LICENSE --model.preset nano --model.heads 1 --model.channels 
       --train.steps 150 --comm.interface lo --comm.start 200)
 bits() { (cd "$work/$1/ckpt" && sha256sum */*.safetensors); }
 same() { diff <(bits "$1") <(bits "$2") && [ -n "$(bits "$1")" ]; }
-free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
 # rank R DIR FLAGS...: one of three, which meet at 127.0.0.1:$port
 rank() { RANK=$1 WORLD_SIZE=3 timeout 240 "$tacit" train "${nano[@]}" --run.dir "$work/$2" --comm.meet "127.0.0.1:$port" "${@:3}" >"$work/$2.$1.out" 2>&1; }
