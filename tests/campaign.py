@@ -279,6 +279,7 @@ def give_up(number, frame):
     for tag in list(running):
         sweep(tag, 0)
         subprocess.run(["lab/cluster", "down", "--name", tag], stderr=subprocess.DEVNULL)
+        shutil.rmtree(os.path.join(tempfile.gettempdir(), tag), ignore_errors=True)
     os._exit(128 + number)
 
 
@@ -303,9 +304,9 @@ class Watch:
 
 def attempt(case):
     folder = os.path.join(tempfile.gettempdir(), f"campaign-{os.getpid()}-{case.index}")
-    os.mkdir(folder)
     tag = os.path.basename(folder)
     running.add(tag)
+    os.mkdir(folder)
     if case.launcher == "lab":
         cluster("up", folder, str(case.ranks))
     with open(f"{folder}/log", "wb") as log:
@@ -325,9 +326,9 @@ def attempt(case):
         cluster("down", folder)
     watch.look()
     log = read(f"{folder}/log")
-    running.discard(tag)
     faults, theirs = judge(case, victim, code, log, folder, left, deserted, watch.named_s)
     shutil.rmtree(folder, ignore_errors=True)
+    running.discard(tag)
     return case, victim, code, took, faults, theirs, log
 
 
