@@ -163,7 +163,8 @@ use_debs() {
     /usr/bin/python3 -m tacit doctor
     /usr/bin/python3 -c "import tacit; print(tacit.__file__)"
     dpkg -P $(for file in *.deb; do dpkg-deb -f $file Package; done)
-    [ ! -e /usr/lib/python3/dist-packages/tacit ] && [ ! -e /usr/bin/tacit ]
+    [ ! -e /usr/lib/python3/dist-packages/tacit ]
+    [ ! -e /usr/bin/tacit ]
     echo removed' >"$work/log" 2>&1 || { cat "$work/log"; return 1; }
   cat "$work/log"
   grep -qx "tacit $version" "$work/log" && grep -qx /usr/lib/python3/dist-packages/tacit/__init__.py "$work/log" && grep -qx removed "$work/log" &&

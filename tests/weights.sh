@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # import and export: every way from format to format and back gives the same bytes, bad requests say what is wrong.
 # Usage: weights.sh [PROGRAM [WEIGHTS]]     (WEIGHTS: tests/parity/weights)
-set -eu
+set -euo pipefail
 . "$(dirname "$0")/check.sh"
 find_program "${1:-}"
 weights=$(realpath "${2:-$(dirname "$0")/parity/weights}")
@@ -20,12 +20,20 @@ refuse() {
     grep -qF -- "$text" refused || { echo "tacit $*: does not say: $text"; cat refused; exit 1; }
 }
 
+# prints TEXT ARGUMENT...: must end well and say this.
+prints() {
+    local text=$1
+    shift
+    "$tacit" "$@" > printed 2> /dev/null || { echo "tacit $*: exit code $?, expected 0"; exit 1; }
+    grep -qF -- "$text" printed || { echo "tacit $*: does not say: $text"; cat printed; exit 1; }
+}
+
 cp -r "$weights/hf" hf
 echo '{}' > hf/vocab.json
 echo '#version: 0.2' > hf/merges.txt
 "$tacit" import hf -o from-hf > /dev/null
 "$tacit" import "$weights/f32.bin" -o from-f32 > /dev/null
-"$tacit" import "$weights/bf16.bin" -o from-bf16 --json | grep -q '"parameters": 2344'
+prints '"parameters": 2344' import "$weights/bf16.bin" -o from-bf16 --json
 
 # The three files hold the same numbers, so whatever was read gives the same llm.c files ...
 for run in from-hf from-f32 from-bf16; do
@@ -144,7 +152,8 @@ grep -q 'warning: the model has 50257 tokens' said
 grep -q '124.44 M parameters: .*vocabulary 50257' said
 
 # Weights of another program have no step.
-"$tacit" eval hf-bpe --data.train text --json | grep -q '"step": null'
-"$tacit" eval tuned --data.train text --json | grep -q '"step": 2'
-"$tacit" sample hf-bpe --prompt the --tokens 1 --json 2> /dev/null | grep -q '"step": null'
-if "$tacit" eval hf-bpe --data.train text | grep step; then echo "a step of foreign weights"; exit 1; fi
+prints '"step": null' eval hf-bpe --data.train text --json
+prints '"step": 2' eval tuned --data.train text --json
+prints '"step": null' sample hf-bpe --prompt the --tokens 1 --json
+prints loss eval hf-bpe --data.train text
+if grep step printed; then echo "a step of foreign weights"; exit 1; fi
