@@ -130,7 +130,7 @@ has_dependencies() {
       libtacit-dev) [ "$depends" = "libtacit0.2 (= $version)" ] ;;
       libtacit0.2) [[ $depends == *libjansson4* && $depends != *mpi* && $depends != *libdnnl* ]] ;;
       python3-tacit) [[ $depends == python3* && $depends == *"libtacit0.2 (= $version)" ]] && [[ $(dpkg-deb -f "$work"/debs/python3-tacit_*.deb Architecture) == all ]] ;;
-      tacit) [[ $depends == *libdnnl2* && $depends != *mpi* ]] ;;
+      tacit) [[ $depends == *libdnnl[0-9]* && $depends != *mpi* ]] ;;
       libtacit-mpi-openmpi) [[ $depends == *libopenmpi3* ]] ;;
       libtacit-mpi-mpich) [[ $depends == *libmpich12* ]] ;;
     esac || return
