@@ -17,8 +17,8 @@ import statistics
 import sys
 
 from plan_table import predictions_table, rows_of
-from record import (commit_line, evaluations, load, machine_line, merge_rows, met, percent_interval, publish, reached, read_run,
-                    table, within, write_rows)
+from record import (commit_line, evaluations, final_loss, load, machine_line, merge_rows, met, percent_above, percent_interval, publish,
+                    reached, read_run, table, within, write_rows)
 
 RANKS = 8
 RATIO = 8  # dense f32 all-reduce / compute in the lab
@@ -72,11 +72,6 @@ def title(method):
     return METHODS[name] + (", %s times the steps" % factor if factor else "")
 
 
-def final_loss(steps):
-    """Infinite if the run diverged, or was not evaluated at its end."""
-    return steps[-1].get("val_loss", math.inf) if steps else math.inf
-
-
 def sent(steps, keys=("bytes_sent", "bytes_received")):
     """Bytes per step that rank 0 sent and received, mean over the run."""
     return sum(m[key] for m in steps for key in keys) / len(steps)
@@ -97,11 +92,6 @@ def fewer(steps, dense):
 def parameters(runs):
     """A dense all-reduce of f32 sends 2 (N - 1) / N times 4 bytes of each."""
     return dense_bytes(runs) / 2 / (2 * (RANKS - 1) / RANKS * 4)
-
-
-def above(losses, base):
-    """Per cent, seed by seed."""
-    return [100 * (losses[seed] / base[seed] - 1) for seed in sorted(losses) if seed in base and math.isfinite(losses[seed])]
 
 
 def spread(values, form):
@@ -148,7 +138,7 @@ def loss_table(folder, section):
         losses = final_losses(by_seed)
         rows.append([title(method), spread([fewer(steps, dense) for steps in by_seed.values()], "%.1f"),
                      ", ".join("%s: %.4f" % item for item in sorted(losses.items())), "%.4f" % statistics.mean(losses.values()),
-                     percent_interval(above(losses, base)) if method != "dense" else "-"])
+                     percent_interval(percent_above(losses, base)) if method != "dense" else "-"])
     return table(["method", "times fewer bytes", "seed: validation loss", "mean", "above dense f32 of the same seed"], rows)
 
 
@@ -158,7 +148,7 @@ def loss_bars(folder, section, text):
         if method in runs and "dense" in runs:
             dense = dense_bytes(runs)
             ratio = statistics.mean(fewer(steps, dense) for steps in runs[method].values())
-            pairs = above(final_losses(runs[method]), final_losses(runs["dense"]))
+            pairs = percent_above(final_losses(runs[method]), final_losses(runs["dense"]))
             yield ("%s: at least %dx fewer bytes, loss within %g %%%s" % (text, times, loss, SEARCHED.get(method, "")),
                    "%.1fx, %s" % (ratio, percent_interval(pairs)), within(pairs, loss) if ratio >= times else "**missed**")
 
@@ -178,7 +168,7 @@ def local_table(folder):
         losses = final_losses(by_seed)
         rows.append([LOCAL[wire], spread([fewer(steps, size) for steps in by_seed.values()], "%.0f"),
                      ", ".join("%s: %.4f" % item for item in sorted(losses.items())), "%.4f" % statistics.mean(losses.values()),
-                     percent_interval(above(losses, base)) if wire != "f32" else "-", percent_interval(above(losses, dense))])
+                     percent_interval(percent_above(losses, base)) if wire != "f32" else "-", percent_interval(percent_above(losses, dense))])
     n = parameters(dense_runs)
     head = ["differences", "times fewer bytes than dense", "seed: validation loss", "mean", "above localsgd f32", "above dense f32"]
     return table(head, rows) + "\n\nThe scaling law expects %+.1f %% for %d replicas of %.2f M parameters (N^r, r = 1.0923 n^-0.2342)." % (
@@ -189,7 +179,7 @@ def local_bars(folder):
     runs = runs_of(folder, "localsgd", LOCAL)
     for wire, bar in LOCAL_BARS.items():
         if wire in runs and "f32" in runs:
-            values = above(final_losses(runs[wire]), final_losses(runs["f32"]))
+            values = percent_above(final_losses(runs[wire]), final_losses(runs["f32"]))
             yield ("localsgd, H = 30, %s: at most %g %% above its f32 wire" % (wire, bar), percent_interval(values), within(values, bar))
 
 
@@ -240,11 +230,11 @@ def lab_runs(folder, section):
 
 
 def seconds_to_loss(runs):
-    """{method: {seed: seconds until the final loss of dense f32 of that seed, infinite: never}}"""
+    """{method: {seed: seconds until the final loss of dense f32 of that seed, infinite: never}}, of seeds whose dense run ended well"""
     found = {}
     for method, by_seed in runs.items():
         for seed, steps in by_seed.items():
-            if seed in runs["dense"]:
+            if math.isfinite(final_loss(runs["dense"].get(seed))):
                 there = reached(steps, final_loss(runs["dense"][seed]))
                 found.setdefault(method, {})[seed] = there["elapsed"] if there else math.inf
     return found
@@ -276,7 +266,7 @@ def lab_table(folder, section):
         to = spread([s for s in reach.values() if math.isfinite(s)], "%.0f") + (", never: %d of %d" % (never, len(reach)) if never else "")
         rows.append([title(method), spread([fewer(steps, dense) for steps in by_seed.values()], "%.1f"),
                      spread([steps[-1]["elapsed"] for steps in by_seed.values()], "%.0f"), quartiles(by_seed.get("1", next(iter(by_seed.values())))),
-                     spread(list(losses.values()), "%.4f"), percent_interval(above(losses, base)) if method != "dense" else "-",
+                     spread(list(losses.values()), "%.4f"), percent_interval(percent_above(losses, base)) if method != "dense" else "-",
                      "never" if never == len(reach) else to] +
                     [spread(speed_ups(runs, times, method, other), "%.2f") if never < len(reach) else "-" for other in ("dense", "dense-bf16")])
     head = ["method", "times fewer bytes", "seconds of the run", "ms per step, seed 1: median (quartiles)", "validation loss",

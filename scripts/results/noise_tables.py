@@ -11,7 +11,7 @@ import glob
 import os
 import sys
 
-from record import evaluations, percent_interval, publish, read_run, table
+from record import final_loss, percent_above, percent_interval, publish, read_run, table
 
 VARIANTS = {"plain": "as it was", "start": "dense start", "denoise": "without the noise", "both": "both", "default": "with the integral"}
 
@@ -21,13 +21,12 @@ def losses_in(folder):
     found = {}
     for path in sorted(glob.glob(os.path.join(folder, "*.jsonl"))):
         text, graph, variant, seed = os.path.basename(path)[: -len(".jsonl")].split("_")
-        loss = evaluations(read_run(path))[-1]["val_loss"]
-        found.setdefault(text, {}).setdefault((graph, variant), {})[int(seed)] = loss
+        found.setdefault(text, {}).setdefault((graph, variant), {})[int(seed)] = final_loss(read_run(path))
     return found
 
 
 def above_dense(losses, dense):
-    return percent_interval([100 * (losses[seed] / dense[seed] - 1) for seed in sorted(losses) if seed in dense])
+    return percent_interval(percent_above(losses, dense))
 
 
 def ablation(folder):
@@ -54,7 +53,7 @@ def codecs_in(folder):
         steps = [r for r in run if "bytes_sent" in r and "step" in r]
         after = [r["bytes_sent"] for r in steps if r["step"] > 0.15 * steps[-1]["step"]]
         found.setdefault((int(ranks), graph, codec), {})[int(seed)] = (
-            evaluations(run)[-1]["val_loss"], sum(after) / len(after))
+            final_loss(run), sum(after) / len(after))
     return found
 
 
@@ -64,7 +63,11 @@ def compare(seeds, plain):
     if not pairs:
         return "-"
     fewer = sum(plain[seed][1] / seeds[seed][1] for seed in pairs) / len(pairs)
-    return "%.1f x, %s" % (fewer, percent_interval([100 * (seeds[seed][0] / plain[seed][0] - 1) for seed in pairs]))
+    return "%.1f x, %s" % (fewer, above_dense(losses_of(seeds), losses_of(plain)))
+
+
+def losses_of(seeds):
+    return {seed: loss for seed, (loss, _) in seeds.items()}
 
 
 def codecs(folder):

@@ -36,9 +36,14 @@ def evaluations(steps):
     return [m for m in steps if "val_loss" in m]
 
 
+def final_loss(steps):
+    """Infinite if the run diverged, or was not evaluated at its end: a loss that is not finite is left out of its line."""
+    return steps[-1].get("val_loss", math.inf) if steps else math.inf
+
+
 def reached(steps, goal):
-    """The first evaluation at or below a loss; None: none."""
-    return next((m for m in evaluations(steps) if m["val_loss"] <= goal), None)
+    """The first evaluation at or below a loss; None: none, or the run that sets the goal diverged."""
+    return next((m for m in evaluations(steps) if m["val_loss"] <= goal < math.inf), None)
 
 
 def mean_over_seeds(by_seed, key):
@@ -85,8 +90,19 @@ def interval(values):
     return statistics.mean(values), t * statistics.stdev(values) / math.sqrt(len(values))
 
 
+def percent_above(losses, base):
+    """By how many per cent losses are above those of the same seed; infinite where only the run itself diverged."""
+    return [100 * (losses[seed] / base[seed] - 1) for seed in sorted(losses) if math.isfinite(base.get(seed, math.inf))]
+
+
 def percent_interval(values):
-    """+0.37 % (-0.67 to +1.41, 3 pairs)"""
+    """+0.37 % (-0.67 to +1.41, 3 pairs), of finite values; how many are not is said behind it."""
+    finite = [value for value in values if math.isfinite(value)]
+    lost = len(values) - len(finite)
+    return "; ".join(filter(None, ("" if lost and not finite else percent_of_finite(finite), "%d diverged" % lost if lost else "")))
+
+
+def percent_of_finite(values):
     if not values:
         return "-"
     mean, half = interval(values)
@@ -96,7 +112,10 @@ def percent_interval(values):
 
 
 def within(values, bar):
-    """Whether paired differences stay at or below a bar: only if the whole interval does is that established."""
+    """Whether paired differences stay at or below a bar: only if the whole interval does is that established, and not at all if
+    a run diverged."""
+    if not all(map(math.isfinite, values)):
+        return "**missed**"
     mean, half = interval(values)
     if mean > bar:
         return "**missed**"

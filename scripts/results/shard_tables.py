@@ -70,14 +70,14 @@ def losses(folder, section, page):
             path = os.path.join(folder, section, "%s-%d.jsonl" % (which, seed))
             if os.path.exists(path):
                 run = record.read_run(path)
-                found.setdefault(which, {})[seed] = (record.evaluations(run)[-1]["val_loss"],
+                found.setdefault(which, {})[seed] = (record.final_loss(run),
                                                      statistics.harmonic_mean([m["compression"] for m in run if m.get("compression")]))
     if "plain" not in found:
         return None
-    rows = []
+    rows, plain = [], {seed: loss for seed, (loss, _) in found["plain"].items()}
     for which, seeds in found.items():
         both = [s for s in seeds if s in found["plain"]]
-        above = [100 * (seeds[s][0] / found["plain"][s][0] - 1) for s in both]
+        above = record.percent_above({s: seeds[s][0] for s in both}, plain)
         fewer = statistics.mean(seeds[s][1] / found["plain"][s][1] for s in both)
         rows.append([LOSSES[which], "%.1f" % fewer, ", ".join("%d: %.4f" % (s, seeds[s][0]) for s in both),
                      "-" if which == "plain" else record.percent_interval(above)])
