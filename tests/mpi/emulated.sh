@@ -4,8 +4,9 @@
 set -eu
 . "$(dirname "$0")/../../scripts/mpi-environment.sh"
 [ -n "$MPIRUN" ] || exit 77
-profile=$(mktemp /tmp/tacit-profile-XXXXXX.json)
-trap 'rm -f "$profile"' EXIT
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+profile=$work/profile.json
 cat >"$profile" <<'END'
 {
   "format": "tacit-profile-1", "name": "test", "unit": "seconds",
@@ -21,9 +22,8 @@ for ranks in 1 2 8; do
 done
 timeout 60 "$MPIRUN" -n 3 "$1" 20 barrier --compute.emulate "$profile" --compute.slow 1:2 2:0.5
 timeout 60 "$MPIRUN" -n 2 "$1" 20 mute --compute.emulate "$profile" --compute.scale 0.1
-if timeout 60 "$MPIRUN" -n 2 "$1" 1 free --compute.emulate "$profile" --compute.slow 2:2 2>"$profile.log"; then
+if timeout 60 "$MPIRUN" -n 2 "$1" 1 free --compute.emulate "$profile" --compute.slow 2:2 2>"$work/log"; then
     echo "a straggler that does not exist was accepted"
     exit 1
 fi
-grep -q 'there is no such rank; 2 ranks run: 0 to 1' "$profile.log"
-rm "$profile.log"
+grep -q 'there is no such rank; 2 ranks run: 0 to 1' "$work/log"
