@@ -51,7 +51,9 @@ launcher_of() {
   esac
   for candidate in $candidates; do
     command -v "$candidate" >/dev/null || continue
-    [ "$1" = mpich ] || "$candidate" --version 2>/dev/null | grep -q 'Open MPI' || continue
+    if [ "$1" = openmpi ]; then
+      case $("$candidate" --version 2>/dev/null) in *"Open MPI"* | *OpenRTE*) ;; *) continue ;; esac
+    fi
     echo "$candidate"
     return
   done

@@ -11,6 +11,9 @@
 export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe
 export OMPI_MCA_hwloc_base_binding_policy OMPI_MCA_mpi_yield_when_idle OMPI_MCA_oob_tcp_if_include
 export OMPI_MCA_btl_tcp_if_include OMPI_MCA_odls_base_sigkill_timeout
-# The generic name may belong to MPICH where both are installed.
-MPIRUN=${MPIRUN:-$(command -v mpirun.openmpi || command -v mpirun || true)}
+# The generic name may belong to MPICH: then there is no MPIRUN, which is empty. mpirun.openmpi calls itself OpenRTE.
+if [ -z "${MPIRUN:-}" ]; then
+  MPIRUN=$(command -v mpirun.openmpi || command -v mpirun || true)
+  case $([ -z "$MPIRUN" ] || "$MPIRUN" --version 2>/dev/null) in *"Open MPI"* | *OpenRTE*) ;; *) MPIRUN= ;; esac
+fi
 export MPIRUN

@@ -7,6 +7,7 @@
 #   skip NAME REASON           says that a check could not be made here; neither passed nor failed, but not forgotten
 #   find_program [PATH]        sets $tacit, an absolute path: PATH, else $TACIT, else the release build; ends the script if there is none
 #   free_port                  prints a port of this host that nobody uses
+#   need_mpirun NAME           ends the script with a skip where Open MPI's mpirun is missing (scripts/mpi-environment.sh sets MPIRUN)
 #   need_cluster NAME          ends the script with a skip where lab/cluster cannot make hosts
 #   own_cluster LETTER         names a cluster, $ours, and makes a folder, $work; both go when the script ends
 #   run_checks SCRIPT [WORD...]  runs a script of checks in its own process and adds its counts
@@ -72,6 +73,12 @@ find_program() {
   [ ! -f "$tacit" ] || [ ! -x "$tacit" ] || return 0
   echo "$0: there is no program $tacit; cmake --preset release && cmake --build --preset release makes it, TACIT=PATH names another" >&2
   exit 2
+}
+
+need_mpirun() {
+  [ -z "$MPIRUN" ] || return 0
+  skip "$1" "Open MPI's mpirun is not installed"
+  finish_checks; exit
 }
 
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }

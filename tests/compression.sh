@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 . scripts/mpi-environment.sh
 . tests/check.sh
 find_program
+need_mpirun "compressed runs"
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 
 # A width that is no multiple of 16, so that there are gaps between tensors.

@@ -12,6 +12,7 @@ find_program
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 tag=$(basename "$work") # in the command line of every worker of this test, and in the environment of its watcher
 launcher=${1:-mpi}
+[ "$launcher" = tcp ] || need_mpirun "faults of runs under mpirun"
 nano=(--model.preset nano --model.dtype f32 --train.threads 1 --train.batch 8 --train.eval_every 0 --train.eval_windows 2
       --run.tensorboard false)
 # started N WORD...: sets words to the command that starts N ranks with these words

@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 . scripts/mpi-environment.sh
 . tests/check.sh
 find_program
+need_mpirun "the run folder"
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 
 nano=(--model.preset nano --model.dtype f32 --train.threads 1 --train.batch 8 --train.eval_windows 2 --train.save_early 0

@@ -18,12 +18,18 @@ same() { diff <(bits "$1") <(bits "$2") && [ -n "$(bits "$1")" ]; }
 
 for n in 2 3 5; do
   check "$n ranks train" train "r$n" --ranks $n
+  [ -n "$MPIRUN" ] || continue
   TACIT_PLUGINS='' timeout 120 "$MPIRUN" -n $n "$tacit" train "${nano[@]}" --run.dir "$work/m$n" >"$work/m$n.out" 2>&1
   check "as $n of mpirun do, bit for bit" same "r$n" "m$n"
 done
 expect "and say what joined them" 0 'comm.engine tcp .*: tacit --ranks started 3 processes' train r3 --ranks=3
-env TACIT_PLUGINS='' timeout 120 "$MPIRUN" -n 3 "$tacit" train "${nano[@]}" --run.dir "$work/t3" --comm.engine tcp >"$work/t3.out" 2>&1
-check "ranks of mpirun over TCP have the same bits" same r3 t3
+if [ -n "$MPIRUN" ]; then
+  env TACIT_PLUGINS='' timeout 120 "$MPIRUN" -n 3 "$tacit" train "${nano[@]}" --run.dir "$work/t3" --comm.engine tcp >"$work/t3.out" 2>&1
+  check "ranks of mpirun over TCP have the same bits" same r3 t3
+  check "mpirun's ranks print a configuration once" bash -c "[ \$('$MPIRUN' -n 2 '$tacit' train --optim.lr 0.003 --print-config=changed | grep -c '^optim:') -eq 1 ]"
+else
+  skip "ranks of mpirun" "Open MPI's mpirun is not installed"
+fi
 port=$(free_port)
 for r in 0 1 2; do # they meet at the port above that of torchrun's store
   RANK=$r WORLD_SIZE=3 LOCAL_RANK=$r LOCAL_WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((port - 1)) train torch >"$work/torch.$r" 2>&1 &
@@ -32,7 +38,6 @@ wait %1 %2 %3 2>/dev/null || wait
 check "ranks of torchrun have the same bits" same r3 torch
 train r3 --ranks 3 --print-config=changed >"$work/changed.yaml"
 check "a configuration is printed once" bash -c "[ \$(grep -c '^train:' '$work/changed.yaml') -eq 1 ] && ! grep -q meet '$work/changed.yaml'"
-check "mpirun's ranks print it once, too" bash -c "[ \$('$MPIRUN' -n 2 '$tacit' train --optim.lr 0.003 --print-config=changed | grep -c '^optim:') -eq 1 ]"
 check "no folder stays behind" bash -c "! ls -d '$work'/tacit-* 2>/dev/null"
 
 # ---- ends --------------------------------------------------------------------------------------------------------

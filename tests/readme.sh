@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 . scripts/mpi-environment.sh
 . tests/check.sh
 find_program
+need_mpirun "the commands of README.md"
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 mkdir "$work/bin"
 ln -s "$(realpath "$tacit")" "$work/bin/tacit"

@@ -13,4 +13,5 @@
 # Needs Open MPI's mpirun. Exit code 0: the same; 1: something differs; 2: wrong use.
 cd "$(dirname "$0")/.." || exit 2
 . scripts/mpi-environment.sh
+[ -n "$MPIRUN" ] || { echo "same-bits: Open MPI's mpirun is missing: apt-get install openmpi-bin" >&2; exit 2; }
 exec python3 tests/same_bits.py "$@"

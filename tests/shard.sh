@@ -9,6 +9,7 @@ cd "$(dirname "$0")/.."
 . tests/check.sh
 . tests/runs.sh
 find_program
+need_mpirun "sharded runs"
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 
 # A width that is no multiple of 16, so that there are gaps between tensors.

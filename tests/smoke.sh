@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 . scripts/mpi-environment.sh
 . tests/check.sh
 find_program
+need_mpirun "every verb"
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 export ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS:-}
 nano=(--model.preset nano --train.threads 1 --train.batch 8 --train.eval_windows 2 --train.steps 20 --train.save_every 10)
