@@ -50,7 +50,7 @@ function(tacit_add_mpi family)
       target_link_libraries(tacit_mpi_${family} INTERFACE ${TACIT_${family}_${name}})
     elseif(word MATCHES "^-Wl,")
       target_link_options(tacit_mpi_${family} INTERFACE ${word})
-    else()
+    elseif(word MATCHES "^-D|^-pthread$") # others, such as -O2 and -flto, say how the MPI was built
       target_compile_options(tacit_mpi_${family} INTERFACE ${word})
     endif()
   endforeach()

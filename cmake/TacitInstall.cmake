@@ -12,17 +12,21 @@ install(TARGETS tacit-shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONE
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/tacit DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development
         FILES_MATCHING PATTERN "*.h")
 
-# ---- manual pages and completion, printed by the program itself
-set(tacit_printed ${CMAKE_BINARY_DIR}/printed)
-file(MAKE_DIRECTORY ${tacit_printed}/man1)
-add_custom_command(OUTPUT ${tacit_printed}/man1/tacit.1 ${tacit_printed}/tacit.bash
-  COMMAND tacit-program man --all ${tacit_printed}/man1
-  COMMAND tacit-program completion bash > ${tacit_printed}/tacit.bash
-  DEPENDS tacit-program COMMENT "Printing manual pages and completion" VERBATIM)
-add_custom_target(tacit-pages ALL DEPENDS ${tacit_printed}/man1/tacit.1 ${tacit_printed}/tacit.bash)
-install(DIRECTORY ${tacit_printed}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT program)
-install(FILES ${tacit_printed}/tacit.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME tacit
-        COMPONENT program)
+# ---- manual pages and completion, printed by the program itself, which must run here
+if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
+  message(STATUS "Manual pages and completion: none, for the program does not run here; CMAKE_CROSSCOMPILING_EMULATOR names what runs it")
+else()
+  set(tacit_printed ${CMAKE_BINARY_DIR}/printed)
+  file(MAKE_DIRECTORY ${tacit_printed}/man1)
+  add_custom_command(OUTPUT ${tacit_printed}/man1/tacit.1 ${tacit_printed}/tacit.bash
+    COMMAND tacit-program man --all ${tacit_printed}/man1
+    COMMAND tacit-program completion bash > ${tacit_printed}/tacit.bash
+    DEPENDS tacit-program COMMENT "Printing manual pages and completion" VERBATIM)
+  add_custom_target(tacit-pages ALL DEPENDS ${tacit_printed}/man1/tacit.1 ${tacit_printed}/tacit.bash)
+  install(DIRECTORY ${tacit_printed}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT program)
+  install(FILES ${tacit_printed}/tacit.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME tacit
+          COMPONENT program)
+endif()
 
 # ---- how other builds find the library, which brings along by itself what it needs
 set(tacit_file $<TARGET_FILE_NAME:tacit-shared>)
