@@ -52,7 +52,7 @@ status=$?
 # list_tests: number, ranks, script and name of each.
 list_tests() {
   local entry script ranks class
-  for entry in ranks_parallel:2:Ranks. ranks_steps:2:Steps. ranks_state:3:States. test_parallel_alone:1:Alone. test_refused:1:Refused. test_hook:2: test_fsdp:2:; do
+  for entry in ranks_parallel:2:Ranks. ranks_steps:2:Steps. ranks_state:3:States. test_parallel_alone:1:Alone. test_ranks:1:Interface. test_refused:1:Refused. test_hook:2: test_fsdp:2:; do
     IFS=: read -r script ranks class <<<"$entry"
     sed -n "s/^ *def \(test_[a-z0-9_]*\)(.*/$ranks $script $class\1/p" "python/tests/$script.py"
   done | sed -E 's/(test_hook|test_fsdp) test_/\1 /' | nl -w1 -s' '

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks of a test without torchrun, which would end those that remain when one has failed, and has every rank import torch
 for itself: python/tests/ranks.py N SCRIPT [WORD...] runs a script of torchrun's so."""
+import contextlib
 import ctypes
 import gc
 import os
 import runpy
+import shutil
 import signal
 import socket
 import sys
@@ -80,6 +82,17 @@ def start_ranks(count):
     return started
 
 
+@contextlib.contextmanager
+def own_folder():
+    """A folder that goes with this process; ranks that it has forked leave it alone."""
+    folder, owner = tempfile.mkdtemp(), os.getpid()
+    try:
+        yield folder
+    finally:
+        if os.getpid() == owner:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def end_ranks(started):
     """Waits for all and prints what they have printed. Ends the program as the worst of them."""
     texts = [rank.end(280) for rank in started]
@@ -98,13 +111,21 @@ def run_tests(tests, words, prepare, failure):
         if started:
             end_ranks(started)
         words = words[2:]
+    chosen = choose_tests(tests, words)
     prepare()
-    for name, test in list(tests.items()):
-        if name.startswith("test_") and (not words or name[5:] in words):
-            begin = time.monotonic()
-            test()
-            if os.environ["RANK"] == "0":
-                print(f"{name} {time.monotonic() - begin:.2f} s", flush=True)
+    for name, test in chosen.items():
+        begin = time.monotonic()
+        test()
+        if os.environ["RANK"] == "0":
+            print(f"{name} {time.monotonic() - begin:.2f} s", flush=True)
+
+
+def choose_tests(tests, words):
+    """All, or those that are named; a word that names none ends the program."""
+    known = {name: test for name, test in tests.items() if name.startswith("test_")}
+    if unknown := [word for word in words if "test_" + word not in known]:
+        sys.exit(f"there is no test {' '.join(unknown)}; there are {' '.join(name[5:] for name in known)}")
+    return {name: test for name, test in known.items() if not words or name[5:] in words}
 
 
 if __name__ == "__main__":

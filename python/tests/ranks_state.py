@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import sys
-import tempfile
 import unittest
 from unittest import mock
 
@@ -537,7 +536,7 @@ class States(unittest.TestCase):
         tacit.Parallel(net, strategy="dp").close()  # none of them has kept the parameters
 
     def test_metrics(self):
-        path = os.path.join(tempfile.mkdtemp(), "run", "metrics.jsonl")
+        path = os.path.join(FOLDER, f"metrics-{SIZE}-{RANK}", "run", "metrics.jsonl")
         loop = Loop(metrics=path)
         for step in range(3):
             loop.step()

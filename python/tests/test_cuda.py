@@ -10,14 +10,13 @@ import faulthandler
 import os
 import re
 import sys
-import tempfile
 
 import torch
 from torch import nn
 
 from emulated_gpu import Gpu, OnGpu, build_driver
 from models import ConvNet, Net, OddShapes, loss_of, make, same_bits
-from ranks import run_tests, start_ranks
+from ranks import own_folder, run_tests, start_ranks
 
 STEPS, SAMPLES = 4, 4
 
@@ -559,7 +558,8 @@ def prepare():
 
 
 if __name__ == "__main__":
-    os.environ["FAKE"] = build_driver()
-    os.environ["FOLDER"] = tempfile.mkdtemp()
-    os.environ["MEET"] = os.path.join(os.environ["FOLDER"], "meet")
-    run_tests(globals(), sys.argv[1:], prepare, run_failure)
+    with own_folder() as folder:
+        os.environ["FAKE"] = build_driver(folder)
+        os.environ["FOLDER"] = folder
+        os.environ["MEET"] = os.path.join(folder, "meet")
+        run_tests(globals(), sys.argv[1:], prepare, run_failure)
