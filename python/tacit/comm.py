@@ -76,7 +76,8 @@ class Comm:
         else:
             check(lib.tacit_open(settings._handle, out))
         self.rank, self.size = lib.tacit_rank(self._handle), lib.tacit_size(self._handle)
-        self.busy, self.is_parents = False, False  # is_parents: this process is a fork of the one that has opened it
+        self.busy, self.transfers = False, 0  # inside a step; channels of FSDP that are under way
+        self.is_parents = False  # this process is a fork of the one that has opened it
         opened[id(self)] = self
 
     def check_process(self):
@@ -117,7 +118,7 @@ def close_at_exit():
     failed = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     try:
         for comm in list(opened.values()):
-            if not failed and not comm.busy:
+            if not failed and not comm.busy and not comm.transfers:
                 comm.close()
     except Error as error:
         logger.error("%s", error)

@@ -17,6 +17,7 @@ from torch.distributed.tensor import DTensor
 
 import tacit.torch as tacit
 from ranks import run_tests, start_ranks
+from tacit.torch.fsdp import ReduceScatter
 from test_hook import data, distance, prepare, refused
 
 
@@ -157,6 +158,21 @@ def test_residuals():
         if step == 0:
             assert distance(mean * steps, wanted) > 0.3
     assert distance(mean, wanted) < 0.3, distance(mean, wanted)
+    channels.close()
+
+
+def test_transfers_under_way_are_counted():
+    """Inside of one, as inside of a step, a program that ends says no goodbye."""
+    model, channels = make({})
+    comm, send = channels.comm_of(dist.group.WORLD), ReduceScatter(channels)
+    works = []
+    for count in (8, 16):
+        source = torch.ones(count * dist.get_world_size())
+        works.append(send(torch.empty(count), source, dist.group.WORLD, dist.ReduceOp.SUM, async_op=True))
+    assert comm.transfers == 2, comm.transfers
+    for left, work in zip((1, 0), works):
+        work.wait()
+        assert work.is_completed() and comm.transfers == left, comm.transfers
     channels.close()
 
 

@@ -95,7 +95,7 @@ class Transfer(_private.Work):
     def __init__(self, channel, passage, source, target, scale):
         super().__init__()
         self._channel, self._passage, self._tensors = channel, passage, (source, target)
-        channel.comm.busy = True
+        channel.comm.transfers += 1
         addresses = source.data_ptr(), target.data_ptr()
         if passage is not None:
             passage.bring(source)
@@ -109,7 +109,7 @@ class Transfer(_private.Work):
     def _ask(self, seconds):
         try:
             if self._channel and self._channel.wait(seconds):
-                self._channel.comm.busy = False
+                self._channel.comm.transfers -= 1
                 if self._passage is not None:
                     self._passage.send(self._tensors[1])
                 self._channel = self._tensors = None
