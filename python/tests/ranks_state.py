@@ -466,6 +466,26 @@ class States(unittest.TestCase):
         self.assertTrue(same_bits(model.inner.running_mean, mean))
         model.close()
 
+    def test_buffers_of_each_ranks_own(self):
+        """Of any shape; another number of ranks gets rank 0's."""
+        def with_buffer(count, value):
+            module = make(Net)
+            module.register_buffer("state", torch.full((count,), float(value)))
+            return tacit.Parallel(module, buffers="own")
+        folder, model = os.path.join(FOLDER, f"own-{SIZE}"), with_buffer(3 + 99 * RANK, 10 + RANK)
+        loss_of(model(Net.batch(0))).backward()
+        tacit.save(folder, model, step=3)
+        model.close()
+        model = with_buffer(3 + 99 * RANK, 0)
+        self.assertEqual(tacit.load(folder, model), 3)
+        self.assertTrue(torch.equal(model.state, torch.full((3 + 99 * RANK,), 10.0 + RANK)))
+        model.close()
+        if SIZE == 2:
+            model = with_buffer(3, 0)
+            self.assertEqual(tacit.load(os.path.join(FOLDER, "own-3"), model), 3)
+            self.assertTrue(torch.equal(model.state, torch.full((3,), 10.0)))
+            model.close()
+
     def run_odd(self, optimizer=adamw, **settings):
         """20 steps with accumulation, two passes in a step, a skipped one, clipping, and an update that is left out."""
         loop = Loop(OddShapes, optimizer=optimizer, **settings)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Buffers of a model, such as running means of batch norm, over ranks."""
 import contextlib
+import ctypes
 import hashlib
 import io
 import itertools
@@ -111,6 +112,18 @@ class Buffers:
         rows = self._gather_rows(bytes(own).ljust(1 << max(counts).bit_length(), b"\0"))  # channels of few lengths
         return [read_bytes(row[:count]) for row, count in zip(rows, counts)]
 
+    def first(self, value):
+        """What rank 0 gives, of which other ranks may have another form; of what torch.load() takes with weights_only."""
+        if self._comm.size == 1:
+            return value
+        own = write_bytes(value)
+        count = int.from_bytes(self._gather_rows(len(own).to_bytes(8, "little"))[0], "little")
+        flat = torch.zeros(1 << count.bit_length())
+        if self._comm.rank == 0:
+            flat[:count] = torch.frombuffer(own, dtype=torch.uint8)
+        row = self.sum_long(flat)[:count].to(torch.uint8)
+        return read_bytes(ctypes.string_at(row.data_ptr(), count))
+
     def _gather_rows(self, own):
         """Bytes of every rank, as many of each."""
         table = torch.zeros(self._comm.size, len(own))
@@ -158,6 +171,11 @@ class Buffers:
     def before_forward(self, training):
         if self._choice == "broadcast" and training:
             self.send_first()
+
+    @property
+    def is_own(self):
+        """Whether each rank's may have other shapes."""
+        return self._choice == "own"
 
     @contextlib.contextmanager
     def averaged(self):

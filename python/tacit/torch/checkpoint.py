@@ -32,7 +32,7 @@ def save(folder, model, *stateful, step=None, keep=2):
     states = [read_state(thing) for thing in stateful]
     model._meet()
     frozen, own_frozen = list_frozen(model)
-    shared = {"step": model.counters()["steps"] if step is None else step, "buffers": list_buffers(model, mean=True),
+    shared = {"step": model.counters()["steps"] if step is None else step, "buffers": share_buffers(model),
               "frozen": frozen, "names": list(model._tensors.names), "kinds": name_kinds(stateful),
               "states": share_states(model, stateful, states)}
     own = {"random": random_state(model._tensors.gpu), "buffers": list_buffers(model), "frozen": own_frozen,
@@ -144,9 +144,14 @@ def restore_states(model, stateful, shared, own):
 # ---- what ranks have in common -------------------------------------------------------------------------------------------
 
 
-def list_buffers(model, mean=False):
-    if not mean:
-        return {name: b.detach().clone() for name, b in _private.list_persistent(model.module).items()}
+def list_buffers(model):
+    return {name: b.detach().clone() for name, b in _private.list_persistent(model.module).items()}
+
+
+def share_buffers(model):
+    """Their mean, as far as they have one; rank 0's where each rank has its own."""
+    if model._rank_buffers.is_own:
+        return model._rank_buffers.first(list_buffers(model))
     with model._rank_buffers.averaged():
         return list_buffers(model)
 
