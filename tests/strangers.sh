@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 find_program
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 export TMPDIR=$work TACIT_PLUGINS=/nowhere
-for name in mine other; do head -c 32 /dev/urandom >"$work/$name" && chmod 600 "$work/$name"; done
+for name in mine other; do (umask 077; head -c 32 /dev/urandom >"$work/$name"); done
 
 nano=(--data.train LICENSE --model.preset nano --model.heads 1 --model.channels 41 --train.threads 1 --train.batch 7 --run.tensorboard false
       --train.steps 150 --comm.interface lo --comm.start 200)
@@ -89,7 +89,7 @@ check "with the same bits" same quiet own
 check "and over Unix-domain sockets" alone unix --ranks 3 --comm.key_file "$work/mine" --comm.interface ''
 check "with the same bits" same quiet unix
 expect "and says so" 0 'comm.engine tcp .TCP, 1 connection per pair, sealed.' alone says --ranks 2 --comm.key_file "$work/mine"
-expect "no such file" 3 '/no/key: No such file or directory; make one with: head -c 32 /dev/urandom > ~/.tacit.key' alone no --ranks 2 --comm.key_file /no/key
+expect "no such file" 3 '/no/key: No such file or directory; make one with: \(umask 077; head -c 32 /dev/urandom > ~/.tacit.key\)' alone no --ranks 2 --comm.key_file /no/key
 chmod 640 "$work/other"
 expect "a file that others may read" 3 "others may read or write it .mode 640.; type: chmod 600 $work/other" alone no --ranks 2 --comm.key_file "$work/other"
 echo "no key" >"$work/word" && chmod 600 "$work/word"

@@ -39,9 +39,8 @@ static tacit_status expand_home(const char *path, char out[PATH_BYTES]) {
 
 static tacit_status refuse_file(const char *path, const char *why) {
     return taciti_fail(TACIT_E_CONFIG,
-                       "comm.key_file %s: %s; make one with: head -c 32 /dev/urandom > ~/.tacit.key && chmod 600 "
-                       "~/.tacit.key",
-                       path, why);
+                       "comm.key_file %s: %s; make one with: (umask 077; head -c 32 /dev/urandom > ~/.tacit.key)", path,
+                       why);
 }
 
 /* Reads up to `max` bytes of a plain file that is nobody else's business. */

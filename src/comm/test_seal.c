@@ -93,7 +93,8 @@ static void anything_else_is_refused_with_the_command_to_type(void **state) {
     refuse_key("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdefx", 65, MAKE);
     (void)snprintf(path, sizeof path, "%s/none", g_folder);
     assert_int_equal(taciti_seal_key_read(path, &key), TACIT_E_CONFIG);
-    assert_int_equal(test_log_count("No such file or directory; make one with: head -c 32 /dev/urandom > "), 1);
+    assert_int_equal(test_log_count("No such file or directory; make one with: (umask 077; head -c 32 /dev/urandom > "),
+                     1);
     assert_int_equal(taciti_seal_key_read(g_folder, &key), TACIT_E_CONFIG);
     assert_int_equal(test_log_count("it is not a file that can be read"), 1);
     (void)snprintf(path, sizeof path, "%s/pipe", g_folder);
