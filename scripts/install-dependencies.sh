@@ -24,13 +24,20 @@ for package in $wanted; do
 done
 [ -n "$missing" ] || exit 0
 
-command="apt-get install -y --no-install-recommends$missing"
+install="apt-get install -y --no-install-recommends"
 if [ "$(id -u)" -ne 0 ]; then
   echo "These packages are missing. Install them, then run this again:" >&2
-  echo "  sudo $command" >&2
+  echo "  sudo $install$missing" >&2
   exit 7
 fi
-echo "installing:$missing"
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -q >/dev/null
-$command >/dev/null
+# One unknown name, and apt-get would install nothing: other distributions have other names and versions.
+known="" unknown=""
+for package in $missing; do
+  if apt-cache show "$package" >/dev/null 2>&1; then known+=" $package"; else unknown+=" $package"; fi
+done
+[ -z "$unknown" ] || echo "unknown to apt here, and left out; install what corresponds to them:$unknown" >&2
+[ -n "$known" ] || exit 0
+echo "installing:$known"
+$install$known >/dev/null
