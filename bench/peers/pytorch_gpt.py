@@ -54,6 +54,11 @@ def fail(message):
     sys.exit(EXIT_RESOURCES)
 
 
+def has_avx512():
+    with open("/proc/cpuinfo") as file:
+        return "avx512f" in file.read().split()
+
+
 def start_again_in_environment(options):
     """Replaces this process by one whose environment is that of the mode."""
     if os.environ.get(MARK) == options.mode:
@@ -61,7 +66,8 @@ def start_again_in_environment(options):
     environment = {name: value for name, value in os.environ.items() if name not in CLEARED}
     environment[MARK] = options.mode
     if options.mode == "tuned":
-        environment["ATEN_CPU_CAPABILITY"] = "avx512"
+        if has_avx512():
+            environment["ATEN_CPU_CAPABILITY"] = "avx512"
         environment["GLIBC_TUNABLES"] = MALLOC
         if options.dtype == "f32":
             if not os.path.exists(OPENMP_BLAS + "/libblas.so.3"):
