@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The injections of tests/campaign.sh. What one must lead to stands in expect(); what is the launcher's own, in own()."""
-import argparse, collections, concurrent.futures, itertools, json, os, random, re, shutil, signal, socket, subprocess, sys, tempfile, time
+import argparse, collections, concurrent.futures, itertools, json, os, random, re, shutil, signal, socket, subprocess, sys, tempfile, threading, time
 
 PHASES = "start-up", "training", "evaluation", "checkpoint", "finish"
 ACTIONS = "KILL", "STOP", "TERM", "USR1", "INT"
@@ -271,11 +271,12 @@ def judge(case, victim, code, log, folder, left, deserted, named_s):
     return faults, theirs
 
 
-running = set()
+running, stopping = set(), threading.Event()
 
 
 def give_up(number, frame):
-    """A campaign that is stopped takes its runs with it."""
+    """A campaign that is stopped takes its runs with it, and begins no other."""
+    stopping.set()
     for tag in list(running):
         sweep(tag, 0)
         subprocess.run(["lab/cluster", "down", "--name", tag], stderr=subprocess.DEVNULL)
@@ -303,6 +304,8 @@ class Watch:
 
 
 def attempt(case):
+    while stopping.is_set():
+        time.sleep(1)
     folder = os.path.join(tempfile.gettempdir(), f"campaign-{os.getpid()}-{case.index}")
     tag = os.path.basename(folder)
     running.add(tag)
