@@ -9,7 +9,7 @@
 # example clusters; `tacit info TOPIC --json`. What one of the two refuses is listed by itself: keys that went, say. Left out
 # is auto, which decides by measured time.
 # --only takes the cases whose names contain PATTERN, a regular expression; --rename gives OLD another key (several times).
-# Answers stay in build/same-bits (or TACIT_SAME_BITS) under the digest of the program that gave them: OLD runs once.
+# Answers stay in build/same-bits (or TACIT_SAME_BITS) under the digest of the program that gave them, and its plugins: OLD runs once.
 # Needs Open MPI's mpirun. Exit code 0: the same; 1: something differs; 2: wrong use.
 cd "$(dirname "$0")/.." || exit 2
 . scripts/mpi-environment.sh
