@@ -43,6 +43,32 @@ static void run_ranks(int size, test_rank *rank, void *context) {
     test_world_run(size, &options, rank, context);
 }
 
+/* A test that is what ranks do. */
+typedef struct on_ranks {
+    test_rank *rank;
+    int min, max;     /* numbers of ranks */
+    bool both;        /* also without communication threads */
+    const int *hosts; /* that they claim; NULL: one */
+} on_ranks;
+
+static void run_on_ranks(void **state) {
+    const on_ranks *on = *state;
+    const taciti_comm_options alone = test_comm_options(false);
+    if (on->hosts != NULL) test_hosts(on->hosts);
+    for (int size = on->min; size <= on->max; size++) {
+        run_ranks(size, on->rank, NULL);
+        if (on->both) test_world_run(size, &alone, on->rank, NULL);
+    }
+}
+
+/* A peer that is silent for timeout_s, or keeps others waiting for stall_s, has failed. 0: as by default. */
+static void run_limited(int size, bool thread, int timeout_s, int stall_s, test_rank *rank, void *context) {
+    taciti_comm_options options = test_comm_options(thread);
+    if (timeout_s > 0) options.warn_s = 1, options.timeout_s = timeout_s;
+    if (stall_s > 0) options.stall_s = stall_s;
+    test_world_run(size, &options, rank, context);
+}
+
 /* ---- witness ----------------------------------------------------------------------------------------------------- */
 static void notes_keep_number_and_text(void **state) {
     (void)state;
@@ -175,15 +201,6 @@ static void collectives(taciti_comm *comm, void *context) {
     CHECK(taciti_comm_barrier(comm) == TACIT_OK);
 }
 
-static void collectives_hold_for_any_number_of_ranks(void **state) {
-    (void)state;
-    for (int size = 1; size <= 8; size++)
-        for (int thread = 0; thread < 2; thread++) {
-            const taciti_comm_options options = test_comm_options(thread == 1);
-            test_world_run(size, &options, collectives, NULL);
-        }
-}
-
 /* Rank 0 sends `sent` bytes to rank 1, which has room for `room`. */
 typedef struct letter {
     size_t sent, room;
@@ -202,10 +219,7 @@ static tacit_status read_letter(taciti_comm *comm, void *context) {
     letter *l = context;
     char text[8192] = {0};
     taciti_engine_request request;
-    if (l->up_to)
-        TACITI_TRY(taciti_comm_irecv_up_to(comm, 0, text, l->room, &request));
-    else
-        TACITI_TRY(taciti_comm_irecv(comm, 0, text, l->room, &request));
+    TACITI_TRY((l->up_to ? taciti_comm_irecv_up_to : taciti_comm_irecv)(comm, 0, text, l->room, &request));
     TACITI_TRY(taciti_comm_await(comm, &request));
     l->arrived = request.bytes;
     return TACIT_OK;
@@ -285,6 +299,8 @@ static void bytes_between_hosts_are_counted_apart(void **state) {
 }
 
 /* Host 5 holds the ranks 0 and 3, host 2 the ranks 1 and 4, host 7 rank 2. */
+static const int THREE_HOSTS[5] = {5, 2, 7, 5, 2};
+
 static void look_at_hosts(taciti_comm *comm, void *context) {
     (void)context;
     static const int HOST_OF[5] = {0, 1, 2, 0, 1}, LOCAL_RANK[5] = {0, 0, 0, 1, 1}, LOCAL_SIZE[5] = {2, 2, 1, 2, 2};
@@ -298,13 +314,6 @@ static void look_at_hosts(taciti_comm *comm, void *context) {
     }
 }
 
-static void hosts_are_numbered_by_their_lowest_ranks(void **state) {
-    (void)state;
-    static const int CLAIMED[5] = {5, 2, 7, 5, 2};
-    test_hosts(CLAIMED);
-    run_ranks(5, look_at_hosts, NULL);
-}
-
 /* Ranks that nobody binds share the cores of their host; where each has its own, none is divided. */
 static void count_cores(taciti_comm *comm, void *context) {
     (void)context;
@@ -312,13 +321,6 @@ static void count_cores(taciti_comm *comm, void *context) {
     CHECK(taciti_comm_cores(comm) == taciti_usable_cores() / sharing);
     for (int r = 0; r < taciti_comm_size(comm); r++) comm->peers[r].cores = (uint64_t)r;
     CHECK(taciti_comm_cores(comm) == taciti_usable_cores());
-}
-
-static void bound_ranks_divide_no_cores(void **state) {
-    (void)state;
-    static const int CLAIMED[5] = {5, 2, 7, 5, 2};
-    test_hosts(CLAIMED);
-    run_ranks(5, count_cores, NULL);
 }
 
 static void differ(taciti_comm *comm, void *context) {
@@ -365,16 +367,6 @@ static void wait_for_a_refusal(taciti_comm *comm, void *context) {
     CHECK(strcmp(taciti_error_text(), "a payload is malformed") == 0);
 }
 
-static void who_waits_for_a_job_knows_why_it_failed(void **state) {
-    (void)state;
-    run_ranks(2, wait_for_a_refusal, NULL);
-}
-
-static void the_queue_goes_round(void **state) {
-    (void)state;
-    run_ranks(2, fill_queue, NULL);
-}
-
 /* Jobs that are handed over and jobs that the caller may run itself, one after the other. */
 typedef struct diary {
     int ran, out_of_order, by_caller;
@@ -412,15 +404,6 @@ static void mix_jobs(taciti_comm *comm, void *context) {
     CHECK(book.ran == 2 * DIARY_ROUNDS && book.out_of_order == 0 && book.by_caller > 0);
 }
 
-static void the_caller_runs_what_it_would_only_wait_for(void **state) {
-    (void)state;
-    for (int size = 2; size <= 3; size++) {
-        const taciti_comm_options alone = test_comm_options(false);
-        run_ranks(size, mix_jobs, NULL);
-        test_world_run(size, &alone, mix_jobs, NULL);
-    }
-}
-
 /* A job that uses the communicator as the submitting thread does. */
 static tacit_status submit_more(taciti_comm *comm, void *context) {
     diary book = {.caller = pthread_self()};
@@ -447,17 +430,9 @@ static void wait_for_outer_jobs(taciti_comm *comm, void *context) {
     CHECK(ranks[0] == taciti_comm_size(comm) && ranks[1] == taciti_comm_size(comm));
 }
 
-static void jobs_may_submit_jobs(void **state) {
-    (void)state;
-    for (int size = 1; size <= 3; size++) {
-        const taciti_comm_options alone = test_comm_options(false);
-        run_ranks(size, wait_for_outer_jobs, NULL);
-        test_world_run(size, &alone, wait_for_outer_jobs, NULL);
-    }
-}
-
 /* ---- failures ---------------------------------------------------------------------------------------------------- */
-/* Rank 2 has no communication thread and does nothing until the others have given it up. */
+/* Rank 2, or the last one, does nothing until the others have given it up. Without a communication thread it is silent.
+ */
 static void fall_silent(taciti_comm *comm, void *context) {
     _Atomic int *gave_up = context;
     const int size = taciti_comm_size(comm);
@@ -467,7 +442,7 @@ static void fall_silent(taciti_comm *comm, void *context) {
         taciti_sleep_ns(20 * TACITI_NS_PER_MS);
         CHECK(taciti_comm_barrier(comm) == TACIT_OK);
     }
-    if (taciti_comm_rank(comm) == 2)
+    if (taciti_comm_rank(comm) == (size > 2 ? 2 : 1))
         while (atomic_load(gave_up) < size - 1) taciti_sleep_ns(TACITI_NS_PER_MS);
     CHECK(taciti_comm_barrier(comm) == TACIT_E_PEER);
     CHECK(taciti_comm_health(comm) == TACIT_E_PEER);
@@ -479,11 +454,8 @@ static void a_silent_rank_is_named_once_and_ends_every_wait(void **state) {
     (void)state;
     for (int size = 3; size <= 5; size++) {
         _Atomic int gave_up = 0;
-        taciti_comm_options options = test_comm_options(false);
-        options.warn_s = 1;
-        options.timeout_s = 2;
         test_log_keep(); /* drops the lines of the run before */
-        test_world_run(size, &options, fall_silent, &gave_up);
+        run_limited(size, false, 2, 0, fall_silent, &gave_up);
         assert_int_equal(test_log_count("stopped answering"), 1);
         assert_int_equal(test_log_count("rank 2 on host"), 2); /* the warning and the verdict */
         assert_int_equal(test_log_count("has been silent for"), 1);
@@ -491,25 +463,13 @@ static void a_silent_rank_is_named_once_and_ends_every_wait(void **state) {
     }
 }
 
-static void dawdle(taciti_comm *comm, void *context) {
-    _Atomic int *gave_up = context;
-    taciti_comm_announce(comm, 9, "reading data");
-    CHECK(taciti_comm_barrier(comm) == TACIT_OK);
-    if (taciti_comm_rank(comm) == 1)
-        while (atomic_load(gave_up) == 0) taciti_sleep_ns(TACITI_NS_PER_MS);
-    CHECK(taciti_comm_barrier(comm) == TACIT_E_PEER);
-    atomic_fetch_add(gave_up, 1);
-}
-
 static void a_rank_that_beats_but_does_not_come_is_named(void **state) {
     (void)state;
     _Atomic int gave_up = 0;
-    taciti_comm_options options = test_comm_options(true);
-    options.stall_s = 1;
-    test_world_run(2, &options, dawdle, &gave_up);
+    run_limited(2, true, 0, 1, fall_silent, &gave_up);
     assert_int_equal(test_log_count("rank 1 on host"), 1);
     assert_int_equal(test_log_count("is alive but has kept rank 0 waiting"), 1);
-    assert_int_equal(test_log_count("barrier; last seen in step 9, reading data"), 1);
+    assert_int_equal(test_log_count("barrier; last seen in step 118, backward"), 1);
 }
 
 /* A job that does not come back, as a library call that hangs. */
@@ -522,27 +482,22 @@ static tacit_status hang(taciti_comm *comm, void *context) {
 static void hang_rank_one(taciti_comm *comm, void *context) {
     _Atomic int *go_on = context;
     taciti_job job = {.run = hang, .context = context, .name = "all-reduce of bucket", .detail = 3};
-    if (taciti_comm_rank(comm) == 1) {
-        CHECK(taciti_job_submit(comm, &job) == TACIT_OK);
-        CHECK(taciti_job_wait(comm, &job) == TACIT_E_PEER);
-        CHECK(taciti_comm_health(comm) == TACIT_E_PEER);
-    } else {
+    if (taciti_comm_rank(comm) != 1) {
         CHECK(taciti_comm_barrier(comm) == TACIT_E_PEER);
+        return;
     }
-    if (taciti_comm_rank(comm) == 1) atomic_fetch_add(go_on, 1);
-    while (taciti_comm_rank(comm) == 1 && !taciti_job_done(&job)) taciti_sleep_ns(TACITI_NS_PER_MS);
+    CHECK(taciti_job_submit(comm, &job) == TACIT_OK && taciti_job_wait(comm, &job) == TACIT_E_PEER);
+    CHECK(taciti_comm_health(comm) == TACIT_E_PEER);
+    atomic_fetch_add(go_on, 1);
+    while (!taciti_job_done(&job)) taciti_sleep_ns(TACITI_NS_PER_MS);
 }
 
 static void a_hanging_engine_ends_the_wait_too(void **state) {
     (void)state;
     _Atomic int go_on = 0;
-    taciti_comm_options options = test_comm_options(true);
-    options.warn_s = 1;
-    options.timeout_s = 2;
-    test_world_run(2, &options, hang_rank_one, &go_on);
-    assert_int_equal(
-        test_log_count("has not returned for 2.0 s in all-reduce of bucket 3") + test_log_count("rank 1 on host") > 0,
-        1);
+    run_limited(2, true, 2, 0, hang_rank_one, &go_on);
+    const int named = test_log_count("rank 1 on host");
+    assert_true(test_log_count("has not returned for 2.0 s in all-reduce of bucket 3") + named > 0);
 }
 
 /* While rank 0 works for itself with the engine, another thread queues a job: it runs as soon as the engine is free. */
@@ -551,12 +506,6 @@ typedef struct relay {
     taciti_job queued;
     pthread_t thread, runner; /* runner: of the first job */
 } relay;
-
-static tacit_status run_nothing(taciti_comm *comm, void *context) {
-    (void)comm;
-    (void)context;
-    return TACIT_OK;
-}
 
 static void *queue_behind(void *argument) {
     relay *r = argument;
@@ -577,7 +526,7 @@ static tacit_status hold_engine(taciti_comm *comm, void *context) {
 static void relay_jobs(taciti_comm *comm, void *context) {
     int64_t *best_ns = context;
     for (int i = 0; i < 10 && taciti_comm_rank(comm) == 0; i++) {
-        relay r = {.comm = comm, .queued = {.run = run_nothing, .name = "queued", .detail = -1}};
+        relay r = {.comm = comm, .queued = {.run = note_run, .context = &(int){0}, .name = "queued", .detail = -1}};
         taciti_job first = {.run = hold_engine, .context = &r, .name = "first", .detail = -1};
         taciti_sleep_ns(5 * TACITI_NS_PER_MS); /* let the communication thread fall asleep */
         CHECK(taciti_job_run(comm, &first) == TACIT_OK && taciti_job_wait(comm, &r.queued) == TACIT_OK);
@@ -615,22 +564,26 @@ static void a_job_that_hangs_is_named_by_the_close(void **state) {
 
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define ON(name, ...)                                                                                                  \
+    {                                                                                                                  \
+#name, run_on_ranks, set_up, tear_down, &(on_ranks) { __VA_ARGS__ }                                            \
+    }
     const struct CMUnitTest tests[] = {
         TEST(notes_keep_number_and_text),
         TEST(notes_are_read_whole_while_written),
         TEST(sights_read_as_sentences),
         TEST(a_single_process_needs_no_launcher),
-        TEST(collectives_hold_for_any_number_of_ranks),
+        ON(collectives_hold_for_any_number_of_ranks, collectives, 1, 8, true, NULL),
         TEST(a_receive_up_to_a_bound_tells_and_counts_what_arrived),
         TEST(a_message_of_another_length_names_rank_and_job),
         TEST(bytes_between_hosts_are_counted_apart),
-        TEST(hosts_are_numbered_by_their_lowest_ranks),
-        TEST(bound_ranks_divide_no_cores),
+        ON(hosts_are_numbered_by_their_lowest_ranks, look_at_hosts, 5, 5, false, THREE_HOSTS),
+        ON(bound_ranks_divide_no_cores, count_cores, 5, 5, false, THREE_HOSTS),
         TEST(a_difference_is_shown_once_with_both_values),
-        TEST(the_queue_goes_round),
-        TEST(who_waits_for_a_job_knows_why_it_failed),
-        TEST(the_caller_runs_what_it_would_only_wait_for),
-        TEST(jobs_may_submit_jobs),
+        ON(the_queue_goes_round, fill_queue, 2, 2, false, NULL),
+        ON(who_waits_for_a_job_knows_why_it_failed, wait_for_a_refusal, 2, 2, false, NULL),
+        ON(the_caller_runs_what_it_would_only_wait_for, mix_jobs, 2, 3, true, NULL),
+        ON(jobs_may_submit_jobs, wait_for_outer_jobs, 1, 3, true, NULL),
         TEST(a_silent_rank_is_named_once_and_ends_every_wait),
         TEST(a_rank_that_beats_but_does_not_come_is_named),
         TEST(a_hanging_engine_ends_the_wait_too),
