@@ -46,17 +46,12 @@ bool taciti_plan_compression_equal(const taciti_plan_compression *a, const tacit
     return fabs(x - y) < 1e-9 * x && fabs(of_a->back.factor - of_b->back.factor) < 1e-9 * x;
 }
 
-/* Whether a run sends payloads of the codec: at factor 1 its steps are dense, unless a controller switches. */
-static bool sends_payloads(const taciti_compression_setup *setup, const taciti_codec *codec) {
-    return codec != NULL && (is_adaptive(setup) || taciti_compression_asked_factor(setup) > 1);
-}
-
 /* Returns the configured setup, without codecs of which no payload is sent. */
 static taciti_compression_setup setup_in_use(const taciti_settings *settings) {
     taciti_compression_setup setup = taciti_settings_compression(settings);
     const taciti_compression_setup gathers = taciti_compression_gather_setup(&setup);
-    if (!sends_payloads(&setup, setup.sums.codec)) setup.sums.codec = NULL;
-    if (!sends_payloads(&gathers, setup.gathers.codec)) setup.gathers.codec = NULL;
+    if (!taciti_compression_sends_payloads(&setup)) setup.sums.codec = NULL;
+    if (!taciti_compression_sends_payloads(&gathers)) setup.gathers.codec = NULL;
     return setup;
 }
 

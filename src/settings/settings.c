@@ -235,10 +235,13 @@ tacit_status taciti_settings_mark_layers(const taciti_settings *settings, taciti
 enum { BUCKETS_MAX = 2000 };
 
 tacit_status taciti_settings_seal(const taciti_settings *settings, taciti_layout *layout) {
-    const taciti_compression_setup setup = taciti_settings_compression(settings);
-    const bool has_layers = setup.sums.codec != NULL || setup.gathers.codec != NULL;
+    const taciti_compression_setup setup = taciti_settings_compression(settings),
+                                   gathers = taciti_compression_gather_setup(&setup);
+    const bool has_layers = setup.sums.codec != NULL || setup.gathers.codec != NULL,
+               sends = taciti_compression_sends_payloads(&setup) || taciti_compression_sends_payloads(&gathers),
+               coded = sends || setup.mixes.codec != NULL;
     if (has_layers) TACITI_TRY(taciti_settings_mark_layers(settings, layout));
-    const bool coded = has_layers || setup.mixes.codec != NULL;
+    for (size_t t = 0; t < layout->tensor_count && !sends; t++) layout->tensors[t].plain = false;
     const size_t bucket_bytes = taciti_exchange_bucket(&settings->exchange, layout, coded);
     TACITI_TRY(taciti_settings_strategy(settings)->units != NULL ? taciti_layout_seal_units(layout, bucket_bytes)
                                                                  : taciti_layout_seal(layout, bucket_bytes));

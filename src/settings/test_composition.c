@@ -184,6 +184,40 @@ static void too_many_buckets_are_refused(void **state) {
     assert_non_null(strstr(g_line, "--exchange.bucket 1MiB"));
 }
 
+/* A model of 20 MB, of which compress.layers leaves out every second tensor. */
+static size_t buckets_of(bool *plain) {
+    enum { TENSORS = 8, FLOATS = 655360 };
+    taciti_layout layout;
+    assert_int_equal(taciti_layout_create(TENSORS, &layout), TACIT_OK);
+    for (size_t t = 0; t < TENSORS; t++)
+        assert_int_equal(taciti_layout_append(&layout, t % 2 == 0 ? "wte" : "ln_f.weight", 1, (size_t[]){FLOATS}, true),
+                         TACIT_OK);
+    assert_int_equal(taciti_settings_seal(&g_settings, &layout), TACIT_OK);
+    const size_t count = layout.bucket_count;
+    *plain = false;
+    for (size_t b = 0; b < count; b++) *plain = *plain || layout.buckets[b].plain;
+    taciti_layout_destroy(&layout);
+    return count;
+}
+
+/* With factor 1 steps are dense, and so are buckets, as the planner has it: unless a controller may choose more. */
+static void factor_one_has_the_buckets_of_dense_sums(void **state) {
+    (void)state;
+    bool plain = true;
+    const size_t dense = buckets_of(&plain);
+    assert_false(plain);
+    set("compress.codec", "topk");
+    set("compress.layers", "all,-norm");
+    set("compress.factor", "10");
+    const size_t coded = buckets_of(&plain);
+    assert_true(coded != dense && plain);
+    set("compress.factor", "1");
+    assert_int_equal(buckets_of(&plain), dense);
+    assert_false(plain);
+    set("adapt.policy", "gravac");
+    assert_int_equal(buckets_of(&plain), coded);
+}
+
 static void compression_is_checked(void **state) {
     (void)state;
     set("compress.codec", "topk");
@@ -353,6 +387,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(sketches_are_for_owners, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(a_bucket_without_its_unit_is_refused, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(too_many_buckets_are_refused, open_settings, close_settings),
+        cmocka_unit_test_setup_teardown(factor_one_has_the_buckets_of_dense_sums, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(compression_is_checked, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(auto_compresses_mixes, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(votes_are_for_gradients, open_settings, close_settings),

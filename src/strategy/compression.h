@@ -91,6 +91,9 @@ double taciti_compression_asked_factor(const taciti_compression_setup *setup);
 /* Whether that factor is used, because no controller chooses another one. */
 bool taciti_compression_keeps_factor(const taciti_compression_setup *setup);
 
+/* Whether payloads of the codec are sent: with factor 1 every step is dense, unless a controller chooses. */
+bool taciti_compression_sends_payloads(const taciti_compression_setup *setup);
+
 /* Whether one threshold of the whole model selects what is sent. */
 bool taciti_compression_by_threshold(const taciti_compression_setup *setup);
 

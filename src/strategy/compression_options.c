@@ -115,6 +115,11 @@ bool taciti_compression_keeps_factor(const taciti_compression_setup *setup) {
                                                   taciti_codec_suits(encoding_of(setup)->codec, TACITI_USE_FACTORS));
 }
 
+bool taciti_compression_sends_payloads(const taciti_compression_setup *setup) {
+    return encoding_of(setup)->codec != NULL &&
+           (!taciti_compression_is_fixed(setup) || taciti_compression_asked_factor(setup) > 1);
+}
+
 bool taciti_compression_by_threshold(const taciti_compression_setup *setup) {
     return setup->options->scope == TACITI_SCOPE_MODEL && taciti_encoding_is_uneven(encoding_of(setup));
 }
