@@ -317,7 +317,7 @@ static taciti_threshold threshold_for(const taciti_compression *c, const level *
     return out;
 }
 
-/* What the step has shown of a kind of payloads, which had this factor. */
+/* Returns what the step has shown of a kind of payloads that had this factor. */
 static level level_of(const taciti_compression *c, taciti_payload_kind kind, const taciti_tally *t, double factor) {
     return (level){{factor, taciti_compression_threshold(c, kind, factor)}, counts_of(&t->sent), t->sent.threshold};
 }
