@@ -196,6 +196,15 @@ static tacit_status restore_job(tacit_job *job, const char *path, const json_t *
     return status;
 }
 
+/* Brings back what the job was before the load. A job whose communication has failed makes no more steps, and its
+ * strategy may have released by then what the table names. */
+static void undo_load(const tacit_job *job, const saved *from) {
+    if (from->before.base == NULL || taciti_comm_health(job->comm->comm) != TACIT_OK) return;
+    for (size_t i = 0; i < from->t.state.count; i++)
+        if (from->t.state.entries[i].filled != NULL) *from->t.state.entries[i].filled = false;
+    taciti_unpack(&from->t.state, from->before.base);
+}
+
 /* Values come back to every rank if one of them fails, or if the strategy refuses to go on from them. */
 static tacit_status restore_and_start(tacit_job *job, const char *path, const char *meta_json, tacit_blob *blobs,
                                       size_t count) {
@@ -209,8 +218,8 @@ static tacit_status restore_and_start(tacit_job *job, const char *path, const ch
     if (status == TACIT_OK) {
         job->step = from.step;
         job->skipped = from.skipped;
-    } else if (from.before.base != NULL) {
-        taciti_unpack(&from.t.state, from.before.base);
+    } else {
+        undo_load(job, &from);
     }
     taciti_pages_destroy(&from.before);
     return status;

@@ -64,20 +64,31 @@ static void save_job(tacit_comm *comm, const trial *t) {
 
 /* ---- loads ------------------------------------------------------------------------------------------------------- */
 
-static void *make_room(void *context, size_t count) { return *(const bool *)context ? malloc(count) : NULL; }
+typedef struct room {
+    bool there;
+    void *memory; /* owned */
+} room;
+
+static void *make_room(void *context, size_t count) {
+    room *r = context;
+    if (r->there) r->memory = malloc(count);
+    return r->memory;
+}
 
 /* Only the last blob fails, and only on rank 1. */
 static void fail_to_load(tacit_comm *comm, tacit_job *job, const trial *t) {
-    bool found = false, has_room = t->refusal != NULL || tacit_rank(comm) != 1;
+    bool found = false;
+    room word = {.there = t->refusal != NULL || tacit_rank(comm) != 1};
     char own[WORD_BYTES] = "----";
     tacit_blob blobs[] = {
         {.size = sizeof *blobs, .name = "own", .bytes = own, .count = 4, .own = true},
-        {.size = sizeof *blobs, .name = "word", .room = make_room, .context = &has_room},
+        {.size = sizeof *blobs, .name = "word", .room = make_room, .context = &word},
     };
     const tacit_status expected = t->refusal != NULL ? TACIT_E_CONFIG : TACIT_E_MEMORY;
     REFUSED(tacit_job_load(job, t->folder, blobs, 2, &found), expected,
             t->refusal != NULL ? t->refusal : "the caller has no room for the 4 bytes of blob word");
     CHECK(!found && strcmp(own, "----") == 0 && !blobs[0].loaded && blobs[1].bytes == NULL);
+    free(word.memory);
 }
 
 /* Both have started or loaded; they make the same steps and are closed. */
@@ -127,6 +138,7 @@ static void one_rank_fails(void **state) {
         {.settings = {"strategy=gossip", "gossip.start=0", "gossip.topology=exp-directed"}},
         {.settings = {"strategy=localsgd", "localsgd.every=2", "localsgd.outer_momentum=0.9"}},
         {.settings = {"strategy=shard", "shard.stage=1"}},
+        {.settings = {"strategy=shard", "shard.stage=2", "compress.gather=int8"}},
         {.settings = {"strategy=shard", "shard.stage=3"}},
     };
     (void)state;

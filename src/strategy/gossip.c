@@ -76,8 +76,9 @@ static tacit_status restore_numbers(taciti_gossip *g) {
     g->apart_since = (int64_t)g->numbers[APART];
     *taciti_average_noisy(g->average) = 1;
     forget_other_knowledge(g);
+    TACITI_TRY(taciti_gossip_restore_masses(g, g->numbers[MASS])); /* may refuse, before the optimizer is told */
     taciti_gossip_noise_restore(g, g->numbers[NOISE], g->numbers[NORM]);
-    return taciti_gossip_restore_masses(g, g->numbers[MASS]);
+    return TACIT_OK;
 }
 
 /* A run that begins, with equal replicas: nothing is under way. */
