@@ -248,6 +248,8 @@ class Steps(unittest.TestCase):
                 model.module.uses_head = step < 2 or (step < 4 and RANK == 0)
                 if step == 5:
                     model.module.body.bias.requires_grad_(False)
+                    with model.average():
+                        self.assertFalse(model.module.body.bias.requires_grad)
                 optimizer.zero_grad()
                 model(torch.ones(2, 41) * (RANK + step)).sum().backward()
                 optimizer.step()

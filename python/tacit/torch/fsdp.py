@@ -95,14 +95,15 @@ class Transfer(_private.Work):
     def __init__(self, channel, passage, source, target, scale):
         super().__init__()
         self._channel, self._passage, self._tensors = channel, passage, (source, target)
-        channel.comm.transfers += 1
         addresses = source.data_ptr(), target.data_ptr()
         if passage is not None:
             passage.bring(source)
             addresses = passage.source, passage.target
         try:
             channel.start(*addresses, KINDS[source.dtype], scale)
+            channel.comm.transfers += 1
         except PeerError:
+            channel.comm.transfers += 1
             _kept.append(self._tensors)
             raise
 

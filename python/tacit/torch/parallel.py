@@ -486,8 +486,10 @@ class Parallel(torch.nn.Module):
         distance = self._job.average()
         self._tensors.pull()
         self._averaged = True
-        hooks = [p.register_post_accumulate_grad_hook(self._refuse_backward) for p in self._tensors.parameters]
+        hooks = []
         try:
+            hooks += [p.register_post_accumulate_grad_hook(self._refuse_backward)
+                      for p in self._tensors.parameters if p.requires_grad]
             with self._rank_buffers.averaged():
                 yield distance
         finally:
