@@ -17,7 +17,7 @@
 #include "base/rng.h"
 #include "kernel/array_element.h"
 
-#if defined(__AVX512F__)
+#if defined(LANES16_AVX512)
 
 #include <immintrin.h>
 
@@ -83,7 +83,7 @@ static inline floats16 keep_from(words16 word, uint32_t threshold, floats16 x) {
 static inline __m256 lower_half(floats16 x) { return _mm512_castps512_ps256(x); }
 static inline __m256 upper_half(floats16 x) { return _mm512_extractf32x8_ps(x, 1); }
 
-#elif defined(__AVX2__)
+#elif defined(LANES16_AVX2)
 
 #include <immintrin.h>
 
@@ -318,7 +318,7 @@ static inline void transpose8(float *out, size_t out_row, const float *in, size_
 
 #endif
 
-#if defined(__AVX2__)
+#if defined(LANES16_AVX512) || defined(LANES16_AVX2)
 static inline float fold_sum(floats16 x) {
     const __m256 eight = _mm256_add_ps(lower_half(x), upper_half(x));
     const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));

@@ -19,7 +19,7 @@
 #include "kernel/net_tile.h"
 
 /* Accumulators of the micro-kernel: rows x vectors of sixteen, as many as the registers hold. */
-#if defined(__AVX512F__)
+#if defined(LANES16_AVX512)
 enum { BLOCK_ROWS = 4, BLOCK_VECTORS = 4 };
 #else
 enum { BLOCK_ROWS = 4, BLOCK_VECTORS = 1 };
@@ -81,7 +81,7 @@ static void multiply(product p, size_t rows, size_t columns, size_t depth, int a
     while (vectors > 0) {
         const size_t now = vectors < BLOCK_VECTORS ? vectors : BLOCK_VECTORS;
         if (now == BLOCK_VECTORS) multiply_panel(p, rows, depth, add, BLOCK_VECTORS);
-#if defined(__AVX512F__)
+#if defined(LANES16_AVX512)
         else if (now == 3)
             multiply_panel(p, rows, depth, add, 3);
         else if (now == 2)

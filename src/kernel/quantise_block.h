@@ -11,7 +11,7 @@
 #include "kernel/quantise_lanes.h"
 
 /* Forms are constants: each gets loops of its own, but over arrays for lanes, where that is ten times the code. */
-#if defined(__AVX2__)
+#if defined(LANES16_AVX512) || defined(LANES16_AVX2)
 #define INLINE static inline __attribute__((always_inline))
 #else
 #define INLINE static inline

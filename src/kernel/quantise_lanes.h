@@ -10,7 +10,7 @@
 /* For power_codes(): the summand that rounds a mantissa above 1.5 up, the exponent of code 0, and the bits of 2^-7. */
 enum { POWER_ROUND = 0x3fffff, POWER_BIAS = 127 - 7, POWER_ZERO = 0x3c000000 };
 
-#if defined(__AVX512F__)
+#if defined(LANES16_AVX512)
 
 static inline words16 magnitude_bits(floats16 x) { return _mm512_and_si512(bits16(x), _mm512_set1_epi32(0x7fffffff)); }
 static inline floats16 abs16(floats16 x) { return _mm512_castsi512_ps(magnitude_bits(x)); }
@@ -70,7 +70,7 @@ static inline void store_doubles(double *p, doubles16 a) {
     _mm512_storeu_pd(p + 8, a.h);
 }
 
-#elif defined(__AVX2__)
+#elif defined(LANES16_AVX2)
 
 static inline words16 magnitude_bits(floats16 x) {
     return (words16)BOTH_BY(_mm256_and_si256, bits16(x), _mm256_set1_epi32(0x7fffffff));

@@ -7,7 +7,7 @@
 
 #include "kernel/lanes16.h"
 
-#if defined(__AVX512F__)
+#if defined(LANES16_AVX512)
 
 static inline words16 load_words(const uint32_t *p) { return _mm512_loadu_si512(p); }
 static inline void store_words(uint32_t *p, words16 a) { _mm512_storeu_si512(p, a); }
@@ -43,7 +43,7 @@ static inline void lower_counts(uint8_t *counts, uint32_t mask) {
     _mm_storeu_si128((__m128i *)(void *)counts, _mm_sub_epi8(load_counts(counts), ones_of(mask)));
 }
 
-#elif defined(__AVX2__)
+#elif defined(LANES16_AVX2)
 
 static inline __m256i *to256(void *p) { return p; }
 static inline __m256i from256(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
@@ -173,7 +173,7 @@ static inline void lower_counts(uint8_t *counts, uint32_t mask) {
 
 #endif
 
-#if !defined(__AVX512F__)
+#if !defined(LANES16_AVX512)
 static inline words16 to_front(uint32_t mask, words16 a) {
     uint32_t lanes[16], front[16] = {0};
     size_t k = 0;
