@@ -38,6 +38,10 @@ wait %1 %2 %3 2>/dev/null || wait
 check "ranks of torchrun have the same bits" same r3 torch
 train r3 --ranks 3 --print-config=changed >"$work/changed.yaml"
 check "a configuration is printed once" bash -c "[ \$(grep -c '^train:' '$work/changed.yaml') -eq 1 ] && ! grep -q meet '$work/changed.yaml'"
+mkdir -p "$work/kept/$(printf '%0*d' $((254 - ${#work} - 11)) 0)/1"
+long=$(echo "$work"/kept/*); long=$long$(printf '%0*d' $((255 - ${#long})) 0); mkdir -p "$long/folder" && touch "$long/folder/file"
+expect "a TMPDIR that is too long is refused" 3 'TMPDIR is longer than 240' env TMPDIR="$long" "$tacit" train "${nano[@]}" --run.dir "$work/long" --ranks 2
+check "and keeps what it holds" [ -f "$long/folder/file" ]
 check "no folder stays behind" bash -c "! ls -d '$work'/tacit-* 2>/dev/null"
 
 # ---- ends --------------------------------------------------------------------------------------------------------

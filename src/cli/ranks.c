@@ -118,9 +118,13 @@ static tacit_status make_folder(crew *c) {
     const char *parent = getenv("TMPDIR");
     const int n =
         snprintf(c->folder, sizeof c->folder, "%s/tacit-XXXXXX", parent == NULL || *parent != '/' ? "/tmp" : parent);
-    if (n < 0 || (size_t)n >= sizeof c->folder)
-        return taciti_fail(TACIT_E_CONFIG, "TMPDIR is longer than %d characters", FOLDER_BYTES - 16);
-    return mkdtemp(c->folder) != NULL ? TACIT_OK : taciti_file_fail("create a folder for --ranks", c->folder);
+    const bool fits = n > 0 && (size_t)n < sizeof c->folder;
+    if (fits && mkdtemp(c->folder) != NULL) return TACIT_OK;
+    const tacit_status status =
+        fits ? taciti_file_fail("create a folder for --ranks", c->folder)
+             : taciti_fail(TACIT_E_CONFIG, "TMPDIR is longer than %d characters", FOLDER_BYTES - 16);
+    *c->folder = '\0'; /* at the end the folder is removed with all that it holds */
+    return status;
 }
 
 /* ---- the processes ----------------------------------------------------------------------------------------------- */
