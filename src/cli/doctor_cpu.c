@@ -5,6 +5,8 @@
 #define _GNU_SOURCE
 #include <glob.h>
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -59,15 +61,40 @@ static void check_kernels(taciti_diagnosis *diagnosis) {
 
 /* ---- memory nodes ---------------------------------------------------------------------------------------------- */
 
+/* Returns the memory node of a core, or -1. */
+static int find_node(size_t core) {
+    char pattern[64];
+    glob_t found;
+    (void)snprintf(pattern, sizeof pattern, "/sys/devices/system/cpu/cpu%zu/node[0-9]*", core);
+    if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0) return -1;
+    const int node = (int)strtol(strrchr(found.gl_pathv[0], '/') + strlen("/node"), NULL, 10);
+    globfree(&found);
+    return node;
+}
+
+/* Returns the number of memory nodes to which the cores of this process belong; 0: the system does not say. */
+static int count_memory_nodes(void) {
+    cpu_set_t mine;
+    bool seen[CPU_SETSIZE] = {false};
+    int count = 0;
+    if (sched_getaffinity(0, sizeof mine, &mine) != 0) return 0;
+    for (size_t core = 0; core < CPU_SETSIZE; core++) {
+        const int node = CPU_ISSET(core, &mine) ? find_node(core) : -1;
+        if (node < 0 || node >= CPU_SETSIZE || seen[node]) continue;
+        seen[node] = true;
+        count++;
+    }
+    return count;
+}
+
 static void check_memory_nodes(taciti_diagnosis *diagnosis) {
-    glob_t nodes;
-    if (glob("/sys/devices/system/node/node[0-9]*", GLOB_NOSORT, NULL, &nodes) != 0) return;
-    taciti_finding *finding = taciti_diagnosis_add(diagnosis, "topology", "%zu memory node%s", nodes.gl_pathc,
-                                                   nodes.gl_pathc == 1 ? "" : "s");
-    if (nodes.gl_pathc > 1 && taciti_local_ranks() == 1)
+    const int nodes = count_memory_nodes();
+    if (nodes == 0) return;
+    taciti_finding *finding =
+        taciti_diagnosis_add(diagnosis, "topology", "%d memory node%s", nodes, nodes == 1 ? "" : "s");
+    if (nodes > 1 && taciti_local_ranks() == 1)
         taciti_finding_advise(finding, TACITI_SEVERITY_WARN,
                               "one rank per memory node is faster: mpirun --map-by numa --bind-to numa");
-    globfree(&nodes);
 }
 
 void taciti_check_cpu(taciti_diagnosis *diagnosis) {

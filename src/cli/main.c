@@ -36,20 +36,21 @@ static bool begins_with(const taciti_verb *verb, const char *word) {
     return strncmp(verb->name, word, length) == 0 && verb->name[length] == ' ';
 }
 
-/* "data", "data --help": returns whether verbs begin with the word. */
+/* "data", "data --help": returns whether verbs begin with the word. out NULL: prints nothing. */
 static bool show_second_words(const char *word, FILE *out) {
     bool any = false;
     for (const taciti_verb *verb = taciti_verbs(); verb->name != NULL; verb++) {
         if (!begins_with(verb, word)) continue;
-        (void)fprintf(out, "tacit %-18s %s\n", verb->name, verb->summary);
+        if (out != NULL) (void)fprintf(out, "tacit %-18s %s\n", verb->name, verb->summary);
         any = true;
     }
-    if (any) (void)fprintf(out, "\n`tacit %s WORD --help` shows options and examples.\n", word);
+    if (any && out != NULL) (void)fprintf(out, "\n`tacit %s WORD --help` shows options and examples.\n", word);
     return any;
 }
 
 static tacit_status fail_unknown_verb(int argc, char **argv) {
-    if (show_second_words(argv[0], stderr)) return taciti_fail(TACIT_E_USAGE, "\"%s\" needs a second word", argv[0]);
+    FILE *list = taciti_launcher_detect().rank <= 0 ? stderr : NULL;
+    if (show_second_words(argv[0], list)) return taciti_fail(TACIT_E_USAGE, "\"%s\" needs a second word", argv[0]);
     char two[NAME_BYTES] = "", quoted[TACITI_QUOTED_BYTES];
     if (argc > 1) (void)snprintf(two, sizeof two, "%.60s %.60s", argv[0], argv[1]);
     taciti_nearest nearest = {0};
