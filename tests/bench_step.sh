@@ -214,7 +214,7 @@ grep -q 'Definitions: docs/bench-step.md' "$folder/out.json" || complain "under 
 timeout 10 "$tacit" bench step "${slow[@]}" --dry-run >"$folder/out" || complain "a dry run"
 grep -q '^B  strategy=localsgd localsgd.every=7' "$folder/out" || complain "settings of a dry run"
 timeout 10 "$tacit" bench step "${slow[@]}" --dry-run --json >"$folder/out.json" || complain "a dry run with --json"
-holds "settings of a dry run with --json" 'assert d["methods"][1]["settings"].startswith("strategy=localsgd localsgd.every=7")'
+holds "settings of a dry run with --json" 'assert d["methods"][1]["settings"].startswith("strategy localsgd, localsgd.every 7")'
 
 # a watcher that is stopped does not keep the job: its worker wakes it when it ends
 "$MPIRUN" -n 2 "$tacit" bench step "${emulated[@]}" --compute.scale 10 >"$folder/out" 2>"$folder/err" & job=$!

@@ -154,20 +154,26 @@ class Copy:
         if run.returncode != 0:
             sys.exit("mutate: the tests do not build:\n" + run.stdout[-3000:])
         with open(os.path.join(self.build, "compile_commands.json")) as file:
-            for entry in json.load(file):
-                words = shlex.split(entry["command"].split(" -o ")[0])
-                self.commands[os.path.relpath(entry["file"], self.tree)] = [w for w in words if not w.endswith("ccache")]
+            entries = json.load(file)
+        self.commands.clear()
+        for entry in entries:  # kernels are compiled once per instruction set
+            words = shlex.split(entry["command"].split(" -o ")[0])
+            path = os.path.relpath(entry["file"], self.tree)
+            self.commands.setdefault(path, []).append([w for w in words if not w.endswith("ccache")])
 
     def compile(self, path, text, shared):
         """The object code of a file with this text, and the shared library of it alone; None: it does not compile."""
-        command, found = self.commands[path], shared + ".o"
+        commands, code = self.commands[path], b""
+        found = ["%s.%d.o" % (shared, i) for i in range(len(commands))]
         folder = os.path.join(self.tree, os.path.dirname(path))
-        run = subprocess.run(command + ["-x", "c", "-c", "-", "-o", found], input=text, cwd=folder, capture_output=True)
-        if run.returncode != 0:
-            return None
-        subprocess.run([command[0], "-shared", "-o", shared, found], check=True)
-        with open(found, "rb") as file:
-            return file.read()
+        for command, name in zip(commands, found):
+            run = subprocess.run(command + ["-x", "c", "-c", "-", "-o", name], input=text, cwd=folder, capture_output=True)
+            if run.returncode != 0:
+                return None
+            with open(name, "rb") as file:
+                code += file.read()
+        subprocess.run([commands[0][0], "-shared", "-o", shared] + found, check=True)
+        return code
 
     def test(self, name, limit_s, shared=""):
         """Whether a test passes with that library in front; None: it did not end in time."""
