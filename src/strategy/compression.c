@@ -79,10 +79,11 @@ static void warn_of_more_bytes(const taciti_compression *c) {
                    dense * 1e-6, other);
 }
 
-/* Warns of a run that ends before its warm-up. Sums and gathers have the same one. */
+/* Warns of a run that ends before its warm-up. Gathers have that of sums, whose warning counts for both. */
 static void warn_of_warmup(const taciti_compression *c, int64_t steps) {
     const int64_t warmup = taciti_compression_warmup(c);
-    const bool told = c->setup.phase == TACITI_PHASE_ALL_GATHER && c->setup.sums.codec != NULL;
+    const taciti_codec *sums = c->setup.sums.codec;
+    const bool told = c->setup.phase == TACITI_PHASE_ALL_GATHER && sums != NULL && sums->selects;
     const double factor = taciti_compression_asked_factor(&c->setup);
     if (steps == 0 || warmup < steps || c->setup.options->start >= factor || told) return;
     if (taciti_comm_rank(c->comm) > 0 || taciti_comm_size(c->comm) == 1) return;
