@@ -81,7 +81,20 @@ need_mpirun() {
   finish_checks; exit
 }
 
-free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+# Below the ports that the system gives to connections of others, which would take it before it is used.
+free_port() {
+  python3 - <<'PY'
+import random, socket
+while True:
+    port = random.randrange(20000, 32000)
+    try:
+        socket.socket().bind(("127.0.0.1", port))
+    except OSError:
+        continue
+    print(port)
+    break
+PY
+}
 
 lacks_for_cluster() {
   local tool

@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import gc
 import os
+import random
 import runpy
 import shutil
 import signal
@@ -36,15 +37,17 @@ class Rank:
 
 
 def free_port():
-    """A MASTER_PORT; the library meets at the one after it, which was free, too."""
+    """A MASTER_PORT; the library meets at the one after it, which is free, too. Connections of others do not take either,
+    as both lie below the ports that the system gives to them."""
     while True:
+        port = random.randrange(20000, 32000)
         with socket.socket() as s, socket.socket() as after:
-            s.bind(("127.0.0.1", 0))
             try:
-                after.bind(("127.0.0.1", s.getsockname()[1] + 1))
-            except (OSError, OverflowError):
+                s.bind(("127.0.0.1", port))
+                after.bind(("127.0.0.1", port + 1))
+            except OSError:
                 continue
-            return s.getsockname()[1]
+            return port
 
 
 def end_with_parent():
