@@ -92,7 +92,7 @@ static void the_end_of_a_log_may_be_cut_off(void **state) {
 static void what_is_no_line_is_refused(void **state) {
     (void)state;
     static const char *const GARBAGE[] = {
-        "x",        "\n",       "garbage\n", "3 take 0 offer 2\n", "3 meet ~7745be01\n", "3 mete",
+        "x",        "\n",       "garbage\n", "3 take 0 offer 2\n", "3 meet ~7745be01\n", "3 mete", " meet",
         "3 take x", "3 meet 4", "-3 meet",   "3 take 0 offer 2 x", "3 take 0\n4 take"};
     for (size_t i = 0; i < sizeof GARBAGE / sizeof *GARBAGE; i++) expect(GARBAGE[i], false);
 }
