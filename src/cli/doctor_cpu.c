@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cores, instruction sets and memory nodes.
+ * Cores, instruction sets and topology.
  */
 #define _GNU_SOURCE
-#include <glob.h>
+#include <hwloc.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -59,46 +57,31 @@ static void check_kernels(taciti_diagnosis *diagnosis) {
         taciti_finding_advise(finding, TACITI_SEVERITY_WARN, "unset TACIT_ISA: this CPU can do %s", best);
 }
 
-/* ---- memory nodes ---------------------------------------------------------------------------------------------- */
+/* ---- topology -------------------------------------------------------------------------------------------------- */
 
-/* Returns the memory node of a core, or -1. */
-static int find_node(size_t core) {
-    char pattern[64];
-    glob_t found;
-    (void)snprintf(pattern, sizeof pattern, "/sys/devices/system/cpu/cpu%zu/node[0-9]*", core);
-    if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0) return -1;
-    const int node = (int)strtol(strrchr(found.gl_pathv[0], '/') + strlen("/node"), NULL, 10);
-    globfree(&found);
-    return node;
-}
-
-/* Returns the number of memory nodes to which the cores of this process belong; 0: the system does not say. */
-static int count_memory_nodes(void) {
-    cpu_set_t mine;
-    bool seen[CPU_SETSIZE] = {false};
-    int count = 0;
-    if (sched_getaffinity(0, sizeof mine, &mine) != 0) return 0;
-    for (size_t core = 0; core < CPU_SETSIZE; core++) {
-        const int node = CPU_ISSET(core, &mine) ? find_node(core) : -1;
-        if (node < 0 || node >= CPU_SETSIZE || seen[node]) continue;
-        seen[node] = true;
-        count++;
+static void check_topology(taciti_diagnosis *diagnosis) {
+    hwloc_topology_t topology;
+    if (hwloc_topology_init(&topology) != 0) return;
+    if (hwloc_topology_load(topology) == 0) {
+        const int packages = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PACKAGE);
+        const int nodes = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE);
+        const int cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
+        const int units = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU);
+        const hwloc_obj_t cache = hwloc_get_obj_by_type(topology, HWLOC_OBJ_L3CACHE, 0);
+        taciti_finding *finding = taciti_diagnosis_add(
+            diagnosis, "topology", "%d package%s, %d memory node%s, %d cores, %d hardware threads, %.3g MiB L3",
+            packages, packages == 1 ? "" : "s", nodes, nodes == 1 ? "" : "s", cores, units,
+            cache == NULL ? 0 : (double)cache->attr->cache.size / 0x1p20);
+        if (nodes > 1 && taciti_local_ranks() == 1) {
+            taciti_finding_advise(finding, TACITI_SEVERITY_WARN,
+                                  "one rank per memory node is faster: mpirun --map-by numa --bind-to numa");
+        }
     }
-    return count;
-}
-
-static void check_memory_nodes(taciti_diagnosis *diagnosis) {
-    const int nodes = count_memory_nodes();
-    if (nodes == 0) return;
-    taciti_finding *finding =
-        taciti_diagnosis_add(diagnosis, "topology", "%d memory node%s", nodes, nodes == 1 ? "" : "s");
-    if (nodes > 1 && taciti_local_ranks() == 1)
-        taciti_finding_advise(finding, TACITI_SEVERITY_WARN,
-                              "one rank per memory node is faster: mpirun --map-by numa --bind-to numa");
+    hwloc_topology_destroy(topology);
 }
 
 void taciti_check_cpu(taciti_diagnosis *diagnosis) {
     check_kernels(diagnosis);
     check_cores(diagnosis);
-    check_memory_nodes(diagnosis);
+    check_topology(diagnosis);
 }

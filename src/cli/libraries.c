@@ -2,6 +2,7 @@
 #include "cli/libraries.h"
 
 #include <dnnl.h>
+#include <hwloc.h>
 #include <jansson.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -42,10 +43,11 @@ static void add_mpi(taciti_linked_library *out) {
 
 size_t taciti_libraries(taciti_linked_library out[TACITI_LIBRARIES]) {
     const dnnl_version_t *onednn = dnnl_version();
-    const unsigned xxhash = XXH_versionNumber();
+    const unsigned hwloc = hwloc_get_api_version(), xxhash = XXH_versionNumber();
     size_t count = 0;
     add_mpi(&out[count++]);
     add_numbers(&out[count++], "oneDNN", (unsigned)onednn->major, (unsigned)onednn->minor, (unsigned)onednn->patch);
+    add_numbers(&out[count++], "hwloc", hwloc >> 16, hwloc >> 8 & 0xff, hwloc & 0xff);
     add_text(&out[count++], "jansson", jansson_version_str());
     add_text(&out[count++], "libyaml", yaml_get_version_string());
     add_text(&out[count++], "libsodium", sodium_version_string());

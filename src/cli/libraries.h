@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-enum { TACITI_LIBRARIES = 7 };
+enum { TACITI_LIBRARIES = 8 };
 
 typedef struct taciti_linked_library {
     const char *name;  /* "oneDNN" */
