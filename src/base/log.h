@@ -67,6 +67,10 @@ const char *taciti_error_text(void);
 /* Sets that text without a line in the log: of an error that another thread or rank has logged. */
 void taciti_error_set(const char *format, ...) TACITI_PRINTF(1, 2);
 
+/* An error that all ranks share is logged by rank 0; the others return it with its text. */
+#define TACITI_FAIL_TOGETHER(rank, status, ...)                                                                        \
+    ((rank) == 0 ? taciti_fail((status), __VA_ARGS__) : (taciti_error_set(__VA_ARGS__), (status)))
+
 /* Deduplication across processes: an error that every process of a job reports identically is printed once. */
 typedef enum taciti_log_mode {
     TACITI_LOG_DIRECT, /* lines of taciti_fail() go to the sink (default) */

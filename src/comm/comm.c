@@ -235,7 +235,7 @@ static tacit_status open_tcp(const taciti_comm_options *options, const taciti_la
 static tacit_status check_seal(const taciti_comm_options *options, const taciti_launcher *launcher,
                                taciti_engine_kind kind) {
     if (*options->key_file.text == 0 || kind != TACITI_ENGINE_MPI) return TACIT_OK;
-    return TACITI_FAIL_TOGETHER(launcher, TACIT_E_CONFIG,
+    return TACITI_FAIL_TOGETHER(launcher->rank, TACIT_E_CONFIG,
                                 "comm.key_file seals what the engine tcp sends, and MPI seals nothing: add "
                                 "--comm.engine tcp, or leave comm.key_file out");
 }

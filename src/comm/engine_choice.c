@@ -31,7 +31,7 @@ static tacit_status check_torch(const taciti_launcher *launcher, const taciti_la
     if (!launcher->mpi || torch->name == NULL) return TACIT_OK;
     if (launcher->size != torch->size)
         return TACITI_FAIL_TOGETHER(
-            launcher, TACIT_E_USAGE,
+            launcher->rank, TACIT_E_USAGE,
             "%s started %d process%s, but WORLD_SIZE is %d: use one launcher, or unset RANK and "
             "WORLD_SIZE",
             launcher->name, launcher->size, launcher->size == 1 ? "" : "es", torch->size);
@@ -87,12 +87,12 @@ tacit_status taciti_engine_choose(int wanted, const taciti_launcher *launcher, t
     TACITI_TRY(check_torch(launcher, &torch));
     if (wanted == TACITI_ENGINE_SELF && several)
         return TACITI_FAIL_TOGETHER(
-            launcher, TACIT_E_CONFIG,
+            launcher->rank, TACIT_E_CONFIG,
             "comm.engine is self, but %s started %d processes, and each would train alone: leave it at "
             "auto, or start one process",
             launcher->name, launcher->size);
     if (wanted == TACITI_ENGINE_MPI && several && !launcher->mpi)
-        return TACITI_FAIL_TOGETHER(launcher, TACIT_E_CONFIG,
+        return TACITI_FAIL_TOGETHER(launcher->rank, TACIT_E_CONFIG,
                                     "comm.engine is mpi, but %s started %d processes, and MPI would see one: leave it "
                                     "at auto, or start them with mpirun -n %d",
                                     launcher->name, launcher->size, launcher->size);

@@ -21,10 +21,6 @@ typedef struct taciti_launcher {
     bool first_of_host; /* no lower rank is on this host, as far as the launcher tells */
 } taciti_launcher;
 
-/* A mistake that all processes share is logged by one of them; the others return it with its text. */
-#define TACITI_FAIL_TOGETHER(launcher, status, ...)                                                                    \
-    ((launcher)->rank == 0 ? taciti_fail((status), __VA_ARGS__) : (taciti_error_set(__VA_ARGS__), (status)))
-
 /* Checks Open MPI's variables first, because its mpirun inside a Slurm job leaves Slurm's set, and those of torchrun
  * last. Any thread. */
 taciti_launcher taciti_launcher_detect(void);

@@ -26,7 +26,7 @@ static bool find_master(const taciti_launcher *launcher, taciti_meeting_place *o
     char quoted[TACITI_QUOTED_BYTES];
     int64_t port = 0;
     if (!taciti_integer_parse(text, &port) || port < 1 || port >= PORT_MAX) {
-        *status = TACITI_FAIL_TOGETHER(launcher, TACIT_E_CONFIG,
+        *status = TACITI_FAIL_TOGETHER(launcher->rank, TACIT_E_CONFIG,
                                        "MASTER_PORT is %s: a number from 1 to %d is possible, for ranks meet at the "
                                        "port after it",
                                        taciti_quote(text, quoted), PORT_MAX - 1);
@@ -67,7 +67,7 @@ tacit_status taciti_meet_find(const taciti_comm_options *options, const taciti_l
     if (!launcher->mpi && find_master(launcher, out, &status)) return status;
     if (launcher->local_size == launcher->size && name_job(job, sizeof job))
         return format_place(out, snprintf(out->place, sizeof out->place, "/tmp/tacit-%ld-%s", (long)getuid(), job));
-    return TACITI_FAIL_TOGETHER(launcher, TACIT_E_CONFIG,
+    return TACITI_FAIL_TOGETHER(launcher->rank, TACIT_E_CONFIG,
                                 "%s started %d processes, and nothing says where they meet: set comm.meet to HOST:PORT "
                                 "of rank 0, or to a folder that all of them see",
                                 launcher->name, launcher->size);

@@ -223,7 +223,7 @@ bool taciti_compression_event(const taciti_compression *c, char *out, size_t siz
     return true;
 }
 
-enum { THRESHOLD_N = sizeof(taciti_threshold) / sizeof(double), TRIED_N = 2 * sizeof(taciti_tried) / sizeof(double) };
+enum { LEVEL_N = sizeof(taciti_level) / sizeof(double) };
 
 /* ---- checkpoints ------------------------------------------------------------------------------------------------- */
 
@@ -278,19 +278,18 @@ static void add_controller(taciti_compression *c, taciti_state *out) {
     }
 }
 
-static void add_numbers(taciti_state *out, const char *name, double *numbers, size_t n) {
-    taciti_state_add(out, (taciti_state_entry){
-                              .name = name, .kind = TACITI_STATE_NUMBERS, .data = numbers, .n = n, .optional = true});
+static void add_levels(taciti_state *out, const char *name, taciti_level *list, size_t count) {
+    taciti_state_add(out, (taciti_state_entry){.name = name,
+                                               .kind = TACITI_STATE_NUMBERS,
+                                               .data = &list[0].factor,
+                                               .n = count * LEVEL_N,
+                                               .optional = true});
 }
 
 static void add_thresholds(taciti_compression *c, taciti_state *out) {
     const bool gathers = is_of_gathers(c);
-    add_numbers(out, gathers ? "strategy.gather_thresholds" : "strategy.thresholds", &c->thresholds[0].value,
-                TACITI_PAYLOAD_KINDS * THRESHOLD_N);
-    add_numbers(out, gathers ? "strategy.gather_threshold_factors" : "strategy.threshold_factors", c->threshold_factors,
-                TACITI_PAYLOAD_KINDS);
-    if (gathers) return; /* only what is summed is tried */
-    add_numbers(out, "strategy.tried", &c->tried[0].factor, TRIED_N);
+    add_levels(out, gathers ? "strategy.gather_sent" : "strategy.sent", c->sent, TACITI_PAYLOAD_KINDS);
+    if (!gathers) add_levels(out, "strategy.tried", c->tried, 2); /* only what is summed is tried */
 }
 
 void taciti_compression_state(taciti_compression *c, taciti_state *out) {
@@ -380,7 +379,7 @@ static void recognise_controller(taciti_compression *c, int64_t step) {
                    measures ? "" : OTHERS[part]);
     memset(c->state, 0, c->state_bytes);
     memset(c->factors, 0, c->layout->bucket_count * sizeof *c->factors);
-    memset(c->thresholds, 0, sizeof c->thresholds);
+    memset(c->sent, 0, sizeof c->sent);
     memset(c->tried, 0, sizeof c->tried);
     if (c->period_sum != NULL) memset(c->period_sum, 0, c->layout->n * sizeof *c->period_sum);
     start_controller(c);

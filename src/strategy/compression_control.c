@@ -284,14 +284,14 @@ static tacit_status decide_step(taciti_compression *c, double lr, const taciti_t
 }
 
 /* A threshold and what the step has shown of it. seen.n = 0: nothing. */
-typedef struct level {
-    taciti_tried is;
+typedef struct seen_level {
+    taciti_level is;
     taciti_threshold_seen seen;
     double measured; /* the threshold of an exact selection */
-} level;
+} seen_level;
 
 taciti_threshold taciti_compression_threshold(const taciti_compression *c, taciti_payload_kind kind, double factor) {
-    return c->threshold_factors[kind] == factor ? c->thresholds[kind] : (taciti_threshold){0};
+    return c->sent[kind].factor == factor ? c->sent[kind].threshold : (taciti_threshold){0};
 }
 
 static taciti_threshold_seen counts_of(const taciti_codec_tally *tally) {
@@ -300,11 +300,12 @@ static taciti_threshold_seen counts_of(const taciti_codec_tally *tally) {
 
 /* The threshold for the factor `next` of the step that comes: that of the same factor, else that of the nearest one
  * that was seen. */
-static taciti_threshold threshold_for(const taciti_compression *c, const level *levels, size_t count, double next) {
+static taciti_threshold threshold_for(const taciti_compression *c, const seen_level *levels, size_t count,
+                                      double next) {
     const bool used = taciti_compression_by_threshold(&c->setup);
-    const level *best = NULL;
+    const seen_level *best = NULL;
     for (size_t i = 0; i < count && used; i++) {
-        const level *l = &levels[i];
+        const seen_level *l = &levels[i];
         const bool is_same = l->is.factor == next, is_seen = l->seen.n >= 1;
         if (next <= 1 || l->is.factor <= 1 || !(is_seen || is_same)) continue;
         if (best == NULL || fabs(log(l->is.factor / next)) < fabs(log(best->is.factor / next))) best = l;
@@ -318,34 +319,31 @@ static taciti_threshold threshold_for(const taciti_compression *c, const level *
 }
 
 /* Returns what the step has shown of a kind of payloads that had this factor. */
-static level level_of(const taciti_compression *c, taciti_payload_kind kind, const taciti_tally *t, double factor) {
-    return (level){{factor, taciti_compression_threshold(c, kind, factor)}, counts_of(&t->sent), t->sent.threshold};
-}
-
-static void set_threshold(taciti_compression *c, taciti_payload_kind kind, double factor, taciti_threshold threshold) {
-    c->thresholds[kind] = threshold;
-    c->threshold_factors[kind] = factor;
+static seen_level level_of(const taciti_compression *c, taciti_payload_kind kind, const taciti_tally *t,
+                           double factor) {
+    return (seen_level){
+        {factor, taciti_compression_threshold(c, kind, factor)}, counts_of(&t->sent), t->sent.threshold};
 }
 
 /* Corrects the threshold of results, which are never tried. A dense step sends all residuals, so
  * the step after it has no threshold.
  */
 static void correct_results(taciti_compression *c, const taciti_tally *t, double factor, double next) {
-    const level sent = level_of(c, TACITI_PAYLOAD_RESULT, t, factor);
-    set_threshold(c, TACITI_PAYLOAD_RESULT, next, threshold_for(c, &sent, 1, next));
+    const seen_level sent = level_of(c, TACITI_PAYLOAD_RESULT, t, factor);
+    c->sent[TACITI_PAYLOAD_RESULT] = (taciti_level){next, threshold_for(c, &sent, 1, next)};
 }
 
 /* Corrects the thresholds of contributions: the one that is sent with next, and the one that is tried. Two factors that
  * are tried in turns keep their thresholds. */
 static void correct_contributions(taciti_compression *c, const taciti_tally *t, double factor, double next) {
     enum { LEVELS = 3 };
-    const level levels[LEVELS] = {level_of(c, TACITI_PAYLOAD_CONTRIBUTION, t, factor),
-                                  {c->tried[0], counts_of(&t->trial), t->trial.threshold},
-                                  {c->tried[1], {.n = 0}, 0}};
+    const seen_level levels[LEVELS] = {level_of(c, TACITI_PAYLOAD_CONTRIBUTION, t, factor),
+                                       {c->tried[0], counts_of(&t->trial), t->trial.threshold},
+                                       {c->tried[1], {.n = 0}, 0}};
     const double trial = c->decision.trial, before = c->tried[0].factor;
-    set_threshold(c, TACITI_PAYLOAD_CONTRIBUTION, next, threshold_for(c, levels, LEVELS, next));
-    if (before != trial) c->tried[1] = (taciti_tried){before, threshold_for(c, levels, LEVELS, before)};
-    c->tried[0] = (taciti_tried){trial, threshold_for(c, levels, LEVELS, trial)};
+    c->sent[TACITI_PAYLOAD_CONTRIBUTION] = (taciti_level){next, threshold_for(c, levels, LEVELS, next)};
+    if (before != trial) c->tried[1] = (taciti_level){before, threshold_for(c, levels, LEVELS, before)};
+    c->tried[0] = (taciti_level){trial, threshold_for(c, levels, LEVELS, trial)};
 }
 
 void taciti_compression_advance(taciti_compression *c) { c->step += c->setup.every > 0 ? c->setup.every : 1; }
@@ -359,7 +357,7 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, double n
     fill_mine(c, report);
     if (factor <= 1 && (taciti_comm_size(c->comm) == 1 || c->state_bytes == 0)) { /* nobody learns from this step */
         report->bytes = costs_of(c)->bytes;
-        memset(c->thresholds, 0, sizeof c->thresholds); /* the dense step has sent the residuals, too */
+        memset(c->sent, 0, sizeof c->sent); /* the dense step has sent the residuals, too */
         taciti_compression_advance(c);
         c->taken++;
         c->settled_ns = taciti_now_ns();

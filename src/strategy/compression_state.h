@@ -22,11 +22,11 @@ typedef struct taciti_costs {
 } taciti_costs;
 #undef TACITI_FIELD
 
-/* A factor that a controller tries, with the threshold of its selection. factor 0: none. */
-typedef struct taciti_tried {
+/* A factor, and the threshold that selects by it. factor 0: none. */
+typedef struct taciti_level {
     double factor;
     taciti_threshold threshold;
-} taciti_tried;
+} taciti_level;
 
 /* Number of facts that the controller's state belongs to. If one of them differs in a checkpoint, the controller is
  * reset. */
@@ -47,10 +47,9 @@ struct taciti_compression {
     double own_s; /* mean seconds of steps besides their waits; 0: none was timed */
 
     /* Equal on all ranks, and in checkpoints. */
-    taciti_threshold thresholds[TACITI_PAYLOAD_KINDS]; /* of the next step; none: the factor holds for every piece */
-    double threshold_factors[TACITI_PAYLOAD_KINDS];    /* that they are made for; another one does not use them */
-    taciti_tried tried[2];                             /* of the next step's trial; of another one before it */
-    double *factors;                                   /* per bucket; 0: the decision's */
+    taciti_level sent[TACITI_PAYLOAD_KINDS]; /* of the next step; no threshold: the factor holds for every piece */
+    taciti_level tried[2];                   /* of the next step's trial; of another one before it */
+    double *factors;                         /* per bucket; 0: the decision's */
     taciti_decision decision;
     int64_t taken; /* steps since the controller began: its time */
     uint64_t saved_identity[TACITI_IDENTITY_PARTS];

@@ -29,14 +29,13 @@ static bool takes_no_masses(const taciti_gossip *g) {
 
 /* The same on every rank, as all weights are known to all. */
 static tacit_status refuse_masses(const taciti_gossip *g, double apart) {
-    static const char REASON[] =
+    if (apart <= NO_WEIGHT || !takes_no_masses(g)) return TACIT_OK;
+    return TACITI_FAIL_TOGETHER(
+        taciti_comm_rank(g->context.comm), TACIT_E_CONFIG,
         "the checkpoint was made on a graph that needs push-sum: its weights are up to %.3g away from 1. "
         "gossip.async, gossip.delay, gossip.tracker and an optimizer of your own do not go with weights; resume "
-        "without them, or go on from the mean of the replicas with --resume-from-mean";
-    if (apart <= NO_WEIGHT || !takes_no_masses(g)) return TACIT_OK;
-    if (taciti_comm_rank(g->context.comm) == 0) return taciti_fail(TACIT_E_CONFIG, REASON, apart);
-    taciti_error_set(REASON, apart);
-    return TACIT_E_CONFIG;
+        "without them, or go on from the mean of the replicas with --resume-from-mean",
+        apart);
 }
 
 tacit_status taciti_gossip_restore_masses(taciti_gossip *g, double mine) {

@@ -80,7 +80,7 @@ static void go_on(taciti_comm *comm, void *context) {
     CHECK(taciti_compression_start(b.c, 7, true) == TACIT_OK);
     CHECK(noted(&b)->begun == 1 && noted(&b)->shown == (other == OTHER_NOTHING ? 7 : 0));
     CHECK(b.c->taken == noted(&b)->shown && b.c->step == 7);
-    CHECK((b.c->thresholds[TACITI_PAYLOAD_CONTRIBUTION].value > 0) == (other == OTHER_NOTHING));
+    CHECK((b.c->sent[TACITI_PAYLOAD_CONTRIBUTION].threshold.value > 0) == (other == OTHER_NOTHING));
     CHECK((b.c->tried[0].factor > 0) == (other == OTHER_NOTHING));
     for (size_t i = 0; i < b.layout.n && other != OTHER_NOTHING; i++) CHECK(b.c->period_sum[i] == 0);
     if (other == OTHER_NOTHING) {
@@ -88,7 +88,7 @@ static void go_on(taciti_comm *comm, void *context) {
         take_steps(&b, 7, 15);
         CHECK(memcmp(a.g, b.g, a.layout.n * sizeof *a.g) == 0);
         CHECK(memcmp(a.c->tried, b.c->tried, sizeof a.c->tried) == 0 && a.c->tried[0].threshold.value > 0);
-        CHECK(memcmp(a.c->thresholds, b.c->thresholds, sizeof a.c->thresholds) == 0);
+        CHECK(memcmp(a.c->sent, b.c->sent, sizeof a.c->sent) == 0);
         CHECK(last(&a)->model.squares_period == last(&b)->model.squares_period && last(&a)->model.squares_period > 0);
     }
     close_bench(&a);
@@ -200,7 +200,7 @@ static void change_factor(taciti_comm *comm, void *context) {
     bench a, b, c;
     resume_with(comm, &options, &a, &b);
     layers_steps(&b, 1);
-    CHECK(fabs(b.report.kept * factor - 1) < .05 && (factor > 1) == (b.c->thresholds[0].value > 0));
+    CHECK(fabs(b.report.kept * factor - 1) < .05 && (factor > 1) == (b.c->sent[0].threshold.value > 0));
     const taciti_compression_setup setup = {.sums.codec = taciti_codec_find("topk"), .options = &ten};
     open_bench(comm, &setup, 9000, &c);
     restore(&b, &c);
@@ -229,8 +229,8 @@ static void keep_factor(taciti_comm *comm, void *context) {
     resume_with(comm, &TEN, &a, &b);
     layers_steps(&a, 5);
     layers_steps(&b, 5);
-    CHECK(memcmp(a.g, b.g, a.layout.n * sizeof *a.g) == 0 && a.c->thresholds[0].value > 0);
-    CHECK(memcmp(a.c->thresholds, b.c->thresholds, sizeof a.c->thresholds) == 0);
+    CHECK(memcmp(a.g, b.g, a.layout.n * sizeof *a.g) == 0 && a.c->sent[0].threshold.value > 0);
+    CHECK(memcmp(a.c->sent, b.c->sent, sizeof a.c->sent) == 0);
     close_bench(&a);
     close_bench(&b);
 }

@@ -174,8 +174,8 @@ static void watch_warmup(taciti_comm *comm, void *context) {
         if (step % EVERY != EVERY - 1) continue;
         const taciti_state state = state_of(&w);
         CHECK(next == 0 || w.t->reports[w.rank][step].factor == next);
-        CHECK(numbers_of(&state, "strategy.thresholds")[0] > 0);
-        next = numbers_of(&state, "strategy.threshold_factors")[0];
+        CHECK(numbers_of(&state, "strategy.sent")[1] > 0);
+        next = numbers_of(&state, "strategy.sent")[0];
     }
     CHECK(next > 2);
     close_worker(&w);
