@@ -12,6 +12,7 @@
 #   own_cluster LETTER         names a cluster, $ours, and makes a folder, $work; both go when the script ends
 #   run_checks SCRIPT [WORD...]  runs a script of checks in its own process and adds its counts
 #   run_checks_beside SCRIPT...  the same for several, two at a time: for those that mostly wait. Their lines come in order, at the end
+CHECK_FOLDER=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 CHECKS_PASSED=0
 CHECKS_FAILED=0
 CHECKS_FAILED_NAMES=()
@@ -81,20 +82,7 @@ need_mpirun() {
   finish_checks; exit
 }
 
-# Below the ports that the system gives to connections of others, which would take it before it is used.
-free_port() {
-  python3 - <<'PY'
-import random, socket
-while True:
-    port = random.randrange(20000, 32000)
-    try:
-        socket.socket().bind(("127.0.0.1", port))
-    except OSError:
-        continue
-    print(port)
-    break
-PY
-}
+free_port() { PYTHONPATH=$CHECK_FOLDER/../python/tests python3 -B -c 'import ranks; print(ranks.free_port())'; }
 
 lacks_for_cluster() {
   local tool

@@ -11,6 +11,26 @@ def make(build, seed=1):
     return build()
 
 
+class PartlyFrozen(nn.Module):
+    """A head on a body that is not trained, of other types, orders in memory and sizes."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 5, 3).to(memory_format=torch.channels_last).requires_grad_(False)
+        self.short = nn.Parameter(torch.randn(41).bfloat16(), requires_grad=False)
+        self.none = nn.Parameter(torch.zeros(0, 3), requires_grad=False)
+        self.mask = nn.Parameter(torch.randint(9, (3, 2)), requires_grad=False)
+        self.column = nn.Parameter(torch.randn(7, 3)[:, 1], requires_grad=False)  # a view of more
+        self.last = nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.last(self.conv(x).mean((2, 3)))
+
+    @staticmethod
+    def batch(step, samples=8):
+        return torch.randn(samples, 3, 6, 6, generator=torch.Generator().manual_seed(4000 + step))
+
+
 class OddShapes(nn.Module):
     """Shapes that are no multiples of anything, a scalar, five dimensions, no element at all, one parameter under two
     names, one frozen, one unused."""
