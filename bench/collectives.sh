@@ -57,27 +57,8 @@ runs=$folder/runs.jsonl
 log=$folder/last.log
 failures=0
 
-up=""
-cleanup() { [ -z "$up" ] || lab/cluster down --name "$name" >/dev/null 2>&1; }
-guard() {
-  trap cleanup EXIT
-  trap 'exit 130' INT
-  trap 'exit 143' TERM HUP
-}
-guard
-
-# start_cluster HOSTS RATE: only a cluster that came up is this run's: one of the same name may be the user's, and an `up` that
-# fails or is interrupted takes itself back.
-start_cluster() {
-  local status asked=""
-  trap 'asked=130' INT
-  trap 'asked=143' TERM HUP
-  lab/cluster up "$1" --rate "$2" --name "$name" >&2; status=$?
-  [ $status -ne 0 ] || up=yes
-  guard
-  [ -z "$asked" ] || exit "$asked"
-  [ $status -eq 0 ] || exit $status
-}
+. lab/own.sh
+guard_lab
 
 # record WHAT BLOCK RANKS PER_HOST COMMAND...: runs it on the cluster and keeps the JSON it prints, with the cell it belongs
 # to.
@@ -114,13 +95,11 @@ cell() {
 for h in $hosts; do
   # shellcheck disable=SC2086 # the first word of the list
   set -- $rates
-  start_cluster "$h" "$1"
+  lab_up "$h" 1 "$1"
   for rate in $rates; do
     lab/cluster rate "$rate" --name "$name" >/dev/null || exit $?
     for p in $per_host; do cell; done
   done
-  lab/cluster down --name "$name" >&2 || exit $?
-  up=""
 done
 
 /usr/bin/python3 bench/collectives_table.py "$runs" "$folder/collectives.json" | tee "$folder/table.txt" || exit 1
