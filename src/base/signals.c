@@ -6,7 +6,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -26,7 +25,6 @@ static void restore_mask(void) { (void)pthread_sigmask(SIG_SETMASK, &g_before, N
 
 static void *listen_for_signals(void *argument) {
     (void)argument;
-    (void)prctl(PR_SET_NAME, "tacit signals");
     for (;;) {
         const int got = sigwaitinfo(&g_taken, NULL);
         if (got > 0) g_hear(got);
@@ -39,11 +37,14 @@ tacit_status taciti_signals_listen(void (*hear)(int number)) {
     g_hear = hear;
     (void)pthread_atfork(NULL, NULL, restore_mask);
     const int error = pthread_create(&thread, NULL, listen_for_signals, NULL);
-    if (error == 0) (void)pthread_detach(thread);
-    if (error == 0) return TACIT_OK;
-    return taciti_fail(TACIT_E_MEMORY,
-                       "the system refused the thread that takes signals: %s; end other programs or raise `ulimit -u`",
-                       strerror(error));
+    if (error != 0)
+        return taciti_fail(
+            TACIT_E_MEMORY,
+            "the system refused the thread that takes signals: %s; end other programs or raise `ulimit -u`",
+            strerror(error));
+    (void)pthread_setname_np(thread, "tacit signals");
+    (void)pthread_detach(thread);
+    return TACIT_OK;
 }
 
 void taciti_signals_die(int number) {
