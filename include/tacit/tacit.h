@@ -564,10 +564,11 @@ typedef enum tacit_collective {
 /* elements: of the whole array, the same on all ranks; any number of an all-reduce, else a multiple of the ranks. Reads
  * sections exchange and compress, the codec's, and optim.warmup for compress.warmup.
  *
- * Needs memory for a copy of the array in f32, and what the codec needs. A residual ends with its channel. E_CONFIG: a
- * setting that no channel can have (compress.codec auto and adapt.policy, which follow the steps of a job) or not of
- * this kind, or the first rank that has other settings, another collective or another length, with both values;
- * E_MEMORY: an array that a host has no memory for. Returns owned. Collective. */
+ * Needs memory for a copy of the array in f32, and what the codec needs. A residual ends with its channel, unless
+ * tacit_channel_state() has taken it along. E_CONFIG: a setting that no channel can have (compress.codec auto and
+ * adapt.policy, which follow the steps of a job) or not of this kind, or the first rank that has other settings,
+ * another collective or another length, with both values; E_MEMORY: an array that a host has no memory for. Returns
+ * owned. Collective. */
 TACIT_API tacit_status tacit_channel_open(tacit_comm *comm, const tacit_settings *settings, tacit_collective collective,
                                           size_t elements, tacit_channel **out);
 
@@ -589,6 +590,15 @@ TACIT_API tacit_status tacit_channel_start(tacit_channel *channel, const void *s
  * waiting. INFINITY is fine: the wait ends with E_PEER when a peer fails or freezes. E_USAGE: nothing was started since
  * the last result. Class wait; not collective. */
 TACIT_API tacit_status tacit_channel_wait(tacit_channel *channel, double seconds);
+
+/* The state of this rank - residuals, what the codec remembers, the number of starts - as bytes, as tacit_job_state()
+ * writes those of a job. E_USAGE: also while a start is under way. Not collective. */
+TACIT_API tacit_status tacit_channel_state(tacit_channel *channel, void *buffer, size_t room, size_t *bytes);
+
+/* Before the first start: every rank goes on from the bytes of its own rank, bit for bit as if the channel had never
+ * been closed. E_DATA, on all ranks, and the channel is as it was: as of tacit_job_restore(), or bytes of another
+ * collective or length. E_USAGE: the channel has sent already. Collective. */
+TACIT_API tacit_status tacit_channel_restore(tacit_channel *channel, const void *bytes, size_t count);
 
 /* Waits for a start that is under way. E_PEER after a failure; the handle is closed in any case. NULL is fine.
  * Collective; after a failure not. */

@@ -165,5 +165,7 @@ FUNCTIONS = {  # name: (result, arguments)
     "tacit_channel_open": (c_int, [c_void_p, c_void_p, c_int, c_size_t, POINTER(c_void_p)]),
     "tacit_channel_start": (c_int, [c_void_p, c_void_p, c_void_p, c_int, c_double]),
     "tacit_channel_wait": (c_int, [c_void_p, c_double]),
+    "tacit_channel_state": (c_int, [c_void_p, c_void_p, c_size_t, POINTER(c_size_t)]),
+    "tacit_channel_restore": (c_int, [c_void_p, c_void_p, c_size_t]),
     "tacit_channel_close": (c_int, [c_void_p]),
 }

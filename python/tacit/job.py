@@ -101,6 +101,21 @@ class Part:
     def close(self):
         check(self.shut())
 
+    def write_state(self, address=None, room=0):
+        """Writes the state of this rank to `room` bytes at this address. Returns how many it has; without an address that alone."""
+        size = ctypes.c_size_t()
+        check(self._state(self.opened, address, room, byref(size)))
+        return size.value
+
+    def state(self):
+        """The state of this rank as bytes."""
+        room = ctypes.create_string_buffer(self.write_state())
+        return room.raw[:self.write_state(room, len(room))]
+
+    def restore(self, state):
+        """Goes on from the state of this rank, bytes or an array of ctypes. Collective."""
+        check(self._restore(self.opened, state, len(state)))
+
 
 class Blob:
     """Bytes of the caller in a checkpoint. `data` is what is saved, any buffer; after a load, the bytes that were saved under
@@ -128,7 +143,7 @@ def check_folder(folder):
 class Job(Part):
     """A network that is trained. parameters, gradients: addresses of layout.floats floats, or None. arrays: the owners of
     these, which live until the job is closed."""
-    _shut = lib.tacit_job_close
+    _shut, _state, _restore = lib.tacit_job_close, lib.tacit_job_state, lib.tacit_job_restore
 
     def __init__(self, comm, settings, layout, arrays=None, **options):
         super().__init__(comm)
@@ -232,21 +247,10 @@ class Job(Part):
             blob.data = bytes(memoryview(held[-1])[:struct.count]) if found.value and struct.loaded else None
         return found.value
 
-    def state(self):
-        """The state of this rank as bytes."""
-        size = ctypes.c_size_t()
-        check(lib.tacit_job_state(self.opened, None, 0, byref(size)))
-        room = ctypes.create_string_buffer(size.value)
-        check(lib.tacit_job_state(self.opened, room, size.value, byref(size)))
-        return room.raw[:size.value]
-
-    def restore(self, state):
-        check(lib.tacit_job_restore(self.opened, state, len(state)))
-
 
 class Channel(Part):
     """A sum or a gather of arrays of the caller's. collective: _table.ALL_REDUCE, REDUCE_SCATTER or ALL_GATHER."""
-    _shut = lib.tacit_channel_close
+    _shut, _state, _restore = lib.tacit_channel_close, lib.tacit_channel_state, lib.tacit_channel_restore
 
     def __init__(self, comm, settings, collective, elements):
         super().__init__(comm)

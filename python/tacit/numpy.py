@@ -44,7 +44,7 @@ class Model:
         self.gradients = self._view(self._job.gradients, shapes)
 
     def __getattr__(self, name):
-        """start, finish, settle, stepped, average, revert, save, load, counters, set_lr: as of tacit.Job."""
+        """start, finish, settle, stepped, average, revert, save, load, state, restore, counters, set_lr: as of tacit.Job."""
         return getattr(self.__dict__["_job"], name)
 
     def _view(self, address, shapes):
@@ -103,6 +103,14 @@ class Sum:
         self.start(array, scale)
         self.wait()
         return array
+
+    def state(self):
+        """What this rank remembers, such as the residual, as bytes. Between two sums."""
+        return self._channel.state()
+
+    def restore(self, state):
+        """Before the first sum: goes on from the state() of this rank, bit for bit. Collective."""
+        self._channel.restore(state)
 
     def close(self):
         self._channel.close()

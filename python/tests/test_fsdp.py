@@ -18,7 +18,7 @@ from torch.distributed.tensor import DTensor
 import tacit.torch as tacit
 from ranks import run_tests, start_ranks
 from tacit.torch.fsdp import ReduceScatter
-from test_hook import data, distance, prepare, refused
+from test_hook import data, distance, prepare, refused, through_file
 
 
 def make(words=None, type=torch.float32, seed=1, **options):
@@ -159,6 +159,30 @@ def test_residuals():
             assert distance(mean * steps, wanted) > 0.3
     assert distance(mean, wanted) < 0.3, distance(mean, wanted)
     channels.close()
+
+
+def test_resume():
+    words = dict(codec="topk", factor=10, values="int4", warmup=5)
+    model, channels = make(words)
+    for step in range(3):
+        model.zero_grad()
+        run(model, step)
+    state = through_file(channels.state_dict())
+    resumed, second = make(words)
+    second.load_state_dict(state)
+    for step in range(3, 6):
+        for one in model, resumed:
+            one.zero_grad()
+            run(one, step)
+        same(resumed, model, 0)
+    refused(tacit.UsageError, "before the first step", lambda: second.load_state_dict(state))
+    third = make(words)[1]
+    refused(tacit.DataError, "3 FSDP modules", lambda: third.load_state_dict({"3.100": state}))
+    other, fourth = make(words)
+    fourth.load_state_dict({f"{key}0": value for key, value in state.items()})
+    refused(tacit.DataError, "begin without load_state_dict()", lambda: run(other, 0))
+    channels.close()
+    second.close()
 
 
 def test_transfers_under_way_are_counted():

@@ -293,6 +293,39 @@ def test_nothing_is_lost():
         state.close()
 
 
+def through_file(state):
+    with tempfile.TemporaryFile() as file:
+        torch.save(state, file)
+        file.seek(0)
+        return torch.load(file, weights_only=True)
+
+
+def test_resume():
+    """Bit for bit, though DDP's first step has other buckets; and what the state is of must be the same."""
+    for words in (dict(codec="topk", factor=10, values="int4", warmup=5), dict(codec="powersgd", warmup=0),
+                  dict(codec="onebit", what="change"), dict(codec="topk", policy="accordion", warmup=0)):
+        whole, first = hooked(make_odd(), words)
+        for step in range(6):
+            whole.zero_grad()
+            loss_of(whole, data(step)).backward()
+            if step == 2:
+                state = through_file(first.state_dict())
+                resumed, second = hooked(make_odd(), words)
+                second.load_state_dict(state)
+            elif step > 2:
+                resumed.zero_grad()
+                loss_of(resumed, data(step)).backward()
+                same_grads(resumed, whole, 0)
+        refused(tacit.UsageError, "before the first backward pass", lambda: second.load_state_dict(state))
+        first.close()
+        second.close()
+    fresh = hooked(make_odd(), dict(codec="topk", factor=20))[1]
+    fresh.load_state_dict({})
+    refused(tacit.UsageError, "a tensor of bytes from state_dict()", lambda: fresh.load_state_dict({"state": 3}))
+    refused(tacit.DataError, "compress.", lambda: fresh.load_state_dict(state))
+    fresh.close()
+
+
 def test_training():
     """A model learns as with dense gradients."""
     final = {}

@@ -80,7 +80,7 @@ static tacit_status settle_residuals(const tacit_channel *c, taciti_comm *comm, 
     return taciti_compression_settle(c->compression, isfinite(squares), 0, sqrt(squares), &report);
 }
 
-static tacit_status transfer_buckets(const tacit_channel *c, taciti_comm *comm) {
+static tacit_status transfer_buckets(tacit_channel *c, taciti_comm *comm) {
     double squares = 0;
     for (size_t b = 0; b < c->layout.bucket_count; b++) {
         read_bucket(c, b);
@@ -88,6 +88,7 @@ static tacit_status transfer_buckets(const tacit_channel *c, taciti_comm *comm) 
         TACITI_TRY(taciti_exchange_wait(taciti_compression_exchange(c->compression), b));
         write_bucket(c, b, &squares);
     }
+    c->sums++;
     return settle_residuals(c, comm, squares);
 }
 
@@ -249,9 +250,12 @@ static tacit_status check_elements(const tacit_channel *c) {
                        NAMES[c->collective], c->elements, c->parts);
 }
 
-static tacit_status build_alone(tacit_channel *c, const taciti_settings *values, taciti_compression_setup *out) {
+static tacit_status build_alone(tacit_channel *c, const tacit_settings *settings, taciti_compression_setup *out) {
+    const taciti_settings *values = &settings->values;
     c->parts = is_split(c) ? taciti_comm_size(c->comm->comm) : 1;
     TACITI_TRY(check_elements(c));
+    c->config = taciti_config_json(&settings->config, 1);
+    if (c->config == NULL) return TACIT_E_MEMORY;
     c->part_n = c->elements / (size_t)c->parts;
     c->optim = values->optim;
     c->exchange = values->exchange;
@@ -311,6 +315,7 @@ static void release_channel(tacit_channel *c) {
     taciti_layout_destroy(&c->layout);
     taciti_pages_destroy(&c->flat);
     taciti_free(c->codec_options);
+    taciti_free(c->config);
     taciti_free(c->slot_of);
     taciti_free(c);
 }
@@ -325,7 +330,7 @@ tacit_status tacit_channel_open(tacit_comm *comm, const tacit_settings *settings
     tacit_status mine = check_arguments(settings, collective, out);
     taciti_log_about(comm->comm);
     if (mine == TACIT_OK) mine = create_channel(comm, collective, elements, &c);
-    if (mine == TACIT_OK) mine = build_alone(c, &settings->values, &setup);
+    if (mine == TACIT_OK) mine = build_alone(c, settings, &setup);
     if (mine == TACIT_OK) mine = warn_unread(comm, settings);
     tacit_status status = taciti_comm_agree(comm->comm, mine); /* the others must not wait for a rank that refuses */
     if (mine == TACIT_OK && status == TACIT_OK) status = build_together(c, settings, &setup);

@@ -148,6 +148,8 @@ struct tacit_channel {
     taciti_compress_options compress;
     bool codec_used;     /* something is compressed */
     void *codec_options; /* owned */
+    char *config;        /* as of a job; owned */
+    int64_t sums;        /* starts that have ended; of those before a restore, too */
     taciti_pages flat;   /* the array in f32, in buckets of slots */
     taciti_compression *compression;
     taciti_job job;

@@ -296,7 +296,7 @@ void taciti_compression_state(taciti_compression *c, taciti_state *out) {
     if (c->encoding.codec == NULL) return;
     add_thresholds(c, out);
     add_controller(c, out);
-    if (is_of_gathers(c)) return; /* nothing else is remembered */
+    if (is_of_gathers(c) && !c->setup.gather_feedback) return; /* nothing else is remembered */
     size_t bytes = 0;
     void *codec = taciti_exchange_codec_state(c->exchange, &bytes);
     add_residuals(c, out);

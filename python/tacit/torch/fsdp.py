@@ -11,12 +11,12 @@ import torch
 import torch.distributed as dist
 
 from .. import _table
-from .._library import ConfigError, PeerError, UnsupportedError, UsageError
+from .._library import ConfigError, DataError, PeerError, UnsupportedError, UsageError
 from ..job import Channel
 from ..settings import Settings
 from . import _private, cuda
 from .ranks import open_comm
-from .tensors import KINDS
+from .tensors import KINDS, read_state, restore_state
 
 # Numbers on the wire that lose nothing of a gathered type.
 WIRES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "fp16"}
@@ -44,10 +44,11 @@ class Fsdp:
         if not modules:
             raise UsageError(f"{type(model).__name__} has no FSDP module: torch.distributed.fsdp.fully_shard(model) comes "
                              "first")
-        self.settings, self.passages, self._comms = settings, [], {}
+        self.settings, self.passages, self._comms, self._sums = settings, [], {}, []
         self._gather_settings = {t: Settings({"exchange.wire": w}) for t, w in WIRES.items()}
         for module in modules:
-            module.set_custom_reduce_scatter(ReduceScatter(self))
+            self._sums.append(ReduceScatter(self))
+            module.set_custom_reduce_scatter(self._sums[-1])
             if gather:
                 module.set_custom_all_gather(AllGather(self))
 
@@ -55,6 +56,23 @@ class Fsdp:
         if group not in self._comms:
             self._comms[group] = open_comm(self.settings, group)
         return self._comms[group]
+
+    def state_dict(self):
+        """What this rank has not sent yet, and what the codecs remember: {"MODULE.ELEMENTS": bytes as a tensor}. Every rank saves
+        its own. Between two steps."""
+        return {f"{i}.{elements}": read_state(channel) for i, sums in enumerate(self._sums)
+                for elements, channel in sums.list_channels()}
+
+    def load_state_dict(self, state):
+        """Goes on from the state_dict() of this rank on as many ranks, bit for bit. Before the first step."""
+        if any(sums.list_channels() for sums in self._sums):
+            raise UsageError("load_state_dict() comes before the first step: fully_shard() a new model")
+        for key, value in state.items():
+            module, _, elements = key.partition(".")
+            if not (module.isdigit() and elements.isdigit() and int(module) < len(self._sums)):
+                raise DataError(f"the state has sums {key!r}, and the model has {len(self._sums)} FSDP modules: this is not the "
+                                "state_dict() of tacit.fsdp() of this model")
+            self._sums[int(module)].saved[int(elements)] = value
 
     def close(self):
         """The model cannot run any more. Collective, unless a peer has failed."""
@@ -70,14 +88,27 @@ class Transfers:
 
     def __init__(self, owner):
         self._owner, self._channels, self._passages, self._works = owner, {}, {}, {}
+        self.saved = {}  # {elements: state} for channels that are not open yet
 
     def allocate(self, size, *, dtype, device):
         return torch.empty(*size, dtype=dtype, device=device)
 
+    def list_channels(self):
+        return [(elements, channel) for (_, elements, _), channel in self._channels.items()]
+
+    def _restore(self, channel, elements):
+        if self.saved and elements not in self.saved:
+            raise DataError(f"the state that was loaded is of sums of {min(self.saved)} elements, and these have {elements}: the model, "
+                            "or the number of ranks, was another; begin without load_state_dict()")
+        if self.saved:
+            restore_state(channel, self.saved.pop(elements))
+
     def _start(self, group, settings, collective, source, target, elements, scale):
         comm, key = self._owner.comm_of(group), (group, elements, id(settings))
         if key not in self._channels:
-            self._channels[key] = Channel(comm, settings, collective, elements)
+            channel = Channel(comm, settings, collective, elements)
+            self._restore(channel, elements)
+            self._channels[key] = channel
             gpu = cuda.device_of(source)
             stall_s = float(self._owner.settings["comm.stall"])
             self._passages[key] = None if gpu is None else cuda.Passage(gpu, source, target, stall_s)

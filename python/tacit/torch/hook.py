@@ -17,7 +17,7 @@ from ..job import Job
 from ..settings import Settings
 from . import _private, cuda
 from .ranks import open_comm
-from .tensors import Tensors
+from .tensors import Tensors, read_state, restore_state
 
 LOOK_S = 0.25  # how often the waiting thread looks whether the program ends
 MOMENT_S = 0.001  # and whether more gradients have come from a GPU
@@ -59,7 +59,6 @@ class Hook:
             self.comm = comm or open_comm(self.settings, ddp.process_group)
             self._job = Job(self.comm, self.settings, self._tensors.layout, threads=torch.get_num_threads(),
                             gradients_only=True)
-            self._job.start()
         except Exception:
             self._tensors.release()
             if self._job is None:
@@ -70,7 +69,7 @@ class Hook:
         self._indices = {id(p): i for i, p in enumerate(self._tensors.parameters)}
         self._clips = float(self.settings["optim.clip"]) > 0
         self._missing, self._buffers, self._held = set(), [], []
-        self._done, self._stopping = threading.Event(), False
+        self._done, self._started, self._stopping = threading.Event(), False, False
         self._buckets = queue.SimpleQueue()
         self.error = self.last_step = None
         self._thread = threading.Thread(target=self._complete_buckets, name="tacit hook", daemon=True)
@@ -114,6 +113,9 @@ class Hook:
             raise UsageError("a gradient is sparse; build the layer with sparse=False")
         if self.error:
             return []
+        if not self._started:
+            self._job.start()
+            self._started = True
         pairs = [(p, g) for p, g in zip(bucket.parameters(), bucket.gradients()) if p.numel()]
         try:
             indices = [self._indices[id(p)] for p, _ in pairs]
@@ -202,6 +204,21 @@ class Hook:
         if not self.error:
             self.error = error
             _kept.append(self._buffers)
+
+    # ---- checkpoints ---------------------------------------------------------------------------------------------------
+
+    def state_dict(self):
+        """What this rank has not sent yet, and what the codec and the policy remember. Every rank saves its own. Between two
+        steps."""
+        return {"state": read_state(self._job)} if self._started else {}
+
+    def load_state_dict(self, state):
+        """Goes on from the state_dict() of this rank on as many ranks, bit for bit. Before the first backward pass. Collective."""
+        if self._started:
+            raise UsageError("load_state_dict() comes before the first backward pass: make a new hook")
+        if state:
+            restore_state(self._job, state["state"])
+            self._started = True
 
     # ---- the end -------------------------------------------------------------------------------------------------------
 

@@ -246,3 +246,16 @@ class Tensors:
         """After release(), when the job is closed and has not failed: late messages of one that has may still arrive."""
         self.flat, self.views, self.copied = None, [], []
         self.sources.close()
+
+
+def read_state(part):
+    """The state of a job or a channel as a tensor of bytes, which torch.load() takes with weights_only."""
+    out = torch.empty(part.write_state(), dtype=torch.uint8)
+    return out[:part.write_state(out.data_ptr(), out.numel())].clone()
+
+
+def restore_state(part, state):
+    if not isinstance(state, torch.Tensor) or state.dtype != torch.uint8:
+        raise UsageError(f"a state is a tensor of bytes from state_dict(), not {state!r:.60}")
+    state = state.cpu().contiguous()
+    part.restore((ctypes.c_char * state.numel()).from_address(state.data_ptr()))
