@@ -7,11 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
+#include "base/system.h"
 #include "comm/state.h"
 
 enum {
@@ -297,17 +299,41 @@ static void number_local_ranks(taciti_comm *comm) {
 
 /* The introduction of a rank; nothing of it is believed before it was checked. */
 typedef struct introduction {
-    uint64_t cores;
+    uint64_t cores, machine;
     int32_t pid;
     char host[sizeof((taciti_peer *)0)->host];
 } introduction;
 
-tacit_status taciti_comm_introduce(taciti_comm *comm) {
+/* Machines may bear one name, such as "localhost": the boot of the kernel tells them apart. */
+static introduction introduce_me(const taciti_comm *comm) {
     introduction me = {.cores = taciti_usable_cores_key(), .pid = (int32_t)getpid()};
-    if (comm->engine.host[0] != 0)
+    char boot[64] = "";
+    if (comm->engine.host[0] != 0) {
         memcpy(me.host, comm->engine.host, sizeof me.host);
-    else if (gethostname(me.host, sizeof me.host - 1) != 0)
-        (void)snprintf(me.host, sizeof me.host, "?");
+        return me;
+    }
+    if (gethostname(me.host, sizeof me.host - 1) != 0) (void)snprintf(me.host, sizeof me.host, "?");
+    (void)taciti_system_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
+    me.machine = XXH3_64bits(boot, strlen(boot));
+    return me;
+}
+
+static bool are_neighbours(const introduction *a, const introduction *b) {
+    return a->machine == b->machine && strcmp(a->host, b->host) == 0;
+}
+
+static void number_hosts(taciti_comm *comm, const introduction *all) {
+    comm->hosts.count = 0;
+    for (int i = 0; i < comm->engine.size; i++) {
+        int first = 0;
+        while (!are_neighbours(&all[first], &all[i])) first++;
+        comm->hosts.host_of[i] = first < i ? comm->hosts.host_of[first] : comm->hosts.count++;
+    }
+    number_local_ranks(comm);
+}
+
+tacit_status taciti_comm_introduce(taciti_comm *comm) {
+    const introduction me = introduce_me(comm);
     introduction *all = taciti_calloc((size_t)comm->engine.size, sizeof *all);
     if (all == NULL) return TACIT_E_MEMORY;
     const tacit_status status = taciti_comm_allgather(comm, &me, sizeof me, all);
@@ -317,15 +343,9 @@ tacit_status taciti_comm_introduce(taciti_comm *comm) {
         comm->peers[i].cores = all[i].cores;
         memcpy(comm->peers[i].host, all[i].host, sizeof all[i].host);
     }
+    if (status == TACIT_OK) number_hosts(comm, all);
     taciti_free(all);
     TACITI_TRY(status);
-    comm->hosts.count = 0;
-    for (int i = 0; i < comm->engine.size; i++) {
-        int first = 0;
-        while (strcmp(comm->peers[first].host, comm->peers[i].host) != 0) first++;
-        comm->hosts.host_of[i] = first < i ? comm->hosts.host_of[first] : comm->hosts.count++;
-    }
-    number_local_ranks(comm);
     comm->introduced = true;
     taciti_detector_forgive(comm);
     return TACIT_OK;
