@@ -37,12 +37,6 @@ struct taciti_sources {
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
 static void bucket_leaves(void *context, size_t bucket);
-/* On one rank nothing is sent or compressed, so that the sum is the gradient. */
-static bool holds_sum(const taciti_sources *s, const taciti_source *source) {
-    return source->at == NULL || (taciti_comm_size(s->setup.comm) == 1 && source->type == TACIT_F32 &&
-                                  !(source->scale < 1 || source->scale > 1));
-}
-
 static void bucket_arrived(void *context, size_t bucket, tacit_status status);
 
 void taciti_sources_destroy(taciti_sources *sources) {
@@ -154,6 +148,12 @@ static void bucket_leaves(void *context, size_t bucket) {
     if (set_left(s, bucket)) return;
     for (size_t t = b->first, at = 0, n = 0; t <= b->last; t++)
         if (in_bucket(s, t, bucket, &at, &n)) read_source(&s->tensors[t].source, at, place_of(s, t) + at, n);
+}
+
+/* On one rank nothing is sent or compressed, so that the sum is the gradient. */
+static bool holds_sum(const taciti_sources *s, const taciti_source *source) {
+    return source->at == NULL || (taciti_comm_size(s->setup.comm) == 1 && source->type == TACIT_F32 &&
+                                  !(source->scale < 1 || source->scale > 1));
 }
 
 static void bucket_arrived(void *context, size_t bucket, tacit_status status) {
