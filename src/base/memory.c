@@ -3,12 +3,14 @@
 #include "base/memory.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/control_group.h"
 #include "base/log.h"
 #include "base/system.h"
 
@@ -119,30 +121,11 @@ size_t taciti_peak_resident_bytes(void) {
     return (size_t)usage.ru_maxrss * 1024;
 }
 
-/* Returns the bytes that the control group still grants; it reclaims pages of files when memory is short. */
-static uint64_t group_bytes(const char *limit_path, const char *used_path, const char *stat_path,
-                            const char *cache_key) {
-    uint64_t limit = 0, used = 0, cache = 0;
-    if (!taciti_system_field(limit_path, "", &limit) || !taciti_system_field(used_path, "", &used)) return UINT64_MAX;
-    (void)taciti_system_field(stat_path, cache_key, &cache);
-    used -= cache < used ? cache : used;
-    return limit > used ? limit - used : 0;
-}
-
 size_t taciti_available_bytes(void) {
     uint64_t available = 0, swap = 0;
     if (!taciti_system_field("/proc/meminfo", "MemAvailable:", &available)) return 0;
     if (taciti_system_field("/proc/meminfo", "SwapFree:", &swap)) available += swap;
-    available *= 1024;
-    const uint64_t groups[] = {
-        group_bytes("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat",
-                    "inactive_file "),
-        group_bytes("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-                    "/sys/fs/cgroup/memory/memory.stat", "total_inactive_file "),
-    };
-    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
-        if (groups[i] < available) available = groups[i];
-    return (size_t)available;
+    return (size_t)fmin((double)available * 1024, taciti_group_memory_left(TACITI_GROUPS));
 }
 
 size_t taciti_data_bytes(void) {

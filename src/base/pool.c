@@ -10,10 +10,10 @@
 #include <xxhash.h>
 
 #include "base/clock.h"
+#include "base/control_group.h"
 #include "base/futex.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/system.h"
 
 enum { SPINS_PER_CLOCK = 64 };
 #define SLEEP_NS (3600 * TACITI_NS_PER_S) /* and then again */
@@ -98,8 +98,7 @@ int taciti_usable_cores(void) {
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
     int cores = online > 0 ? (int)online : 1;
     if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) cores = CPU_COUNT(&set);
-    const double quota = taciti_cpu_quota();
-    return quota > 0 && quota < cores ? (int)ceil(quota) : cores;
+    return (int)ceil(fmin(cores, taciti_group_cores(TACITI_GROUPS)));
 }
 
 uint64_t taciti_usable_cores_key(void) {

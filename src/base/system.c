@@ -56,18 +56,3 @@ const char *taciti_process_field(long pid, int field, char line[TACITI_PROCESS_B
     for (int i = 2; at != NULL && i < field; i++) at = strchr(at + 1, ' ');
     return at == NULL ? NULL : at + 1;
 }
-
-double taciti_cpu_quota(void) {
-    char line[64];
-    double quota = 0, period = 0;
-    if (taciti_system_line("/sys/fs/cgroup/cpu.max", line, sizeof line)) {
-        char *blank = strchr(line, ' ');
-        if (blank == NULL) return 0;
-        *blank = '\0';
-        if (!taciti_real_parse(line, &quota) || !taciti_real_parse(blank + 1, &period)) return 0;
-    } else if (!taciti_system_number("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", &quota) ||
-               !taciti_system_number("/sys/fs/cgroup/cpu/cpu.cfs_period_us", &period)) {
-        return 0;
-    }
-    return quota > 0 && period > 0 ? quota / period : 0;
-}

@@ -15,7 +15,7 @@ bool taciti_system_line(const char *path, char *out, size_t size);
 /* Reads the number in the first line of a file. Returns false if there is none. */
 bool taciti_system_number(const char *path, double *out);
 
-/* Reads the number behind `key` in a file of "key number" lines, or the first word of a file where key is "". */
+/* Reads the number behind `key` in a file of "key number" lines. */
 bool taciti_system_field(const char *path, const char *key, uint64_t *out);
 
 /* Returns an entry of TACITI_MEMINFO ("MemAvailable") in bytes, or 0 if it does not exist. */
@@ -29,8 +29,5 @@ enum { TACITI_PROCESS_STATE = 3, TACITI_PROCESS_PARENT = 4, TACITI_PROCESS_START
 /* Reads the stat line of process `pid` into `line` and returns a pointer to the given field; later fields follow,
  * separated by blanks. Returns NULL if there is no such process. Any thread. */
 const char *taciti_process_field(long pid, int field, char line[TACITI_PROCESS_BYTES]);
-
-/* Cores' worth of time that the control group of this machine grants; 0: no limit. */
-double taciti_cpu_quota(void);
 
 #endif

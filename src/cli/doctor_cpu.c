@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/control_group.h"
 #include "base/text.h"
 #include "bench/machine_block.h"
 #include "cli/doctor.h"
@@ -21,8 +22,8 @@ static void check_cores(taciti_diagnosis *diagnosis) {
     cpu_set_t set;
     const int allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : online;
     const int ranks = taciti_local_ranks();
-    const double quota = taciti_cpu_quota();
-    if (quota > 0 && quota < allowed)
+    const double quota = taciti_group_cores(TACITI_GROUPS);
+    if (quota < allowed)
         taciti_finding_advise(
             taciti_diagnosis_add(diagnosis, "cores", "the control group grants %.2g cores' time of %d", quota, allowed),
             TACITI_SEVERITY_WARN, "raise the limit of the container or job; ranks share what it grants");

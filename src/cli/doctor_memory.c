@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 
+#include "base/control_group.h"
 #include "cli/doctor.h"
 
 #define GIB 0x1p30
@@ -16,11 +17,8 @@ static void check_amount(taciti_diagnosis *diagnosis) {
     const double total = taciti_meminfo_bytes(TACITI_MEMINFO, "MemTotal"),
                  available = taciti_meminfo_bytes(TACITI_MEMINFO, "MemAvailable");
     char granted[64] = "";
-    double limit = 0;
-    if (!taciti_system_number("/sys/fs/cgroup/memory.max", &limit))
-        (void)taciti_system_number("/sys/fs/cgroup/memory/memory.limit_in_bytes", &limit);
-    if (limit > 0 && limit < total)
-        (void)snprintf(granted, sizeof granted, ", %.3g GiB granted by the control group", limit / GIB);
+    const double limit = taciti_group_memory(TACITI_GROUPS);
+    if (limit < total) (void)snprintf(granted, sizeof granted, ", %.3g GiB granted by the control group", limit / GIB);
     taciti_finding *finding = taciti_diagnosis_add(diagnosis, "memory", "%.3g of %.3g GiB available%s", available / GIB,
                                                    total / GIB, granted);
     if (available <= 0 || available >= GIB) return;

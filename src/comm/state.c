@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/control_group.h"
 #include "base/pool.h"
-#include "base/system.h"
 
 #define NAP_NS INT64_C(100000)
 
@@ -34,9 +34,8 @@ int taciti_comm_cores(const taciti_comm *comm) {
     for (int i = 0; i < comm->engine.size; i++)
         sharing += taciti_comm_same_host(comm, i, me) && comm->peers[i].cores == comm->peers[me].cores;
     const int cores = taciti_usable_cores() / sharing;
-    const double quota = taciti_cpu_quota(); /* of all processes in the container together */
-    const int share = (int)ceil(quota) / comm->peers[me].local_size;
-    return quota > 0 && share < cores ? share : cores;
+    const double granted = ceil(taciti_group_cores(TACITI_GROUPS)); /* to all processes in the container together */
+    return (int)fmin(cores, floor(granted / comm->peers[me].local_size));
 }
 
 const taciti_hosts *taciti_comm_hosts(const taciti_comm *comm) { return &comm->hosts; }
