@@ -11,7 +11,7 @@
 #include "base/system.h"
 #include "base/text.h"
 
-static const double NO_LIMIT = INFINITY;
+static const double NO_LIMIT = (double)INFINITY;
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 

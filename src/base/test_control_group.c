@@ -20,7 +20,7 @@
 
 enum { PATH_BYTES = 512 };
 
-static const double NO_LIMIT = INFINITY;
+static const double NO_LIMIT = (double)INFINITY;
 
 static char g_root[] = "/tmp/test_control_group.XXXXXX", g_list[PATH_BYTES];
 static const taciti_group_files FILES = {g_list, g_root};

@@ -416,12 +416,23 @@ static void tell_filled(const taciti_state *state, const action *actions) {
             *state->entries[i].filled = true;
 }
 
+/* Sums and means over ranks need their number. */
+static tacit_status check_formers(const taciti_ckpt_origin *from, const taciti_state *state, const action *actions,
+                                  int formers) {
+    for (size_t i = 0; i < state->count && formers == 0; i++)
+        if (actions[i] == TAKE_MEAN || actions[i] == TAKE_SUM)
+            return taciti_fail(TACIT_E_DATA, "%s: %s is of several ranks, and \"%s\", which lists them, is missing",
+                               from->path, state->entries[i].name, replicas_key);
+    return TACIT_OK;
+}
+
 tacit_status taciti_ckpt_restore_state(const taciti_ckpt_origin *from, const taciti_state *state) {
     action actions[TACITI_STATE_MAX_ENTRIES];
     int formers = 0;
     TACITI_TRY(check_table(state));
     TACITI_TRY(taciti_ckpt_former_ranks(from, &formers));
     TACITI_TRY(decide_all(from, state, actions));
+    TACITI_TRY(check_formers(from, state, actions, formers));
     for (size_t i = 0; i < state->count && from->rank == 0; i++)
         if (actions[i] == BEGIN_AGAIN)
             taciti_log(TACITI_LOG_WARN,

@@ -328,6 +328,26 @@ static tacit_status restore_alone(const taciti_state *s, int64_t step, const cha
     return status;
 }
 
+/* The arrays of ranks are there, and the list of these ranks is not. */
+static void ranks_that_nobody_lists_are_refused(void **state) {
+    (void)state;
+    const trial t = {.formers = 1};
+    holder h = hold(0, 1);
+    const taciti_state s = table(&h, &t);
+    char path[TACITI_PATH_BYTES];
+    assert_int_equal(save_alone(&s, 21, "{\"kind\": \"test\"}"), TACIT_OK);
+    forget(&h);
+    test_log_keep();
+    json_t *meta = open_step(21, path);
+    assert_int_equal(json_object_del(meta, "replicas"), 0);
+    const taciti_ckpt_origin from = {.path = path, .meta = meta, .ranks = 1, .resumption = TACITI_RESUME_REGROUPED};
+    assert_int_equal(taciti_ckpt_restore_state(&from, &s), TACIT_E_DATA);
+    assert_int_equal(test_log_count("is of several ranks, and \"replicas\", which lists them, is missing"), 1);
+    assert_true(is_left(h.model, g_layout.n));
+    json_decref(meta);
+    let_go(&h);
+}
+
 static void what_is_lacking_is_named(void **state) {
     (void)state;
     const trial t = {.formers = 1};
@@ -526,6 +546,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(on_as_many_ranks_everything_comes_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(on_other_ranks_every_entry_goes_by_its_rule, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_lacking_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(ranks_that_nobody_lists_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damaged_numbers_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(means_of_numbers_go_before_what_was_shared, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_no_checkpoint_can_hold_is_refused, set_up, tear_down),
