@@ -565,10 +565,10 @@ typedef enum tacit_collective {
  * sections exchange and compress, the codec's, and optim.warmup for compress.warmup.
  *
  * Needs memory for a copy of the array in f32, and what the codec needs. A residual ends with its channel, unless
- * tacit_channel_state() has taken it along. E_CONFIG: a setting that no channel can have (compress.codec auto and
- * adapt.policy, which follow the steps of a job) or not of this kind, or the first rank that has other settings,
- * another collective or another length, with both values; E_MEMORY: an array that a host has no memory for. Returns
- * owned. Collective. */
+ * tacit_channel_state() has taken it along. E_CONFIG: a setting that no channel can have (an
+ * adapt.policy that follows the steps of a job; compress.codec auto goes by what starts take, and is for sums) or not
+ * of this kind, or the first rank that has other settings, another collective or another length, with both values;
+ * E_MEMORY: an array that a host has no memory for. Returns owned. Collective. */
 TACIT_API tacit_status tacit_channel_open(tacit_comm *comm, const tacit_settings *settings, tacit_collective collective,
                                           size_t elements, tacit_channel **out);
 

@@ -131,7 +131,8 @@ def test_models_and_meshes():
 
 def test_training():
     final = {}
-    for name, words in dict(plain=None, dense={}, int4=dict(codec="int4"), topk=dict(codec="topk", factor=4, warmup=0)).items():
+    for name, words in dict(plain=None, dense={}, int4=dict(codec="int4"), auto=dict(codec="auto"),
+                            topk=dict(codec="topk", factor=4, warmup=0)).items():
         model, channels = make(words)
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
         for step in range(50):
@@ -205,8 +206,8 @@ def test_refusals():
     refused(tacit.ConfigError, "unknown setting", lambda: tacit.fsdp(make()[0], codecc="int4"))
     for strategy in ("gossip", "shard"):
         refused(tacit.ConfigError, f"strategy {strategy} is more than FSDP's", lambda: tacit.fsdp(make()[0], strategy=strategy))
-    model, _ = make(dict(codec="auto"))
-    refused(tacit.ConfigError, "auto", lambda: run(model, 0))
+    model, _ = make(dict(codec="topk", policy="gravac"))
+    refused(tacit.ConfigError, "follows the steps of a job", lambda: run(model, 0))
     model, _ = make({}, torch.float64)
     refused(tacit.UnsupportedError, "reduce_dtype", lambda: run(model, 0, torch.float64))
 

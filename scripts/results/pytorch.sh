@@ -41,7 +41,7 @@ folder="" name=pytorch-$$ tacit=tacit text="" text_name=input.txt quick="" secti
 : "${LOSS_METHODS:=ddp ddp-fp16 ddp-powersgd auto auto-now topk aer}"
 : "${GRAVAC_METHODS:=ddp ddp-fp16 ddp-powersgd topk10 topk1000 gravac accordion auto auto-now}"
 : "${DECENT_METHODS:=decent-exp exp decent-complete complete aer}"
-: "${TAGC_METHODS:=fsdp fsdp-f32 fsdp-tagc fsdp-int8 fsdp-int4}"
+: "${TAGC_METHODS:=fsdp fsdp-f32 fsdp-tagc fsdp-int8 fsdp-int4 fsdp-auto}"
 : "${DP_SETTINGS:=200mbit 1gbit host vgg}" "${GRAVAC_EXAMPLES:=resnet vgg lstm}" "${TAGC_RATES:=200mbit 1gbit 10gbit}" "${TAGC_HOSTS:=2}"
 
 misuse() { echo "pytorch.sh: $1; see scripts/results/pytorch.sh --help" >&2; exit 2; }
@@ -83,7 +83,7 @@ guard_lab
 # The words of a method. auto-now may select elements, from the first step on, and so do the fixed factors.
 method() {
   local select="--with tacit --set compress.warmup=0 --codec"
-  case $1 in # fsdp-auto is refused as long as channels have no auto
+  case $1 in
     ddp | ddp-fp16 | ddp-powersgd | fsdp) echo "--with $1" ;;
     decent-exp) echo "--with decent-dp --topology one-peer-exp" ;;
     decent-complete) echo "--with decent-dp --topology complete" ;;
@@ -100,8 +100,8 @@ method() {
         "--set accordion.every=1" ;;
     exp | aer | complete) echo "--with tacit --strategy gossip --topology $1" ;;
     fsdp-f32) echo "--with fsdp --hook wire=f32" ;;
-    fsdp-int8 | fsdp-int4) echo "--with fsdp --hook codec=${1#fsdp-}" ;;
-    fsdp-tagc | fsdp-auto) echo "--with fsdp --hook codec=${1#fsdp-},compress.warmup=0" ;;
+    fsdp-int8 | fsdp-int4 | fsdp-auto) echo "--with fsdp --hook codec=${1#fsdp-}" ;;
+    fsdp-tagc) echo "--with fsdp --hook codec=tagc,compress.warmup=0" ;;
     *) misuse "unknown method \"$1\"" ;;
   esac
 }

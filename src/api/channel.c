@@ -19,6 +19,7 @@
 #include <xxhash.h>
 
 #include "api/object.h"
+#include "base/clock.h"
 #include "base/number.h"
 #include "driver/sources.h"
 #include "exchange/route.h"
@@ -73,8 +74,8 @@ static void write_bucket(const tacit_channel *c, size_t bucket, double *squares)
 /* ---- the job ----------------------------------------------------------------------------------------------------- */
 
 /* Residuals follow a result that is finite on all ranks; only a reduce-scatter shows each rank another one. */
-static tacit_status settle_residuals(const tacit_channel *c, taciti_comm *comm, double squares) {
-    taciti_step_report report = {.wait_ns = 0};
+static tacit_status settle_residuals(tacit_channel *c, taciti_comm *comm, double squares) {
+    taciti_step_report report = {.wait_ns = atomic_exchange(&c->wait_ns, 0)};
     if (c->codec_used && c->collective == TACIT_REDUCE_SCATTER)
         TACITI_TRY(taciti_comm_allreduce_f64(comm, &squares, 1, TACITI_OP_SUM));
     return taciti_compression_settle(c->compression, isfinite(squares), 0, sqrt(squares), &report);
@@ -146,6 +147,8 @@ static tacit_status find_slots(tacit_channel *c) {
 
 static tacit_status check_gather(const taciti_compression_setup *s) {
     const taciti_compress_options *o = s->options;
+    if (!taciti_compression_is_fixed(s))
+        return taciti_fail(TACIT_E_CONFIG, "compress.codec auto is for sums, and this channel gathers: int4, or topk");
     if (!taciti_route_of(s->gathers.codec)->results)
         return taciti_fail(TACIT_E_CONFIG, "compress.codec %s is for sums, and this channel gathers: int4, or topk",
                            s->gathers.codec->name);
@@ -183,12 +186,10 @@ static tacit_status check_steps(const taciti_settings *values) {
     const taciti_compress_options *o = &values->compress;
     const taciti_compression_setup asked = taciti_settings_compression(values);
     if (asked.sums.codec == NULL) return TACIT_OK;
-    if (strcmp(o->codec.text, "auto") == 0)
-        return taciti_fail(TACIT_E_CONFIG, "compress.codec auto chooses by the time that steps of a job wait, and a "
-                                           "channel has no steps: name a codec, such as compress.codec=int4");
-    if (!taciti_compression_is_fixed(&asked))
+    if (!asked.controller->measures && !taciti_compression_is_fixed(&asked))
         return taciti_fail(TACIT_E_CONFIG,
-                           "adapt.policy %s follows the steps of a job, and a channel has none: leave it out",
+                           "adapt.policy %s follows the steps of a job, and a channel has none: leave it out, or take "
+                           "compress.codec=auto",
                            values->adapt.policy.text);
     if (strcmp(o->layers.text, "all") != 0)
         return taciti_fail(TACIT_E_CONFIG,
@@ -203,8 +204,12 @@ static tacit_status check_steps(const taciti_settings *values) {
 
 /* Copies what the compression borrows. */
 static tacit_status choose_compression(tacit_channel *c, const taciti_settings *values, taciti_compression_setup *out) {
-    const taciti_codec *codec = taciti_settings_compression(values).sums.codec;
-    taciti_compression_setup setup = {.options = &c->compress, .phase = PHASES[c->collective], .gather_feedback = true};
+    const taciti_compression_setup asked = taciti_settings_compression(values);
+    const taciti_codec *codec = asked.sums.codec;
+    taciti_compression_setup setup = {.options = &c->compress,
+                                      .phase = PHASES[c->collective],
+                                      .gather_feedback = true,
+                                      .controller = asked.controller};
     TACITI_TRY(check_steps(values));
     c->codec_used = codec != NULL;
     if (codec != NULL && codec->options != NULL) {
@@ -396,12 +401,15 @@ tacit_status tacit_channel_start(tacit_channel *channel, const void *source, voi
     return TACIT_OK;
 }
 
+/* The time counts for the transfer after the one that is waited for, which has been settled by then. */
 static tacit_status wait_for(tacit_channel *c, double seconds) {
+    const int64_t begin_ns = taciti_now_ns();
     if (!(seconds >= 0))
         return taciti_fail(TACIT_E_USAGE, "tacit_channel_wait: %g seconds; 0 or more is possible", seconds);
     if (!c->under_way)
         return taciti_fail(TACIT_E_USAGE, "tacit_channel_wait: nothing was started since the last result");
     const tacit_status status = taciti_job_wait_for(c->comm->comm, &c->job, seconds);
+    (void)atomic_fetch_add(&c->wait_ns, taciti_now_ns() - begin_ns);
     if (status != TACIT_PENDING) c->under_way = false;
     return status;
 }

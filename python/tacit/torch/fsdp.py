@@ -4,7 +4,7 @@
     for layer in model.layers:
         fully_shard(layer)
     fully_shard(model)
-    tacit.fsdp(model, codec="int4")
+    tacit.fsdp(model, codec="auto")
 
 Gradients are compressed on their way to their owners, with a residual per module; parameters are gathered as they are."""
 import torch
