@@ -171,6 +171,7 @@ def test_resume():
     state = through_file(channels.state_dict())
     resumed, second = make(words)
     second.load_state_dict(state)
+    assert all(torch.equal(value, state[key]) for key, value in second.state_dict().items()) and second.state_dict()
     for step in range(3, 6):
         for one in model, resumed:
             one.zero_grad()

@@ -35,7 +35,7 @@ enum { ALIGNMENT = 8, CHANGES_BYTES = 512, CHECKSUM_BYTES = sizeof(XXH128_canoni
 /* A state, and what its string consists of. */
 typedef struct image {
     const char *kind;   /* "job", for messages */
-    const char *advice; /* what to do with bytes that suit another job or channel */
+    const char *advice; /* FOLDER or ANEW */
     taciti_comm *comm;
     int64_t step, skipped;
     json_t *about; /* what must be the same; owned */
@@ -76,13 +76,13 @@ static tacit_status describe_image(image *of) {
     return TACIT_OK;
 }
 
-static const char OTHER_SETTINGS[] =
-    "; a folder of tacit_job_save() can go on with other settings and on any number of ranks",
-                  ANEW[] = "; begin without these bytes: what was not sent yet is forgotten";
+/* Advice for those whose bytes suit another job or channel. */
+static const char FOLDER[] = "; a folder of tacit_job_save() can go on with other settings and on any number of ranks";
+static const char ANEW[] = "; begin without these bytes: what was not sent yet is forgotten";
 
 static tacit_status open_job_image(const tacit_job *job, image *out) {
     *out = (image){.kind = "job",
-                   .advice = job->gradients_only ? ANEW : OTHER_SETTINGS,
+                   .advice = job->gradients_only ? ANEW : FOLDER,
                    .comm = job->comm->comm,
                    .step = job->step,
                    .skipped = job->skipped,

@@ -205,9 +205,11 @@ static tacit_status settle_refusals(taciti_comm *comm, tacit_status mine, int wo
 tacit_status taciti_comm_agree(taciti_comm *comm, tacit_status mine) {
     double worst = (double)mine;
     TACITI_TRY(taciti_comm_allreduce_f64(comm, &worst, 1, TACITI_OP_MIN));
-    if (worst < 0) TACITI_TRY(settle_refusals(comm, mine, (int)worst));
+    const bool known = worst >= (double)TACIT_E_INTERNAL && worst <= 0; /* a peer may have sent anything */
+    const tacit_status status = known ? (tacit_status)(int)worst : TACIT_E_INTERNAL;
+    if (status < 0) TACITI_TRY(settle_refusals(comm, mine, status));
     if (taciti_log_held() != 0) taciti_log_settle(true);
-    return worst >= (double)TACIT_E_INTERNAL && worst <= 0 ? (tacit_status)(int)worst : TACIT_E_INTERNAL;
+    return status;
 }
 
 /* ---- texts ------------------------------------------------------------------------------------------------------- */

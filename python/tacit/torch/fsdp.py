@@ -60,12 +60,11 @@ class Fsdp:
     def state_dict(self):
         """What this rank has not sent yet, and what the codecs remember: {"MODULE.ELEMENTS": bytes as a tensor}. Every rank saves
         its own. Between two steps."""
-        return {f"{i}.{elements}": read_state(channel) for i, sums in enumerate(self._sums)
-                for elements, channel in sums.list_channels()}
+        return {f"{i}.{elements}": state for i, sums in enumerate(self._sums) for elements, state in sums.list_states()}
 
     def load_state_dict(self, state):
         """Goes on from the state_dict() of this rank on as many ranks, bit for bit. Before the first step."""
-        if any(sums.list_channels() for sums in self._sums):
+        if any(sums.is_open() for sums in self._sums):
             raise UsageError("load_state_dict() comes before the first step: fully_shard() a new model")
         for key, value in state.items():
             module, _, elements = key.partition(".")
@@ -93,8 +92,12 @@ class Transfers:
     def allocate(self, size, *, dtype, device):
         return torch.empty(*size, dtype=dtype, device=device)
 
-    def list_channels(self):
-        return [(elements, channel) for (_, elements, _), channel in self._channels.items()]
+    def is_open(self):
+        return bool(self._channels)
+
+    def list_states(self):
+        """Those of open channels, and those that wait for theirs."""
+        return [*self.saved.items(), *((elements, read_state(c)) for (_, elements, _), c in self._channels.items())]
 
     def _restore(self, channel, elements):
         if self.saved and elements not in self.saved:
