@@ -348,6 +348,7 @@ class Ranks(unittest.TestCase):
                 module.layers[1].running_mean.fill_(RANK)
             module.register_buffer("counts", torch.tensor([2 ** 40 + RANK, -RANK]))
             module.register_buffer("flag", torch.tensor(RANK == 0))
+            module.register_buffer("fine", torch.tensor([1 + RANK * 2.0 ** -40, float("inf")], dtype=torch.float64))
             optimizer = sgd(module)
             model = tacit.Parallel(module, optimizer, buffers=choice)
             begins = 0 if choice != "own" else RANK
@@ -359,11 +360,15 @@ class Ranks(unittest.TestCase):
                 loss_of(model(mine(ConvNet.batch(step, SIZE * SAMPLES)) + RANK)).backward()
                 optimizer.step()
             own = module.layers[1].running_mean.clone()
+            module.fine[0] = 1 + RANK * 2.0 ** -40
+            fine = {"average": 1 + (SIZE - 1) * 2.0 ** -41, "broadcast": 1.0, "own": float(module.fine[0])}[choice]
             all_of_them = gather(own)
             expected = {"average": torch.stack(all_of_them).mean(0), "broadcast": all_of_them[0], "own": own}[choice]
             with model.average():
                 torch.testing.assert_close(module.layers[1].running_mean, expected, rtol=1e-6, atol=1e-6)
                 self.assertEqual(int(module.layers[1].num_batches_tracked), 3)
+                self.assertLess(abs(float(module.fine[0]) - fine), 2.0 ** -44)
+                self.assertEqual(float(module.fine[1]), float("inf"))
             self.assertTrue(same_bits(module.layers[1].running_mean, own))
             if choice == "broadcast":  # the next forward pass begins with those of rank 0
                 module.layers[1].momentum = 0.0

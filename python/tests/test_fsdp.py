@@ -207,10 +207,30 @@ def test_refusals():
     refused(tacit.ConfigError, "unknown setting", lambda: tacit.fsdp(make()[0], codecc="int4"))
     for strategy in ("gossip", "shard"):
         refused(tacit.ConfigError, f"strategy {strategy} is more than FSDP's", lambda: tacit.fsdp(make()[0], strategy=strategy))
-    model, _ = make(dict(codec="topk", policy="gravac"))
-    refused(tacit.ConfigError, "follows the steps of a job", lambda: run(model, 0))
+    for text, words in (("follows the steps of a job", dict(codec="topk", policy="gravac")),
+                        ("needs the sum on all ranks", dict(codec="powersgd"))):
+        refused(tacit.ConfigError, text, lambda: tacit.fsdp(make()[0], **words))
+    model, channels = make({})
+    refused(tacit.UsageError, "has a tacit.fsdp() already", lambda: tacit.fsdp(model))
+    refused(tacit.UsageError, "tacit.fsdp(model)", lambda: tacit.Parallel(model))
     model, _ = make({}, torch.float64)
     refused(tacit.UnsupportedError, "reduce_dtype", lambda: run(model, 0, torch.float64))
+
+
+def test_close():
+    """Gives the model back to FSDP's own transfers, and it may have others again."""
+    (plain, _), (ours, channels) = make(), make(dict(codec="int4"))
+    run(ours, 9)
+    channels.close()
+    ours.zero_grad()
+    for model in plain, ours:
+        run(model, 0)
+    same(ours, plain)
+    ours.zero_grad()
+    second = tacit.fsdp(ours)
+    run(ours, 0)
+    same(ours, plain)
+    second.close()
 
 
 def fail_rank():

@@ -103,6 +103,18 @@ def list_fsdp_modules(model):
     return [module for module in model.modules() if isinstance(module, FSDPModule)]
 
 
+def restore_fsdp(module):
+    """FSDP's own transfers take the place of others again."""
+    from torch.distributed.fsdp._fully_shard import _fsdp_collectives as own
+    module.set_custom_reduce_scatter(own.DefaultReduceScatter())
+    module.set_custom_all_gather(own.DefaultAllGather())
+
+
+def is_sharded(parameter):
+    """Whether it is a DTensor, as fully_shard() makes them."""
+    return hasattr(parameter, "device_mesh")
+
+
 def factor_of(op, ranks):
     """By what a reduction of torch multiplies a sum; None: it is none."""
     state = op.__getstate__()  # of PREMUL_SUM the only place that tells its factor

@@ -194,7 +194,7 @@ class Buffers:
         if self._choice == "broadcast":
             self.send_first()
         if self._choice == "average":
-            floats = [b for b in self._list(_private.list_persistent) if b.dtype in FLOATS]
+            floats = [b for b in self._list(_private.list_persistent) if b.is_floating_point()]
             for buffer, mean in zip(floats, self.mean_of(floats)):
                 buffer.copy_(mean)
 
@@ -208,10 +208,21 @@ class Buffers:
         have given a tensor, where others have given zeros."""
         if not tensors:
             return []
-        counts = counts or [self._comm.size] * len(tensors)
-        flat, home = join([t.float() / count for t, count in zip(tensors, counts)])
+        counts, bases = counts or [self._comm.size] * len(tensors), self._find_bases(tensors)
+        rests = [(t - bases[i]).masked_fill(t == bases[i], 0) if i in bases else t for i, t in enumerate(tensors)]
+        flat, home = join([r.float() / count for r, count in zip(rests, counts)])
         flat = self._sum(flat).to(home)
-        return [piece.view(t.shape).to(t) for t, piece in zip(tensors, flat.split([t.numel() for t in tensors]))]
+        means = [piece.view(t.shape).to(t) for t, piece in zip(tensors, flat.split([t.numel() for t in tensors]))]
+        for i, base in bases.items():
+            means[i] += base * (self._comm.size / counts[i])
+        return means
+
+    def _find_bases(self, tensors):
+        """{index: rank 0's} of float64 tensors: what is summed of them is the distance to these, in float32."""
+        bases = {i: t.clone() for i, t in enumerate(tensors) if t.dtype == torch.float64}
+        if bases and self._comm.size > 1:
+            self._send(list(bases.values()), as_bytes=True)
+        return bases
 
     def shut(self):
         """Returns the status."""

@@ -7,11 +7,14 @@
     tacit.fsdp(model, codec="auto")
 
 Gradients are compressed on their way to their owners, with a residual per module; parameters are gathered as they are."""
+import weakref
+
 import torch
 import torch.distributed as dist
 
 from .. import _table
-from .._library import ConfigError, DataError, PeerError, UnsupportedError, UsageError
+from .._library import ConfigError, DataError, PeerError, UnsupportedError, UsageError, check, lib
+from ..comm import Comm
 from ..job import Channel
 from ..settings import Settings
 from . import _private, cuda
@@ -23,6 +26,7 @@ WIRES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 # Tensors of transfers that have failed: late messages may still write to them.
 _kept = []
+_ours = weakref.WeakSet()  # FSDP modules whose sums the library makes
 
 
 def fsdp(model, config=None, gather=True, **settings):
@@ -36,14 +40,32 @@ def fsdp(model, config=None, gather=True, **settings):
     return Fsdp(model, gather, settings)
 
 
+@_table.tacit_log_callback
+def log_nothing(*_):
+    pass
+
+
+def check_sums(settings):
+    """Raises what the channels of the first step would. Their warnings come then."""
+    comm = Comm(settings, alone=True)
+    try:
+        check(lib.tacit_comm_log_to(comm._handle, log_nothing, None, _table.LOG_ERROR))
+        Channel(comm, settings, _table.REDUCE_SCATTER, 1).close()
+    finally:
+        comm.close()
+
+
 class Fsdp:
     """The channels of a model, and the communicators of its process groups."""
 
     def __init__(self, model, gather, settings):
-        modules = _private.list_fsdp_modules(model)
+        self._modules = modules = _private.list_fsdp_modules(model)
         if not modules:
             raise UsageError(f"{type(model).__name__} has no FSDP module: torch.distributed.fsdp.fully_shard(model) comes "
                              "first")
+        if not _ours.isdisjoint(modules):
+            raise UsageError(f"this {type(model).__name__} has a tacit.fsdp() already: close() that first")
+        check_sums(settings)
         self.settings, self.passages, self._comms, self._sums = settings, [], {}, []
         self._gather_settings = {t: Settings({"exchange.wire": w}) for t, w in WIRES.items()}
         for module in modules:
@@ -51,6 +73,7 @@ class Fsdp:
             module.set_custom_reduce_scatter(self._sums[-1])
             if gather:
                 module.set_custom_all_gather(AllGather(self))
+        _ours.update(modules)
 
     def comm_of(self, group):
         if group not in self._comms:
@@ -74,11 +97,14 @@ class Fsdp:
             self._sums[int(module)].saved[int(elements)] = value
 
     def close(self):
-        """The model cannot run any more. Collective, unless a peer has failed."""
+        """FSDP sends by itself again. Between two steps. Collective, unless a peer has failed."""
         for comm in self._comms.values():
             comm.close()
         while self.passages:
             self.passages.pop().close()
+        while self._modules:
+            _private.restore_fsdp(self._modules[-1])
+            _ours.discard(self._modules.pop())
 
 
 class Transfers:

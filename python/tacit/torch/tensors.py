@@ -9,7 +9,7 @@ import torch
 from .. import _table
 from .._library import UnsupportedError, UsageError, lib
 from ..job import Layout
-from . import cuda
+from . import _private, cuda
 
 KINDS = {torch.float32: _table.F32, torch.bfloat16: _table.BF16, torch.float16: _table.F16}
 
@@ -54,6 +54,8 @@ def list_trained(module, left_out=()):
         if is_taken(p):
             raise UsageError(f"{name}: this parameter belongs to another tacit.Parallel or hook; wrap a model once, or "
                              "close() the first")
+        if _private.is_sharded(p):
+            raise UsageError(f"{name} is a DTensor, as fully_shard() makes them: tacit.fsdp(model) compresses what FSDP2 sends")
         if is_uninitialized(p):
             raise UsageError(f"{name} has no shape yet: run the model once before you wrap it")
         if p.dtype not in KINDS:
