@@ -35,7 +35,7 @@ typedef struct taciti_tally {
     X(SUM, uint64_t, trial.n)                                                                                          \
     X(SUM, uint64_t, trial.selected)                                                                                   \
     X(SUM, uint64_t, trial.near)                                                                                       \
-    X(MAXIMUM, double, sent.threshold)                                                                                 \
-    X(MAXIMUM, double, trial.threshold)
+    X(MAX, double, sent.threshold)                                                                                     \
+    X(MAX, double, trial.threshold)
 
 #endif

@@ -104,7 +104,8 @@ typedef struct call {
     void *bytes;
     size_t count;
     taciti_op op;
-    char *reason; /* [REASON_BYTES] of a refusal */
+    const taciti_op *operations; /* of the values one by one; NULL: op */
+    char *reason;                /* [REASON_BYTES] of a refusal */
 } call;
 
 static tacit_status run_call(taciti_comm *comm, call *what, tacit_status (*run)(taciti_comm *comm, void *context)) {
@@ -130,7 +131,8 @@ static tacit_status run_allreduce(taciti_comm *comm, void *context) {
     if (comm->engine.rank == 0)
         for (int r = 1; r < comm->engine.size; r++) {
             const double *theirs = (const double *)(const void *)(comm->scratch + (size_t)r * bytes);
-            for (size_t i = 0; i < c->count; i++) values[i] = combine_numbers(values[i], theirs[i], c->op);
+            for (size_t i = 0; i < c->count; i++)
+                values[i] = combine_numbers(values[i], theirs[i], c->operations == NULL ? c->op : c->operations[i]);
         }
     return spread_bytes(comm, 0, values, bytes);
 }
@@ -138,6 +140,13 @@ static tacit_status run_allreduce(taciti_comm *comm, void *context) {
 tacit_status taciti_comm_allreduce_f64(taciti_comm *comm, double *values, size_t n, taciti_op op) {
     if (comm->engine.size == 1) return taciti_comm_health(comm);
     return run_call(comm, &(call){.name = "all-reduce of numbers", .bytes = values, .count = n, .op = op},
+                    run_allreduce);
+}
+
+tacit_status taciti_comm_allreduce_by(taciti_comm *comm, double *values, size_t n, const taciti_op *operations) {
+    if (comm->engine.size == 1) return taciti_comm_health(comm);
+    return run_call(comm,
+                    &(call){.name = "all-reduce of numbers", .bytes = values, .count = n, .operations = operations},
                     run_allreduce);
 }
 

@@ -288,6 +288,8 @@ typedef enum taciti_op { TACITI_OP_SUM, TACITI_OP_MAX, TACITI_OP_MIN } taciti_op
 
 /* Reduces in rank order: the result is bit-equal on every rank. Collective. */
 tacit_status taciti_comm_allreduce_f64(taciti_comm *comm, double *values, size_t n, taciti_op op);
+/* The same with operations[i] for values[i], the same list on all ranks. Collective. */
+tacit_status taciti_comm_allreduce_by(taciti_comm *comm, double *values, size_t n, const taciti_op *operations);
 tacit_status taciti_comm_broadcast(taciti_comm *comm, int root, void *bytes, size_t count);
 /* out receives size * count bytes, in rank order. Collective. */
 tacit_status taciti_comm_allgather(taciti_comm *comm, const void *bytes, size_t count, void *out);

@@ -121,8 +121,8 @@ static void find_causes(const model *m, const taciti_recursion_times *times, tac
 
 /* ---- what a step waits for besides transfers --------------------------------------------------------------------- */
 
-/* Ranks tell rank 0 what their encodes have seen, which sends all of it to everybody along a tree, between the exchange
- * and the update (comm/collective.c). A method that adapts does so in dense steps as well. */
+/* Ranks tell rank 0 what their encodes have seen, which sends the sums to everybody along a tree, between the exchange
+ * and the update (comm/collective.c). A method that adapts does so in dense steps, for each bucket. */
 static double agreement_s(const taciti_scene *s, const taciti_method *method, const taciti_links *links) {
     const int ranks = s->hosts->ranks;
     int levels = 0; /* of the tree */
@@ -132,9 +132,10 @@ static double agreement_s(const taciti_scene *s, const taciti_method *method, co
     const bool parts = method->order == TACITI_ORDER_PARTS;
     const bool sums = method->compression.encoding.codec != NULL || method->compression.adapts;
     const int codecs = sums + (parts && method->gather.encoding.codec != NULL);
-    const double bytes = (double)taciti_compression_statistics_bytes(s->layout->bucket_count) * codecs;
+    const double bytes =
+        (double)taciti_compression_statistics_bytes(s->layout->bucket_count, method->compression.adapts) * codecs;
     const int messages = (codecs + parts) * (1 + levels); /* of parts, the norm as well */
-    return taciti_links_messages_s(links, s->hosts, messages, (1 + (double)levels) * ranks * bytes) / every;
+    return taciti_links_messages_s(links, s->hosts, messages, ((double)ranks - 1 + levels) * bytes) / every;
 }
 
 /* A step that waits for an exchange of all ranks: from the end of backward to the messages, and back to the update.

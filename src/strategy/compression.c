@@ -14,19 +14,21 @@
 
 static tacit_status allocate_arrays(taciti_compression *c) {
     const size_t buckets = c->layout->bucket_count;
-    c->statistics_n = taciti_compression_statistics_bytes(buckets) / sizeof *c->mine;
     c->state_bytes = c->controller->state_bytes(c->setup.controller_options, buckets);
-    c->mine = taciti_calloc(c->statistics_n, sizeof *c->mine);
-    c->all = taciti_calloc(c->statistics_n * (size_t)taciti_comm_size(c->comm), sizeof *c->all);
+    c->shown_buckets = c->state_bytes > 0 ? buckets : 1;
+    c->statistics_n = taciti_compression_statistics_bytes(buckets, c->state_bytes > 0) / sizeof *c->statistics;
+    c->statistics = taciti_calloc(c->statistics_n, sizeof *c->statistics);
+    c->operations = taciti_calloc(c->statistics_n, sizeof *c->operations);
     c->factors = taciti_calloc(2 * buckets, sizeof *c->factors);
     c->tallies = taciti_calloc(TACITI_PAYLOAD_KINDS * buckets, sizeof *c->tallies);
     c->bucket_bytes = taciti_calloc(buckets, sizeof *c->bucket_bytes);
     c->state = taciti_calloc(c->state_bytes + 1, 1);
-    if (c->mine == NULL || c->all == NULL || c->factors == NULL || c->tallies == NULL || c->bucket_bytes == NULL ||
-        c->state == NULL)
+    if (c->statistics == NULL || c->operations == NULL || c->factors == NULL || c->tallies == NULL ||
+        c->bucket_bytes == NULL || c->state == NULL)
         return TACIT_E_MEMORY;
     c->bucket_busy = c->factors + buckets;
     for (size_t b = 0; b < buckets; b++) c->bucket_bytes[b] = c->layout->buckets[b].n * sizeof(float);
+    taciti_compression_list_operations(c->operations, c->statistics_n);
     if (c->controller->period == NULL) return TACIT_OK;
     c->period_sum = taciti_calloc(c->layout->n, sizeof *c->period_sum);
     return c->period_sum == NULL ? TACIT_E_MEMORY : TACIT_OK;
@@ -139,8 +141,8 @@ tacit_status taciti_compression_create(const taciti_strategy_context *context, t
 void taciti_compression_destroy(taciti_compression *c) {
     if (c == NULL) return;
     taciti_exchange_destroy(c->exchange);
-    taciti_free(c->mine);
-    taciti_free(c->all);
+    taciti_free(c->statistics);
+    taciti_free(c->operations);
     taciti_free(c->factors);
     taciti_free(c->tallies);
     taciti_free(c->bucket_bytes);

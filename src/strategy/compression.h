@@ -147,8 +147,8 @@ tacit_status taciti_compression_settle(taciti_compression *compression, bool tak
 /* Lists residuals, thresholds and the controller's state for checkpoints. Not collective. */
 void taciti_compression_state(taciti_compression *compression, taciti_state *out);
 
-/* Bytes that each rank tells the others in settle(). */
-size_t taciti_compression_statistics_bytes(size_t buckets);
+/* Bytes that each rank tells the others in settle(). adapts: a controller chooses. */
+size_t taciti_compression_statistics_bytes(size_t buckets, bool adapts);
 
 /* The decision of the last settle(), as members of a JSON object: "factor": 10, "reason": "...". Returns false if it
  * changed nothing. */

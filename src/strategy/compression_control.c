@@ -103,29 +103,31 @@ double taciti_compression_back_factor(const taciti_compression *c, double factor
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
-typedef enum taciti_reduction { SUM, MAXIMUM } taciti_reduction;
-#define REDUCTION(how, name) how,
-static const taciti_reduction OF_COSTS[] = {TACITI_COSTS_FIELDS(REDUCTION)};
-#undef REDUCTION
-#define REDUCTION(how, type, name) how,
-static const taciti_reduction OF_TALLY[] = {TACITI_TALLY_FIELDS(REDUCTION)};
-#undef REDUCTION
+#define OPERATION(how, name) TACITI_OP_##how,
+static const taciti_op OF_COSTS[] = {TACITI_COSTS_FIELDS(OPERATION)};
+#undef OPERATION
+#define OPERATION(how, type, name) TACITI_OP_##how,
+static const taciti_op OF_TALLY[] = {TACITI_TALLY_FIELDS(OPERATION)};
+#undef OPERATION
 enum { COSTS_N = sizeof OF_COSTS / sizeof *OF_COSTS, TALLY_N = sizeof OF_TALLY / sizeof *OF_TALLY };
 
-size_t taciti_compression_statistics_bytes(size_t buckets) {
-    return (COSTS_N + TACITI_PAYLOAD_KINDS * buckets * TALLY_N) * sizeof(double);
+size_t taciti_compression_statistics_bytes(size_t buckets, bool adapts) {
+    return (COSTS_N + TACITI_PAYLOAD_KINDS * (adapts ? buckets : 1) * TALLY_N) * sizeof(double);
 }
 
-/* Where this rank's message has the fields of a tally. */
+void taciti_compression_list_operations(taciti_op *out, size_t n) {
+    for (size_t i = 0; i < n; i++) out[i] = i < COSTS_N ? OF_COSTS[i] : OF_TALLY[(i - COSTS_N) % TALLY_N];
+}
+
 static double *fields_of(const taciti_compression *c, int kind, size_t bucket) {
-    return c->mine + COSTS_N + ((size_t)kind * c->layout->bucket_count + bucket) * TALLY_N;
+    return c->statistics + COSTS_N + ((size_t)kind * c->shown_buckets + bucket) * TALLY_N;
 }
 
 static taciti_tally *tally_of(const taciti_compression *c, int kind, size_t bucket) {
     return &c->tallies[(size_t)kind * c->layout->bucket_count + bucket];
 }
 
-static taciti_costs *costs_of(const taciti_compression *c) { return (taciti_costs *)(void *)c->mine; }
+static taciti_costs *costs_of(const taciti_compression *c) { return (taciti_costs *)(void *)c->statistics; }
 
 static void pack_tally(const taciti_tally *tally, double *out) {
 #define PACK(how, type, member) *out++ = (double)tally->member;
@@ -152,42 +154,6 @@ static double seconds_of_step(taciti_compression *c, double wait_s) {
     return wait_s + counted;
 }
 
-/* Fills in the message of this rank. */
-static void fill_mine(taciti_compression *c, const taciti_step_report *report) {
-    const double per_ns = 1e-9;
-    taciti_costs *costs = costs_of(c);
-    *costs = (taciti_costs){0};
-    for (size_t b = 0; b < c->layout->bucket_count; b++) {
-        const taciti_tally *tallies = taciti_exchange_tally_of(c->exchange, b);
-        for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++) {
-            const taciti_tally *one = &tallies[kind];
-            pack_tally(one, fields_of(c, kind, b));
-            costs->busy_s += (double)one->run_ns * per_ns;
-            costs->bytes += (double)one->bytes;
-            costs->encode_s += (double)(one->encode_ns + one->decode_ns) * per_ns;
-        }
-    }
-    costs->exposed_s = (double)report->wait_ns * per_ns;
-    costs->step_s = seconds_of_step(c, costs->exposed_s);
-}
-
-/* mine, and the tallies, = the sums and maxima over ranks, in rank order: the same bits everywhere. */
-static void reduce_statistics(taciti_compression *c) {
-    const int ranks = taciti_comm_size(c->comm);
-    memcpy(c->mine, c->all, c->statistics_n * sizeof *c->mine);
-    for (int r = 1; r < ranks; r++) {
-        const double *theirs = c->all + (size_t)r * c->statistics_n;
-        for (size_t i = 0; i < c->statistics_n; i++) {
-            const taciti_reduction how = i < COSTS_N ? OF_COSTS[i] : OF_TALLY[(i - COSTS_N) % TALLY_N];
-            c->mine[i] = how == SUM ? c->mine[i] + theirs[i] : fmax(c->mine[i], theirs[i]);
-        }
-    }
-    costs_of(c)->step_s /= ranks;
-    for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++)
-        for (size_t b = 0; b < c->layout->bucket_count; b++)
-            *tally_of(c, kind, b) = unpack_tally(fields_of(c, kind, b));
-}
-
 /* The mean of logarithms, weighted by elements; 0: there is none. */
 typedef struct log_mean {
     double sum, weight;
@@ -201,14 +167,14 @@ static void add_log(log_mean *mean, double value, double weight) {
 
 static double value_of(const log_mean *mean) { return mean->weight > 0 ? exp(mean->sum / mean->weight) : 0; }
 
-/* All buckets of a kind; of thresholds the mean. */
-static taciti_tally sum_of(const taciti_compression *c, int kind) {
+/* The first `buckets` of a kind; of thresholds the mean. */
+static taciti_tally sum_of(const taciti_compression *c, int kind, size_t buckets) {
     double sum[TALLY_N] = {0}, one[TALLY_N];
     log_mean sent = {0}, tried = {0};
-    for (size_t b = 0; b < c->layout->bucket_count; b++) {
+    for (size_t b = 0; b < buckets; b++) {
         const taciti_tally *t = tally_of(c, kind, b);
         pack_tally(t, one);
-        for (size_t i = 0; i < TALLY_N; i++) sum[i] += OF_TALLY[i] == SUM ? one[i] : 0;
+        for (size_t i = 0; i < TALLY_N; i++) sum[i] += OF_TALLY[i] == TACITI_OP_SUM ? one[i] : 0;
         add_log(&sent, t->sent.threshold, (double)t->sent.n);
         add_log(&tried, t->trial.threshold, (double)t->sent.n);
     }
@@ -216,6 +182,37 @@ static taciti_tally sum_of(const taciti_compression *c, int kind) {
     all.sent.threshold = value_of(&sent);
     all.trial.threshold = value_of(&tried);
     return all;
+}
+
+/* Fills in what this rank has seen. */
+static void fill_statistics(taciti_compression *c, const taciti_step_report *report) {
+    const double per_ns = 1e-9;
+    const size_t buckets = c->layout->bucket_count;
+    taciti_costs *costs = costs_of(c);
+    *costs = (taciti_costs){0};
+    for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++) {
+        for (size_t b = 0; b < buckets; b++) {
+            const taciti_tally *one = tally_of(c, kind, b);
+            *tally_of(c, kind, b) = taciti_exchange_tally_of(c->exchange, b)[kind];
+            costs->busy_s += (double)one->run_ns * per_ns;
+            costs->bytes += (double)one->bytes;
+            costs->encode_s += (double)(one->encode_ns + one->decode_ns) * per_ns;
+        }
+        const taciti_tally all = sum_of(c, kind, buckets);
+        for (size_t b = 0; b < c->shown_buckets; b++)
+            pack_tally(c->shown_buckets < buckets ? &all : tally_of(c, kind, b), fields_of(c, kind, b));
+    }
+    costs->exposed_s = (double)report->wait_ns * per_ns;
+    costs->step_s = seconds_of_step(c, costs->exposed_s);
+}
+
+/* The statistics, and the tallies, become those over all ranks, combined in rank order: the same bits everywhere. */
+static tacit_status reduce_statistics(taciti_compression *c) {
+    TACITI_TRY(taciti_comm_allreduce_by(c->comm, c->statistics, c->statistics_n, c->operations));
+    costs_of(c)->step_s /= taciti_comm_size(c->comm);
+    for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++)
+        for (size_t b = 0; b < c->shown_buckets; b++) *tally_of(c, kind, b) = unpack_tally(fields_of(c, kind, b));
+    return TACIT_OK;
 }
 
 /* ---- the next step ----------------------------------------------------------------------------------------------- */
@@ -247,7 +244,6 @@ static void add_period(taciti_compression *c, taciti_tally *model) {
 
 /* Rank 0 decides: logarithms differ between processors in the last bit. */
 static tacit_status share_decision(taciti_compression *c) {
-    if (c->state_bytes == 0) return TACIT_OK;
     TACITI_TRY(taciti_comm_broadcast(c->comm, 0, &c->decision, sizeof c->decision));
     if (!c->controller->per_bucket) return TACIT_OK;
     return taciti_comm_broadcast(c->comm, 0, c->factors, c->layout->bucket_count * sizeof *c->factors);
@@ -354,7 +350,7 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, double n
     report->factor = c->encoding.expected.factor > 0 || factor <= 1 ? factor : 0;
     report->gain = report->kept = 1;
     c->decision.changed = false;
-    fill_mine(c, report);
+    fill_statistics(c, report);
     if (factor <= 1 && (taciti_comm_size(c->comm) == 1 || c->state_bytes == 0)) { /* nobody learns from this step */
         report->bytes = costs_of(c)->bytes;
         memset(c->sent, 0, sizeof c->sent); /* the dense step has sent the residuals, too */
@@ -363,12 +359,11 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, double n
         c->settled_ns = taciti_now_ns();
         return TACIT_OK;
     }
-    TACITI_TRY(taciti_comm_allgather(c->comm, c->mine, c->statistics_n * sizeof *c->mine, c->all));
-    reduce_statistics(c);
-    count_dense(c, norm);
+    TACITI_TRY(reduce_statistics(c));
+    if (c->state_bytes > 0) count_dense(c, norm);
     taciti_tally sums[TACITI_PAYLOAD_KINDS];
     for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++) {
-        sums[kind] = sum_of(c, kind);
+        sums[kind] = sum_of(c, kind, c->shown_buckets);
         report->bytes += (double)sums[kind].bytes / taciti_comm_size(c->comm);
     }
     const taciti_tally *contributions = &sums[TACITI_PAYLOAD_CONTRIBUTION];
@@ -376,7 +371,7 @@ tacit_status taciti_compression_learn(taciti_compression *c, double lr, double n
     if (sent->squares_in > 0) report->gain = sent->squares_out / sent->squares_in;
     if (sent->n > 0) report->kept = (double)sent->selected / (double)sent->n;
     report->pending = (double)contributions->pending;
-    TACITI_TRY(decide_step(c, lr, contributions));
+    if (c->state_bytes > 0) TACITI_TRY(decide_step(c, lr, contributions));
     taciti_compression_advance(c);
     c->taken++;
     const double next = taciti_compression_factor(c, all), next_back = taciti_compression_back_factor(c, next);

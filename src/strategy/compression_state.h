@@ -11,10 +11,10 @@
  */
 #define TACITI_COSTS_FIELDS(X)                                                                                         \
     X(SUM, step_s)                                                                                                     \
-    X(MAXIMUM, encode_s)                                                                                               \
-    X(MAXIMUM, exposed_s)                                                                                              \
-    X(MAXIMUM, busy_s)                                                                                                 \
-    X(MAXIMUM, bytes)
+    X(MAX, encode_s)                                                                                                   \
+    X(MAX, exposed_s)                                                                                                  \
+    X(MAX, busy_s)                                                                                                     \
+    X(MAX, bytes)
 
 #define TACITI_FIELD(how, name) double name;
 typedef struct taciti_costs {
@@ -61,10 +61,12 @@ struct taciti_compression {
     int64_t placement; /* this rank's; tells arrangements apart, as residuals lie where a rank encodes */
     int64_t saved_placement;
 
-    /* Statistics of a step, by rank in `all`: taciti_costs, then the fields of a taciti_tally per kind and bucket. */
-    double *mine, *all;
-    size_t statistics_n;
-    taciti_tally *tallies; /* [kind][bucket] over ranks, of the last step that was shown */
+    /* Statistics of a step: taciti_costs, then the fields of a taciti_tally per kind and bucket, or per kind where no
+     * controller asks for buckets. First of this rank, then over all ranks. */
+    double *statistics;
+    taciti_op *operations; /* [statistics_n]; by which ranks combine them */
+    size_t statistics_n, shown_buckets;
+    taciti_tally *tallies; /* [kind][bucket], of the last step that was shown */
     size_t *bucket_bytes;
     double *bucket_busy; /* part of the block of `factors` */
 };
@@ -86,6 +88,9 @@ int64_t taciti_compression_safe_step(const taciti_compression *c);
 
 /* Returns the number of steps in which the factor of this codec rises. */
 int64_t taciti_compression_warmup(const taciti_compression *c);
+
+/* How ranks combine the n statistics. */
+void taciti_compression_list_operations(taciti_op *out, size_t n);
 
 /* Adds up what all ranks have seen, corrects the thresholds and decides the next step. norm: of the sum, equal on all
  * ranks. Collective. */

@@ -314,8 +314,9 @@ static void one_rank_is_dense(void **state) {
 /* The planner counts the same bytes: five costs and, of every bucket and both kinds, 14 figures. */
 static void ranks_tell_each_other_few_numbers(void **state) {
     (void)state;
-    assert_int_equal(taciti_compression_statistics_bytes(0), 5 * sizeof(double));
-    assert_int_equal(taciti_compression_statistics_bytes(7), (5 + 2 * 7 * 14) * sizeof(double));
+    assert_int_equal(taciti_compression_statistics_bytes(0, true), 5 * sizeof(double));
+    assert_int_equal(taciti_compression_statistics_bytes(7, true), (5 + 2 * 7 * 14) * sizeof(double));
+    assert_int_equal(taciti_compression_statistics_bytes(7, false), (5 + 2 * 14) * sizeof(double));
 }
 
 int main(void) {
