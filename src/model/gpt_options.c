@@ -88,7 +88,9 @@ static tacit_status check_sizes(const taciti_model_options *options) {
     for (size_t i = 0; i < TACITI_MODEL_SIZES; i++) {
         const char *key = NULL;
         const int64_t value = taciti_model_size(options, i, &key), max = (int64_t)SIZES[i].max;
-        if (value == 0) return taciti_fail(TACIT_E_CONFIG, "model.%s is not set: give it, or a model.preset", key);
+        const char *known = strcmp(key, "vocabulary") == 0 ? " (bytes: 256, tokens of GPT-2: 50257)" : "";
+        if (value == 0)
+            return taciti_fail(TACIT_E_CONFIG, "model.%s is not set: give it%s, or a model.preset", key, known);
         if (value < 1 || value > max)
             return taciti_fail(TACIT_E_CONFIG, "model.%s is %lld, must be 1 to %lld", key, (long long)value,
                                (long long)max);
