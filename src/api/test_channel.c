@@ -380,7 +380,7 @@ static void play_pending(taciti_comm *comm, void *context) {
     }
     if (taciti_comm_rank(comm) == 0) {
         CHECK(tacit_channel_wait(channels[2], 0) == TACIT_PENDING);
-        CHECK(tacit_channel_wait(channels[0], 0.02) == TACIT_PENDING);
+        CHECK(tacit_channel_wait(channels[0], 0.02) == TACIT_PENDING && channels[0]->wait_ns >= 20 * TACITI_NS_PER_MS);
         CHECK(tacit_channel_start(channels[0], x[0], x[0], TACIT_F32, 1) == TACIT_E_USAGE);
         t->seen = 1;
     }

@@ -191,6 +191,10 @@ static void collectives(taciti_comm *comm, void *context) {
     double values[2] = {rank, 1};
     CHECK(taciti_comm_allreduce_f64(comm, values, 2, TACITI_OP_SUM) == TACIT_OK);
     CHECK(values[0] == size * (size - 1) / 2 && values[1] == size);
+    double each[3] = {rank, rank, rank};
+    CHECK(taciti_comm_allreduce_by(comm, each, 3, (taciti_op[]){TACITI_OP_MAX, TACITI_OP_SUM, TACITI_OP_MIN}) ==
+          TACIT_OK);
+    CHECK(each[0] == size - 1 && each[1] == size * (size - 1) / 2 && each[2] == 0);
     const bool refuses = rank == size - 1;
     taciti_error_set("%s", refuses ? "no data" : "of before");
     CHECK(taciti_comm_agree(comm, refuses ? TACIT_E_DATA : TACIT_OK) == TACIT_E_DATA);

@@ -311,6 +311,33 @@ static void one_rank_is_dense(void **state) {
     run_ranks(1, be_alone, NULL);
 }
 
+/* A fixed factor tells what a controller that keeps it is told, though its ranks send one tally for all buckets. */
+static void tell_the_same(taciti_comm *comm, void *context) {
+    static const script_options SAME = {.factor = {10, 10}};
+    const taciti_compression_setup script = scripted(&SAME), fixed = {.sums = script.sums, .options = script.options};
+    bench one, many;
+    (void)context;
+    open_bench(comm, &fixed, 9000, &one);
+    open_bench(comm, &script, 9000, &many);
+    for (int64_t step = 0; step < 4; step++) {
+        for (int i = 0; i < 2; i++) {
+            fill_integers(i ? &many : &one, step);
+            exchange_all(i ? &many : &one);
+            settle(i ? &many : &one, true);
+        }
+        CHECK(one.layout.bucket_count > 1 && many.report.kept > 0.02 && many.report.kept < 0.5);
+        CHECK(one.report.kept == many.report.kept && one.report.bytes == many.report.bytes);
+        CHECK(fabs(one.report.gain / many.report.gain - 1) < 1e-12);
+    }
+    close_bench(&one);
+    close_bench(&many);
+}
+
+static void one_tally_tells_as_much_as_many(void **state) {
+    (void)state;
+    run_ranks(3, tell_the_same, NULL);
+}
+
 /* The planner counts the same bytes: five costs and, of every bucket and both kinds, 14 figures. */
 static void ranks_tell_each_other_few_numbers(void **state) {
     (void)state;
@@ -329,6 +356,7 @@ int main(void) {
         cmocka_unit_test(a_pause_is_no_step),
         cmocka_unit_test(all_ranks_follow_rank_0),
         cmocka_unit_test(one_rank_is_dense),
+        cmocka_unit_test(one_tally_tells_as_much_as_many),
         cmocka_unit_test(ranks_tell_each_other_few_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
