@@ -33,6 +33,20 @@ damaged() { rm -rf "$work/damaged"; cp -r "$work/log" "$work/damaged"; }
 check "3 ranks train without waiting" train run 3 --run.arrivals "$work/log"
 check "and once more" train other 3 --run.arrivals "$work/other-log"
 check "the log repeats the run" train again 3 --replay "$work/log"
+cp -r "$work/log" "$work/log-copy"
+untouched() { diff -r "$work/log" "$work/log-copy" && [ ! -e "$work/log.old1" ]; }
+expect "a resume that is refused" 3 'train.seed is 2' train run 3 --resume --train.seed 2 --run.arrivals "$work/log"
+check "leaves the log that is there" untouched
+expect "a resume with nothing to do" 0 'nothing left to do' train run 3 --resume --run.arrivals "$work/log"
+check "leaves it, too" untouched
+cp -r "$work/log" "$work/used"; touch "$work/used/notes"
+expect "a run in the folder of another log" 0 'used held an earlier log: it is now .*used.old1$' train two 2 --run.arrivals "$work/used"
+check "moves all of that one aside" diff -r "$work/used.old1" "$work/log-copy"
+check "and nothing else" diff <(ls "$work/used") <(printf '%s\n' notes rank-0.log rank-1.log)
+check "a run whose log lies in run.dir itself" train within 2 --run.arrivals "$work/within"
+check "goes on, and moves nothing but the log" train within 2 --resume --train.steps 60 --run.arrivals "$work/within"
+begins() { grep -q "^$2 begin" "$work/$1/rank-0.log"; }
+check "(each log has its first step)" eval 'begins within 40 && begins within.old1 8'
 check "with the same bits, at the end and before" look "saved = [c['step'] for c in events('run', 'checkpoint')]; assert saved[-1] == 40, saved
 for step in saved: same('run', 'again', step)"
 check "one rank does what it does synchronously" train one 1
@@ -98,6 +112,12 @@ one_is_told() {
   reach told 30 && kill -USR1 "$(worker "$run" 1)"
   ends && look "assert events('told', 'checkpoint')[-1]['step'] == events('told', 'meeting')[-1]['step'] < 1000000"
 }
+log_is_taken() {
+  begin 2 --train.steps 1000000 --train.eval_every 0 --run.dir "$work/busy" --run.arrivals "$work/busy-log"
+  reach busy 1 && expect "a second run in the folder of a log" 3 'busy-log: another run works in this folder .*another --run.arrivals' train second 2 --run.arrivals "$work/busy-log"
+  kill -TERM "$run"
+  wait $job && [ ! -e "$work/busy-log/lock" ] && [ ! -e "$work/second" ]
+}
 # A rank is frozen from before the first evaluation is due until rank 0 has made 850 steps, when two are.
 frozen_run() {
   local victim
@@ -129,6 +149,7 @@ same('asked', 'repeated', saved[0][-1])"
 }
 check "the log of a run that was stopped repeats it, with its checkpoint" repeated_stop
 frozen=(--train.batch 24 --train.steps 1600 --train.eval_every 400 --train.save_every 400 --train.save_early 400 --gossip.start 0 --comm.timeout 60)
+check "a log is of one run" log_is_taken
 check "a rank that is asked to stop takes the others along" one_is_told
 check "a rank that is frozen when an evaluation is due does not stop the others" frozen_run
 check "it takes place when the rank is back, for all that were due, with its true step" look "

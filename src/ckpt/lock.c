@@ -82,26 +82,28 @@ static bool is_still(int fd, const char *path) {
            held.st_dev == named.st_dev;
 }
 
-static tacit_status refuse_folder(const char *folder, const char *path, const owner *who, bool kernel) {
+static tacit_status refuse_folder(const char *folder, const char *option, const char *path, const owner *who,
+                                  bool kernel) {
     if (kernel)
         return taciti_fail(TACIT_E_CONFIG,
                            "%s: another run works in this folder (host %s, pid %ld); wait for its end, or use another "
-                           "--run.dir",
-                           folder, who->host, who->pid);
+                           "--%s",
+                           folder, who->host, who->pid, option);
     return taciti_fail(TACIT_E_CONFIG,
-                       "%s: another run works in this folder (host %s, pid %ld); use another --run.dir, or, if that "
+                       "%s: another run works in this folder (host %s, pid %ld); use another --%s, or, if that "
                        "process has ended: rm %s",
-                       folder, who->host, who->pid, path);
+                       folder, who->host, who->pid, option, path);
 }
 
 /* Returns PENDING if the file changed hands meanwhile, to be tried again. */
-static tacit_status claim_lock(const char *folder, const char *path, taciti_lock_call *call, int file, bool created) {
+static tacit_status claim_lock(const char *folder, const char *option, const char *path, taciti_lock_call *call,
+                               int file, bool created) {
     const int error = call(file);
     const bool kernel = error == 0 || error == EAGAIN;
     const owner before = read_owner(file);
     if (!is_still(file, path)) return TACIT_PENDING;
     if (error == EAGAIN || (!kernel && !created && !is_gone(&before)))
-        return refuse_folder(folder, path, &before, kernel);
+        return refuse_folder(folder, option, path, &before, kernel);
     if (before.pid > 0)
         taciti_log(TACITI_LOG_WARN,
                    "%s: the run of host %s, pid %ld ended without cleaning up; its folder is taken over", folder,
@@ -111,13 +113,14 @@ static tacit_status claim_lock(const char *folder, const char *path, taciti_lock
     return TACIT_PENDING;
 }
 
-static tacit_status try_lock(const char *folder, const char *path, taciti_lock_call *call, int *fd) {
+static tacit_status try_lock(const char *folder, const char *option, const char *path, taciti_lock_call *call,
+                             int *fd) {
     int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     const bool created = file >= 0;
     if (!created && errno == EEXIST) file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (file < 0 && errno == ENOENT) return TACIT_PENDING;
     if (file < 0) return taciti_fail(TACIT_E_IO, "%s: cannot be created: %s", path, strerror(errno));
-    const tacit_status status = claim_lock(folder, path, call, file, created);
+    const tacit_status status = claim_lock(folder, option, path, call, file, created);
     if (status == TACIT_OK)
         *fd = file;
     else
@@ -125,14 +128,14 @@ static tacit_status try_lock(const char *folder, const char *path, taciti_lock_c
     return status;
 }
 
-tacit_status taciti_lock_take(const char *folder, taciti_lock_call *call, taciti_lock *out) {
+tacit_status taciti_lock_take(const char *folder, const char *option, taciti_lock_call *call, taciti_lock *out) {
     char path[TACITI_PATH_BYTES];
     taciti_lock lock = {.fd = -1, .made = access(folder, F_OK) != 0};
     TACITI_TRY(taciti_path_join(path, sizeof path, folder, "lock"));
     TACITI_TRY(taciti_file_make_folder(folder));
     tacit_status status = TACIT_PENDING;
     for (int i = 0; i < TRIES && status == TACIT_PENDING; i++)
-        status = try_lock(folder, path, call == NULL ? lock_open_file : call, &lock.fd);
+        status = try_lock(folder, option, path, call == NULL ? lock_open_file : call, &lock.fd);
     if (status == TACIT_PENDING) return taciti_fail(TACIT_E_IO, "%s: changes hands all the time", path);
     TACITI_TRY(status);
     lock.path = taciti_strdup(path);

@@ -20,9 +20,9 @@ typedef struct taciti_lock {
  * error. NULL: the kernel's lock of an open file. */
 typedef int taciti_lock_call(int fd);
 
-/* Locks `folder` and creates it if it is missing. The message of E_CONFIG names the owner and what to do; E_IO means
- * that the folder cannot be written. Changes nothing in a refused folder. */
-tacit_status taciti_lock_take(const char *folder, taciti_lock_call *call, taciti_lock *out);
+/* Locks `folder`, which this option names, and creates it if it is missing. The message of E_CONFIG names the owner and
+ * what to do; E_IO means that the folder cannot be written. Changes nothing in a refused folder. */
+tacit_status taciti_lock_take(const char *folder, const char *option, taciti_lock_call *call, taciti_lock *out);
 
 /* Removes the file, and the folder if taciti_lock_take() created it and it is empty. {.fd = -1} is allowed. */
 void taciti_lock_release(taciti_lock *lock);

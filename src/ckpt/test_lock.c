@@ -52,7 +52,7 @@ static pid_t start_owner(taciti_lock_call *call) {
     assert_true(child >= 0);
     if (child == 0) {
         taciti_lock lock = {.fd = -1};
-        const char taken = taciti_lock_take(g_folder.text, call, &lock) == TACIT_OK;
+        const char taken = taciti_lock_take(g_folder.text, "run.dir", call, &lock) == TACIT_OK;
         if (write(ends[1], &taken, 1) != 1) _exit(1);
         for (;;) (void)pause();
     }
@@ -74,13 +74,13 @@ static void check_owner_dies(taciti_lock_call *call) {
     char pid[32];
     const pid_t child = start_owner(call);
     (void)snprintf(pid, sizeof pid, "pid %ld", (long)child);
-    assert_int_equal(taciti_lock_take(g_folder.text, call, &lock), TACIT_E_CONFIG);
+    assert_int_equal(taciti_lock_take(g_folder.text, "run.dir", call, &lock), TACIT_E_CONFIG);
     assert_non_null(strstr(g_line, pid));
     assert_non_null(strstr(g_line, "--run.dir"));
     assert_int_equal(lock.fd, -1);
     kill_owner(child);
     assert_true(file_exists(path_in(g_folder.text, "lock").text));
-    assert_int_equal(taciti_lock_take(g_folder.text, call, &lock), TACIT_OK);
+    assert_int_equal(taciti_lock_take(g_folder.text, "run.dir", call, &lock), TACIT_OK);
     assert_non_null(strstr(g_line, pid));
     assert_non_null(strstr(g_line, "taken over"));
     taciti_lock_release(&lock);
@@ -100,13 +100,13 @@ static void without_locks_the_text_decides(void **state) {
 static void one_process_cannot_take_a_folder_twice(void **state) {
     (void)state;
     taciti_lock first = {.fd = -1}, second = {.fd = -1};
-    assert_int_equal(taciti_lock_take(g_folder.text, NULL, &first), TACIT_OK);
-    assert_int_equal(taciti_lock_take(g_folder.text, NULL, &second), TACIT_E_CONFIG);
-    assert_int_equal(taciti_lock_take(g_folder.text, no_locks, &second), TACIT_E_CONFIG);
+    assert_int_equal(taciti_lock_take(g_folder.text, "run.dir", NULL, &first), TACIT_OK);
+    assert_int_equal(taciti_lock_take(g_folder.text, "run.dir", NULL, &second), TACIT_E_CONFIG);
+    assert_int_equal(taciti_lock_take(g_folder.text, "run.dir", no_locks, &second), TACIT_E_CONFIG);
     taciti_lock_release(&second);
     assert_true(file_exists(path_in(g_folder.text, "lock").text));
     taciti_lock_release(&first);
-    assert_int_equal(taciti_lock_take(g_folder.text, NULL, &second), TACIT_OK);
+    assert_int_equal(taciti_lock_take(g_folder.text, "run.dir", NULL, &second), TACIT_OK);
     taciti_lock_release(&second);
 }
 
@@ -115,7 +115,7 @@ static void expect_text(const char *text, tacit_status expected) {
     const test_path path = path_in(g_folder.text, "lock");
     taciti_lock lock = {.fd = -1};
     file_put(path.text, text, strlen(text));
-    assert_int_equal(taciti_lock_take(g_folder.text, no_locks, &lock), expected);
+    assert_int_equal(taciti_lock_take(g_folder.text, "run.dir", no_locks, &lock), expected);
     size_t count = 0;
     char *after = file_get(path.text, &count);
     if (expected != TACIT_OK) assert_string_equal(after, text);
@@ -142,14 +142,14 @@ static void a_folder_made_for_nothing_goes_away(void **state) {
     (void)state;
     taciti_lock lock = {.fd = -1};
     const test_path run = path_in(g_folder.text, "run");
-    assert_int_equal(taciti_lock_take(run.text, NULL, &lock), TACIT_OK);
+    assert_int_equal(taciti_lock_take(run.text, "run.dir", NULL, &lock), TACIT_OK);
     taciti_lock_release(&lock);
     assert_false(file_exists(run.text));
-    assert_int_equal(taciti_lock_take(run.text, NULL, &lock), TACIT_OK);
+    assert_int_equal(taciti_lock_take(run.text, "run.dir", NULL, &lock), TACIT_OK);
     file_put(path_in(run.text, "metrics.jsonl").text, "", 0);
     taciti_lock_release(&lock);
     assert_true(file_exists(run.text));
-    assert_int_equal(taciti_lock_take(run.text, NULL, &lock), TACIT_OK);
+    assert_int_equal(taciti_lock_take(run.text, "run.dir", NULL, &lock), TACIT_OK);
     assert_int_equal(unlink(path_in(run.text, "metrics.jsonl").text), 0);
     taciti_lock_release(&lock);
     assert_true(file_exists(run.text)); /* it was there before */
@@ -161,7 +161,7 @@ static void a_link_named_lock_is_not_written_through(void **state) {
     const test_path target = path_in(g_folder.text, "precious"), name = path_in(g_folder.text, "lock");
     file_put(target.text, "precious", 8);
     assert_int_equal(symlink(target.text, name.text), 0);
-    assert_int_equal(taciti_lock_take(g_folder.text, NULL, &lock), TACIT_E_IO);
+    assert_int_equal(taciti_lock_take(g_folder.text, "run.dir", NULL, &lock), TACIT_E_IO);
     size_t count = 0;
     char *after = file_get(target.text, &count);
     assert_string_equal(after, "precious");

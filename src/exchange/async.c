@@ -198,6 +198,8 @@ tacit_status taciti_async_create(const taciti_async_setup *setup, taciti_async *
     return status;
 }
 
+void taciti_async_set_log(taciti_async *a, taciti_arrivals *arrivals) { a->arrivals = arrivals; }
+
 /* ---- the job that runs beside a step ----------------------------------------------------------------------------- */
 
 static tacit_status test_edge(taciti_comm *comm, taciti_async *a, edge *e) {

@@ -59,6 +59,9 @@ tacit_status taciti_async_create(const taciti_async_setup *setup, taciti_async *
 /* Says goodbye to the neighbours, unless communication has failed. NULL is fine. Collective. */
 void taciti_async_destroy(taciti_async *async);
 
+/* Writes this log from now on; NULL: none. As setup.arrivals; before the first step, or after the last one. */
+void taciti_async_set_log(taciti_async *async, taciti_arrivals *arrivals);
+
 /* At the end of a step: adds to x what has arrived since the last one. *clock: the steps that this rank has made or
  * passed over, step + 1 or more. Adds the squares of x's changes to *moved. When a log is followed, waits for what it
  * says. Training thread; not collective. */

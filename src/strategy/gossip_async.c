@@ -53,25 +53,21 @@ tacit_status taciti_gossip_check_async(const taciti_strategy_context *context, c
     return TACIT_OK;
 }
 
-static tacit_status open_arrivals(taciti_gossip *g, uint64_t stamp) {
+static taciti_arrivals_run describe_run(const taciti_gossip *g, uint64_t stamp) {
     const taciti_strategy_context *c = &g->context;
-    const taciti_arrivals_run run = {.rank = taciti_comm_rank(c->comm),
-                                     .ranks = taciti_comm_size(c->comm),
-                                     .digest = c->run ^ g->digest,
-                                     .stamp = stamp};
-    return (c->replays ? taciti_arrivals_replay : taciti_arrivals_record)(c->arrivals, &run, &g->arrivals);
+    return (taciti_arrivals_run){.rank = taciti_comm_rank(c->comm),
+                                 .ranks = taciti_comm_size(c->comm),
+                                 .digest = c->run ^ g->digest,
+                                 .stamp = stamp};
 }
 
 /* Collective. */
-static tacit_status share_arrivals(taciti_gossip *g) {
+static tacit_status follow_log(taciti_gossip *g) {
     const taciti_strategy_context *c = &g->context;
-    const uint64_t now = (uint64_t)taciti_now_ns();
-    if (c->arrivals == NULL) return TACIT_OK;
-    uint64_t stamp = XXH3_64bits_withSeed(&now, sizeof now, (uint64_t)getpid());
-    TACITI_TRY(taciti_comm_broadcast(c->comm, 0, &stamp, sizeof stamp));
-    TACITI_TRY(taciti_comm_agree(c->comm, open_arrivals(g, stamp)));
-    if (!c->replays) return TACIT_OK;
-    stamp = taciti_arrivals_stamp(g->arrivals);
+    const taciti_arrivals_run run = describe_run(g, 0);
+    if (c->arrivals == NULL || !c->replays) return TACIT_OK;
+    TACITI_TRY(taciti_comm_agree(c->comm, taciti_arrivals_replay(c->arrivals, &run, &g->arrivals)));
+    uint64_t stamp = taciti_arrivals_stamp(g->arrivals);
     TACITI_TRY(taciti_comm_broadcast(c->comm, 0, &stamp, sizeof stamp));
     const bool same = stamp == taciti_arrivals_stamp(g->arrivals);
     return taciti_comm_agree(
@@ -82,10 +78,36 @@ static tacit_status share_arrivals(taciti_gossip *g) {
                                     c->arrivals, taciti_comm_rank(c->comm)));
 }
 
+static bool writes_log(const taciti_gossip *g) {
+    return g->async != NULL && g->context.arrivals != NULL && !g->context.replays;
+}
+
+tacit_status taciti_gossip_begin_log(void *self) {
+    taciti_gossip *g = self;
+    const taciti_strategy_context *c = &g->context;
+    const uint64_t now = (uint64_t)taciti_now_ns();
+    if (!writes_log(g)) return TACIT_OK;
+    uint64_t stamp = XXH3_64bits_withSeed(&now, sizeof now, (uint64_t)getpid());
+    TACITI_TRY(taciti_comm_broadcast(c->comm, 0, &stamp, sizeof stamp));
+    const taciti_arrivals_run run = describe_run(g, stamp);
+    TACITI_TRY(taciti_comm_agree(c->comm, taciti_arrivals_record(c->arrivals, &run, &g->arrivals)));
+    taciti_async_set_log(g->async, g->arrivals);
+    return TACIT_OK;
+}
+
+tacit_status taciti_gossip_end_log(void *self) {
+    taciti_gossip *g = self;
+    if (!writes_log(g)) return TACIT_OK;
+    const tacit_status status = taciti_arrivals_close(g->arrivals);
+    g->arrivals = NULL;
+    taciti_async_set_log(g->async, NULL);
+    return taciti_comm_agree(g->context.comm, status);
+}
+
 tacit_status taciti_gossip_async_create(taciti_gossip *g) {
     const taciti_strategy_context *c = &g->context;
     if (!g->options.async) return TACIT_OK;
-    TACITI_TRY(share_arrivals(g));
+    TACITI_TRY(follow_log(g));
     const taciti_async_setup setup = {.comm = c->comm,
                                       .pool = c->pool,
                                       .topology = &g->topology,

@@ -107,6 +107,8 @@ tacit_status taciti_gossip_async_finish(taciti_gossip *g, double lr, taciti_step
 /* The verbs of replicas that have a clock. */
 bool taciti_gossip_async_answer(void *self, bool due);
 tacit_status taciti_gossip_async_meet(void *self, int64_t *clock, bool *ends);
+tacit_status taciti_gossip_begin_log(void *self);
+tacit_status taciti_gossip_end_log(void *self);
 /* As taciti_gossip_check_codec(); refuses also what this codec cannot mix on this topology, such as a gossip.gamma with
  * which replicas may go apart. Sets *arrays as taciti_strategy.mixes. */
 tacit_status taciti_gossip_check_mixes(const taciti_strategy_context *context, const taciti_hosts *hosts,

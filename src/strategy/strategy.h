@@ -128,6 +128,12 @@ typedef struct taciti_replica_verbs {
      * NULL: ranks make the same steps. Meet is collective. */
     bool (*answer)(void *self, bool due);
     tacit_status (*meet)(void *self, int64_t *clock, bool *ends);
+
+    /* begin_log: creates the log in context.arrivals, unless that one is repeated. Call it between start() and the
+     * first step. end_log: completes it after the last one; E_IO if lines are missing. NULL: there is no such log.
+     * Collective. */
+    tacit_status (*begin_log)(void *self);
+    tacit_status (*end_log)(void *self);
 } taciti_replica_verbs;
 
 typedef struct taciti_strategy {

@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "train/trainer.h"
 
-enum { MANY_OLD_RUNS = 3 };
+enum { MANY_OLD = 3 };
 
 /* ---- what cannot be ---------------------------------------------------------------------------------------------- */
 
@@ -128,10 +128,17 @@ static tacit_status check_shared(const taciti_trainer *trainer, const char *fold
     return taciti_comm_agree(trainer->comm, status);
 }
 
+static tacit_status claim_log(taciti_trainer *trainer) {
+    const char *folder = trainer->settings->run.dir.text, *log = trainer->settings->run.arrivals.text;
+    const bool same = taciti_file_lies_in(log, folder) && taciti_file_lies_in(folder, log);
+    return *log == '\0' || same ? TACIT_OK : taciti_lock_take(log, "run.arrivals", NULL, &trainer->log_lock);
+}
+
 tacit_status taciti_trainer_claim_folder(taciti_trainer *trainer) {
     const char *folder = trainer->settings->run.dir.text;
     tacit_status status = TACIT_OK;
-    if (trainer->rank == 0) status = taciti_lock_take(folder, NULL, &trainer->lock);
+    if (trainer->rank == 0) status = taciti_lock_take(folder, "run.dir", NULL, &trainer->lock);
+    if (trainer->rank == 0 && status == TACIT_OK) status = claim_log(trainer);
     return taciti_comm_agree(trainer->comm, status);
 }
 
@@ -148,17 +155,24 @@ tacit_status taciti_trainer_check_folder(const taciti_trainer *trainer) {
 
 /* ---- an old run -------------------------------------------------------------------------------------------------- */
 
-static tacit_status fail_move(const char *folder, const char *aside) {
-    return taciti_fail(TACIT_E_IO,
-                       "%s holds an earlier run that cannot be moved to %s: %s; use --resume or another --run.dir",
-                       folder, aside, strerror(errno));
+/* A kind of files that go aside when their folder is used again. */
+typedef struct leftovers {
+    const char *what, *instead;
+    bool (*holds)(const char *folder);
+    bool (*moves)(const char *folder, const char *name); /* an entry of the folder */
+    const char *last;                                    /* that is moved; NULL: any */
+} leftovers;
+
+static tacit_status fail_move(const leftovers *old, const char *folder, const char *aside) {
+    return taciti_fail(TACIT_E_IO, "%s holds an earlier %s that cannot be moved to %s: %s; %s", folder, old->what,
+                       aside, strerror(errno), old->instead);
 }
 
-/* folder.old1, folder.old2, ...: the first that does not exist is made. Where run.dir is a link, beside its target, so
- * that what it holds stays on its disk. */
-static tacit_status make_aside(const char *folder, char aside[TACITI_PATH_BYTES], int *number) {
+/* folder.old1, folder.old2, ...: the first that does not exist is made. Where the folder is a link, beside its target,
+ * so that what it holds stays on its disk. */
+static tacit_status make_aside(const leftovers *old, const char *folder, char aside[TACITI_PATH_BYTES], int *number) {
     char *real = realpath(folder, NULL);
-    if (real == NULL) return fail_move(folder, "another folder");
+    if (real == NULL) return fail_move(old, folder, "another folder");
     int made = -1, length = 0;
     for (*number = 0; made != 0;) {
         length = snprintf(aside, TACITI_PATH_BYTES, "%s.old%d", real, ++*number);
@@ -168,50 +182,83 @@ static tacit_status make_aside(const char *folder, char aside[TACITI_PATH_BYTES]
     }
     free(real);
     if (length >= TACITI_PATH_BYTES) return taciti_fail(TACIT_E_IO, "%s: the path is too long", folder);
-    return made == 0 ? TACIT_OK : fail_move(folder, aside);
+    return made == 0 ? TACIT_OK : fail_move(old, folder, aside);
 }
 
-static tacit_status move_entry(const char *folder, const char *aside, const char *name) {
+static tacit_status move_entry(const leftovers *old, const char *folder, const char *aside, const char *name) {
     char from[TACITI_PATH_BYTES], to[TACITI_PATH_BYTES];
     TACITI_TRY(taciti_path_join(from, sizeof from, folder, name));
     TACITI_TRY(taciti_path_join(to, sizeof to, aside, name));
-    return rename(from, to) == 0 ? TACIT_OK : fail_move(folder, aside);
+    return rename(from, to) == 0 ? TACIT_OK : fail_move(old, folder, aside);
 }
 
-/* Everything but the lock, and the metrics last: after a kill in the middle they still say that the rest is an old run.
- */
-static tacit_status move_entries(const char *folder, const char *aside) {
-    static const char metrics[] = "metrics.jsonl";
+static tacit_status move_entries(const leftovers *old, const char *folder, const char *aside) {
     DIR *entries = opendir(folder);
-    if (entries == NULL) return fail_move(folder, aside);
+    if (entries == NULL) return fail_move(old, folder, aside);
     tacit_status status = TACIT_OK;
     for (const struct dirent *entry; status == TACIT_OK && (entry = readdir(entries)) != NULL;) {
-        static const char *const stay[] = {".", "..", "lock", metrics};
-        bool stays = false;
-        for (size_t i = 0; i < sizeof stay / sizeof stay[0]; i++) stays = stays || strcmp(entry->d_name, stay[i]) == 0;
-        if (!stays) status = move_entry(folder, aside, entry->d_name);
+        const bool waits = old->last != NULL && strcmp(entry->d_name, old->last) == 0;
+        if (!waits && old->moves(folder, entry->d_name)) status = move_entry(old, folder, aside, entry->d_name);
     }
     (void)closedir(entries);
-    if (status == TACIT_OK && taciti_file_exists_in(folder, metrics)) status = move_entry(folder, aside, metrics);
+    if (status == TACIT_OK && old->last != NULL && taciti_file_exists_in(folder, old->last))
+        status = move_entry(old, folder, aside, old->last);
     return status;
 }
 
-tacit_status taciti_set_old_run_aside(const char *folder, bool resume) {
+static tacit_status set_aside(const leftovers *old, const char *folder, const char *hint) {
     char aside[TACITI_PATH_BYTES], many[TACITI_PATH_BYTES] = "";
     int number = 0;
-    if (!holds_run(folder)) return TACIT_OK;
-    TACITI_TRY(make_aside(folder, aside, &number));
-    const tacit_status moved = move_entries(folder, aside);
+    if (!old->holds(folder)) return TACIT_OK;
+    TACITI_TRY(make_aside(old, folder, aside, &number));
+    const tacit_status moved = move_entries(old, folder, aside);
     if (moved != TACIT_OK) (void)rmdir(aside); /* unless something is in it */
     TACITI_TRY(moved);
     size_t stem = strlen(aside); /* without the number */
     while (stem > 0 && aside[stem - 1] >= '0' && aside[stem - 1] <= '9') stem--;
-    if (number >= MANY_OLD_RUNS)
-        (void)snprintf(many, sizeof many, "; %d old runs lie there, to remove them: rm -r %.*s*", number, (int)stem,
-                       aside);
-    taciti_log(TACITI_LOG_WARN, "%s held an earlier run: it is now %s%s%s", folder, aside,
-               resume ? "" : " (to go on with a run, use --resume)", many);
+    if (number >= MANY_OLD)
+        (void)snprintf(many, sizeof many, "; %d old %ss lie there, to remove them: rm -r %.*s*", number, old->what,
+                       (int)stem, aside);
+    taciti_log(TACITI_LOG_WARN, "%s held an earlier %s: it is now %s%s%s", folder, old->what, aside, hint, many);
     return TACIT_OK;
+}
+
+/* Everything but the lock. */
+static bool moves_with_run(const char *folder, const char *name) {
+    (void)folder;
+    return strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && strcmp(name, "lock") != 0;
+}
+
+tacit_status taciti_set_old_run_aside(const char *folder, bool resume) {
+    /* The metrics go last: after a kill in the middle they still say that the rest is an old run. */
+    static const leftovers run = {.what = "run",
+                                  .instead = "use --resume or another --run.dir",
+                                  .holds = holds_run,
+                                  .moves = moves_with_run,
+                                  .last = "metrics.jsonl"};
+    return set_aside(&run, folder, resume ? "" : " (to go on with a run, use --resume)");
+}
+
+static bool is_log(const char *folder, const char *name) {
+    char path[TACITI_PATH_BYTES];
+    const size_t digits = strncmp(name, "rank-", 5) == 0 ? strspn(name + 5, "0123456789") : 0;
+    return digits > 0 && strcmp(name + 5 + digits, ".log") == 0 &&
+           taciti_path_join(path, sizeof path, folder, name) == TACIT_OK && taciti_file_is_plain(path);
+}
+
+static bool holds_log(const char *folder) {
+    bool found = false;
+    DIR *entries = opendir(folder);
+    for (const struct dirent *entry; entries != NULL && !found && (entry = readdir(entries)) != NULL;)
+        found = is_log(folder, entry->d_name);
+    if (entries != NULL) (void)closedir(entries);
+    return found;
+}
+
+tacit_status taciti_set_old_log_aside(const char *folder) {
+    static const leftovers log = {
+        .what = "log", .instead = "use another --run.arrivals", .holds = holds_log, .moves = is_log};
+    return set_aside(&log, folder, "");
 }
 
 /* ---- a run that is not there ------------------------------------------------------------------------------------- */

@@ -80,6 +80,25 @@ static void who_asked_to_resume_is_not_told_to(void **state) {
     }
 }
 
+/* The folder may hold anything else, a run even: of 5 ranks nothing is left to be taken for a log of 3. */
+static void an_old_log_goes_aside_alone(void **state) {
+    (void)state;
+    static const char *const others[] = {"metrics.jsonl", "lock", "rank-.log", "rank-1.log.gz", "rank-1x.log"};
+    const test_path log = path_in(g_folder.text, "log"), first = path_in(g_folder.text, "log.old1");
+    const test_path second = path_in(g_folder.text, "log.old2"), device = path_in(log.text, "rank-7.log");
+    assert_int_equal(mkdir(log.text, 0777) | symlink("/dev/full", device.text), 0);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) put(log.text, others[i]);
+    assert_int_equal(taciti_set_old_log_aside(log.text), TACIT_OK);
+    assert_false(file_exists(first.text));
+    put(log.text, "rank-0.log");
+    put(log.text, "rank-12.log");
+    assert_int_equal(taciti_set_old_log_aside(log.text), TACIT_OK);
+    assert_true(has(first.text, "rank-0.log") && has(first.text, "rank-12.log"));
+    assert_false(has(log.text, "rank-0.log") || has(log.text, "rank-12.log") || has(first.text, "lock"));
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) assert_true(has(log.text, others[i]));
+    assert_false(file_exists(second.text));
+}
+
 static void set(taciti_train_settings *settings, const char *key, const char *value) {
     CHECK(taciti_config_set(&settings->job.config, key, value, "test") == TACIT_OK);
 }
@@ -278,7 +297,7 @@ static void who_writes_a_part_must_see_the_folder(void **state) {
 static void a_folder_has_one_run(void **state) {
     (void)state;
     taciti_lock lock = {.fd = -1};
-    assert_int_equal(taciti_lock_take(g_folder.text, NULL, &lock), TACIT_OK);
+    assert_int_equal(taciti_lock_take(g_folder.text, "run.dir", NULL, &lock), TACIT_OK);
     trial t = {.strategy = "dp", .save_every = "5", .folders = {g_folder.text, g_folder.text}};
     run(&t);
     test_log_drop();
@@ -293,6 +312,7 @@ int main(void) {
         cmocka_unit_test(a_limit_must_allow_what_is_mapped_and_what_comes),
         cmocka_unit_test_setup_teardown(old_runs_are_named_where_they_lie, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_asked_to_resume_is_not_told_to, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_old_log_goes_aside_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(checkpoints_are_no_run_folder, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_old_run_takes_no_input_away, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_misspelt_run_is_found, set_up, tear_down),

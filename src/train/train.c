@@ -168,6 +168,20 @@ static tacit_status open_reports(taciti_trainer *trainer, bool resume) {
     return taciti_comm_agree(trainer->comm, status);
 }
 
+/* Hosts may share the folder or not: one after the other moves away what it sees there. */
+static tacit_status begin_log(taciti_trainer *trainer) {
+    const char *folder = trainer->settings->run.arrivals.text;
+    const int hosts = taciti_comm_hosts(trainer->comm)->count;
+    const int mine = taciti_comm_hosts(trainer->comm)->host_of[trainer->rank];
+    const bool first = taciti_comm_peer(trainer->comm, trainer->rank)->local_rank == 0;
+    if (folder[0] == '\0') return TACIT_OK;
+    for (int h = 0; h < hosts; h++) {
+        const bool moves = first && h == mine;
+        TACITI_TRY(taciti_comm_agree(trainer->comm, moves ? taciti_set_old_log_aside(folder) : TACIT_OK));
+    }
+    return taciti_driver_begin_log(trainer->driver);
+}
+
 static tacit_status restore_or_initialise(taciti_trainer *trainer, bool resume) {
     bool found = false;
     if (resume) TACITI_TRY(taciti_trainer_resume(trainer, &found));
@@ -404,9 +418,11 @@ static tacit_status train_built(taciti_trainer *trainer, bool resume) {
                        trainer->position.step, trainer->settings->train.steps, trainer->position.step);
         return TACIT_OK;
     }
+    TACITI_TRY(begin_log(trainer));
     const tacit_status status = run_steps(trainer);
     if (status == TACIT_E_PEER) taciti_comm_abort(trainer->comm, status);
     TACITI_TRY(status);
+    TACITI_TRY(taciti_driver_end_log(trainer->driver));
     TACITI_TRY(compare_memory(trainer));
     log_summary(trainer);
     char path[TACITI_PATH_BYTES];

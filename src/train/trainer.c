@@ -251,7 +251,8 @@ tacit_status taciti_trainer_prepare(taciti_trainer *trainer, taciti_comm *comm, 
                                 .dry_run = request->dry_run,
                                 .replay = request->replay,
                                 .profiling = {.path = request->profile},
-                                .lock = {.fd = -1}};
+                                .lock = {.fd = -1},
+                                .log_lock = {.fd = -1}};
     trainer->rank = taciti_comm_rank(comm);
     trainer->ranks = taciti_comm_size(comm);
     const int share = taciti_comm_cores(comm);
@@ -302,6 +303,7 @@ tacit_status taciti_trainer_build(taciti_trainer *trainer) {
 void taciti_trainer_close(taciti_trainer *trainer) {
     taciti_metrics_close(trainer->metrics);
     taciti_lock_release(&trainer->lock);
+    taciti_lock_release(&trainer->log_lock);
     if (trainer->comm != NULL && !taciti_comm_let_go(trainer->comm)) return;
     taciti_driver_destroy(trainer->driver);
     taciti_reports_destroy(&trainer->reports);

@@ -118,7 +118,8 @@ typedef struct taciti_trainer {
     int64_t skipped_in_a_row; /* consecutive steps in which at least one rank skipped */
     double peak_flops;        /* of all ranks together, measured; 0 if unknown */
     taciti_memory_plan memory;
-    taciti_lock lock; /* of run.dir, rank 0 only */
+    taciti_lock lock;     /* of run.dir, rank 0 only */
+    taciti_lock log_lock; /* of run.arrivals, rank 0 only */
 } taciti_trainer;
 
 /* trainer.c: sets up in two stages, so that --dry-run and errors precede large allocations. `prepare` opens data,
@@ -143,9 +144,9 @@ tacit_status taciti_trainer_agree(const taciti_trainer *trainer);
 tacit_status taciti_trainer_agree_on_parameters(const taciti_trainer *trainer);
 tacit_status taciti_trainer_agree_on_digest(const taciti_trainer *trainer, uint64_t digest);
 
-/* folder.c: the run folder. claim locks it (E_CONFIG when another run works there); check, once the trainer is built,
- * finds out whether it has room for a checkpoint and is seen by all ranks that write parts of their own. Nothing in it
- * changes yet. Collective. */
+/* folder.c: the run folder. claim locks it, and that of run.arrivals (E_CONFIG when another run works there); check,
+ * once the trainer is built, finds out whether it has room for a checkpoint and is seen by all ranks that write parts
+ * of their own. Nothing in it changes yet. Collective. */
 tacit_status taciti_trainer_claim_folder(taciti_trainer *trainer);
 tacit_status taciti_trainer_check_folder(const taciti_trainer *trainer);
 
@@ -157,6 +158,9 @@ tacit_status taciti_check_run_inputs(const taciti_train_settings *settings, cons
 /* A new run in the folder of an old one: what it holds goes to the first free name beside it. resume: what was asked
  * for, although there was no checkpoint. Rank 0. */
 tacit_status taciti_set_old_run_aside(const char *folder, bool resume);
+
+/* In the same way: what an older run.arrivals left there; other files stay. One rank per host. */
+tacit_status taciti_set_old_log_aside(const char *folder);
 
 /* Writes "; did you mean "run.dir"?" for the most similar name of a folder with checkpoints beside this one; "" if none
  * is close. */
