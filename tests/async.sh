@@ -168,7 +168,8 @@ check "and is repeated from there" train frozen-again 3 "${frozen[@]}" --resume 
 check "with the same bits" look "same('frozen', 'frozen-again', 1600)
 assert {m['step'] for m in events('frozen-again', 'meeting')} >= {m['step'] for m in events('frozen', 'meeting')}"
 mkdir "$work/full"; ln -s /dev/full "$work/full/rank-0.log"
-expect "a log that cannot be written is named" 0 'full/rank-0.log: .*No space left' train full-run 2 --run.arrivals "$work/full"
+expect "a log that cannot be written is named, and the run ends with 7" 7 'full/rank-0.log: .*No space left.*; training goes on, but this log cannot be replayed$' train full-run 2 --run.arrivals "$work/full"
+check "after all its steps" look "assert steps('full-run')[-1]['step'] == 40 and events('full-run', 'checkpoint')[-1]['step'] == 40"
 check "a run that goes on" train run 3 --resume --train.steps 60 --run.arrivals "$work/late"
 refuse "its log, from the start" 3 'begins after step 40, and this run after step' --train.steps 60 --replay "$work/late"
 

@@ -167,6 +167,9 @@ expect "evaluation that takes most of the compute, and what would take a twentie
 often() { for _ in 1 2 3 4; do train often --train.steps 1 >"$work/log" 2>&1; done; cat "$work/log"; grep -q '3 old runs lie there, to remove them: rm -r .*often.old\*' "$work/log"; }
 check "old runs that pile up are counted" often
 
+full_metrics() { (trap '' XFSZ; ulimit -f 16; train full --train.steps 80 --train.save_every -1 --train.eval_every -1 --run.quiet true); }
+expect "metrics that do not fit on the disk: the run ends with 7" 7 'metrics are not written any more from step [0-9]+ on; training goes on' full_metrics
+
 # ---- what cannot be --------------------------------------------------------------------------------------------------
 for steps in 1 3; do train base --train.steps $steps --train.save_every $steps >/dev/null 2>&1; done
 own_weights() {

@@ -25,7 +25,7 @@ struct taciti_arrivals {
     char path[PATH_BYTES];
     int ranks;
     bool replays;
-    int failure; /* errno of the first write that failed; 0: none */
+    bool failed; /* a line could not be written, and none is from then on */
     char *line;  /* that was read last and not yet used up; owned */
     size_t line_bytes;
     int64_t number;      /* of that line in the file */
@@ -66,8 +66,11 @@ static tacit_status open_file(const char *folder, const taciti_arrivals_run *run
     return status;
 }
 
+/* A full disk must not end a run of days: the log stops with one loud line, training goes on. */
 static void note_failure(taciti_arrivals *a) {
-    if (a->failure == 0) a->failure = errno != 0 ? errno : EIO;
+    a->failed = true;
+    taciti_log(TACITI_LOG_ERROR, "%s: cannot write: %s; training goes on, but this log cannot be replayed", a->path,
+               strerror(errno));
 }
 
 static uint32_t add_to_sum(taciti_arrivals *a, const char *line) {
@@ -237,7 +240,7 @@ static void put_ranks(taciti_arrivals *a, const char *word, const int *ranks, si
 }
 
 static void end_line(taciti_arrivals *a) {
-    if (fprintf(a->file, "%s" SUM "\n", a->text, add_to_sum(a, a->text)) < 0) note_failure(a);
+    if (!a->failed && fprintf(a->file, "%s" SUM "\n", a->text, add_to_sum(a, a->text)) < 0) note_failure(a);
     a->text_used = 0;
 }
 
@@ -274,14 +277,13 @@ void taciti_arrivals_write(taciti_arrivals *a, const taciti_arrivals_step *step)
 }
 
 void taciti_arrivals_flush(taciti_arrivals *a) {
-    if (a != NULL && !a->replays && fflush(a->file) != 0) note_failure(a);
+    if (a != NULL && !a->replays && !a->failed && fflush(a->file) != 0) note_failure(a);
 }
 
 tacit_status taciti_arrivals_close(taciti_arrivals *a) {
     if (a == NULL) return TACIT_OK;
     taciti_arrivals_flush(a);
-    errno = a->failure;
-    const tacit_status status = a->failure != 0 ? taciti_file_fail("write", a->path) : TACIT_OK;
+    const tacit_status status = a->failed ? TACIT_E_IO : TACIT_OK;
     close_file(a);
     return status;
 }

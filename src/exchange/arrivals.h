@@ -43,14 +43,14 @@ tacit_status taciti_arrivals_record(const char *folder, const taciti_arrivals_ru
 tacit_status taciti_arrivals_replay(const char *folder, const taciti_arrivals_run *run, taciti_arrivals **out);
 /* The stamp of the run whose log is followed: ranks with different ones hold logs of different runs. */
 uint64_t taciti_arrivals_stamp(const taciti_arrivals *arrivals);
-/* Returns the first error of a write since the start. NULL is fine. */
+/* E_IO if a line could not be written, which was logged then. NULL is fine. */
 tacit_status taciti_arrivals_close(taciti_arrivals *arrivals);
 
 bool taciti_arrivals_replays(const taciti_arrivals *arrivals); /* NULL: no */
 
 /* Before the first step: notes it, or returns E_CONFIG if the log begins with another. NULL: does nothing. */
 tacit_status taciti_arrivals_begin(taciti_arrivals *arrivals, int64_t step);
-/* Adds a line; none if nothing was taken or offered. An error is that of close. NULL: does nothing. */
+/* Adds a line; none if nothing was taken or offered. An error is logged, and that of close. NULL: does nothing. */
 void taciti_arrivals_write(taciti_arrivals *arrivals, const taciti_arrivals_step *step);
 /* Writes what is buffered to the file. */
 void taciti_arrivals_flush(taciti_arrivals *arrivals);

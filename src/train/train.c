@@ -126,6 +126,14 @@ static void announce_memory(const taciti_trainer *trainer) {
         taciti_trainer_mapped_bytes(trainer) * TACITI_MIB);
 }
 
+/* A full disk must not end a run of days: metrics stop with one loud line, training goes on. */
+static void lose_metrics(taciti_trainer *trainer, int64_t step) {
+    taciti_log(TACITI_LOG_ERROR, "metrics are not written any more from step %" PRId64 " on; training goes on", step);
+    taciti_metrics_close(trainer->metrics);
+    trainer->metrics = NULL;
+    trainer->metrics_lost = true;
+}
+
 /* format: of the members of the event, as JSON. */
 TACITI_PRINTF(4, 5)
 static void record_event(taciti_trainer *trainer, int64_t step, const char *event, const char *format, ...) {
@@ -134,7 +142,8 @@ static void record_event(taciti_trainer *trainer, int64_t step, const char *even
     va_start(args, format);
     (void)vsnprintf(members, sizeof members, format, args);
     va_end(args);
-    if (trainer->metrics != NULL) (void)taciti_metrics_event(trainer->metrics, step, event, members);
+    if (trainer->metrics == NULL || taciti_metrics_event(trainer->metrics, step, event, members) == TACIT_OK) return;
+    lose_metrics(trainer, step);
 }
 
 /* Saves the mean of the replicas. A checkpoint that fails is loud, but older ones are intact and training goes on. */
@@ -225,11 +234,7 @@ static void report_step(taciti_trainer *trainer, const taciti_step_entry *entry)
     if (entry->skips > 0) report_skips(trainer, entry);
     taciti_console_step(&trainer->console, m, entry->skips > 0 || !isnan(m->val_loss) || m->step == 1);
     if (trainer->metrics == NULL || taciti_metrics_step(trainer->metrics, m) == TACIT_OK) return;
-    /* A full disk must not end a run of days: metrics stop with one loud line, training goes on. */
-    taciti_log(TACITI_LOG_ERROR, "metrics are not written any more from step %" PRId64 " on; training goes on",
-               m->step);
-    taciti_metrics_close(trainer->metrics);
-    trainer->metrics = NULL;
+    lose_metrics(trainer, m->step);
 }
 
 /* Steps that are skipped one after the other mean that parameters or data are beyond repair: every rank sees the same
@@ -405,6 +410,21 @@ static tacit_status compare_memory(taciti_trainer *trainer) {
     return TACIT_OK;
 }
 
+/* Writes the files of the end. The status of a log or of metrics that were lost comes last: training went on. */
+static tacit_status end_run(taciti_trainer *trainer) {
+    const tacit_status logged = taciti_driver_end_log(trainer->driver);
+    TACITI_TRY(compare_memory(trainer));
+    log_summary(trainer);
+    char path[TACITI_PATH_BYTES];
+    if (trainer->settings->run.trace) {
+        TACITI_TRY(taciti_path_join(path, sizeof path, trainer->settings->run.dir.text, "trace.json"));
+        TACITI_TRY(taciti_trace_write(trainer->comm, &trainer->trace, taciti_comm_trace(trainer->comm), path));
+    }
+    TACITI_TRY(taciti_comm_agree(trainer->comm, taciti_profiling_write(trainer)));
+    TACITI_TRY(logged);
+    return taciti_comm_agree(trainer->comm, trainer->metrics_lost ? TACIT_E_IO : TACIT_OK);
+}
+
 static tacit_status train_built(taciti_trainer *trainer, bool resume) {
     TACITI_TRY(restore_or_initialise(trainer, resume));
     const bool complete = trainer->position.step >= trainer->settings->train.steps;
@@ -422,15 +442,7 @@ static tacit_status train_built(taciti_trainer *trainer, bool resume) {
     const tacit_status status = run_steps(trainer);
     if (status == TACIT_E_PEER) taciti_comm_abort(trainer->comm, status);
     TACITI_TRY(status);
-    TACITI_TRY(taciti_driver_end_log(trainer->driver));
-    TACITI_TRY(compare_memory(trainer));
-    log_summary(trainer);
-    char path[TACITI_PATH_BYTES];
-    if (trainer->settings->run.trace) {
-        TACITI_TRY(taciti_path_join(path, sizeof path, trainer->settings->run.dir.text, "trace.json"));
-        TACITI_TRY(taciti_trace_write(trainer->comm, &trainer->trace, taciti_comm_trace(trainer->comm), path));
-    }
-    return taciti_comm_agree(trainer->comm, taciti_profiling_write(trainer));
+    return end_run(trainer);
 }
 
 tacit_status taciti_train(taciti_comm *comm, taciti_train_settings *settings, const taciti_train_request *request) {

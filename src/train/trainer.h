@@ -104,6 +104,7 @@ typedef struct taciti_trainer {
     taciti_driver *driver;
     taciti_trace trace;
     taciti_metrics *metrics;   /* rank 0 only */
+    bool metrics_lost;         /* they could not be written to the end; rank 0 only */
     taciti_console console;    /* rank 0 only */
     int32_t *tokens, *targets; /* one micro-batch */
     taciti_position position;
