@@ -19,6 +19,7 @@
 
 #include "base/log.h"
 #include "base/system.h"
+#include "base/text.h"
 
 /* The system keeps at most this much unsent: a short message must not queue behind megabytes of a long one. */
 enum { UNSENT_BYTES = 256 << 10, UNIX_BUFFER_BYTES = 1 << 20, BACKLOG = 4096 };
@@ -54,6 +55,12 @@ static bool split_host_port(const char *text, char *host, size_t bytes, const ch
     return true;
 }
 
+/* The system takes ports modulo 65536, and connects to 0 without an end. */
+static bool is_port(const char *text) {
+    int64_t port = 0;
+    return taciti_integer_parse(text, &port) && port >= 1 && port <= UINT16_MAX;
+}
+
 tacit_status taciti_socket_name_resolve(const char *text, const char *origin, taciti_socket_name *out) {
     char host[256];
     const char *port = NULL;
@@ -62,6 +69,8 @@ tacit_status taciti_socket_name_resolve(const char *text, const char *origin, ta
     const char *before = origin == NULL ? "" : origin, *colon = origin == NULL ? "" : ": ";
     if (!split_host_port(text, host, sizeof host, &port))
         return taciti_fail(TACIT_E_CONFIG, "%s%s\"%s\" is not an address; give host:port", before, colon, text);
+    if (!is_port(port))
+        return taciti_fail(TACIT_E_CONFIG, "%s%s\"%s\" has no port from 1 to %d", before, colon, text, UINT16_MAX);
     const int error = getaddrinfo(host, port, &hints, &found);
     if (error != 0)
         return taciti_fail(

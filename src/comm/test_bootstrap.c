@@ -345,7 +345,16 @@ static void only_holders_of_the_key_are_answered(void **state) {
 
 static void impossible_addresses_are_refused(void **state) {
     (void)state;
-    static const char *const BAD[] = {"", "host", ":1", "127.0.0.1:", "127.0.0.1:x", "no such host:1"};
+    static const char *const BAD[] = {"",
+                                      "host",
+                                      ":1",
+                                      "127.0.0.1:",
+                                      "127.0.0.1:x",
+                                      "no such host:1",
+                                      "127.0.0.1:0",
+                                      "127.0.0.1:65536",
+                                      "127.0.0.1:99999",
+                                      "127.0.0.1:-1"};
     taciti_bootstrap store;
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++)
         assert_int_equal(taciti_bootstrap_port_open(BAD[i], NULL, 0, 2, 1, test_seal_key(), &store), TACIT_E_CONFIG);
