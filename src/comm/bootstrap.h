@@ -34,8 +34,8 @@ typedef struct taciti_bootstrap {
 bool taciti_bootstrap_key_is_valid(const char *key);
 
 /* A store in a folder that all ranks see. Every value is a file of its own, written under a temporary name and renamed,
- * so that nobody reads half of it. Creates the folder if it is missing; a close removes it if it is empty. The folder
- * must be empty, or be left over from an earlier run of the same ranks. */
+ * so that nobody reads half of it. Creates the folder if it is missing; then a close removes it if it is empty. The
+ * folder must be empty, or be left over from an earlier run of the same ranks. */
 tacit_status taciti_bootstrap_folder_open(const char *folder, taciti_bootstrap *out);
 void taciti_bootstrap_folder_close(taciti_bootstrap *bootstrap);
 

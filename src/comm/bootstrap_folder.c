@@ -19,7 +19,8 @@
 #define POLL_MIN_NS TACITI_NS_PER_MS
 #define POLL_MAX_NS (100 * TACITI_NS_PER_MS)
 
-enum { PATH_BYTES = 4096, CREATE_TURNS = 100 };
+/* The mode tells every rank that one of them has made the folder. */
+enum { PATH_BYTES = 4096, CREATE_TURNS = 100, MODE_BITS = 07777, MADE_MODE = 01700 };
 
 typedef struct folder_store {
     char folder[PATH_BYTES];
@@ -51,7 +52,7 @@ static int create_file(const folder_store *store, const char *path) {
     for (int turn = 0;; turn++) {
         const int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
         if (file >= 0 || errno != ENOENT || turn == CREATE_TURNS) return file;
-        (void)mkdir(store->folder, 0700);
+        (void)mkdir(store->folder, MADE_MODE);
     }
 }
 
@@ -107,7 +108,7 @@ static void folder_forget(void *self, const char *key) {
 
 tacit_status taciti_bootstrap_folder_open(const char *folder, taciti_bootstrap *out) {
     if (strlen(folder) >= PATH_BYTES) return taciti_fail(TACIT_E_CONFIG, "the path %s is too long", folder);
-    if (mkdir(folder, 0700) != 0 && errno != EEXIST) return fail_with_path(folder, "create the folder");
+    if (mkdir(folder, MADE_MODE) != 0 && errno != EEXIST) return fail_with_path(folder, "create the folder");
     folder_store *store = taciti_calloc(1, sizeof *store);
     if (store == NULL) return TACIT_E_MEMORY;
     (void)snprintf(store->folder, sizeof store->folder, "%s", folder);
@@ -115,9 +116,14 @@ tacit_status taciti_bootstrap_folder_open(const char *folder, taciti_bootstrap *
     return TACIT_OK;
 }
 
+static bool is_made_here(const char *folder) {
+    struct stat info;
+    return lstat(folder, &info) == 0 && S_ISDIR(info.st_mode) && (info.st_mode & MODE_BITS) == MADE_MODE;
+}
+
 void taciti_bootstrap_folder_close(taciti_bootstrap *bootstrap) {
     const folder_store *store = bootstrap->self;
-    if (store != NULL) (void)rmdir(store->folder);
+    if (store != NULL && is_made_here(store->folder)) (void)rmdir(store->folder);
     taciti_free(bootstrap->self);
     bootstrap->self = NULL;
 }

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -125,6 +126,28 @@ static void a_folder_is_a_store(void **state) {
     assert_int_equal(taciti_bootstrap_folder_open("/proc/no/such/folder", &store), TACIT_E_IO);
     (void)snprintf(below, sizeof below, "rm -rf %s", folder);
     assert_int_equal(system(below), 0);
+}
+
+/* A folder that was there, empty as it may be, is the caller's. */
+static void a_store_removes_the_folder_that_it_made(void **state) {
+    (void)state;
+    char folder[] = "/tmp/tacit-test-XXXXXX", below[64];
+    taciti_bootstrap first, second;
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(below, sizeof below, "%s/meet", folder);
+    for (int made = 0; made < 2; made++) {
+        if (made == 0) assert_int_equal(mkdir(below, 0700), 0);
+        assert_int_equal(taciti_bootstrap_folder_open(below, &first), TACIT_OK);
+        assert_int_equal(taciti_bootstrap_folder_open(below, &second), TACIT_OK);
+        assert_int_equal(second.set(second.self, "k", "v", 1), TACIT_OK);
+        taciti_bootstrap_folder_close(&first);
+        assert_int_equal(access(below, F_OK), 0);
+        second.forget(second.self, "k");
+        taciti_bootstrap_folder_close(&second);
+        assert_int_equal(access(below, F_OK) == 0, made == 0);
+        if (made == 0) assert_int_equal(rmdir(below), 0);
+    }
+    assert_int_equal(rmdir(folder), 0);
 }
 
 /* ---- the port ---------------------------------------------------------------------------------------------------- */
@@ -460,6 +483,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(keys_are_file_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_folder_is_a_store, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_store_removes_the_folder_that_it_made, set_up, tear_down),
         cmocka_unit_test_setup_teardown(rank_0_serves_a_store, set_up, tear_down),
         cmocka_unit_test_setup_teardown(strangers_at_the_port_do_no_harm, set_up, tear_down),
         cmocka_unit_test_setup_teardown(silent_strangers_are_sent_away, set_up, tear_down),
