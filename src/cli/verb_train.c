@@ -91,7 +91,7 @@ static tacit_status print_config(const taciti_config *config, const taciti_argum
 static tacit_status train_over(taciti_train_settings *settings, const taciti_arguments *arguments) {
     taciti_witness *witness = taciti_supervise(settings->job.comm.timeout_s); /* from here on this is the worker */
     taciti_comm *comm = NULL;
-    TACITI_TRY(taciti_stop_listen());
+    TACITI_TRY(taciti_stop_listen(settings->train.save_every >= 0));
     TACITI_TRY(taciti_comm_open(&settings->job.comm, &comm));
     if (witness != NULL) taciti_comm_attach(comm, witness);
     taciti_cli_log_init(taciti_comm_rank(comm));

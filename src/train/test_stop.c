@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,6 +78,14 @@ static void count_lines(void *context, taciti_log_level level, const char *line)
     if (strstr(line, "told to stop by SIGUSR1: the run saves and ends") != NULL) ++*(int *)context;
 }
 
+static const char *g_expected;
+static _Atomic int g_found;
+
+static void find_line(void *context, taciti_log_level level, const char *line) {
+    (void)context, (void)level;
+    if (strcmp(line, g_expected) == 0) g_found = 1;
+}
+
 /* And the first of them, whichever it is, is logged, once. */
 static void signals_are_noted(void **state) {
     (void)state;
@@ -108,14 +117,39 @@ static void a_child_gets_the_old_mask(void **state) {
     assert_int_equal(WTERMSIG(status), SIGTERM);
 }
 
+/* In a child, which has taken no signal yet. */
+static void expect_line(bool saves, int signal_number, const char *expected) {
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        g_expected = expected;
+        taciti_log_set_sink(find_line, NULL, TACITI_LOG_INFO);
+        taciti_stop_block();
+        if (taciti_stop_listen(saves) != TACIT_OK || kill(getpid(), signal_number) != 0) _exit(2);
+        for (int i = 0; i < PATIENCE_MS && !g_found; i++) taciti_sleep_ns(TACITI_NS_PER_MS);
+        _exit(g_found ? 0 : 1);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void no_line_promises_a_checkpoint_that_may_not_be(void **state) {
+    (void)state;
+    expect_line(true, SIGTERM, "told to stop by SIGTERM: the run saves and ends, unless a rank has failed");
+    expect_line(true, SIGINT, "told to stop by SIGINT: the run saves and ends");
+    expect_line(false, SIGTERM, "told to stop by SIGTERM: the run ends without a checkpoint");
+}
+
 static int listen_first(void **state) {
     (void)state;
     taciti_stop_block();
-    return taciti_stop_listen() == TACIT_OK ? 0 : -1;
+    return taciti_stop_listen(true) == TACIT_OK ? 0 : -1;
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_line_promises_a_checkpoint_that_may_not_be),
         cmocka_unit_test(no_thread_can_run_a_handler),
         cmocka_unit_test(signals_are_noted),
         cmocka_unit_test(a_child_gets_the_old_mask),
