@@ -42,6 +42,9 @@ expect 2 'unknown verb "zzz"; `tacit --help` lists all' "$tacit" zzz
 expect 2 'unknown verb' "$tacit" "$(printf 'a\nb\033[31m')"
 expect 2 'unknown verb' "$tacit" "$(head -c 3000 /dev/zero | tr '\0' x)"
 expect 2 'unknown verb ""' "$tacit" ""
+expect 2 'unknown verb "bench kernel"; did you mean "bench kernels"?' "$tacit" bench kernel
+expect 2 'unknown verb "data prepair"; did you mean "data prepare"?' "$tacit" data prepair --help-me
+expect 2 '"bench" needs a second word' "$tacit" bench --json
 expect 2 'unknown option "--jsno"; did you mean "--json"?' "$tacit" info --jsno
 # an unknown flag is a mistake of usage in every form, a value that is refused one of configuration
 expect 2 'unknown option "--train.stpes"; did you mean "--train.steps"?' "$tacit" train --train.stpes 4

@@ -50,7 +50,8 @@ static bool show_second_words(const char *word, FILE *out) {
 
 static tacit_status fail_unknown_verb(int argc, char **argv) {
     FILE *list = taciti_launcher_detect().rank <= 0 ? stderr : NULL;
-    if (show_second_words(argv[0], list)) return taciti_fail(TACIT_E_USAGE, "\"%s\" needs a second word", argv[0]);
+    const bool first = show_second_words(argv[0], list), second = argc > 1 && argv[1][0] != '-';
+    if (first && !second) return taciti_fail(TACIT_E_USAGE, "\"%s\" needs a second word", argv[0]);
     char two[NAME_BYTES] = "", quoted[TACITI_QUOTED_BYTES];
     if (argc > 1) (void)snprintf(two, sizeof two, "%.60s %.60s", argv[0], argv[1]);
     taciti_nearest nearest = {0};
@@ -58,7 +59,7 @@ static tacit_status fail_unknown_verb(int argc, char **argv) {
         if (!verb->hidden) taciti_nearest_offer(&nearest, strchr(verb->name, ' ') == NULL ? argv[0] : two, verb->name);
     taciti_nearest_offer(&nearest, argv[0], "--version");
     taciti_nearest_offer(&nearest, argv[0], "--help");
-    return taciti_fail(TACIT_E_USAGE, "unknown verb %s%s", taciti_quote(argv[0], quoted),
+    return taciti_fail(TACIT_E_USAGE, "unknown verb %s%s", taciti_quote(first ? two : argv[0], quoted),
                        *nearest.hint == '\0' ? "; `tacit --help` lists all" : nearest.hint);
 }
 
