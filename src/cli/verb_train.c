@@ -33,6 +33,37 @@ const taciti_flag taciti_train_flags[] = {
     {NULL, NULL, NULL, NULL},
 };
 
+static const taciti_flag *find_switch(const taciti_verb *verb, const char *word) {
+    for (const taciti_flag *flag = verb->flags; flag->name != NULL; flag++)
+        if (flag->argument == NULL && strcmp(flag->name, word) == 0) return flag;
+    return NULL;
+}
+
+/* The word names no file: was it meant as a value of the switch before it? */
+static tacit_status refuse_value(const taciti_verb *verb, const taciti_config *config, const char *before,
+                                 const char *word) {
+    taciti_place place;
+    if (strncmp(before, "--resume", strlen("--resume")) == 0)
+        return taciti_fail(TACIT_E_CONFIG, "%s: no such file, and %s takes no value: --run.dir %s names the folder",
+                           word, before, word);
+    if (find_switch(verb, before) != NULL)
+        return taciti_fail(TACIT_E_CONFIG, "%s: no such file, and %s takes no value", word, before);
+    if (strncmp(before, "--", 2) == 0 && taciti_config_find(config, before + 2, &place) &&
+        place.option->type == TACITI_OPTION_BOOL)
+        return taciti_fail(TACIT_E_CONFIG, "%s: no such file, and %s is true or false", word, before);
+    return TACIT_OK;
+}
+
+static tacit_status check_values(const taciti_verb *verb, const taciti_config *config, int argc, char **argv,
+                                 const taciti_arguments *arguments) {
+    struct stat info;
+    for (size_t i = 0; i < arguments->positional_count; i++)
+        for (int at = 2; at < argc; at++)
+            if (argv[at] == arguments->positional[i] && stat(argv[at], &info) != 0)
+                TACITI_TRY(refuse_value(verb, config, argv[at - 1], argv[at]));
+    return TACIT_OK;
+}
+
 /* Other verbs take the folder of a run, and --resume takes nothing. */
 static tacit_status check_files(const taciti_arguments *arguments) {
     for (size_t i = 0; i < arguments->positional_count; i++) {
@@ -55,6 +86,7 @@ static tacit_status read_configuration(const taciti_verb *verb, int argc, char *
                                        taciti_arguments *arguments) {
     TACITI_TRY(taciti_train_settings_init(settings));
     TACITI_TRY(taciti_arguments_parse(verb, &settings->job.config, argc, argv, arguments));
+    TACITI_TRY(check_values(verb, &settings->job.config, argc, argv, arguments));
     TACITI_TRY(check_files(arguments));
     taciti_config_destroy(&settings->job.config);
     TACITI_TRY(taciti_config_defaults(&settings->job.config));
