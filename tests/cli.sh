@@ -71,6 +71,8 @@ expect 3 'none.yaml: cannot open' "$tacit" plan none.yaml
 expect 3 'maybe: no such file, and --model.tied is true or false' "$tacit" train --model.tied maybe
 expect 3 'run1: no such file, and --resume takes no value: --run.dir run1 names the folder' "$tacit" train nano.yaml --resume run1
 expect 3 'run1: no such file, and --dry-run takes no value' "$tacit" train --dry-run run1
+echo '{"step": 1}' > lines.jsonl
+expect 4 'lines.jsonl: is no model, neither a config.json nor a llm.c file' "$tacit" eval lines.jsonl
 expect 4 'none: cannot open' "$tacit" train nano.yaml --data.train none
 expect 4 "$folder: is a folder" "$tacit" train nano.yaml --data.train "$folder"
 expect 4 'none: cannot open' "$tacit" train nano.yaml --data.vocab none

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "ckpt/formats.h"
 
 enum { LOOK_BYTES = 4 };
@@ -33,16 +34,17 @@ static tacit_status source_of_file(const char *path, weights_source *out) {
         out->format = TACITI_WEIGHTS_LLMC;
         return TACIT_OK;
     }
-    if (bytes[0] == '{') {
+    if (bytes[0] == '{' && !taciti_text_ends_with(path, ".jsonl")) { /* metrics are lines of objects */
         TACITI_TRY(taciti_path_copy(out->config, sizeof out->config, path));
         return taciti_path_parent(path, out->folder);
     }
     if (memcmp(bytes, "PK\003\004", LOOK_BYTES) == 0 || (bytes[0] == 0x80 && bytes[1] >= 2 && bytes[1] <= 5))
         return taciti_formats_refuse_pickle(path); /* archives, too, can run code when they are loaded */
-    return taciti_fail(TACIT_E_DATA,
-                       "%s: is neither a config.json nor a llm.c file; give the folder that holds config.json and "
-                       "model.safetensors, or the .bin file",
-                       path);
+    return taciti_fail(
+        TACIT_E_DATA,
+        "%s: is no model, neither a config.json nor a llm.c file; give the folder of a run, the one that "
+        "holds config.json and model.safetensors, or the .bin file",
+        path);
 }
 
 static tacit_status find_source(const char *path, weights_source *out) {
