@@ -76,10 +76,20 @@ static tacit_status check_inputs(const char *folder, const char *key, const taci
     return status;
 }
 
+/* A run that goes on adds to it. */
+static tacit_status check_metrics(const char *folder) {
+    char path[TACITI_PATH_BYTES];
+    struct stat info;
+    TACITI_TRY(taciti_path_join(path, sizeof path, folder, "metrics.jsonl"));
+    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return TACIT_OK;
+    return taciti_fail(TACIT_E_CONFIG, "%s is a folder, and a run writes its metrics there: move it away", path);
+}
+
 tacit_status taciti_check_run_inputs(const taciti_train_settings *settings, const taciti_train_request *request) {
     const char *folder = settings->run.dir.text;
     const taciti_data_options *data = &settings->data;
-    if (request->resume || !holds_run(folder)) return TACIT_OK;
+    if (request->resume) return check_metrics(folder);
+    if (!holds_run(folder)) return TACIT_OK;
     TACITI_TRY(check_input(folder, "train.init", settings->train.init.text));
     TACITI_TRY(check_inputs(folder, "data.train", &data->train));
     TACITI_TRY(check_inputs(folder, "data.validation", &data->validation));

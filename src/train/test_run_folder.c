@@ -147,6 +147,19 @@ static void an_old_run_takes_no_input_away(void **state) {
     test_log_drop();
 }
 
+static void metrics_go_on_in_a_file(void **state) {
+    (void)state;
+    const test_path metrics = path_in(g_folder.text, "metrics.jsonl");
+    const taciti_train_request again = {.resume = true};
+    taciti_train_settings settings;
+    CHECK(taciti_train_settings_init(&settings) == TACIT_OK);
+    set(&settings, "run.dir", g_folder.text);
+    assert_int_equal(taciti_check_run_inputs(&settings, &again), TACIT_OK);
+    assert_int_equal(mkdir(metrics.text, 0777), 0);
+    assert_int_equal(taciti_check_run_inputs(&settings, &again), TACIT_E_CONFIG);
+    taciti_settings_destroy(&settings.job);
+}
+
 static void a_misspelt_run_is_found(void **state) {
     (void)state;
     static const char *const NAMES[] = {"lossi", "lossi/", "lossi//"};
@@ -315,6 +328,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(an_old_log_goes_aside_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(checkpoints_are_no_run_folder, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_old_run_takes_no_input_away, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(metrics_go_on_in_a_file, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_misspelt_run_is_found, set_up, tear_down),
         cmocka_unit_test_setup_teardown(behind_a_link_the_target_makes_room, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_checkpoint_must_find_room, set_up, tear_down),

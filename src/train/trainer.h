@@ -153,7 +153,8 @@ tacit_status taciti_trainer_check_folder(const taciti_trainer *trainer);
 
 /* Refuses a run.dir that is empty, a file, in a file, or checkpoints of a run. */
 tacit_status taciti_check_run_folder(const char *folder);
-/* Refuses a new run that would move away what it reads, or the log that it writes, with an old run. */
+/* Refuses a new run that would move away what it reads, or the log that it writes, with an old run, and one that goes
+ * on where it cannot write its metrics. */
 tacit_status taciti_check_run_inputs(const taciti_train_settings *settings, const taciti_train_request *request);
 
 /* A new run in the folder of an old one: what it holds goes to the first free name beside it. resume: what was asked
