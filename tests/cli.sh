@@ -73,6 +73,10 @@ expect 3 'run1: no such file, and --resume takes no value: --run.dir run1 names 
 expect 3 'run1: no such file, and --dry-run takes no value' "$tacit" train --dry-run run1
 echo '{"step": 1}' > lines.jsonl
 expect 4 'lines.jsonl: is no model, neither a config.json nor a llm.c file' "$tacit" eval lines.jsonl
+expect 3 'optim.lr differs: rank 0 has "0.0006", rank 1 on host' sh -c "RANK=0 WORLD_SIZE=2 '$tacit' train nano.yaml --comm.meet ./meet & RANK=1 WORLD_SIZE=2 '$tacit' train nano.yaml --comm.meet ./meet --optim.lr 0.001 & wait \$!"
+echo abcdefghijklmnopqrstuvwxyz0123456789 > other.txt
+for _ in 1 2 3 4 5 6 7 8; do cat other.txt other.txt > twice.txt; mv twice.txt other.txt; done
+expect 3 'data differs: rank 0 has "digest ' sh -c "RANK=0 WORLD_SIZE=2 '$tacit' train nano.yaml --comm.meet ./meet & RANK=1 WORLD_SIZE=2 '$tacit' train nano.yaml --comm.meet ./meet --data.train other.txt & wait \$!"
 expect 4 'none: cannot open' "$tacit" train nano.yaml --data.train none
 expect 4 "$folder: is a folder" "$tacit" train nano.yaml --data.train "$folder"
 expect 4 'none: cannot open' "$tacit" train nano.yaml --data.vocab none

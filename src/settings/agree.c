@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "base/text.h"
 #include "settings/settings.h"
 
 enum { TEXT_BYTES = 1024, TENSOR_BYTES = 2048 };
@@ -27,6 +28,14 @@ tacit_status taciti_agree_on_build(taciti_comm *comm) {
     return taciti_comm_agree_text(comm, "build", text);
 }
 
+/* Returns owned; free(). NULL: memory is short. */
+static char *format_value(const json_t *value) {
+    if (!json_is_real(value)) return json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *text = malloc(TACITI_REAL_BYTES); /* json_dumps() writes 0.00059999999999999995 */
+    if (text != NULL) taciti_real_format(json_real_value(value), text);
+    return text;
+}
+
 /* Key by key, so that the message names the one that differs and not the whole configuration. */
 static tacit_status agree_on_keys(taciti_comm *comm, json_t *values) {
     const char *key = NULL;
@@ -35,7 +44,7 @@ static tacit_status agree_on_keys(taciti_comm *comm, json_t *values) {
         char what[TEXT_BYTES];
         (void)snprintf(what, sizeof what, "configuration key %s", key);
         const char *word = json_string_value(value); /* the message quotes it */
-        char *text = word == NULL ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
+        char *text = word == NULL ? format_value(value) : NULL;
         const bool known = word != NULL || text != NULL;
         tacit_status status = taciti_comm_agree(comm, known ? TACIT_OK : TACIT_E_MEMORY);
         if (status == TACIT_OK) status = taciti_comm_agree_text(comm, what, word != NULL ? word : text);

@@ -33,9 +33,10 @@ tacit_status taciti_trainer_agree(const taciti_trainer *trainer) {
     TACITI_TRY(agree_on_meetings(trainer));
     TACITI_TRY(taciti_agree_on_tensors(trainer->comm, &trainer->layout));
     TACITI_TRY(taciti_agree_on_layout(trainer->comm, &trainer->layout));
-    (void)snprintf(text, sizeof text, "%s: %llu train and %llu validation tokens, digest %s", trainer->data_info.source,
+    /* The digest comes first: a message shows the beginning of what differs. */
+    (void)snprintf(text, sizeof text, "digest %s, %llu train and %llu validation tokens, %s", trainer->data_info.digest,
                    (unsigned long long)trainer->data_info.train_tokens,
-                   (unsigned long long)trainer->data_info.validation_tokens, trainer->data_info.digest);
+                   (unsigned long long)trainer->data_info.validation_tokens, trainer->data_info.source);
     return taciti_comm_agree_text(trainer->comm, "data", text);
 }
 
