@@ -36,6 +36,8 @@ static void append_entry(array_list *list, const taciti_state_entry *entry, int 
     list->arrays[list->count++] = (taciti_ckpt_array){.prefix = prefix, .entry = *entry, .own = rank >= 0, .add = add};
 }
 
+static bool adds_up(taciti_state_regroup rule) { return rule == TACITI_STATE_SUM || rule == TACITI_STATE_TERM; }
+
 /* Refuses tables that no checkpoint can hold. */
 static tacit_status check_table(const taciti_state *state) {
     if (state->count > TACITI_STATE_MAX_ENTRIES)
@@ -45,7 +47,7 @@ static tacit_status check_table(const taciti_state *state) {
         const taciti_state_entry *entry = &state->entries[i];
         if (strlen(entry->name) + 2 > TACITI_STATE_NAME_BYTES)
             return taciti_fail(TACIT_E_INTERNAL, "checkpoint: \"%s\" is too long a name", entry->name);
-        const bool adds = entry->regroup == TACITI_STATE_SUM || entry->regroup == TACITI_STATE_MEAN;
+        const bool adds = adds_up(entry->regroup) || entry->regroup == TACITI_STATE_MEAN;
         if (entry->owner == TACITI_STATE_OWN && adds && (entry->kind == TACITI_STATE_BYTES || entry->ranges != NULL))
             return taciti_fail(TACIT_E_INTERNAL, "checkpoint: \"%s\": bytes and ranges of ranks cannot be added up",
                                entry->name);
@@ -179,7 +181,7 @@ typedef enum action {
     BEGIN_AGAIN, /* the value stays: the stored one has another size */
     TAKE_SHARED, /* the value that all ranks shared */
     TAKE_OWN,    /* the value of this rank */
-    TAKE_SUM,    /* the sum over former ranks rank, rank + ranks, ... */
+    TAKE_SUM,    /* the sum over former ranks rank, rank + ranks, ..., by its rule for another number of ranks */
     TAKE_MEAN,   /* the mean over all former ranks */
     LACKING,     /* the checkpoint does not have it */
 } action;
@@ -193,7 +195,7 @@ static action decide_required(const taciti_ckpt_origin *from, const taciti_state
         if (shared && (is_stored_in_shards(entry) || !own)) return TAKE_SHARED;
         return own && mean && entry->kind != TACITI_STATE_BYTES ? TAKE_MEAN : LACKING;
     }
-    return entry->regroup == TACITI_STATE_SUM && own ? TAKE_SUM : LEAVE;
+    return adds_up(entry->regroup) && own ? TAKE_SUM : LEAVE;
 }
 
 /* The same for an entry that may be optional. */
@@ -295,6 +297,12 @@ static bool is_added(const taciti_ckpt_origin *from, action what, int former) {
     return what == TAKE_MEAN || (what == TAKE_SUM && former % from->ranks == from->rank);
 }
 
+/* Returns the factor of a value that was added up over former ranks. */
+static double factor_of(const taciti_ckpt_origin *from, const taciti_state_entry *entry, action what, int formers) {
+    if (what == TAKE_MEAN) return 1.0 / formers;
+    return what == TAKE_SUM && entry->regroup == TACITI_STATE_TERM ? (double)from->ranks / formers : 1;
+}
+
 static void scale_accessed(const taciti_state_entry *entry, float factor) {
     const taciti_state_access *access = &entry->access;
     float chunk[CHUNK_FLOATS] = {0};
@@ -336,9 +344,10 @@ static tacit_status restore_added(const taciti_ckpt_origin *from, const taciti_s
                 append_entry(&list, &state->entries[i], r, r > 0 || actions[i] == TAKE_SUM);
         if (list.count > 0) TACITI_TRY(taciti_ckpt_load(from->path, list.arrays, list.count));
     }
-    for (size_t i = 0; i < state->count; i++)
-        if (actions[i] == TAKE_MEAN && is_stored_in_shards(&state->entries[i]))
-            scale_entry(&state->entries[i], (float)(1.0 / formers));
+    for (size_t i = 0; i < state->count; i++) {
+        const double factor = factor_of(from, &state->entries[i], actions[i], formers);
+        if (factor != 1 && is_stored_in_shards(&state->entries[i])) scale_entry(&state->entries[i], (float)factor);
+    }
     return TACIT_OK;
 }
 
@@ -387,6 +396,7 @@ static tacit_status add_values(const taciti_ckpt_origin *from, const taciti_stat
         for (size_t i = 0; i < n; i++) sum[i] += one[i];
     }
     for (size_t i = 0; i < n && what == TAKE_MEAN; i++) sum[i] /= formers;
+    for (size_t i = 0; i < n && what == TAKE_SUM; i++) sum[i] *= factor_of(from, entry, what, formers);
     if (entry->kind == TACITI_STATE_NUMBERS) {
         memcpy(entry->data, sum, n * sizeof *sum);
         return TACIT_OK;

@@ -22,8 +22,8 @@ enum { MAX_RANKS = 5, NUMBERS = 3, BLOB = 7 };
 
 /* The state of one rank. */
 typedef struct holder {
-    float *model, *moment, *residual, *shard, *window;
-    double lone[NUMBERS], sums[NUMBERS];
+    float *model, *moment, *residual, *term, *shard, *window;
+    double lone[NUMBERS], sums[NUMBERS], terms[NUMBERS];
     int64_t updates, drawn, total;
     char blob[BLOB], own_blob[BLOB];
     taciti_range shard_range, window_range; /* of flat arrays */
@@ -63,7 +63,7 @@ static int tear_down(void **state) {
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-enum { MODEL, MOMENT, RESIDUAL, SHARD, WINDOW_OF_OWN, LONE, SUMS, UPDATES, DRAWN };
+enum { MODEL, MOMENT, RESIDUAL, SHARD, WINDOW_OF_OWN, LONE, SUMS, UPDATES, DRAWN, TERM };
 
 static float value(int entry, int rank, size_t i) { return (float)(entry * 1000 + rank * 64 + (int)(i % 59)); }
 
@@ -96,11 +96,13 @@ static holder hold(int rank, int ranks) {
     h.model = filled(MODEL, 0, 0, g_layout.n);
     h.moment = filled(MOMENT, rank, 0, g_layout.n);
     h.residual = filled(RESIDUAL, rank, 0, g_layout.n);
+    h.term = filled(TERM, rank, 0, g_layout.n);
     h.shard = filled(SHARD, 0, 0, g_layout.n);
     h.window = filled(WINDOW_OF_OWN, rank, 0, g_layout.n);
     for (size_t i = 0; i < NUMBERS; i++) {
         h.lone[i] = (double)value(LONE, rank, i) + 0.1;
         h.sums[i] = (double)value(SUMS, rank, i);
+        h.terms[i] = (double)value(TERM, rank, i);
     }
     (void)snprintf(h.blob, sizeof h.blob, "shared");
     (void)snprintf(h.own_blob, sizeof h.own_blob, "own %d", rank);
@@ -111,6 +113,7 @@ static void let_go(holder *h) {
     taciti_free(h->model);
     taciti_free(h->moment);
     taciti_free(h->residual);
+    taciti_free(h->term);
     taciti_free(h->shard);
     taciti_free(h->window);
 }
@@ -118,8 +121,8 @@ static void let_go(holder *h) {
 /* Nothing of it is left but where things are. */
 static void forget(holder *h) {
     for (size_t i = 0; i < g_layout.n; i++)
-        h->model[i] = h->moment[i] = h->residual[i] = h->shard[i] = h->window[i] = -1;
-    for (size_t i = 0; i < NUMBERS; i++) h->lone[i] = h->sums[i] = -1;
+        h->model[i] = h->moment[i] = h->residual[i] = h->term[i] = h->shard[i] = h->window[i] = -1;
+    for (size_t i = 0; i < NUMBERS; i++) h->lone[i] = h->sums[i] = h->terms[i] = -1;
     h->updates = h->drawn = h->total = -1;
     memset(h->blob, '-', sizeof h->blob);
     memset(h->own_blob, '-', sizeof h->own_blob);
@@ -139,10 +142,12 @@ static taciti_state table(holder *h, const trial *t) {
     taciti_state_add_array(&s, "model", shared, TACITI_STATE_MEAN, &g_layout, h->model);
     taciti_state_add_array(&s, "optim.m", own, TACITI_STATE_MEAN, &g_layout, h->moment);
     taciti_state_add_array(&s, "strategy.residual", own, TACITI_STATE_SUM, &g_layout, h->residual);
+    taciti_state_add_array(&s, "strategy.term", own, TACITI_STATE_TERM, &g_layout, h->term);
     taciti_state_add_ranges(&s, "optim.v", shared, TACITI_STATE_RESET, &g_layout, h->shard, &h->shard_range, 1);
     taciti_state_add_ranges(&s, "strategy.window", own, TACITI_STATE_RESET, &g_layout, h->window, &h->window_range, 1);
     taciti_state_add_numbers(&s, "strategy.lone", t->lone_is_shared ? shared : own, t->rule, h->lone, NUMBERS);
     taciti_state_add_numbers(&s, "sums", own, TACITI_STATE_SUM, h->sums, NUMBERS);
+    taciti_state_add_numbers(&s, "terms", own, TACITI_STATE_TERM, h->terms, NUMBERS);
     const taciti_state_entry updates = {.kind = TACITI_STATE_COUNT, .data = &h->updates};
     const taciti_state_entry drawn = {.kind = TACITI_STATE_COUNT, .data = &h->drawn};
     const taciti_state_entry total = {.kind = TACITI_STATE_COUNT, .data = &h->total};
@@ -194,12 +199,26 @@ static double combined(int entry, size_t i, int first, int stride, int formers, 
     return mean ? sum / formers : sum;
 }
 
+/* The same of a term of a mean over `stride` ranks. */
+static double combined_term(size_t i, int first, int stride, int formers) {
+    return combined(TERM, i, first, stride, formers, false) * stride / formers;
+}
+
 static void expect_combined(const float *flat, int entry, int first, int stride, int formers, bool mean) {
     for (size_t t = 0; t < g_layout.tensor_count; t++)
         for (size_t k = 0; k < g_layout.tensors[t].n; k++) {
             const size_t i = g_layout.tensors[t].offset + k;
             CHECK((double)flat[i] == combined(entry, i, first, stride, formers, mean));
         }
+}
+
+static void expect_terms(const holder *h, int rank, int ranks, int formers) {
+    for (size_t t = 0; t < g_layout.tensor_count; t++)
+        for (size_t k = 0; k < g_layout.tensors[t].n; k++) {
+            const size_t i = g_layout.tensors[t].offset + k;
+            CHECK((double)h->term[i] == combined_term(i, rank, ranks, formers));
+        }
+    for (size_t i = 0; i < NUMBERS; i++) CHECK(h->terms[i] == combined_term(i, rank, ranks, formers));
 }
 
 static bool holds(const float *found, int entry, int rank, size_t begin, size_t n) {
@@ -228,10 +247,11 @@ static void expect_shared(const holder *h, const trial *t) {
 
 static void expect_exact(const holder *h, int rank) {
     CHECK(holds(h->moment, MOMENT, rank, 0, g_layout.n) && holds(h->residual, RESIDUAL, rank, 0, g_layout.n));
+    CHECK(holds(h->term, TERM, rank, 0, g_layout.n));
     CHECK(holds(h->window + h->window_range.at, WINDOW_OF_OWN, rank, h->window_range.at, WINDOW));
     for (size_t i = 0; i < NUMBERS; i++) {
         CHECK(h->lone[i] == (double)value(LONE, rank, i) + 0.1);
-        CHECK(h->sums[i] == (double)value(SUMS, rank, i));
+        CHECK(h->sums[i] == (double)value(SUMS, rank, i) && h->terms[i] == (double)value(TERM, rank, i));
     }
     CHECK(h->updates == (int64_t)value(UPDATES, rank, 0) && h->drawn == (int64_t)value(DRAWN, rank, 0));
     CHECK(h->own_blob[4] == '0' + rank);
@@ -243,10 +263,12 @@ static void expect_regrouped(const holder *h, const trial *t, int rank, int rank
     expect_combined(h->moment, MOMENT, 0, 1, t->formers, true);
     CHECK(h->updates == llround(combined(UPDATES, 0, 0, 1, t->formers, true)));
     CHECK(is_left(h->window, g_layout.n) && h->lone[0] == -1 && h->own_blob[0] == '-');
-    if (sums)
+    if (sums) {
         expect_combined(h->residual, RESIDUAL, rank, ranks, t->formers, false);
-    else
-        CHECK(is_left(h->residual, g_layout.n));
+        expect_terms(h, rank, ranks, t->formers);
+    } else {
+        CHECK(is_left(h->residual, g_layout.n) && is_left(h->term, g_layout.n) && h->terms[0] == -1);
+    }
     for (size_t i = 0; i < NUMBERS; i++)
         CHECK(h->sums[i] == (sums ? combined(SUMS, i, rank, ranks, t->formers, false) : -1));
     CHECK(h->drawn == (sums ? (int64_t)combined(DRAWN, 0, rank, ranks, t->formers, false) : -1));

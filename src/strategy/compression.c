@@ -237,7 +237,8 @@ static void add_residuals(taciti_compression *c, taciti_state *out) {
     static const char *const NAMES[2][3] = {
         {"strategy.residual", "strategy.residual_result", "strategy.residual_memory"},
         {"strategy.estimate", "strategy.estimate_result", "strategy.estimate_memory"}};
-    const taciti_state_regroup rule = has_estimates(c) ? TACITI_STATE_RESET : TACITI_STATE_SUM;
+    const taciti_state_regroup total = c->setup.averages ? TACITI_STATE_TERM : TACITI_STATE_SUM,
+                               rule = has_estimates(c) ? TACITI_STATE_RESET : total;
     for (int i = 0; i <= TACITI_RESIDUAL_MEMORY; i++) {
         float *residual = taciti_exchange_residual(c->exchange, (taciti_residual_array)i);
         taciti_state_access access = {.read = NULL};

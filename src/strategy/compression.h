@@ -72,6 +72,7 @@ typedef struct taciti_compression_setup {
     const void *controller_options;         /* borrowed */
     taciti_phase phase;                     /* what begin() starts */
     int64_t every;                          /* steps from one exchange to the next; 0: 1 */
+    bool averages;                          /* what is summed is divided by the number of ranks */
     bool gather_feedback;                   /* gathers keep what their encodings lose for the next gather, as sums do */
 } taciti_compression_setup;
 

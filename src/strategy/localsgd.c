@@ -120,6 +120,7 @@ static tacit_status localsgd_create(const taciti_strategy_context *context, void
                     .kernels = taciti_kernels_get(),
                     .alone = taciti_comm_size(context->comm) == 1 && is_plain(options)};
     l->context.compression.every = options->every;
+    l->context.compression.averages = true;
     if (context->total_steps > 0 && options->every > context->total_steps && taciti_comm_rank(context->comm) == 0)
         taciti_log(TACITI_LOG_WARN,
                    "localsgd.every %lld is more than the run's %lld steps: ranks meet at its end alone",

@@ -186,8 +186,8 @@ typedef struct taciti_strategy {
     /* Called before the first step, when the parameters are set. restored: every entry that state() lists holds the
      * value from a checkpoint of this strategy on as many ranks. Otherwise the run is new (step 0) or continues from
      * the mean of other ranks or of another strategy (step > 0): parameters are equal on all ranks, entries with
-     * TACITI_STATE_SUM or _MEAN may have been filled, and start() sets all others. Begins the transfers that are under
-     * way between two steps, so that checkpoints need not hold them. NULL: nothing to do. Collective. */
+     * TACITI_STATE_SUM, _TERM or _MEAN may have been filled, and start() sets all others. Begins the transfers that are
+     * under way between two steps, so that checkpoints need not hold them. NULL: nothing to do. Collective. */
     tacit_status (*start)(void *self, int64_t step, bool restored);
 
     /* The gradient of this bucket is final. Called by the training thread, in ready order, during the backward pass of

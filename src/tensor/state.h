@@ -32,6 +32,8 @@ typedef enum taciti_state_regroup {
     TACITI_STATE_RESET, /* keeps its value from before the first step */
     TACITI_STATE_SUM,   /* rank r of n receives the sum over former ranks r, r + n, ..., so the total is preserved.
                          * Whole arrays, numbers and counts */
+    TACITI_STATE_TERM,  /* the same, times n / the number of former ranks: of values whose total is divided by the
+                         * number of ranks, that mean is preserved */
     TACITI_STATE_MEAN,  /* every rank receives the shared array of that name if there is one, else the mean over the
                          * former ranks. Whole arrays, numbers and counts (rounded) */
 } taciti_state_regroup;
