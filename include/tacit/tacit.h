@@ -398,7 +398,9 @@ TACIT_API tacit_status tacit_job_set_lr(tacit_job *job, double lr);
 /* Between two steps: parameters become the mean over all ranks, and this rank's own are put aside in `gradients`, which
  * must stay as they are until tacit_job_revert(). Where replicas are equal (dp, shard) nothing changes. *distance, if
  * not NULL, receives the consensus distance sqrt(1/N sum_i |x_i - mean|^2), 0 in dp and shard. E_USAGE inside a step,
- * and on all ranks of localsgd, naming one, if they have made different numbers of steps. Collective. */
+ * and on all ranks of localsgd, naming one, if they have made different numbers of steps within a period. Otherwise a
+ * rank that has made fewer ends communication, as in every collective call: E_PEER, which says of two ranks where each
+ * is. Collective. */
 TACIT_API tacit_status tacit_job_average(tacit_job *job, double *distance);
 
 /* The rank's own parameters come back, bit for bit; needed before the next step. Not collective. */

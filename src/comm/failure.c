@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -15,6 +16,10 @@
 #define GRACE_NS TACITI_NS_PER_S /* between one neighbour's chance to speak and the next one's */
 #define LATE_S 1.0               /* until the engine knows that a rank had received what was sent to it when it left */
 
+/* Beats that were under way say what a peer did before. */
+#define FRESH_BEATS 2
+#define FRESH_NS (TACITI_NS_PER_S / 2)
+
 #define LAST_WORDS_NS (TACITI_NS_PER_S / 2)
 /* A rank that ends because of another one's failure closes its connections too; what says so may still be on its way.
  */
@@ -25,6 +30,7 @@ enum {
     WATCHED_BEAT,
     GOODBYE,
     DEATH_KNOWN,
+    DIFFERENCE,
     ALL_PAIRS_RANKS = 32,
     NAME_BYTES = 128,
     SEEN_BYTES = TACITI_WITNESS_TEXT_BYTES + 16
@@ -72,10 +78,12 @@ static tacit_status send_beat(taciti_comm *comm, taciti_link *link) {
                               &link->out_request);
 }
 
-/* culprit: of a death. */
-static tacit_status send_last_word(taciti_comm *comm, taciti_link *link, int kind, int culprit) {
+/* culprit: of a death or difference. other: of a difference. */
+static tacit_status send_last_word(taciti_comm *comm, taciti_link *link, int kind, int culprit,
+                                   const taciti_sight *other) {
     if (link->said || link->lost_ns != 0) return TACIT_OK;
     link->last = (taciti_beat){.kind = kind, .culprit = culprit, .sent = link->sent};
+    if (other != NULL) link->last.other = *other;
     taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &link->last.sight);
     link->said = link->leaving = true;
     return comm->engine.isend(comm->engine.self, link->peer, TACITI_TAG_BEAT, &link->last, sizeof link->last,
@@ -140,7 +148,32 @@ void taciti_detector_heard(taciti_comm *comm, int peer, int64_t now_ns) {
 
 static void tell_neighbours(taciti_comm *comm, int culprit) {
     for (int i = 0; i < comm->detector.count; i++)
-        (void)send_last_word(comm, &comm->detector.links[i], DEATH_KNOWN, culprit);
+        (void)send_last_word(comm, &comm->detector.links[i], DEATH_KNOWN, culprit, NULL);
+}
+
+/* Sets the text about two ranks of which each waits for something else than the other. */
+static void set_difference(const taciti_comm *comm, int rank, const taciti_sight *sight, int other,
+                           const taciti_sight *elsewhere) {
+    char names[2][NAME_BYTES], places[2][TACITI_WITNESS_TEXT_BYTES];
+    const bool first = rank < other;
+    name_of(comm, rank, names[!first]);
+    name_of(comm, other, names[first]);
+    taciti_sight_text(sight, places[!first]);
+    taciti_sight_text(elsewhere, places[first]);
+    taciti_error_set("ranks do different things: %s is in %s, and %s in %s; all ranks must make the same steps",
+                     names[0], places[0], names[1], places[1]);
+}
+
+/* The rank that has noticed it has logged it. */
+static tacit_status hear_of_difference(taciti_comm *comm, const taciti_link *link) {
+    const int other = link->in.culprit;
+    if (other < 0 || other >= comm->engine.size)
+        taciti_error_set("rank %d reports that another rank does something else", link->peer);
+    else
+        set_difference(comm, link->peer, &link->in.sight, other, &link->in.other);
+    const tacit_status status = taciti_comm_break(comm, TACIT_E_PEER);
+    if (comm->engine.size > ALL_PAIRS_RANKS) tell_neighbours(comm, link->peer); /* that rank may not reach them */
+    return status;
 }
 
 /* Whoever speaks for the failed peer has logged it; this rank only ends its waits. */
@@ -165,9 +198,11 @@ static tacit_status hear_link(taciti_comm *comm, taciti_link *link, int64_t now)
         if (!done) break;
         link->receiving = false;
         link->heard_ns = now;
+        link->beats++;
         link->watched = link->in.kind == WATCHED_BEAT;
         if (link->watched || link->in.kind == BEAT || link->in.kind == GOODBYE) link->seen = link->in.sight;
         if (link->in.kind == DEATH_KNOWN) return hear_of_death(comm, link);
+        if (link->in.kind == DIFFERENCE) return hear_of_difference(comm, link);
         link->gone = link->in.kind == GOODBYE;
         if (!link->gone) TACITI_TRY(listen_to(comm, link));
     }
@@ -343,6 +378,41 @@ tacit_status taciti_detector_tick(taciti_comm *comm, int64_t now_ns) {
     return health;
 }
 
+/* Waits for the next beats of the peer, and sends it some. */
+static tacit_status hear_anew(taciti_comm *comm, const taciti_link *link) {
+    const uint64_t enough = link->beats + FRESH_BEATS;
+    const int64_t end_ns = taciti_now_ns() + FRESH_NS;
+    while (link->beats < enough && link->receiving && link->lost_ns == 0 && taciti_now_ns() < end_ns) {
+        TACITI_TRY(taciti_comm_break(comm, look_at_links(comm, taciti_now_ns())));
+        taciti_sleep_ns(TACITI_NS_PER_MS);
+    }
+    return TACIT_OK;
+}
+
+static bool are_different(const char *a, const char *b) { return strncmp(a, b, TACITI_NOTE_BYTES - 1) != 0; }
+
+/* In one step a rank may compute while its buckets travel, and another one wait for them. */
+static bool is_elsewhere(const taciti_sight *mine, const taciti_sight *theirs) {
+    if (mine->doing[0] == 0 || theirs->doing[0] == 0) return false; /* nothing was announced */
+    return mine->step != theirs->step ||
+           (are_different(mine->doing, theirs->doing) && are_different(mine->job, theirs->job));
+}
+
+tacit_status taciti_detector_compare(taciti_comm *comm, int peer) {
+    taciti_detector *d = &comm->detector;
+    taciti_sight mine;
+    if (d->link_of[peer] < 0) return TACIT_OK;
+    const taciti_link *link = &d->links[d->link_of[peer]];
+    TACITI_TRY(hear_anew(comm, link));
+    taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &mine);
+    if (!is_elsewhere(&mine, &link->seen)) return TACIT_OK;
+    set_difference(comm, comm->engine.rank, &mine, peer, &link->seen);
+    taciti_log(TACITI_LOG_ERROR, "%s", taciti_error_text());
+    const tacit_status status = taciti_comm_break(comm, TACIT_E_PEER);
+    for (int i = 0; i < d->count; i++) (void)send_last_word(comm, &d->links[i], DIFFERENCE, peer, &link->seen);
+    return status;
+}
+
 /* A rank that has left, and whose messages have all arrived, will never send what is waited for. Steps do not tell:
  * jobs of one communicator have their own, and ranks may count theirs. */
 static bool has_sent_all(const taciti_link *link) {
@@ -400,7 +470,7 @@ tacit_status taciti_detector_goodbye(taciti_comm *comm) {
         bool over = true;
         for (int i = 0; i < d->count; i++) {
             taciti_link *link = &d->links[i];
-            TACITI_TRY(taciti_comm_break(comm, send_last_word(comm, link, GOODBYE, -1)));
+            TACITI_TRY(taciti_comm_break(comm, send_last_word(comm, link, GOODBYE, -1, NULL)));
             over = over && !link->sending && !link->leaving && link->gone;
             if (!link->gone) TACITI_TRY(taciti_detector_stall(comm, link->peer, begin_ns));
         }

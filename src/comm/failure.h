@@ -11,6 +11,7 @@
  *                           a warning where a watcher says more
  *   alive                   but a wait for it has lasted comm.stall: handled like comm.timeout
  *   left                    a rank that has said goodbye, and all that it has sent has arrived: after a second
+ *   elsewhere               a message of another length has come from a rank in another step or call: both are named
  *
  * Until all ranks have introduced themselves, comm.start replaces comm.timeout and comm.stall.
  *
@@ -27,9 +28,10 @@
 
 typedef struct taciti_beat {
     int32_t kind;    /* enum in failure.c */
-    int32_t culprit; /* the failed rank, in a report of a failure */
+    int32_t culprit; /* the failed rank, in a report of a failure; the rank that is elsewhere */
     uint64_t sent;   /* with a goodbye: all messages to this neighbour, beats apart */
     taciti_sight sight;
+    taciti_sight other; /* of a rank that is elsewhere */
 } taciti_beat;
 
 /* A neighbour. */
@@ -42,6 +44,7 @@ typedef struct taciti_link {
     bool receiving, sending, leaving;
     int64_t heard_ns;
     int64_t lost_ns;         /* when the engine was seen to have lost the connection; 0: it has not */
+    uint64_t beats;          /* that have come */
     uint64_t sent, received; /* messages, beats apart */
     taciti_sight seen;
     taciti_beat in, out, last; /* last: goodbye or report of a failure; it need not wait until `out` has been sent */
@@ -80,6 +83,11 @@ void taciti_detector_heard(taciti_comm *comm, int peer, int64_t now_ns);
 /* Called while a wait for `peer` finds that the engine has lost the connection to it. Returns E_PEER when it has been
  * decided that the peer has failed; neighbours of the peer speak one after the other. */
 tacit_status taciti_detector_lost(taciti_comm *comm, int peer);
+
+/* Called when a message from `peer` has another length than this rank's job expects. Waits until the peer has said what
+ * it does, for half a second at most. If that is another step or call, returns E_PEER with a text that names both
+ * ranks, which all ranks receive; else OK. */
+tacit_status taciti_detector_compare(taciti_comm *comm, int peer);
 
 /* Restarts the measurement of silence and waits, because this process did not listen until now. */
 void taciti_detector_forgive(taciti_comm *comm);

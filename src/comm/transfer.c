@@ -76,6 +76,7 @@ tacit_status taciti_comm_irecv_up_to(taciti_comm *comm, int peer, void *bytes, s
 static tacit_status refuse_length(taciti_comm *comm, int peer, const taciti_engine_request *request) {
     taciti_sight now;
     char doing[TACITI_WITNESS_TEXT_BYTES];
+    TACITI_TRY(taciti_detector_compare(comm, peer));
     taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &now);
     taciti_sight_text(&now, doing);
     const bool longer = request->bytes > request->max_bytes;

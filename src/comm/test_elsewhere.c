@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ranks that have made different numbers of steps, or call something else: all of them learn which two ranks do what.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/state.h"
+#include "comm/test_engine.h"
+
+enum { OTHER = 1 }; /* the rank that is elsewhere */
+
+typedef struct place {
+    int64_t step;
+    const char *doing;
+} place;
+
+typedef struct trial {
+    place others, other;
+    const char *text;
+} trial;
+
+/* Rank 0 expects numbers of all ranks, and of one come more bytes. */
+static void meet_elsewhere(taciti_comm *comm, void *context) {
+    const trial *t = context;
+    const bool other = taciti_comm_rank(comm) == OTHER;
+    const place *here = other ? &t->other : &t->others;
+    double numbers[2] = {0};
+    char all[64 * 8] = "", mine[64] = "";
+    taciti_comm_announce(comm, here->step, here->doing);
+    CHECK((other ? taciti_comm_allgather(comm, mine, sizeof mine, all)
+                 : taciti_comm_allreduce_f64(comm, numbers, 2, TACITI_OP_SUM)) == TACIT_E_PEER);
+    CHECK(taciti_comm_health(comm) == TACIT_E_PEER);
+    CHECK(strstr(taciti_error_text(), t->text) != NULL);
+    CHECK(strstr(taciti_error_text(), "rank 0 on host") != NULL &&
+          strstr(taciti_error_text(), "rank 1 on host") != NULL);
+}
+
+static void all_ranks_learn_who_is_elsewhere(void **state) {
+    (void)state;
+    static trial trials[] = {
+        {{8, "exchange"}, {7, "checkpoint"}, " is in step 8, exchange, all-reduce of numbers, and rank 1 on host "},
+        {{8, "exchange"}, {7, "checkpoint"}, " in step 7, checkpoint, all-gather; all ranks must make the same steps"},
+        {{9, "average of replicas"}, {7, "average of replicas"}, " in step 7, average of replicas, all-gather; all"},
+        {{7, "checkpoint"}, {7, "exchange"}, " in step 7, exchange, all-gather; all ranks"}};
+    for (size_t i = 0; i < sizeof trials / sizeof *trials; i++)
+        for (int ranks = 2; ranks <= 5; ranks++) {
+            const taciti_comm_options options = test_comm_options(ranks % 2 == 0);
+            test_log_keep();
+            test_world_run(ranks, &options, meet_elsewhere, &trials[i]);
+            assert_true(test_log_count("ranks do different things: rank 0 on host") >= 1);
+            assert_int_equal(test_log_count("a message of"), 0);
+            test_log_drop();
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_ranks_learn_who_is_elsewhere)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
