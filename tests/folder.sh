@@ -153,6 +153,20 @@ check "errors that differ are all shown, with the first rank that has them" diff
 # ---- what is lost, and where it would go on ---------------------------------------------------------------------------
 check "a run with residuals" launch 3 lossy --compress.codec topk --compress.warmup 0 --train.steps 4
 expect "residuals that are dropped are a warning, also for a quiet run" 0 'warning: resume: the residuals of 3 ranks .*are dropped' launch 3 lossy --train.steps 5 --resume --run.quiet
+check "a run of gossip without an integral" launch 3 apart --strategy gossip --gossip.start 0 --gossip.integral 0 --train.steps 4
+# resumed DIR TEXT FLAGS...: a copy of it goes on in silence for a step and says so
+resumed() {
+  rm -rf "$work/copy"; cp -r "$work/$1" "$work/copy"
+  expect "resumed with ${*:3}: $2" 0 "$2" launch 3 copy --train.steps 5 --resume --run.quiet "${@:3}"
+}
+lossy=(--compress.codec topk --compress.warmup 0) gossip=(--strategy gossip --gossip.start 0 --gossip.integral 0)
+rm -rf "$work"/lossy/ckpt/step_00000005
+resumed lossy 'are dropped: compress.codec was "topk" and is "none" now; resume with the old value to send them'
+resumed lossy 'are dropped: compress.feedback was 1 and is 0 now; resume with the old value' "${lossy[@]}" --compress.feedback 0
+resumed lossy 'are dropped: compress.what was "gradient" and is "change" now; resume' "${lossy[@]}" --compress.what change
+resumed lossy '\(compress.codec topk\) are dropped$' --strategy localsgd # which its codec would not send either
+resumed lossy 'resume: compress.factor was 10 in the checkpoint and is 20 now' "${lossy[@]}" --compress.factor 20
+resumed apart 'no state "integral" of gossip, which begins at zero: gossip.integral was 0 and is 0.2 now' "${gossip[@]}" --gossip.integral 0.2
 expect "a misspelt folder is a warning and named, also for a quiet run" 0 'warning: resume: no checkpoint in .*lossi, a new run begins there; did you mean "lossy"' train lossi --train.steps 2 --resume --run.quiet
 poisoned() { TACIT_FAIL_AT=$1:150 train nan --train.steps 150 "${@:2}"; }
 expect "without a checkpoint there is nothing to go on from" 6 'lower optim.lr and begin again' poisoned 4

@@ -13,7 +13,7 @@
 
 enum { TEXT_BYTES = 512 };
 
-static bool is_speaker(const taciti_resume *resume) { return resume->ckpt.rank == 0 && !resume->quiet; }
+static bool is_speaker(const taciti_resume *resume) { return resume->ckpt.rank == 0; }
 
 /* ---- which values are taken -------------------------------------------------------------------------------------- */
 
@@ -51,6 +51,21 @@ static tacit_status find_array(const taciti_resume *resume, const taciti_layout 
     return taciti_ckpt_find_held(resume->ckpt.path, &array, 1, out);
 }
 
+/* Writes the changed keys without which a run keeps residuals, and what to do about them; "" if there is none. */
+static void advise_residuals(const taciti_resume *resume, char out[TEXT_BYTES]) {
+    static const char *const KEYS[] = {"compress.codec", "compress.feedback", "compress.what"};
+    char changes[TEXT_BYTES];
+    size_t at = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS && at < TEXT_BYTES; i++) {
+        taciti_changes_text(&resume->changes, KEYS[i], changes, sizeof changes);
+        if (changes[0] != '\0')
+            at += (size_t)snprintf(out + at, TEXT_BYTES - at, "%s%s", at > 0 ? ", " : ": ", changes);
+    }
+    if (at > 0 && at < TEXT_BYTES)
+        (void)snprintf(out + at, TEXT_BYTES - at, "; resume with the old value to send them");
+}
+
 /* Says what becomes of the residuals of compression, which belong to ranks even where replicas are equal. */
 static tacit_status say_residuals(const taciti_resume *resume, const taciti_state *state) {
     static const char gradients[] = "strategy.residual", sums[] = "strategy.residual_result";
@@ -63,16 +78,16 @@ static tacit_status say_residuals(const taciti_resume *resume, const taciti_stat
     bool some, some_sums;
     TACITI_TRY(find_array(resume, layout, gradients, &some));
     TACITI_TRY(find_array(resume, layout, sums, &some_sums));
-    const bool first = resume->ckpt.rank == 0; /* it warns of lost state, also in a quiet run */
-    if (some && lost && first)
+    char advice[TEXT_BYTES] = "";
+    if (!keeps && !alone && resume->ckpt.resumption != TACITI_RESUME_FROM_MEAN) advise_residuals(resume, advice);
+    if (some && lost && is_speaker(resume))
         taciti_log(TACITI_LOG_WARN, "resume: the residuals of %d ranks (compress.codec %s) are dropped%s",
-                   resume->replicas, codec == NULL ? "?" : codec,
-                   keeps || alone ? "" : "; resume with that codec to send them");
+                   resume->replicas, codec == NULL ? "?" : codec, advice);
     else if (some && !lost && resume->ckpt.resumption == TACITI_RESUME_REGROUPED && is_speaker(resume))
         taciti_log(TACITI_LOG_INFO,
                    "resume: the residuals of %d ranks go on at %d: what ranks have not sent is part of their next sum",
                    resume->replicas, resume->ckpt.ranks);
-    if (some_sums && !lost && !keeps_sums && first)
+    if (some_sums && !lost && !keeps_sums && is_speaker(resume))
         taciti_log(TACITI_LOG_WARN,
                    "resume: the residuals of sums are dropped (of ranks, they stay): this run encodes no sums");
     return TACIT_OK;
@@ -83,7 +98,7 @@ static void say_origin(const taciti_resume *resume, bool own_model) {
     const taciti_strategy *former = taciti_strategy_find(resume->former);
     if (resume->ckpt.resumption == TACITI_RESUME_EXACTLY) return;
     const bool replicas = resume->replicas > 0 && (former == NULL || former->replicas != NULL);
-    if (replicas && resume->ckpt.rank == 0)
+    if (replicas && is_speaker(resume))
         taciti_log(
             TACITI_LOG_WARN,
             "resume: the checkpoint holds %d replicas of strategy %s; this run (%s, %d rank%s) goes on from their "
@@ -138,6 +153,26 @@ static tacit_status check_lacking(const taciti_resume *resume, const taciti_stat
                        optim ? resume->optim_advice : resume->advice);
 }
 
+/* Names an array that may begin at zero, with the keys that have made it necessary. Residuals go by their own words. */
+static tacit_status say_begun(const taciti_resume *resume, const taciti_state *state) {
+    taciti_state arrays = {.count = 0};
+    const taciti_state_entry *lacking = NULL;
+    char changes[TEXT_BYTES], section[TEXT_BYTES];
+    (void)snprintf(section, sizeof section, "%s.", resume->strategy->name);
+    taciti_changes_text(&resume->changes, section, changes, sizeof changes);
+    for (size_t i = 0; i < state->count; i++) {
+        const taciti_state_entry *entry = &state->entries[i];
+        if (!entry->optional || entry->kind != TACITI_STATE_ARRAY || entry->regroup != TACITI_STATE_RESET) continue;
+        taciti_state_add(&arrays, *entry);
+        arrays.entries[arrays.count - 1].optional = false;
+    }
+    if (changes[0] != '\0') TACITI_TRY(taciti_ckpt_find_lacking(&resume->ckpt, &arrays, &lacking));
+    if (lacking != NULL && is_speaker(resume))
+        taciti_log(TACITI_LOG_WARN, "resume: the checkpoint holds no state \"%s\" of %s, which begins at zero: %s",
+                   strchr(lacking->name, '.') + 1, resume->strategy->name, changes);
+    return TACIT_OK;
+}
+
 /* Restores the optimizer's count of updates. Where a window of AccumAdam has another length now, or ranks stood at
  * different places in it, a new one begins: M and V keep the windows that have ended, and their number is what the bias
  * correction counts; gradients of the unfinished window stay outside, as their share in A was for the old length. */
@@ -182,6 +217,7 @@ tacit_status taciti_resume_restore(taciti_resume *resume, const taciti_state *st
     TACITI_TRY(check_model(resume, model));
     TACITI_TRY(check_lacking(resume, state));
     TACITI_TRY(say_residuals(resume, state));
+    TACITI_TRY(say_begun(resume, state));
     say_origin(resume, own_model);
     if (is_speaker(resume)) taciti_changes_say(&resume->changes);
     TACITI_TRY(taciti_ckpt_restore_state(&resume->ckpt, state));

@@ -18,7 +18,6 @@ typedef struct taciti_resume {
     taciti_driver *driver;
     const taciti_strategy *strategy;
     bool from_mean;                    /* go on from the mean although the ranks could go on as they were */
-    bool quiet;                        /* rank 0 logs only what is lost */
     const char *advice, *optim_advice; /* what else to do if state of the strategy, or of the optimizer, is lacking */
 
     /* set by taciti_resume_open() */

@@ -98,6 +98,7 @@ tacit_status taciti_gossip_find_gain(const taciti_topology *topology, double gam
     return TACIT_OK;
 }
 
+/* It forgets, so a run may go on from a checkpoint without one: its sum over ranks is 0 then, too. */
 void taciti_gossip_integral_list(const taciti_gossip *g, taciti_state *out) {
     taciti_state one = {.count = 0};
     if (g->integral == NULL) return;

@@ -67,7 +67,6 @@ static tacit_status restore_state(taciti_trainer *trainer, const char *path, con
         .driver = trainer->driver,
         .strategy = trainer->strategy,
         .from_mean = trainer->from_mean,
-        .quiet = trainer->settings->run.quiet,
         .advice = "go on from the mean of the replicas with --resume-from-mean",
         .optim_advice = "start a new run from its weights with --train.init and another --run.dir",
     };
