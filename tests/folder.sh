@@ -167,6 +167,7 @@ resumed lossy 'are dropped: compress.what was "gradient" and is "change" now; re
 resumed lossy '\(compress.codec topk\) are dropped$' --strategy localsgd # which its codec would not send either
 resumed lossy 'resume: compress.factor was 10 in the checkpoint and is 20 now' "${lossy[@]}" --compress.factor 20
 resumed apart 'no state "integral" of gossip, which begins at zero: gossip.integral was 0 and is 0.2 now' "${gossip[@]}" --gossip.integral 0.2
+resumed apart 'gossip.start 0.9 has no effect: the replicas of the checkpoint have been apart since step 0' "${gossip[@]}" --gossip.start 0.9
 expect "a misspelt folder is a warning and named, also for a quiet run" 0 'warning: resume: no checkpoint in .*lossi, a new run begins there; did you mean "lossy"' train lossi --train.steps 2 --resume --run.quiet
 poisoned() { TACIT_FAIL_AT=$1:150 train nan --train.steps 150 "${@:2}"; }
 expect "without a checkpoint there is nothing to go on from" 6 'lower optim.lr and begin again' poisoned 4

@@ -114,12 +114,23 @@ static bool is_in_dense_steps(const taciti_gossip *g) {
 }
 
 /* Replicas that have gone apart do not come together again, whatever gossip.start is now. */
+static void say_apart(const taciti_gossip *g) {
+    if (is_in_dense_steps(g) && taciti_comm_rank(g->context.comm) == 0)
+        taciti_log(TACITI_LOG_WARN,
+                   "gossip.start %g has no effect: the replicas of the checkpoint have been apart since step %lld and "
+                   "stay so; --resume-from-mean begins with equal ones",
+                   g->options.start, (long long)g->apart_since);
+}
+
 static tacit_status gossip_start(void *self, int64_t step, bool restored) {
     taciti_gossip *g = self;
     const bool apart = restored && !(*taciti_average_noisy(g->average) < 0.5);
     g->step = step;
     g->number = -g->options.delay;
-    if (apart) TACITI_TRY(restore_numbers(g));
+    if (apart) {
+        TACITI_TRY(restore_numbers(g));
+        say_apart(g);
+    }
     if (!apart && is_in_dense_steps(g)) return taciti_gossip_dense_start(g, step, restored);
     taciti_gossip_dense_destroy(g);
     if (!apart) begin_anew(g);
