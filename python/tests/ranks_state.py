@@ -523,11 +523,6 @@ class States(unittest.TestCase):
             tacit.Parallel(net, adamw(net), strategy="shard", stage=3)
         with self.assertRaisesRegex(tacit.UsageError, "optimizer"):
             tacit.Parallel(net, strategy="shard")
-        optimizer = adamw(net)
-        loss_of(net(Net.batch(0))).backward()
-        optimizer.step()
-        with self.assertRaisesRegex(tacit.UsageError, "before its first step"):
-            tacit.Parallel(net, optimizer, strategy="shard")
         tacit.Parallel(net, strategy="dp").close()  # none of them has kept the parameters
 
     def test_metrics(self):

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import nn
 
 import tacit.torch as tacit
-from models import Net, loss_of, make, same_bits
+from models import Net, loss_of, make, same_bits, state_of
 from ranks_parallel import RANK, SAMPLES, SIZE, mine, sgd
 
 ALL = ("dp", "shard", "gossip", "localsgd")
@@ -234,6 +234,57 @@ class Steps(unittest.TestCase):
             dp, shard = self.both(lambda *both: train(name, *both), before=backward if name == "before" else None)
             self.check_close(shard, dp)
         self.assertNotIn("zero_grad", vars(self.closed_optimizer()))
+
+    def train_in_turns(self, optimizer, freezes=False, turns=3, **settings):
+        """Two steps and close(), three times, or freezes `first` in the second of them; the parameters and the state after."""
+        module = make(Net)
+        own = optimizer(module)
+        for turn in range(turns):
+            module.first.requires_grad_(not freezes or turn != 1)
+            model = tacit.Parallel(module, own, **settings)
+            for step in range(6 // turns):
+                loss_of(model(batch(6 // turns * turn + step))).backward()
+                own.step()
+                model.zero_grad()
+            model.close()
+        return copies(module) + state_of(own), own
+
+    def test_closing_and_wrapping_again(self):
+        """Goes on to the bit, and leaves an optimizer that has the state of whole parameters."""
+        for optimizer in (adamw, sgd):
+            dp, alone = self.train_in_turns(optimizer)
+            for stage in (1, 2):
+                whole, _ = self.train_in_turns(optimizer, turns=1, strategy="shard", stage=stage)
+                turns, own = self.train_in_turns(optimizer, strategy="shard", stage=stage)
+                self.assertEqual(len(turns), len(whole))
+                self.check_same(turns, whole)
+                self.check_close(turns, dp)
+                self.assertEqual([list(s) for s in own.state.values()], [list(s) for s in alone.state.values()])
+                self.assertTrue(all(a is b for a, b in zip(own.state, own.param_groups[0]["params"])))
+
+    def test_freezing_between(self):
+        """A frozen parameter keeps its state, as under dp."""
+        for optimizer in (adamw, sgd):
+            dp, shard = [self.train_in_turns(optimizer, freezes=True, strategy=s)[0] for s in ("dp", "shard")]
+            self.assertEqual(len(shard), len(dp))
+            self.check_close(shard, dp)
+
+    def test_closing_after_an_exception(self):
+        """Other ranks may be elsewhere, so that the state cannot be gathered; it is dropped, and the log says so."""
+        module = make(Net)
+        optimizer = adamw(module)
+        model = tacit.Parallel(module, optimizer, strategy="shard")
+        loss_of(model(batch(0))).backward()
+        optimizer.step()
+        with self.assertLogs("tacit", "WARNING") as logged:
+            try:
+                raise KeyError("mine")
+            except KeyError:
+                model.close()
+        self.assertRegex(logged.output[0], "state of the optimizers is lost")
+        self.assertEqual(optimizer.state_dict()["state"], {})
+        loss_of(module(batch(0))).backward()
+        optimizer.step()
 
     def closed_optimizer(self):
         module = make(Head)

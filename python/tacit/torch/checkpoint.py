@@ -134,11 +134,10 @@ def restore_states(model, stateful, shared, own):
     is_same_form = own.get("form") == form_of(model)
     for i, (thing, state) in enumerate(zip(stateful, shared)):
         of_rank = own["states"][i] if own and (is_same_form or not is_optimizer(thing)) else None
-        if of_rank is not None:
-            state = of_rank
-        elif is_optimizer(thing) and model._parts is not None:
-            state = moments.split(model, thing, state)
-        thing.load_state_dict(state)
+        if is_optimizer(thing) and model._parts is not None:
+            moments.load(model, thing, state, of_rank)
+        else:
+            thing.load_state_dict(state if of_rank is None else of_rank)
 
 
 # ---- what ranks have in common -------------------------------------------------------------------------------------------
@@ -171,6 +170,7 @@ def mean_of(model, optimizer, state):
     """The state of an optimizer as the mean over ranks, where replicas have their own; of whole parameters, where ranks have
     parts of it; else as it is: ranks have the same."""
     if model._parts is not None:
+        model._parts.check_groups(optimizer)
         return moments.join(model, optimizer)
     return mean_state(model._rank_buffers, state) if model._keeps_replica and model.comm.size > 1 else state
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state of an optimizer whose ranks have parts of it, as that of whole parameters: what a checkpoint holds, so that any
-number of ranks and strategies dp and shard go on from it."""
+number of ranks and strategies dp and shard go on from it, and what close() gives the optimizer back."""
 import torch
 
-from .._library import DataError
+from .._library import DataError, PeerError
+from ..comm import logger
 
 ARRAY = "of the shape of its parameter"
 SCALARS = ("step", "eta", "mu", "mu_product")  # of torch.optim: no part of a parameter of one element
@@ -43,10 +44,10 @@ def sum_parts(array, taken, tensors, buffers):
 
 def number(optimizer, parts, tensors, values, arrays):
     members = parts.list_tensors(optimizer)
-    state = {key: {name: tensors.view_in(arrays[name], i).clone() if is_array(value) else value
-                   for name, value in values[i].items()}
-             for key, i in enumerate(i for group in members for i in group) if values.get(i)}
-    return {"state": state, "param_groups": number_groups(optimizer.param_groups, map(len, members))}
+    trained = {key: {name: tensors.view_in(arrays[name], i).clone() if is_array(value) else value
+                     for name, value in values[i].items()}
+               for key, i in enumerate(i for group in members for i in group) if values.get(i)}
+    return {"state": {**parts.idle.get(optimizer, {}), **trained}, "param_groups": number_groups(optimizer.param_groups, map(len, members))}
 
 
 def number_groups(groups, counts):
@@ -64,7 +65,7 @@ def is_array(value):
 
 @torch.no_grad()
 def split(model, optimizer, whole):
-    """state_dict() of this rank's parts, out of one of whole parameters."""
+    """state_dict() of this rank's parts, out of one of whole parameters. See Parts.idle for what no part needs."""
     parts, tensors = model._parts, model._tensors
     by_group = parts.list_tensors(optimizer)
     saved, here = [len(group["params"]) for group in whole["param_groups"]], [len(group) for group in by_group]
@@ -82,6 +83,40 @@ def split(model, optimizer, whole):
                           for name, value in entries[i].items()}
     counts = [len(group["params"]) for group in optimizer.param_groups]
     return {"state": state, "param_groups": number_groups(whole["param_groups"], counts)}
+
+
+def idle_entries(parts, optimizer, whole):
+    """The entries of a state_dict() of whole parameters that belong to frozen ones."""
+    numbers = [i for group in parts.list_tensors(optimizer) for i in group]
+    return {key: whole["state"][key] for key, i in enumerate(numbers) if i is None and key in whole["state"]}
+
+
+def load(model, optimizer, whole, own=None):
+    """Gives this rank's parts their state, out of one of whole parameters. own: state_dict() of the parts, where it is known."""
+    state = split(model, optimizer, whole) if own is None else own
+    model._parts.idle[optimizer] = idle_entries(model._parts, optimizer, whole)
+    optimizer.load_state_dict(state)
+
+
+def join_all(model, is_alone):
+    """By optimizer, the state that restore() takes. Collective, unless is_alone. Then, and where a peer has failed, the state
+    of all parameters but the frozen ones is lost."""
+    try:
+        if not is_alone:
+            model._end_parts()
+            return {optimizer: join(model, optimizer)["state"] for optimizer in model.optimizers}
+    except PeerError:
+        pass  # close() raises it, too
+    if any(optimizer.state for optimizer in model.optimizers):
+        logger.warning("close() after a failure: the state of the optimizers is lost, as every rank had a part of it; load a "
+                       "checkpoint before you train on")
+    return {optimizer: model._parts.idle.get(optimizer, {}) for optimizer in model.optimizers}
+
+
+def restore(optimizer, state):
+    """An optimizer that has whole parameters again gets their state."""
+    optimizer.state.clear()
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 
 
 def has_shape(name, value, shape):

@@ -4,13 +4,14 @@ update to the caller's optimizer. The contract is that of DistributedDataParalle
 final, so that clipping, GradScaler, schedulers and loggers do what they do there."""
 import contextlib
 import operator
+import sys
 
 import torch
 
 from .._library import Error, UsageError, check
 from ..comm import logger
 from ..job import Job
-from . import _private
+from . import _private, moments
 from .arguments import REPLICAS, read_arguments
 from .buffers import Buffers
 from .metrics import Metrics
@@ -51,10 +52,12 @@ class Parallel(torch.nn.Module):
             self._open_job()
             self._job.start()
             self._parts = Parts(self._tensors, optimizers) if is_shard else None
+            states = [optimizer.state_dict() for optimizer in optimizers] if is_shard else []
             self._take_parameters()
             self._rank_buffers.check_same()
             self._rank_buffers.send_frozen()
             self._rank_buffers.send_first()
+            self._split_states(states)
         except BaseException:
             self._give_back()
             raise
@@ -85,6 +88,12 @@ class Parallel(torch.nn.Module):
             self._parts.release()
         if self._job is None:
             self._tensors.close()
+
+    def _split_states(self, states):
+        """Optimizers that have made steps go on from there with their parts."""
+        for optimizer, whole in zip(self.optimizers, states):
+            if whole["state"]:
+                moments.load(self, optimizer, whole)
 
     def _open_job(self):
         self._job = Job(self.comm, self.settings, self._tensors.layout, arrays=self._tensors.flat,
@@ -536,15 +545,26 @@ class Parallel(torch.nn.Module):
         return self._job.counters()
 
     def close(self):
-        """The model is an ordinary one again. Collective, unless a peer has failed."""
+        """The model and its optimizers are ordinary ones again. Collective, unless a peer has failed. Under shard the state of
+        the optimizers is lost after a failure, or while an exception is handled."""
         for hook in self._gradient_hooks + self._taken_hooks:
             hook.remove()
         self._gradient_hooks, self._taken_hooks = [], []
         self._metrics.close()
         for optimizer, before in self._unscaled.items():
             _private.set_unscaling(optimizer, before)
+        status = self._close_parts() if self._parts is not None else self._job.shut()
         self._tensors.release()
-        if self._parts is not None:
-            self._parts.release()
-        check(min(self._rank_buffers.shut(), self._job.shut()))
+        check(min(self._rank_buffers.shut(), status))
         self._tensors.close()
+
+    def _close_parts(self):
+        """Gives the optimizers the whole parameters and their state back, and returns the status of the job. While an
+        exception is handled, other ranks may be elsewhere: then this one does not wait for them."""
+        is_alone = self._queued or sys.exc_info()[0] is not None
+        states = moments.join_all(self, is_alone)
+        self._parts.release()
+        self._parts = None
+        for optimizer, state in states.items():
+            moments.restore(optimizer, state)
+        return self._job.shut()

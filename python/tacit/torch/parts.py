@@ -15,13 +15,10 @@ BY_ELEMENT = {"SGD", "Adam", "AdamW", "Adadelta", "Adamax", "ASGD", "NAdam", "RA
 
 
 def check_optimizer(optimizer):
-    name = type(optimizer).__name__
     stepper = inspect.unwrap(type(optimizer).step).__qualname__.split(".")[-2]  # the class whose step() it is
     if stepper not in BY_ELEMENT:
         raise UnsupportedError(f"strategy shard updates parts of tensors, for which step() of {stepper} is not known: one of "
                                f"{', '.join(sorted(BY_ELEMENT))}, or strategy=\"dp\"")
-    if optimizer.state:
-        raise UsageError(f"{name} has made steps already: wrap the model before its first step")
 
 
 def check_owners(module, optimizers):
@@ -50,6 +47,7 @@ class Parts:
         self._copies = None  # by place: how many ranks have it
         self._pieces = []  # (parameter, offset of its first float, floats), the same places in every job
         self.numbers = {}  # by id of a piece: the number of its tensor
+        self.idle = {}  # by optimizer: the state of frozen parameters, which stays as it is
 
     def bind(self, job):
         """The parts of a job that has started or has loaded a checkpoint."""
@@ -137,7 +135,8 @@ class Parts:
     def list_pieces(self, optimizer):
         """[(parameter, offset of its first float, floats)] of an optimizer, in the order of its state_dict()."""
         places = {id(piece): (piece, begin, count) for piece, begin, count in self._pieces}
-        return [places[id(piece)] for group in optimizer.param_groups for piece in group["params"]]
+        groups = optimizer.param_groups[:len(self._originals[optimizer])]  # close() comes also after add_param_group()
+        return [places[id(piece)] for group in groups for piece in group["params"]]
 
     def list_tensors(self, optimizer):
         """By group: numbers of the tensors that an optimizer was made with; None: not trained."""
