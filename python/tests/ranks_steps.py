@@ -213,6 +213,51 @@ class Steps(unittest.TestCase):
         self.assertEqual((told, told_by_shard), ([True, True, False], [True, True, False]))
         self.check_close(shard, dp)
 
+    def test_gradients_that_are_kept(self):
+        """Over a step, and over an evaluation without one: the next pass adds to them."""
+        def run(looks, model, optimizer):
+            for step in range(6):
+                model(torch.ones(2, 41) * (RANK + step)).sum().backward()
+                if step != 4:
+                    optimizer.step()
+                elif looks:
+                    with model.average():
+                        pass
+                if step % 2:
+                    optimizer.zero_grad(set_to_none=step == 1)
+            return copies(model.module)
+        for optimizer in (adamw, sgd):
+            for looks in (False, True):
+                dp, shard = self.both(lambda *both: run(looks, *both), optimizer)
+                self.check_close(shard, dp)
+
+    def test_a_gradient_that_is_not_finite_is_not_kept(self):
+        def run(model, optimizer):
+            model(torch.full((2, 41), float("nan"))).sum().backward()
+            with model.average():
+                pass
+            model(torch.ones(2, 41)).sum().backward()
+            optimizer.step()
+            return all(bool(p.isfinite().all()) for p in copies(model.module))
+        self.assertEqual(self.both(run), [True, True])
+
+    def test_a_second_step_of_one_pass(self):
+        """Under shard the others would not learn of it."""
+        module = make(Net)
+        optimizer = sgd(module)
+        model = tacit.Parallel(module, optimizer, strategy="shard")
+        optimizer.step()  # without gradients: nothing to do
+        for step in range(2):
+            loss_of(model(batch(step))).backward()
+            optimizer.step()
+            before = copies(module)
+            with self.assertRaisesRegex(tacit.UsageError, r'SGD.step\(\) without a backward pass .*call backward\(\) again, .*"dp"'):
+                optimizer.step()
+            self.check_same(copies(module), before)
+            optimizer.zero_grad()
+            optimizer.step()
+        model.close()
+
     def test_zero_grad(self):
         """Of the optimizer and of the model, before the model is wrapped and after: what they clear is not applied."""
         def backward(module):

@@ -309,18 +309,24 @@ class Parallel(torch.nn.Module):
         if self._parts is not None and 0 < len(self._waiting) < len(self.optimizers):
             raise UsageError("an optimizer has made its step and another one has not; under strategy shard all optimizers of "
                              "the model step once per step")
-        if self._parts is not None and self._waiting:  # of the pass before: a second pass of a step, or a step left out
-            self._unused_passes += 1
-            if self._unused_passes == MANY_PASSES:
-                self._warn_of_steps(f"{MANY_PASSES} backward passes")
-            skipped = self._skipped
-            self._end_step(updated=False)  # this pass holds the parameters as they are
-            self._parts.keep_gradients(skipped)
+        if self._parts is not None:
+            self._add_to_parts()
         self._queued, self._skipped, self.comm.busy = True, False, True
         self._missing = set(self._all)
         if self._parts is None and self.comm.size > 1:
             self._fresh = {id(p) for p in self._tensors.parameters if p.grad is None}
         _private.call_after_backward(self._end_backward)
+
+    def _add_to_parts(self):
+        """A pass adds to the gradients that are there: of a pass before it in the same step, or of a step that has not cleared
+        them."""
+        skipped = self._skipped
+        if self._waiting:  # of the pass before: a second pass of a step, or a step left out
+            self._unused_passes += 1
+            if self._unused_passes == MANY_PASSES:
+                self._warn_of_steps(f"{MANY_PASSES} backward passes")
+            self._end_step(updated=False)  # this pass holds the parameters as they are
+        self._parts.keep_gradients(skipped)
 
     def _end_backward(self):
         """Gradients are final when this has returned."""
@@ -420,6 +426,8 @@ class Parallel(torch.nn.Module):
         if self._keeps_replica:
             self._unscale(optimizer)
             self._begin_replica_step(optimizer)
+        elif self._parts is not None and id(optimizer) not in self._waiting:
+            self._parts.check_no_gradients(optimizer)
         self._drop_skipped()
 
     def _unscale(self, optimizer):
@@ -516,6 +524,7 @@ class Parallel(torch.nn.Module):
     def _end_parts(self):
         """A step whose update was left out still ends, before what comes between steps."""
         if self._parts is not None and self._waiting:
+            self._drop_skipped()
             self._end_step()
 
     def _warn_of_steps(self, happened):

@@ -97,6 +97,13 @@ class Parts:
             raise UsageError(f"{type(optimizer).__name__}.add_param_group() after the model was wrapped: close() the "
                              "tacit.Parallel, add the group and wrap the model again")
 
+    def check_no_gradients(self, optimizer):
+        """Of a step that no backward pass belongs to: its update would not reach the other ranks."""
+        if any(piece.grad is not None for piece, _, _ in self.list_pieces(optimizer)):
+            raise UsageError(f"{type(optimizer).__name__}.step() without a backward pass since the last step, save() or average(): "
+                             "under strategy shard an optimizer makes one step after each backward(); call backward() again, "
+                             "or use strategy=\"dp\"")
+
     def _make_piece(self, p, first, last):
         """On the CPU bind() gives it memory. On a GPU it has its own, but for a float32 parameter that is gathered to the
         bit, where `shared` does."""
