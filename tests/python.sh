@@ -30,6 +30,7 @@ beside "ranks that fail" "$python" -W ignore python/tests/test_faults.py
 beside "Parallel on 2 ranks of torchrun" torchrun 2 0 python/tests/ranks_parallel.py
 for n in 3 5; do beside "Parallel on $n ranks" forked $n python/tests/ranks_parallel.py; done
 for n in 1 2 5; do beside "steps as scripts write them on $n ranks" forked $n python/tests/ranks_steps.py; done
+for n in 1 3; do beside "checkpoints of other models on $n ranks" forked $n python/tests/ranks_checkpoints.py; done
 beside "python -m tacit" doctor
 together
 for n in 3 2; do check "states, shard, metrics and numpy on $n ranks" states $n; done

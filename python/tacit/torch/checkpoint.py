@@ -3,6 +3,7 @@
 optimizers, samplers, schedulers, random generators, buffers and parameters that are not trained. The format is that of
 docs/checkpoints.md: any reader of safetensors finds the mean of the parameters as "model.NAME"."""
 import hashlib
+import numbers
 import pickle
 import random
 import re
@@ -25,6 +26,8 @@ def save(folder, model, *stateful, step=None, keep=2):
     stateful: what has state_dict() and load_state_dict(): optimizers, schedulers, GradScaler, samplers; in load() in the
     same order. step: where the caller's loop goes on; else the number of steps. Between two steps. Collective."""
     check_model(model, "save")
+    if step is not None:
+        check_step(step)
     for thing in stateful:
         if not hasattr(thing, "state_dict"):
             raise UsageError(f"after the model come what has a state_dict(), such as optimizers, and this is {thing!r}; the step "
@@ -73,20 +76,32 @@ def load(folder, model, *stateful):
     check_model(model, "load")
     check_folder(folder)
     blobs = [Blob(SHARED), Blob(OWN, own=True)]
-    if not model._load(folder, blobs):
+    shared = model._load(folder, blobs, lambda: read_shared(folder, model, stateful, blobs[0].data))
+    if shared is None:
         return 0
-    if blobs[0].data is None:
-        raise DataError(f"{folder}: the checkpoint was not written by tacit.save(), which alone has the state of optimizers")
-    shared = read_bytes(blobs[0].data)
-    check_names(model, shared)
     own = read_bytes(blobs[1].data) if blobs[1].data is not None else {}
-    check_kinds(stateful, shared)
     restore_states(model, stateful, shared["states"], own)
     restore_tensors("buffer", _private.list_persistent(model.module), own.get("buffers", shared["buffers"]))
     restore_frozen(model, shared.get("frozen"), own)
     if own:
         restore_random(own["random"], model._tensors.gpu)
     return shared["step"]
+
+
+def read_shared(folder, model, stateful, data):
+    """What all ranks have in common, as far as this model and these objects can go on from it."""
+    if data is None:
+        raise DataError(f"{folder}: the checkpoint was not written by tacit.save(), which alone has the state of optimizers")
+    shared = read_bytes(data)
+    check_names(model, shared)
+    check_kinds(stateful, shared)
+    check_groups(stateful, shared)
+    return shared
+
+
+def check_step(step):
+    if not isinstance(step, numbers.Integral) or step < 0:
+        raise UsageError(f"step is {step!r}: the step where the loop goes on is expected, an integer of 0 or more")
 
 
 def check_model(model, verb):
@@ -128,6 +143,18 @@ def check_kinds(stateful, shared):
     if lacks or (saved != here and sorted(saved) == sorted(here)):
         raise UsageError(f"the checkpoint holds {', '.join(saved)} in this order, and load() is given {', '.join(here)}: pass "
                          "them in the order of save()")
+
+
+def check_groups(stateful, shared):
+    """An optimizer cannot work without the numbers of its groups. What is True, False or None it sets by itself, as for
+    checkpoints of an older torch."""
+    kinds = shared.get("kinds") or ["another optimizer"] * len(stateful)
+    for thing, state, kind in zip(stateful, shared["states"], kinds):
+        if is_optimizer(thing):
+            needed = {name for name, value in thing.defaults.items() if value is not None and not isinstance(value, bool)}
+            if missing := sorted(needed.difference(*state["param_groups"])):
+                raise UsageError(f"the checkpoint holds the state of {kind}, and load() is given {type(thing).__name__}, whose "
+                                 f"groups also need {', '.join(missing)}: load it into an optimizer of the class that was saved")
 
 
 def restore_states(model, stateful, shared, own):

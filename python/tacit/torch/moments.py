@@ -47,7 +47,8 @@ def number(optimizer, parts, tensors, values, arrays):
     trained = {key: {name: tensors.view_in(arrays[name], i).clone() if is_array(value) else value
                      for name, value in values[i].items()}
                for key, i in enumerate(i for group in members for i in group) if values.get(i)}
-    return {"state": {**parts.idle.get(optimizer, {}), **trained}, "param_groups": number_groups(optimizer.param_groups, map(len, members))}
+    return {"state": {**parts.idle.get(optimizer, {}), **trained},
+            "param_groups": number_groups(optimizer.param_groups, map(len, members))}
 
 
 def number_groups(groups, counts):

@@ -114,23 +114,25 @@ class Parallel(torch.nn.Module):
         self._job.start()
         self._take_parameters()
 
-    def _load(self, folder, blobs):
-        """Sets blobs and returns True where there is a checkpoint. A job loads before it starts: it is another one then."""
+    def _load(self, folder, blobs, read):
+        """Sets blobs and returns read(), which may refuse what they hold; None where there is no checkpoint. A job loads before
+        it starts: it is another one then."""
         self._check_step_can_begin()
         self._end_parts()
+        before = self._tensors.flat.clone()
         self._job.close()
         self._open_job()
         try:
-            found = self._job.load(folder, blobs)
+            held = read() if self._job.load(folder, blobs) else None
         except Exception:
             with contextlib.suppress(Error):  # training may go on as before
-                self._tensors.push()
+                self._tensors.flat.copy_(before)
                 self._begin_anew()
             raise
-        if not found:
+        if held is None:
             self._job.start()
         self._take_parameters()
-        return found
+        return held
 
     # ---- the model -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What load() takes and refuses of a checkpoint of another model or optimizer, on several ranks: python/tests/ranks.py 2
+python/tests/ranks_checkpoints.py."""
+import atexit
+import shutil
+import tempfile
+import unittest
+
+import torch
+import torch.distributed as dist
+
+import tacit.torch as tacit
+from models import Net, loss_of, make, same_bits, state_of
+from ranks_parallel import RANK, SAMPLES, SIZE, mine
+
+STRATEGIES = ("dp", "shard")
+
+
+def adamw(parameters):
+    return torch.optim.AdamW(parameters, lr=0.01)
+
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+
+
+def share_folder():
+    """The same for all ranks, until the program ends."""
+    folders = [tempfile.mkdtemp() if RANK == 0 else None]
+    dist.broadcast_object_list(folders)
+    if RANK == 0:
+        atexit.register(shutil.rmtree, folders[0], ignore_errors=True)
+    return folders[0]
+
+
+class Run:
+    """A model of which `first` may be frozen, and an optimizer."""
+
+    def __init__(self, optimizer, strategy, seed=1, frozen=False):
+        self.module = make(Net, seed)
+        self.module.first.requires_grad_(not frozen)
+        self.optimizer, self.strategy = optimizer(self.module.parameters()), strategy
+        self.wrap()
+
+    def wrap(self):
+        self.model = tacit.Parallel(self.module, self.optimizer, strategy=self.strategy)
+
+    def step(self, number=0):
+        self.optimizer.zero_grad()
+        loss_of(self.model(mine(Net.batch(number, SIZE * SAMPLES)))).backward()
+        self.optimizer.step()
+
+    def save(self, step=1):
+        self.step()
+        folder = share_folder()
+        tacit.save(folder, self.model, self.optimizer, step=step)
+        return folder
+
+    def load(self, folder):
+        return tacit.load(folder, self.model, self.optimizer)
+
+    def values(self):
+        return [p.detach().clone() for p in self.module.parameters()] + state_of(self.optimizer)
+
+
+class Checkpoints(unittest.TestCase):
+    def refuses(self, kind, text, run, folder):
+        """And goes on as if load() had not been called."""
+        before = run.values()
+        with self.assertRaisesRegex(kind, text):
+            run.load(folder)
+        self.assertTrue(all(same_bits(a, b) for a, b in zip(run.values(), before)))
+        run.step(1)
+        run.model.close()
+
+    def test_another_optimizer(self):
+        for strategy in STRATEGIES:
+            for one, other, text in ((sgd, adamw, "the state of SGD, and .* AdamW, whose groups also need betas, eps: load it into"),
+                                     (adamw, sgd, "the state of AdamW, and .* SGD, whose groups also need dampening, momentum")):
+                saved, run = Run(one, strategy), Run(other, strategy, seed=2)
+                folder = saved.save()
+                run.step()
+                self.refuses(tacit.UsageError, text, run, folder)
+                saved.model.close()
+
+    def test_a_relative_of_the_optimizer(self):
+        class Mine(torch.optim.Adam):
+            """Its groups are Adam's."""
+        saved = Run(adamw, "dp")
+        folder = saved.save()
+        for kind in (torch.optim.Adam, Mine):
+            run = Run(lambda parameters: kind(parameters, lr=0.5), "dp", seed=2)
+            self.assertEqual(run.load(folder), 1)
+            self.assertTrue(all(same_bits(a, b) for a, b in zip(run.values(), saved.values())))
+            run.model.close()
+        saved.model.close()
+
+    def test_steps(self):
+        run = Run(sgd, "dp")
+        for step in (-1, 1.5, "7", torch.tensor(3)):
+            with self.assertRaisesRegex(tacit.UsageError, "step is .*: the step where the loop goes on is expected, an integer"):
+                tacit.save("/nowhere", run.model, run.optimizer, step=step)
+        self.assertEqual(run.load(run.save(step=0)), 0)
+        run.model.close()
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    unittest.main(failfast=True)
