@@ -95,6 +95,28 @@ class Checkpoints(unittest.TestCase):
             run.model.close()
         saved.model.close()
 
+    def test_freezing(self):
+        """The way of which the errors tell, in both directions: values and state are those that were saved."""
+        for strategy in STRATEGIES:
+            for frozen in (True, False):
+                saved = Run(adamw, strategy, frozen=frozen)
+                folder = saved.save()
+                run = Run(adamw, strategy, seed=2, frozen=not frozen)
+                run.step()
+                self.refuses(tacit.DataError, r"first.bias.*requires_grad has .* as it was saved, load\(\), close\(\), ch", run, folder)
+                run = Run(adamw, strategy, seed=2, frozen=frozen)
+                self.assertEqual(run.load(folder), 1)
+                for one in (run, saved):
+                    one.model.close()
+                self.assertTrue(all(same_bits(a, b) for a, b in zip(run.values(), saved.values())))
+                for one in (run, saved):
+                    one.module.first.requires_grad_(frozen)
+                    one.wrap()
+                    one.step(1)
+                    one.model.close()
+                self.assertEqual(len(run.values()), len(saved.values()))
+                self.assertTrue(all(same_bits(a, b) for a, b in zip(run.values(), saved.values())))
+
     def test_steps(self):
         run = Run(sgd, "dp")
         for step in (-1, 1.5, "7", torch.tensor(3)):

@@ -2,6 +2,7 @@
 """Checkpoints of a tacit.Parallel: parameters and the state of the strategy as the library writes them, and beside them
 optimizers, samplers, schedulers, random generators, buffers and parameters that are not trained. The format is that of
 docs/checkpoints.md: any reader of safetensors finds the mean of the parameters as "model.NAME"."""
+import contextlib
 import hashlib
 import numbers
 import pickle
@@ -69,6 +70,10 @@ def make_plain(value, with_tensors=True):
     return value.item() if is_number else value
 
 
+REFROZEN = ("if its requires_grad has changed since: wrap the model as it was saved, load(), close(), change requires_grad, and "
+            "wrap it again")
+
+
 def load(folder, model, *stateful):
     """Goes on from the newest checkpoint in `folder` that is not damaged: returns the `step` of save(), or 0 where there is
     none. On as many ranks as have saved it, bit for bit as if the program had not stopped; on another number, from the
@@ -76,7 +81,8 @@ def load(folder, model, *stateful):
     check_model(model, "load")
     check_folder(folder)
     blobs = [Blob(SHARED), Blob(OWN, own=True)]
-    shared = model._load(folder, blobs, lambda: read_shared(folder, model, stateful, blobs[0].data))
+    with told_of_freezing():
+        shared = model._load(folder, blobs, lambda: read_shared(folder, model, stateful, blobs[0].data))
     if shared is None:
         return 0
     own = read_bytes(blobs[1].data) if blobs[1].data is not None else {}
@@ -86,6 +92,17 @@ def load(folder, model, *stateful):
     if own:
         restore_random(own["random"], model._tensors.gpu)
     return shared["step"]
+
+
+@contextlib.contextmanager
+def told_of_freezing():
+    """The library knows of the parameters that are trained alone."""
+    try:
+        yield
+    except DataError as error:
+        if "is not in this checkpoint" in str(error):
+            raise DataError(f"{error}; {REFROZEN}") from None
+        raise
 
 
 def read_shared(folder, model, stateful, data):
@@ -114,7 +131,8 @@ def check_names(model, shared):
     """A checkpoint of a larger model has what this one needs, too."""
     missing = set(shared.get("names", ())) - set(model._tensors.names)
     if missing:
-        raise DataError(f"the checkpoint has a trained parameter {min(missing)}, and the model trains none of this name")
+        raise DataError(f"the checkpoint has a trained parameter {min(missing)}, and the model trains none of this name; "
+                        f"{REFROZEN}")
 
 
 def form_of(model):
