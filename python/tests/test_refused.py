@@ -2,6 +2,7 @@
 """What cannot be gets an exception with the sentence that helps. One rank; test_faults.py has what needs more."""
 import contextlib
 import copy
+import json
 import os
 import pickle
 import subprocess
@@ -358,6 +359,23 @@ class Refused(unittest.TestCase):
                 with model.average():
                     pass
             model.close()
+
+    def test_names_of_values(self):
+        """Those of a row's own keys are taken, whether there is a file or not."""
+        with tempfile.TemporaryDirectory() as folder:
+            model = self.wrap(metrics=os.path.join(folder, "metrics.jsonl"))
+            self.step(model)
+            model.log(loss=1.5)
+            with self.assertRaisesRegex(tacit.UsageError, r"log\(time=...\): .* other than step, time, grad_norm.*skipped, event"):
+                model.log(loss=2.5, time=3)
+            model.close()
+            with open(os.path.join(folder, "metrics.jsonl")) as file:
+                row = json.loads(file.read())
+        self.assertEqual(row.pop("loss"), 1.5)
+        other = self.wrap()
+        for name in [*row, "event"]:
+            with self.assertRaisesRegex(tacit.UsageError, f"log.{name}="):
+                other.log(**{name: 1})
 
     def test_closed(self):
         model = self.wrap()

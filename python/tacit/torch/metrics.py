@@ -7,7 +7,18 @@ import os
 import sys
 import time
 
+from .._library import UsageError
+
 PROGRESS_S = 10
+# Keys of a row of a step, and the one by which other lines are known.
+OWN_KEYS = ("step", "time", "grad_norm", "wait_s", "step_s", "bytes_sent", "bytes_received", "skipped", "event")
+
+
+def check_names(names):
+    for name in names:
+        if name in OWN_KEYS:
+            raise UsageError(f"log({name}=...): this key has a meaning of its own in a row; choose a name other than "
+                             f"{', '.join(OWN_KEYS)}")
 
 
 class Metrics:
@@ -36,6 +47,7 @@ class Metrics:
         self._bytes, self._began = total, now
 
     def add(self, **values):
+        check_names(values)
         (self._coming if self.expects_step else self._row).update({name: float(value) for name, value in values.items()})
 
     def write_row(self):

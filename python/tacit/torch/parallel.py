@@ -548,7 +548,8 @@ class Parallel(torch.nn.Module):
                              f"{min(steps)}; every rank makes as many backward passes and steps of the optimizer as the others")
 
     def log(self, **values):
-        """Adds values, such as loss=..., to the metrics of the step that is under way, on rank 0."""
+        """Adds values, such as loss=..., to the metrics of the step that is under way, on rank 0. Names of the row's own keys
+        are refused."""
         self._metrics.add(**values)
 
     def counters(self):
