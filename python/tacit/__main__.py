@@ -11,6 +11,7 @@ from .settings import list_names
 
 TOPICS = {"options": _table.LIST_OPTIONS, "strategies": _table.LIST_STRATEGIES, "codecs": _table.LIST_CODECS,
           "controllers": _table.LIST_CONTROLLERS, "optimizers": _table.LIST_OPTIMIZERS}
+VERBS = ("doctor", "probe", "plan", "train", "sample", "eval", "data", "import", "export", "bench", "completion")  # of the program
 EXAMPLES = """examples:
   python -m tacit info codecs
   python -m tacit doctor
@@ -19,9 +20,10 @@ EXAMPLES = """examples:
 
 
 def show_info(topics):
-    for topic in topics or TOPICS:
+    for topic in topics:
         if topic not in TOPICS:
             sys.exit(f"python -m tacit info: unknown topic {topic}; one of {', '.join(TOPICS)}")
+    for topic in topics or TOPICS:
         print(f"{topic}:")
         for name, text in list_names(TOPICS[topic]):
             print(f"  {name:<28} {text}")
@@ -54,6 +56,8 @@ def find_program():
 
 def run_program(command, words):
     program = find_program()
+    if program is None and command not in VERBS:
+        sys.exit(f"python -m tacit: unknown command {command}; one of info, doctor, and by the program tacit {', '.join(VERBS)}")
     if program is None:
         sys.exit(f"python -m tacit {command}: needs the program tacit, which is not in PATH; install the package tacit, or "
                  "set TACIT to its path")
@@ -71,6 +75,8 @@ def main():
         show_info(args.words)
     elif args.command == "doctor" and not args.words:
         show_doctor()
+    elif args.command == "doctor" and not args.words[0].startswith("-"):
+        sys.exit(f"python -m tacit doctor: {args.words[0]} is a word too many: it takes none")
     else:
         run_program(args.command, args.words)
 

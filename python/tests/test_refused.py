@@ -409,6 +409,18 @@ class Refused(unittest.TestCase):
             self.assertEqual(os.waitpid(child, 0)[1], 0)
         self.step(model)
 
+    def test_words_of_the_command(self):
+        """Where the program is not installed."""
+        variables = {**os.environ, "PATH": "/nowhere"}
+        variables.pop("TACIT", None)
+        for words, text in ((["nix"], "unknown command nix; one of info, doctor, and by the program tacit .*probe, plan"),
+                            (["plan"], "python -m tacit plan: needs the program tacit"),
+                            (["doctor", "extra"], "doctor: extra is a word too many"),
+                            (["info", "codecs", "extra"], "unknown topic extra; one of options")):
+            run = subprocess.run([sys.executable, "-m", "tacit", *words], env=variables, capture_output=True, text=True)
+            self.assertEqual((run.returncode, run.stdout), (1, ""))
+            self.assertRegex(run.stderr, text)
+
     def test_without_the_library(self):
         for path, text in (("/nowhere/libtacit.so", "libtacit cannot be opened.*pip install tacit, or set TACIT_LIBRARY"),
                            ("libm.so.6", "is not libtacit|undefined symbol")):
