@@ -24,13 +24,33 @@ METHODS = ("ddp", "ddp-fp16", "ddp-powersgd", "fsdp", "decent-dp", "tacit")
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
+def positive_integer(text):
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text}: 1 or more is expected")
+    return number
+
+
+def check_pair(text):
+    """Returns the text, which is to be KEY=VALUE."""
+    key, equals, _ = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r}: KEY=VALUE is expected, such as codec=auto")
+    return text
+
+
+def check_pairs(text):
+    return ",".join(check_pair(part) for part in text.split(","))
+
+
 def read_flags(about, sizes, batch, lr):
     """The flags of an example. about: its docstring; sizes: the names of --size; batch, lr: defaults."""
     p = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--size", choices=sizes, default="small", help="paper: the widths of the paper (default: small)")
-    p.add_argument("--steps", type=int, default=100)
+    p.add_argument("--steps", type=positive_integer, metavar="N", default=100)
     p.add_argument("--warm-up", type=int, default=5, metavar="N", help="first steps that the times leave out (default: 5)")
-    p.add_argument("--batch", type=int, default=batch, help=f"samples per rank and step (default: {batch})")
+    p.add_argument("--batch", type=positive_integer, metavar="N", default=batch,
+                   help=f"samples per rank and step (default: {batch})")
     p.add_argument("--lr", type=float, default=lr)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--data", metavar="FILE", default=str(ROOT / "LICENSE"), help="a text (default: the licence of tacit)")
@@ -42,12 +62,14 @@ def read_flags(about, sizes, batch, lr):
     p.add_argument("--emulate", type=float, metavar="MS", help="replay an accelerator that needs so long for forward and "
                    "backward pass instead of computing: real gradients' bytes, arbitrary values")
     p.add_argument("--with", dest="method", choices=METHODS, default="tacit")
-    p.add_argument("--hook", metavar="KEY=VALUE,...", help="with ddp and fsdp: tacit's compressed sums, such as codec=auto")
+    p.add_argument("--hook", type=check_pairs, metavar="KEY=VALUE,...",
+                   help="with ddp and fsdp: tacit's compressed sums, such as codec=auto")
     p.add_argument("--topology", help="tacit with --strategy gossip, and decent-dp: who mixes with whom")
     for name, example in (("strategy", "dp, gossip, localsgd or shard"), ("codec", "auto, int4, topk ..."),
                           ("factor", "elements per element that is sent")):
         p.add_argument("--" + name, help="with tacit: " + example)
-    p.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="with tacit: any other setting of it")
+    p.add_argument("--set", type=check_pair, metavar="KEY=VALUE", action="append", default=[],
+                   help="with tacit: any other setting of it")
     flags = p.parse_args()
     for given, methods in ((flags.hook, ("ddp", "fsdp")), (flags.topology, ("tacit", "decent-dp")),
                            (flags.strategy or flags.codec or flags.factor or flags.set, ("tacit",))):
