@@ -398,9 +398,8 @@ TACIT_API tacit_status tacit_job_set_lr(tacit_job *job, double lr);
 /* Between two steps: parameters become the mean over all ranks, and this rank's own are put aside in `gradients`, which
  * must stay as they are until tacit_job_revert(). Where replicas are equal (dp, shard) nothing changes. *distance, if
  * not NULL, receives the consensus distance sqrt(1/N sum_i |x_i - mean|^2), 0 in dp and shard. E_USAGE inside a step,
- * and on all ranks of localsgd, naming one, if they have made different numbers of steps within a period. Otherwise a
- * rank that has made fewer ends communication, as in every collective call: E_PEER, which says of two ranks where each
- * is. Collective. */
+ * and on all ranks, naming one, if they have made different numbers of steps. But where others wait in a step for a
+ * rank that has made fewer, communication ends with E_PEER, which says of two ranks where each is. Collective. */
 TACIT_API tacit_status tacit_job_average(tacit_job *job, double *distance);
 
 /* The rank's own parameters come back, bit for bit; needed before the next step. Not collective. */
@@ -427,7 +426,8 @@ typedef struct tacit_blob {
  * not at all; the newest `keep` checkpoints stay. The format is that of docs/checkpoints.md: any reader of
  * safetensors finds the mean of the parameters as "model.NAME"; the program `tacit` knows networks of its own only. An
  * error (E_IO: disk full, ...) is the same on all ranks, leaves older checkpoints intact and
- * the job ready to go on. Up to 32 blobs. Between two steps, or between average and revert. Collective. */
+ * the job ready to go on. Different numbers of steps: as tacit_job_average(). Up to 32 blobs. Between two steps, or
+ * between average and revert. Collective. */
 TACIT_API tacit_status tacit_job_save(tacit_job *job, const char *folder, int keep, const tacit_blob *blobs,
                                       size_t blob_count);
 

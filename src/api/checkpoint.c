@@ -111,7 +111,8 @@ tacit_status tacit_job_save(tacit_job *job, const char *folder, int keep, const 
     TACITI_TRY(taciti_job_enter(job, TACITI_JOB_BETWEEN, TACITI_JOB_AVERAGED, "tacit_job_save", &was));
     taciti_comm_announce(job->comm->comm, job->step, "checkpoint");
     taciti_api_log_together(job->comm);
-    tacit_status status = agree_on_blobs(job->comm->comm, mine, blob_count);
+    tacit_status status = taciti_comm_agree_step(job->comm->comm, job->step);
+    if (status == TACIT_OK) status = agree_on_blobs(job->comm->comm, mine, blob_count);
     if (status == TACIT_OK) status = taciti_driver_average(job->driver, &distance);
     if (status == TACIT_OK) status = save_mean(job, folder, keep, mine, blob_count);
     if (was == TACITI_JOB_BETWEEN) taciti_driver_revert(job->driver);

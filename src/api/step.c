@@ -239,12 +239,20 @@ tacit_status tacit_job_set_lr(tacit_job *job, double lr) {
 
 /* ---- the mean ---------------------------------------------------------------------------------------------------- */
 
+static tacit_status average_replicas(const tacit_job *job, double *distance) {
+    taciti_comm *comm = job->comm->comm;
+    if (job->strategy->replicas == NULL) return TACIT_OK;
+    taciti_comm_announce(comm, job->step, "average of replicas");
+    TACITI_TRY(taciti_comm_agree_step(comm, job->step));
+    return taciti_driver_average(job->driver, distance);
+}
+
 tacit_status tacit_job_average(tacit_job *job, double *distance) {
     double apart = 0;
     taciti_job_phase was;
     TACITI_TRY(taciti_job_enter(job, TACITI_JOB_BETWEEN, TACITI_JOB_BETWEEN, "tacit_job_average", &was));
-    const tacit_status status = taciti_driver_average(job->driver, &apart);
-    if (status == TACIT_OK && distance != NULL) *distance = job->strategy->replicas == NULL ? 0 : apart;
+    const tacit_status status = average_replicas(job, &apart);
+    if (status == TACIT_OK && distance != NULL) *distance = apart;
     return taciti_job_leave(job, status == TACIT_OK ? TACITI_JOB_AVERAGED : was, status);
 }
 

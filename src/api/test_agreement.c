@@ -260,6 +260,66 @@ static void a_blob_of_another_size_is_refused_by_all(void **state) {
     folder_remove(&folder);
 }
 
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+static void make_steps(tacit_job *job, int count) {
+    for (int step = 0; step < count; step++) {
+        OK(tacit_job_ready(job, TACIT_ALL_TENSORS));
+        OK(tacit_job_settle(job, NULL));
+        OK(tacit_job_stepped(job));
+    }
+}
+
+/* Nobody waits in a step: all refuse, and go on when the rank has come. */
+static void meet_after_other_steps(taciti_comm *comm, void *context) {
+    static const char LATE[] = "ranks meet after different numbers of steps: 3 and, on rank 1, 2;";
+    static const char *const STRATEGIES[] = {"strategy=none", "strategy=localsgd"};
+    const char *folder = context;
+    for (size_t i = 0; i < sizeof STRATEGIES / sizeof *STRATEGIES; i++) {
+        tacit_comm seat;
+        tacit_job *job = open_job(seat_of(comm, &seat), &(test_job){.settings = {STRATEGIES[i]}, .own = true});
+        const bool wrong = taciti_comm_rank(comm) == WRONG;
+        OK(tacit_job_start(job));
+        make_steps(job, wrong ? 2 : 3);
+        REFUSED(tacit_job_average(job, NULL), TACIT_E_USAGE, LATE);
+        REFUSED(tacit_job_save(job, folder, 1, NULL, 0), TACIT_E_USAGE, LATE);
+        make_steps(job, wrong ? 1 : 0);
+        OK(tacit_job_average(job, NULL));
+        OK(tacit_job_save(job, folder, 1, NULL, 0));
+        OK(tacit_job_close(job));
+        taciti_handle_close(&seat.handle);
+    }
+}
+
+/* The others wait in a step. */
+static void save_instead_of_a_step(taciti_comm *comm, void *context) {
+    static _Atomic int ended;
+    tacit_comm seat;
+    tacit_job *job = open_job(seat_of(comm, &seat), &(test_job){.settings = {"strategy=dp"}, .own = true});
+    const bool wrong = taciti_comm_rank(comm) == WRONG;
+    OK(tacit_job_start(job));
+    make_steps(job, 2);
+    if (!wrong) (void)tacit_job_ready(job, TACIT_ALL_TENSORS);
+    REFUSED(wrong ? tacit_job_save(job, context, 1, NULL, 0) : tacit_job_settle(job, NULL), TACIT_E_PEER,
+            "ranks do different things: rank 0 on host ");
+    CHECK(strstr(tacit_error_text(), " in step 2, checkpoint, all-reduce of numbers; all ranks must") != NULL);
+    for (ended++; ended < RANKS;) taciti_sleep_ns(TACITI_NS_PER_MS); /* nobody frees what others may still write to */
+    CHECK(tacit_job_close(job) == TACIT_E_PEER);
+    taciti_handle_close(&seat.handle);
+}
+
+static void different_numbers_of_steps_are_told_to_all(void **state) {
+    const taciti_comm_options options = test_comm_options(true);
+    test_path folder = folder_create();
+    (void)state;
+    test_log_keep();
+    test_world_run(RANKS, &options, meet_after_other_steps, folder.text);
+    assert_int_equal(test_log_count("different numbers of steps"), 4);
+    test_world_run(RANKS, &options, save_instead_of_a_step, folder.text);
+    test_log_drop();
+    folder_remove(&folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wrong_argument_of_a_job_is_refused_by_all),
@@ -268,6 +328,7 @@ int main(void) {
         cmocka_unit_test(the_first_tensor_that_differs_is_named),
         cmocka_unit_test(channels_in_another_order_are_noticed),
         cmocka_unit_test(a_blob_of_another_size_is_refused_by_all),
+        cmocka_unit_test(different_numbers_of_steps_are_told_to_all),
     };
     (void)taciti_kernels_get(); /* the first call must come from a single thread */
     return cmocka_run_group_tests(tests, NULL, NULL);

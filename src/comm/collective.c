@@ -221,6 +221,19 @@ tacit_status taciti_comm_agree(taciti_comm *comm, tacit_status mine) {
     return status;
 }
 
+/* The smallest step travels with its rank, in one number. */
+tacit_status taciti_comm_agree_step(taciti_comm *comm, int64_t step) {
+    const int rank = comm->engine.rank, ranks = comm->engine.size;
+    double lowest[] = {(double)(step * ranks + rank), -(double)step};
+    TACITI_TRY(taciti_comm_allreduce_f64(comm, lowest, 2, TACITI_OP_MIN));
+    const long long place = (long long)lowest[0], min = place / ranks, max = (long long)-lowest[1];
+    if (min == max) return TACIT_OK;
+    return TACITI_FAIL_TOGETHER(
+        rank, TACIT_E_USAGE,
+        "ranks meet after different numbers of steps: %lld and, on rank %d, %lld; all must make the same steps", max,
+        (int)(place % ranks), min);
+}
+
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
 static void describe_difference(const taciti_comm *comm, const char *what, const char *mine, int rank,
                                 const char *theirs, char out[REASON_BYTES]) {

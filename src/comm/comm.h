@@ -304,6 +304,11 @@ tacit_status taciti_comm_agree(taciti_comm *comm, tacit_status mine);
  * values, and every rank returns E_CONFIG. Collective. */
 tacit_status taciti_comm_agree_text(taciti_comm *comm, const char *what, const char *text);
 
+/* Returns E_USAGE on all ranks, naming one that has made fewer steps than others, unless `step` is the same.
+ * Collective.
+ */
+tacit_status taciti_comm_agree_step(taciti_comm *comm, int64_t step);
+
 /* ---- counters -------------------------------------------------------------------------------------------------- */
 typedef struct taciti_comm_counters {
     uint64_t bytes_sent, bytes_received; /* payload without headers and heartbeats; received: counted by the wait */

@@ -316,23 +316,9 @@ static tacit_status localsgd_stepped(void *self, taciti_step_report *out) { retu
 
 /* ---- evaluation and checkpoints ---------------------------------------------------------------------------------- */
 
-/* Ranks that wait for each other only now and then would not notice that one has made fewer steps. The smallest step
- * travels with its rank, in one number. */
-static tacit_status check_steps(const localsgd *l) {
-    const int rank = taciti_comm_rank(l->context.comm), ranks = taciti_comm_size(l->context.comm);
-    double lowest[] = {(double)(l->step * ranks + rank), -(double)l->step};
-    TACITI_TRY(taciti_comm_allreduce_f64(l->context.comm, lowest, 2, TACITI_OP_MIN));
-    const long long place = (long long)lowest[0], min = place / ranks, max = (long long)-lowest[1];
-    if (min == max) return TACIT_OK;
-    return TACITI_FAIL_TOGETHER(
-        rank, TACIT_E_USAGE,
-        "ranks meet after different numbers of steps: %lld and, on rank %d, %lld; all must make the same steps", max,
-        (int)(place % ranks), min);
-}
-
 static tacit_status localsgd_average(void *self, double *distance) {
     localsgd *l = self;
-    TACITI_TRY(check_steps(l));
+    TACITI_TRY(taciti_comm_agree_step(l->context.comm, l->step)); /* a rank may have made fewer, and nobody waits */
     return taciti_average_run(l->average, anchor_of(l), distance);
 }
 
