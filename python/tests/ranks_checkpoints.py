@@ -36,8 +36,8 @@ def share_folder():
 class Run:
     """A model of which `first` may be frozen, and an optimizer."""
 
-    def __init__(self, optimizer, strategy, seed=1, frozen=False):
-        self.module = make(Net, seed)
+    def __init__(self, optimizer, strategy, seed=1, frozen=False, dtype=torch.float32):
+        self.module, self.dtype = make(Net, seed).to(dtype), dtype
         self.module.first.requires_grad_(not frozen)
         self.optimizer, self.strategy = optimizer(self.module.parameters()), strategy
         self.wrap()
@@ -47,7 +47,7 @@ class Run:
 
     def step(self, number=0):
         self.optimizer.zero_grad()
-        loss_of(self.model(mine(Net.batch(number, SIZE * SAMPLES)))).backward()
+        loss_of(self.model(mine(Net.batch(number, SIZE * SAMPLES)).to(self.dtype))).backward()
         self.optimizer.step()
 
     def save(self, step=1):
@@ -77,11 +77,13 @@ class Checkpoints(unittest.TestCase):
         for strategy in STRATEGIES:
             for one, other, text in ((sgd, adamw, "the state of SGD, and .* AdamW, whose groups also need betas, eps: load it into"),
                                      (adamw, sgd, "the state of AdamW, and .* SGD, whose groups also need dampening, momentum")):
-                saved, run = Run(one, strategy), Run(other, strategy, seed=2)
+                saved = Run(one, strategy)
                 folder = saved.save()
-                run.step()
-                self.refuses(tacit.UsageError, text, run, folder)
                 saved.model.close()
+                for dtype in (torch.float32, torch.bfloat16):
+                    run = Run(other, strategy, seed=2, dtype=dtype)
+                    run.step()
+                    self.refuses(tacit.UsageError, text, run, folder)
 
     def test_a_relative_of_the_optimizer(self):
         class Mine(torch.optim.Adam):

@@ -119,6 +119,8 @@ class Parallel(torch.nn.Module):
         it starts: it is another one then."""
         self._check_step_can_begin()
         self._end_parts()
+        if self._parts is None:  # else the flat array has more bits than a parameter of 16
+            self._tensors.push()
         before = self._tensors.flat.clone()
         self._job.close()
         self._open_job()
