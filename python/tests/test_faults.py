@@ -158,6 +158,28 @@ class Faults(unittest.TestCase):
         os.killpg(ranks[0].pid, signal.SIGINT)
         self.assertTrue(ranks[0].wait(TIMEOUT + 2), ranks[0].text())
 
+    def test_closing_after_a_failure(self):
+        """The state of parts is lost, and the log says so; the model and its optimizer are ordinary ones again."""
+        def work(rank):
+            import tacit.torch as tacit
+            module = make(Net)
+            optimizer = torch.optim.AdamW(module.parameters())
+            model = tacit.Parallel(module, optimizer, strategy="shard", timeout=TIMEOUT)
+            loss_of(model(Net.batch(0))).backward()
+            optimizer.step()
+            if rank == 1:
+                os._exit(7)
+            try:
+                model.close()
+            except tacit.PeerError as error:
+                print("closed with", len(optimizer.state_dict()["state"]), "PeerError", error, flush=True)
+            loss_of(module(Net.batch(0))).backward()
+            optimizer.step()
+            print("goes on with", len(optimizer.state_dict()["state"]), flush=True)
+        rank = self.launch(work=work)[0]
+        self.assertTrue(rank.wait(20), rank.text())
+        self.assertRegex(rank.text(), "(?s)the state of the optimizers is lost.*closed with 0 PeerError .*rank 1.*goes on with 8")
+
     def test_the_end_is_well(self):
         for size, strategy in ((3, "gossip"), (2, "dp")):
             for rank in self.launch(6, strategy, size=size):

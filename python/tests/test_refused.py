@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import tacit
 import tacit.torch as parallel
-from models import Net, loss_of, make
+from models import Net, loss_of, make, state_of
 
 torch.set_num_threads(1)
 
@@ -305,14 +305,18 @@ class Refused(unittest.TestCase):
 
     def test_after_a_wrap_that_failed(self):
         for strategy in ("dp", "gossip", "shard"):
-            optimizer = torch.optim.SGD(self.module.parameters(), lr=0.1)
-            before = optimizer.param_groups[0]["params"]
+            optimizer = torch.optim.SGD(self.module.parameters(), lr=0.1, momentum=0.9)
+            loss_of(self.module(Net.batch(0))).backward()
+            optimizer.step()
+            before, state = optimizer.param_groups[0]["params"], state_of(optimizer)
             with self.assertRaises(OSError):
                 self.wrap(optimizer, strategy=strategy, metrics="/proc/nowhere/metrics.jsonl")
             with unittest.mock.patch("tacit.torch.buffers.Buffers.send_first", side_effect=MemoryError):
                 with self.assertRaises(MemoryError):
                     self.wrap(optimizer, strategy=strategy)
             self.assertIs(optimizer.param_groups[0]["params"], before)
+            self.assertEqual(len(state_of(optimizer)), len(state))
+            self.assertTrue(all(a is b for a, b in zip(state_of(optimizer), state)))
             self.step(self.wrap(optimizer, strategy=strategy), optimizer)
             self.models[-1].close()
 

@@ -19,6 +19,8 @@ from . import _private, cuda, moments
 from .buffers import read_bytes, write_bytes
 
 SHARED, OWN = "torch.shared", "torch.rank"
+REFROZEN = ("if its requires_grad has changed since: wrap the model as it was saved, load(), close(), change requires_grad, and "
+            "wrap it again")
 
 
 def save(folder, model, *stateful, step=None, keep=2):
@@ -70,10 +72,6 @@ def make_plain(value, with_tensors=True):
     return value.item() if is_number else value
 
 
-REFROZEN = ("if its requires_grad has changed since: wrap the model as it was saved, load(), close(), change requires_grad, and "
-            "wrap it again")
-
-
 def load(folder, model, *stateful):
     """Goes on from the newest checkpoint in `folder` that is not damaged: returns the `step` of save(), or 0 where there is
     none. On as many ranks as have saved it, bit for bit as if the program had not stopped; on another number, from the
@@ -81,7 +79,7 @@ def load(folder, model, *stateful):
     check_model(model, "load")
     check_folder(folder)
     blobs = [Blob(SHARED), Blob(OWN, own=True)]
-    with told_of_freezing():
+    with explain_freezing():
         shared = model._load(folder, blobs, lambda: read_shared(folder, model, stateful, blobs[0].data))
     if shared is None:
         return 0
@@ -95,8 +93,8 @@ def load(folder, model, *stateful):
 
 
 @contextlib.contextmanager
-def told_of_freezing():
-    """The library knows of the parameters that are trained alone."""
+def explain_freezing():
+    """Adds advice to the error of the library, which knows only the parameters that are trained."""
     try:
         yield
     except DataError as error:

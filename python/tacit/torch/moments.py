@@ -66,7 +66,7 @@ def is_array(value):
 
 @torch.no_grad()
 def split(model, optimizer, whole):
-    """state_dict() of this rank's parts, out of one of whole parameters. See Parts.idle for what no part needs."""
+    """state_dict() of this rank's parts, out of one of whole parameters. The entries of frozen parameters are left out."""
     parts, tensors = model._parts, model._tensors
     by_group = parts.list_tensors(optimizer)
     saved, here = [len(group["params"]) for group in whole["param_groups"]], [len(group) for group in by_group]
@@ -87,7 +87,7 @@ def split(model, optimizer, whole):
 
 
 def idle_entries(parts, optimizer, whole):
-    """The entries of a state_dict() of whole parameters that belong to frozen ones."""
+    """Returns what split() leaves out."""
     numbers = [i for group in parts.list_tensors(optimizer) for i in group]
     return {key: whole["state"][key] for key, i in enumerate(numbers) if i is None and key in whole["state"]}
 
@@ -100,8 +100,8 @@ def load(model, optimizer, whole, own=None):
 
 
 def join_all(model, is_alone):
-    """By optimizer, the state that restore() takes. Collective, unless is_alone. Then, and where a peer has failed, the state
-    of all parameters but the frozen ones is lost."""
+    """Returns {optimizer: state} for restore(). Collective, unless is_alone. Then, and where a peer has failed, the state of
+    all parameters but the frozen ones is lost."""
     try:
         if not is_alone:
             model._end_parts()

@@ -98,7 +98,7 @@ class Parts:
                              "tacit.Parallel, add the group and wrap the model again")
 
     def check_no_gradients(self, optimizer):
-        """Of a step that no backward pass belongs to: its update would not reach the other ranks."""
+        """Refuses a step without a backward pass of its own, for its update would not reach the other ranks."""
         if any(piece.grad is not None for piece, _, _ in self.list_pieces(optimizer)):
             raise UsageError(f"{type(optimizer).__name__}.step() without a backward pass since the last step, save() or average(): "
                              "under strategy shard an optimizer makes one step after each backward(); call backward() again, "
