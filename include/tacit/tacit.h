@@ -34,8 +34,8 @@
  *     (where a function says so), and the rest. *Any thread* marks what is free of that.
  *   - Structs begin with their size, which the caller sets, {.size = sizeof(tacit_counters)}, so that they can grow:
  *     a member that an older program does not know is 0, or is not written. Without a size: TACIT_E_USAGE.
- *   - A NULL where none is allowed, a handle that was closed and an index out of range give TACIT_E_USAGE. A wrong call
- *     changes nothing.
+ *   - A NULL where none is allowed, a closed handle, an index out of range: TACIT_E_USAGE. A wrong call changes
+ * nothing.
  *   - Several communicators may be open at once, with several jobs on each.
  *   - After fork() the child cannot use communicators, jobs and channels of its parent: TACIT_E_USAGE.
  */
@@ -83,9 +83,8 @@ typedef enum tacit_status {
 #undef TACIT_STATUS_ENUM
 } tacit_status;
 
-/* Message of the last function of this library that failed in this thread: one line that names the values and what
- * to do. Empty before the first failure. Never NULL; valid until the next failure in this thread. Any thread, not
- * collective. */
+/* Message of the last function of this library that failed in this thread, valid until the next one: one line that
+ * names the values and what to do. Empty before the first failure; never NULL. Any thread, not collective. */
 TACIT_API const char *tacit_error_text(void);
 
 /* Short symbolic name, e.g. "E_CONFIG". Never NULL. Any thread, not collective. */
@@ -263,9 +262,8 @@ typedef struct tacit_job_options {
  * shard keeps parts of the optimizer's state on every rank, but, unless by_units, parameters and gradients whole, and
  * gathers the parameters before tacit_job_finish() returns.
  *
- * Another set of tensors to train, such as layers that are frozen from now on, is another layout and another job: open
- * it, copy the parameters over by your own names, and close the old one. The new one knows nothing of what the
- * optimizer and the compression of the old one remember. */
+ * Other tensors to train, as where layers are frozen from now on, are another layout and another job: open it, copy the
+ * parameters over, and close the old one. What the old one's optimizer and compression remember ends with it. */
 TACIT_API tacit_status tacit_job_open(tacit_comm *comm, const tacit_settings *settings, const tacit_layout *layout,
                                       const tacit_job_options *options, tacit_job **out);
 
@@ -423,11 +421,10 @@ typedef struct tacit_blob {
 } tacit_blob;
 
 /* Writes checkpoint folder/step_00000100 of step 100: parameters, state of optimizer and strategy, blobs. Complete or
- * not at all; the newest `keep` checkpoints stay. The format is that of docs/checkpoints.md: any reader of
- * safetensors finds the mean of the parameters as "model.NAME"; the program `tacit` knows networks of its own only. An
- * error (E_IO: disk full, ...) is the same on all ranks, leaves older checkpoints intact and
- * the job ready to go on. Different numbers of steps: as tacit_job_average(). Up to 32 blobs. Between two steps, or
- * between average and revert. Collective. */
+ * not at all; the newest `keep` checkpoints stay. The format is that of docs/checkpoints.md: any reader of safetensors
+ * finds the mean of the parameters as "model.NAME"; the program `tacit` knows networks of its own only. An error (E_IO:
+ * disk full, ...) is the same on all ranks and leaves older checkpoints intact, and the job ready to go on. Different
+ * numbers of steps: as tacit_job_average(). Up to 32 blobs. Between two steps, or average and revert. Collective. */
 TACIT_API tacit_status tacit_job_save(tacit_job *job, const char *folder, int keep, const tacit_blob *blobs,
                                       size_t blob_count);
 
@@ -543,13 +540,8 @@ TACIT_API tacit_status tacit_job_write(tacit_job *job, size_t unit);
 
 /* A sum or a gather of the caller's own arrays, as often as you like, without a job:
  *
- *   tacit_channel_open(comm, settings, TACIT_ALL_REDUCE, 1000001, &channel);
- *   for (...) {
- *       tacit_channel_start(channel, x, x, TACIT_F32, 1);      leaves while you compute
- *       ...
- *       tacit_channel_wait(channel, INFINITY);                 x is the sum over ranks
- *   }
- *   tacit_channel_close(channel);
+ *   tacit_channel_start(channel, x, x, TACIT_F32, 1);      leaves while you compute
+ *   tacit_channel_wait(channel, INFINITY);                 x is the sum over ranks
  *
  * A channel has a compression of its own (compress.codec of its settings), and with it a residual: what one start loses
  * is part of the next, so that what has arrived and the residuals of all ranks together are what was given, to
@@ -567,10 +559,9 @@ typedef enum tacit_collective {
  * sections exchange and compress, the codec's, and optim.warmup for compress.warmup.
  *
  * Needs memory for a copy of the array in f32, and what the codec needs. A residual ends with its channel, unless
- * tacit_channel_state() has taken it along. E_CONFIG: a setting that no channel can have (an
- * adapt.policy that follows the steps of a job; compress.codec auto goes by what starts take, and is for sums) or not
- * of this kind, or the first rank that has other settings, another collective or another length, with both values;
- * E_MEMORY: an array that a host has no memory for. Returns owned. Collective. */
+ * tacit_channel_state() takes it along. E_CONFIG: a setting that no channel can have (an adapt.policy that follows the
+ * steps of a job; compress.codec auto is for sums) or the first rank that has other settings, another collective or
+ * another length, with both values; E_MEMORY: an array that a host has no memory for. Returns owned. Collective. */
 TACIT_API tacit_status tacit_channel_open(tacit_comm *comm, const tacit_settings *settings, tacit_collective collective,
                                           size_t elements, tacit_channel **out);
 
@@ -597,13 +588,11 @@ TACIT_API tacit_status tacit_channel_wait(tacit_channel *channel, double seconds
  * writes those of a job. E_USAGE: also while a start is under way. Not collective. */
 TACIT_API tacit_status tacit_channel_state(tacit_channel *channel, void *buffer, size_t room, size_t *bytes);
 
-/* Before the first start: every rank goes on from the bytes of its own rank, bit for bit as if the channel had never
- * been closed. E_DATA, on all ranks, and the channel is as it was: as of tacit_job_restore(), or bytes of another
- * collective or length. E_USAGE: the channel has sent already. Collective. */
+/* Before the first start: every rank goes on from its own bytes, bit for bit, but for auto. E_DATA: as
+ * tacit_job_restore(), also for another collective or length. E_USAGE: the channel has sent already. Collective. */
 TACIT_API tacit_status tacit_channel_restore(tacit_channel *channel, const void *bytes, size_t count);
 
-/* Waits for a start that is under way. E_PEER after a failure; the handle is closed in any case. NULL is fine.
- * Collective; after a failure not. */
+/* Waits for a start that is under way, and closes the handle in any case. NULL is fine. Collective. */
 TACIT_API tacit_status tacit_channel_close(tacit_channel *channel);
 
 #ifdef __cplusplus
