@@ -158,8 +158,7 @@ typedef struct tacit_comm tacit_comm;
  * unless the program has done so; then what tacit_mpi.h says about thread levels holds. settings may be NULL: defaults.
  * E_PEER where a rank that has started does not go on; E_UNSUPPORTED for a thread level that is too low, or where
  * libtacit has no plugin for the launcher's MPI; E_USAGE where the ranks do not find each other, where RANK and
- * WORLD_SIZE contradict the launcher, or where MPI was finalized in this process: it cannot be started twice. Returns
- * owned. Collective.
+ * WORLD_SIZE contradict the launcher, or where MPI was finalized in this process. Returns owned. Collective.
  *
  * MPI itself waits for all processes to start, however long that takes: if one has not come after comm.start, an error
  * is logged and the wait goes on. */
