@@ -54,8 +54,8 @@ fi
 expect "a flag of another method" 2 'only --with tacit takes it' "$python" examples/pytorch/gpt.py --with ddp --codec auto
 expect "a setting without a value" 2 "--set: 'nix': KEY=VALUE is expected" "$python" examples/pytorch/lstm.py --set nix
 expect "a hook without a value" 2 "--hook: 'codec': KEY=VALUE is expected" "$python" examples/pytorch/lstm.py --with ddp --hook codec
-expect "no steps" 2 'argument --steps: 0: 1 or more is expected' "$python" examples/pytorch/lstm.py --steps 0
-expect "no samples" 2 'argument --batch: 0: 1 or more is expected' "$python" examples/pytorch/lstm.py --batch 0
+expect "no steps" 2 "argument --steps: '0': an integer of 1 or more is expected" "$python" examples/pytorch/lstm.py --steps 0
+expect "no samples" 2 "argument --batch: '0': an integer of 1 or more is expected" "$python" examples/pytorch/lstm.py --batch 0
 expect "a GPU that is not there" 1 'torch finds no GPU' env CUDA_VISIBLE_DEVICES= "$python" examples/pytorch/gpt.py --device cuda
 expect "a text that is too short" 1 '--data FILE wants' "$python" examples/pytorch/gpt.py --data .gitignore
 finish_checks

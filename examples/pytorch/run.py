@@ -24,11 +24,12 @@ METHODS = ("ddp", "ddp-fp16", "ddp-powersgd", "fsdp", "decent-dp", "tacit")
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
-def positive_integer(text):
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text}: 1 or more is expected")
-    return number
+def integer_from(least):
+    def read(text):
+        if not text.isdigit() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r}: an integer of {least} or more is expected")
+        return int(text)
+    return read
 
 
 def check_pair(text):
@@ -47,14 +48,14 @@ def read_flags(about, sizes, batch, lr):
     """The flags of an example. about: its docstring; sizes: the names of --size; batch, lr: defaults."""
     p = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--size", choices=sizes, default="small", help="paper: the widths of the paper (default: small)")
-    p.add_argument("--steps", type=positive_integer, metavar="N", default=100)
-    p.add_argument("--warm-up", type=int, default=5, metavar="N", help="first steps that the times leave out (default: 5)")
-    p.add_argument("--batch", type=positive_integer, metavar="N", default=batch,
+    p.add_argument("--steps", type=integer_from(1), metavar="N", default=100)
+    p.add_argument("--warm-up", type=integer_from(0), default=5, metavar="N", help="first steps that the times leave out (default: 5)")
+    p.add_argument("--batch", type=integer_from(1), metavar="N", default=batch,
                    help=f"samples per rank and step (default: {batch})")
     p.add_argument("--lr", type=float, default=lr)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--data", metavar="FILE", default=str(ROOT / "LICENSE"), help="a text (default: the licence of tacit)")
-    p.add_argument("--evaluate", type=int, default=0, metavar="N", help="loss on a quarter of the held-out samples after "
+    p.add_argument("--evaluate", type=integer_from(0), default=0, metavar="N", help="loss on a quarter of the held-out samples after "
                    "every N steps, as \"curve\": [step, seconds of training, loss]")
     p.add_argument("--optimizer", choices=("adamw", "accum-adam"), default="adamw", help="accum-adam: that of decent-dp")
     p.add_argument("--json", metavar="FILE", help="the results are appended there, with the seconds of all steps")

@@ -11,7 +11,7 @@ from .settings import list_names
 
 TOPICS = {"options": _table.LIST_OPTIONS, "strategies": _table.LIST_STRATEGIES, "codecs": _table.LIST_CODECS,
           "controllers": _table.LIST_CONTROLLERS, "optimizers": _table.LIST_OPTIMIZERS}
-VERBS = ("doctor", "probe", "plan", "train", "sample", "eval", "data", "import", "export", "bench", "completion")  # of the program
+VERBS = ("doctor", "probe", "plan", "train", "sample", "eval", "data", "import", "export", "bench", "completion", "man")  # of the program
 EXAMPLES = """examples:
   python -m tacit info codecs
   python -m tacit doctor

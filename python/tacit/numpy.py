@@ -109,7 +109,7 @@ class Sum:
         return self._channel.state()
 
     def restore(self, state):
-        """Before the first sum: goes on from the state() of this rank, bit for bit. Collective."""
+        """Before the first sum: goes on from the state() of this rank, bit for bit but for auto. Collective."""
         self._channel.restore(state)
 
     def close(self):

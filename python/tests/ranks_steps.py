@@ -214,22 +214,36 @@ class Steps(unittest.TestCase):
         self.check_close(shard, dp)
 
     def test_gradients_that_are_kept(self):
-        """Over a step, and over an evaluation without one: the next pass adds to them."""
+        """Over a pass without a step, and over an evaluation after it: the next pass adds to them."""
         def run(looks, model, optimizer):
             for step in range(6):
                 model(torch.ones(2, 41) * (RANK + step)).sum().backward()
                 if step != 4:
                     optimizer.step()
+                    optimizer.zero_grad(set_to_none=step == 1)
                 elif looks:
                     with model.average():
                         pass
-                if step % 2:
-                    optimizer.zero_grad(set_to_none=step == 1)
             return copies(model.module)
         for optimizer in (adamw, sgd):
             for looks in (False, True):
                 dp, shard = self.both(lambda *both: run(looks, *both), optimizer)
                 self.check_close(shard, dp)
+
+    def test_gradients_that_were_used(self):
+        """A step begins without them, however the program clears them; where it does not, the log says so, once."""
+        def run(clear, model, optimizer):
+            for step in range(4):
+                model(torch.ones(2, 41) * (RANK + step)).sum().backward()
+                optimizer.step()
+                clear(model)
+            return copies(model.module)
+        clears = (lambda model: model.module.zero_grad(), lambda model: [setattr(p, "grad", None) for p in model.parameters()])
+        with self.assertLogs("tacit", "WARNING") as logged:
+            for clear in clears:
+                dp, shard = self.both(lambda *both: run(clear, *both))
+                self.check_close(shard, dp)
+        self.assertEqual([line.count("has not cleared") for line in logged.output], [1, 1])
 
     def test_a_gradient_that_is_not_finite_is_not_kept(self):
         def run(model, optimizer):
@@ -295,12 +309,14 @@ class Steps(unittest.TestCase):
         return copies(module) + state_of(own), own
 
     def test_closing_and_wrapping_again(self):
-        """Goes on to the bit, and leaves an optimizer that has the state of whole parameters."""
+        """Goes on to the bit, and leaves an optimizer that has the state of whole parameters. With small buckets a rank has several
+        parts of a parameter."""
         for optimizer in (adamw, sgd):
             dp, alone = self.train_in_turns(optimizer)
-            for stage in (1, 2):
-                whole, _ = self.train_in_turns(optimizer, turns=1, strategy="shard", stage=stage)
-                turns, own = self.train_in_turns(optimizer, strategy="shard", stage=stage)
+            for stage, bucket in ((1, 0), (2, 0), (2, "2KiB")):
+                words = dict(strategy="shard", stage=stage, exchange__bucket=bucket)
+                whole, _ = self.train_in_turns(optimizer, turns=1, **words)
+                turns, own = self.train_in_turns(optimizer, **words)
                 self.assertEqual(len(turns), len(whole))
                 self.check_same(turns, whole)
                 self.check_close(turns, dp)

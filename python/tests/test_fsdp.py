@@ -171,20 +171,23 @@ def test_resume():
     state = through_file(channels.state_dict())
     resumed, second = make(words)
     second.load_state_dict(state)
-    assert all(torch.equal(value, state[key]) for key, value in second.state_dict().items()) and second.state_dict()
+    again = second.state_dict()
+    assert again.keys() == state.keys() and all(torch.equal(again[k], state[k]) for k in state if k != "ranks") and len(state) > 3
     for step in range(3, 6):
         for one in model, resumed:
             one.zero_grad()
             run(one, step)
         same(resumed, model, 0)
     refused(tacit.UsageError, "before the first step", lambda: second.load_state_dict(state))
-    third = make(words)[1]
-    refused(tacit.DataError, "3 FSDP modules", lambda: third.load_state_dict({"3.100": state}))
-    other, fourth = make(words)
-    fourth.load_state_dict({f"{key}0": value for key, value in state.items()})
-    refused(tacit.DataError, "begin without load_state_dict()", lambda: run(other, 0))
-    channels.close()
-    second.close()
+    other, third = make(words)
+    for error, text, wrong in ((tacit.DataError, "3 FSDP modules", {**state, "3.100": state}), (tacit.UsageError, "a tensor", {"0.9": 1}),
+                               (tacit.DataError, f"of {state['ranks'] + 1} ranks", {**state, "ranks": state["ranks"] + 1})):
+        refused(error, text, lambda: third.load_state_dict(wrong))
+    assert third.state_dict().keys() == {"ranks"}
+    third.load_state_dict({"0.41": state[min(set(state) - {"ranks"})]})  # of a length that the model has no sum of
+    run(other, 0)
+    for each in channels, second, third:
+        each.close()
 
 
 def test_transfers_under_way_are_counted():

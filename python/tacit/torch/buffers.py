@@ -209,7 +209,7 @@ class Buffers:
         if not tensors:
             return []
         counts, bases = counts or [self._comm.size] * len(tensors), self._find_bases(tensors)
-        rests = [(t - bases[i]).masked_fill(t == bases[i], 0) if i in bases else t for i, t in enumerate(tensors)]
+        rests = [t - bases[i] if i in bases else t for i, t in enumerate(tensors)]
         flat, home = join([r.float() / count for r, count in zip(rests, counts)])
         flat = self._sum(flat).to(home)
         means = [piece.view(t.shape).to(t) for t, piece in zip(tensors, flat.split([t.numel() for t in tensors]))]
@@ -222,7 +222,7 @@ class Buffers:
         bases = {i: t.clone() for i, t in enumerate(tensors) if t.dtype == torch.float64}
         if bases and self._comm.size > 1:
             self._send(list(bases.values()), as_bytes=True)
-        return bases
+        return {i: base.masked_fill(~base.isfinite(), 0) for i, base in bases.items()}
 
     def shut(self):
         """Returns the status."""

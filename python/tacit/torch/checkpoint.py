@@ -110,7 +110,7 @@ def read_shared(folder, model, stateful, data):
     shared = read_bytes(data)
     check_names(model, shared)
     check_kinds(stateful, shared)
-    check_groups(stateful, shared)
+    check_groups(model, stateful, shared)
     return shared
 
 
@@ -161,16 +161,26 @@ def check_kinds(stateful, shared):
                          "them in the order of save()")
 
 
-def check_groups(stateful, shared):
+def check_groups(model, stateful, shared):
     """An optimizer cannot work without the numbers of its groups. What is True, False or None it sets by itself, as for
     checkpoints of an older torch."""
     kinds = shared.get("kinds") or ["another optimizer"] * len(stateful)
     for thing, state, kind in zip(stateful, shared["states"], kinds):
         if is_optimizer(thing):
+            saved, here = [len(group["params"]) for group in state["param_groups"]], count_parameters(model, thing)
+            if saved != here:
+                raise DataError(f"the checkpoint has an optimizer with {saved} parameters in its groups, and {type(thing).__name__} "
+                                f"has {here}")
             needed = {name for name, value in thing.defaults.items() if value is not None and not isinstance(value, bool)}
             if missing := sorted(needed.difference(*state["param_groups"])):
                 raise UsageError(f"the checkpoint holds the state of {kind}, and load() is given {type(thing).__name__}, whose "
                                  f"groups also need {', '.join(missing)}: load it into an optimizer of the class that was saved")
+
+
+def count_parameters(model, optimizer):
+    """By group, whole parameters also where this rank has parts of them."""
+    groups = [group["params"] for group in optimizer.param_groups]
+    return [len(g) for g in (groups if model._parts is None else model._parts.list_tensors(optimizer))]
 
 
 def restore_states(model, stateful, shared, own):

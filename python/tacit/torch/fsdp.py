@@ -7,19 +7,20 @@
     tacit.fsdp(model, codec="auto")
 
 Gradients are compressed on their way to their owners, with a residual per module; parameters are gathered as they are."""
+import contextlib
 import weakref
 
 import torch
 import torch.distributed as dist
 
 from .. import _table
-from .._library import ConfigError, DataError, PeerError, UnsupportedError, UsageError, check, lib
-from ..comm import Comm
+from .._library import ConfigError, DataError, Error, PeerError, UnsupportedError, UsageError, check, lib
+from ..comm import Comm, logger
 from ..job import Channel
 from ..settings import Settings
 from . import _private, cuda
 from .ranks import open_comm
-from .tensors import KINDS, read_state, restore_state
+from .tensors import KINDS, check_state, read_state, restore_state
 
 # Numbers on the wire that lose nothing of a gathered type.
 WIRES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "fp16"}
@@ -68,12 +69,24 @@ class Fsdp:
         check_sums(settings)
         self.settings, self.passages, self._comms, self._sums = settings, [], {}, []
         self._gather_settings = {t: Settings({"exchange.wire": w}) for t, w in WIRES.items()}
-        for module in modules:
-            self._sums.append(ReduceScatter(self))
-            module.set_custom_reduce_scatter(self._sums[-1])
-            if gather:
-                module.set_custom_all_gather(AllGather(self))
+        try:
+            for module in modules:
+                self._sums.append(ReduceScatter(self))
+                module.set_custom_reduce_scatter(self._sums[-1])
+                if gather:
+                    module.set_custom_all_gather(AllGather(self))
+        except BaseException:
+            self._give_back()
+            raise
         _ours.update(modules)
+
+    def _give_back(self):
+        """FSDP's own transfers take their place again, as far as it lets them."""
+        for module in self._modules:
+            with contextlib.suppress(ValueError):
+                _private.restore_fsdp(module)
+            _ours.discard(module)
+        self._modules = []
 
     def comm_of(self, group):
         if group not in self._comms:
@@ -81,35 +94,54 @@ class Fsdp:
         return self._comms[group]
 
     def state_dict(self):
-        """What this rank has not sent yet, and what the codecs remember: {"MODULE.ELEMENTS": bytes as a tensor}. Every rank saves
-        its own. Between two steps."""
-        return {f"{i}.{elements}": state for i, sums in enumerate(self._sums) for elements, state in sums.list_states()}
+        """What this rank has not sent yet, and what the codecs remember: {"ranks": their number, "MODULE.ELEMENTS": bytes as a
+        tensor}. Every rank saves its own. Between two steps."""
+        states = {f"{i}.{elements}": state for i, sums in enumerate(self._sums) for elements, state in sums.list_states()}
+        return {"ranks": dist.get_world_size(), **states}
 
     def load_state_dict(self, state):
-        """Goes on from the state_dict() of this rank on as many ranks, bit for bit. Before the first step."""
+        """Goes on from the state_dict() of this rank on as many ranks, bit for bit but for what auto has timed. Before the first
+        step."""
         if any(sums.is_open() for sums in self._sums):
             raise UsageError("load_state_dict() comes before the first step: fully_shard() a new model")
-        for key, value in state.items():
-            module, _, elements = key.partition(".")
-            if not (module.isdigit() and elements.isdigit() and int(module) < len(self._sums)):
-                raise DataError(f"the state has sums {key!r}, and the model has {len(self._sums)} FSDP modules: this is not the "
-                                "state_dict() of tacit.fsdp() of this model")
-            self._sums[int(module)].saved[int(elements)] = value
+        states, ranks = dict(state), dist.get_world_size()
+        if states.pop("ranks", ranks) != ranks:
+            raise DataError(f"the state is of {state['ranks']} ranks, these are {ranks}: begin without load_state_dict(), and what was "
+                            "not sent yet is forgotten")
+        places = {key: find_place(key, len(self._sums)) for key in states}
+        for value in states.values():
+            check_state(value)
+        for i, sums in enumerate(self._sums):
+            sums.saved = {elements: states[key] for key, (module, elements) in places.items() if module == i}
 
     def close(self):
         """FSDP sends by itself again. Between two steps. Collective, unless a peer has failed."""
-        for comm in self._comms.values():
-            comm.close()
+        self._give_back()
+        comms, self._comms = self._comms, {}
+        errors = []
+        for comm in comms.values():
+            try:
+                comm.close()
+            except Error as error:
+                errors.append(error)
+        if errors:  # late messages may still write to what has passed
+            raise errors[0]
         while self.passages:
             self.passages.pop().close()
-        while self._modules:
-            _private.restore_fsdp(self._modules[-1])
-            _ours.discard(self._modules.pop())
+
+
+def find_place(key, modules):
+    """(module, elements) of a key of state_dict()."""
+    module, _, elements = str(key).partition(".")
+    if not (module.isdigit() and elements.isdigit() and int(module) < modules):
+        raise DataError(f"the state has sums {key!r}, and the model has {modules} FSDP modules: this is not the state_dict() of "
+                        "tacit.fsdp() of this model")
+    return int(module), int(elements)
 
 
 class Transfers:
-    """What an FSDP module sends in one direction: a channel per process group, length and settings. The length is the
-    same in every step."""
+    """What an FSDP module sends in one direction: a channel per process group, length and settings. Lengths differ where not
+    all parameters have gradients."""
 
     def __init__(self, owner):
         self._owner, self._channels, self._passages, self._works = owner, {}, {}, {}
@@ -125,25 +157,31 @@ class Transfers:
         """Those of open channels, and those that wait for theirs."""
         return [*self.saved.items(), *((elements, read_state(c)) for (_, elements, _), c in self._channels.items())]
 
-    def _restore(self, channel, elements):
-        if self.saved and elements not in self.saved:
-            raise DataError(f"the state that was loaded is of sums of {min(self.saved)} elements, and these have {elements}: the model, "
-                            "or the number of ranks, was another; begin without load_state_dict()")
-        if self.saved:
-            restore_state(channel, self.saved.pop(elements))
+    def _open(self, comm, settings, collective, elements):
+        channel, state = Channel(comm, settings, collective, elements), self.saved.get(elements)
+        if state is None:
+            if self.saved and comm.rank == 0:
+                logger.warning("the state that was loaded has sums of %s elements, and none of %d, which begin anew",
+                               " and ".join(map(str, self.saved)), elements)
+            return channel
+        try:
+            restore_state(channel, state)
+        except BaseException:
+            channel.shut()
+            raise
+        del self.saved[elements]
+        return channel
 
     def _start(self, group, settings, collective, source, target, elements, scale):
         comm, key = self._owner.comm_of(group), (group, elements, id(settings))
         if key not in self._channels:
-            channel = Channel(comm, settings, collective, elements)
-            self._restore(channel, elements)
-            self._channels[key] = channel
-            gpu = cuda.device_of(source)
+            channel, gpu = self._open(comm, settings, collective, elements), cuda.device_of(source)
             stall_s = float(self._owner.settings["comm.stall"])
             self._passages[key] = None if gpu is None else cuda.Passage(gpu, source, target, stall_s)
             if gpu is not None:
                 self._owner.passages.append(self._passages[key])
-        elif not self._works[key].is_completed():
+            self._channels[key] = channel
+        elif key in self._works and not self._works[key].is_completed():
             self._works[key].wait()
         work = self._works[key] = Transfer(self._channels[key], self._passages[key], source, target, scale)
         return work

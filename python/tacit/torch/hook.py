@@ -213,11 +213,12 @@ class Hook:
         return {"state": read_state(self._job)} if self._started else {}
 
     def load_state_dict(self, state):
-        """Goes on from the state_dict() of this rank on as many ranks, bit for bit. Before the first backward pass. Collective."""
+        """Goes on from the state_dict() of this rank on as many ranks, bit for bit but for what auto has timed. Before the first
+        backward pass. Collective."""
         if self._started:
             raise UsageError("load_state_dict() comes before the first backward pass: make a new hook")
         if state:
-            restore_state(self._job, state["state"])
+            restore_state(self._job, state.get("state"))
             self._started = True
 
     # ---- the end -------------------------------------------------------------------------------------------------------
@@ -238,11 +239,13 @@ class Hook:
         if not self._job.handle:
             return
         self.stop()
-        self._job.close()
-        self._tensors.close()
-        if self._own_comm:
-            self.comm.close()
         self._tensors.release()
+        try:
+            self._job.close()
+            self._tensors.close()
+        finally:
+            if self._own_comm:
+                self.comm.close()
 
 
 def list_left_out(ddp):

@@ -3,7 +3,7 @@
 number of ranks and strategies dp and shard go on from it, and what close() gives the optimizer back."""
 import torch
 
-from .._library import DataError, PeerError
+from .._library import DataError, Error
 from ..comm import logger
 
 ARRAY = "of the shape of its parameter"
@@ -80,10 +80,15 @@ def split(model, optimizer, whole):
         i = parts.numbers[id(piece)]
         at, shape = begin - tensors.layout.offset(i), tensors.parameters[i].shape
         if i in entries:
-            state[key] = {name: tensors.flatten(value, i)[at:at + count].clone() if has_shape(name, value, shape) else value
+            state[key] = {name: tensors.flatten(value, i)[at:at + count].clone() if has_shape(name, value, shape) else copy_of(value)
                           for name, value in entries[i].items()}
     counts = [len(group["params"]) for group in optimizer.param_groups]
     return {"state": state, "param_groups": number_groups(whole["param_groups"], counts)}
+
+
+def copy_of(value):
+    """Of its own for every part: an optimizer counts its steps in place."""
+    return value.clone() if isinstance(value, torch.Tensor) else value
 
 
 def idle_entries(parts, optimizer, whole):
@@ -100,17 +105,17 @@ def load(model, optimizer, whole, own=None):
 
 
 def join_all(model, is_alone):
-    """Returns {optimizer: state} for restore(). Collective, unless is_alone. Then, and where a peer has failed, the state of
-    all parameters but the frozen ones is lost."""
+    """Returns {optimizer: state} for restore(). Collective, unless is_alone. Then, and where it fails, the state of all
+    parameters but the frozen ones is lost."""
     try:
         if not is_alone:
             model._end_parts()
             return {optimizer: join(model, optimizer)["state"] for optimizer in model.optimizers}
-    except PeerError:
-        pass  # close() raises it, too
+    except Error as error:
+        logger.warning("%s", error)
     if any(optimizer.state for optimizer in model.optimizers):
-        logger.warning("close() after a failure: the state of the optimizers is lost, as every rank had a part of it; load a "
-                       "checkpoint before you train on")
+        logger.warning("close() after a failure, or while an exception is handled: the state of the optimizers is lost, as every "
+                       "rank had a part of it; load a checkpoint before you train on")
     return {optimizer: model._parts.idle.get(optimizer, {}) for optimizer in model.optimizers}
 
 

@@ -64,7 +64,7 @@ class Parallel(torch.nn.Module):
         self._sums_early = (self.settings["strategy"] == "dp" and float(self.settings["optim.clip"]) == 0 and
                             self.settings["exchange.overlap"] == "true")
         self._sync, self._queued, self._averaged = True, False, False
-        self._skipped, self._waiting, self._unused_passes = False, set(), 0
+        self._skipped, self._waiting, self._unused_passes, self._applied = False, set(), 0, False
         self.last_step = None
         self._arrived, self._missing, self._all = [], set(), frozenset(range(len(self._tensors.names)))
         self._held = []  # (parameter, gradient): the library reads and writes these until a pass has ended
@@ -127,7 +127,7 @@ class Parallel(torch.nn.Module):
         try:
             held = read() if self._job.load(folder, blobs) else None
         except Exception:
-            with contextlib.suppress(Error):  # training may go on as before
+            with contextlib.suppress(Error):  # training may begin anew with these parameters
                 self._tensors.flat.copy_(before)
                 self._begin_anew()
             raise
@@ -322,10 +322,13 @@ class Parallel(torch.nn.Module):
         _private.call_after_backward(self._end_backward)
 
     def _add_to_parts(self):
-        """A pass adds to the gradients that are there: of a pass before it in the same step, or of a step that has not cleared
-        them."""
+        """A pass adds to gradients that no update has used. Those that one has used are dropped: who has cleared the model's by
+        hand has not cleared those of the parts."""
+        if not self._waiting and self._applied:
+            self._parts.drop_gradients()
+            return
         skipped = self._skipped
-        if self._waiting:  # of the pass before: a second pass of a step, or a step left out
+        if self._waiting:
             self._unused_passes += 1
             if self._unused_passes == MANY_PASSES:
                 self._warn_of_steps(f"{MANY_PASSES} backward passes")
@@ -340,7 +343,7 @@ class Parallel(torch.nn.Module):
         self._held.clear()
         if self._parts is not None:
             self._parts.show_gradients(self._skipped, set(unused))
-            self._waiting = {id(o) for o in self.optimizers}
+            self._waiting, self._applied = {id(o) for o in self.optimizers}, False
         else:
             self._fill_unused(unused, self._share_use(unused))
             self._job.stepped()
@@ -469,6 +472,7 @@ class Parallel(torch.nn.Module):
         self._waiting.discard(id(optimizer))
         if not self._waiting:
             self._unused_passes = MANY_PASSES  # it is clear who steps: more passes accumulate
+            self._applied = True  # by the optimizers, as far as gradients are finite
             self._end_step()
 
     def _end_step(self, updated=True):
@@ -575,7 +579,7 @@ class Parallel(torch.nn.Module):
     def _close_parts(self):
         """Gives the optimizers the whole parameters and their state back, and returns the status of the job. While an
         exception is handled, other ranks may be elsewhere: then this one does not wait for them."""
-        is_alone = self._queued or sys.exc_info()[0] is not None
+        is_alone = self._queued or not self._job.handle or sys.exc_info()[0] is not None
         states = moments.join_all(self, is_alone)
         self._parts.release()
         self._parts = None

@@ -8,6 +8,7 @@ import inspect
 import torch
 
 from .._library import UnsupportedError, UsageError
+from ..comm import logger
 from .tensors import is_dense, order_dims, view_floats
 
 # Optimizers that update every element by itself, so that a part of a tensor is a tensor to them.
@@ -43,6 +44,7 @@ class Parts:
         self._tensors = tensors
         # by optimizer and group; the groups themselves are others after load_state_dict()
         self._originals = {o: [group["params"] for group in o.param_groups] for o in optimizers}
+        self._has_warned = False
         self.spoiled = False  # a pass before, of the same step, had a gradient that is not finite
         self._copies = None  # by place: how many ranks have it
         self._pieces = []  # (parameter, offset of its first float, floats), the same places in every job
@@ -151,11 +153,22 @@ class Parts:
         return [[numbers.get(id(p)) for p in params] for params in self._originals[optimizer]]
 
     def keep_gradients(self, skipped):
-        """Another backward pass adds to the gradients that are there. skipped: what the pass before has ended with."""
+        """Another backward pass adds to the gradients that are there. skipped: what the pass before has ended with; its gradients
+        spoil the sum unless they were cleared."""
         pieces = self.list_parameters()
         for piece in pieces:
             piece.kept = None if piece.grad is None else piece.grad.clone()
-        self.spoiled = skipped and (not pieces or any(piece.kept is not None for piece in pieces))
+        self.spoiled = skipped and (not pieces or any(p.kept is not None and not p.kept[0].isfinite() for p in pieces))
+
+    def drop_gradients(self):
+        """Those of a step that was made, if zero_grad() of the optimizer has left them."""
+        pieces = [piece for piece in self.list_parameters() if piece.grad is not None]
+        if not self._has_warned and any(bool(piece.grad.any()) for piece in pieces):
+            self._has_warned = True
+            logger.warning("under strategy shard a step begins without gradients: those of the step before, which zero_grad() of the "
+                           "optimizer has not cleared, are not added")
+        for piece in pieces:
+            piece.kept = None
 
     @torch.no_grad()
     def show_gradients(self, skipped, unused):

@@ -55,7 +55,8 @@ def list_trained(module, left_out=()):
             raise UsageError(f"{name}: this parameter belongs to another tacit.Parallel or hook; wrap a model once, or "
                              "close() the first")
         if _private.is_sharded(p):
-            raise UsageError(f"{name} is a DTensor, as fully_shard() makes them: tacit.fsdp(model) compresses what FSDP2 sends")
+            raise UsageError(f"{name} is a DTensor, which cannot be trained here; after fully_shard() tacit.fsdp(model) compresses what "
+                             "FSDP2 sends")
         if is_uninitialized(p):
             raise UsageError(f"{name} has no shape yet: run the model once before you wrap it")
         if p.dtype not in KINDS:
@@ -253,11 +254,16 @@ class Tensors:
 def read_state(part):
     """The state of a job or a channel as a tensor of bytes, which torch.load() takes with weights_only."""
     out = torch.empty(part.write_state(), dtype=torch.uint8)
-    return out[:part.write_state(out.data_ptr(), out.numel())].clone()
+    part.write_state(out.data_ptr(), out.numel())
+    return out
+
+
+def check_state(state):
+    if not isinstance(state, torch.Tensor) or state.dtype != torch.uint8:
+        raise UsageError(f"a state is a tensor of bytes from state_dict(), not {state!r:.60}")
 
 
 def restore_state(part, state):
-    if not isinstance(state, torch.Tensor) or state.dtype != torch.uint8:
-        raise UsageError(f"a state is a tensor of bytes from state_dict(), not {state!r:.60}")
+    check_state(state)
     state = state.cpu().contiguous()
     part.restore((ctypes.c_char * state.numel()).from_address(state.data_ptr()))
