@@ -34,8 +34,7 @@
  *     (where a function says so), and the rest. *Any thread* marks what is free of that.
  *   - Structs begin with their size, which the caller sets, {.size = sizeof(tacit_counters)}, so that they can grow:
  *     a member that an older program does not know is 0, or is not written. Without a size: TACIT_E_USAGE.
- *   - A NULL where none is allowed, a closed handle, an index out of range: TACIT_E_USAGE. A wrong call changes
- * nothing.
+ *   - A NULL where none is allowed, a closed handle, an index out of range: TACIT_E_USAGE, and nothing changes.
  *   - Several communicators may be open at once, with several jobs on each.
  *   - After fork() the child cannot use communicators, jobs and channels of its parent: TACIT_E_USAGE.
  */
@@ -262,7 +261,7 @@ typedef struct tacit_job_options {
  * gathers the parameters before tacit_job_finish() returns.
  *
  * Other tensors to train, as where layers are frozen from now on, are another layout and another job: open it, copy the
- * parameters over, and close the old one. What the old one's optimizer and compression remember ends with it. */
+ * parameters over, and close the old one. The state of its optimizer and compression ends with it. */
 TACIT_API tacit_status tacit_job_open(tacit_comm *comm, const tacit_settings *settings, const tacit_layout *layout,
                                       const tacit_job_options *options, tacit_job **out);
 
@@ -395,8 +394,9 @@ TACIT_API tacit_status tacit_job_set_lr(tacit_job *job, double lr);
 /* Between two steps: parameters become the mean over all ranks, and this rank's own are put aside in `gradients`, which
  * must stay as they are until tacit_job_revert(). Where replicas are equal (dp, shard) nothing changes. *distance, if
  * not NULL, receives the consensus distance sqrt(1/N sum_i |x_i - mean|^2), 0 in dp and shard. E_USAGE inside a step,
- * and on all ranks, naming one, if they have made different numbers of steps. But where others wait in a step for a
- * rank that has made fewer, communication ends with E_PEER, which says of two ranks where each is. Collective. */
+ * and, where replicas differ, on all ranks, naming one, if they have made different numbers of steps. But where others
+ * wait in a step for a rank that has made fewer, communication ends with E_PEER, which says of two ranks where each is.
+ * Collective. */
 TACIT_API tacit_status tacit_job_average(tacit_job *job, double *distance);
 
 /* The rank's own parameters come back, bit for bit; needed before the next step. Not collective. */
@@ -591,7 +591,7 @@ TACIT_API tacit_status tacit_channel_state(tacit_channel *channel, void *buffer,
  * tacit_job_restore(), also for another collective or length. E_USAGE: the channel has sent already. Collective. */
 TACIT_API tacit_status tacit_channel_restore(tacit_channel *channel, const void *bytes, size_t count);
 
-/* Waits for a start that is under way, and closes the handle in any case. NULL is fine. Collective. */
+/* Waits for a start that is under way, and closes the handle in any case. NULL is fine. As tacit_job_close(). */
 TACIT_API tacit_status tacit_channel_close(tacit_channel *channel);
 
 #ifdef __cplusplus

@@ -153,7 +153,7 @@ struct tacit_channel {
     taciti_pages flat;   /* the array in f32, in buckets of slots */
     taciti_compression *compression;
     taciti_job job;
-    _Atomic int64_t wait_ns; /* in which callers waited since the last transfer was settled */
+    _Atomic int64_t wait_ns; /* in which callers waited since a transfer was settled */
     _Atomic bool under_way;  /* started and not waited for; what follows belongs to the job meanwhile */
     const char *source;
     char *target;

@@ -155,9 +155,10 @@ tacit_status tacit_job_state(tacit_job *job, void *buffer, size_t room, size_t *
     return taciti_job_leave(job, was, status);
 }
 
-/* Between two starts. */
+/* Between two starts, none of which has failed. */
 static tacit_status check_at_rest(const tacit_channel *channel, const char *caller) {
-    TACITI_TRY(taciti_handle_check(channel, TACITI_HANDLE_CHANNEL));
+    const tacit_status health = taciti_comm_health(channel->comm->comm);
+    if (health != TACIT_OK) return taciti_api_report(channel->comm, health);
     if (!channel->under_way) return TACIT_OK;
     return taciti_fail(TACIT_E_USAGE,
                        "%s: a transfer is under way: call tacit_channel_wait() until it returns something else than "
@@ -167,8 +168,9 @@ static tacit_status check_at_rest(const tacit_channel *channel, const char *call
 
 tacit_status tacit_channel_state(tacit_channel *channel, void *buffer, size_t room, size_t *bytes) {
     image mine;
-    TACITI_TRY(check_at_rest(channel, "tacit_channel_state"));
+    TACITI_TRY(taciti_handle_check(channel, TACITI_HANDLE_CHANNEL));
     TACITI_TRY(taciti_argument_check(bytes, "bytes"));
+    TACITI_TRY(check_at_rest(channel, "tacit_channel_state"));
     tacit_status status = open_channel_image(channel, &mine);
     if (status == TACIT_OK) status = hand_out(&mine, buffer, room, bytes);
     close_image(&mine);
@@ -300,9 +302,17 @@ tacit_status tacit_job_restore(tacit_job *job, const void *bytes, size_t count) 
     return taciti_job_leave(job, status == TACIT_OK ? TACITI_JOB_BETWEEN : was, status);
 }
 
+static tacit_status check_new(const tacit_channel *channel) {
+    TACITI_TRY(check_at_rest(channel, "tacit_channel_restore"));
+    if (channel->sums == 0) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE, "tacit_channel_restore: this channel has sent or was restored already: restore a "
+                                      "new one, before its first start");
+}
+
 static tacit_status restore_channel(tacit_channel *c, const unsigned char *bytes, size_t count) {
     image mine;
-    const tacit_status opened = open_channel_image(c, &mine), status = take_over(&mine, opened, bytes, count);
+    const tacit_status opened = open_channel_image(c, &mine), refused = check_new(c);
+    const tacit_status status = take_over(&mine, refused != TACIT_OK ? refused : opened, bytes, count);
     close_image(&mine);
     TACITI_TRY(status);
     c->sums = mine.step;
@@ -310,10 +320,7 @@ static tacit_status restore_channel(tacit_channel *c, const unsigned char *bytes
 }
 
 tacit_status tacit_channel_restore(tacit_channel *channel, const void *bytes, size_t count) {
-    TACITI_TRY(check_at_rest(channel, "tacit_channel_restore"));
-    if (channel->sums > 0)
-        return taciti_fail(TACIT_E_USAGE, "tacit_channel_restore: this channel has sent already: restore it before its "
-                                          "first start");
+    TACITI_TRY(taciti_handle_check(channel, TACITI_HANDLE_CHANNEL));
     taciti_api_log_together(channel->comm);
     const tacit_status status = restore_channel(channel, bytes, count);
     taciti_api_log_alone();

@@ -159,7 +159,9 @@ static void play_refusals(taciti_comm *comm, void *context) {
     refuse(fresh, &s, "damaged");
     if (tacit_rank(&seat) == 1) s.bytes[s.count / 2] ^= 1;
     CHECK(tacit_channel_restore(channel, s.bytes, s.count) == TACIT_E_USAGE); /* it has sent */
+    CHECK(tacit_channel_restore(tacit_rank(&seat) == 1 ? channel : fresh, s.bytes, s.count) == TACIT_E_USAGE);
     OK(tacit_channel_restore(fresh, s.bytes, s.count));
+    CHECK(tacit_channel_restore(fresh, s.bytes, s.count) == TACIT_E_USAGE); /* it has a state */
     OK(tacit_channel_close(fresh));
     OK(tacit_channel_close(channel));
     free(s.bytes);
@@ -188,6 +190,54 @@ static void play_wrong_calls(taciti_comm *comm, void *context) {
     taciti_handle_close(&seat.handle);
 }
 
+static const float *residual_of(const tacit_channel *c) {
+    return taciti_exchange_residual(taciti_compression_exchange(c->compression), TACITI_RESIDUAL_CONTRIBUTION);
+}
+
+/* The choice of auto is not part of the state, and what it has lost is. */
+static void play_auto(taciti_comm *comm, void *context) {
+    const trial t = {TACIT_REDUCE_SCATTER, {"compress.codec=auto"}, 300, false};
+    tacit_comm seat;
+    float x[300];
+    (void)context;
+    tacit_channel *channel = open_channel(&t, seat_of(comm, &seat)), *resumed = open_channel(&t, &seat);
+    for (int s = 0; s < STARTS; s++) start_once(&t, channel, &seat, s, x);
+    const string state = state_of(channel);
+    OK(tacit_channel_restore(resumed, state.bytes, state.count));
+    const float *lost = residual_of(channel), *found = residual_of(resumed);
+    CHECK(lost != NULL && found != NULL && memcmp(lost, found, channel->layout.n * sizeof *lost) == 0);
+    start_once(&t, resumed, &seat, STARTS, x);
+    OK(tacit_channel_close(resumed));
+    OK(tacit_channel_close(channel));
+    free(state.bytes);
+    taciti_handle_close(&seat.handle);
+}
+
+static void auto_begins_anew_with_its_residual(void **state) {
+    const taciti_comm_options options = test_comm_options(true);
+    (void)state;
+    test_world_run(3, &options, play_auto, NULL);
+}
+
+/* A transfer that has failed is neither made nor not. */
+static void play_failure(taciti_comm *comm, void *context) {
+    tacit_comm seat;
+    size_t bytes = 0;
+    (void)context;
+    tacit_channel *channel = open_channel(&TOPK, seat_of(comm, &seat));
+    (void)taciti_fail(TACIT_E_PEER, "this rank leaves");
+    taciti_comm_give_up(comm);
+    CHECK(tacit_channel_state(channel, NULL, 0, &bytes) == TACIT_E_PEER && bytes == 0);
+    CHECK(tacit_channel_close(channel) == TACIT_E_PEER);
+    taciti_handle_close(&seat.handle);
+}
+
+static void a_channel_that_has_failed_has_no_state(void **state) {
+    const taciti_comm_options options = test_comm_options(true);
+    (void)state;
+    test_world_run(1, &options, play_failure, NULL);
+}
+
 static void a_channel_under_way_has_no_state(void **state) {
     const taciti_comm_options options = test_comm_options(true);
     (void)state;
@@ -196,9 +246,9 @@ static void a_channel_under_way_has_no_state(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_channel_goes_on_from_its_bytes),
-        cmocka_unit_test(bytes_of_another_channel_are_refused),
-        cmocka_unit_test(a_channel_under_way_has_no_state),
+        cmocka_unit_test(a_channel_goes_on_from_its_bytes),   cmocka_unit_test(bytes_of_another_channel_are_refused),
+        cmocka_unit_test(a_channel_under_way_has_no_state),   cmocka_unit_test(a_channel_that_has_failed_has_no_state),
+        cmocka_unit_test(auto_begins_anew_with_its_residual),
     };
     (void)taciti_kernels_get(); /* the first call must come from a single thread */
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -364,7 +364,7 @@ static void ranks_that_nobody_lists_are_refused(void **state) {
     assert_int_equal(json_object_del(meta, "replicas"), 0);
     const taciti_ckpt_origin from = {.path = path, .meta = meta, .ranks = 1, .resumption = TACITI_RESUME_REGROUPED};
     assert_int_equal(taciti_ckpt_restore_state(&from, &s), TACIT_E_DATA);
-    assert_int_equal(test_log_count("model is of several ranks, and \"replicas\", which lists them, is missing"), 1);
+    assert_int_equal(test_log_count("optim.m is of several ranks, and \"replicas\", which lists them, is missing"), 1);
     assert_true(is_left(h.model, g_layout.n));
     json_decref(meta);
     let_go(&h);

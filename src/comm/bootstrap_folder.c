@@ -19,8 +19,8 @@
 #define POLL_MIN_NS TACITI_NS_PER_MS
 #define POLL_MAX_NS (100 * TACITI_NS_PER_MS)
 
-/* The mode tells every rank that one of them has made the folder. */
-enum { PATH_BYTES = 4096, CREATE_TURNS = 100, MODE_BITS = 07777, MADE_MODE = 01700 };
+/* The mode tells every rank that one of them has made the folder, which may inherit its group. */
+enum { PATH_BYTES = 4096, CREATE_TURNS = 100, MODE_BITS = 05777, MADE_MODE = 01700 };
 
 typedef struct folder_store {
     char folder[PATH_BYTES];

@@ -224,8 +224,10 @@ tacit_status taciti_comm_agree(taciti_comm *comm, tacit_status mine) {
 /* The smallest step travels with its rank, in one number. */
 tacit_status taciti_comm_agree_step(taciti_comm *comm, int64_t step) {
     const int rank = comm->engine.rank, ranks = comm->engine.size;
-    double lowest[] = {(double)(step * ranks + rank), -(double)step};
+    double lowest[] = {(double)step * ranks + rank, -(double)step};
     TACITI_TRY(taciti_comm_allreduce_f64(comm, lowest, 2, TACITI_OP_MIN));
+    if (!(lowest[0] >= 0 && lowest[0] < 0x1p53 && lowest[1] <= 0 && lowest[1] > -0x1p53)) /* a peer may send anything */
+        return TACITI_FAIL_TOGETHER(rank, TACIT_E_INTERNAL, "ranks meet after %g and %g steps", lowest[0], -lowest[1]);
     const long long place = (long long)lowest[0], min = place / ranks, max = (long long)-lowest[1];
     if (min == max) return TACIT_OK;
     return TACITI_FAIL_TOGETHER(

@@ -78,16 +78,23 @@ static tacit_status send_beat(taciti_comm *comm, taciti_link *link) {
                               &link->out_request);
 }
 
-/* culprit: of a death or difference. other: of a difference. */
-static tacit_status send_last_word(taciti_comm *comm, taciti_link *link, int kind, int culprit,
-                                   const taciti_sight *other) {
+/* Nothing is said to this neighbour after it. */
+static tacit_status say_last(taciti_comm *comm, taciti_link *link, const taciti_beat *words) {
     if (link->said || link->lost_ns != 0) return TACIT_OK;
-    link->last = (taciti_beat){.kind = kind, .culprit = culprit, .sent = link->sent};
-    if (other != NULL) link->last.other = *other;
-    taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &link->last.sight);
+    link->last = *words;
+    link->last.sent = link->sent;
     link->said = link->leaving = true;
     return comm->engine.isend(comm->engine.self, link->peer, TACITI_TAG_BEAT, &link->last, sizeof link->last,
                               &link->last_request);
+}
+
+/* culprit: of a death or difference. other: of a difference. */
+static tacit_status send_last_word(taciti_comm *comm, taciti_link *link, int kind, int culprit,
+                                   const taciti_sight *other) {
+    taciti_beat words = {.kind = kind, .culprit = culprit, .finder = comm->engine.rank};
+    if (other != NULL) words.other = *other;
+    taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &words.sight);
+    return say_last(comm, link, &words);
 }
 
 static const char *reason_of_loss(taciti_comm *comm, int peer) {
@@ -164,15 +171,18 @@ static void set_difference(const taciti_comm *comm, int rank, const taciti_sight
                      names[0], places[0], names[1], places[1]);
 }
 
+static bool is_rank(const taciti_comm *comm, int rank) { return rank >= 0 && rank < comm->engine.size; }
+
 /* The rank that has noticed it has logged it. */
 static tacit_status hear_of_difference(taciti_comm *comm, const taciti_link *link) {
-    const int other = link->in.culprit;
-    if (other < 0 || other >= comm->engine.size)
-        taciti_error_set("rank %d reports that another rank does something else", link->peer);
+    const taciti_beat report = link->in;
+    if (is_rank(comm, report.culprit) && is_rank(comm, report.finder))
+        set_difference(comm, report.finder, &report.sight, report.culprit, &report.other);
     else
-        set_difference(comm, link->peer, &link->in.sight, other, &link->in.other);
+        taciti_error_set("rank %d reports that another rank does something else", link->peer);
     const tacit_status status = taciti_comm_break(comm, TACIT_E_PEER);
-    if (comm->engine.size > ALL_PAIRS_RANKS) tell_neighbours(comm, link->peer); /* that rank may not reach them */
+    for (int i = 0; i < comm->detector.count && comm->engine.size > ALL_PAIRS_RANKS; i++)
+        (void)say_last(comm, &comm->detector.links[i], &report); /* the finder may not reach them */
     return status;
 }
 
@@ -378,9 +388,8 @@ tacit_status taciti_detector_tick(taciti_comm *comm, int64_t now_ns) {
     return health;
 }
 
-/* Waits for the next beats of the peer, and sends it some. */
-static tacit_status hear_anew(taciti_comm *comm, const taciti_link *link) {
-    const uint64_t enough = link->beats + FRESH_BEATS;
+/* Waits until `enough` beats of the peer have come, and sends it some. */
+static tacit_status hear_anew(taciti_comm *comm, const taciti_link *link, uint64_t enough) {
     const int64_t end_ns = taciti_now_ns() + FRESH_NS;
     while (link->beats < enough && link->receiving && link->lost_ns == 0 && taciti_now_ns() < end_ns) {
         TACITI_TRY(taciti_comm_break(comm, look_at_links(comm, taciti_now_ns())));
@@ -403,7 +412,9 @@ tacit_status taciti_detector_compare(taciti_comm *comm, int peer) {
     taciti_sight mine;
     if (d->link_of[peer] < 0) return TACIT_OK;
     const taciti_link *link = &d->links[d->link_of[peer]];
-    TACITI_TRY(hear_anew(comm, link));
+    const uint64_t enough = link->beats + FRESH_BEATS;
+    TACITI_TRY(hear_anew(comm, link, enough));
+    if (link->beats < enough) return TACIT_OK; /* what it did earlier tells nothing */
     taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &mine);
     if (!is_elsewhere(&mine, &link->seen)) return TACIT_OK;
     set_difference(comm, comm->engine.rank, &mine, peer, &link->seen);

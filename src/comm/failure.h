@@ -32,6 +32,7 @@ typedef struct taciti_beat {
     uint64_t sent;   /* with a goodbye: all messages to this neighbour, beats apart */
     taciti_sight sight;
     taciti_sight other; /* of a rank that is elsewhere */
+    int32_t finder;     /* the rank that has noticed that: the sight is its own */
 } taciti_beat;
 
 /* A neighbour. */

@@ -153,7 +153,8 @@ static tacit_status check_lacking(const taciti_resume *resume, const taciti_stat
                        optim ? resume->optim_advice : resume->advice);
 }
 
-/* Names an array that may begin at zero, with the keys that have made it necessary. Residuals go by their own words. */
+/* Names an array that may begin at zero, with the keys that have made it necessary. State of codecs and controllers
+ * goes by its own words. */
 static tacit_status say_begun(const taciti_resume *resume, const taciti_state *state) {
     taciti_state arrays = {.count = 0};
     const taciti_state_entry *lacking = NULL;
@@ -162,7 +163,9 @@ static tacit_status say_begun(const taciti_resume *resume, const taciti_state *s
     taciti_changes_text(&resume->changes, section, changes, sizeof changes);
     for (size_t i = 0; i < state->count; i++) {
         const taciti_state_entry *entry = &state->entries[i];
-        if (!entry->optional || entry->kind != TACITI_STATE_ARRAY || entry->regroup != TACITI_STATE_RESET) continue;
+        const bool of_codec = strstr(entry->name, ".estimate") != NULL || strstr(entry->name, ".period_sum") != NULL;
+        if (!entry->optional || entry->kind != TACITI_STATE_ARRAY || entry->regroup != TACITI_STATE_RESET || of_codec)
+            continue;
         taciti_state_add(&arrays, *entry);
         arrays.entries[arrays.count - 1].optional = false;
     }

@@ -70,7 +70,7 @@ static tacit_status open_file(const char *folder, const taciti_arrivals_run *run
 static void note_failure(taciti_arrivals *a) {
     a->failed = true;
     taciti_log(TACITI_LOG_ERROR, "%s: cannot write: %s; training goes on, but this log cannot be replayed", a->path,
-               strerror(errno));
+               strerror(errno != 0 ? errno : EIO));
 }
 
 static uint32_t add_to_sum(taciti_arrivals *a, const char *line) {
@@ -283,6 +283,9 @@ void taciti_arrivals_flush(taciti_arrivals *a) {
 tacit_status taciti_arrivals_close(taciti_arrivals *a) {
     if (a == NULL) return TACIT_OK;
     taciti_arrivals_flush(a);
+    if (fclose(a->file) != 0 && !a->replays && !a->failed) note_failure(a); /* a full disk shows here on NFS */
+    a->file = NULL;
+    if (a->failed) taciti_error_set("%s: a line could not be written", a->path);
     const tacit_status status = a->failed ? TACIT_E_IO : TACIT_OK;
     close_file(a);
     return status;

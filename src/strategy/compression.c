@@ -375,7 +375,8 @@ static void recognise_controller(taciti_compression *c, int64_t step) {
     memcpy(c->saved_identity, identity, sizeof identity);
     const bool measures = c->controller->measures;
     if (c->state_bytes == 0 || (part == TACITI_IDENTITY_PARTS && !measures) || step == 0) return;
-    if (taciti_comm_rank(c->comm) == 0)
+    const bool told = measures && c->setup.gather_feedback; /* there may be hundreds of channels */
+    if (taciti_comm_rank(c->comm) == 0 && !told)
         taciti_log(measures ? TACITI_LOG_INFO : TACITI_LOG_WARN, "resume: adapt.policy %s begins anew%s: %s%s",
                    c->controller->name, is_of_gathers(c) ? " for gathers" : "",
                    measures ? "it measures how fast these links are now" : "the checkpoint has ",

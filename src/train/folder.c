@@ -138,10 +138,11 @@ static tacit_status check_shared(const taciti_trainer *trainer, const char *fold
     return taciti_comm_agree(trainer->comm, status);
 }
 
+/* A log below run.dir is claimed with it. */
 static tacit_status claim_log(taciti_trainer *trainer) {
-    const char *folder = trainer->settings->run.dir.text, *log = trainer->settings->run.arrivals.text;
-    const bool same = taciti_file_lies_in(log, folder) && taciti_file_lies_in(folder, log);
-    return *log == '\0' || same ? TACIT_OK : taciti_lock_take(log, "run.arrivals", NULL, &trainer->log_lock);
+    const char *log = trainer->settings->run.arrivals.text;
+    if (*log == '\0' || taciti_file_lies_in(log, trainer->settings->run.dir.text)) return TACIT_OK;
+    return taciti_lock_take(log, "run.arrivals", NULL, &trainer->log_lock);
 }
 
 tacit_status taciti_trainer_claim_folder(taciti_trainer *trainer) {
@@ -171,6 +172,7 @@ typedef struct leftovers {
     bool (*holds)(const char *folder);
     bool (*moves)(const char *folder, const char *name); /* an entry of the folder */
     const char *last;                                    /* that is moved; NULL: any */
+    bool advises; /* says how to remove many of them: nothing else has such a name */
 } leftovers;
 
 static tacit_status fail_move(const leftovers *old, const char *folder, const char *aside) {
@@ -226,9 +228,9 @@ static tacit_status set_aside(const leftovers *old, const char *folder, const ch
     TACITI_TRY(moved);
     size_t stem = strlen(aside); /* without the number */
     while (stem > 0 && aside[stem - 1] >= '0' && aside[stem - 1] <= '9') stem--;
-    if (number >= MANY_OLD)
-        (void)snprintf(many, sizeof many, "; %d old %ss lie there, to remove them: rm -r %.*s*", number, old->what,
-                       (int)stem, aside);
+    if (number >= MANY_OLD && old->advises)
+        (void)snprintf(many, sizeof many, "; %d old runs lie there, to remove them: rm -r %.*s*", number, (int)stem,
+                       aside);
     taciti_log(TACITI_LOG_WARN, "%s held an earlier %s: it is now %s%s%s", folder, old->what, aside, hint, many);
     return TACIT_OK;
 }
@@ -245,7 +247,8 @@ tacit_status taciti_set_old_run_aside(const char *folder, bool resume) {
                                   .instead = "use --resume or another --run.dir",
                                   .holds = holds_run,
                                   .moves = moves_with_run,
-                                  .last = "metrics.jsonl"};
+                                  .last = "metrics.jsonl",
+                                  .advises = true};
     return set_aside(&run, folder, resume ? "" : " (to go on with a run, use --resume)");
 }
 

@@ -17,7 +17,8 @@ static tacit_status agree_on_meetings(const taciti_trainer *trainer) {
                 {"configuration key train.eval_windows", t->eval_windows},
                 {"configuration key train.save_every", t->save_every},
                 {"configuration key train.save_early", t->save_early},
-                {"configuration key run.trace", trainer->settings->run.trace}};
+                {"configuration key run.trace", trainer->settings->run.trace},
+                {"whether run.arrivals is set", trainer->settings->run.arrivals.text[0] != '\0'}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         char value[TEXT_BYTES];
         (void)snprintf(value, sizeof value, "%" PRId64, keys[i].value);

@@ -303,9 +303,9 @@ tacit_status taciti_trainer_build(taciti_trainer *trainer) {
 void taciti_trainer_close(taciti_trainer *trainer) {
     taciti_metrics_close(trainer->metrics);
     taciti_lock_release(&trainer->lock);
-    taciti_lock_release(&trainer->log_lock);
     if (trainer->comm != NULL && !taciti_comm_let_go(trainer->comm)) return;
     taciti_driver_destroy(trainer->driver);
+    taciti_lock_release(&trainer->log_lock);
     taciti_reports_destroy(&trainer->reports);
     taciti_profile_destroy(&trainer->profiling.profile);
     taciti_free(trainer->tokens);
