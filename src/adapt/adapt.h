@@ -96,7 +96,7 @@ typedef struct taciti_controller {
     void (*start)(const void *options, const taciti_adapt_start *start, void *state, taciti_decision *decision,
                   double *factors);
 
-    /* Takes the facts of a step in and decides the next one; not called without state. `decision` and factors[buckets]
+    /* Takes the facts of a step in and decides the next one. `decision` and factors[buckets]
      * hold what was decided for that step. factors[b]: of bucket b, 0: decision->factor holds. */
     void (*decide)(const void *options, const taciti_adapt_facts *facts, void *state, taciti_decision *decision,
                    double *factors);

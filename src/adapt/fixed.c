@@ -18,10 +18,20 @@ static void start(const void *options, const taciti_adapt_start *begin, void *st
     *decision = (taciti_decision){.factor = begin->factor};
 }
 
+static void decide(const void *options, const taciti_adapt_facts *facts, void *state, taciti_decision *decision,
+                   double *factors) {
+    (void)options;
+    (void)facts;
+    (void)state;
+    (void)factors;
+    decision->changed = false;
+}
+
 const taciti_controller taciti_controller_fixed = {
     .name = "fixed",
     .help = "the factor compress.factor in every step",
     .source = "-",
     .state_bytes = state_bytes,
     .start = start,
+    .decide = decide,
 };
