@@ -96,8 +96,8 @@ typedef struct taciti_controller {
     void (*start)(const void *options, const taciti_adapt_start *start, void *state, taciti_decision *decision,
                   double *factors);
 
-    /* Takes the facts of a step in and decides the next one. `decision` and factors[buckets]
-     * hold what was decided for that step. factors[b]: of bucket b, 0: decision->factor holds. */
+    /* Takes the facts of a step in and decides the next one; compression asks controllers with state alone. `decision`
+     * and factors[buckets] hold what was decided for that step. factors[b]: of bucket b, 0: decision->factor holds. */
     void (*decide)(const void *options, const taciti_adapt_facts *facts, void *state, taciti_decision *decision,
                    double *factors);
 } taciti_controller;
