@@ -358,6 +358,7 @@ class Refused(unittest.TestCase):
             with self.assertNoLogs("tacit", "WARNING") if hasattr(self, "assertNoLogs") else contextlib.nullcontext():
                 for _ in range(9):
                     self.step(model, first)
+                    first.zero_grad()
                 for _ in range(9):
                     self.step(model)  # accumulates
                 with model.average():
