@@ -325,7 +325,7 @@ class Parallel(torch.nn.Module):
         """A pass adds to gradients that no update has used. Those that one has used are dropped: who has cleared the model's by
         hand has not cleared those of the parts."""
         if not self._waiting and self._applied:
-            self._parts.drop_gradients()
+            self._parts.warn_of_gradients()
             return
         skipped = self._skipped
         if self._waiting:

@@ -160,15 +160,13 @@ class Parts:
             piece.kept = None if piece.grad is None else piece.grad.clone()
         self.spoiled = skipped and (not pieces or any(p.kept is not None and not p.kept[0].isfinite() for p in pieces))
 
-    def drop_gradients(self):
-        """Those of a step that was made, if zero_grad() of the optimizer has left them."""
-        pieces = [piece for piece in self.list_parameters() if piece.grad is not None]
-        if not self._has_warned and any(bool(piece.grad.any()) for piece in pieces):
-            self._has_warned = True
-            logger.warning("under strategy shard a step begins without gradients: those of the step before, which zero_grad() of the "
-                           "optimizer has not cleared, are not added")
-        for piece in pieces:
-            piece.kept = None
+    def warn_of_gradients(self):
+        """Once, where zero_grad() of the optimizer has left those that an update has used: a step begins without them."""
+        if self._has_warned or not any(p.grad is not None and bool(p.grad.any()) for p in self.list_parameters()):
+            return
+        self._has_warned = True
+        logger.warning("under strategy shard a step begins without gradients: those of the step before, which zero_grad() of the "
+                       "optimizer has not cleared, are not added")
 
     @torch.no_grad()
     def show_gradients(self, skipped, unused):
