@@ -7,14 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
-#include "base/system.h"
 #include "comm/state.h"
+#include "comm/tcp_address.h"
 
 enum {
     MAX_CHILDREN = 32,
@@ -325,27 +324,26 @@ static void number_local_ranks(taciti_comm *comm) {
 
 /* The introduction of a rank; nothing of it is believed before it was checked. */
 typedef struct introduction {
-    uint64_t cores, machine;
+    uint64_t cores;
     int32_t pid;
+    uint8_t machine[TACITI_TCP_HOST_BYTES]; /* 0 of a host that the engine claims */
     char host[sizeof((taciti_peer *)0)->host];
 } introduction;
 
-/* Machines may bear one name, such as "localhost": the boot of the kernel tells them apart. */
+/* Machines may bear one name, such as "localhost": their identities tell them apart. */
 static introduction introduce_me(const taciti_comm *comm) {
     introduction me = {.cores = taciti_usable_cores_key(), .pid = (int32_t)getpid()};
-    char boot[64] = "";
     if (comm->engine.host[0] != 0) {
         memcpy(me.host, comm->engine.host, sizeof me.host);
         return me;
     }
     if (gethostname(me.host, sizeof me.host - 1) != 0) (void)snprintf(me.host, sizeof me.host, "?");
-    (void)taciti_system_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
-    me.machine = XXH3_64bits(boot, strlen(boot));
+    taciti_host_identity(me.machine);
     return me;
 }
 
 static bool are_neighbours(const introduction *a, const introduction *b) {
-    return a->machine == b->machine && strcmp(a->host, b->host) == 0;
+    return memcmp(a->machine, b->machine, sizeof a->machine) == 0 && strcmp(a->host, b->host) == 0;
 }
 
 static void number_hosts(taciti_comm *comm, const introduction *all) {

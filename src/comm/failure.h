@@ -87,7 +87,7 @@ tacit_status taciti_detector_lost(taciti_comm *comm, int peer);
 
 /* Called when a message from `peer` has another length than this rank's job expects. Waits until the peer has said what
  * it does, for half a second at most. If that is another step or call, returns E_PEER with a text that names both
- * ranks, which all ranks receive; else OK. */
+ * ranks, which all ranks receive; else, or where the peer has said nothing meanwhile, OK. */
 tacit_status taciti_detector_compare(taciti_comm *comm, int peer);
 
 /* Restarts the measurement of silence and waits, because this process did not listen until now. */
