@@ -2,8 +2,8 @@
  *
  * Channels: sums and gathers of the caller's own arrays, each with a compression of its own.
  *
- * A start is one job of the communication thread. Bucket by bucket it reads the caller's array into f32, exchanges it
- * and writes the result back. Then it settles the compression, which is a collective of its own, so that the waiting
+ * A start is one job of the communication thread. Bucket by bucket it exchanges the caller's array, which hooks read
+ * into f32 and write. Then it settles the compression, which is a collective of its own, so that the waiting
  * thread has nothing left to do.
  *
  * A bucket has one slot for each part of the array: one in an all-reduce, where all buckets in a row are the array; one
@@ -40,41 +40,44 @@ static bool is_split(const tacit_channel *c) { return c->collective != TACIT_ALL
 
 /* ---- the array in buckets ---------------------------------------------------------------------------------------- */
 
-/* Elements of one part in one bucket: where they are in the flat array and in the part. */
+/* Elements of one part in a range of a bucket: where they are in the flat array and in the part. */
 typedef struct strip {
     size_t flat, at, n;
 } strip;
 
-static strip strip_of(const tacit_channel *c, size_t bucket, int part) {
+/* range: with several parts the whole bucket. */
+static strip strip_of(const tacit_channel *c, size_t bucket, int part, taciti_range range) {
     const taciti_bucket *b = &c->layout.buckets[bucket];
-    const size_t slot_n = b->n / (size_t)c->parts, at = b->offset / (size_t)c->parts;
-    return (strip){b->offset + (size_t)c->slot_of[part] * slot_n, at, taciti_min(slot_n, c->part_n - at)};
+    const size_t slot_n = range.n / (size_t)c->parts, at = b->offset / (size_t)c->parts + range.at;
+    return (strip){b->offset + range.at + (size_t)c->slot_of[part] * slot_n, at, taciti_min(slot_n, c->part_n - at)};
 }
 
-static void read_bucket(const tacit_channel *c, size_t bucket) {
+static void read_range(void *context, size_t bucket, taciti_range range) {
+    const tacit_channel *c = context;
     const bool own = c->collective == TACIT_ALL_GATHER; /* the source is this rank's part alone */
     for (int part = own ? rank_of(c) : 0; part < (own ? rank_of(c) + 1 : c->parts); part++) {
-        const strip s = strip_of(c, bucket, part);
+        const strip s = strip_of(c, bucket, part, range);
         const size_t at = s.at + (own ? 0 : (size_t)part * c->part_n);
         taciti_elements_read(c->type, c->source, at, c->scale, (float *)c->flat.base + s.flat, s.n);
     }
 }
 
-/* Adds the squares of what is written to *squares. */
-static void write_bucket(const tacit_channel *c, size_t bucket, double *squares) {
+static void write_range(void *context, size_t bucket, taciti_range range) {
+    tacit_channel *c = context;
     const bool own = c->collective == TACIT_REDUCE_SCATTER;
     for (int part = own ? rank_of(c) : 0; part < (own ? rank_of(c) + 1 : c->parts); part++) {
-        const strip s = strip_of(c, bucket, part);
+        const strip s = strip_of(c, bucket, part, range);
         const float *floats = (const float *)c->flat.base + s.flat;
         taciti_elements_write(c->type, c->target, s.at + (own ? 0 : (size_t)part * c->part_n), floats, s.n);
-        if (c->codec_used) *squares += taciti_kernels_get()->sum_squares(floats, s.n);
+        if (c->codec_used) c->squares += taciti_kernels_get()->sum_squares(floats, s.n);
     }
 }
 
 /* ---- the job ----------------------------------------------------------------------------------------------------- */
 
 /* Residuals follow a result that is finite on all ranks; only a reduce-scatter shows each rank another one. */
-static tacit_status settle_residuals(tacit_channel *c, taciti_comm *comm, double squares) {
+static tacit_status settle_residuals(tacit_channel *c, taciti_comm *comm) {
+    double squares = c->squares;
     taciti_step_report report = {.wait_ns = atomic_exchange(&c->wait_ns, 0)};
     if (c->codec_used && c->collective == TACIT_REDUCE_SCATTER)
         TACITI_TRY(taciti_comm_allreduce_f64(comm, &squares, 1, TACITI_OP_SUM));
@@ -82,14 +85,12 @@ static tacit_status settle_residuals(tacit_channel *c, taciti_comm *comm, double
 }
 
 static tacit_status transfer_buckets(tacit_channel *c, taciti_comm *comm) {
-    double squares = 0;
+    c->squares = 0;
     for (size_t b = 0; b < c->layout.bucket_count; b++) {
-        read_bucket(c, b);
         TACITI_TRY(taciti_compression_begin(c->compression, c->flat.base, b));
         TACITI_TRY(taciti_exchange_wait(taciti_compression_exchange(c->compression), b));
-        write_bucket(c, b, &squares);
     }
-    TACITI_TRY(settle_residuals(c, comm, squares));
+    TACITI_TRY(settle_residuals(c, comm));
     c->sums++;
     return TACIT_OK;
 }
@@ -303,7 +304,9 @@ static tacit_status build_together(tacit_channel *c, const tacit_settings *setti
     TACITI_TRY(taciti_comm_agree_text(comm, "libtacit", tacit_version()));
     TACITI_TRY(taciti_comm_agree_text(comm, "channel", text));
     TACITI_TRY(taciti_agree_on_configuration(comm, &settings->config));
+    c->hooks = (taciti_bucket_hooks){read_range, write_range, NULL, c};
     const taciti_strategy_context context = {.comm = comm,
+                                             .hooks = &c->hooks,
                                              .layout = &c->layout,
                                              .optim_options = &c->optim,
                                              .exchange_options = &c->exchange,

@@ -146,11 +146,13 @@ struct tacit_channel {
     taciti_optim_options optim;
     taciti_exchange_options exchange;
     taciti_compress_options compress;
-    bool codec_used;     /* something is compressed */
-    void *codec_options; /* owned */
-    char *config;        /* as of a job; owned */
-    int64_t sums;        /* starts that have ended; of those before a restore, too */
-    taciti_pages flat;   /* the array in f32, in buckets of slots */
+    bool codec_used;           /* something is compressed */
+    void *codec_options;       /* owned */
+    char *config;              /* as of a job; owned */
+    int64_t sums;              /* starts that have ended; of those before a restore, too */
+    taciti_pages flat;         /* the array in f32, in buckets of slots */
+    taciti_bucket_hooks hooks; /* between it and the caller's arrays */
+    double squares;            /* of what the transfer under way has written, if a codec is used */
     taciti_compression *compression;
     taciti_job job;
     _Atomic int64_t wait_ns; /* in which callers waited since a transfer was settled */

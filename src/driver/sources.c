@@ -25,8 +25,8 @@ struct taciti_sources {
     taciti_sources_setup setup;
     taciti_bucket_hooks hooks;
     tensor_state *tensors; /* owned; what a bucket reads of them is set before it begins */
-    bool *left;            /* per bucket: it was filled; owned */
-    pthread_mutex_t lock;  /* of all below, and of ready, missing and left */
+    size_t *filled;        /* per bucket: floats that were read into it; owned */
+    pthread_mutex_t lock;  /* of all below, and of ready, missing and filled */
     pthread_cond_t changed;
     uint64_t step;
     tacit_status failed; /* of a bucket of this step */
@@ -36,15 +36,16 @@ struct taciti_sources {
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
-static void bucket_leaves(void *context, size_t bucket);
-static void bucket_arrived(void *context, size_t bucket, tacit_status status);
+static void range_leaves(void *context, size_t bucket, taciti_range range);
+static void range_arrived(void *context, size_t bucket, taciti_range range);
+static void bucket_ended(void *context, size_t bucket, tacit_status status);
 
 void taciti_sources_destroy(taciti_sources *sources) {
     if (sources == NULL) return;
     (void)pthread_cond_destroy(&sources->changed);
     (void)pthread_mutex_destroy(&sources->lock);
     taciti_free(sources->tensors);
-    taciti_free(sources->left);
+    taciti_free(sources->filled);
     taciti_free(sources);
 }
 
@@ -68,11 +69,13 @@ tacit_status taciti_sources_create(const taciti_sources_setup *setup, taciti_sou
     taciti_sources *s = taciti_calloc(1, sizeof *s);
     if (s == NULL) return TACIT_E_MEMORY;
     s->setup = *setup;
-    s->hooks = (taciti_bucket_hooks){bucket_leaves, setup->write_back ? bucket_arrived : NULL, s};
+    s->hooks = (taciti_bucket_hooks){range_leaves, NULL, NULL, s};
+    if (setup->write_back) s->hooks.arrived = range_arrived;
+    if (setup->write_back) s->hooks.ended = bucket_ended;
     s->tensors = taciti_calloc(setup->layout->tensor_count, sizeof *s->tensors);
-    s->left = taciti_calloc(setup->layout->bucket_count, sizeof *s->left);
+    s->filled = taciti_calloc(setup->layout->bucket_count, sizeof *s->filled);
     open_lock(s);
-    if (s->tensors == NULL || s->left == NULL) {
+    if (s->tensors == NULL || s->filled == NULL) {
         taciti_sources_destroy(s);
         return TACIT_E_MEMORY;
     }
@@ -119,11 +122,11 @@ static void read_source(const taciti_source *source, size_t at, float *out, size
         taciti_elements_read(source->type, source->at, at, source->scale, out, n);
 }
 
-/* Elements [*at, *at + *n) of the tensor are in the bucket, and have a source. */
-static bool in_bucket(const taciti_sources *s, size_t tensor, size_t bucket, size_t *at, size_t *n) {
+/* Elements [*at, *at + *n) of the tensor are in that range of the bucket, and have a source. */
+static bool in_range(const taciti_sources *s, size_t tensor, size_t bucket, taciti_range range, size_t *at, size_t *n) {
     const taciti_tensor *t = &s->setup.layout->tensors[tensor];
-    const taciti_bucket *b = &s->setup.layout->buckets[bucket];
-    const size_t low = taciti_max(t->offset, b->offset), high = taciti_min(t->offset + t->n, b->offset + b->n);
+    const size_t begin = s->setup.layout->buckets[bucket].offset + range.at;
+    const size_t low = taciti_max(t->offset, begin), high = taciti_min(t->offset + t->n, begin + range.n);
     *at = low - t->offset;
     *n = high > low ? high - low : 0;
     return *n > 0 && s->tensors[tensor].has_source;
@@ -133,21 +136,22 @@ static float *place_of(const taciti_sources *s, size_t tensor) {
     return s->setup.flat + s->setup.layout->tensors[tensor].offset;
 }
 
-static bool set_left(taciti_sources *s, size_t bucket) {
+/* Returns false where the range was read before. */
+static bool fill_up_to(taciti_sources *s, size_t bucket, taciti_range range) {
     (void)pthread_mutex_lock(&s->lock);
-    const bool before = s->left[bucket];
-    s->left[bucket] = true;
+    const bool new = range.at >= s->filled[bucket];
+    if (new) s->filled[bucket] = range.at + range.n;
     (void)pthread_mutex_unlock(&s->lock);
-    return before;
+    return new;
 }
 
 /* A strategy that changes a bucket before it leaves calls this earlier, so the second call does nothing. */
-static void bucket_leaves(void *context, size_t bucket) {
+static void range_leaves(void *context, size_t bucket, taciti_range range) {
     taciti_sources *s = context;
     const taciti_bucket *b = &s->setup.layout->buckets[bucket];
-    if (set_left(s, bucket)) return;
+    if (!fill_up_to(s, bucket, range)) return;
     for (size_t t = b->first, at = 0, n = 0; t <= b->last; t++)
-        if (in_bucket(s, t, bucket, &at, &n)) read_source(&s->tensors[t].source, at, place_of(s, t) + at, n);
+        if (in_range(s, t, bucket, range, &at, &n)) read_source(&s->tensors[t].source, at, place_of(s, t) + at, n);
 }
 
 /* On one rank nothing is sent or compressed, so that the sum is the gradient. */
@@ -156,12 +160,17 @@ static bool holds_sum(const taciti_sources *s, const taciti_source *source) {
                                   !(source->scale < 1 || source->scale > 1));
 }
 
-static void bucket_arrived(void *context, size_t bucket, tacit_status status) {
+static void range_arrived(void *context, size_t bucket, taciti_range range) {
+    const taciti_sources *s = context;
+    const taciti_bucket *b = &s->setup.layout->buckets[bucket];
+    for (size_t t = b->first, at = 0, n = 0; t <= b->last; t++)
+        if (in_range(s, t, bucket, range, &at, &n) && !holds_sum(s, &s->tensors[t].source))
+            taciti_elements_write(s->tensors[t].source.type, s->tensors[t].source.at, at, place_of(s, t) + at, n);
+}
+
+static void bucket_ended(void *context, size_t bucket, tacit_status status) {
     taciti_sources *s = context;
     const taciti_bucket *b = &s->setup.layout->buckets[bucket];
-    for (size_t t = b->first, at = 0, n = 0; t <= b->last && status == TACIT_OK; t++)
-        if (in_bucket(s, t, bucket, &at, &n) && !holds_sum(s, &s->tensors[t].source))
-            taciti_elements_write(s->tensors[t].source.type, s->tensors[t].source.at, at, place_of(s, t) + at, n);
     (void)pthread_mutex_lock(&s->lock);
     for (size_t t = b->first; t <= b->last && status == TACIT_OK; t++) s->tensors[t].missing--;
     if (status != TACIT_OK) s->failed = status;
@@ -192,7 +201,7 @@ void taciti_sources_begin(taciti_sources *sources) {
     sources->step++;
     sources->failed = TACIT_OK;
     sources->watch = taciti_watch_begin(sources->setup.comm);
-    memset(sources->left, 0, layout->bucket_count * sizeof *sources->left);
+    memset(sources->filled, 0, layout->bucket_count * sizeof *sources->filled);
     for (size_t t = 0; t < layout->tensor_count; t++) {
         sources->tensors[t].ready = sources->tensors[t].has_source = false;
         sources->tensors[t].missing = sources->tensors[t].buckets;
@@ -228,7 +237,7 @@ static tacit_status name_holdup(const taciti_sources *s, size_t tensor, double s
             "tacit_job_wait: tensor %zu (%s) has waited for comm.stall, %g s, for tensor %zu (%s), which "
             "is not ready in this step",
             tensor, layout->tensors[tensor].name, stall_s, other, layout->tensors[other].name);
-    if (s->left[b] || s->setup.overlap) return TACIT_OK; /* the failure detector ends what is under way */
+    if (s->filled[b] > 0 || s->setup.overlap) return TACIT_OK; /* the failure detector ends what is under way */
     return taciti_fail(TACIT_E_USAGE,
                        "tacit_job_wait: tensor %zu (%s) has waited for comm.stall, %g s, for the end of the step: with "
                        "exchange.overlap=false nothing leaves before tacit_job_settle()",

@@ -3,9 +3,9 @@
  * Gradients that lie in the caller's memory, and waits for their sums.
  *
  * The flat array of gradients is what ranks exchange. A tensor of it may have a source: memory of the caller's, which
- * is read into the array just before a bucket leaves, on the thread that moves it, and, where updates are the caller's,
- * written with the sum as soon as that has arrived. Strategies that do not sum gradients by bucket need the array
- * earlier: then a source is read when it is given.
+ * is read into the array just before a piece of a bucket leaves, on the thread that moves it, and, where updates are
+ * the caller's, written with the sum as soon as that has arrived. Strategies that do not sum gradients by bucket need
+ * the array earlier: then a source is read when it is given.
  *
  * Three threads may use it at once: one that gives sources (take), one that waits (wait), and the one that begins and
  * ends steps; besides, the communication thread calls the hooks.

@@ -221,12 +221,19 @@ tacit_status taciti_allreduce_local(taciti_allreduce *reduce, taciti_half_step *
 /* The steps of a part, and the cycles of the pipeline before a piece reaches them. */
 typedef struct schedule {
     bool scatter, between, to_all; /* the first two steps; the third; the last */
+    bool in_pieces;                /* hooks of the bucket are called for every piece */
     size_t between_lag, to_all_lag, last_lag;
 } schedule;
 
+/* Pieces are ranges, and each rank gets the whole result. */
+static bool goes_in_pieces(const taciti_allreduce *reduce, taciti_phase phase) {
+    return phase == TACITI_PHASE_ALL_REDUCE && !reduce->contiguous;
+}
+
 static schedule schedule_of(const taciti_allreduce *reduce, taciti_phase phase) {
     const size_t a = reduce->local_depth, b = reduce->wire_depth;
-    schedule s = {.scatter = taciti_phase_sums(phase),
+    schedule s = {.in_pieces = goes_in_pieces(reduce, phase),
+                  .scatter = taciti_phase_sums(phase),
                   .between = phase != TACITI_PHASE_REDUCE_SCATTER && phase != TACITI_PHASE_GATHER_IN_HOST,
                   .to_all = phase == TACITI_PHASE_ALL_REDUCE || phase == TACITI_PHASE_ALL_GATHER ||
                             phase == TACITI_PHASE_GATHER_IN_HOST};
@@ -236,9 +243,18 @@ static schedule schedule_of(const taciti_allreduce *reduce, taciti_phase phase) 
     return s;
 }
 
-static tacit_status scatter_cycle(taciti_allreduce *reduce, size_t cycle, taciti_piece *t) {
+/* The floats of message number `cycle`, before it leaves, or when it has arrived. */
+static taciti_range range_of_message(const taciti_piece *t) {
+    const size_t at = t->piece * t->cut->piece_n;
+    return (taciti_range){at, taciti_min(t->cut->together * t->cut->piece_n, t->cut->n - at)};
+}
+
+static tacit_status scatter_cycle(taciti_allreduce *reduce, size_t cycle, bool in_pieces, taciti_piece *t) {
     const size_t a = reduce->local_depth, b = reduce->wire_depth;
-    if (piece_at(cycle, 0, t)) TACITI_TRY(taciti_allreduce_local(reduce, taciti_scatter_begin, t));
+    if (piece_at(cycle, 0, t)) {
+        if (in_pieces) taciti_bucket_leaves(t->task, range_of_message(t));
+        TACITI_TRY(taciti_allreduce_local(reduce, taciti_scatter_begin, t));
+    }
     if (piece_at(cycle, a, t)) {
         TACITI_TRY(taciti_allreduce_local(reduce, taciti_scatter_end, t));
         TACITI_TRY(taciti_scatter_begin(&reduce->wire, t));
@@ -254,6 +270,7 @@ static tacit_status gather_cycle(taciti_allreduce *reduce, size_t cycle, const s
     if (piece_at(cycle, s->to_all_lag, t)) TACITI_TRY(taciti_allreduce_local(reduce, taciti_gather_begin, t));
     if (!piece_at(cycle, s->to_all_lag + a, t)) return TACIT_OK;
     TACITI_TRY(taciti_allreduce_local(reduce, taciti_gather_end, t));
+    if (s->in_pieces) taciti_bucket_arrives(t->task, range_of_message(t));
     return t->residual != NULL && t->residual->back != 0 ? give_back(reduce, t) : TACIT_OK;
 }
 
@@ -263,7 +280,7 @@ static tacit_status run_halves(taciti_allreduce *reduce, float *x, size_t n, con
     const schedule s = schedule_of(reduce, task->phase);
     taciti_piece t = {.x = x, .task = task, .residual = residual, .cut = &cut};
     for (size_t cycle = 0; cycle < taciti_cut_messages(&cut) + s.last_lag; cycle++) {
-        if (s.scatter) TACITI_TRY(scatter_cycle(reduce, cycle, &t));
+        if (s.scatter) TACITI_TRY(scatter_cycle(reduce, cycle, s.in_pieces, &t));
         TACITI_TRY(gather_cycle(reduce, cycle, &s, &t));
     }
     TACITI_TRY(taciti_halves_finish(&reduce->local));
@@ -275,23 +292,32 @@ static bool takes_small(const taciti_allreduce *reduce, size_t n) {
            taciti_small_pays(&reduce->arrangement, n);
 }
 
-tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task,
-                                  taciti_residual *residual) {
-    static const taciti_bucket_task FIRST = {0};
-    if (task == NULL) task = &FIRST;
-    if (n == 0 || reduce->arrangement.size == 1) return TACIT_OK;
-    if (residual != NULL && residual->pieces == 0) residual = NULL; /* nothing is encoded */
-    if (reduce->gather && task->phase != TACITI_PHASE_ALL_REDUCE)
-        return taciti_fail(TACIT_E_INTERNAL, "bucket %zu: an all-reduce that gathers payloads has no halves",
-                           task->bucket);
-    if (!takes_small(reduce, n) || task->phase != TACITI_PHASE_ALL_REDUCE)
-        return run_halves(reduce, x, n, task, residual);
+static tacit_status run_small(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task,
+                              taciti_residual *residual) {
     if (task->tallies != NULL)
         task->tallies[TACITI_PAYLOAD_CONTRIBUTION].bytes += taciti_small_bytes(&reduce->arrangement, n);
     TACITI_TRY(taciti_small_run(&reduce->small, x, n, task, residual != NULL && residual->back != 0));
     if (residual == NULL || residual->back == 0) return TACIT_OK;
     taciti_kernels_get()->add_scaled(residual->apart != NULL ? residual->apart : x, reduce->small.error, residual->back,
                                      n);
+    return TACIT_OK;
+}
+
+tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task,
+                                  taciti_residual *residual) {
+    static const taciti_bucket_task FIRST = {0};
+    if (task == NULL) task = &FIRST;
+    if (n == 0) return TACIT_OK;
+    const bool alone = reduce->arrangement.size == 1;
+    if (residual != NULL && residual->pieces == 0) residual = NULL; /* nothing is encoded */
+    if (!alone && reduce->gather && task->phase != TACITI_PHASE_ALL_REDUCE)
+        return taciti_fail(TACIT_E_INTERNAL, "bucket %zu: an all-reduce that gathers payloads has no halves",
+                           task->bucket);
+    const bool small = takes_small(reduce, n) && task->phase == TACITI_PHASE_ALL_REDUCE;
+    if (!alone && !small && goes_in_pieces(reduce, task->phase)) return run_halves(reduce, x, n, task, residual);
+    taciti_bucket_leaves(task, (taciti_range){.n = n});
+    if (!alone) TACITI_TRY((small ? run_small : run_halves)(reduce, x, n, task, residual));
+    taciti_bucket_arrives(task, (taciti_range){.n = n});
     return TACIT_OK;
 }
 

@@ -65,19 +65,37 @@ static void clear_gaps(const taciti_exchange *exchange, float *x, size_t n, size
     taciti_layout_clear_gaps(exchange->layout, bucket, (taciti_range){.n = n}, x);
 }
 
+/* Whether nothing but the route, piece by piece, looks at the bucket. */
+static bool goes_in_pieces(const taciti_exchange *exchange, const taciti_bucket_task *task,
+                           const taciti_residual *residual) {
+    const bool flushes = residual != NULL && (task->dense || exchange->moved) && !taciti_residual_is_empty(residual);
+    return !flushes && task->trial.factor <= 0 && (task->dense || exchange->coded.verbs->pieces);
+}
+
+/* As run_route(), for a task that may have hooks. */
+static tacit_status run_between_hooks(taciti_exchange *exchange, float *x, size_t n, taciti_bucket_task task,
+                                      taciti_residual *residual) {
+    const taciti_bucket_task given = task;
+    const bool whole = !goes_in_pieces(exchange, &task, residual);
+    if (whole) taciti_bucket_leaves(&given, (taciti_range){.n = n});
+    if (whole) task.hooks = NULL;
+    if (residual != NULL && taciti_phase_sums(task.phase))
+        taciti_residual_begin(residual, task.dense || exchange->moved, x, n);
+    TACITI_TRY(run_route(exchange, x, n, &task, residual));
+    if (whole) taciti_bucket_arrives(&given, (taciti_range){.n = n});
+    return TACIT_OK;
+}
+
 static tacit_status move_coded(taciti_exchange *exchange, float *x, size_t n, taciti_bucket_task task) {
     taciti_residual *residual = exchange->store.all != NULL ? &exchange->store.all[task.bucket] : NULL;
     taciti_tally *tally = &exchange->tallies[task.bucket * TACITI_PAYLOAD_KINDS];
     const int64_t begin_ns = taciti_now_ns();
     const bool gathers = !taciti_phase_sums(task.phase);
     clear_gaps(exchange, x, n, task.bucket);
-    if (!gathers) {
-        memset(tally, 0, TACITI_PAYLOAD_KINDS * sizeof *tally);
-        if (residual != NULL) taciti_residual_begin(residual, task.dense || exchange->moved, x, n);
-    }
+    if (!gathers) memset(tally, 0, TACITI_PAYLOAD_KINDS * sizeof *tally);
     task.tallies = tally;
     task.layout = exchange->layout;
-    const tacit_status status = run_route(exchange, x, n, &task, residual);
+    const tacit_status status = run_between_hooks(exchange, x, n, task, residual);
     clear_gaps(exchange, x, n, task.bucket);
     tally[gathers ? TACITI_PAYLOAD_RESULT : TACITI_PAYLOAD_CONTRIBUTION].run_ns += taciti_now_ns() - begin_ns;
     return status;
@@ -86,11 +104,12 @@ static tacit_status move_coded(taciti_exchange *exchange, float *x, size_t n, ta
 static tacit_status move_bucket(void *owner, float *x, size_t n, const taciti_bucket_task *task) {
     taciti_exchange *exchange = owner;
     const taciti_bucket_hooks *hooks = exchange->hooks;
-    if (hooks != NULL) hooks->leaving(hooks->context, task->bucket);
+    taciti_bucket_task own = *task;
+    own.hooks = hooks;
     const tacit_status status = exchange->tallies != NULL
-                                    ? move_coded(exchange, x, n, *task)
-                                    : exchange->dense.verbs->run(&exchange->dense, x, n, task, NULL);
-    if (hooks != NULL && hooks->arrived != NULL) hooks->arrived(hooks->context, task->bucket, status);
+                                    ? move_coded(exchange, x, n, own)
+                                    : exchange->dense.verbs->run(&exchange->dense, x, n, &own, NULL);
+    if (hooks != NULL && hooks->ended != NULL) hooks->ended(hooks->context, task->bucket, status);
     return status;
 }
 

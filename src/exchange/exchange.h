@@ -44,15 +44,6 @@ size_t taciti_exchange_bucket(const taciti_exchange_options *options, const taci
 
 typedef struct taciti_exchange taciti_exchange;
 
-/* Called around the exchange of a bucket, on the thread that moves it. */
-typedef struct taciti_bucket_hooks {
-    void (*leaving)(void *context, size_t bucket); /* writes the bucket, which is about to leave */
-    /* The bucket holds the result, or never will (status). NULL: nothing to do. Not called for a bucket that begins
-     * after communication has failed. */
-    void (*arrived)(void *context, size_t bucket, tacit_status status);
-    void *context;
-} taciti_bucket_hooks;
-
 /* Allocates all workspaces; nothing is allocated later. Borrows comm and layout. Collective.
  *
  * encoding: compresses what travels between hosts, or, if all ranks share one host, between ranks, but for buckets that

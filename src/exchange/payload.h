@@ -36,6 +36,18 @@ static inline bool taciti_phase_sums(taciti_phase phase) {
 typedef enum taciti_payload_kind { TACITI_PAYLOAD_CONTRIBUTION, TACITI_PAYLOAD_RESULT } taciti_payload_kind;
 enum { TACITI_PAYLOAD_KINDS = 2 };
 
+/* Moves a bucket between the array that ranks exchange and other memory, on the thread that exchanges it. A dense
+ * all-reduce calls the first two piece by piece, in ascending order, so that the copies of a piece hide behind the
+ * transfers of others; else they get the whole bucket. */
+typedef struct taciti_bucket_hooks {
+    void (*leaving)(void *context, size_t bucket, taciti_range range); /* writes the range, which is about to be read */
+    void (*arrived)(void *context, size_t bucket, taciti_range range); /* the range holds the result; NULL: no need */
+    /* All ranges have arrived, or never will (status). Not called for a bucket that begins after communication has
+     * failed. NULL: no need. */
+    void (*ended)(void *context, size_t bucket, tacit_status status);
+    void *context;
+} taciti_bucket_hooks;
+
 /* The work of an exchange on a bucket in a step. The first four members come from the strategy (taciti_exchange_at());
  * the exchange sets the others. */
 typedef struct taciti_bucket_task {
@@ -47,9 +59,19 @@ typedef struct taciti_bucket_task {
     size_t bucket;
     int64_t step;
     taciti_phase phase;
-    taciti_tally *tallies;       /* [TACITI_PAYLOAD_KINDS], added to; NULL: not wanted */
-    const taciti_layout *layout; /* whose gaps are 0 in what is decoded; borrows; NULL: there are none */
+    taciti_tally *tallies;            /* [TACITI_PAYLOAD_KINDS], added to; NULL: not wanted */
+    const taciti_layout *layout;      /* whose gaps are 0 in what is decoded; borrows; NULL: there are none */
+    const taciti_bucket_hooks *hooks; /* borrows; NULL: there are none */
 } taciti_bucket_task;
+
+static inline void taciti_bucket_leaves(const taciti_bucket_task *task, taciti_range range) {
+    if (task->hooks != NULL) task->hooks->leaving(task->hooks->context, task->bucket, range);
+}
+
+static inline void taciti_bucket_arrives(const taciti_bucket_task *task, taciti_range range) {
+    if (task->hooks != NULL && task->hooks->arrived != NULL)
+        task->hooks->arrived(task->hooks->context, task->bucket, range);
+}
 
 typedef struct taciti_payload {
     void *data;

@@ -194,6 +194,12 @@ void taciti_residual_accumulate(taciti_residual *r, taciti_residual_array which,
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
+bool taciti_residual_is_empty(const taciti_residual *r) {
+    for (int a = 0; a < TACITI_RESIDUAL_ARRAYS; a++)
+        if (is_committed(r, (taciti_residual_array)a)) return false;
+    return true;
+}
+
 void taciti_residual_begin(taciti_residual *r, bool flush, float *x, size_t n) {
     r->flushed = false;
     if (!flush || !r->feedback.errors) return;

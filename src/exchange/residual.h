@@ -85,6 +85,9 @@ size_t taciti_residual_bytes(const taciti_residual *residual, taciti_residual_ar
 size_t taciti_residual_back_bytes(const taciti_residual *residual);
 void taciti_residual_back_open(taciti_residual *residual, void *memory);
 
+/* Whether no step has left anything but zeros. */
+bool taciti_residual_is_empty(const taciti_residual *residual);
+
 /* Begins a bucket's step. flush: x[n] of the whole bucket += residuals (momentum: and u), which then count as empty, u
  * also after an encoding of the same step.
  * Communication thread, like the next four. */

@@ -68,6 +68,7 @@ typedef struct taciti_route_verbs {
     bool phases;  /* the phases of an all-reduce run on their own, too */
     bool whole;   /* every rank encodes whole buckets, and nobody encodes results */
     bool results; /* results are encoded at a setting of their own */
+    bool pieces;  /* run calls the hooks of the task */
     bool probed;  /* its arithmetic is encode, decode and add of the codec, so a probe of the codec tells its time */
 
     /* Returns E_CONFIG, with what to type, for an encoding that the route does not carry. */

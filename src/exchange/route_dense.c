@@ -22,6 +22,7 @@ static tacit_status price_sum(const taciti_route_setup *setup, taciti_phase phas
 
 const taciti_route_verbs taciti_route_dense = {
     .phases = true,
+    .pieces = true,
     .probed = true,
     .check = accept_encoding,
     .describe = taciti_route_describe_wire,

@@ -248,6 +248,7 @@ static tacit_status price_sum(const taciti_route_setup *setup, taciti_phase phas
 
 const taciti_route_verbs taciti_route_payload = {
     .phases = true,
+    .pieces = true,
     .results = true,
     .probed = true,
     .check = check_encoding,

@@ -191,7 +191,7 @@ bool taciti_compression_is_dense(const taciti_compression *c) {
 tacit_status taciti_compression_begin(taciti_compression *c, float *flat, size_t bucket) {
     const taciti_bucket *b = &c->layout->buckets[bucket];
     const bool momentum = taciti_compression_sends_momentum(c);
-    if (momentum && c->hooks != NULL) c->hooks->leaving(c->hooks->context, bucket);
+    if (momentum && c->hooks != NULL) c->hooks->leaving(c->hooks->context, bucket, (taciti_range){.n = b->n});
     if (momentum) taciti_optim_to_momentum(c->optim, flat, 1.0 / taciti_comm_size(c->comm), b->offset, b->n);
     if (c->encoding.codec != NULL) {
         const double factor = taciti_compression_factor(c, bucket), back = taciti_compression_back_factor(c, factor);

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Hooks around the exchange of a bucket: memory of the caller's, read and written piece by piece, gives the bits of the
+ * flat array; and a dense sum reads its last piece when the first one has arrived already, so that copies hide behind
+ * transfers.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+/* cmocka wants the four above first */
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/rng.h"
+#include "codec/trial.h"
+#include "comm/test_engine.h"
+#include "exchange/exchange.h"
+#include "exchange/test_layout.h"
+
+/* Rank r is on host ARRANGEMENTS[i][r]: all alone; unequal hosts; all together. */
+static const int ARRANGEMENTS[][8] = {{0, 1, 2, 3, 4, 5, 6, 7}, {1, 0, 1, 1, 0, 0, 1, 1}, {0, 0, 0, 0, 0, 0, 0, 0}};
+enum { ARRANGEMENT_COUNT = sizeof ARRANGEMENTS / sizeof *ARRANGEMENTS, BUCKET_BYTES = 400000, SEGMENT_BYTES = 1024 };
+
+/* codec NULL: dense sums alone. */
+typedef struct trial {
+    const char *codec, *wire;
+    taciti_way way;
+    bool errors, in_pieces; /* in_pieces: when all steps compress */
+} trial;
+
+static const trial TRIALS[] = {
+    {.wire = "f32", .in_pieces = true},
+    {.wire = "bf16", .in_pieces = true},
+    {.codec = "int8", .wire = "f32", .errors = true, .in_pieces = true},
+    {.codec = "topk", .wire = "f32", .errors = true, .in_pieces = true},
+    {.codec = "topk", .wire = "f32", .way = TACITI_WAY_GATHER, .in_pieces = true},
+    {.codec = "powersgd", .wire = "f32", .errors = true},
+};
+
+/* A compressed step, a dense one, one with a trial, and a compressed one. */
+static const taciti_bucket_task TASKS[] = {
+    {.setting = {{.factor = 4}, {.factor = 4}}},
+    {.dense = true},
+    {.setting = {{.factor = 4}, {.factor = 4}}, .trial = {.factor = 8}},
+    {.setting = {{.factor = 4}, {.factor = 4}}},
+};
+enum { STEPS = sizeof TASKS / sizeof *TASKS };
+
+typedef struct bench {
+    taciti_comm *comm;
+    const trial *trial;
+    taciti_layout layout;
+    taciti_exchange_options options;
+    void *codec_options; /* owned */
+    taciti_exchange *plain, *hooked;
+    float *x, *flat;         /* what each of them exchanges */
+    float *mine;             /* what the hooks read and write */
+    size_t *read, *written;  /* [bucket_count] floats up to which the hooks were called in this step */
+    size_t *calls;           /* [bucket_count] of the first hook in this step */
+    size_t *read_at_arrival; /* [bucket_count] read when the first range arrived; SIZE_MAX: none has */
+    size_t *ended;
+    taciti_bucket_hooks hooks;
+} bench;
+
+/* ---- hooks ------------------------------------------------------------------------------------------------------- */
+
+static void read_range(void *context, size_t bucket, taciti_range range) {
+    bench *b = context;
+    const size_t at = b->layout.buckets[bucket].offset + range.at;
+    CHECK(range.at == b->read[bucket] && range.n > 0);
+    memcpy(b->flat + at, b->mine + at, range.n * sizeof *b->flat);
+    b->read[bucket] += range.n;
+    b->calls[bucket]++;
+}
+
+static void write_range(void *context, size_t bucket, taciti_range range) {
+    bench *b = context;
+    const size_t at = b->layout.buckets[bucket].offset + range.at;
+    CHECK(range.at == b->written[bucket] && range.at + range.n <= b->read[bucket]);
+    memcpy(b->mine + at, b->flat + at, range.n * sizeof *b->flat);
+    if (b->written[bucket] == 0) b->read_at_arrival[bucket] = b->read[bucket];
+    b->written[bucket] += range.n;
+}
+
+static void end_bucket(void *context, size_t bucket, tacit_status status) {
+    bench *b = context;
+    CHECK(status == TACIT_OK && b->written[bucket] == b->layout.buckets[bucket].n);
+    b->ended[bucket]++;
+}
+
+/* ---- a run ------------------------------------------------------------------------------------------------------- */
+
+static taciti_exchange *create_exchange(bench *b) {
+    taciti_exchange *exchange = NULL;
+    const taciti_encoding encoding = {.codec = b->trial->codec != NULL ? taciti_codec_find(b->trial->codec) : NULL,
+                                      .options = b->codec_options,
+                                      .expected = {.factor = 4},
+                                      .feedback = {.errors = b->trial->errors, .decay = 1},
+                                      .way = b->trial->way};
+    CHECK(taciti_exchange_create(b->comm, &b->layout, &b->options, b->trial->codec != NULL ? &encoding : NULL,
+                                 &exchange) == TACIT_OK);
+    return exchange;
+}
+
+static void set_up(taciti_comm *comm, const trial *t, bench *b) {
+    static const size_t SIZES[] = {50000, 3, 41, 40100, 10, 30000, 100};
+    *b = (bench){.comm = comm, .trial = t, .options = {.bucket_bytes = BUCKET_BYTES}};
+    (void)snprintf(b->options.wire.text, sizeof b->options.wire.text, "%s", t->wire);
+    test_layout(SIZES, sizeof SIZES / sizeof *SIZES, BUCKET_BYTES, &b->layout);
+    if (t->codec != NULL) CHECK(taciti_codec_defaults(taciti_codec_find(t->codec), &b->codec_options) == TACIT_OK);
+    b->plain = create_exchange(b);
+    b->hooked = create_exchange(b);
+    b->x = taciti_calloc(3 * b->layout.n, sizeof *b->x);
+    b->flat = b->x + b->layout.n;
+    b->mine = b->flat + b->layout.n;
+    b->read = taciti_calloc(5 * b->layout.bucket_count, sizeof *b->read);
+    b->written = b->read + b->layout.bucket_count;
+    b->calls = b->written + b->layout.bucket_count;
+    b->read_at_arrival = b->calls + b->layout.bucket_count;
+    b->ended = b->read_at_arrival + b->layout.bucket_count;
+    b->hooks = (taciti_bucket_hooks){read_range, write_range, end_bucket, b};
+    taciti_exchange_attend(b->hooked, &b->hooks);
+}
+
+static void tear_down(bench *b) {
+    taciti_exchange_destroy(b->plain);
+    taciti_exchange_destroy(b->hooked);
+    taciti_layout_destroy(&b->layout);
+    taciti_free(b->codec_options);
+    taciti_free(b->x);
+    taciti_free(b->read);
+}
+
+/* The flat array of the one with hooks holds no number before they are called. */
+static void set_inputs(bench *b, size_t step) {
+    const uint64_t key = taciti_rng_key(taciti_rng_key(5, (uint64_t)taciti_comm_rank(b->comm)), step);
+    for (size_t i = 0; i < b->layout.n; i++) {
+        b->x[i] = test_is_gap(&b->layout, i) ? 0 : (float)taciti_rng_below(key, i, 2001) / 1000 - 1;
+        b->mine[i] = b->x[i];
+        b->flat[i] = NAN;
+    }
+    memset(b->read, 0, 3 * b->layout.bucket_count * sizeof *b->read);
+    for (size_t i = 0; i < b->layout.bucket_count; i++) b->read_at_arrival[i] = SIZE_MAX;
+}
+
+static void run_exchange(const bench *b, taciti_exchange *exchange, float *x, size_t step) {
+    taciti_exchange_at(exchange, (int64_t)step, &TASKS[step]);
+    for (size_t i = 0; i < b->layout.bucket_count; i++) CHECK(taciti_exchange_begin(exchange, x, i) == TACIT_OK);
+    for (size_t i = 0; i < b->layout.bucket_count; i++) CHECK(taciti_exchange_wait(exchange, i) == TACIT_OK);
+    CHECK(taciti_exchange_settle(exchange, true) == TACIT_OK);
+}
+
+/* A step with a trial looks at the whole bucket, and so does a dense one that sends residuals along. */
+static void check_pieces(const bench *b, size_t bucket, size_t step) {
+    const taciti_bucket *full = &b->layout.buckets[bucket];
+    const bool alone = taciti_comm_size(b->comm) == 1, coded = b->trial->codec != NULL;
+    if (alone || (coded && TASKS[step].trial.factor > 0)) CHECK(b->calls[bucket] == 1);
+    if (full->n * sizeof(float) < BUCKET_BYTES || alone) return;
+    if (!coded) CHECK(b->read_at_arrival[bucket] < full->n);
+    if (b->trial->in_pieces && TASKS[step].trial.factor <= 0 && !TASKS[step].dense) CHECK(b->calls[bucket] > 1);
+    if (coded && TASKS[step].dense && !b->trial->errors) CHECK(b->calls[bucket] > 1);
+}
+
+static void compare_with_the_flat_array(taciti_comm *comm, void *context) {
+    bench b;
+    set_up(comm, context, &b);
+    for (size_t step = 0; step < STEPS; step++) {
+        set_inputs(&b, step);
+        run_exchange(&b, b.plain, b.x, step);
+        run_exchange(&b, b.hooked, b.flat, step);
+        for (size_t i = 0; i < b.layout.bucket_count; i++) CHECK(b.ended[i] == step + 1);
+        for (size_t i = 0; i < b.layout.n; i++)
+            if (!test_is_gap(&b.layout, i)) CHECK(memcmp(&b.mine[i], &b.x[i], sizeof *b.x) == 0);
+        for (size_t i = 0; i < b.layout.bucket_count; i++) check_pieces(&b, i, step);
+    }
+    tear_down(&b);
+}
+
+static void hooks_give_the_bits_of_the_flat_array_in_pieces(void **state) {
+    static const int SIZES[] = {1, 2, 3, 5, 7};
+    (void)state;
+    for (size_t s = 0; s < sizeof SIZES / sizeof *SIZES; s++)
+        for (size_t t = 0; t < sizeof TRIALS / sizeof *TRIALS; t++)
+            for (int i = 0; i < ARRANGEMENT_COUNT; i++) {
+                taciti_comm_options options = test_comm_options(SIZES[s] % 3 != 0);
+                trial here = TRIALS[t];
+                if (test_spares((int)(s + t) + i)) continue;
+                options.segment_bytes = SEGMENT_BYTES;
+                test_hosts(ARRANGEMENTS[i]);
+                test_world_run(SIZES[s], &options, compare_with_the_flat_array, &here);
+            }
+    test_hosts(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(hooks_give_the_bits_of_the_flat_array_in_pieces)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
