@@ -3,6 +3,7 @@
 gradients, arbitrary values of the real sizes, appear then. A network and its exchange see what they would see beside a
 real accelerator, whose host is free while it computes."""
 import copy
+import ctypes
 import time
 
 import torch
@@ -21,15 +22,16 @@ class Layer(torch.autograd.Function):
     @staticmethod
     def backward(context, gradient):
         context.clock.sleep_until(context.done)
-        # Views, because autograd would copy a tensor that somebody else holds, into memory that is new in each step.
-        return (gradient, None, None, None, *(fill(room, values).view_as(room) for values, room in context.gradients))
+        return (gradient, None, None, None, *(fill(room, values) for values, room in context.gradients))
 
 
 def fill(room, values):
-    """The values, over and over: a host has no memory for all gradients of the large models a second time."""
+    """The values, over and over: a host has no memory for all gradients of the large models a second time. The tensor's
+    storage is its own, for a gradient that shares one is copied, into memory that is new in each step."""
     for piece in room.view(-1).split(len(values)):
         piece.copy_(values[:len(piece)])
-    return room
+    memory = torch.frombuffer((ctypes.c_float * room.numel()).from_address(room.data_ptr()), dtype=torch.float32)
+    return torch.empty(0).set_(memory.untyped_storage(), 0, room.size())
 
 
 class StepClock:
