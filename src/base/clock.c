@@ -9,6 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#define LOOK_MIN_NS TACITI_NS_PER_MS
+#define LOOK_MAX_NS (100 * TACITI_NS_PER_MS)
+
 static int64_t read_clock(clockid_t id) {
     struct timespec t;
     (void)clock_gettime(id, &t);
@@ -32,6 +35,13 @@ void taciti_sleep_ns(int64_t ns) {
     struct timespec t = timespec_of(ns);
     while (clock_nanosleep(CLOCK_MONOTONIC, 0, &t, &t) == EINTR) {
     }
+}
+
+bool taciti_sleep_between_looks(int64_t end_ns, int64_t *nap_ns) {
+    if (taciti_now_ns() >= end_ns) return false;
+    *nap_ns = *nap_ns == 0 ? LOOK_MIN_NS : 2 * *nap_ns < LOOK_MAX_NS ? 2 * *nap_ns : LOOK_MAX_NS;
+    taciti_sleep_ns(*nap_ns);
+    return true;
 }
 
 /* The slack is the thread's (50 us unless somebody changed it): it is put back. */

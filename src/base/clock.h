@@ -6,6 +6,7 @@
 #ifndef TACITI_BASE_CLOCK_H
 #define TACITI_BASE_CLOCK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define TACITI_NS_PER_S INT64_C(1000000000)
@@ -26,6 +27,10 @@ int64_t taciti_wall_ns(void);
 
 /* Sleeps for at least `ns` nanoseconds, even if signals arrive. Returns at once if ns <= 0. Any thread. */
 void taciti_sleep_ns(int64_t ns);
+
+/* Sleeps before another look for something that somebody else provides: 1 ms if *nap_ns is 0, then twice as long each
+ * time, up to 100 ms. Returns false, at once, if end_ns has passed. Any thread. */
+bool taciti_sleep_between_looks(int64_t end_ns, int64_t *nap_ns);
 
 /* Sleeps until taciti_now_ns() >= deadline_ns, even if signals arrive. Returns at once if the deadline has passed.
  * Minimises the kernel's timer slack: on an idle core the thread wakes within tens of microseconds of the deadline. Any

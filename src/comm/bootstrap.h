@@ -15,12 +15,12 @@
 
 enum {
     TACITI_BOOTSTRAP_KEY_BYTES = 64,     /* with the terminating zero; letters, digits, '-', '_' and '.' */
-    TACITI_BOOTSTRAP_VALUE_BYTES = 4096, /* a longer value is refused */
+    TACITI_BOOTSTRAP_VALUE_BYTES = 4096, /* the longest value */
 };
 
 typedef struct taciti_bootstrap {
     void *self;
-    /* Stores a copy of n bytes, replacing an older value. */
+    /* Stores a copy of n bytes, replacing an older value. Keys are valid and values no longer than the maximum. */
     tacit_status (*set)(void *self, const char *key, const void *bytes, size_t n);
     /* Waits for up to timeout_s until the key has a value, and copies it. timeout_s = 0: asks once. Returns E_PEER if
      * the time is over, E_DATA if the value is longer than `max`. In the first case it logs nothing, but sets the

@@ -12,12 +12,10 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/bootstrap.h"
-
-#define POLL_MIN_NS TACITI_NS_PER_MS
-#define POLL_MAX_NS (100 * TACITI_NS_PER_MS)
 
 /* The mode tells every rank that one of them has made the folder, which may inherit its group. */
 enum { PATH_BYTES = 4096, CREATE_TURNS = 100, MODE_BITS = 05777, MADE_MODE = 01700 };
@@ -36,15 +34,10 @@ bool taciti_bootstrap_key_is_valid(const char *key) {
 
 /* Writes the path of a key's file, or of the file of this process that will become it. */
 static tacit_status format_path(const folder_store *store, const char *key, bool temporary, char out[PATH_BYTES]) {
-    if (!taciti_bootstrap_key_is_valid(key)) return taciti_fail(TACIT_E_INTERNAL, "\"%s\" is not a bootstrap key", key);
     const int n = temporary ? snprintf(out, PATH_BYTES, "%s/.%s.%ld", store->folder, key, (long)getpid())
                             : snprintf(out, PATH_BYTES, "%s/%s", store->folder, key);
     if (n > 0 && n < PATH_BYTES) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG, "the path %s is too long", store->folder);
-}
-
-static tacit_status fail_with_path(const char *path, const char *what) {
-    return taciti_fail(TACIT_E_IO, "%s: cannot %s: %s", path, what, strerror(errno));
 }
 
 /* A rank that closes its store removes the folder if it is empty just then. */
@@ -58,19 +51,18 @@ static int create_file(const folder_store *store, const char *path) {
 
 static tacit_status write_file(const folder_store *store, const char *path, const void *bytes, size_t n) {
     const int file = create_file(store, path);
-    if (file < 0) return fail_with_path(path, "create the file");
+    if (file < 0) return taciti_file_fail("cannot create the file", path);
     const bool written = write(file, bytes, n) == (ssize_t)n;
     if (close(file) == 0 && written) return TACIT_OK;
-    return fail_with_path(path, "write");
+    return taciti_file_fail("cannot write", path);
 }
 
 static tacit_status folder_set(void *self, const char *key, const void *bytes, size_t n) {
     char path[PATH_BYTES], temporary[PATH_BYTES];
-    if (n > TACITI_BOOTSTRAP_VALUE_BYTES) return taciti_fail(TACIT_E_INTERNAL, "a bootstrap value of %zu bytes", n);
     TACITI_TRY(format_path(self, key, false, path));
     TACITI_TRY(format_path(self, key, true, temporary));
     TACITI_TRY(write_file(self, temporary, bytes, n));
-    return rename(temporary, path) == 0 ? TACIT_OK : fail_with_path(path, "rename");
+    return rename(temporary, path) == 0 ? TACIT_OK : taciti_file_fail("cannot rename", path);
 }
 
 /* E_PEER: there is no such file yet. */
@@ -78,10 +70,10 @@ static tacit_status read_file(const char *path, void *bytes, size_t max, size_t 
     uint8_t text[TACITI_BOOTSTRAP_VALUE_BYTES + 1];
     const int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0 && errno == ENOENT) return TACIT_E_PEER;
-    if (file < 0) return fail_with_path(path, "open");
+    if (file < 0) return taciti_file_fail("cannot open", path);
     const ssize_t got = read(file, text, sizeof text);
     (void)close(file);
-    if (got < 0) return fail_with_path(path, "read");
+    if (got < 0) return taciti_file_fail("cannot read", path);
     if ((size_t)got > max || (size_t)got >= sizeof text)
         return taciti_fail(TACIT_E_DATA, "%s has more than %zu bytes", path, max);
     memcpy(bytes, text, (size_t)got);
@@ -93,12 +85,12 @@ static tacit_status folder_get(void *self, const char *key, void *bytes, size_t 
     char path[PATH_BYTES];
     TACITI_TRY(format_path(self, key, false, path));
     const int64_t end_ns = taciti_now_ns() + (int64_t)(timeout_s * 1e9);
-    for (int64_t nap_ns = POLL_MIN_NS;; nap_ns = 2 * nap_ns < POLL_MAX_NS ? 2 * nap_ns : POLL_MAX_NS) {
-        const tacit_status status = read_file(path, bytes, max, n);
-        if (status == TACIT_E_PEER) taciti_error_set("there is no %s", path);
-        if (status != TACIT_E_PEER || taciti_now_ns() >= end_ns) return status;
-        taciti_sleep_ns(nap_ns);
-    }
+    int64_t nap_ns = 0;
+    tacit_status status;
+    do status = read_file(path, bytes, max, n);
+    while (status == TACIT_E_PEER && taciti_sleep_between_looks(end_ns, &nap_ns));
+    if (status == TACIT_E_PEER) taciti_error_set("there is no %s", path);
+    return status;
 }
 
 static void folder_forget(void *self, const char *key) {
@@ -108,7 +100,7 @@ static void folder_forget(void *self, const char *key) {
 
 tacit_status taciti_bootstrap_folder_open(const char *folder, taciti_bootstrap *out) {
     if (strlen(folder) >= PATH_BYTES) return taciti_fail(TACIT_E_CONFIG, "the path %s is too long", folder);
-    if (mkdir(folder, MADE_MODE) != 0 && errno != EEXIST) return fail_with_path(folder, "create the folder");
+    if (mkdir(folder, MADE_MODE) != 0 && errno != EEXIST) return taciti_file_fail("cannot create the folder", folder);
     folder_store *store = taciti_calloc(1, sizeof *store);
     if (store == NULL) return TACIT_E_MEMORY;
     (void)snprintf(store->folder, sizeof store->folder, "%s", folder);

@@ -28,8 +28,6 @@
 #include "comm/tcp_address.h"
 
 #define IDLE_NS (5 * TACITI_NS_PER_S)
-#define ASK_AGAIN_MIN_NS TACITI_NS_PER_MS
-#define ASK_AGAIN_MAX_NS (100 * TACITI_NS_PER_MS)
 
 enum { HEAD_BYTES = 8, VALUES_PER_RANK = 4, SPARE_CONNECTIONS = 16, OWN_FDS = 2, LOOK_MS = 1000, ANSWER_MS = 5000 };
 enum { TALK_BYTES = HEAD_BYTES + TACITI_BOOTSTRAP_KEY_BYTES + TACITI_BOOTSTRAP_VALUE_BYTES + TACITI_SEAL_PROOF_BYTES };
@@ -380,8 +378,9 @@ static bool greet_server(port_store *store, uint8_t bytes[TALK_BYTES]) {
     return store->chain.begun;
 }
 
-/* As exchange_words(), from the beginning. */
+/* As exchange_words(), from the beginning; rank 0 asks itself. */
 static bool ask_once(port_store *store, const talk *question, uint8_t bytes[TALK_BYTES], talk *answer) {
+    if (store->rank == 0) return read_talk(bytes, answer_question(store, question, bytes), 0, answer) == 1;
     if (!connect_once(store)) return false;
     store->trouble =
         store->sealed ? "does not prove this rank's comm.key_file" : "gives no answer (has it a comm.key_file?)";
@@ -393,47 +392,25 @@ static bool ask_until(port_store *store, const talk *question, double timeout_s,
                       talk *answer, bool *reached) {
     const int64_t end_ns = taciti_now_ns() + (int64_t)(timeout_s * 1e9);
     store->trouble = "cannot be reached"; /* not any more, once it was: rank 0 may be gone before this rank gives up */
-    for (int64_t nap_ns = ASK_AGAIN_MIN_NS;; nap_ns = 2 * nap_ns < ASK_AGAIN_MAX_NS ? 2 * nap_ns : ASK_AGAIN_MAX_NS) {
+    int64_t nap_ns = 0;
+    do {
         *reached = ask_once(store, question, bytes, answer);
         if (*reached && answer->op == 'V') return true;
-        if (taciti_now_ns() >= end_ns) return false;
-        taciti_sleep_ns(nap_ns);
-    }
+    } while (taciti_sleep_between_looks(end_ns, &nap_ns));
+    return false;
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
-static tacit_status check_question(const char *key, size_t n, talk *out) {
-    if (!taciti_bootstrap_key_is_valid(key)) return taciti_fail(TACIT_E_INTERNAL, "\"%s\" is not a bootstrap key", key);
-    if (n > TACITI_BOOTSTRAP_VALUE_BYTES) return taciti_fail(TACIT_E_INTERNAL, "a bootstrap value of %zu bytes", n);
-    (void)snprintf(out->key, sizeof out->key, "%s", key);
-    return TACIT_OK;
-}
-
 static tacit_status port_set(void *self, const char *key, const void *bytes, size_t n) {
     port_store *store = self;
     talk question = {.op = 'S', .value = bytes, .value_bytes = n}, answer;
     uint8_t space[TALK_BYTES];
     bool reached = false;
-    TACITI_TRY(check_question(key, n, &question));
-    if (store->rank != 0) {
-        if (ask_until(store, &question, store->timeout_s, space, &answer, &reached)) return TACIT_OK;
-        return taciti_fail(TACIT_E_PEER, "rank %d: rank 0 at %s %s for %g s", store->rank, store->address,
-                           store->trouble, store->timeout_s);
-    }
-    (void)pthread_mutex_lock(&store->lock);
-    const bool stored = put_entry(store, key, bytes, n);
-    (void)pthread_mutex_unlock(&store->lock);
-    return stored ? TACIT_OK : taciti_fail(TACIT_E_INTERNAL, "more than %d bootstrap values", store->entry_max);
-}
-
-static bool get_own(port_store *store, const talk *question, double timeout_s, uint8_t space[TALK_BYTES],
-                    talk *answer) {
-    const int64_t end_ns = taciti_now_ns() + (int64_t)(timeout_s * 1e9);
-    for (;; taciti_sleep_ns(ASK_AGAIN_MIN_NS)) {
-        const size_t n = answer_question(store, question, space);
-        if (n > 0 && read_talk(space, n, 0, answer) == 1 && answer->op == 'V') return true;
-        if (taciti_now_ns() >= end_ns) return false;
-    }
+    (void)snprintf(question.key, sizeof question.key, "%s", key);
+    if (ask_until(store, &question, store->rank == 0 ? 0 : store->timeout_s, space, &answer, &reached)) return TACIT_OK;
+    if (store->rank == 0) return taciti_fail(TACIT_E_INTERNAL, "more than %d bootstrap values", store->entry_max);
+    return taciti_fail(TACIT_E_PEER, "rank %d: rank 0 at %s %s for %g s", store->rank, store->address, store->trouble,
+                       store->timeout_s);
 }
 
 /* A rank that is missing at rank 0 may be one that was refused. */
@@ -446,15 +423,17 @@ static void say_missing(port_store *store, const char *key) {
 
 static tacit_status port_get(void *self, const char *key, void *bytes, size_t max, size_t *n, double timeout_s) {
     port_store *store = self;
-    talk question = {.op = 'G'}, answer = {0};
+    talk question = {.op = 'G'}, answer;
     uint8_t space[TALK_BYTES];
-    bool reached = true;
-    TACITI_TRY(check_question(key, 0, &question));
-    const bool found = store->rank == 0 ? get_own(store, &question, timeout_s, space, &answer)
-                                        : ask_until(store, &question, timeout_s, space, &answer, &reached);
-    if (!found && !reached) taciti_error_set("rank 0 at %s %s", store->address, store->trouble);
-    if (!found && reached) say_missing(store, key);
-    if (!found) return TACIT_E_PEER;
+    bool reached = false;
+    (void)snprintf(question.key, sizeof question.key, "%s", key);
+    if (!ask_until(store, &question, timeout_s, space, &answer, &reached)) {
+        if (reached)
+            say_missing(store, key);
+        else
+            taciti_error_set("rank 0 at %s %s", store->address, store->trouble);
+        return TACIT_E_PEER;
+    }
     if (answer.value_bytes > max) return taciti_fail(TACIT_E_DATA, "%s has more than %zu bytes", key, max);
     if (answer.value_bytes > 0) memcpy(bytes, answer.value, answer.value_bytes);
     *n = answer.value_bytes;
