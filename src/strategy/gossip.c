@@ -131,7 +131,7 @@ static tacit_status gossip_start(void *self, int64_t step, bool restored) {
         TACITI_TRY(restore_numbers(g));
         say_apart(g);
     }
-    if (!apart && is_in_dense_steps(g)) return taciti_gossip_dense_start(g, step, restored);
+    if (!apart && is_in_dense_steps(g)) return taciti_strategy_dp.start(g->dense, step, restored);
     taciti_gossip_dense_destroy(g);
     if (!apart) begin_anew(g);
     return launch_transfers(g);
@@ -291,7 +291,7 @@ static tacit_status gossip_finish(void *self, double lr, taciti_step_report *out
     taciti_gossip *g = self;
     decision d;
     if (g->dense != NULL) {
-        TACITI_TRY(taciti_gossip_dense_finish(g, lr, out));
+        TACITI_TRY(taciti_strategy_dp.finish(g->dense, lr, out));
         return end_dense_step(g, out);
     }
     if (g->async != NULL) return taciti_gossip_async_finish(g, lr, out);
@@ -309,7 +309,7 @@ static tacit_status gossip_settle(void *self, double lr, taciti_step_report *out
     taciti_gossip *g = self;
     const taciti_strategy_context *c = &g->context;
     decision d;
-    if (g->dense != NULL) return taciti_gossip_dense_settle(g, lr, out);
+    if (g->dense != NULL) return taciti_strategy_dp.settle(g->dense, lr, out);
     TACITI_TRY(decide_work(g, lr, &d, out));
     for (size_t b = 0; g->tracker != NULL && d.update && b < c->layout->bucket_count; b++)
         taciti_gossip_copy(g, c->gradients, g->tracker, 1, b);

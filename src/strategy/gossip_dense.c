@@ -13,8 +13,6 @@
 
 #include "strategy/gossip_state.h"
 
-static const taciti_strategy *find_dp(void) { return taciti_strategy_find("dp"); }
-
 /* dp has no options. */
 static taciti_strategy_context context_of_dp(const taciti_strategy_context *context) {
     static const taciti_compress_options PLAIN = {.factor = 2, .start = 1, .feedback = 1}; /* a factor that is not 1 */
@@ -39,30 +37,18 @@ size_t taciti_gossip_dense_predict_bytes(const taciti_strategy_context *context)
 
 tacit_status taciti_gossip_dense_create(taciti_gossip *g) {
     const taciti_strategy_context dp = context_of_dp(&g->context);
-    return taciti_gossip_dense_steps(&g->context) > 0 ? find_dp()->create(&dp, &g->dense) : TACIT_OK;
+    return taciti_gossip_dense_steps(&g->context) > 0 ? taciti_strategy_dp.create(&dp, &g->dense) : TACIT_OK;
 }
 
 void taciti_gossip_dense_destroy(taciti_gossip *g) {
-    find_dp()->destroy(g->dense);
+    taciti_strategy_dp.destroy(g->dense);
     g->dense = NULL;
-}
-
-tacit_status taciti_gossip_dense_start(taciti_gossip *g, int64_t step, bool restored) {
-    return find_dp()->start(g->dense, step, restored);
 }
 
 void taciti_gossip_dense_list(const taciti_gossip *g, taciti_state *out) {
     taciti_state all = {.count = 0};
     if (g->dense == NULL) return;
-    find_dp()->state(g->dense, &all);
+    taciti_strategy_dp.state(g->dense, &all);
     for (size_t i = 0; i < all.count; i++)
         if (strncmp(all.entries[i].name, "strategy.", strlen("strategy.")) == 0) taciti_state_add(out, all.entries[i]);
-}
-
-tacit_status taciti_gossip_dense_finish(const taciti_gossip *g, double lr, taciti_step_report *out) {
-    return find_dp()->finish(g->dense, lr, out);
-}
-
-tacit_status taciti_gossip_dense_settle(const taciti_gossip *g, double lr, taciti_step_report *out) {
-    return find_dp()->settle(g->dense, lr, out);
 }

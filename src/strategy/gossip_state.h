@@ -185,12 +185,9 @@ tacit_status taciti_gossip_track_on(taciti_gossip *g, size_t bucket);
 /* Returns the number of steps at the start that are those of dp. */
 int64_t taciti_gossip_dense_steps(const taciti_strategy_context *context);
 size_t taciti_gossip_dense_predict_bytes(const taciti_strategy_context *context);
-/* The others are verbs of dp. Collective. */
-tacit_status taciti_gossip_dense_create(taciti_gossip *g);
+extern const taciti_strategy taciti_strategy_dp;           /* of these steps; `self` is g->dense */
+tacit_status taciti_gossip_dense_create(taciti_gossip *g); /* collective, as is destroy */
 void taciti_gossip_dense_destroy(taciti_gossip *g);
-tacit_status taciti_gossip_dense_start(taciti_gossip *g, int64_t step, bool restored);
-tacit_status taciti_gossip_dense_finish(const taciti_gossip *g, double lr, taciti_step_report *out);
-tacit_status taciti_gossip_dense_settle(const taciti_gossip *g, double lr, taciti_step_report *out);
 /* Lists the residuals of compressed sums; without them, or after these steps, nothing. Not collective. */
 void taciti_gossip_dense_list(const taciti_gossip *g, taciti_state *out);
 
