@@ -340,25 +340,6 @@ void taciti_driver_revert(taciti_driver *driver) {
     driver->averaged = false;
 }
 
-bool taciti_driver_answer(taciti_driver *driver, bool due) {
-    return driver->setup.strategy->replicas->answer(driver->strategy, due);
-}
-
-tacit_status taciti_driver_meet(taciti_driver *driver, int64_t *clock, bool *ends) {
-    taciti_comm_announce(driver->setup.context.comm, driver->step, "meeting of ranks");
-    return driver->setup.strategy->replicas->meet(driver->strategy, clock, ends);
-}
-
-tacit_status taciti_driver_begin_log(taciti_driver *driver) {
-    const taciti_replica_verbs *replicas = driver->setup.strategy->replicas;
-    return replicas == NULL || replicas->begin_log == NULL ? TACIT_OK : replicas->begin_log(driver->strategy);
-}
-
-tacit_status taciti_driver_end_log(taciti_driver *driver) {
-    const taciti_replica_verbs *replicas = driver->setup.strategy->replicas;
-    return replicas == NULL || replicas->end_log == NULL ? TACIT_OK : replicas->end_log(driver->strategy);
-}
-
 void taciti_driver_list_state(taciti_driver *driver, bool saving, taciti_state *out) {
     driver->setup.strategy->state(driver->strategy, out);
     if (driver->arrays.parameters == NULL) return;

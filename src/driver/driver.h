@@ -116,13 +116,6 @@ tacit_status taciti_driver_stepped(taciti_driver *driver, taciti_driver_record *
 tacit_status taciti_driver_average(taciti_driver *driver, double *distance);
 void taciti_driver_revert(taciti_driver *driver);
 
-/* For a strategy whose steps report a clock: taciti_replica_verbs. The first two may be called for any strategy. All
- * but answer are collective. */
-tacit_status taciti_driver_begin_log(taciti_driver *driver);
-tacit_status taciti_driver_end_log(taciti_driver *driver);
-bool taciti_driver_answer(taciti_driver *driver, bool due);
-tacit_status taciti_driver_meet(taciti_driver *driver, int64_t *clock, bool *ends);
-
 /* Lists what a checkpoint holds, between two steps: the strategy's entries, and the shared "model" if there are
  * parameters and the strategy does not list them. saving: the shared model also if every rank lists its own. Adds to
  * *out. Not collective. */

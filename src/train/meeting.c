@@ -52,7 +52,9 @@ static void report_meeting(const taciti_trainer *trainer, const double *all) {
 tacit_status taciti_trainer_meet(taciti_trainer *trainer) {
     taciti_alone *alone = &trainer->alone;
     bool ends = false; /* where the run that is repeated was stopped */
-    TACITI_TRY(taciti_driver_meet(trainer->driver, &trainer->position.step, &ends));
+    void *strategy = taciti_driver_strategy(trainer->driver);
+    taciti_comm_announce(trainer->comm, trainer->position.step, "meeting of ranks");
+    TACITI_TRY(trainer->strategy->replicas->meet(strategy, &trainer->position.step, &ends));
     trainer->reports.stop = trainer->reports.stop || ends;
     const double mine[FIGURES] = {[TOKENS] = (double)alone->tokens,
                                   [SKIPPED] = (double)alone->skipped,

@@ -188,7 +188,7 @@ static tacit_status begin_log(taciti_trainer *trainer) {
         const bool moves = first && h == mine;
         TACITI_TRY(taciti_comm_agree(trainer->comm, moves ? taciti_set_old_log_aside(folder) : TACIT_OK));
     }
-    return taciti_driver_begin_log(trainer->driver);
+    return trainer->strategy->replicas->begin_log(taciti_driver_strategy(trainer->driver));
 }
 
 static tacit_status restore_or_initialise(taciti_trainer *trainer, bool resume) {
@@ -300,7 +300,8 @@ static tacit_status evaluate_newest(taciti_trainer *trainer) {
  * from a log stops, when it is asked to, at a meeting of the log. */
 static bool shall_meet(const taciti_trainer *trainer, int64_t since, agenda due) {
     if (trainer->replay != NULL) due = plan_step(trainer, since, false);
-    return due.leaving || taciti_driver_answer(trainer->driver, due.evaluation || due.save);
+    void *strategy = taciti_driver_strategy(trainer->driver);
+    return due.leaving || trainer->strategy->replicas->answer(strategy, due.evaluation || due.save);
 }
 
 /* One pass of the loop. *stop: some rank was asked to stop: leave after this step. */
@@ -412,7 +413,9 @@ static tacit_status compare_memory(taciti_trainer *trainer) {
 
 /* Writes the files of the end. The status of a log or of metrics that were lost comes last: training went on. */
 static tacit_status end_run(taciti_trainer *trainer) {
-    const tacit_status logged = taciti_driver_end_log(trainer->driver);
+    const bool logs = trainer->settings->run.arrivals.text[0] != '\0';
+    void *strategy = taciti_driver_strategy(trainer->driver);
+    const tacit_status logged = logs ? trainer->strategy->replicas->end_log(strategy) : TACIT_OK;
     TACITI_TRY(compare_memory(trainer));
     log_summary(trainer);
     char path[TACITI_PATH_BYTES];
