@@ -148,12 +148,19 @@ static tacit_status end_dense_step(taciti_gossip *g, taciti_step_report *out) {
     return launch_transfers(g);
 }
 
-static void list_array(const taciti_gossip *g, const char *name, float *flat, taciti_state *out) {
-    if (flat != NULL) taciti_state_add_array(out, name, TACITI_STATE_OWN, TACITI_STATE_RESET, g->context.layout, flat);
+/* optional: a checkpoint without it is taken, and it begins at 0; the sum of integrals over ranks is 0 then, too. */
+static void list_array(const char *name, taciti_state_owner owner, bool optional, const taciti_layout *layout,
+                       float *flat, taciti_state *out) {
+    taciti_state one = {.count = 0};
+    if (flat == NULL) return;
+    taciti_state_add_array(&one, name, owner, TACITI_STATE_RESET, layout, flat);
+    one.entries[0].optional = optional;
+    taciti_state_add(out, one.entries[0]);
 }
 
 static void gossip_state(void *self, taciti_state *out) {
     taciti_gossip *g = self;
+    const taciti_layout *layout = g->context.layout;
     g->numbers[NUMBER] = (double)g->number;
     g->numbers[MASS] = taciti_gossip_mass(g);
     g->numbers[NOISE] = taciti_gossip_noise_state(&g->noise);
@@ -162,12 +169,15 @@ static void gossip_state(void *self, taciti_state *out) {
     g->numbers[KNOWLEDGE] = knowledge_number(g);
     taciti_average_list_model(g->average, out);
     taciti_optim_list_state(g->context.optim, TACITI_STATE_OWN, out);
-    list_array(g, "strategy.handed", g->own, out);
-    list_array(g, "strategy.tracker", g->tracker, out);
-    list_array(g, "strategy.gradient", g->gradient, out);
-    taciti_gossip_integral_list(g, out);
+    list_array("strategy.handed", TACITI_STATE_OWN, false, layout, g->own, out);
+    list_array("strategy.tracker", TACITI_STATE_OWN, false, layout, g->tracker, out);
+    list_array("strategy.gradient", TACITI_STATE_OWN, false, layout, g->gradient, out);
+    list_array("strategy.integral", TACITI_STATE_OWN, true, layout, g->integral, out);
     if (g->async == NULL) taciti_mix_list(g->channels[0].mix, "known", out);
-    taciti_gossip_noise_list(g, out);
+    taciti_gossip_noise_await(g);
+    list_array("strategy.signal", TACITI_STATE_SHARED, true, layout, g->noise.signal, out);
+    list_array("strategy.share", TACITI_STATE_SHARED, true, layout, g->noise.share, out);
+    list_array("strategy.energy", TACITI_STATE_SHARED, true, &g->noise.tensors, g->noise.energy, out);
     taciti_gossip_dense_list(g, out);
     taciti_state_add_numbers(out, "numbers", TACITI_STATE_OWN, TACITI_STATE_RESET, g->numbers, TACITI_GOSSIP_NUMBERS);
 }

@@ -98,16 +98,6 @@ tacit_status taciti_gossip_find_gain(const taciti_topology *topology, double gam
     return TACIT_OK;
 }
 
-/* It forgets, so a run may go on from a checkpoint without one: its sum over ranks is 0 then, too. */
-void taciti_gossip_integral_list(const taciti_gossip *g, taciti_state *out) {
-    taciti_state one = {.count = 0};
-    if (g->integral == NULL) return;
-    taciti_state_add_array(&one, "strategy.integral", TACITI_STATE_OWN, TACITI_STATE_RESET, g->context.layout,
-                           g->integral);
-    one.entries[0].optional = true;
-    taciti_state_add(out, one.entries[0]);
-}
-
 /* A rank that has no partner in a round goes on moving. */
 void taciti_gossip_integrate(const taciti_gossip *g, const float *buffer, taciti_blend *blend) {
     if (g->integral == NULL || g->masses != NULL) return;

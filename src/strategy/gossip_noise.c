@@ -295,22 +295,7 @@ double taciti_gossip_noise_state(const taciti_gossip_noise *noise) {
     return (noise->used ? 1 : 0) + (noise->pending ? 2 : 0) + (noise->after_dense ? 4 : 0);
 }
 
-static void list_shared(const taciti_gossip *g, const char *name, float *flat, const taciti_layout *layout,
-                        taciti_state *out) {
-    taciti_state one = {.count = 0};
-    if (!g->noise.active) return;
-    taciti_state_add_array(&one, name, TACITI_STATE_SHARED, TACITI_STATE_RESET, layout, flat);
-    one.entries[0].optional = true;
-    taciti_state_add(out, one.entries[0]);
-}
-
-/* The next step returns an error of the wait. */
-void taciti_gossip_noise_list(taciti_gossip *g, taciti_state *out) {
-    g->noise.status = wait_for_signals(g);
-    list_shared(g, "strategy.signal", g->noise.signal, g->context.layout, out);
-    list_shared(g, "strategy.share", g->noise.share, g->context.layout, out);
-    list_shared(g, "strategy.energy", g->noise.energy, &g->noise.tensors, out);
-}
+void taciti_gossip_noise_await(taciti_gossip *g) { g->noise.status = wait_for_signals(g); }
 
 void taciti_gossip_noise_restore(taciti_gossip *g, double state, double norm) {
     const int bits = (int)state;

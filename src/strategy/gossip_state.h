@@ -162,8 +162,6 @@ bool taciti_gossip_integrates(const taciti_strategy_context *context);
 /* The gain at most `gain` with which replicas come together on the graph, by mixes with this consensus factor, about as
  * fast as without; 0 if there is none above a sixteenth of it. */
 tacit_status taciti_gossip_find_gain(const taciti_topology *topology, double gamma, double gain, double *out);
-/* Lists it for checkpoints; one without it is taken, and it begins at 0. */
-void taciti_gossip_integral_list(const taciti_gossip *g, taciti_state *out);
 /* Adds the integral to the blend of a bucket; `buffer` may hold anything if nothing has arrived. */
 void taciti_gossip_integrate(const taciti_gossip *g, const float *buffer, taciti_blend *blend);
 
@@ -207,8 +205,9 @@ tacit_status taciti_gossip_noise_look(taciti_gossip *g);
 /* At the end of step g->step: sends signals, or uses what has arrived, when it is time. Collective. */
 tacit_status taciti_gossip_noise_step(taciti_gossip *g);
 
-/* Lists what a checkpoint holds besides two numbers: this one and `norm`. Waits for what is under way. */
-void taciti_gossip_noise_list(taciti_gossip *g, taciti_state *out);
+/* Waits for what is under way, before a checkpoint; the next step returns an error of the wait. */
+void taciti_gossip_noise_await(taciti_gossip *g);
+/* The number for a checkpoint, besides the arrays and `norm`. */
 double taciti_gossip_noise_state(const taciti_gossip_noise *noise);
 void taciti_gossip_noise_restore(taciti_gossip *g, double state, double norm);
 

@@ -102,7 +102,7 @@ typedef struct taciti_shard {
 
     /* The units that a step needs, in this order, recorded in the first step. */
     size_t *order; /* owned */
-    size_t order_count, order_capacity, position;
+    size_t order_count, position;
     bool recorded;
 } taciti_shard;
 

@@ -177,15 +177,9 @@ static tacit_status make_room(taciti_shard *s, const taciti_shard_unit *unit) {
 /* ---- the order --------------------------------------------------------------------------------------------------- */
 
 static tacit_status append_unit(taciti_shard *s, size_t unit) {
-    if (s->order_count == s->order_capacity) {
-        const size_t capacity = 2 * s->order_capacity + 64;
-        size_t *more = taciti_calloc(capacity, sizeof *more);
-        if (more == NULL) return TACIT_E_MEMORY;
-        for (size_t i = 0; i < s->order_count; i++) more[i] = s->order[i];
-        taciti_free(s->order);
-        s->order = more;
-        s->order_capacity = capacity;
-    }
+    size_t *order = taciti_with_room(s->order, s->order_count, sizeof *order);
+    if (order == NULL) return TACIT_E_MEMORY;
+    s->order = order;
     s->order[s->order_count++] = unit;
     return TACIT_OK;
 }
