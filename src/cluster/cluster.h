@@ -118,9 +118,8 @@ tacit_status taciti_cluster_load(const char *path, taciti_cluster *out);
 /* The same from text; `path` is used in messages. */
 tacit_status taciti_cluster_parse(const char *path, const char *text, size_t bytes, taciti_cluster *out);
 
-/* Writes the file atomically. Refuses what taciti_cluster_load() would refuse. Reading it back gives the same
- * description: texts and integers exactly, measured numbers to the last bit if they came from a file, else to two ulps.
- */
+/* Writes the file atomically. Refuses what taciti_cluster_load() would refuse. Texts and integers come back exactly,
+ * numbers to five decimal digits: of a file that was written and read the text is the same again. */
 tacit_status taciti_cluster_save(const taciti_cluster *cluster, const char *path);
 
 /* Formats the file; hosts >= 1. Returns owned, release with taciti_free(); NULL, after logging, if memory is exhausted.

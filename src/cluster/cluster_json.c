@@ -7,7 +7,6 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -18,7 +17,7 @@
 #include "base/text.h"
 #include "cluster/cluster.h"
 
-enum { FILE_MAX_BYTES = 16 << 20, EXACT_DIGITS = 17, NEIGHBOURS = 3 };
+enum { FILE_MAX_BYTES = 16 << 20 };
 
 /* Beyond these a number has slipped a unit. */
 #define RATE_MAX 1e6
@@ -306,31 +305,6 @@ bool taciti_cluster_recognise(const char *path) {
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-static bool reads_as(double shown, double value, const unit *in) {
-    const double again = in->read(shown);
-    return !(again < value) && !(again > value);
-}
-
-/* The shortest decimal that the reader turns into exactly this value, so that 25 Gbit/s stay "25"; a neighbour of the
- * inverse when that was rounded the other way; for a value that no decimal gives, the inverse. */
-static double find_shortest(double value, const unit *in) {
-    const double target = in->write(value);
-    for (int digits = 1; digits <= EXACT_DIGITS; digits++) {
-        char decimal[TACITI_REAL_BYTES];
-        (void)snprintf(decimal, sizeof decimal, "%.*e", digits - 1, target);
-        const double shown = strtod(decimal, NULL);
-        if (reads_as(shown, value, in)) return shown;
-    }
-    double below = target, above = target;
-    for (int i = 0; i < NEIGHBOURS; i++) {
-        below = nextafter(below, -(double)INFINITY);
-        above = nextafter(above, (double)INFINITY);
-        if (reads_as(below, value, in)) return below;
-        if (reads_as(above, value, in)) return above;
-    }
-    return target;
-}
-
 /* Whether an optional number, or the latency of an optional link, is unknown: it is below what the file may have. */
 static bool is_unknown(const field *f, const void *member) {
     const field *number = f->fields != NULL ? f->fields : f;
@@ -344,13 +318,11 @@ static bool write_fields(FILE *out, const char *before, const field *fields, con
     bool any = false;
     for (const field *f = fields; f->name != NULL; f++) {
         const void *member = (const char *)object + f->offset;
-        char text[TACITI_REAL_BYTES];
         if (is_unknown(f, member)) continue;
         (void)fprintf(out, "%s%s\"%s\": ", !any ? "" : *before == '\0' ? ", " : ",", before, f->name);
         any = true;
         if (f->read == read_number) {
-            taciti_real_format(find_shortest(*(const double *)member, unit_of(f)), text);
-            (void)fputs(text, out);
+            (void)fprintf(out, "%.5g", unit_of(f)->write(*(const double *)member)); /* what a measurement deserves */
         } else if (f->fields != NULL) {
             (void)fputc('{', out);
             (void)write_fields(out, "", f->fields, member);

@@ -9,7 +9,6 @@
 
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { LONG_SHARE = 16, SHORT_BYTES = 64 };
@@ -80,10 +79,4 @@ taciti_jitter taciti_jitter_of(const double *seconds, size_t ranks, size_t piece
     if (jitter.lag1 > 1) jitter.lag1 = 1; /* the ends count once, the middle twice */
     if (variance > 0 && jitter.lag1 < -1) jitter.lag1 = -1;
     return jitter;
-}
-
-double taciti_rounded(double value, int digits) {
-    char text[32];
-    (void)snprintf(text, sizeof text, "%.*e", digits - 1, value);
-    return strtod(text, NULL);
 }

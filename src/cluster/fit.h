@@ -29,7 +29,4 @@ typedef struct taciti_jitter {
 } taciti_jitter;
 taciti_jitter taciti_jitter_of(const double *seconds, size_t ranks, size_t pieces);
 
-/* Rounds to `digits` significant decimal digits. */
-double taciti_rounded(double value, int digits);
-
 #endif

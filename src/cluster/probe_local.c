@@ -77,7 +77,7 @@ tacit_status taciti_probe_compute(taciti_probe *probe, double share) {
     taciti_probe_say(probe, "computation, on all ranks at once");
     double negative = -(double)taciti_available_bytes(); /* the minimum of all hosts; unknown if it is anywhere */
     TACITI_TRY(taciti_comm_allreduce_f64(probe->comm, &negative, 1, TACITI_OP_MAX));
-    probe->cluster->memory_gib = -negative / 0x1p30 < 1e-3 ? 0 : taciti_rounded(-negative / 0x1p30, 3);
+    probe->cluster->memory_gib = -negative / 0x1p30 < 1e-3 ? 0 : -negative / 0x1p30;
     TACITI_TRY(taciti_comm_broadcast(probe->comm, 0, &steps, sizeof steps));
     TACITI_TRY(count_pieces(probe, share, steps, &pieces));
     double *mine = taciti_calloc(pieces, sizeof *mine), busy = 0;

@@ -143,14 +143,6 @@ static void test_independent_jitter(void **state) {
     assert_true(j.rank_spread < 0.02);
 }
 
-static void test_rounded(void **state) {
-    (void)state;
-    assert_true(taciti_rounded(0.198470123, 5) == 0.19847);
-    assert_true(taciti_rounded(-123456, 2) == -120000);
-    assert_true(taciti_rounded(0, 5) == 0);
-    assert_true(taciti_rounded(9.9999e-300, 2) == 1e-299);
-}
-
 /* ---- bounds -------------------------------------------------------------------------------------------------------
  */
 
@@ -194,7 +186,6 @@ int main(void) {
         cmocka_unit_test(test_jitter_that_alternates),
         cmocka_unit_test(test_persistent_straggler),
         cmocka_unit_test(test_independent_jitter),
-        cmocka_unit_test(test_rounded),
         cmocka_unit_test(test_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
