@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "codec/homomorphic.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -66,41 +65,8 @@ size_t taciti_sketch_rows(size_t measured) {
 
 size_t taciti_sketch_rows_at(size_t n, double ratio) { return (size_t)ceil(ceil((double)n / LINE) / ratio); }
 
-taciti_sketch taciti_sketch_init(size_t n, size_t rows, int ranks, uint64_t seed) {
-    return (taciti_sketch){.n = n,
-                           .rows = rows,
-                           .zones = rows < 2 * ZONE_ROWS ? 1 : rows / ZONE_ROWS,
-                           .seed = seed,
-                           .ranks = ranks,
-                           .numbers = {.ring = TACITI_RING_F32, .scale = 1, .max = INFINITY}};
-}
-
-tacit_status taciti_sketch_set_ring(taciti_sketch *s, taciti_ring ring, double max_abs) {
-    s->numbers = (taciti_sketch_numbers){.ring = ring, .scale = 1, .max = INFINITY};
-    if (ring == TACITI_RING_F32) return TACIT_OK;
-    if (s->ranks < 1) return taciti_fail(TACIT_E_USAGE, "a sketch of integers cannot add up %d ranks", s->ranks);
-    if (!(max_abs >= 0 && max_abs <= (double)FLT_MAX))
-        return taciti_fail(TACIT_E_NUMERICS, "a sketch of integers cannot hold %g: skip the step or use floats",
-                           max_abs);
-    const double max = (double)(INT32_MAX / s->ranks); /* no sum of all ranks reaches 2^31 */
-    int exponent = 0;
-    if (max_abs > 0) (void)frexp(max / max_abs, &exponent);
-    exponent = max_abs > 0 ? exponent - 1 : 0;
-    if (ldexp(max_abs, exponent) > max) exponent--; /* the quotient was rounded up */
-    s->numbers.scale = (float)ldexp(1, exponent > 126 ? 126 : exponent);
-    s->numbers.max = (float)max;
-    if ((double)s->numbers.max > max) s->numbers.max = nextafterf(s->numbers.max, 0);
-    return TACIT_OK;
-}
-
-/* rint(x) of |x| <= max is at most max rounded up to an integer. */
-static bool numbers_are_legal(const taciti_sketch *s) {
-    const taciti_sketch_numbers *m = &s->numbers;
-    int exponent;
-    if (m->ring == TACITI_RING_F32) return m->scale > 0;
-    if (m->ring != TACITI_RING_U32) return false;
-    if (!(m->scale >= FLT_MIN && m->scale <= 0x1p126f) || frexpf(m->scale, &exponent) != 0.5f) return false;
-    return s->ranks >= 1 && m->max >= 1 && (double)ceilf(m->max) * s->ranks < 0x1p31;
+taciti_sketch taciti_sketch_init(size_t n, size_t rows, uint64_t seed) {
+    return (taciti_sketch){.n = n, .rows = rows, .zones = rows < 2 * ZONE_ROWS ? 1 : rows / ZONE_ROWS, .seed = seed};
 }
 
 static bool zones_are_legal(const taciti_sketch *s) {
@@ -112,9 +78,6 @@ tacit_status taciti_sketch_check(const taciti_sketch *s) {
     if (s->n > UINT32_MAX || s->rows > ROWS_MAX || !zones_are_legal(s))
         return taciti_fail(TACIT_E_USAGE, "no sketch has %zu rows in %zu zones for %zu elements", s->rows, s->zones,
                            s->n);
-    if (!numbers_are_legal(s))
-        return taciti_fail(TACIT_E_USAGE, "a sum of %d ranks may overflow: integers up to %g with scale %g", s->ranks,
-                           (double)s->numbers.max, (double)s->numbers.scale);
     return TACIT_OK;
 }
 
@@ -146,22 +109,24 @@ static taciti_sketch_zone zone_of(const taciti_sketch *s, size_t zone) {
 /* ---- sketch ------------------------------------------------------------------------------------------------------ */
 
 /* Adds lines of x. The last line of the array may be short: it is filled up with zeros. */
-static size_t add_lines(const taciti_sketch *s, taciti_sketch_line *lines, size_t count, const float *x,
-                        void *counters) {
+static void add_lines(const taciti_sketch *s, taciti_sketch_line *lines, size_t count, const float *x,
+                      float *counters) {
     const taciti_kernels *k = taciti_kernels_get();
     taciti_sketch_line *last = &lines[count - 1];
     const size_t at = last->at, rest = s->n - at * LINE;
-    if (rest >= LINE) return k->sketch_add(&s->numbers, counters, lines, count, x);
+    if (rest >= LINE) {
+        k->sketch_add(counters, lines, count, x);
+        return;
+    }
     float tail[LINE] = {0};
     memcpy(tail, x + at * LINE, rest * sizeof *x);
-    const size_t refused = k->sketch_add(&s->numbers, counters, lines, count - 1, x);
+    k->sketch_add(counters, lines, count - 1, x);
     last->at = 0;
-    return refused + k->sketch_add(&s->numbers, counters, last, 1, tail);
+    k->sketch_add(counters, last, 1, tail);
 }
 
-tacit_status taciti_sketch_add(const taciti_sketch *s, const float *x, void *counters) {
+tacit_status taciti_sketch_add(const taciti_sketch *s, const float *x, float *counters) {
     taciti_sketch_line lines[CHUNK];
-    size_t refused = 0;
     TACITI_TRY(taciti_sketch_check(s));
     for (size_t z = 0; z < s->zones; z++) {
         const taciti_sketch_zone zone = zone_of(s, z);
@@ -170,16 +135,14 @@ tacit_status taciti_sketch_add(const taciti_sketch *s, const float *x, void *cou
         for (size_t i = 0; i < count; i += CHUNK) {
             const size_t m = count - i < CHUNK ? count - i : CHUNK;
             taciti_kernels_get()->sketch_lines(lines, &zone, (uint32_t)i, m);
-            refused += add_lines(s, lines, m, x, counters);
+            add_lines(s, lines, m, x, counters);
         }
     }
-    if (refused == 0) return TACIT_OK;
-    return taciti_fail(TACIT_E_NUMERICS, "%zu elements do not fit the integers of the sketch: max |x| was not theirs",
-                       refused);
+    return TACIT_OK;
 }
 
-void taciti_sketch_sum(const taciti_sketch *s, void *acc, const void *other) {
-    taciti_kernels_get()->sketch_sum(s->numbers.ring, acc, other, counters_of(s));
+void taciti_sketch_sum(const taciti_sketch *s, float *acc, const float *other) {
+    taciti_kernels_get()->add(acc, other, counters_of(s));
 }
 
 /* ---- decoding ---------------------------------------------------------------------------------------------------- */
@@ -189,7 +152,6 @@ typedef struct workspace {
     uint16_t *pending;         /* [lines] */
     uint8_t *counts;           /* [counters] */
     size_t *left;              /* [zones]: lines with pending elements, the first of their zone */
-    uint32_t *residue;         /* [1]: what may be left in a counter, see residue_max() */
 } workspace;
 
 static size_t pad_count(size_t bytes) { return taciti_round_up(bytes, TACITI_ALIGN_BYTES); }
@@ -201,15 +163,14 @@ static workspace parts_of(const taciti_sketch *s, const void *base) {
     w.lines = (void *)p;
     w.pending = (void *)(p += pad_count(lines * sizeof *w.lines));
     w.counts = (void *)(p += pad_count(lines * sizeof *w.pending));
-    w.left = (void *)(p += pad_count(counters_of(s)));
-    w.residue = (void *)(p + pad_count(s->zones * sizeof *w.left));
+    w.left = (void *)(p + pad_count(counters_of(s)));
     return w;
 }
 
 size_t taciti_sketch_workspace_bytes(const taciti_sketch *s) {
     const size_t lines = lines_of(s);
     return pad_count(lines * sizeof(taciti_sketch_line)) + pad_count(lines * sizeof(uint16_t)) +
-           pad_count(counters_of(s)) + pad_count(s->zones * sizeof(size_t)) + pad_count(sizeof(uint32_t));
+           pad_count(counters_of(s)) + pad_count(s->zones * sizeof(size_t));
 }
 
 /* State that the threads of a pool share: zones go to threads by turns. */
@@ -217,8 +178,7 @@ typedef struct decoding {
     const taciti_sketch *s;
     workspace w;
     const uint64_t *index;
-    void *counters;
-    float *x;
+    float *counters, *x;
     void (*zone)(const struct decoding *d, size_t zone);
 } decoding;
 
@@ -264,8 +224,7 @@ static void peel_zone(const decoding *d, size_t z) {
     const workspace *w = &d->w;
     size_t first;
     (void)zone_lines(d->s, z, &first);
-    taciti_sketch_peeling peel = {.numbers = d->s->numbers,
-                                  .lines = w->lines + first,
+    taciti_sketch_peeling peel = {.lines = w->lines + first,
                                   .pending = w->pending + first,
                                   .count = w->left[z],
                                   .counters = d->counters,
@@ -285,12 +244,10 @@ static size_t pending_of(const taciti_sketch *s, const workspace *w) {
     return pending;
 }
 
-/* The largest rest of a counter that holds no pending element: nothing, or the rounding errors of floats. */
-static uint32_t residue_max(const taciti_sketch *s, const void *counters) {
-    uint32_t bits;
+/* The largest rest of a counter that holds no pending element: rounding errors. */
+static uint32_t residue_max(const taciti_sketch *s, const float *counters) {
+    uint32_t bits = taciti_kernels_get()->sketch_largest(counters, NULL, counters_of(s));
     float max;
-    if (s->numbers.ring != TACITI_RING_F32) return 0;
-    bits = taciti_kernels_get()->sketch_largest(TACITI_RING_F32, counters, NULL, counters_of(s));
     if (bits >= TACITI_MAGNITUDE_INF) return UINT32_MAX;
     memcpy(&max, &bits, sizeof max);
     max *= 0x1p-10f;
@@ -298,23 +255,22 @@ static uint32_t residue_max(const taciti_sketch *s, const void *counters) {
     return bits;
 }
 
-static tacit_status check_residue(const taciti_sketch *s, const workspace *w, const void *counters) {
-    const uint32_t max = *w->residue;
+static tacit_status check_residue(const taciti_sketch *s, const workspace *w, const float *counters, uint32_t max) {
     if (max == UINT32_MAX) return TACIT_OK; /* a number was not finite: the caller sees it in the sums */
-    const uint32_t left = taciti_kernels_get()->sketch_largest(s->numbers.ring, counters, w->counts, counters_of(s));
+    const uint32_t left = taciti_kernels_get()->sketch_largest(counters, w->counts, counters_of(s));
     if (left <= max) return TACIT_OK;
     return taciti_fail(TACIT_E_DATA, "a sketch of %zu elements holds some that its index lacks", s->n);
 }
 
-tacit_status taciti_sketch_peel(const taciti_sketch *s, void *counters, void *base, taciti_pool *pool, float *x,
+tacit_status taciti_sketch_peel(const taciti_sketch *s, float *counters, void *base, taciti_pool *pool, float *x,
                                 size_t *pending) {
     decoding d = {.s = s, .counters = counters, .x = x, .zone = peel_zone};
     TACITI_TRY(taciti_sketch_check(s));
     d.w = parts_of(s, base);
-    *d.w.residue = residue_max(s, counters);
+    const uint32_t max = residue_max(s, counters);
     memset(x, 0, s->n * sizeof *x);
     run_decoding(pool, &d);
-    TACITI_TRY(check_residue(s, &d.w, counters));
+    TACITI_TRY(check_residue(s, &d.w, counters, max));
     *pending = pending_of(s, &d.w);
     return TACIT_OK;
 }
@@ -332,68 +288,19 @@ void taciti_sketch_pending(const taciti_sketch *s, const void *base, uint64_t *w
     }
 }
 
-/* ---- the exact fallback ------------------------------------------------------------------------------------------ */
-
-/* The line at a place, wherever its zone keeps it. */
-static taciti_sketch_line line_at(const taciti_sketch *s, uint32_t at) {
-    taciti_sketch_line line;
-    const uint32_t group = at / GROUP, zones = (uint32_t)s->zones;
-    const taciti_sketch_zone zone = zone_of(s, group % zones);
-    taciti_kernels_get()->sketch_lines(&line, &zone, group / zones * GROUP + at % GROUP, 1);
-    return line;
-}
-
-static void remove_one(taciti_ring ring, void *counters, size_t counter, const void *values, size_t i) {
-    if (ring == TACITI_RING_U32)
-        ((uint32_t *)counters)[counter] -= ((const uint32_t *)values)[i];
-    else
-        ((float *)counters)[counter] -= ((const float *)values)[i];
-}
-
-/* Removes the elements `bits` of a line, values[first] and on. */
-static void remove_line(const taciti_sketch *s, const taciti_sketch_line *line, uint32_t bits, const void *values,
-                        size_t first, void *counters, uint8_t *counts) {
-    for (; bits != 0; bits &= bits - 1, first++)
-        for (int j = 0; j < 3; j++) {
-            const size_t counter = (size_t)line->row[j] * LINE + (size_t)__builtin_ctz(bits);
-            remove_one(s->numbers.ring, counters, counter, values, first);
-            counts[counter] = (uint8_t)(counts[counter] - (counts[counter] < TACITI_SKETCH_COUNT_MAX));
-        }
-}
-
-tacit_status taciti_sketch_insert(const taciti_sketch *s, const uint64_t *pending, const void *values, void *counters,
-                                  void *base, float *x) {
-    const workspace w = parts_of(s, base);
-    size_t k = 0;
-    TACITI_TRY(taciti_sketch_check(s));
-    TACITI_TRY(check_index(pending, s->n));
-    taciti_kernels_get()->sketch_unpack(&s->numbers, x, pending, values, s->n);
-    for (uint32_t at = 0; at < lines_of(s); at++) {
-        const uint32_t bits = (uint32_t)(pending[at / GROUP] >> (LINE * (at % GROUP))) & 0xffffu;
-        if (bits == 0) continue;
-        const taciti_sketch_line line = line_at(s, at);
-        remove_line(s, &line, bits, values, k, counters, w.counts);
-        k += (size_t)__builtin_popcount(bits);
-    }
-    memset(w.left, 0, s->zones * sizeof *w.left);
-    return check_residue(s, &w, counters);
-}
-
 /* ---- packed values ----------------------------------------------------------------------------------------------- */
 
-tacit_status taciti_sketch_pack(const taciti_sketch *s, const uint64_t *index, const float *x, void *values) {
+tacit_status taciti_sketch_pack(const taciti_sketch *s, const uint64_t *index, const float *x, float *values) {
     TACITI_TRY(taciti_sketch_check(s));
     TACITI_TRY(check_index(index, s->n));
-    const size_t refused = taciti_kernels_get()->sketch_pack(&s->numbers, values, index, x, s->n);
-    if (refused == 0) return TACIT_OK;
-    return taciti_fail(TACIT_E_NUMERICS, "%zu elements do not fit the integers of the sketch: max |x| was not theirs",
-                       refused);
+    taciti_kernels_get()->sketch_pack(values, index, x, s->n);
+    return TACIT_OK;
 }
 
-tacit_status taciti_sketch_unpack(const taciti_sketch *s, const uint64_t *index, const void *values, float *x) {
+tacit_status taciti_sketch_unpack(const taciti_sketch *s, const uint64_t *index, const float *values, float *x) {
     TACITI_TRY(taciti_sketch_check(s));
     TACITI_TRY(check_index(index, s->n));
     memset(x, 0, s->n * sizeof *x);
-    taciti_kernels_get()->sketch_unpack(&s->numbers, x, index, values, s->n);
+    taciti_kernels_get()->sketch_unpack(x, index, values, s->n);
     return TACIT_OK;
 }

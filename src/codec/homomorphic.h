@@ -6,7 +6,7 @@
  * Source: Li et al., "Lossless Homomorphic Compression" (LHC, arXiv 2402.07529) and its code, and TAGC (arXiv
  * 2504.05638). x in R^n, U the union of nonzero elements, k = 3 hashes, Y the sketch, C the counts (mapping):
  *   index    n bits, merged by OR                                 taciti_sketch_index, _merge
- *   Y        rows of counters, Y[row_j(b)] += x for j = 0, 1, 2   taciti_sketch_add; merged by + in the ring
+ *   Y        rows of counters, Y[row_j(b)] += x for j = 0, 1, 2   taciti_sketch_add; merged by +
  *   C        how many elements of U each counter of Y holds       taciti_sketch_map, from the merged index
  *   peeling  an element that is alone in a counter is read there and removed from its others; again until none is
  *            alone                                                taciti_sketch_peel
@@ -16,14 +16,13 @@
  * again for every seed; there are no signs, since nothing is ever estimated; large arrays are cut into zones of about
  * 8192 rows, which fit a cache and are peeled by several threads; rows follow from the measured union.
  *
- * Rings: f32 decodes up to rounding, about 1e-6 of the largest sum. uint32 wraps around, so it decodes the sum of the
- * rounded numbers exactly whatever else a counter holds, if ranks * max < 2^31.
+ * Sums decode up to rounding, about 1e-6 of the largest one. (The integers of LHC, which wrap around, would decode
+ * the sum of rounded numbers exactly.)
  *
  * An element that cannot be decoded stays pending: it is counted and listed, never estimated. The caller fetches the
- * exact sums of those elements (taciti_sketch_pack with the list as index) and inserts them.
+ * exact sums of those elements (taciti_sketch_pack with the list as index).
  *
- * Numbers that are not finite travel in f32: an element that is not finite is decoded as such or stays pending, and
- * poisons others. The integers refuse them.
+ * An element that is not finite is decoded as such or stays pending, and poisons others.
  *
  * No function allocates, logs and forwards errors only. Any thread; not collective.
  */
@@ -40,8 +39,6 @@ typedef struct taciti_sketch {
     size_t rows;   /* of 16 counters */
     size_t zones;  /* that are peeled alone */
     uint64_t seed; /* another one in every step, so that a failure does not repeat */
-    int ranks;     /* whose sketches are added */
-    taciti_sketch_numbers numbers;
 } taciti_sketch;
 
 /* ---- the index: n bits in words of 64, bit i for element i ----------------------------------------------------- */
@@ -61,26 +58,20 @@ size_t taciti_sketch_rows(size_t measured);
 /* For a fixed ratio of elements per counter. */
 size_t taciti_sketch_rows_at(size_t n, double ratio);
 
-/* A sketch in f32. */
-taciti_sketch taciti_sketch_init(size_t n, size_t rows, int ranks, uint64_t seed);
+taciti_sketch taciti_sketch_init(size_t n, size_t rows, uint64_t seed);
 
-/* Chooses a ring. max_abs: the largest |x| of all ranks. The scale becomes the largest power of two with which the
- * sum of all ranks cannot overflow. E_NUMERICS if max_abs is not finite and the ring consists of integers. */
-tacit_status taciti_sketch_set_ring(taciti_sketch *sketch, taciti_ring ring, double max_abs);
-
-/* Whether the shape is one: E_USAGE otherwise. For integers also that ranks * max < 2^(bits - 1). Every function below
- * with a status checks it. */
+/* Whether the shape is one: E_USAGE otherwise. Every function below with a status checks it. */
 tacit_status taciti_sketch_check(const taciti_sketch *sketch);
 
-enum { TACITI_SKETCH_NUMBER_BYTES = 4 };                 /* of a counter or packed value, in either ring */
+enum { TACITI_SKETCH_NUMBER_BYTES = 4 };                 /* of a counter or packed value */
 size_t taciti_sketch_bytes(const taciti_sketch *sketch); /* of the counters: what travels */
 
 /* ---- sketch ------------------------------------------------------------------------------------------------------ */
 
-/* counters[bytes] += sketch of x[n]. E_NUMERICS, with the counters spoilt, if a number does not fit the ring. */
-tacit_status taciti_sketch_add(const taciti_sketch *sketch, const float *x, void *counters);
+/* counters[bytes] += sketch of x[n]. */
+tacit_status taciti_sketch_add(const taciti_sketch *sketch, const float *x, float *counters);
 /* acc += other: a rank's part of the reduction. */
-void taciti_sketch_sum(const taciti_sketch *sketch, void *acc, const void *other);
+void taciti_sketch_sum(const taciti_sketch *sketch, float *acc, const float *other);
 
 /* ---- decoding ---------------------------------------------------------------------------------------------------- */
 
@@ -91,25 +82,20 @@ tacit_status taciti_sketch_map(const taciti_sketch *sketch, const uint64_t *inde
 
 /* Decodes what can be decoded: x[n] = sums, 0 where the index has none and where elements stay pending. Uses up the
  * counters. The same bytes for any number of threads. *pending: number of elements that stay pending.
- * E_DATA, with x decoded but wrong, and pending not set: counters without pending elements are not zero (floats: above
- * 2^-10 of the largest), so the sketch holds elements that the index lacks. */
-tacit_status taciti_sketch_peel(const taciti_sketch *sketch, void *counters, void *workspace, taciti_pool *pool,
+ * E_DATA, with x decoded but wrong, and pending not set: counters without pending elements are above 2^-10 of the
+ * largest, so the sketch holds elements that the index lacks. */
+tacit_status taciti_sketch_peel(const taciti_sketch *sketch, float *counters, void *workspace, taciti_pool *pool,
                                 float *x, size_t *pending);
 
 /* words = bits of the pending elements, after a peel. */
 void taciti_sketch_pending(const taciti_sketch *sketch, const void *workspace, uint64_t *words);
 
-/* x = the pending elements, whose sums `values` holds as taciti_sketch_pack() packs them; removes them from the
- * counters. E_DATA as for taciti_sketch_peel: values, sketch and index do not belong together. */
-tacit_status taciti_sketch_insert(const taciti_sketch *sketch, const uint64_t *pending, const void *values,
-                                  void *counters, void *workspace, float *x);
-
 /* ---- packed values: what an index that all ranks know makes possible, without a sketch --------------------------- */
 
-/* values = the elements of x in the index, in the ring: packed values of all ranks add up by the same sum. The bytes of
- * TACITI_SKETCH_LINE numbers behind them may be overwritten. E_NUMERICS if a number does not fit the ring. */
-tacit_status taciti_sketch_pack(const taciti_sketch *sketch, const uint64_t *index, const float *x, void *values);
+/* values = the elements of x in the index, which add up as x does. TACITI_SKETCH_LINE numbers behind them may be
+ * overwritten. */
+tacit_status taciti_sketch_pack(const taciti_sketch *sketch, const uint64_t *index, const float *x, float *values);
 /* x[n] = values where the index has elements, 0 elsewhere. E_DATA: bits behind n. */
-tacit_status taciti_sketch_unpack(const taciti_sketch *sketch, const uint64_t *index, const void *values, float *x);
+tacit_status taciti_sketch_unpack(const taciti_sketch *sketch, const uint64_t *index, const float *values, float *x);
 
 #endif

@@ -23,15 +23,13 @@
 static const taciti_option OPTIONS[] = {
     TACITI_OPTION("ratio", REAL, offsetof(taciti_sketch_options, ratio), "2", .max = 1e6,
                   .help = "elements per counter of a sketch; 0: as many counters as the last step's sum needed"),
-    TACITI_OPTION("ring", ENUM, offsetof(taciti_sketch_options, ring), "f32", .choices = "f32|uint32",
-                  .help = "numbers of the counters; integers add up exactly, after one rounding that is fed back"),
 };
 
 static const taciti_option_table TABLE = TACITI_OPTION_TABLE("tagc", "sketch as in TAGC", OPTIONS);
 
 static const taciti_selector SELECTOR = {.select = taciti_select_topk};
 
-/* Both codecs share this; without options: ratio 0, ring f32. */
+/* Both codecs share this; without options: ratio 0. */
 #define SKETCHES TACITI_COMPOSED(SELECTOR), .selects = true, .thresholds = true, .sketches = true, .keyless = true
 
 extern const taciti_codec taciti_codec_sketch, taciti_codec_tagc;

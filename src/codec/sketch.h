@@ -11,7 +11,6 @@
 typedef struct taciti_sketch_options {
     taciti_composed_options composed; /* of sums on their way back; without keys: values in f32, the shortest indices */
     double ratio;                     /* tagc.ratio: elements per counter; 0: from the measured union */
-    int ring;                         /* tagc.ring: taciti_ring */
 } taciti_sketch_options;
 
 #endif

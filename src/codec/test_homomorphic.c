@@ -14,29 +14,25 @@ static void sketches_add_up(void **state) {
         for (size_t rows = 0; rows < 3; rows++) {
             trial t;
             open_trial(&t, 5003, RANKS[i]);
-            draw(&t, INTEGERS, 0.4, 1000000, rows);
-            choose(&t, ROWS[rows], TACITI_RING_U32, rows);
-            t.s.numbers.scale = 1; /* the sum has the scale of its parts */
+            draw(&t, INTEGERS, 0.4, 1000, rows);
+            choose(&t, ROWS[rows], rows);
             encode(&t);
             const size_t bytes = taciti_sketch_bytes(&t.s);
             memset(t.part, 0, bytes);
-            taciti_sketch of_sum = t.s;
-            of_sum.ranks = 1;
-            of_sum.numbers.max = 2147483520.0f;
-            assert_int_equal(taciti_sketch_add(&of_sum, t.sum, t.part), TACIT_OK);
+            assert_int_equal(taciti_sketch_add(&t.s, t.sum, t.part), TACIT_OK);
             assert_memory_equal(t.part, t.counters, bytes);
             close_trial(&t);
         }
 }
 
-static void integers_decode_exactly(void **state) {
+static void sums_decode_exactly(void **state) {
     size_t failed = 0;
     trial t;
     (void)state;
     open_trial(&t, 200000, 2);
     for (uint64_t seed = 0; seed < 100; seed++) {
         draw(&t, INTEGERS, 0.2, 1000, seed);
-        choose(&t, union_rows(&t, 0.75), TACITI_RING_U32, seed);
+        choose(&t, union_rows(&t, 0.75), seed);
         encode(&t);
         assert_int_equal(decode(&t, NULL), TACIT_OK);
         assert_right(&t);
@@ -55,7 +51,7 @@ static void one_zone_decodes_up_to_load_081(void **state) {
     draw(&t, INTEGERS, 0.2, 1000, 1);
     for (size_t i = 0; i < 5; i++) {
         /* the load of the fullest lane: at 0.81 the scatter of lanes counts */
-        choose(&t, (size_t)ceil((double)taciti_sketch_measure(t.index, t.s.n) / (LOADS[i] * 16)), TACITI_RING_U32, 0);
+        choose(&t, (size_t)ceil((double)taciti_sketch_measure(t.index, t.s.n) / (LOADS[i] * 16)), 0);
         t.s.zones = 1;
         encode(&t);
         assert_int_equal(decode(&t, NULL), TACIT_OK);
@@ -70,7 +66,7 @@ static void zones_decode_at_their_size(void **state) {
     open_trial(&t, 1179648, 2);
     for (uint64_t seed = 0; seed < 4; seed++) {
         draw(&t, INTEGERS, 0.2, 1000, seed);
-        choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, t.s.n)), TACITI_RING_U32, seed);
+        choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, t.s.n)), seed);
         assert_int_equal(t.s.zones, 4);
         encode(&t);
         assert_int_equal(decode(&t, NULL), TACIT_OK);
@@ -84,12 +80,12 @@ static void floats_decode_up_to_rounding(void **state) {
     (void)state;
     open_trial(&t, 1179648, 3);
     draw(&t, INTEGERS, 0.12, 1000, 3); /* partial sums below 2^24 are exact */
-    choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, t.s.n)), TACITI_RING_F32, 1);
+    choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, t.s.n)), 1);
     encode(&t);
     assert_int_equal(decode(&t, NULL), TACIT_OK);
     assert_exact(&t);
     draw(&t, NORMALS, 0.12, 0, 4);
-    choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, t.s.n)), TACITI_RING_F32, 1);
+    choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, t.s.n)), 1);
     encode(&t);
     assert_int_equal(decode(&t, NULL), TACIT_OK);
     assert_int_equal(t.left, 0);
@@ -190,29 +186,26 @@ static void threads_and_sets_give_the_same_bytes(void **state) {
     (void)state;
     open_trial(&t, 600003, 3);
     draw(&t, NORMALS, 0.2, 0, 5);
-    for (int ring = 0; ring < TACITI_RINGS; ring++) {
-        first = NULL;
-        for (size_t set = 0; set < 3; set++) {
-            if (!taciti_kernels_switch(SETS[set])) continue;
-            for (size_t c = 0; c < 3; c++) {
-                taciti_pool *pool = NULL;
-                choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, t.s.n)), (taciti_ring)ring, 9);
-                t.s.zones = 5;
-                assert_int_equal(taciti_pool_create(THREADS[c], 0, &pool), TACIT_OK);
-                encode(&t);
-                assert_int_equal(decode(&t, pool), TACIT_OK);
-                taciti_pool_destroy(pool);
-                const size_t bytes = t.s.n * sizeof(float);
-                if (first == NULL) {
-                    first = memory(bytes);
-                    memcpy(first, t.out, bytes);
-                }
-                assert_memory_equal(t.out, first, bytes);
-                assert_true(t.left == 0);
+    for (size_t set = 0; set < 3; set++) {
+        if (!taciti_kernels_switch(SETS[set])) continue;
+        for (size_t c = 0; c < 3; c++) {
+            taciti_pool *pool = NULL;
+            choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, t.s.n)), 9);
+            t.s.zones = 5;
+            assert_int_equal(taciti_pool_create(THREADS[c], 0, &pool), TACIT_OK);
+            encode(&t);
+            assert_int_equal(decode(&t, pool), TACIT_OK);
+            taciti_pool_destroy(pool);
+            const size_t bytes = t.s.n * sizeof(float);
+            if (first == NULL) {
+                first = memory(bytes);
+                memcpy(first, t.out, bytes);
             }
+            assert_memory_equal(t.out, first, bytes);
+            assert_true(t.left == 0);
         }
-        taciti_free(first);
     }
+    taciti_free(first);
     (void)taciti_kernels_switch(NULL);
     close_trial(&t);
 }
@@ -226,15 +219,14 @@ static void twenty_repeats_give_the_same_bytes(void **state) {
     assert_int_equal(taciti_pool_create(8, 0, &pool), TACIT_OK);
     open_trial(&t, N, 3);
     draw(&t, NORMALS, 0.2, 0, 5);
-    for (int ring = 0; ring < TACITI_RINGS; ring++)
-        for (int repeat = 0; repeat < REPEATS; repeat++) {
-            choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, N)), (taciti_ring)ring, 9);
-            t.s.zones = 5;
-            encode(&t);
-            assert_int_equal(decode(&t, pool), TACIT_OK);
-            if (repeat == 0) memcpy(first, t.out, N * sizeof(float));
-            assert_memory_equal(t.out, first, N * sizeof(float));
-        }
+    for (int repeat = 0; repeat < REPEATS; repeat++) {
+        choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, N)), 9);
+        t.s.zones = 5;
+        encode(&t);
+        assert_int_equal(decode(&t, pool), TACIT_OK);
+        if (repeat == 0) memcpy(first, t.out, N * sizeof(float));
+        assert_memory_equal(t.out, first, N * sizeof(float));
+    }
     close_trial(&t);
     taciti_pool_destroy(pool);
     taciti_free(first);
@@ -251,12 +243,11 @@ static void shards_decode_at_every_remainder(void **state) {
             trial t;
             open_trial(&t, share, ranks);
             draw(&t, INTEGERS, 0.15, 1000, n);
-            choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, share)), (taciti_ring)(size % TACITI_RINGS),
-                   n);
+            choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, share)), n);
             encode(&t);
             assert_int_equal(decode(&t, NULL), TACIT_OK);
             assert_right(&t);
-            insert_pending(&t);
+            fetch_pending(&t);
             for (size_t i = 0; i < share; i++) assert_true(t.out[i] == t.sum[i]);
             close_trial(&t);
         }
@@ -266,62 +257,51 @@ static void bytes_are_those_of_the_formulas(void **state) {
     enum { N = 2359296, RANKS = 2, SHARE = N / RANKS };
     (void)state;
     const size_t dense = (RANKS - 1) * SHARE * sizeof(float), index = taciti_sketch_index_words(SHARE) * 8;
-    taciti_sketch s = taciti_sketch_init(SHARE, taciti_sketch_rows_at(SHARE, 2), RANKS, 0);
+    taciti_sketch s = taciti_sketch_init(SHARE, taciti_sketch_rows_at(SHARE, 2), 0);
     assert_int_equal(dense, 4718592);
     assert_int_equal(2 * index, 294912); /* all-reduce: both halves */
     assert_int_equal(index, 147456);     /* reduce-scatter by OR */
     assert_int_equal(taciti_sketch_bytes(&s), 2359296);
     assert_int_equal(taciti_sketch_rows_at(SHARE, 2), 36864);
     assert_int_equal(taciti_sketch_rows_at(17, 1), 2);
-    s = taciti_sketch_init(SHARE, taciti_sketch_rows(424673), RANKS, 0);
+    s = taciti_sketch_init(SHARE, taciti_sketch_rows(424673), 0);
     assert_int_equal(s.rows, 34029); /* ceil(424673 / (0.78 * 16)) */
-    assert_int_equal(taciti_sketch_set_ring(&s, TACITI_RING_U32, 1), TACIT_OK);
     assert_int_equal(taciti_sketch_bytes(&s), 34029 * 16 * 4);
 }
 
 static void overfull_sketches_fall_back_to_exact_sums(void **state) {
     static const double LOADS[] = {0.83, 1.2, 3, 60, 1000};
     (void)state;
-    for (int ring = 0; ring < TACITI_RINGS; ring++)
-        for (size_t l = 0; l < 5; l++) {
-            trial t;
-            open_trial(&t, 70001, 3);
-            draw(&t, INTEGERS, 0.2, 100, l);
-            choose(&t, union_rows(&t, LOADS[l]) + 3, (taciti_ring)ring, l);
-            encode(&t);
-            assert_int_equal(decode(&t, NULL), TACIT_OK);
-            assert_right(&t);
-            if (l > 0) assert_true(t.left > 0);
-            insert_pending(&t);
-            for (size_t i = 0; i < t.s.n; i++) assert_true(t.out[i] == t.sum[i]);
-            assert_true(is_zero(t.counters, ring == TACITI_RING_F32 ? 0 : taciti_sketch_bytes(&t.s)));
-            close_trial(&t);
-        }
+    for (size_t l = 0; l < 5; l++) {
+        trial t;
+        open_trial(&t, 70001, 3);
+        draw(&t, INTEGERS, 0.2, 100, l);
+        choose(&t, union_rows(&t, LOADS[l]) + 3, l);
+        encode(&t);
+        assert_int_equal(decode(&t, NULL), TACIT_OK);
+        assert_right(&t);
+        if (l > 0) assert_true(t.left > 0);
+        fetch_pending(&t);
+        for (size_t i = 0; i < t.s.n; i++) assert_true(t.out[i] == t.sum[i]);
+        close_trial(&t);
+    }
 }
 
 static void packed_values_are_the_same_sums(void **state) {
     (void)state;
     for (size_t set = 0; set < 3; set++) {
         if (!taciti_kernels_switch(SETS[set])) continue;
-        for (size_t n = 0; n < 300; n += n < 70 ? 1 : 37)
-            for (int ring = 0; ring < TACITI_RINGS; ring++) {
-                trial t;
-                open_trial(&t, n, 3);
-                draw(&t, INTEGERS, 0.3, 1000, n);
-                choose(&t, 20, (taciti_ring)ring, 0);
-                encode(&t);
-                memcpy(t.pending, t.index, taciti_sketch_index_words(n) * 8);
-                const size_t count = taciti_sketch_union(t.index, n);
-                memset(t.values, 0, (count + TACITI_SKETCH_LINE) * TACITI_SKETCH_NUMBER_BYTES);
-                for (int r = 0; r < 3; r++) {
-                    assert_int_equal(taciti_sketch_pack(&t.s, t.index, t.x[r], t.more), TACIT_OK);
-                    taciti_kernels_get()->sketch_sum(t.s.numbers.ring, t.values, t.more, count);
-                }
-                memset(t.out, 0xa5, n * sizeof(float));
-                assert_int_equal(taciti_sketch_unpack(&t.s, t.index, t.values, t.out), TACIT_OK);
-                for (size_t i = 0; i < n; i++) assert_true(t.out[i] == t.sum[i]);
-                close_trial(&t);
-            }
+        for (size_t n = 0; n < 300; n += n < 70 ? 1 : 37) {
+            trial t;
+            open_trial(&t, n, 3);
+            draw(&t, INTEGERS, 0.3, 1000, n);
+            choose(&t, 20, 0);
+            sum_packed(&t, t.index);
+            memset(t.out, 0xa5, n * sizeof(float));
+            assert_int_equal(taciti_sketch_unpack(&t.s, t.index, t.values, t.out), TACIT_OK);
+            for (size_t i = 0; i < n; i++) assert_true(t.out[i] == t.sum[i]);
+            close_trial(&t);
+        }
     }
     (void)taciti_kernels_switch(NULL);
 }
@@ -329,7 +309,7 @@ static void packed_values_are_the_same_sums(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sketches_add_up),
-        cmocka_unit_test(integers_decode_exactly),
+        cmocka_unit_test(sums_decode_exactly),
         cmocka_unit_test(one_zone_decodes_up_to_load_081),
         cmocka_unit_test(zones_decode_at_their_size),
         cmocka_unit_test(floats_decode_up_to_rounding),

@@ -52,15 +52,17 @@ enum { TRIAL_RANKS = 16 };
 
 typedef struct trial {
     taciti_sketch s;
+    int ranks;
     float *x[TRIAL_RANKS], *sum, *out; /* of ranks; their sum; decoded */
+    float *counters, *part, *values, *more;
     uint64_t *index, *own, *pending;
-    void *counters, *part, *workspace, *values, *more;
+    void *workspace;
     size_t left; /* pending elements */
 } trial;
 
 static inline void open_trial(trial *t, size_t n, int ranks) {
     const size_t words = taciti_sketch_index_words(n);
-    *t = (trial){.s = {.n = n, .ranks = ranks}};
+    *t = (trial){.s = {.n = n}, .ranks = ranks};
     for (int r = 0; r < ranks; r++) t->x[r] = memory(n * sizeof(float));
     t->sum = memory(n * sizeof(float));
     t->out = memory(n * sizeof(float));
@@ -101,7 +103,7 @@ static inline float number(numbers_kind kind, uint64_t key, size_t i, double lim
 static inline void draw(trial *t, numbers_kind kind, double p, double limit, uint64_t seed) {
     memset(t->sum, 0, t->s.n * sizeof(float));
     memset(t->index, 0, taciti_sketch_index_words(t->s.n) * 8);
-    for (int r = 0; r < t->s.ranks; r++) {
+    for (int r = 0; r < t->ranks; r++) {
         const uint64_t key = taciti_rng_key(seed, (uint64_t)r);
         for (size_t i = 0; i < t->s.n; i++) {
             t->x[r][i] = taciti_rng_unit(key, 3 * i) < p ? number(kind, key, i, limit) : 0;
@@ -112,20 +114,13 @@ static inline void draw(trial *t, numbers_kind kind, double p, double limit, uin
     }
 }
 
-static inline double max_abs(const trial *t) {
-    double max = 0;
-    for (int r = 0; r < t->s.ranks; r++)
-        for (size_t i = 0; i < t->s.n; i++) max = fabs((double)t->x[r][i]) > max ? fabs((double)t->x[r][i]) : max;
-    return max;
-}
-
 static inline void encode(trial *t) {
     const size_t bytes = taciti_sketch_bytes(&t->s);
     close_counters(t);
     t->counters = memory(bytes);
     t->part = memory(bytes);
     t->workspace = memory(taciti_sketch_workspace_bytes(&t->s));
-    for (int r = 0; r < t->s.ranks; r++) {
+    for (int r = 0; r < t->ranks; r++) {
         memset(t->part, 0, bytes);
         assert_int_equal(taciti_sketch_add(&t->s, t->x[r], t->part), TACIT_OK);
         taciti_sketch_sum(&t->s, t->counters, t->part);
@@ -138,10 +133,7 @@ static inline tacit_status decode(trial *t, taciti_pool *pool) {
     return taciti_sketch_peel(&t->s, t->counters, t->workspace, pool, t->out, &t->left);
 }
 
-static inline void choose(trial *t, size_t rows, taciti_ring ring, uint64_t seed) {
-    t->s = taciti_sketch_init(t->s.n, rows, t->s.ranks, seed);
-    assert_int_equal(taciti_sketch_set_ring(&t->s, ring, max_abs(t)), TACIT_OK);
-}
+static inline void choose(trial *t, size_t rows, uint64_t seed) { t->s = taciti_sketch_init(t->s.n, rows, seed); }
 
 static inline bool is_zero(const void *p, size_t bytes) {
     const unsigned char *b = p;
@@ -167,15 +159,19 @@ static inline void assert_exact(const trial *t) {
     assert_right(t);
 }
 
-/* Sums of the pending elements, as a reduction of packed values gives them. */
-static inline void insert_pending(trial *t) {
-    const size_t count = taciti_sketch_union(t->pending, t->s.n);
+/* The sums of what an index has, as a reduction of packed values gives them. */
+static inline void sum_packed(trial *t, const uint64_t *index) {
+    const size_t count = taciti_sketch_union(index, t->s.n);
     memset(t->values, 0, (count + TACITI_SKETCH_LINE) * TACITI_SKETCH_NUMBER_BYTES);
-    for (int r = 0; r < t->s.ranks; r++) {
-        assert_int_equal(taciti_sketch_pack(&t->s, t->pending, t->x[r], t->more), TACIT_OK);
-        taciti_kernels_get()->sketch_sum(t->s.numbers.ring, t->values, t->more, count);
+    for (int r = 0; r < t->ranks; r++) {
+        assert_int_equal(taciti_sketch_pack(&t->s, index, t->x[r], t->more), TACIT_OK);
+        taciti_kernels_get()->add(t->values, t->more, count);
     }
-    assert_int_equal(taciti_sketch_insert(&t->s, t->pending, t->values, t->counters, t->workspace, t->out), TACIT_OK);
+}
+
+static inline void fetch_pending(trial *t) {
+    sum_packed(t, t->pending);
+    taciti_kernels_get()->sketch_unpack(t->out, t->pending, t->values, t->s.n);
 }
 
 static inline size_t union_rows(const trial *t, double load) {

@@ -15,7 +15,7 @@ static double success(size_t m, double load, int decodes) {
     for (size_t u = 0; u < units; u++) t.x[0][16 * u + u / k] = 1;
     taciti_sketch_index(t.x[0], t.s.n, t.index);
     for (int d = 0; d < decodes; d++) {
-        t.s = taciti_sketch_init(t.s.n, m, 1, (uint64_t)d + 1);
+        choose(&t, m, (uint64_t)d + 1);
         encode(&t);
         assert_int_equal(decode(&t, NULL), TACIT_OK);
         taciti_sketch_pending(&t.s, t.workspace, t.pending);
@@ -52,7 +52,7 @@ static void large_sketches_have_a_sharp_threshold(void **state) {
         open_trial(&t, 16 * (size_t)(LOADS[i] * M), 1);
         for (size_t u = 0; 16 * u < t.s.n; u++) t.x[0][16 * u + 3] = (float)(u % 1000 + 1);
         taciti_sketch_index(t.x[0], t.s.n, t.index);
-        t.s = taciti_sketch_init(t.s.n, M, 1, 0);
+        choose(&t, M, 0);
         t.s.zones = 1;
         encode(&t);
         assert_int_equal(decode(&t, NULL), TACIT_OK);
@@ -69,7 +69,7 @@ static void beyond_the_threshold_most_is_pending(void **state) {
         trial t;
         open_trial(&t, 16 * (size_t)(LOADS[i] * ROWS), 1);
         draw(&t, INTEGERS, 1.0, 1000, i);
-        choose(&t, ROWS, TACITI_RING_U32, i);
+        choose(&t, ROWS, i);
         t.s.zones = 1;
         encode(&t);
         assert_int_equal(decode(&t, NULL), TACIT_OK);
@@ -92,7 +92,7 @@ static void rows_suffice_at_any_size(void **state) {
             open_trial(&t, SIZES[i], 1);
             for (uint64_t seed = 0; seed < 25; seed++, all++) {
                 draw(&t, INTEGERS, SHARES[p], 1000, seed);
-                choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, t.s.n)), TACITI_RING_U32, seed);
+                choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, t.s.n)), seed);
                 encode(&t);
                 assert_int_equal(decode(&t, NULL), TACIT_OK);
                 assert_right(&t);

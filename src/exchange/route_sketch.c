@@ -91,7 +91,7 @@ static size_t share_out(taciti_sketch_reduce *s, const taciti_encoding *encoding
     s->index_bytes = padded_bytes(taciti_sketch_index_words(n) * sizeof(uint64_t));
     s->parts = s->message_bytes / TACITI_SKETCH_PART_BYTES + 1;
     s->decoder_bytes =
-        padded_bytes(n * sizeof(float)) + s->message_bytes + padded_bytes(taciti_sketch_workspace_bound(n, s->count));
+        padded_bytes(n * sizeof(float)) + s->message_bytes + padded_bytes(taciti_sketch_workspace_bound(n));
     s->x = take_part(memory, &at, n * sizeof(float));
     s->error = take_part(memory, &at, n * sizeof(float));
     s->scratch = take_part(memory, &at, taciti_encoding_scratch_bytes(encoding, n));
@@ -303,10 +303,8 @@ double taciti_sketched_pending(double load) {
 }
 
 taciti_sketched taciti_sketched_of(const taciti_sketch_options *options, size_t n, int members, double factor) {
-    static const float ANY_MAX = 1; /* a step after the first has learnt one, so that counters are the ring's */
     const double density = 1 - pow(1 - 1 / factor, members), count = density * (double)n;
-    const taciti_sketch_form form = taciti_sketch_form_of(n, members, taciti_sketch_room(n, density), options->ratio,
-                                                          (taciti_ring)options->ring, ANY_MAX, 0);
+    const taciti_sketch_form form = taciti_sketch_form_of(n, taciti_sketch_room(n, density), options->ratio, 0);
     const double number_bytes = TACITI_SKETCH_NUMBER_BYTES;
     const double counters = (double)taciti_sketch_bytes(&form.sketch) / number_bytes;
     const double pending = form.packed ? count : count * taciti_sketched_pending(count / counters);

@@ -40,8 +40,7 @@ static taciti_sketch_form form_of(const bucket *b, size_t block, int owner, size
     const taciti_sketch_reduce *s = b->s;
     const uint64_t seed = s->reduce->encoding.seed;
     const uint64_t key = taciti_codec_key(seed, b->task->step, TACITI_CODEC_ALL_RANKS, b->task->bucket);
-    return taciti_sketch_form_of(n, s->count, expected_union(b, block, n), s->options.ratio,
-                                 (taciti_ring)s->options.ring, (float)s->learnt[0][b->task->bucket].max,
+    return taciti_sketch_form_of(n, expected_union(b, block, n), s->options.ratio,
                                  taciti_rng_key(taciti_rng_key(key, (uint64_t)s->ranks[owner]), block));
 }
 
@@ -113,7 +112,6 @@ static tacit_status take_replies(bucket *b, slot *t) {
             TACITI_TRY(taciti_comm_await(s->comm, &share->told));
             TACITI_TRY(taciti_sketch_refused(b, taciti_sketch_check_reply(&share->form, &share->reply), m));
         }
-        learnt->max = fmax(learnt->max, (double)share->reply.max);
         for (size_t i = in.first; i < in.end; i++)
             learnt->density[i] = fmax(learnt->density[i], (double)share->reply.measured / (double)share->n);
     }

@@ -92,44 +92,18 @@ tacit_status taciti_sketch_contribute_block(bucket *b, slot *t) {
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-/* Adds the rounding of the ring to the residual. `selected` becomes that rounding. */
-static tacit_status keep_rounding(bucket *b, slot *t, int owner) {
-    taciti_sketch_reduce *s = b->s;
-    const taciti_sketch_share *share = &t->shares[owner];
-    const taciti_sketch *sketch = &share->form.sketch;
-    const taciti_sketch_pieces pieces = taciti_sketch_pieces_of(s->reduce, b->cut, t->block);
-    float *selected = t->selected + share->at, *rounded = s->error;
-    uint64_t *index = s->payload; /* free since the encoding, as s->scratch; both hold packed values of the range */
-    if (b->errors == NULL || sketch->numbers.ring == TACITI_RING_F32 || share->reply.whole) return TACIT_OK;
-    taciti_sketch_index(selected, share->n, index);
-    TACITI_TRY(taciti_sketch_pack(sketch, index, selected, s->scratch));
-    TACITI_TRY(taciti_sketch_unpack(sketch, index, s->scratch, rounded));
-    taciti_kernels_get()->add_scaled(selected, rounded, -1, share->n);
-    for (size_t p = pieces.first; p < pieces.end; p++) {
-        const taciti_range r = taciti_sketch_range(s->reduce, b->cut, p, owner);
-        taciti_kernels_get()->add(b->errors + r.at, selected, r.n);
-        if (r.n > 0) taciti_residual_keep(b->residual, TACITI_PAYLOAD_CONTRIBUTION, r.at, r.n);
-        selected += r.n;
-    }
-    return TACIT_OK;
-}
-
 static tacit_status send_values_to(bucket *b, slot *t, int owner) {
     taciti_sketch_reduce *s = b->s;
     taciti_sketch_share *share = &t->shares[owner];
-    if (share->reply.pending > 0) {
-        const taciti_sketch shape = taciti_sketch_of_values(&share->form, &share->reply);
-        const uint64_t *pending = taciti_sketch_pending_of(s, t, owner);
-        char *out = taciti_sketch_message(s, t->leaving, owner);
-        if (owner != s->me) {
-            TACITI_TRY(taciti_comm_await(s->comm, &share->index));
-            TACITI_TRY(
-                taciti_sketch_refused(b, taciti_sketch_check_pending(&share->form, &share->reply, pending), owner));
-        }
-        TACITI_TRY(taciti_sketch_pack(&shape, pending, t->selected + share->at, out));
-        if (owner != s->me) TACITI_TRY(taciti_sketch_send(b, owner, out, taciti_sketch_values_bytes(share)));
+    const uint64_t *pending = taciti_sketch_pending_of(s, t, owner);
+    float *out = (float *)(void *)taciti_sketch_message(s, t->leaving, owner);
+    if (share->reply.pending == 0) return TACIT_OK;
+    if (owner != s->me) {
+        TACITI_TRY(taciti_comm_await(s->comm, &share->index));
+        TACITI_TRY(taciti_sketch_refused(b, taciti_sketch_check_pending(&share->form, &share->reply, pending), owner));
     }
-    return keep_rounding(b, t, owner);
+    TACITI_TRY(taciti_sketch_pack(&share->form.sketch, pending, t->selected + share->at, out));
+    return owner == s->me ? TACIT_OK : taciti_sketch_send(b, owner, out, taciti_sketch_values_bytes(share));
 }
 
 tacit_status taciti_sketch_send_values(bucket *b, slot *t) {

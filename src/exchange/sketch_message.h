@@ -9,8 +9,7 @@
  *   values         member to owner   its packed values of these elements
  *
  * The sums that did not decode are then exact: the members' values, added in the order of members. The reply may ask
- * for all elements of the union, in f32: if a member's number does not fit the integers of the ring, or if rounding
- * errors of floats are so large that the sketch does not look like that of its index.
+ * for all elements of the union, if rounding errors are so large that the sketch does not look like that of its index.
  *
  * Pure functions of their arguments. Nothing allocates. Any thread. Decoders return E_DATA for what is malformed.
  */
@@ -22,14 +21,14 @@
 /* How a range travels; the same on all members. */
 typedef struct taciti_sketch_form {
     taciti_sketch sketch;
-    bool packed; /* no counters, all of the union is pending: they would be no fewer than values, or no ring fits */
+    bool packed; /* no counters, all of the union is pending: they would be no fewer than values */
 } taciti_sketch_form;
 
 typedef struct taciti_sketch_reply {
     uint32_t pending;  /* elements of the index that follows */
     uint32_t measured; /* taciti_sketch_measure() of the union */
-    float max;         /* largest magnitude of a contribution, by which the next step's ring is scaled */
-    uint32_t whole;    /* 1: all elements of the union are pending, and values travel in f32; else 0 */
+    uint32_t zero;     /* reserved */
+    uint32_t whole;    /* 1: all elements of the union are pending; else 0 */
 } taciti_sketch_reply;
 
 /* The owner's sum under way. The owner of the object sets it up to `counters`. */
@@ -38,16 +37,11 @@ typedef struct taciti_sketch_total {
     float *x;         /* [n]: the sum; borrows, as the next three */
     void *workspace;  /* taciti_sketch_workspace_bound() */
     uint64_t *union_; /* [words], then the pending elements */
-    void *counters;   /* taciti_sketch_message_bound() */
-    float max;
-    bool refused; /* a member's numbers do not fit the ring */
+    float *counters;  /* taciti_sketch_message_bound() */
 } taciti_sketch_total;
 
-/* The form for n floats of `members`: rows for `measured` elements, or ratio > 0: n / ratio counters. max > 0: what the
- * ring is scaled by; with integers and max 0, or one that is not finite, values will travel in f32. For integers, the
- * sums are the same bits whatever the rows are, since each is that of the members' rounded numbers. */
-taciti_sketch_form taciti_sketch_form_of(size_t n, int members, size_t measured, double ratio, taciti_ring ring,
-                                         float max, uint64_t seed);
+/* The form for n floats: rows for `measured` elements, or ratio > 0: n / ratio counters. */
+taciti_sketch_form taciti_sketch_form_of(size_t n, size_t measured, double ratio, uint64_t seed);
 
 /* Returns the elements that the sketch of n floats is sized by, if the union of the last step took this share of them:
  * room for trends, and for chance, as each of the 16 lanes has a sixteenth of the elements, whose number scatters by
@@ -59,7 +53,7 @@ size_t taciti_sketch_contribution_bytes(const taciti_sketch_form *form);
 size_t taciti_sketch_message_bound(size_t n);
 
 /* Bytes of workspace for any form of n floats. */
-size_t taciti_sketch_workspace_bound(size_t n, int members);
+size_t taciti_sketch_workspace_bound(size_t n);
 
 /* message = the contribution x[n]; aligned to 64. */
 tacit_status taciti_sketch_contribute(const taciti_sketch_form *form, const float *x, void *message);
@@ -75,10 +69,7 @@ tacit_status taciti_sketch_check_reply(const taciti_sketch_form *form, const tac
 tacit_status taciti_sketch_check_pending(const taciti_sketch_form *form, const taciti_sketch_reply *reply,
                                          const uint64_t *pending);
 
-/* The shape in which values travel. */
-taciti_sketch taciti_sketch_of_values(const taciti_sketch_form *form, const taciti_sketch_reply *reply);
-
-/* After the members' values have been added up in that shape: completes x. */
-tacit_status taciti_sketch_complete(taciti_sketch_total *sum, const taciti_sketch_reply *reply, const void *values);
+/* After the members' values have been added up: completes x. */
+tacit_status taciti_sketch_complete(taciti_sketch_total *sum, const taciti_sketch_reply *reply, const float *values);
 
 #endif

@@ -21,7 +21,7 @@ static void take_decoder(bucket *b, slot *t) {
     const bool one = taciti_sketch_is_one_range(b, t->block, s->me, &at);
     t->sum = (taciti_sketch_total){.form = t->shares[s->me].form,
                                    .x = one ? b->x + at : x,
-                                   .counters = counters,
+                                   .counters = (float *)(void *)counters,
                                    .workspace = counters + s->message_bytes,
                                    .union_ = taciti_sketch_pending_of(s, t, s->me)};
 }
@@ -82,14 +82,13 @@ tacit_status taciti_sketch_send_pending(bucket *b, slot *t) {
 tacit_status taciti_sketch_add_values(bucket *b, slot *t) {
     taciti_sketch_reduce *s = b->s;
     const taciti_sketch_share *mine = &t->shares[s->me];
-    void *first = taciti_sketch_message(s, s->me == 0 ? t->leaving : t->arriving, 0);
-    const taciti_sketch shape = taciti_sketch_of_values(&mine->form, &mine->reply);
+    float *first = (float *)(void *)taciti_sketch_message(s, s->me == 0 ? t->leaving : t->arriving, 0);
     if (mine->reply.pending == 0) return TACIT_OK;
     for (int m = 0; m < s->count; m++) {
         if (m != s->me) TACITI_TRY(taciti_comm_await(s->comm, &t->shares[m].values));
         if (m == 0) continue;
         const char *more = taciti_sketch_message(s, m == s->me ? t->leaving : t->arriving, m);
-        taciti_kernels_get()->sketch_sum(shape.numbers.ring, first, more, mine->reply.pending);
+        taciti_kernels_get()->add(first, (const float *)(const void *)more, mine->reply.pending);
     }
     TACITI_TRY(taciti_sketch_refused(b, taciti_sketch_complete(&t->sum, &mine->reply, first), s->me));
     put_decoder(b, t);

@@ -23,10 +23,6 @@
  * that was taken would need, which owners told all members; in the first step as large as a union of different elements
  * would need. With taciti_sketch_options.ratio it is always n / ratio counters. Where that is as many as elements,
  * there is no sketch, and all values of the union are packed.
- *
- * With a ring of integers, ranges are scaled so that twice the largest contribution of that step fits. If one does not,
- * the block's sums travel as values in f32. Rounding errors are added to the residuals. So no bit of sums and residuals
- * depends on the size of the sketches.
  */
 #ifndef TACITI_EXCHANGE_SKETCH_REDUCE_H
 #define TACITI_EXCHANGE_SKETCH_REDUCE_H
@@ -44,7 +40,7 @@ enum { TACITI_SKETCH_LAG = 2, TACITI_SKETCH_SLOTS = 3 * TACITI_SKETCH_LAG + 1, T
 /* The content of the replies of a bucket's owners; the same on all members, for any number of them. {0}: none yet. */
 typedef struct taciti_sketch_learnt {
     double density[TACITI_SKETCH_SECTIONS]; /* of the union, as measured, over n: the maximum over owners and blocks */
-    double max;                             /* of the contributions */
+    double unused;                          /* keeps the layout of checkpoints */
     double factor;                          /* at which they were selected */
 } taciti_sketch_learnt;
 

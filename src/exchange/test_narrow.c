@@ -16,7 +16,6 @@
 
 #include "base/memory.h"
 #include "base/rng.h"
-#include "codec/sketch.h"
 #include "codec/trial.h"
 #include "comm/state.h"
 #include "comm/test_engine.h"
@@ -34,7 +33,7 @@ typedef struct trial {
     const char *codec;
     taciti_residual_form form;
     double decay;
-    int ring, route, scheme;
+    int route, scheme;
     halves halves;
 } trial;
 
@@ -54,7 +53,6 @@ static void set_up(taciti_comm *comm, const trial *t, taciti_residual_form form,
     *b = (bench){.comm = comm, .t = t};
     test_layout(LENGTHS, 5, 30000, &b->layout);
     CHECK(codec != NULL && taciti_codec_defaults(codec, &b->options) == TACIT_OK);
-    if (t->ring != TACITI_RING_F32) *(taciti_sketch_options *)b->options = (taciti_sketch_options){.ring = t->ring};
     const taciti_encoding compression = {
         .codec = codec,
         .options = b->options,
@@ -94,8 +92,8 @@ static void try_codecs(test_rank *law) {
         {.codec = "topk", .decay = 1, .route = TACITI_WAY_SCATTER, .halves = REDUCE_SCATTER},
         {.codec = "int4", .decay = 1, .route = TACITI_WAY_SCATTER},
         {.codec = "int4", .decay = 1, .route = TACITI_WAY_SCATTER, .halves = REDUCE_SCATTER},
-        {.codec = "tagc", .decay = 1, .ring = TACITI_RING_U32},
-        {.codec = "tagc", .decay = 0.5, .ring = TACITI_RING_F32, .halves = BOTH_HALVES},
+        {.codec = "sketch", .decay = 1},
+        {.codec = "tagc", .decay = 0.5, .halves = BOTH_HALVES},
         {.codec = "powersgd", .decay = 1},
     };
     for (size_t i = 0; i < sizeof TRIALS / sizeof *TRIALS; i++)

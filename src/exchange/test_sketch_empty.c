@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sums of sketches of which nothing is selected: in single ranges, in all of a bucket, in several steps running. The
- * sums and residuals are those of sparse payloads, to the bit, in every form, ring and arrangement.
+ * sums and residuals are those of sparse payloads, to the bit, in every form and arrangement.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,22 +25,9 @@ static void ranges_of_which_nothing_is_selected_sum_to_zero(void **state) {
     }
 }
 
-/* Without residuals, whose sums rings would round. A bucket of which nothing is selected tells no largest number, so
- * the next step has no ring. */
-static void rings_begin_again_after_empty_steps(void **state) {
-    (void)state;
-    for (int ring = TACITI_RING_U32; ring < TACITI_RINGS; ring++)
-        for (int r = 0; r < RATIO_COUNT; r++) {
-            const trial t = {
-                .codec = "tagc", .ratio = RATIOS[r], .ring = ring, .factor = 6, .threshold = 60, .rare = true};
-            try_all(compare_with_topk, &t);
-        }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranges_of_which_nothing_is_selected_sum_to_zero),
-        cmocka_unit_test(rings_begin_again_after_empty_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

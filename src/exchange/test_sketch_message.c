@@ -35,7 +35,7 @@ static void open_owner(taciti_sketch_form form, owner *o) {
     *o = (owner){.form = form, .exact = taciti_calloc(N, sizeof(float))};
     o->sum = (taciti_sketch_total){.form = form,
                                    .x = taciti_calloc(N, sizeof(float)),
-                                   .workspace = taciti_calloc(taciti_sketch_workspace_bound(N, MEMBERS), 1),
+                                   .workspace = taciti_calloc(taciti_sketch_workspace_bound(N), 1),
                                    .union_ = taciti_calloc(taciti_sketch_index_words(N), sizeof(uint64_t)),
                                    .counters = taciti_calloc(taciti_sketch_message_bound(N), 1)};
     for (int m = 0; m < MEMBERS; m++) {
@@ -63,166 +63,83 @@ static void close_owner(owner *o) {
 
 /* The whole conversation, with values that are right. */
 static tacit_status decode(owner *o, taciti_sketch_reply *reply) {
-    o->sum.refused = false;
-    o->sum.max = 0;
     for (int m = 0; m < MEMBERS; m++) TACITI_TRY(taciti_sketch_take(&o->sum, o->messages[m], m == 0));
     TACITI_TRY(taciti_sketch_resolve(&o->sum, reply));
     if (taciti_sketch_check_reply(&o->form, reply) != TACIT_OK) return TACIT_E_INTERNAL;
     if (reply->pending == 0) return TACIT_OK;
     if (taciti_sketch_check_pending(&o->form, reply, o->sum.union_) != TACIT_OK) return TACIT_E_INTERNAL;
-    const taciti_sketch shape = taciti_sketch_of_values(&o->form, reply);
-    void *values[2];
+    float *values[2];
     for (int i = 0; i < 2; i++) values[i] = taciti_calloc(taciti_sketch_message_bound(N), 1);
     tacit_status status = TACIT_OK;
     for (int m = 0; m < MEMBERS && status == TACIT_OK; m++) {
-        status = taciti_sketch_pack(&shape, o->sum.union_, o->x[m], values[m > 0]);
-        if (m > 0) taciti_kernels_get()->sketch_sum(shape.numbers.ring, values[0], values[1], reply->pending);
+        status = taciti_sketch_pack(&o->form.sketch, o->sum.union_, o->x[m], values[m > 0]);
+        if (m > 0) taciti_kernels_get()->add(values[0], values[1], reply->pending);
     }
     if (status == TACIT_OK) status = taciti_sketch_complete(&o->sum, reply, values[0]);
     for (int i = 0; i < 2; i++) taciti_free(values[i]);
     return status;
 }
 
-static taciti_sketch_form form_of(double ratio, int ring) {
-    return taciti_sketch_form_of(N, MEMBERS, N * 33 / 100, ratio, (taciti_ring)ring, ring == 0 ? 0 : 127, 12);
-}
+static taciti_sketch_form form_of(double ratio) { return taciti_sketch_form_of(N, N * 33 / 100, ratio, 12); }
 
 /* Also T20: load 1.2 and more delivers the exact sum. */
 static void every_form_decodes_exactly(void **state) {
     (void)state;
     static const double RATIOS[] = {0, 1, 1.9, 3.7, 8, 1000};
-    for (int ring = 0; ring < TACITI_RINGS; ring++)
-        for (size_t r = 0; r < sizeof RATIOS / sizeof *RATIOS; r++) {
-            owner o;
-            taciti_sketch_reply reply;
-            open_owner(form_of(RATIOS[r], ring), &o);
-            assert_true(taciti_sketch_contribution_bytes(&o.form) <= taciti_sketch_message_bound(N));
-            assert_int_equal(o.form.packed, RATIOS[r] == 1);
-            assert_int_equal(decode(&o, &reply), TACIT_OK);
-            assert_true(o.form.packed || RATIOS[r] > 3.5 ? reply.pending > N / 8 : reply.pending == 0);
-            assert_int_equal(reply.whole, 0);
-            assert_true(reply.measured > N / 4 && reply.measured < N / 2);
-            for (size_t i = 0; i < N; i++) /* the scale of integers holds integers of 8 bits */
-                assert_true(o.sum.x[i] == o.exact[i]);
-            close_owner(&o);
-        }
-}
-
-/* Whatever lay where the sum goes: packed, as a sketch, or without a ring that fits. */
-static void a_sum_of_which_nothing_is_selected_is_zero(void **state) {
-    (void)state;
-    static const double RATIOS[] = {0, 1, 3.7, 1000};
-    for (int ring = 0; ring < TACITI_RINGS; ring++)
-        for (size_t r = 0; r < 2 * (sizeof RATIOS / sizeof *RATIOS); r++) {
-            owner o;
-            taciti_sketch_reply reply;
-            const float max = r % 2 == 0 ? 127 : 0;
-            open_owner(taciti_sketch_form_of(N, MEMBERS, 0, RATIOS[r / 2], (taciti_ring)ring, max, 12), &o);
-            for (size_t i = 0; i < N; i++) o.sum.x[i] = 7;
-            for (int m = 0; m < MEMBERS; m++) {
-                memset(o.x[m], 0, N * sizeof *o.x[m]);
-                assert_int_equal(taciti_sketch_contribute(&o.form, o.x[m], o.messages[m]), TACIT_OK);
-            }
-            assert_int_equal(decode(&o, &reply), TACIT_OK);
-            assert_true(reply.pending == 0 && reply.measured == 0 && reply.max == 0);
-            for (size_t i = 0; i < N; i++) assert_true(o.sum.x[i] == 0);
-            close_owner(&o);
-        }
-}
-
-/* T19: dense or sparse, sketched or packed: a sum of integers is that of the members' rounded numbers, to the bit. */
-static void rows_change_no_bit_of_integers(void **state) {
-    (void)state;
-    static const double RATIOS[] = {0, 1, 1.9, 3.7, 8, 1000};
-    for (int ring = TACITI_RING_U32; ring < TACITI_RINGS; ring++) {
-        float *first = NULL;
-        for (size_t r = 0; r < sizeof RATIOS / sizeof *RATIOS; r++) {
-            owner o;
-            taciti_sketch_reply reply;
-            open_owner(form_of(RATIOS[r], ring), &o);
-            for (int m = 0; m < MEMBERS; m++) {
-                for (size_t i = 0; i < N; i++) o.x[m][i] *= 0.37F + (float)i / (2 * N);
-                assert_int_equal(taciti_sketch_contribute(&o.form, o.x[m], o.messages[m]), TACIT_OK);
-            }
-            assert_int_equal(decode(&o, &reply), TACIT_OK);
-            if (first == NULL) first = taciti_calloc(N, sizeof *first);
-            if (r == 0) memcpy(first, o.sum.x, N * sizeof *first);
-            assert_memory_equal(first, o.sum.x, N * sizeof *first);
-            close_owner(&o);
-        }
-        taciti_free(first);
-    }
-}
-
-/* Without a maximum no integer can be chosen: the members' floats follow, packed. */
-static void what_has_no_scale_travels_in_floats(void **state) {
-    (void)state;
-    static const float MAXIMA[] = {0, 1e-42F, INFINITY, NAN};
-    for (int ring = TACITI_RING_U32; ring < TACITI_RINGS; ring++)
-        for (size_t k = 0; k < sizeof MAXIMA / sizeof *MAXIMA; k++) {
-            owner o;
-            taciti_sketch_reply reply;
-            open_owner(taciti_sketch_form_of(N, MEMBERS, N / 3, 0, (taciti_ring)ring, MAXIMA[k], 12), &o);
-            assert_true(o.form.packed);
-            for (int m = 0; m < MEMBERS; m++) {
-                o.x[m][7] = NAN;
-                assert_int_equal(taciti_sketch_contribute(&o.form, o.x[m], o.messages[m]), TACIT_OK);
-            }
-            assert_int_equal(decode(&o, &reply), TACIT_OK);
-            assert_int_equal(reply.whole, 1);
-            assert_true(isinf(reply.max)); /* known to all, so that the next step has no ring either */
-            for (size_t i = 0; i < N; i++) assert_true(i == 7 ? isnan(o.sum.x[i]) : o.sum.x[i] == o.exact[i]);
-            close_owner(&o);
-        }
-}
-
-/* A number is too large for the ring; floats cancel so that a sketch looks like nothing. */
-static void what_cannot_be_decoded_is_fetched_as_a_whole(void **state) {
-    (void)state;
-    for (int ring = 0; ring < TACITI_RINGS; ring++) {
+    for (size_t r = 0; r < sizeof RATIOS / sizeof *RATIOS; r++) {
         owner o;
         taciti_sketch_reply reply;
-        open_owner(form_of(0, ring), &o);
-        for (size_t i = 0; i < N; i++) {
-            if (o.x[1][i] == 0) continue;
-            o.x[1][i] = ring == 0 ? 1e9f / (float)(i + 3) : 1000;
-            o.x[2][i] = ring == 0 ? -o.x[1][i] - 1e9f / (float)(7 * i + 3) : o.x[2][i];
-            o.x[0][i] = ring == 0 ? 1e9f / (float)(7 * i + 3) : o.x[0][i];
-        }
-        for (int m = 0; m < MEMBERS; m++) {
-            for (size_t i = 0; i < N && ring == 0; i++)
-                if (o.x[1][i] == 0) o.x[m][i] = 0;
-            assert_int_equal(taciti_sketch_contribute(&o.form, o.x[m], o.messages[m]), TACIT_OK);
-        }
-        for (size_t i = 0; i < N; i++) o.exact[i] = (o.x[0][i] + o.x[1][i]) + o.x[2][i];
+        open_owner(form_of(RATIOS[r]), &o);
+        assert_true(taciti_sketch_contribution_bytes(&o.form) <= taciti_sketch_message_bound(N));
+        assert_int_equal(o.form.packed, RATIOS[r] == 1);
         assert_int_equal(decode(&o, &reply), TACIT_OK);
-        assert_int_equal(reply.whole, 1);
+        assert_true(o.form.packed || RATIOS[r] > 3.5 ? reply.pending > N / 8 : reply.pending == 0);
+        assert_int_equal(reply.whole, 0);
+        assert_true(reply.measured > N / 4 && reply.measured < N / 2);
         for (size_t i = 0; i < N; i++) assert_true(o.sum.x[i] == o.exact[i]);
         close_owner(&o);
     }
 }
 
-/* Up to the largest number of the ring everything is decoded; one beyond it is noticed, whichever member has it. */
-static void the_largest_number_is_that_of_the_ring(void **state) {
+/* Whatever lay where the sum goes: packed or as a sketch. */
+static void a_sum_of_which_nothing_is_selected_is_zero(void **state) {
     (void)state;
-    for (int ring = TACITI_RING_U32; ring < TACITI_RINGS; ring++)
-        for (int m = 0; m < 2 * MEMBERS; m++) {
-            owner o;
-            taciti_sketch_reply reply;
-            const bool fits = m < MEMBERS;
-            open_owner(form_of(0, ring), &o);
-            const taciti_sketch_numbers *numbers = &o.form.sketch.numbers;
-            const float edge = floorf(numbers->max) / numbers->scale;
-            assert_true(edge >= 2 * 127);
-            o.x[m % MEMBERS][11] = fits ? edge : 1.01F * edge;
-            o.exact[11] = o.x[0][11] + o.x[1][11] + o.x[2][11];
-            assert_int_equal(taciti_sketch_contribute(&o.form, o.x[m % MEMBERS], o.messages[m % MEMBERS]), TACIT_OK);
-            assert_int_equal(decode(&o, &reply), TACIT_OK);
-            assert_int_equal(reply.whole, !fits);
-            assert_true(reply.max == o.x[m % MEMBERS][11]); /* of all members */
-            assert_true(o.sum.x[11] == o.exact[11]);
-            close_owner(&o);
+    static const double RATIOS[] = {0, 1, 3.7, 1000};
+    for (size_t r = 0; r < sizeof RATIOS / sizeof *RATIOS; r++) {
+        owner o;
+        taciti_sketch_reply reply;
+        open_owner(taciti_sketch_form_of(N, 0, RATIOS[r], 12), &o);
+        for (size_t i = 0; i < N; i++) o.sum.x[i] = 7;
+        for (int m = 0; m < MEMBERS; m++) {
+            memset(o.x[m], 0, N * sizeof *o.x[m]);
+            assert_int_equal(taciti_sketch_contribute(&o.form, o.x[m], o.messages[m]), TACIT_OK);
         }
+        assert_int_equal(decode(&o, &reply), TACIT_OK);
+        assert_true(reply.pending == 0 && reply.measured == 0);
+        for (size_t i = 0; i < N; i++) assert_true(o.sum.x[i] == 0);
+        close_owner(&o);
+    }
+}
+
+/* Floats cancel so that a sketch looks like nothing. */
+static void what_cannot_be_decoded_is_fetched_as_a_whole(void **state) {
+    (void)state;
+    owner o;
+    taciti_sketch_reply reply;
+    open_owner(form_of(0), &o);
+    for (size_t i = 0; i < N; i++) {
+        const bool some = o.x[1][i] != 0;
+        o.x[0][i] = some ? 1e9f / (float)(7 * i + 3) : 0;
+        o.x[1][i] = some ? 1e9f / (float)(i + 3) : 0;
+        o.x[2][i] = -o.x[1][i] - o.x[0][i];
+        o.exact[i] = (o.x[0][i] + o.x[1][i]) + o.x[2][i];
+    }
+    for (int m = 0; m < MEMBERS; m++)
+        assert_int_equal(taciti_sketch_contribute(&o.form, o.x[m], o.messages[m]), TACIT_OK);
+    assert_int_equal(decode(&o, &reply), TACIT_OK);
+    assert_int_equal(reply.whole, 1);
+    for (size_t i = 0; i < N; i++) assert_true(o.sum.x[i] == o.exact[i]);
+    close_owner(&o);
 }
 
 /* Room for a trend and for chance, and no more than there are elements. */
@@ -245,7 +162,7 @@ static void forged_heads_are_refused(void **state) {
     for (int k = 0; k < 2; k++) {
         owner o;
         taciti_sketch_reply reply;
-        open_owner(form_of(0, TACITI_RING_U32), &o);
+        open_owner(form_of(0), &o);
         if (k == 0)
             memcpy(o.messages[1] + at, &negative, sizeof negative);
         else
@@ -255,46 +172,44 @@ static void forged_heads_are_refused(void **state) {
     }
     owner o;
     taciti_sketch_reply reply;
-    open_owner(form_of(1, TACITI_RING_U32), &o); /* packed: nobody else looks at the index */
+    open_owner(form_of(1), &o); /* packed: nobody else looks at the index */
     o.messages[2][at - 1] = (char)0x80;
     assert_int_equal(decode(&o, &reply), TACIT_E_DATA);
     close_owner(&o);
 }
 
-/* Any bytes give a status. Where the index is intact, and the head claims nothing else, integers that were changed are
- * noticed or belong to elements that are fetched. */
+/* Any bytes give a status. */
 static void forged_messages_give_a_status(void **state) {
     (void)state;
     enum { TRIES = 600 };
     int noticed = 0;
-    for (int ring = 0; ring < TACITI_RINGS; ring++)
-        for (int t = 0; t < TRIES; t++) {
-            owner o;
-            taciti_sketch_reply reply;
-            open_owner(form_of(t % 3 == 0 ? 4 : 0, ring), &o);
-            const size_t bytes = taciti_sketch_contribution_bytes(&o.form);
-            const uint64_t key = taciti_rng_key(11, (uint64_t)(ring * TRIES + t));
-            for (uint64_t i = 0; i < 1 + (uint64_t)t % 7; i++)
-                o.messages[t % MEMBERS][taciti_rng_below(key, 2 * i, bytes)] ^=
-                    (char)(1 + taciti_rng_below(key, 2 * i + 1, 255));
-            const tacit_status status = decode(&o, &reply);
-            assert_true(status == TACIT_OK || status == TACIT_E_DATA);
-            noticed += status == TACIT_E_DATA || reply.whole != 0;
-            close_owner(&o);
-        }
-    assert_true(noticed > TRIES);
+    for (int t = 0; t < TRIES; t++) {
+        owner o;
+        taciti_sketch_reply reply;
+        open_owner(form_of(t % 3 == 0 ? 4 : 0), &o);
+        const size_t bytes = taciti_sketch_contribution_bytes(&o.form);
+        const uint64_t key = taciti_rng_key(11, (uint64_t)t);
+        for (uint64_t i = 0; i < 1 + (uint64_t)t % 7; i++)
+            o.messages[t % MEMBERS][taciti_rng_below(key, 2 * i, bytes)] ^=
+                (char)(1 + taciti_rng_below(key, 2 * i + 1, 255));
+        const tacit_status status = decode(&o, &reply);
+        assert_true(status == TACIT_OK || status == TACIT_E_DATA);
+        noticed += status == TACIT_E_DATA || reply.whole != 0;
+        close_owner(&o);
+    }
+    assert_true(noticed > 2 * TRIES / 5);
 }
 
 static void forged_replies_are_refused(void **state) {
     (void)state;
-    const taciti_sketch_form form = form_of(0, 0);
+    const taciti_sketch_form form = form_of(0);
     uint64_t *words = taciti_calloc(taciti_sketch_index_words(N), sizeof *words);
     words[2] = 7;
-    const taciti_sketch_reply good = {.pending = 3, .measured = 900, .max = 2, .whole = 0};
+    const taciti_sketch_reply good = {.pending = 3, .measured = 900, .whole = 0};
     const taciti_sketch_reply bad[] = {{.pending = N + 1, .measured = 3},
                                        {.pending = 1, .measured = 2 * N},
                                        {.pending = 1, .measured = 3, .whole = 2},
-                                       {.pending = 1, .measured = 3, .max = -1}};
+                                       {.pending = 1, .measured = 3, .zero = 1}};
     assert_int_equal(taciti_sketch_check_reply(&form, &good), TACIT_OK);
     assert_int_equal(taciti_sketch_check_pending(&form, &good, words), TACIT_OK);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -313,26 +228,21 @@ static void forged_replies_are_refused(void **state) {
 static void sizes_are_those_of_the_docs(void **state) {
     (void)state;
     enum { LONG = 1048576 };
-    static const double BITS[][3] = {{2, 16.7, 16.7}, {4, 26.7, 26.7}, {8, 27.6, 27.6}}; /* by rings */
-    for (size_t i = 0; i < sizeof BITS / sizeof *BITS; i++)
-        for (int ring = 0; ring < TACITI_RINGS; ring++) {
-            const double density = 1 - pow(0.8, BITS[i][0]);
-            const taciti_sketch_form form = taciti_sketch_form_of(
-                LONG, (int)BITS[i][0], (size_t)(LONG * density * (1 + 1. / 16)), 0, (taciti_ring)ring, 1, 1);
-            const double values = density * TACITI_SKETCH_NUMBER_BYTES;
-            const double bytes = (double)taciti_sketch_contribution_bytes(&form) / LONG + (form.packed ? values : 0);
-            assert_true(fabs(8 * bytes - BITS[i][1 + ring]) < 0.1);
-        }
+    static const double BITS[][2] = {{2, 16.7}, {4, 26.7}, {8, 27.6}}; /* by members */
+    for (size_t i = 0; i < sizeof BITS / sizeof *BITS; i++) {
+        const double density = 1 - pow(0.8, BITS[i][0]);
+        const taciti_sketch_form form = taciti_sketch_form_of(LONG, (size_t)(LONG * density * (1 + 1. / 16)), 0, 1);
+        const double values = density * TACITI_SKETCH_NUMBER_BYTES;
+        const double bytes = (double)taciti_sketch_contribution_bytes(&form) / LONG + (form.packed ? values : 0);
+        assert_true(fabs(8 * bytes - BITS[i][1]) < 0.1);
+    }
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_form_decodes_exactly),
         cmocka_unit_test(a_sum_of_which_nothing_is_selected_is_zero),
-        cmocka_unit_test(rows_change_no_bit_of_integers),
-        cmocka_unit_test(what_has_no_scale_travels_in_floats),
         cmocka_unit_test(what_cannot_be_decoded_is_fetched_as_a_whole),
-        cmocka_unit_test(the_largest_number_is_that_of_the_ring),
         cmocka_unit_test(a_sketch_has_room_for_the_next_union),
         cmocka_unit_test(forged_heads_are_refused),
         cmocka_unit_test(forged_messages_give_a_status),

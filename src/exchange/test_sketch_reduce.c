@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Properties of sums of sketches: the same sums as of sparse payloads, exactly, in every form, ring and arrangement;
+ * Properties of sums of sketches: the same sums as of sparse payloads, exactly, in every form and arrangement;
  * nothing is lost; sketches that are too small are made up for; steps that are dropped, NaN, checkpoints. Numbers are
  * small integers, so that sums of floats are exact in any order.
  */
@@ -28,7 +28,7 @@ static void sums_are_those_of_sparse_payloads(void **state) {
     try_all(compare_with_topk, &momentum);
 }
 
-/* T19: how large sketches are changes no bit of sums of integers and of residuals, which round.  */
+/* T19: how large sketches are changes no bit of exact sums and of residuals. */
 static void compare_ratios(taciti_comm *comm, void *context) {
     trial other = *(trial *)context, first = other;
     bench a, b;
@@ -36,8 +36,7 @@ static void compare_ratios(taciti_comm *comm, void *context) {
     set_up(comm, &first, &a);
     set_up(comm, &other, &b);
     for (int64_t step = 0; step < STEPS; step++) {
-        for (size_t i = 0; i < a.layout.n; i++)
-            a.x[i] = b.x[i] = 0.3F * input(&a.layout, taciti_comm_rank(comm), step, i);
+        for (size_t i = 0; i < a.layout.n; i++) a.x[i] = b.x[i] = input(&a.layout, taciti_comm_rank(comm), step, i);
         run(&a, step, TACITI_PHASE_ALL_REDUCE, a.x);
         run(&b, step, TACITI_PHASE_ALL_REDUCE, b.x);
         CHECK(memcmp(a.x, b.x, a.layout.n * sizeof *a.x) == 0);
@@ -53,11 +52,11 @@ static void compare_ratios(taciti_comm *comm, void *context) {
     tear_down(&b);
 }
 
-static void sizes_of_sketches_change_no_bit_of_integers(void **state) {
+static void sizes_of_sketches_change_no_bit_of_exact_sums(void **state) {
     (void)state;
     static const double RATIOS[] = {1, 2, 12}; /* all of them: test_sketch_message.c */
     for (int r = 0; r < 3; r++) {
-        const trial t = {.codec = "tagc", .ratio = RATIOS[r], .ring = TACITI_RING_U32, .feedback = ERRORS, .factor = 5};
+        const trial t = {.codec = "tagc", .ratio = RATIOS[r], .feedback = ERRORS, .factor = 5};
         try_all(compare_ratios, &t);
     }
 }
@@ -65,40 +64,35 @@ static void sizes_of_sketches_change_no_bit_of_integers(void **state) {
 /* ---- nothing is lost --------------------------------------------------------------------------------------------- */
 
 static void conserve(taciti_comm *comm, void *context) {
-    const trial *t = context;
     bench b;
-    set_up(comm, t, &b);
+    set_up(comm, context, &b);
     double *balance = taciti_calloc(b.layout.n, sizeof *balance);
-    const float unit = t->ring == 0 ? 1 : 0.3F; /* which integers round */
     const float *residual = NULL;
     for (int64_t step = 0; step < STEPS; step++) {
         const bool taken = step != 3;
-        for (size_t i = 0; i < b.layout.n; i++) b.x[i] = unit * input(&b.layout, taciti_comm_rank(comm), step, i);
+        for (size_t i = 0; i < b.layout.n; i++) b.x[i] = input(&b.layout, taciti_comm_rank(comm), step, i);
         run(&b, step, TACITI_PHASE_ALL_REDUCE, b.x);
         has_rank_0s_bits(&b, b.x);
         CHECK(taciti_exchange_settle(b.exchange, taken) == TACIT_OK);
         for (size_t i = 0; i < b.layout.n && taken; i++)
-            balance[i] += (double)(unit * input(&b.layout, taciti_comm_rank(comm), step, i)) -
+            balance[i] += (double)input(&b.layout, taciti_comm_rank(comm), step, i) -
                           (taciti_comm_rank(comm) == 0 ? (double)b.x[i] : 0);
     }
     residual = taciti_exchange_residual(b.exchange, TACITI_RESIDUAL_CONTRIBUTION);
     for (size_t i = 0; i < b.layout.n && residual != NULL; i++) balance[i] -= (double)residual[i];
     if (taciti_comm_size(comm) > 1)
         CHECK(taciti_comm_allreduce_f64(comm, balance, b.layout.n, TACITI_OP_SUM) == TACIT_OK);
-    for (size_t i = 0; i < b.layout.n; i++) CHECK(fabs(balance[i]) < (t->ring == 0 ? 1e-9 : 1e-3));
+    for (size_t i = 0; i < b.layout.n; i++) CHECK(fabs(balance[i]) < 1e-9);
     taciti_free(balance);
     tear_down(&b);
 }
 
 static void results_and_residuals_add_up_to_the_inputs(void **state) {
     (void)state;
-    for (int ring = 0; ring < TACITI_RINGS; ring++) {
-        const trial t = {
-            .codec = "tagc", .ring = ring, .feedback = ERRORS, .factor = 6, .threshold = ring == 0 ? 75 : 22};
-        try_all(conserve, &t);
-        const trial exactly = {.codec = "tagc", .ratio = 2, .ring = ring, .feedback = ERRORS, .factor = 5};
-        try_all(conserve, &exactly);
-    }
+    const trial t = {.codec = "tagc", .feedback = ERRORS, .factor = 6, .threshold = 75};
+    try_all(conserve, &t);
+    const trial exactly = {.codec = "tagc", .ratio = 2, .feedback = ERRORS, .factor = 5};
+    try_all(conserve, &exactly);
 }
 
 /* ---- overlap, halves, dropped steps ------------------------------------------------------------------------------ */
@@ -133,13 +127,9 @@ static void compare_ways(taciti_comm *comm, void *context) {
 
 static void overlap_halves_and_dropped_steps_give_the_same_bits(void **state) {
     (void)state;
-    for (int ring = 0; ring < TACITI_RINGS; ring++) {
-        const trial t = {.codec = "tagc",
-                         .ring = ring,
-                         .feedback = ERRORS,
-                         .factor = 6,
-                         .blocking = true,
-                         .contiguous = ring == TACITI_RING_F32};
+    for (int contiguous = 0; contiguous < 2; contiguous++) {
+        const trial t = {
+            .codec = "tagc", .feedback = ERRORS, .factor = 6, .blocking = true, .contiguous = contiguous != 0};
         try_all(compare_ways, &t);
     }
 }
@@ -184,7 +174,7 @@ static void resume(taciti_comm *comm, void *context) {
 
 static void a_run_resumes_bit_for_bit(void **state) {
     (void)state;
-    const trial t = {.codec = "tagc", .ring = TACITI_RING_U32, .feedback = ERRORS, .factor = 6};
+    const trial t = {.codec = "tagc", .feedback = ERRORS, .factor = 6};
     try_all(resume, &t);
 }
 
@@ -211,17 +201,13 @@ static void one_nan(taciti_comm *comm, void *context) {
 
 static void what_is_not_finite_reaches_all_ranks_and_no_residual(void **state) {
     (void)state;
-    for (int ring = 0; ring < TACITI_RINGS; ring++) {
-        const trial t = {.codec = "tagc", .ring = ring, .feedback = ERRORS, .factor = 6};
-        try_all(one_nan, &t);
-    }
+    const trial t = {.codec = "tagc", .feedback = ERRORS, .factor = 6};
+    try_all(one_nan, &t);
 }
 
-/* Contributions grow a thousand times from step to step: no integer of the ring holds them, so the sums are fetched in
- * f32, and exactly. Then they vanish. */
+/* Contributions grow a thousand times from step to step. Then they vanish. */
 static void outgrow(taciti_comm *comm, void *context) {
     static const float SCALES[] = {1, 1024, 1048576, 0, 1, 1};
-    const trial *t = context;
     bench b;
     set_up(comm, context, &b);
     for (int64_t step = 0; step < 6; step++) {
@@ -232,23 +218,16 @@ static void outgrow(taciti_comm *comm, void *context) {
             for (int r = 0; r < taciti_comm_size(comm); r++) b.whole[i] += scale * input(&b.layout, r, step, i);
         }
         run(&b, step, TACITI_PHASE_ALL_REDUCE, b.x);
-        const double pending = over_ranks(comm, (double)pending_of(&b));
-        const bool sketched = taciti_comm_size(comm) > 1 && !all_on_one_host(&b, t);
-        if (step == 1 || step == 2) CHECK(!sketched || t->ring == 0 || pending > 0);
-        if (step != 5 || t->ring == 0) /* in step 5 integers are in use, which round */
-            for (size_t i = 0; i < b.layout.n; i++) CHECK(b.x[i] == b.whole[i]);
-        for (size_t i = 0; i < b.layout.n; i++) CHECK(fabsf(b.x[i] - b.whole[i]) <= 0.2f);
+        for (size_t i = 0; i < b.layout.n; i++) CHECK(b.x[i] == b.whole[i]);
         CHECK(taciti_exchange_settle(b.exchange, true) == TACIT_OK);
     }
     tear_down(&b);
 }
 
-static void numbers_that_outgrow_the_ring_are_fetched(void **state) {
+static void sums_of_growing_numbers_are_exact(void **state) {
     (void)state;
-    for (int ring = 0; ring < TACITI_RINGS; ring++) {
-        const trial t = {.codec = "tagc", .ring = ring, .factor = 6, .threshold = 1e-30};
-        try_all(outgrow, &t);
-    }
+    const trial t = {.codec = "tagc", .factor = 6, .threshold = 1e-30};
+    try_all(outgrow, &t);
 }
 
 /* ---- size -------------------------------------------------------------------------------------------------------- */
@@ -304,13 +283,10 @@ static void blocks_give_the_sums_of_sparse_payloads(void **state) {
     (void)state;
     taciti_comm_options options = test_comm_options(true);
     options.segment_bytes = 1024;
-    for (int ring = 0; ring < TACITI_RINGS; ring++)
+    for (int contiguous = 0; contiguous < 2; contiguous++)
         for (int ratio = 0; ratio < 20; ratio += 10) {
-            trial t = {.codec = "tagc", .ratio = ratio, .ring = ring, .factor = 6, .threshold = 80};
-            for (int size = 2; size < 4; size++) {
-                t.contiguous = (ring + size) % 2 == 0;
-                test_world_run(size, &options, compare_many_blocks, &t);
-            }
+            trial t = {.codec = "tagc", .ratio = ratio, .factor = 6, .threshold = 80, .contiguous = contiguous != 0};
+            for (int size = 2; size < 4; size++) test_world_run(size, &options, compare_many_blocks, &t);
         }
 }
 
@@ -372,12 +348,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sketch_has_the_size_of_the_last_union),
         cmocka_unit_test(sums_are_those_of_sparse_payloads),
-        cmocka_unit_test(sizes_of_sketches_change_no_bit_of_integers),
+        cmocka_unit_test(sizes_of_sketches_change_no_bit_of_exact_sums),
         cmocka_unit_test(results_and_residuals_add_up_to_the_inputs),
         cmocka_unit_test(overlap_halves_and_dropped_steps_give_the_same_bits),
         cmocka_unit_test(a_run_resumes_bit_for_bit),
         cmocka_unit_test(what_is_not_finite_reaches_all_ranks_and_no_residual),
-        cmocka_unit_test(numbers_that_outgrow_the_ring_are_fetched),
+        cmocka_unit_test(sums_of_growing_numbers_are_exact),
         cmocka_unit_test(blocks_give_the_sums_of_sparse_payloads),
         cmocka_unit_test(bytes_are_those_of_the_formulas),
         cmocka_unit_test(what_does_not_add_up_is_refused),

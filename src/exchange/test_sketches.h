@@ -28,7 +28,7 @@ enum { SIZE_COUNT = sizeof SIZES / sizeof *SIZES };
 typedef struct trial {
     const char *codec;
     double ratio;
-    int ring, scheme;
+    int scheme;
     taciti_feedback feedback;
     double factor, threshold;
     bool blocking, contiguous;
@@ -55,11 +55,7 @@ static inline void set_up(taciti_comm *comm, const trial *t, bench *b) {
     *b = (bench){.comm = comm, .blocking = t->blocking, .rare = t->rare};
     test_layout(LENGTHS, 6, BUCKET_BYTES, &b->layout);
     CHECK(codec != NULL && taciti_codec_defaults(codec, &b->options) == TACIT_OK);
-    if (b->options != NULL && codec->sketches) {
-        taciti_sketch_options *o = b->options;
-        o->ratio = t->ratio;
-        o->ring = t->ring;
-    }
+    if (b->options != NULL && codec->sketches) ((taciti_sketch_options *)b->options)->ratio = t->ratio;
     b->setting.setting[TACITI_PAYLOAD_CONTRIBUTION] =
         (taciti_codec_setting){.factor = t->factor, .threshold = t->threshold};
     b->setting.setting[TACITI_PAYLOAD_RESULT] = (taciti_codec_setting){.factor = 1};

@@ -139,16 +139,7 @@ typedef struct taciti_quantisation {
 } taciti_quantisation;
 
 /* Homomorphic sketches (codec/homomorphic.h). A line is 16 consecutive elements of an array. It is added to three rows
- * of 16 counters, element i to counter i. Counters belong to a ring: floats, or integers modulo 2^32 that stand for
- * x = q / scale, q rounded to nearest, ties to even. */
-typedef enum taciti_ring { TACITI_RING_F32, TACITI_RING_U32, TACITI_RINGS } taciti_ring;
-
-typedef struct taciti_sketch_numbers {
-    taciti_ring ring;
-    float scale; /* a power of two; of integers only */
-    float max;   /* integers with a larger magnitude are refused: they count, and are taken for 0 */
-} taciti_sketch_numbers;
-
+ * of 16 counters, element i to counter i. */
 enum { TACITI_SKETCH_LINE = 16, TACITI_SKETCH_COUNT_MAX = 255, TACITI_SKETCH_BLOCK = 128 };
 typedef struct taciti_sketch_line {
     uint32_t at;     /* line of the array */
@@ -164,11 +155,10 @@ typedef struct taciti_sketch_zone {
 
 /* Peeling. `lines` and `pending` have `count` entries; sweeps drop those of which nothing is pending. */
 typedef struct taciti_sketch_peeling {
-    taciti_sketch_numbers numbers;
     taciti_sketch_line *lines;
     uint16_t *pending; /* bit i: element i of the line is not decoded yet */
     size_t count;
-    void *counters;  /* of all rows, in the ring */
+    float *counters; /* of all rows */
     uint8_t *counts; /* how many pending elements each counter holds */
     float *x;        /* receives decoded elements; others are not written */
 } taciti_sketch_peeling;
@@ -249,9 +239,9 @@ typedef struct taciti_kernels {
     void (*sketch_index)(uint64_t *restrict words, const float *restrict x, size_t n);
     /* lines[i] = line first + i of the zone; its rows are drawn by the hash. */
     void (*sketch_lines)(taciti_sketch_line *lines, const taciti_sketch_zone *zone, uint32_t first, size_t count);
-    /* counters += lines of x, which must be whole, in order. Returns how many elements were refused. */
-    size_t (*sketch_add)(const taciti_sketch_numbers *numbers, void *restrict counters, const taciti_sketch_line *lines,
-                         size_t count, const float *restrict x);
+    /* counters += lines of x, which must be whole, in order. */
+    void (*sketch_add)(float *restrict counters, const taciti_sketch_line *lines, size_t count,
+                       const float *restrict x);
     /* pending = bits of the lines in the index; counts += those bits, up to TACITI_SKETCH_COUNT_MAX. */
     void (*sketch_count)(uint8_t *restrict counts, uint16_t *restrict pending, const taciti_sketch_line *lines,
                          size_t count, const uint64_t *restrict words);
@@ -259,18 +249,12 @@ typedef struct taciti_kernels {
      * alone in a counter, then decodes them - from the first such row - and removes them from their rows, line by line.
      * Returns how many lines had such elements. */
     size_t (*sketch_sweep)(taciti_sketch_peeling *peel);
-    /* The largest magnitude among n counters whose count is 0 (counts NULL: among all): bits without the sign for
-     * floats, min(q, -q) for integers. */
-    uint32_t (*sketch_largest)(taciti_ring ring, const void *counters, const uint8_t *counts, size_t n);
-    void (*sketch_sum)(taciti_ring ring, void *restrict acc, const void *restrict x,
-                       size_t n); /* acc += x, in the ring */
-    /* out = the indexed elements, in order and in the ring; room for TACITI_SKETCH_LINE more is overwritten. Returns
-     * how many were refused. */
-    size_t (*sketch_pack)(const taciti_sketch_numbers *numbers, void *restrict out, const uint64_t *restrict words,
-                          const float *restrict x, size_t n);
+    /* The largest magnitude among n counters whose count is 0 (counts NULL: among all), as bits. */
+    uint32_t (*sketch_largest)(const float *counters, const uint8_t *counts, size_t n);
+    /* out = the indexed elements, in order; room for TACITI_SKETCH_LINE more is overwritten. */
+    void (*sketch_pack)(float *restrict out, const uint64_t *restrict words, const float *restrict x, size_t n);
     /* The indexed elements of x = values; others are not written. */
-    void (*sketch_unpack)(const taciti_sketch_numbers *numbers, float *restrict x, const uint64_t *restrict words,
-                          const void *restrict values, size_t n);
+    void (*sketch_unpack)(float *restrict x, const uint64_t *restrict words, const float *restrict values, size_t n);
 
     /* ---- network (net.c): rows of a transformer ---------------------------------------------------------------- */
     /* An output named `*16`, if not NULL, receives the bf16-rounded result, the operand of the next bf16 matrix

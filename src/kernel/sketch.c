@@ -12,7 +12,6 @@ void FILL_OF_SET(sketch)(taciti_kernels *table) {
     table->sketch_count = sketch_count;
     table->sketch_sweep = sketch_sweep;
     table->sketch_largest = sketch_largest;
-    table->sketch_sum = sketch_sum;
     table->sketch_pack = sketch_pack;
     table->sketch_unpack = sketch_unpack;
 }

@@ -9,27 +9,15 @@
 
 #if defined(LANES16_AVX512)
 
-static inline words16 load_words(const uint32_t *p) { return _mm512_loadu_si512(p); }
-static inline void store_words(uint32_t *p, words16 a) { _mm512_storeu_si512(p, a); }
-static inline floats16 as_floats(words16 a) { return _mm512_castsi512_ps(a); }
-static inline words16 add_words(words16 a, words16 b) { return _mm512_add_epi32(a, b); }
-static inline words16 sub_words(words16 a, words16 b) { return _mm512_sub_epi32(a, b); }
-static inline words16 pick(uint32_t mask, words16 yes, words16 no) {
-    return _mm512_mask_mov_epi32(no, (__mmask16)mask, yes);
+static inline floats16 pick(uint32_t mask, floats16 yes, floats16 no) {
+    return _mm512_mask_mov_ps(no, (__mmask16)mask, yes);
 }
-static inline words16 keep_lanes(uint32_t mask, words16 a) { return _mm512_maskz_mov_epi32((__mmask16)mask, a); }
-static inline floats16 floats_of(words16 a) { return _mm512_cvtepi32_ps(a); }
-static inline words16 integers_of(floats16 x) { return _mm512_cvtps_epi32(x); }
-static inline uint32_t within(floats16 x, floats16 max) {
-    return _mm512_cmp_ps_mask(_mm512_abs_ps(x), max, _CMP_LE_OQ);
-}
+static inline floats16 keep_lanes(uint32_t mask, floats16 x) { return _mm512_maskz_mov_ps((__mmask16)mask, x); }
 static inline uint32_t nonzero_mask(floats16 x) { return _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_NEQ_UQ); }
 static inline void store_lanes(float *p, uint32_t mask, floats16 x) { _mm512_mask_storeu_ps(p, (__mmask16)mask, x); }
-static inline words16 to_front(uint32_t mask, words16 a) { return _mm512_maskz_compress_epi32((__mmask16)mask, a); }
+static inline floats16 to_front(uint32_t mask, floats16 x) { return _mm512_maskz_compress_ps((__mmask16)mask, x); }
 /* The lanes of a mask are filled from the first popcount(mask) numbers at p; the others are 0. */
-static inline words16 spread_words(uint32_t mask, const uint32_t *p) {
-    return _mm512_maskz_expandloadu_epi32((__mmask16)mask, p);
-}
+static inline floats16 spread(uint32_t mask, const float *p) { return _mm512_maskz_expandloadu_ps((__mmask16)mask, p); }
 
 static inline __m128i load_counts(const uint8_t *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
 static inline __m128i ones_of(uint32_t mask) { return _mm_maskz_set1_epi8((__mmask16)mask, 1); }
@@ -45,8 +33,6 @@ static inline void lower_counts(uint8_t *counts, uint32_t mask) {
 
 #elif defined(LANES16_AVX2)
 
-static inline __m256i *to256(void *p) { return p; }
-static inline __m256i from256(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
 /* Bytes of all ones for the lanes of a mask. */
 static inline __m128i lane_bytes(uint32_t mask) {
     const __m128i place = _mm_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
@@ -59,29 +45,14 @@ static inline words16 lane_words(uint32_t mask) {
     return (words16){_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
 }
 
-static inline words16 load_words(const uint32_t *p) { return (words16){from256(p), from256(p + 8)}; }
-static inline void store_words(uint32_t *p, words16 a) {
-    _mm256_storeu_si256(to256(p), a.l);
-    _mm256_storeu_si256(to256(p + 8), a.h);
-}
-static inline floats16 as_floats(words16 a) { return (floats16){_mm256_castsi256_ps(a.l), _mm256_castsi256_ps(a.h)}; }
-static inline words16 add_words(words16 a, words16 b) { return (words16)BOTH(_mm256_add_epi32, a, b); }
-static inline words16 sub_words(words16 a, words16 b) { return (words16)BOTH(_mm256_sub_epi32, a, b); }
-static inline words16 pick(uint32_t mask, words16 yes, words16 no) {
+static inline floats16 pick(uint32_t mask, floats16 yes, floats16 no) {
     const words16 m = lane_words(mask);
-    return (words16){_mm256_blendv_epi8(no.l, yes.l, m.l), _mm256_blendv_epi8(no.h, yes.h, m.h)};
+    return (floats16){_mm256_blendv_ps(no.l, yes.l, _mm256_castsi256_ps(m.l)),
+                      _mm256_blendv_ps(no.h, yes.h, _mm256_castsi256_ps(m.h))};
 }
-static inline words16 keep_lanes(uint32_t mask, words16 a) {
+static inline floats16 keep_lanes(uint32_t mask, floats16 x) {
     const words16 m = lane_words(mask);
-    return (words16){_mm256_and_si256(a.l, m.l), _mm256_and_si256(a.h, m.h)};
-}
-static inline floats16 floats_of(words16 a) { return (floats16){_mm256_cvtepi32_ps(a.l), _mm256_cvtepi32_ps(a.h)}; }
-static inline words16 integers_of(floats16 x) { return (words16){_mm256_cvtps_epi32(x.l), _mm256_cvtps_epi32(x.h)}; }
-static inline uint32_t within(floats16 x, floats16 max) {
-    const __m256 sign = _mm256_set1_ps(-0.0f);
-    const int l = _mm256_movemask_ps(_mm256_cmp_ps(_mm256_andnot_ps(sign, x.l), max.l, _CMP_LE_OQ));
-    const int h = _mm256_movemask_ps(_mm256_cmp_ps(_mm256_andnot_ps(sign, x.h), max.h, _CMP_LE_OQ));
-    return (uint32_t)l | (uint32_t)h << 8;
+    return (floats16){_mm256_and_ps(x.l, _mm256_castsi256_ps(m.l)), _mm256_and_ps(x.h, _mm256_castsi256_ps(m.h))};
 }
 static inline uint32_t nonzero_mask(floats16 x) {
     const __m256 zero = _mm256_setzero_ps();
@@ -108,48 +79,13 @@ static inline void lower_counts(uint8_t *counts, uint32_t mask) {
 
 #else /* the definition */
 
-static inline words16 load_words(const uint32_t *p) {
-    words16 r;
-    memcpy(r.lane, p, sizeof r.lane);
-    return r;
-}
-static inline void store_words(uint32_t *p, words16 a) { memcpy(p, a.lane, sizeof a.lane); }
-static inline floats16 as_floats(words16 a) {
-    floats16 r;
-    memcpy(r.lane, a.lane, sizeof r.lane);
-    return r;
-}
-static inline words16 add_words(words16 a, words16 b) {
-    EACH_LANE a.lane[i] += b.lane[i];
-    return a;
-}
-static inline words16 sub_words(words16 a, words16 b) {
-    EACH_LANE a.lane[i] -= b.lane[i];
-    return a;
-}
-static inline int32_t signed_of(uint32_t q) { return q > INT32_MAX ? -(int32_t)(UINT32_MAX - q) - 1 : (int32_t)q; }
-static inline words16 pick(uint32_t mask, words16 yes, words16 no) {
+static inline floats16 pick(uint32_t mask, floats16 yes, floats16 no) {
     EACH_LANE no.lane[i] = mask >> i & 1u ? yes.lane[i] : no.lane[i];
     return no;
 }
-static inline words16 keep_lanes(uint32_t mask, words16 a) {
-    EACH_LANE a.lane[i] = mask >> i & 1u ? a.lane[i] : 0;
-    return a;
-}
-static inline floats16 floats_of(words16 a) {
-    floats16 r;
-    EACH_LANE r.lane[i] = (float)signed_of(a.lane[i]);
-    return r;
-}
-static inline words16 integers_of(floats16 x) { /* |x| < 2^31 */
-    words16 r;
-    EACH_LANE r.lane[i] = (uint32_t)(int32_t)rintf(x.lane[i]);
-    return r;
-}
-static inline uint32_t within(floats16 x, floats16 max) {
-    uint32_t mask = 0;
-    EACH_LANE mask |= (uint32_t)(fabsf(x.lane[i]) <= max.lane[i]) << i;
-    return mask;
+static inline floats16 keep_lanes(uint32_t mask, floats16 x) {
+    EACH_LANE x.lane[i] = mask >> i & 1u ? x.lane[i] : 0;
+    return x;
 }
 static inline uint32_t nonzero_mask(floats16 x) {
     uint32_t mask = 0;
@@ -174,18 +110,18 @@ static inline void lower_counts(uint8_t *counts, uint32_t mask) {
 #endif
 
 #if !defined(LANES16_AVX512)
-static inline words16 to_front(uint32_t mask, words16 a) {
-    uint32_t lanes[16], front[16] = {0};
+static inline floats16 to_front(uint32_t mask, floats16 x) {
+    float lanes[16], front[16] = {0};
     size_t k = 0;
-    store_words(lanes, a);
+    store(lanes, x, 16);
     for (; mask != 0; mask &= mask - 1) front[k++] = lanes[__builtin_ctz(mask)];
-    return load_words(front);
+    return load(front, 16);
 }
 /* The lanes of a mask are filled from the first popcount(mask) numbers at p; the others are 0. */
-static inline words16 spread_words(uint32_t mask, const uint32_t *p) {
-    uint32_t lanes[16] = {0};
+static inline floats16 spread(uint32_t mask, const float *p) {
+    float lanes[16] = {0};
     for (; mask != 0; mask &= mask - 1) lanes[__builtin_ctz(mask)] = *p++;
-    return load_words(lanes);
+    return load(lanes, 16);
 }
 #endif
 

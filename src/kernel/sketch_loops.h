@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Homomorphic sketches, written once over sixteen lanes. `ring` is a constant wherever these functions are
- * inlined. Floats travel as their bits.
+ * Homomorphic sketches, written once over sixteen lanes.
  */
 #ifndef TACITI_KERNEL_SKETCH_LOOPS_H
 #define TACITI_KERNEL_SKETCH_LOOPS_H
@@ -11,33 +10,6 @@
 #define FORCED_INLINE static inline __attribute__((always_inline))
 
 enum { LINE = TACITI_SKETCH_LINE, SWEEP_BLOCK = TACITI_SKETCH_BLOCK, AHEAD = 8 };
-
-/* Calls a function with the ring as a constant. */
-#define FOR_RING(numbers, function, ...)                                                                               \
-    if ((numbers).ring == TACITI_RING_U32) return function(TACITI_RING_U32, __VA_ARGS__);                              \
-    return function(TACITI_RING_F32, __VA_ARGS__)
-
-/* ---- numbers of a ring ------------------------------------------------------------------------------------------- */
-
-FORCED_INLINE uint32_t *counter_at(void *counters, size_t i) { return (uint32_t *)counters + i; }
-FORCED_INLINE words16 add_ring(taciti_ring ring, words16 a, words16 b) {
-    return ring == TACITI_RING_F32 ? bits16(add16(as_floats(a), as_floats(b))) : add_words(a, b);
-}
-FORCED_INLINE words16 sub_ring(taciti_ring ring, words16 a, words16 b) {
-    return ring == TACITI_RING_F32 ? bits16(sub16(as_floats(a), as_floats(b))) : sub_words(a, b);
-}
-/* Counts what the ring cannot hold, and takes it for 0. */
-FORCED_INLINE words16 encode_ring(taciti_ring ring, const taciti_sketch_numbers *numbers, floats16 x, size_t *refused) {
-    if (ring == TACITI_RING_F32) return bits16(x);
-    const floats16 scaled = mul16(x, splat(numbers->scale));
-    const uint32_t fits = within(scaled, splat(numbers->max));
-    *refused += (size_t)(16 - __builtin_popcount(fits));
-    return integers_of(as_floats(keep_lanes(fits, bits16(scaled))));
-}
-FORCED_INLINE floats16 decode_ring(taciti_ring ring, float unscale, words16 a) {
-    if (ring == TACITI_RING_F32) return as_floats(a);
-    return mul16(floats_of(a), splat(unscale));
-}
 
 /* ---- the index --------------------------------------------------------------------------------------------------- */
 
@@ -77,24 +49,17 @@ static void sketch_lines(taciti_sketch_line *lines, const taciti_sketch_zone *zo
     }
 }
 
-FORCED_INLINE size_t add_lines(taciti_ring ring, const taciti_sketch_numbers *numbers, void *restrict counters,
-                               const taciti_sketch_line *lines, size_t count, const float *restrict x) {
-    size_t refused = 0;
+static void sketch_add(float *restrict counters, const taciti_sketch_line *lines, size_t count,
+                       const float *restrict x) {
     for (size_t i = 0; i < count; i++) {
         const taciti_sketch_line *l = &lines[i];
         if (i + AHEAD < count) __builtin_prefetch(x + (size_t)lines[i + AHEAD].at * LINE);
-        const words16 v = encode_ring(ring, numbers, load(x + (size_t)l->at * LINE, LINE), &refused);
+        const floats16 v = load(x + (size_t)l->at * LINE, LINE);
         for (int j = 0; j < 3; j++) {
-            uint32_t *row = counter_at(counters, (size_t)l->row[j] * LINE);
-            store_words(row, add_ring(ring, load_words(row), v));
+            float *row = counters + (size_t)l->row[j] * LINE;
+            store(row, add16(load(row, LINE), v), LINE);
         }
     }
-    return refused;
-}
-
-static size_t sketch_add(const taciti_sketch_numbers *numbers, void *restrict counters, const taciti_sketch_line *lines,
-                         size_t count, const float *restrict x) {
-    FOR_RING(*numbers, add_lines, numbers, counters, lines, count, x);
 }
 
 static void sketch_count(uint8_t *restrict counts, uint16_t *restrict pending, const taciti_sketch_line *lines,
@@ -136,40 +101,39 @@ FORCED_INLINE size_t find_alone(const taciti_sketch_peeling *p, size_t begin, si
 }
 
 FORCED_INLINE void fetch_line(const taciti_sketch_peeling *p, const taciti_sketch_line *line) {
-    for (int j = 0; j < 3; j++) __builtin_prefetch(counter_at(p->counters, (size_t)line->row[j] * LINE), 1);
+    for (int j = 0; j < 3; j++) __builtin_prefetch(p->counters + (size_t)line->row[j] * LINE, 1);
     __builtin_prefetch(p->x + (size_t)line->at * LINE, 1);
 }
 
-FORCED_INLINE void decode_find(taciti_ring ring, const taciti_sketch_peeling *p, const find *f, float unscale) {
+FORCED_INLINE void decode_find(const taciti_sketch_peeling *p, const find *f) {
     const taciti_sketch_line line = p->lines[f->line];
-    uint32_t *row[3];
-    words16 v[3];
+    float *row[3];
+    floats16 v[3];
     for (int j = 0; j < 3; j++) {
-        row[j] = counter_at(p->counters, (size_t)line.row[j] * LINE);
-        v[j] = load_words(row[j]);
+        row[j] = p->counters + (size_t)line.row[j] * LINE;
+        v[j] = load(row[j], LINE);
     }
-    words16 e = v[2];
+    floats16 e = v[2];
     e = pick(f->second, v[1], e);
     e = pick(f->first, v[0], e);
     e = keep_lanes(f->all, e);
     for (int j = 0; j < 3; j++) {
-        store_words(row[j], sub_ring(ring, v[j], e));
+        store(row[j], sub16(v[j], e), LINE);
         lower_counts(p->counts + (size_t)line.row[j] * LINE, f->all);
     }
-    store_lanes(p->x + (size_t)line.at * LINE, f->all, decode_ring(ring, unscale, e));
+    store_lanes(p->x + (size_t)line.at * LINE, f->all, e);
     p->pending[f->line] = (uint16_t)(p->pending[f->line] & ~f->all);
 }
 
-FORCED_INLINE size_t sweep(taciti_ring ring, taciti_sketch_peeling *peel) {
+static size_t sketch_sweep(taciti_sketch_peeling *peel) {
     const taciti_sketch_peeling p = *peel;
-    const float unscale = 1 / p.numbers.scale;
     find finds[SWEEP_BLOCK];
     size_t kept = 0, total = 0;
     for (size_t i = 0; i < p.count; i += SWEEP_BLOCK) {
         const size_t found = find_alone(&p, i, p.count - i < SWEEP_BLOCK ? p.count : i + SWEEP_BLOCK, &kept, finds);
         for (size_t f = 0; f < found; f++) {
             if (f + AHEAD < found) fetch_line(&p, &p.lines[finds[f + AHEAD].line]);
-            decode_find(ring, &p, &finds[f], unscale);
+            decode_find(&p, &finds[f]);
         }
         total += found;
     }
@@ -177,87 +141,38 @@ FORCED_INLINE size_t sweep(taciti_ring ring, taciti_sketch_peeling *peel) {
     return total;
 }
 
-static size_t sketch_sweep(taciti_sketch_peeling *peel) { FOR_RING(peel->numbers, sweep, peel); }
-
 /* ---- whole arrays of counters ------------------------------------------------------------------------------------ */
 
-FORCED_INLINE uint32_t magnitude_of(taciti_ring ring, const void *counters, size_t i) {
-    const uint32_t q = ((const uint32_t *)counters)[i];
-    if (ring == TACITI_RING_F32) return q & 0x7fffffffu;
-    return q < 0x80000000u ? q : 0u - q;
-}
-
-FORCED_INLINE uint32_t largest(taciti_ring ring, const void *counters, const uint8_t *counts, size_t n) {
+FORCED_INLINE uint32_t largest(const float *counters, const uint8_t *counts, size_t n) {
     uint32_t max = 0;
     for (size_t i = 0; i < n; i++) {
-        const uint32_t magnitude = magnitude_of(ring, counters, i);
+        const uint32_t magnitude = bits_of_magnitude(counters[i]);
         const uint32_t seen = counts == NULL || counts[i] == 0 ? magnitude : 0;
         max = seen > max ? seen : max;
     }
     return max;
 }
 
-static uint32_t sketch_largest(taciti_ring ring, const void *counters, const uint8_t *counts, size_t n) {
-    if (ring == TACITI_RING_U32)
-        return counts == NULL ? largest(TACITI_RING_U32, counters, NULL, n)
-                              : largest(TACITI_RING_U32, counters, counts, n);
-    return counts == NULL ? largest(TACITI_RING_F32, counters, NULL, n) : largest(TACITI_RING_F32, counters, counts, n);
-}
-
-static void sum_floats(float *restrict acc, const float *restrict x, size_t n) {
-    for (size_t i = 0; i < n; i++) acc[i] += x[i];
-}
-static void sum_words(uint32_t *restrict acc, const uint32_t *restrict x, size_t n) {
-    for (size_t i = 0; i < n; i++) acc[i] += x[i];
-}
-static void sketch_sum(taciti_ring ring, void *restrict acc, const void *restrict x, size_t n) {
-    if (ring == TACITI_RING_U32)
-        sum_words(acc, x, n);
-    else
-        sum_floats(acc, x, n);
+static uint32_t sketch_largest(const float *counters, const uint8_t *counts, size_t n) {
+    return counts == NULL ? largest(counters, NULL, n) : largest(counters, counts, n);
 }
 
 /* ---- packed values ----------------------------------------------------------------------------------------------- */
 
-FORCED_INLINE size_t pack(taciti_ring ring, const taciti_sketch_numbers *numbers, void *restrict out,
-                          const uint64_t *restrict words, const float *restrict x, size_t n) {
-    size_t refused = 0, k = 0;
+static void sketch_pack(float *restrict out, const uint64_t *restrict words, const float *restrict x, size_t n) {
     for (size_t i = 0; i < n; i += LINE) {
         const uint32_t bits = bits_of_line(words, (uint32_t)(i / LINE));
-        const floats16 v = load(x + i, n - i < LINE ? n - i : LINE);
-        const words16 wanted = keep_lanes(bits, bits16(v));
-        store_words(counter_at(out, k), to_front(bits, encode_ring(ring, numbers, as_floats(wanted), &refused)));
-        k += (size_t)__builtin_popcount(bits);
+        store(out, to_front(bits, load(x + i, n - i < LINE ? n - i : LINE)), LINE);
+        out += __builtin_popcount(bits);
     }
-    return refused;
 }
 
-static size_t sketch_pack(const taciti_sketch_numbers *numbers, void *restrict out, const uint64_t *restrict words,
-                          const float *restrict x, size_t n) {
-    FOR_RING(*numbers, pack, numbers, out, words, x, n);
-}
-
-FORCED_INLINE size_t unpack(taciti_ring ring, const taciti_sketch_numbers *numbers, float *restrict x,
-                            const uint64_t *restrict words, const void *restrict values, size_t n) {
-    const float unscale = 1 / numbers->scale;
-    size_t k = 0;
+static void sketch_unpack(float *restrict x, const uint64_t *restrict words, const float *restrict values, size_t n) {
     for (size_t i = 0; i < n; i += LINE) {
         const uint32_t bits = bits_of_line(words, (uint32_t)(i / LINE));
-        const words16 v = spread_words(bits, (const uint32_t *)values + k);
-        store_lanes(x + i, bits, decode_ring(ring, unscale, v));
-        k += (size_t)__builtin_popcount(bits);
+        store_lanes(x + i, bits, spread(bits, values));
+        values += __builtin_popcount(bits);
     }
-    return k;
-}
-
-FORCED_INLINE size_t unpack_any(const taciti_sketch_numbers *numbers, float *restrict x, const uint64_t *restrict words,
-                                const void *restrict values, size_t n) {
-    FOR_RING(*numbers, unpack, numbers, x, words, values, n);
-}
-
-static void sketch_unpack(const taciti_sketch_numbers *numbers, float *restrict x, const uint64_t *restrict words,
-                          const void *restrict values, size_t n) {
-    (void)unpack_any(numbers, x, words, values, n);
 }
 
 #endif

@@ -188,17 +188,15 @@ static void planned_bytes_of_layers_are_those_of_an_exchange(void **state) {
 static void planned_bytes_of_sketches_are_those_of_an_exchange(void **state) {
     static const struct {
         double ratio, factor;
-        int ring, ranks;
-    } CASES[] = {{0, 10, TACITI_RING_F32, 4},  {0, 5, TACITI_RING_F32, 3},  {0, 20, TACITI_RING_U32, 3},
-                 {2, 5, TACITI_RING_F32, 2},   {4, 10, TACITI_RING_F32, 2}, {8, 5, TACITI_RING_F32, 3},
-                 {1.8, 5, TACITI_RING_F32, 3}, {2, 5, TACITI_RING_F32, 4},  {1.05, 5, TACITI_RING_F32, 2}};
+        int ranks;
+    } CASES[] = {{0, 10, 4}, {0, 5, 3},   {0, 20, 3}, {2, 5, 2},   {4, 10, 2},
+                 {8, 5, 3},  {1.8, 5, 3}, {2, 5, 4},  {1.05, 5, 2}};
     const taciti_codec *codec = taciti_codec_find("tagc");
     (void)state;
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
         void *options = NULL;
         assert_int_equal(taciti_codec_defaults(codec, &options), TACIT_OK);
         ((taciti_sketch_options *)options)->ratio = CASES[i].ratio;
-        ((taciti_sketch_options *)options)->ring = CASES[i].ring;
         compare_with(codec, options, 2, CASES[i].factor, CASES[i].ranks, 1, TACITI_WAY_AUTO);
         taciti_free(options);
     }
@@ -207,7 +205,7 @@ static void planned_bytes_of_sketches_are_those_of_an_exchange(void **state) {
 /* n 4 / c bytes of counters and n / 8 of index; below the threshold nothing is fetched. */
 static void sketches_have_the_size_of_their_counters(void **state) {
     enum { RANGE = 1 << 20 };
-    taciti_sketch_options options = {.ratio = 2, .ring = TACITI_RING_F32};
+    taciti_sketch_options options = {.ratio = 2};
     (void)state;
     taciti_sketched s = taciti_sketched_of(&options, RANGE, 2, 5);
     assert_true(fabs(s.contribution_bytes - (RANGE * 4. / 2 + RANGE / 8.)) < 128 && s.pending_bytes <= 0);
