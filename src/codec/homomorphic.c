@@ -9,7 +9,7 @@
 
 /* Chunk: lines whose rows are drawn at a time when nothing keeps them. ZONE_ROWS: counters and counts of a zone fill
  * 640 KiB, and chance moves the load at which a zone fails by 0.006 only. */
-enum { LINE = TACITI_SKETCH_LINE, CHUNK = 256, ZONE_ROWS = 8192, GROUP = 4, ROWS_MAX = 1 << 28 };
+enum { LINE = TACITI_SKETCH_LINE, CHUNK = 256, ZONE_ROWS = 8192, GROUP = 4 };
 static const double LOAD = 0.78, THRESHOLD = 0.818469;
 
 /* ---- the index --------------------------------------------------------------------------------------------------- */
@@ -69,18 +69,6 @@ taciti_sketch taciti_sketch_init(size_t n, size_t rows, uint64_t seed) {
     return (taciti_sketch){.n = n, .rows = rows, .zones = rows < 2 * ZONE_ROWS ? 1 : rows / ZONE_ROWS, .seed = seed};
 }
 
-static bool zones_are_legal(const taciti_sketch *s) {
-    const size_t groups = taciti_sketch_index_words(s->n);
-    return s->zones >= 1 && s->zones <= (groups > 0 ? groups : 1) && s->rows / s->zones >= 3;
-}
-
-tacit_status taciti_sketch_check(const taciti_sketch *s) {
-    if (s->n > UINT32_MAX || s->rows > ROWS_MAX || !zones_are_legal(s))
-        return taciti_fail(TACIT_E_USAGE, "no sketch has %zu rows in %zu zones for %zu elements", s->rows, s->zones,
-                           s->n);
-    return TACIT_OK;
-}
-
 static size_t counters_of(const taciti_sketch *s) { return s->rows * LINE; }
 
 size_t taciti_sketch_bytes(const taciti_sketch *s) { return counters_of(s) * TACITI_SKETCH_NUMBER_BYTES; }
@@ -125,9 +113,8 @@ static void add_lines(const taciti_sketch *s, taciti_sketch_line *lines, size_t 
     k->sketch_add(counters, last, 1, tail);
 }
 
-tacit_status taciti_sketch_add(const taciti_sketch *s, const float *x, float *counters) {
+void taciti_sketch_add(const taciti_sketch *s, const float *x, float *counters) {
     taciti_sketch_line lines[CHUNK];
-    TACITI_TRY(taciti_sketch_check(s));
     for (size_t z = 0; z < s->zones; z++) {
         const taciti_sketch_zone zone = zone_of(s, z);
         size_t before;
@@ -138,7 +125,6 @@ tacit_status taciti_sketch_add(const taciti_sketch *s, const float *x, float *co
             add_lines(s, lines, m, x, counters);
         }
     }
-    return TACIT_OK;
 }
 
 void taciti_sketch_sum(const taciti_sketch *s, float *acc, const float *other) {
@@ -210,7 +196,6 @@ static void map_zone(const decoding *d, size_t z) {
 
 tacit_status taciti_sketch_map(const taciti_sketch *s, const uint64_t *index, void *base, taciti_pool *pool) {
     decoding d = {.s = s, .index = index, .zone = map_zone};
-    TACITI_TRY(taciti_sketch_check(s));
     TACITI_TRY(check_index(index, s->n));
     d.w = parts_of(s, base);
     run_decoding(pool, &d);
@@ -265,7 +250,6 @@ static tacit_status check_residue(const taciti_sketch *s, const workspace *w, co
 tacit_status taciti_sketch_peel(const taciti_sketch *s, float *counters, void *base, taciti_pool *pool, float *x,
                                 size_t *pending) {
     decoding d = {.s = s, .counters = counters, .x = x, .zone = peel_zone};
-    TACITI_TRY(taciti_sketch_check(s));
     d.w = parts_of(s, base);
     const uint32_t max = residue_max(s, counters);
     memset(x, 0, s->n * sizeof *x);
@@ -291,14 +275,12 @@ void taciti_sketch_pending(const taciti_sketch *s, const void *base, uint64_t *w
 /* ---- packed values ----------------------------------------------------------------------------------------------- */
 
 tacit_status taciti_sketch_pack(const taciti_sketch *s, const uint64_t *index, const float *x, float *values) {
-    TACITI_TRY(taciti_sketch_check(s));
     TACITI_TRY(check_index(index, s->n));
     taciti_kernels_get()->sketch_pack(values, index, x, s->n);
     return TACIT_OK;
 }
 
 tacit_status taciti_sketch_unpack(const taciti_sketch *s, const uint64_t *index, const float *values, float *x) {
-    TACITI_TRY(taciti_sketch_check(s));
     TACITI_TRY(check_index(index, s->n));
     memset(x, 0, s->n * sizeof *x);
     taciti_kernels_get()->sketch_unpack(x, index, values, s->n);

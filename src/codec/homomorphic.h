@@ -32,12 +32,12 @@
 #include "base/pool.h"
 #include "kernel/kernel.h"
 
-/* The parameters that all ranks must agree on. taciti_sketch_init() fills it; fields may be changed before the first
+/* The parameters that all ranks must agree on. taciti_sketch_init() fills it; `zones` may be changed before the first
  * use. */
 typedef struct taciti_sketch {
     size_t n;      /* floats of the array, < 2^32 */
-    size_t rows;   /* of 16 counters */
-    size_t zones;  /* that are peeled alone */
+    size_t rows;   /* of 16 counters, >= 3 */
+    size_t zones;  /* that are peeled alone: up to as many as words of the index, of three rows or more; not 0 */
     uint64_t seed; /* another one in every step, so that a failure does not repeat */
 } taciti_sketch;
 
@@ -60,16 +60,13 @@ size_t taciti_sketch_rows_at(size_t n, double ratio);
 
 taciti_sketch taciti_sketch_init(size_t n, size_t rows, uint64_t seed);
 
-/* Whether the shape is one: E_USAGE otherwise. Every function below with a status checks it. */
-tacit_status taciti_sketch_check(const taciti_sketch *sketch);
-
 enum { TACITI_SKETCH_NUMBER_BYTES = 4 };                 /* of a counter or packed value */
 size_t taciti_sketch_bytes(const taciti_sketch *sketch); /* of the counters: what travels */
 
 /* ---- sketch ------------------------------------------------------------------------------------------------------ */
 
 /* counters[bytes] += sketch of x[n]. */
-tacit_status taciti_sketch_add(const taciti_sketch *sketch, const float *x, float *counters);
+void taciti_sketch_add(const taciti_sketch *sketch, const float *x, float *counters);
 /* acc += other: a rank's part of the reduction. */
 void taciti_sketch_sum(const taciti_sketch *sketch, float *acc, const float *other);
 

@@ -19,7 +19,7 @@ static void sketches_add_up(void **state) {
             encode(&t);
             const size_t bytes = taciti_sketch_bytes(&t.s);
             memset(t.part, 0, bytes);
-            assert_int_equal(taciti_sketch_add(&t.s, t.sum, t.part), TACIT_OK);
+            taciti_sketch_add(&t.s, t.sum, t.part);
             assert_memory_equal(t.part, t.counters, bytes);
             close_trial(&t);
         }

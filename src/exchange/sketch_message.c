@@ -51,9 +51,11 @@ size_t taciti_sketch_workspace_bound(size_t n) {
 tacit_status taciti_sketch_contribute(const taciti_sketch_form *form, const float *x, void *message) {
     const size_t n = form->sketch.n;
     char *bytes = message;
+    if (n > UINT32_MAX) return taciti_fail(TACIT_E_USAGE, "a sketch of %zu elements: 2^32 - 1 at most", n);
     taciti_sketch_index(x, n, message);
     memset(bytes + index_bytes(n), 0, taciti_sketch_contribution_bytes(form) - index_bytes(n));
-    return form->packed ? TACIT_OK : taciti_sketch_add(&form->sketch, x, (float *)(void *)(bytes + front_bytes(n)));
+    if (!form->packed) taciti_sketch_add(&form->sketch, x, (float *)(void *)(bytes + front_bytes(n)));
+    return TACIT_OK;
 }
 
 tacit_status taciti_sketch_take(taciti_sketch_total *sum, const void *message, bool first) {

