@@ -12,8 +12,8 @@
 #error "payloads are little endian; this machine needs a byte swap in encode and decode"
 #endif
 
-enum { PIECE = TACITI_QUANTISER_PIECE, TRITS = 5, LANES = 16 };
-_Static_assert(PIECE % LANES == 0 && PIECE % TRITS == 0 && PIECE % 8 == 0, "pieces begin at a whole byte");
+enum { PIECE = TACITI_QUANTISER_PIECE, LANES = 16 };
+_Static_assert(PIECE % LANES == 0 && PIECE % 8 == 0, "pieces begin at a whole byte");
 
 /* ---- codes in bytes ---------------------------------------------------------------------------------------------- */
 static unsigned bits_of(unsigned codes) {
@@ -23,33 +23,12 @@ static unsigned bits_of(unsigned codes) {
 }
 
 static size_t packed_bytes(unsigned codes, size_t n) {
-    if (codes == 3) return (n + TRITS - 1) / TRITS;
     return n / 8 * bits_of(codes) + (n % 8 * bits_of(codes) + 7) / 8;
-}
-
-/* Five codes of 0, 1 or 2 make a byte below 243. */
-static void pack_trits(const uint8_t *codes, size_t n, uint8_t *out) {
-    for (size_t i = 0; i < n; i += TRITS) {
-        unsigned byte = 0;
-        for (size_t j = TRITS; j-- > 0;) byte = byte * 3 + (i + j < n ? codes[i + j] : 0);
-        out[i / TRITS] = (uint8_t)byte;
-    }
-}
-
-static void unpack_trits(const uint8_t *in, size_t n, uint8_t *codes) {
-    for (size_t i = 0; i < n; i += TRITS) {
-        unsigned byte = in[i / TRITS];
-        for (size_t j = i; j < i + TRITS && j < n; j++, byte /= 3) codes[j] = (uint8_t)(byte % 3);
-    }
 }
 
 /* Eight codes make `bits` bytes; the first code is in the lowest bits. */
 static void pack_codes(unsigned n_codes, const uint8_t *codes, size_t n, uint8_t *out) {
     const unsigned bits = bits_of(n_codes);
-    if (n_codes == 3) {
-        pack_trits(codes, n, out);
-        return;
-    }
     for (size_t i = 0; i < n; i += 8, out += bits) {
         uint64_t word = 0;
         const size_t m = n - i < 8 ? n - i : 8;
@@ -61,10 +40,6 @@ static void pack_codes(unsigned n_codes, const uint8_t *codes, size_t n, uint8_t
 
 static void unpack_codes(unsigned n_codes, const uint8_t *in, size_t n, uint8_t *codes) {
     const unsigned bits = bits_of(n_codes);
-    if (n_codes == 3) {
-        unpack_trits(in, n, codes);
-        return;
-    }
     for (size_t i = 0; i < n; i += 8, in += bits) {
         uint64_t word = 0;
         const size_t m = n - i < 8 ? n - i : 8, bytes = (m * bits + 7) / 8;
@@ -81,8 +56,7 @@ typedef struct layout {
 
 static layout layout_of(const taciti_quantiser *quantiser, const void *options, size_t n) {
     layout l = {.shape = quantiser->shape(options)};
-    const size_t unit = l.shape.codes == 3 ? 8 * TRITS : 8; /* blocks begin at a whole byte */
-    l.shape.block = l.shape.block == 0 ? n : (l.shape.block + unit - 1) / unit * unit;
+    l.shape.block = l.shape.block == 0 ? n : (l.shape.block + 7) / 8 * 8; /* blocks begin at a whole byte */
     if (n == 0) return l;
     l.blocks = (n + l.shape.block - 1) / l.shape.block;
     l.parameter_bytes = l.blocks * l.shape.parameters * sizeof(float);
@@ -173,16 +147,9 @@ static bool legal_parameters(const taciti_quantiser *quantiser, const void *opti
     return finite == count && (quantiser->legal == NULL || quantiser->legal(options, parameters));
 }
 
-static bool legal_trits(const uint8_t *in, size_t bytes) {
-    unsigned largest = 0;
-    for (size_t i = 0; i < bytes; i++) largest = in[i] > largest ? in[i] : largest;
-    return largest < 243;
-}
-
 static bool legal_codes(unsigned n_codes, const uint8_t *in, size_t n) {
     uint8_t codes[PIECE];
     unsigned largest = 0;
-    if (n_codes == 3) return legal_trits(in, packed_bytes(3, n));
     if (n_codes == 1u << bits_of(n_codes)) return true;
     for (size_t at = 0; at < n; at += PIECE) {
         const size_t m = taciti_min(n - at, PIECE);

@@ -17,14 +17,14 @@
 #include "codec/codec.h"
 
 enum {
-    TACITI_QUANTISER_PIECE = 640,   /* elements that are quantised at a time; multiple of 16 and of 5 */
+    TACITI_QUANTISER_PIECE = 640,   /* elements that are quantised at a time; multiple of 16 */
     TACITI_QUANTISER_PARAMETERS = 4 /* maximum per block */
 };
 
 typedef struct taciti_quantiser_shape {
-    size_t block;      /* elements per block, rounded up to a multiple of 8, of 40 with 3 codes; 0: the whole array */
+    size_t block;      /* elements per block, rounded up to a multiple of 8; 0: the whole array */
     size_t parameters; /* floats per block, 1 .. TACITI_QUANTISER_PARAMETERS */
-    unsigned codes;    /* legal codes are 0 .. codes - 1; 2 .. 256. 3 codes take 1.6 bits, others whole bits */
+    unsigned codes;    /* legal codes are 0 .. codes - 1; 2 .. 256, in whole bits */
 } taciti_quantiser_shape;
 
 /* Consecutive elements of one block, and the place of the first in the array, which counts random numbers. */
