@@ -95,7 +95,7 @@ static void apply_period(const void *context, const double *x, double *out) {
 
 /* Sets *out to the spectral radius of a period at step size s. */
 static tacit_status find_radius(scene *c, double s, double *out) {
-    const taciti_linear a = {.apply = apply_period, .context = c, .n = c->n};
+    const taciti_linear a = {.apply = apply_period, .context = c, .n = c->n, .steps = c->n};
     size_t count = 0;
     c->s = s;
     TACITI_TRY(taciti_eigenvalues(&a, c->start, c->re, c->im, &count));
@@ -109,7 +109,7 @@ static tacit_status find_radius(scene *c, double s, double *out) {
 /* One step's product alone. The consensus mode stays in: its eigenvalue is 1, which asks for no more than s < 2, while
  * a mode that is taken out comes back by rounding, as a 0. */
 static tacit_status limit_of_one_step(scene *c, double *out) {
-    const taciti_linear a = {.apply = apply_period, .context = c, .n = c->n};
+    const taciti_linear a = {.apply = apply_period, .context = c, .n = c->n, .steps = c->n};
     size_t count = 0;
     c->whole = true;
     TACITI_TRY(taciti_eigenvalues(&a, c->start, c->re, c->im, &count));

@@ -30,13 +30,13 @@ double taciti_dot_product(const double *a, const double *b, size_t n) {
     return sum;
 }
 
-/* Fills h (zero before) and returns its size: below n when the space is exhausted. v has n + 1 rows. */
+/* Fills h (zero before) and returns its size: below `steps` when the space is exhausted. v has steps + 1 rows. */
 static size_t reduce_operator(const taciti_linear *a, const double *start, double *v, const matrix *h) {
     const size_t n = a->n;
     const double length = sqrt(taciti_dot_product(start, start, n));
     double scale = 1;
     for (size_t i = 0; i < n; i++) v[i] = start[i] / length;
-    for (size_t m = 0; m < n; m++) {
+    for (size_t m = 0; m < a->steps; m++) {
         double *next = v + (m + 1) * n;
         a->apply(a->context, v + m * n, next);
         scale = fmax(scale, sqrt(taciti_dot_product(next, next, n)));
@@ -46,11 +46,11 @@ static size_t reduce_operator(const taciti_linear *a, const double *start, doubl
             *entry_at(h, i % (m + 1), m) += part;
         }
         const double rest = sqrt(taciti_dot_product(next, next, n));
-        if (m + 1 == n || rest <= 16 * ROUNDING * scale) return m + 1;
+        if (m + 1 == a->steps || rest <= 16 * ROUNDING * scale) return m + 1;
         for (size_t i = 0; i < n; i++) next[i] /= rest;
         *entry_at(h, m + 1, m) = rest;
     }
-    return n;
+    return a->steps;
 }
 
 /* ---- QR ---------------------------------------------------------------------------------------------------------- */
@@ -166,10 +166,10 @@ static tacit_status solve_blocks(const matrix *h, size_t count, double *re, doub
 }
 
 tacit_status taciti_eigenvalues(const taciti_linear *a, const double *start, double *re, double *im, size_t *count) {
-    const size_t n = a->n;
-    double *v = taciti_calloc((2 * n + 1) * n, sizeof *v);
+    const size_t basis = (a->steps + 1) * a->n;
+    double *v = taciti_calloc(basis + a->steps * a->steps, sizeof *v);
     if (v == NULL) return TACIT_E_MEMORY;
-    const matrix h = {.at = v + (n + 1) * n, .n = n};
+    const matrix h = {.at = v + basis, .n = a->steps};
     const size_t found = reduce_operator(a, start, v, &h);
     const tacit_status status = solve_blocks(&h, found, re, im);
     taciti_free(v);

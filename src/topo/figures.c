@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How well a topology mixes. Eigenvalues by Lanczos with full reorthogonalisation from a random start (Golub & Van
- * Loan, Matrix Computations, section 10.1), the tridiagonal's by bisection. With no more ranks than STEPS_MAX the
- * Krylov space is the whole of what the start vector meets, and the result is right to rounding; beyond, a value is
+ * How well a topology mixes. Eigenvalues on the Krylov space of a random start (eigen.h). With no more ranks than
+ * STEPS_MAX it is the whole of what the start vector meets, and the result is right to rounding; beyond, a value is
  * approached from inside the spectrum (a ring of 1024: contraction right to 1e-6).
  *
  * A directed topology is measured as push-sum sees it: P is the product of one period, pi its stationary vector, and
@@ -25,12 +24,12 @@ enum { STEPS_MAX = 256, STATIONARY_MAX = 20000, QUICK_STEPS = 64 };
 /* ---- extreme eigenvalues of a symmetric operator ----------------------------------------------------------------- */
 
 typedef struct operator_ {
-    void (*apply)(const struct operator_ *self, const double *x, double *out);
+    void (*apply)(const void *self, const double *x, double *out);
     const taciti_topology *topology;
     size_t round;
     const double *root; /* [ranks] root of the stationary vector */
     double *scratch;    /* [2][ranks] */
-    size_t steps;       /* most of Lanczos; 0: STEPS_MAX */
+    size_t steps;       /* taciti_linear.steps; 0: STEPS_MAX */
 } operator_;
 
 /* y -= (b . y) b, for a b of length 1 */
@@ -39,70 +38,22 @@ static void remove_part(double *y, const double *b, size_t n) {
     for (size_t i = 0; i < n; i++) y[i] -= part * b[i];
 }
 
-/* Eigenvalues of the tridiagonal matrix (a, b) that are below x: Sturm's count. */
-static size_t count_below(const double *a, const double *b, size_t m, double x) {
-    size_t count = 0;
-    double q = 1;
-    for (size_t i = 0; i < m; i++) {
-        q = a[i] - x - (i > 0 ? b[i - 1] * b[i - 1] / q : 0);
-        if (q == 0) q = -1e-300;
-        count += q < 0;
-    }
-    return count;
-}
-
-/* The least (or largest) eigenvalue, between Gershgorin's bounds. */
-static double tridiagonal_extreme(const double *a, const double *b, size_t m, bool largest) {
-    double low = (double)INFINITY, high = -(double)INFINITY;
-    for (size_t i = 0; i < m; i++) {
-        const double reach = (i > 0 ? fabs(b[i - 1]) : 0) + (i + 1 < m ? fabs(b[i]) : 0);
-        low = fmin(low, a[i] - reach);
-        high = fmax(high, a[i] + reach);
-    }
-    const size_t target = largest ? m : 1;
-    for (int step = 0; step < 200 && low < high; step++) {
-        const double middle = low + (high - low) / 2;
-        if (middle <= low || middle >= high) break;
-        if (count_below(a, b, m, middle) >= target)
-            high = middle;
-        else
-            low = middle;
-    }
-    return low + (high - low) / 2;
-}
-
-/* Steps taken; a[steps], b[steps - 1]. v is [most][n], its first row the start, of length 1. */
-static size_t run_lanczos(const operator_ *op, size_t n, size_t max, double *v, double *a, double *b) {
-    double scale = 0;
-    for (size_t m = 0; m < max; m++) {
-        double *now = v + m * n, *next = v + (m + 1) * n;
-        op->apply(op, now, next);
-        a[m] = taciti_dot_product(now, next, n);
-        for (int twice = 0; twice < 2; twice++)
-            for (size_t i = 0; i <= m; i++) remove_part(next, v + i * n, n);
-        b[m] = sqrt(taciti_dot_product(next, next, n));
-        scale = fmax(scale, fabs(a[m]) + b[m]);
-        if (b[m] <= 1e-13 * scale) return m + 1;
-        for (size_t i = 0; i < n; i++) next[i] /= b[m];
-    }
-    return max;
-}
-
 /* Extreme eigenvalue on the complement of `without` (a vector of length 1, or NULL). */
 static tacit_status find_extreme(const operator_ *op, const double *without, bool largest, double *out) {
     const size_t n = (size_t)op->topology->ranks, steps_max = op->steps > 0 ? op->steps : STEPS_MAX;
-    const size_t max = n < steps_max ? n : steps_max;
-    double *v = taciti_calloc((max + 1) * n + 2 * max, sizeof *v);
-    if (v == NULL) return TACIT_E_MEMORY;
-    double *a = v + (max + 1) * n, *b = a + max;
-    for (size_t i = 0; i < n; i++) v[i] = taciti_rng_unit(taciti_rng_key(0, 'f'), i) - 0.5;
-    if (without != NULL) remove_part(v, without, n);
-    const double length = sqrt(taciti_dot_product(v, v, n));
-    for (size_t i = 0; i < n && length > 0; i++) v[i] /= length;
-    const size_t steps = run_lanczos(op, n, max, v, a, b);
-    *out = tridiagonal_extreme(a, b, steps, largest);
-    taciti_free(v);
-    return TACIT_OK;
+    const taciti_linear a = {.apply = op->apply, .context = op, .n = n, .steps = n < steps_max ? n : steps_max};
+    double *start = taciti_calloc(n + 2 * a.steps, sizeof *start), *re = start + n;
+    tacit_status status = TACIT_OK;
+    size_t count = 1; /* with a start of length 0 the only eigenvalue is 0 */
+    if (start == NULL) return TACIT_E_MEMORY;
+    for (size_t i = 0; i < n; i++) start[i] = taciti_rng_unit(taciti_rng_key(0, 'f'), i) - 0.5;
+    if (without != NULL) remove_part(start, without, n);
+    if (taciti_dot_product(start, start, n) > 0) status = taciti_eigenvalues(&a, start, re, re + a.steps, &count);
+    double extreme = re[0];
+    for (size_t i = 1; i < count; i++) extreme = largest ? fmax(extreme, re[i]) : fmin(extreme, re[i]);
+    if (status == TACIT_OK) *out = extreme;
+    taciti_free(start);
+    return status;
 }
 
 /* ---- our operators ----------------------------------------------------------------------------------------------- */
@@ -130,7 +81,8 @@ static void mix_period(const taciti_topology *t, bool transposed, double *x, dou
 }
 
 /* out = B' B x with B = pi^(-1/2) P pi^(1/2) less its first singular pair, which is `root` on both sides. */
-static void apply_period(const operator_ *op, const double *x, double *out) {
+static void apply_period(const void *self, const double *x, double *out) {
+    const operator_ *op = self;
     const size_t n = (size_t)op->topology->ranks;
     for (size_t i = 0; i < n; i++) out[i] = x[i];
     remove_part(out, op->root, n);
@@ -145,7 +97,8 @@ static void apply_period(const operator_ *op, const double *x, double *out) {
 }
 
 /* The symmetric part of one round. */
-static void apply_symmetric(const operator_ *op, const double *x, double *out) {
+static void apply_symmetric(const void *self, const double *x, double *out) {
+    const operator_ *op = self;
     taciti_topology_mix(op->topology, op->round, x, out);
     mix_transposed(op->topology, op->round, x, op->scratch);
     for (int i = 0; i < op->topology->ranks; i++) out[i] = 0.5 * (out[i] + op->scratch[i]);
@@ -175,10 +128,10 @@ static bool stationary_root(const taciti_topology *t, double *root, double *scra
     return good;
 }
 
-static tacit_status find_contraction(const taciti_topology *t, size_t lanczos_steps, double *block, double *out) {
+static tacit_status find_contraction(const taciti_topology *t, size_t steps, double *block, double *out) {
     double square = 0;
     const operator_ op = {
-        .apply = apply_period, .topology = t, .root = block, .scratch = block + t->ranks, .steps = lanczos_steps};
+        .apply = apply_period, .topology = t, .root = block, .scratch = block + t->ranks, .steps = steps};
     *out = 1;
     if (!stationary_root(t, block, block + t->ranks)) return TACIT_OK; /* the product leaves some out */
     TACITI_TRY(find_extreme(&op, op.root, true, &square));
