@@ -162,21 +162,25 @@ static inline words16 with_signs(words16 code, floats16 x) {
 }
 
 typedef struct doubles16 {
-    __m256d lane[4]; /* of four */
+    __m256d a, b, c, d;
 } doubles16;
 static inline doubles16 no_doubles(void) {
     const __m256d zero = _mm256_setzero_pd();
-    return (doubles16){{zero, zero, zero, zero}};
+    return (doubles16){zero, zero, zero, zero};
+}
+static inline __m256d add_squares4(__m256d sum, const float *x) {
+    const __m256d wide = _mm256_cvtps_pd(_mm_loadu_ps(x));
+    return _mm256_fmadd_pd(wide, wide, sum);
 }
 static inline doubles16 add_squares(doubles16 sum, const float *x) {
-    for (size_t i = 0; i < 4; i++) {
-        const __m256d wide = _mm256_cvtps_pd(_mm_loadu_ps(x + 4 * i));
-        sum.lane[i] = _mm256_fmadd_pd(wide, wide, sum.lane[i]);
-    }
-    return sum;
+    return (doubles16){add_squares4(sum.a, x), add_squares4(sum.b, x + 4), add_squares4(sum.c, x + 8),
+                       add_squares4(sum.d, x + 12)};
 }
-static inline void store_doubles(double *p, doubles16 a) {
-    for (size_t i = 0; i < 4; i++) _mm256_storeu_pd(p + 4 * i, a.lane[i]);
+static inline void store_doubles(double *p, doubles16 x) {
+    _mm256_storeu_pd(p, x.a);
+    _mm256_storeu_pd(p + 4, x.b);
+    _mm256_storeu_pd(p + 8, x.c);
+    _mm256_storeu_pd(p + 12, x.d);
 }
 
 #else /* the definition */
