@@ -159,62 +159,38 @@ size_t taciti_sketch_workspace_bytes(const taciti_sketch *s) {
            pad_count(counters_of(s)) + pad_count(s->zones * sizeof(size_t));
 }
 
-/* State that the threads of a pool share: zones go to threads by turns. */
-typedef struct decoding {
-    const taciti_sketch *s;
-    workspace w;
-    const uint64_t *index;
-    float *counters, *x;
-    void (*zone)(const struct decoding *d, size_t zone);
-} decoding;
-
-static void run_zones(void *context, int thread, int threads) {
-    const decoding *d = context;
-    for (size_t z = (size_t)thread; z < d->s->zones; z += (size_t)threads) d->zone(d, z);
-}
-
-static void run_decoding(taciti_pool *pool, decoding *d) {
-    if (pool == NULL)
-        run_zones(d, 0, 1);
-    else
-        taciti_pool_run(pool, run_zones, d);
-}
-
-static void map_zone(const decoding *d, size_t z) {
-    const taciti_sketch_zone zone = zone_of(d->s, z);
-    const workspace *w = &d->w;
+static void map_zone(const taciti_sketch *s, const workspace *w, const uint64_t *index, size_t z) {
+    const taciti_sketch_zone zone = zone_of(s, z);
     size_t first;
-    const size_t count = zone_lines(d->s, z, &first);
+    const size_t count = zone_lines(s, z, &first);
     memset(w->counts + (size_t)zone.row * LINE, 0, (size_t)zone.rows * LINE);
     for (size_t i = 0; i < count; i += CHUNK) {
         const size_t m = count - i < CHUNK ? count - i : CHUNK;
         taciti_kernels_get()->sketch_lines(w->lines + first + i, &zone, (uint32_t)i, m);
-        taciti_kernels_get()->sketch_count(w->counts, w->pending + first + i, w->lines + first + i, m, d->index);
+        taciti_kernels_get()->sketch_count(w->counts, w->pending + first + i, w->lines + first + i, m, index);
     }
     w->left[z] = count;
 }
 
-tacit_status taciti_sketch_map(const taciti_sketch *s, const uint64_t *index, void *base, taciti_pool *pool) {
-    decoding d = {.s = s, .index = index, .zone = map_zone};
+tacit_status taciti_sketch_map(const taciti_sketch *s, const uint64_t *index, void *base) {
+    const workspace w = parts_of(s, base);
     TACITI_TRY(check_index(index, s->n));
-    d.w = parts_of(s, base);
-    run_decoding(pool, &d);
+    for (size_t z = 0; z < s->zones; z++) map_zone(s, &w, index, z);
     return TACIT_OK;
 }
 
 /* A counter that holds too many elements is not counted to the end, and all of its zone stays pending: the zone is
  * hopelessly over-full. */
-static void peel_zone(const decoding *d, size_t z) {
-    const taciti_sketch_zone zone = zone_of(d->s, z);
-    const workspace *w = &d->w;
+static void peel_zone(const taciti_sketch *s, const workspace *w, float *counters, float *x, size_t z) {
+    const taciti_sketch_zone zone = zone_of(s, z);
     size_t first;
-    (void)zone_lines(d->s, z, &first);
+    (void)zone_lines(s, z, &first);
     taciti_sketch_peeling peel = {.lines = w->lines + first,
                                   .pending = w->pending + first,
                                   .count = w->left[z],
-                                  .counters = d->counters,
+                                  .counters = counters,
                                   .counts = w->counts,
-                                  .x = d->x};
+                                  .x = x};
     if (memchr(w->counts + (size_t)zone.row * LINE, TACITI_SKETCH_COUNT_MAX, (size_t)zone.rows * LINE) == NULL)
         while (taciti_kernels_get()->sketch_sweep(&peel) > 0) continue;
     w->left[z] = peel.count;
@@ -247,15 +223,13 @@ static tacit_status check_residue(const taciti_sketch *s, const workspace *w, co
     return taciti_fail(TACIT_E_DATA, "a sketch of %zu elements holds some that its index lacks", s->n);
 }
 
-tacit_status taciti_sketch_peel(const taciti_sketch *s, float *counters, void *base, taciti_pool *pool, float *x,
-                                size_t *pending) {
-    decoding d = {.s = s, .counters = counters, .x = x, .zone = peel_zone};
-    d.w = parts_of(s, base);
+tacit_status taciti_sketch_peel(const taciti_sketch *s, float *counters, void *base, float *x, size_t *pending) {
+    const workspace w = parts_of(s, base);
     const uint32_t max = residue_max(s, counters);
     memset(x, 0, s->n * sizeof *x);
-    run_decoding(pool, &d);
-    TACITI_TRY(check_residue(s, &d.w, counters, max));
-    *pending = pending_of(s, &d.w);
+    for (size_t z = 0; z < s->zones; z++) peel_zone(s, &w, counters, x, z);
+    TACITI_TRY(check_residue(s, &w, counters, max));
+    *pending = pending_of(s, &w);
     return TACIT_OK;
 }
 

@@ -14,7 +14,7 @@
  *
  * Deviations from LHC: a unit that hashes as one has 16 elements, not 1024; its three rows are different, and drawn
  * again for every seed; there are no signs, since nothing is ever estimated; large arrays are cut into zones of about
- * 8192 rows, which fit a cache and are peeled by several threads; rows follow from the measured union.
+ * 8192 rows, which fit a cache; rows follow from the measured union.
  *
  * Sums decode up to rounding, about 1e-6 of the largest one. (The integers of LHC, which wrap around, would decode
  * the sum of rounded numbers exactly.)
@@ -29,7 +29,6 @@
 #ifndef TACITI_CODEC_HOMOMORPHIC_H
 #define TACITI_CODEC_HOMOMORPHIC_H
 
-#include "base/pool.h"
 #include "kernel/kernel.h"
 
 /* The parameters that all ranks must agree on. taciti_sketch_init() fills it; `zones` may be changed before the first
@@ -74,15 +73,15 @@ void taciti_sketch_sum(const taciti_sketch *sketch, float *acc, const float *oth
 
 size_t taciti_sketch_workspace_bytes(const taciti_sketch *sketch);
 
-/* Builds the mapping from the merged index. workspace: aligned to 64. `pool` may be NULL. E_DATA: bits behind n. */
-tacit_status taciti_sketch_map(const taciti_sketch *sketch, const uint64_t *index, void *workspace, taciti_pool *pool);
+/* Builds the mapping from the merged index. workspace: aligned to 64. E_DATA: bits behind n. */
+tacit_status taciti_sketch_map(const taciti_sketch *sketch, const uint64_t *index, void *workspace);
 
 /* Decodes what can be decoded: x[n] = sums, 0 where the index has none and where elements stay pending. Uses up the
- * counters. The same bytes for any number of threads. *pending: number of elements that stay pending.
+ * counters. *pending: number of elements that stay pending.
  * E_DATA, with x decoded but wrong, and pending not set: counters without pending elements are above 2^-10 of the
  * largest, so the sketch holds elements that the index lacks. */
-tacit_status taciti_sketch_peel(const taciti_sketch *sketch, float *counters, void *workspace, taciti_pool *pool,
-                                float *x, size_t *pending);
+tacit_status taciti_sketch_peel(const taciti_sketch *sketch, float *counters, void *workspace, float *x,
+                                size_t *pending);
 
 /* words = bits of the pending elements, after a peel. */
 void taciti_sketch_pending(const taciti_sketch *sketch, const void *workspace, uint64_t *words);

@@ -34,7 +34,7 @@ static void sums_decode_exactly(void **state) {
         draw(&t, INTEGERS, 0.2, 1000, seed);
         choose(&t, union_rows(&t, 0.75), seed);
         encode(&t);
-        assert_int_equal(decode(&t, NULL), TACIT_OK);
+        assert_int_equal(decode(&t), TACIT_OK);
         assert_right(&t);
         failed += t.left > 0;
         if (t.left == 0) assert_true(is_zero(t.counters, taciti_sketch_bytes(&t.s)));
@@ -54,7 +54,7 @@ static void one_zone_decodes_up_to_load_081(void **state) {
         choose(&t, (size_t)ceil((double)taciti_sketch_measure(t.index, t.s.n) / (LOADS[i] * 16)), 0);
         t.s.zones = 1;
         encode(&t);
-        assert_int_equal(decode(&t, NULL), TACIT_OK);
+        assert_int_equal(decode(&t), TACIT_OK);
         assert_exact(&t);
     }
     close_trial(&t);
@@ -69,7 +69,7 @@ static void zones_decode_at_their_size(void **state) {
         choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, t.s.n)), seed);
         assert_int_equal(t.s.zones, 4);
         encode(&t);
-        assert_int_equal(decode(&t, NULL), TACIT_OK);
+        assert_int_equal(decode(&t), TACIT_OK);
         assert_exact(&t);
     }
     close_trial(&t);
@@ -82,12 +82,12 @@ static void floats_decode_up_to_rounding(void **state) {
     draw(&t, INTEGERS, 0.12, 1000, 3); /* partial sums below 2^24 are exact */
     choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, t.s.n)), 1);
     encode(&t);
-    assert_int_equal(decode(&t, NULL), TACIT_OK);
+    assert_int_equal(decode(&t), TACIT_OK);
     assert_exact(&t);
     draw(&t, NORMALS, 0.12, 0, 4);
     choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, t.s.n)), 1);
     encode(&t);
-    assert_int_equal(decode(&t, NULL), TACIT_OK);
+    assert_int_equal(decode(&t), TACIT_OK);
     assert_int_equal(t.left, 0);
     double squares = 0, errors = 0, worst = 0, max = 0;
     for (size_t i = 0; i < t.s.n; i++) {
@@ -179,8 +179,7 @@ static void any_way_to_merge_is_or(void **state) {
 
 /* ---- determinism (T9), shards (T10), bytes (T13), the exact fallback (T20) --------------------------------------- */
 
-static void threads_and_sets_give_the_same_bytes(void **state) {
-    static const int THREADS[] = {1, 2, 8};
+static void sets_give_the_same_bytes(void **state) {
     trial t;
     float *first = NULL;
     (void)state;
@@ -188,22 +187,17 @@ static void threads_and_sets_give_the_same_bytes(void **state) {
     draw(&t, NORMALS, 0.2, 0, 5);
     for (size_t set = 0; set < 3; set++) {
         if (!taciti_kernels_switch(SETS[set])) continue;
-        for (size_t c = 0; c < 3; c++) {
-            taciti_pool *pool = NULL;
-            choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, t.s.n)), 9);
-            t.s.zones = 5;
-            assert_int_equal(taciti_pool_create(THREADS[c], 0, &pool), TACIT_OK);
-            encode(&t);
-            assert_int_equal(decode(&t, pool), TACIT_OK);
-            taciti_pool_destroy(pool);
-            const size_t bytes = t.s.n * sizeof(float);
-            if (first == NULL) {
-                first = memory(bytes);
-                memcpy(first, t.out, bytes);
-            }
-            assert_memory_equal(t.out, first, bytes);
-            assert_true(t.left == 0);
+        choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, t.s.n)), 9);
+        t.s.zones = 5;
+        encode(&t);
+        assert_int_equal(decode(&t), TACIT_OK);
+        const size_t bytes = t.s.n * sizeof(float);
+        if (first == NULL) {
+            first = memory(bytes);
+            memcpy(first, t.out, bytes);
         }
+        assert_memory_equal(t.out, first, bytes);
+        assert_true(t.left == 0);
     }
     taciti_free(first);
     (void)taciti_kernels_switch(NULL);
@@ -212,23 +206,20 @@ static void threads_and_sets_give_the_same_bytes(void **state) {
 
 static void twenty_repeats_give_the_same_bytes(void **state) {
     enum { N = 60001, REPEATS = 20 };
-    taciti_pool *pool = NULL;
     float *first = memory(N * sizeof(float));
     trial t;
     (void)state;
-    assert_int_equal(taciti_pool_create(8, 0, &pool), TACIT_OK);
     open_trial(&t, N, 3);
     draw(&t, NORMALS, 0.2, 0, 5);
     for (int repeat = 0; repeat < REPEATS; repeat++) {
         choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, N)), 9);
         t.s.zones = 5;
         encode(&t);
-        assert_int_equal(decode(&t, pool), TACIT_OK);
+        assert_int_equal(decode(&t), TACIT_OK);
         if (repeat == 0) memcpy(first, t.out, N * sizeof(float));
         assert_memory_equal(t.out, first, N * sizeof(float));
     }
     close_trial(&t);
-    taciti_pool_destroy(pool);
     taciti_free(first);
 }
 
@@ -245,7 +236,7 @@ static void shards_decode_at_every_remainder(void **state) {
             draw(&t, INTEGERS, 0.15, 1000, n);
             choose(&t, taciti_sketch_rows(taciti_sketch_measure(t.index, share)), n);
             encode(&t);
-            assert_int_equal(decode(&t, NULL), TACIT_OK);
+            assert_int_equal(decode(&t), TACIT_OK);
             assert_right(&t);
             fetch_pending(&t);
             for (size_t i = 0; i < share; i++) assert_true(t.out[i] == t.sum[i]);
@@ -278,7 +269,7 @@ static void overfull_sketches_fall_back_to_exact_sums(void **state) {
         draw(&t, INTEGERS, 0.2, 100, l);
         choose(&t, union_rows(&t, LOADS[l]) + 3, l);
         encode(&t);
-        assert_int_equal(decode(&t, NULL), TACIT_OK);
+        assert_int_equal(decode(&t), TACIT_OK);
         assert_right(&t);
         if (l > 0) assert_true(t.left > 0);
         fetch_pending(&t);
@@ -316,7 +307,7 @@ int main(void) {
         cmocka_unit_test(index_marks_what_is_not_zero),
         cmocka_unit_test(unions_of_independent_ranks_grow),
         cmocka_unit_test(any_way_to_merge_is_or),
-        cmocka_unit_test(threads_and_sets_give_the_same_bytes),
+        cmocka_unit_test(sets_give_the_same_bytes),
         cmocka_unit_test(twenty_repeats_give_the_same_bytes),
         cmocka_unit_test(shards_decode_at_every_remainder),
         cmocka_unit_test(bytes_are_those_of_the_formulas),

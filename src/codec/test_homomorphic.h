@@ -127,10 +127,10 @@ static inline void encode(trial *t) {
     }
 }
 
-static inline tacit_status decode(trial *t, taciti_pool *pool) {
-    const tacit_status status = taciti_sketch_map(&t->s, t->index, t->workspace, pool);
+static inline tacit_status decode(trial *t) {
+    const tacit_status status = taciti_sketch_map(&t->s, t->index, t->workspace);
     if (status != TACIT_OK) return status;
-    return taciti_sketch_peel(&t->s, t->counters, t->workspace, pool, t->out, &t->left);
+    return taciti_sketch_peel(&t->s, t->counters, t->workspace, t->out, &t->left);
 }
 
 static inline void choose(trial *t, size_t rows, uint64_t seed) { t->s = taciti_sketch_init(t->s.n, rows, seed); }

@@ -82,9 +82,9 @@ tacit_status taciti_sketch_take(taciti_sketch_total *sum, const void *message, b
 static tacit_status peel_sketch(taciti_sketch_total *sum, size_t *pending, bool *whole) {
     const taciti_sketch *sketch = &sum->form.sketch;
     char reason[TACITI_REASON_BYTES];
-    TACITI_TRY(taciti_sketch_map(sketch, sum->union_, sum->workspace, NULL));
+    TACITI_TRY(taciti_sketch_map(sketch, sum->union_, sum->workspace));
     taciti_log_capture(reason);
-    const tacit_status status = taciti_sketch_peel(sketch, sum->counters, sum->workspace, NULL, sum->x, pending);
+    const tacit_status status = taciti_sketch_peel(sketch, sum->counters, sum->workspace, sum->x, pending);
     taciti_log_capture(NULL);
     *whole = status == TACIT_E_DATA;
     return *whole ? TACIT_OK : status;

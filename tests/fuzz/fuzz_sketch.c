@@ -80,8 +80,8 @@ static void decode(const taciti_sketch *s, int genuine, const uint8_t *data, siz
         encode(s, (const uint64_t *)(const void *)index, counters);
     else
         fill(sums, bytes, &data, &size);
-    tacit_status status = taciti_sketch_map(s, (const uint64_t *)(const void *)index, workspace, NULL);
-    if (status == TACIT_OK) status = taciti_sketch_peel(s, counters, workspace, NULL, (float *)(void *)x, &left);
+    tacit_status status = taciti_sketch_map(s, (const uint64_t *)(const void *)index, workspace);
+    if (status == TACIT_OK) status = taciti_sketch_peel(s, counters, workspace, (float *)(void *)x, &left);
     if (status != TACIT_OK && (status != TACIT_E_DATA || genuine)) abort();
     if (status == TACIT_OK) {
         taciti_sketch_pending(s, workspace, (uint64_t *)(void *)pending);
