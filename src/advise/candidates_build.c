@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "advise/candidates_build.h"
 
-#include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
+
+#include "base/text.h"
 
 taciti_candidate *taciti_candidates_append(taciti_candidates *c, const char *strategy, const char *topology,
                                            const taciti_method *method) {
@@ -14,14 +14,7 @@ taciti_candidate *taciti_candidates_append(taciti_candidates *c, const char *str
 }
 
 /* Appends to a label. */
-static void say(taciti_method *method, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(taciti_method *method, const char *format, ...) {
-    const size_t length = strlen(method->label);
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(method->label + length, sizeof method->label - length, format, arguments);
-    va_end(arguments);
-}
+#define say(method, ...) taciti_text_add((method)->label, sizeof(method)->label, __VA_ARGS__)
 
 /* The codec of a compression, or the wire where it has none. */
 static void say_codec(taciti_method *method, const taciti_plan_compression *c, const taciti_codec *wire) {

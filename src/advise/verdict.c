@@ -4,9 +4,9 @@
  */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "advise/candidates.h"
+#include "base/text.h"
 
 static const double TIE = 0.01; /* steps that differ by less are as fast as each other */
 
@@ -130,30 +130,24 @@ const taciti_candidate *taciti_candidates_fastest(const taciti_candidates *candi
 
 /* ---- the verdict ------------------------------------------------------------------------------------------------- */
 
-/* The flags of a codec that a controller takes or leaves. */
-static void say_adapting(const taciti_plan_compression *c, char *out, size_t size) {
+/* Appends the flags of a codec that a controller takes or leaves. */
+static void add_adapting(const taciti_plan_compression *c, char *out, size_t size) {
     const taciti_codec *codec = c->encoding.codec;
-    *out = '\0';
     if (!c->adapts || codec == NULL) return;
-    if (c->automatic)
-        (void)snprintf(out, size, " --compress.codec auto");
-    else if (taciti_plan_factor(c) > 1)
-        (void)snprintf(out, size, " --compress.codec %s --compress.factor %g --adapt.policy payoff", codec->name,
-                       taciti_plan_factor(c));
-    else
-        (void)snprintf(out, size, " --compress.codec %s --adapt.policy payoff", codec->name);
+    taciti_text_add(out, size, " --compress.codec %s", c->automatic ? "auto" : codec->name);
+    if (c->automatic) return;
+    if (taciti_plan_factor(c) > 1) taciti_text_add(out, size, " --compress.factor %g", taciti_plan_factor(c));
+    taciti_text_add(out, size, " --adapt.policy payoff");
 }
 
 void taciti_method_flags(const taciti_method *m, char *out, size_t size) {
     const char *wire = m->compression.encoding.codec == NULL ? taciti_codec_narrow_name(m->wire) : NULL;
-    char adapting[TACITI_FLAGS_BYTES];
     taciti_parts parts = m->parts;
     parts.coded = m->gather.encoding.codec != NULL;
     parts.flags(&parts, out, size);
-    const size_t used = strlen(out);
-    say_adapting(&m->compression, adapting, sizeof adapting);
-    const char *key = taciti_codec_is_dense(m->wire) ? " --exchange.wire " : " --gossip.codec ";
-    (void)snprintf(out + used, size - used, "%s%s%s", wire != NULL ? key : "", wire != NULL ? wire : "", adapting);
+    const char *key = taciti_codec_is_dense(m->wire) ? "exchange.wire" : "gossip.codec";
+    if (wire != NULL) taciti_text_add(out, size, " --%s %s", key, wire);
+    add_adapting(&m->compression, out, size);
 }
 
 /* Where whole replicas do not fit, parts are the answer, or nothing is. */

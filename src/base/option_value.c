@@ -29,10 +29,9 @@ bool taciti_option_choice(const taciti_option *option, int index, char out[TACIT
 
 const char *taciti_option_choices(const taciti_option *option, char out[TACITI_CHOICES_BYTES]) {
     char choice[TACITI_CHOICE_BYTES];
-    size_t used = 0;
     out[0] = '\0';
-    for (int i = 0; used < TACITI_CHOICES_BYTES && taciti_option_choice(option, i, choice); i++)
-        used += (size_t)snprintf(out + used, TACITI_CHOICES_BYTES - used, "%s%s", i > 0 ? "|" : "", choice);
+    for (int i = 0; taciti_option_choice(option, i, choice); i++)
+        taciti_text_add(out, TACITI_CHOICES_BYTES, "%s%s", i > 0 ? "|" : "", choice);
     return out;
 }
 

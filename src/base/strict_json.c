@@ -57,13 +57,13 @@ tacit_status taciti_strict_load(const taciti_strict_reader *reader, size_t limit
 
 size_t taciti_strict_enter(taciti_strict_reader *reader, const char *name) {
     const size_t length = strlen(reader->path);
-    (void)snprintf(reader->path + length, sizeof reader->path - length, "%s%.64s", length == 0 ? "" : ".", name);
+    taciti_text_add(reader->path, sizeof reader->path, "%s%.64s", length == 0 ? "" : ".", name);
     return length;
 }
 
 size_t taciti_strict_enter_item(taciti_strict_reader *reader, size_t index) {
     const size_t length = strlen(reader->path);
-    (void)snprintf(reader->path + length, sizeof reader->path - length, "[%zu]", index);
+    taciti_text_add(reader->path, sizeof reader->path, "[%zu]", index);
     return length;
 }
 
@@ -103,11 +103,8 @@ static tacit_status refuse_unknown(const taciti_strict_reader *reader, const cha
                                    const taciti_strict_field *fields) {
     char quoted[TACITI_QUOTED_BYTES], names[NAMES_BYTES] = "";
     taciti_nearest nearest = {0};
-    size_t used = 0;
     for (const taciti_strict_field *f = fields; f->name != NULL; f++) {
-        const size_t room = sizeof names - used;
-        const int length = snprintf(names + used, room, "%s%s", used == 0 ? "" : ", ", f->name);
-        used += length > 0 && (size_t)length < room ? (size_t)length : 0;
+        taciti_text_add(names, sizeof names, "%s%s", *names == '\0' ? "" : ", ", f->name);
         taciti_nearest_offer(&nearest, name, f->name);
     }
     return taciti_fail(status_of(reader), "%s: %s%sunknown field %s%s; legal here: %s", reader->file, reader->path,

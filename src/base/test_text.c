@@ -88,6 +88,20 @@ static void quotes_hide_control_bytes_and_cut_long_texts(void **state) {
     }
 }
 
+static void texts_are_appended_and_cut(void **state) {
+    (void)state;
+    char out[8] = "";
+    taciti_text_add(out, sizeof out, "%s", "");
+    assert_string_equal(out, "");
+    taciti_text_add(out, sizeof out, "%d", 123);
+    taciti_text_add(out, sizeof out, "-%s", "45");
+    assert_string_equal(out, "123-45");
+    taciti_text_add(out, sizeof out, "%s", "678");
+    assert_string_equal(out, "123-456");
+    taciti_text_add(out, sizeof out, "9");
+    assert_string_equal(out, "123-456");
+}
+
 static void words_between_bars_are_compared_whole(void **state) {
     (void)state;
     static const char *const in[] = {"128", "true", ""}, *const out[] = {"12", "1280", "tru", "true|", "|"};
@@ -132,6 +146,7 @@ int main(void) {
         cmocka_unit_test(reals_survive_the_way_through_text),
         cmocka_unit_test(a_decimal_comma_changes_nothing),
         cmocka_unit_test(quotes_hide_control_bytes_and_cut_long_texts),
+        cmocka_unit_test(texts_are_appended_and_cut),
         cmocka_unit_test(words_between_bars_are_compared_whole),
         cmocka_unit_test(utf8_is_checked),
         cmocka_unit_test(distances_are_a_metric_with_swaps),

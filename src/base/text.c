@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <locale.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +68,14 @@ void taciti_real_format(double value, char out[TACITI_REAL_BYTES]) {
         if (length > 0 && (size_t)length <= strlen(out) + 3) memcpy(out, whole, (size_t)length + 1);
     }
     plain_locale_leave(&scope);
+}
+
+void taciti_text_add(char *out, size_t size, const char *format, ...) {
+    const size_t used = strlen(out);
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(out + used, size - used, format, arguments);
+    va_end(arguments);
 }
 
 const char *taciti_quote(const char *text, char out[TACITI_QUOTED_BYTES]) {

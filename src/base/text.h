@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/log.h"
+
 /* Parses a decimal integer ("-12"). Returns false unless the whole text is one and fits. */
 bool taciti_integer_parse(const char *text, int64_t *out);
 
@@ -20,6 +22,9 @@ bool taciti_real_parse(const char *text, double *out);
  * shorter. Every finite value gives valid JSON. */
 enum { TACITI_REAL_BYTES = 32 };
 void taciti_real_format(double value, char out[TACITI_REAL_BYTES]);
+
+/* Appends to the text in out[0 .. size), cut where that ends. */
+void taciti_text_add(char *out, size_t size, const char *format, ...) TACITI_PRINTF(3, 4);
 
 /* `text` in double quotes for a message: control bytes become '?', long texts end in "...". */
 enum { TACITI_QUOTED_BYTES = 80 };

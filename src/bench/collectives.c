@@ -2,7 +2,6 @@
 #include "bench/collectives.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -41,10 +40,9 @@ const char *taciti_collective_bus_text(taciti_operation what) {
 
 /* Every rank comes to the same end; rank 0 says it. */
 static tacit_status refuse_caller(const struct bench *bench, int count, const char *name) {
-    char quoted[TACITI_QUOTED_BYTES], all[TACITI_COLLECTIVE_MAX_CALLERS * (TACITI_COLLECTIVE_NAME_BYTES + 2)];
-    size_t used = 0;
+    char quoted[TACITI_QUOTED_BYTES], all[TACITI_COLLECTIVE_MAX_CALLERS * (TACITI_COLLECTIVE_NAME_BYTES + 2)] = "";
     for (int k = 0; k < count; k++)
-        used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", k == 0 ? "" : ", ", bench->callers[k].name);
+        taciti_text_add(all, sizeof all, "%s%s", k == 0 ? "" : ", ", bench->callers[k].name);
     if (taciti_comm_rank(bench->comm) != 0) return TACIT_E_CONFIG;
     return taciti_fail(TACIT_E_CONFIG, "--by %s: not offered for %s here; there %s %s", taciti_quote(name, quoted),
                        taciti_operation_names[bench->options->what], count == 1 ? "is" : "are", all);

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
 bool taciti_traffic_line(const char *line, char name[TACITI_INTERFACE_BYTES], uint64_t *received_bytes,
                          uint64_t *sent_bytes) {
     const char *begin = line + strspn(line, " "), *colon = strchr(begin, ':');
@@ -23,8 +25,7 @@ bool taciti_traffic_line(const char *line, char name[TACITI_INTERFACE_BYTES], ui
 }
 
 static void add_interface(taciti_traffic *sum, const char *name, uint64_t received_bytes, uint64_t sent_bytes) {
-    const size_t used = strlen(sum->names);
-    (void)snprintf(sum->names + used, sizeof sum->names - used, "%s%s", used > 0 ? ", " : "", name);
+    taciti_text_add(sum->names, sizeof sum->names, "%s%s", sum->names[0] != '\0' ? ", " : "", name);
     sum->received_bytes += received_bytes;
     sum->sent_bytes += sent_bytes;
 }

@@ -129,11 +129,8 @@ static void check_libraries(taciti_diagnosis *diagnosis) {
     taciti_linked_library libraries[TACITI_LIBRARIES];
     const size_t count = taciti_libraries(libraries);
     char list[TACITI_FINDING_BYTES] = "";
-    for (size_t i = 0; i < count; i++) {
-        const size_t used = strlen(list);
-        (void)snprintf(list + used, sizeof list - used, "%s%s %s", used > 0 ? ", " : "", libraries[i].name,
-                       libraries[i].version);
-    }
+    for (size_t i = 0; i < count; i++)
+        taciti_text_add(list, sizeof list, "%s%s %s", i > 0 ? ", " : "", libraries[i].name, libraries[i].version);
     (void)taciti_diagnosis_add(diagnosis, "libraries", "%s", list);
 }
 

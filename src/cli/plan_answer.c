@@ -3,11 +3,11 @@
  * The short answer of `tacit plan`: what pays, and the best method of each family in words. plan_print.c has the table.
  */
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "cli/plan_print.h"
 
 #define MS 1e3
@@ -16,14 +16,7 @@
 enum { WORDS = 400, ROWS_MAX = 10 };
 static const double TIE = 0.01; /* as of the verdicts */
 
-static void say_line(char out[WORDS], const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say_line(char out[WORDS], const char *format, ...) {
-    const size_t length = strlen(out);
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(out + length, WORDS - length, format, arguments);
-    va_end(arguments);
-}
+#define say_line(out, ...) taciti_text_add(out, WORDS, __VA_ARGS__)
 
 /* ---- words for a method ------------------------------------------------------------------------------------------ */
 

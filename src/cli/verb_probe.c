@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/text.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -61,8 +62,7 @@ static tacit_status sign_cluster(taciti_cluster *cluster) {
     struct tm utc;
     const time_t now = (time_t)(taciti_wall_ns() / TACITI_NS_PER_S);
     if (gmtime_r(&now, &utc) != NULL) (void)strftime(day, sizeof day, "; %Y-%m-%d", &utc);
-    const size_t used = strlen(cluster->source);
-    (void)snprintf(cluster->source + used, sizeof cluster->source - used, "%s", day);
+    taciti_text_add(cluster->source, sizeof cluster->source, "%s", day);
     taciti_machine_read(&machine);
     return taciti_cluster_add_note(cluster, "host of rank 0: %s, %d usable cores, kernels %s, %s", machine.cpu,
                                    machine.cores, machine.isa, machine.kernel);

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "cluster/fit.h"
 #include "cluster/grouping.h"
 #include "cluster/probe_state.h"
@@ -169,9 +170,8 @@ static bool subject_of(const bench *b, size_t i, subject *out) {
 }
 
 static void add_name(const bench *b, char *list, size_t size) {
-    const size_t used = strlen(list);
-    (void)snprintf(list + used, size - used, "%s %s/%s", used == 0 ? "" : ",", taciti_group_kind_names[b->what.group],
-                   b->what.native < 0 ? taciti_collective_names[b->what.collective] : name_of(b, &b->what));
+    taciti_text_add(list, size, "%s %s/%s", *list == '\0' ? "" : ",", taciti_group_kind_names[b->what.group],
+                    b->what.native < 0 ? taciti_collective_names[b->what.collective] : name_of(b, &b->what));
 }
 
 /* All subjects at one size. last_s[subject] is the time at the size before, 0 when there is none. */

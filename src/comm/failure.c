@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "comm/state.h"
 
 #define LOOK_NS (50 * TACITI_NS_PER_MS)
@@ -235,15 +236,13 @@ static int speakers_before_me(const taciti_comm *comm, int peer, int64_t now, in
 /* "; so did rank 3 on host n1 (pid 7), rank 4 ..." for the peers that are silent as well; cut when it is long. */
 static void name_others(const taciti_comm *comm, const taciti_link *first, int64_t silent_since_ns, char *out,
                         size_t bytes) {
-    size_t at = 0;
     out[0] = 0;
-    for (int i = 0; i < comm->detector.count && at < bytes; i++) {
+    for (int i = 0; i < comm->detector.count; i++) {
         const taciti_link *link = &comm->detector.links[i];
         if (link == first || link->gone || link->heard_ns > silent_since_ns) continue;
         char name[NAME_BYTES];
         name_of(comm, link->peer, name);
-        const int length = snprintf(out + at, bytes - at, "%s%s", at == 0 ? "; so did " : ", ", name);
-        at += length > 0 ? (size_t)length : 0;
+        taciti_text_add(out, bytes, "%s%s", out[0] == 0 ? "; so did " : ", ", name);
     }
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/text.h"
 #include "comm/guard.h"
 
 #ifndef TACITI_PLUGIN_FOLDER
@@ -83,10 +84,8 @@ static bool find_file(const char *family, char out[PATH_MAX]) {
 /* Lists the folders, for a message. */
 static void list_folders(char out[LIST_BYTES]) {
     char folder[PATH_MAX];
-    size_t used = 0;
     out[0] = 0;
-    for (int i = 0; used < LIST_BYTES && folder_at(i, folder); i++)
-        used += (size_t)snprintf(out + used, LIST_BYTES - used, "%s%s", i > 0 ? ", " : "", folder);
+    for (int i = 0; folder_at(i, folder); i++) taciti_text_add(out, LIST_BYTES, "%s%s", i > 0 ? ", " : "", folder);
 }
 
 bool taciti_plugin_exists(const char *family) {

@@ -114,11 +114,10 @@ static void describe_mixture(const taciti_partition *p, uint64_t seed, char *out
         taciti_partition_probabilities(seed, r, p->alpha, own);
         for (int k = 0; k < CLASSES; k++) mixture[k] += own[k] / p->ranks;
     }
-    size_t at = (size_t)snprintf(
-        out, out_bytes, "each of %d ranks draws from %d regions with shares of its own, all together in percent",
-        p->ranks, (int)CLASSES);
-    for (int k = 0; k < CLASSES && at < out_bytes; k++)
-        at += (size_t)snprintf(out + at, out_bytes - at, " %.0f", 100 * mixture[k]);
+    taciti_text_add(out, out_bytes,
+                    "each of %d ranks draws from %d regions with shares of its own, all together in percent", p->ranks,
+                    (int)CLASSES);
+    for (int k = 0; k < CLASSES; k++) taciti_text_add(out, out_bytes, " %.0f", 100 * mixture[k]);
 }
 
 void taciti_partition_describe(const taciti_partition *partition, uint64_t tokens, uint64_t seed, char *out,

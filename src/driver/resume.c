@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/text.h"
 
 enum { TEXT_BYTES = 512 };
 
@@ -55,15 +56,12 @@ static tacit_status find_array(const taciti_resume *resume, const taciti_layout 
 static void advise_residuals(const taciti_resume *resume, char out[TEXT_BYTES]) {
     static const char *const KEYS[] = {"compress.codec", "compress.feedback", "compress.what"};
     char changes[TEXT_BYTES];
-    size_t at = 0;
     out[0] = '\0';
-    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS && at < TEXT_BYTES; i++) {
+    for (size_t i = 0; i < sizeof KEYS / sizeof *KEYS; i++) {
         taciti_changes_text(&resume->changes, KEYS[i], changes, sizeof changes);
-        if (changes[0] != '\0')
-            at += (size_t)snprintf(out + at, TEXT_BYTES - at, "%s%s", at > 0 ? ", " : ": ", changes);
+        if (changes[0] != '\0') taciti_text_add(out, TEXT_BYTES, "%s%s", out[0] != '\0' ? ", " : ": ", changes);
     }
-    if (at > 0 && at < TEXT_BYTES)
-        (void)snprintf(out + at, TEXT_BYTES - at, "; resume with the old value to send them");
+    if (out[0] != '\0') taciti_text_add(out, TEXT_BYTES, "; resume with the old value to send them");
 }
 
 /* Says what becomes of the residuals of compression, which belong to ranks even where replicas are equal. */

@@ -223,8 +223,7 @@ static tacit_status fail_unknown(const char *name) {
     taciti_nearest nearest = {0};
     for (const char *const *preset = taciti_profile_presets(); *preset != NULL; preset++) {
         taciti_nearest_offer(&nearest, name, *preset);
-        (void)strncat(list, *list == '\0' ? "" : ", ", sizeof list - strlen(list) - 1);
-        (void)strncat(list, *preset, sizeof list - strlen(list) - 1);
+        taciti_text_add(list, sizeof list, "%s%s", *list == '\0' ? "" : ", ", *preset);
     }
     return taciti_fail(TACIT_E_CONFIG, "no compute profile is called %s%s; there are %s, or name a file as ./FILE",
                        taciti_quote(name, quoted), nearest.hint, list);

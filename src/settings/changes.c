@@ -77,16 +77,13 @@ void taciti_changes_text(const taciti_changes *changes, const char *section, cha
     const char *key = NULL;
     json_t *value = NULL;
     char before[VALUE_BYTES], now[VALUE_BYTES];
-    size_t at = 0;
     text[0] = '\0';
     json_object_foreach(changes->now, key, value) {
         const json_t *old = old_value(changes, key, value);
-        if (old == NULL || strncmp(key, section, strlen(section)) != 0 || at >= text_bytes) continue;
+        if (old == NULL || strncmp(key, section, strlen(section)) != 0) continue;
         put_value(old, before);
         put_value(value, now);
-        const int n =
-            snprintf(text + at, text_bytes - at, "%s%s was %s and is %s now", at > 0 ? ", " : "", key, before, now);
-        at += n > 0 ? (size_t)n : 0;
+        taciti_text_add(text, text_bytes, "%s%s was %s and is %s now", *text != '\0' ? ", " : "", key, before, now);
     }
 }
 

@@ -4,7 +4,6 @@
  * that of its row, that of its table, and for the sections of registries that their member is in use. A condition is
  * evaluated here, and put into words: what a user would have to type for the option to be read.
  */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -155,13 +154,7 @@ static bool term_holds(const inquiry *q, const taciti_place *place, const term *
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
-TACITI_PRINTF(2, 3) static void add(char out[TACITI_NEEDS_BYTES], const char *format, ...) {
-    const size_t used = strlen(out);
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(out + used, TACITI_NEEDS_BYTES - used, format, args);
-    va_end(args);
-}
+#define add(out, ...) taciti_text_add(out, TACITI_NEEDS_BYTES, __VA_ARGS__)
 
 /* "--key a, b or c" */
 static void add_values(const term *t, char out[TACITI_NEEDS_BYTES]) {

@@ -3,10 +3,10 @@
  * Compressed mixes: gossip.codec, with compress.factor where it selects. Ranks send differences to what
  * neighbours know (exchange/reference.h), or with powergossip products of low rank (exchange/power.h).
  */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "exchange/mix_ways.h"
 #include "strategy/gossip_state.h"
 
@@ -90,10 +90,9 @@ static void write_options(const taciti_encoding *encoding, char out[OPTIONS_BYTE
     taciti_place place;
     out[0] = '\0';
     for (size_t i = 0; taciti_config_at(&config, i, &place); i++) {
-        const size_t used = strlen(out);
         if (taciti_place_is_default(&place)) continue;
-        (void)snprintf(out + used, OPTIONS_BYTES - used, "%s%s %s", used > 0 ? ", " : "", taciti_place_key(&place, key),
-                       taciti_place_text(&place, value));
+        taciti_text_add(out, OPTIONS_BYTES, "%s%s %s", out[0] != '\0' ? ", " : "", taciti_place_key(&place, key),
+                        taciti_place_text(&place, value));
     }
 }
 

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "base/text.h"
 
 enum { FLOATS_PER_LINE = 16 };
 
@@ -131,10 +132,8 @@ void taciti_layout_destroy(taciti_layout *layout) {
 }
 
 const char *taciti_shape_text(int dims, const size_t *shape, char text[TACITI_SHAPE_TEXT_BYTES]) {
-    size_t at = 0;
     (void)snprintf(text, TACITI_SHAPE_TEXT_BYTES, "%s", dims == 0 ? "[]" : "");
-    for (int i = 0; i < dims && at < TACITI_SHAPE_TEXT_BYTES; i++)
-        at += (size_t)snprintf(text + at, TACITI_SHAPE_TEXT_BYTES - at, "[%zu]", shape[i]);
+    for (int i = 0; i < dims; i++) taciti_text_add(text, TACITI_SHAPE_TEXT_BYTES, "[%zu]", shape[i]);
     return text;
 }
 

@@ -4,9 +4,9 @@
  * one. Until they meet, figures of the whole run are guessed: as if all ranks had made this rank's steps.
  */
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "base/memory.h"
+#include "base/text.h"
 #include "train/trainer.h"
 
 tacit_status taciti_trainer_step_alone(taciti_trainer *trainer) {
@@ -41,10 +41,9 @@ static void report_meeting(const taciti_trainer *trainer, const double *all) {
     const size_t size = EVENT_BYTES + NUMBER_BYTES * (size_t)trainer->ranks;
     char *members = trainer->metrics == NULL ? NULL : taciti_calloc(size, 1);
     if (members == NULL) return;
-    size_t at = (size_t)snprintf(members, size, "\"made\": [");
     for (int r = 0; r < trainer->ranks; r++)
-        at += (size_t)snprintf(members + at, size - at, "%s%.0f", r > 0 ? ", " : "", all[(size_t)r * FIGURES + MADE]);
-    (void)snprintf(members + at, size - at, "]");
+        taciti_text_add(members, size, "%s%.0f", r > 0 ? ", " : "\"made\": [", all[(size_t)r * FIGURES + MADE]);
+    taciti_text_add(members, size, "]");
     (void)taciti_metrics_event(trainer->metrics, trainer->position.step, "meeting", members);
     taciti_free(members);
 }
