@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -9,7 +7,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
-#include "base/text.h"
 #include "settings/settings.h"
 
 enum { TEXT_BYTES = 1024, TENSOR_BYTES = 2048 };
@@ -28,38 +25,17 @@ tacit_status taciti_agree_on_build(taciti_comm *comm) {
     return taciti_comm_agree_text(comm, "build", text);
 }
 
-/* Returns owned; free(). NULL: memory is short. */
-static char *format_value(const json_t *value) {
-    if (!json_is_real(value)) return json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    char *text = malloc(TACITI_REAL_BYTES); /* json_dumps() writes 0.00059999999999999995 */
-    if (text != NULL) taciti_real_format(json_real_value(value), text);
-    return text;
-}
-
-/* Key by key, so that the message names the one that differs and not the whole configuration. */
-static tacit_status agree_on_keys(taciti_comm *comm, json_t *values) {
-    const char *key = NULL;
-    json_t *value = NULL;
-    json_object_foreach(values, key, value) {
-        char what[TEXT_BYTES];
-        (void)snprintf(what, sizeof what, "configuration key %s", key);
-        const char *word = json_string_value(value); /* the message quotes it */
-        char *text = word == NULL ? format_value(value) : NULL;
-        const bool known = word != NULL || text != NULL;
-        tacit_status status = taciti_comm_agree(comm, known ? TACIT_OK : TACIT_E_MEMORY);
-        if (status == TACIT_OK) status = taciti_comm_agree_text(comm, what, word != NULL ? word : text);
-        free(text);
-        TACITI_TRY(status);
+/* Key by key, so that the message names the one that differs and not the whole configuration. Every value fits
+ * TACITI_VALUE_BYTES, because no list is part of a run's identity. */
+tacit_status taciti_agree_on_configuration(taciti_comm *comm, const taciti_config *config) {
+    char key[TACITI_KEY_BYTES], what[TEXT_BYTES], value[TACITI_VALUE_BYTES];
+    taciti_place place;
+    for (size_t i = 0; taciti_config_at(config, i, &place); i++) {
+        if ((place.option->flags & TACITI_OPTION_NO_DIGEST) != 0) continue;
+        (void)snprintf(what, sizeof what, "configuration key %s", taciti_place_key(&place, key));
+        TACITI_TRY(taciti_comm_agree_text(comm, what, taciti_place_text(&place, value)));
     }
     return TACIT_OK;
-}
-
-tacit_status taciti_agree_on_configuration(taciti_comm *comm, const taciti_config *config) {
-    json_t *values = taciti_config_values(config, 1);
-    tacit_status status = taciti_comm_agree(comm, values == NULL ? TACIT_E_MEMORY : TACIT_OK);
-    if (status == TACIT_OK) status = agree_on_keys(comm, values);
-    json_decref(values);
-    return status;
 }
 
 /* ---- layouts ----------------------------------------------------------------------------------------------------- */
