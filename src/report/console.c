@@ -7,11 +7,13 @@
 #include <inttypes.h>
 #include <math.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <string.h>
 #include <sys/ioctl.h>
 
 #include "base/clock.h"
 #include "base/terminal.h"
+#include "base/text.h"
 #include "report/report.h"
 
 enum { FIELD_BYTES = 48, LINE_BYTES = 512, COLUMNS_DEFAULT = 80 };
@@ -20,23 +22,22 @@ static const int64_t LIVE_INTERVAL_NS = 100 * TACITI_NS_PER_MS;
 static const int64_t PLAIN_INTERVAL_NS = 10 * TACITI_NS_PER_S;
 
 /* ---- text ------------------------------------------------------------------------------------------------------- */
-/* In the order of the line. */
-typedef enum field {
-    FIELD_STEP,
-    FIELD_LOSS,
-    FIELD_VALIDATION,
-    FIELD_TOKENS,
-    FIELD_WAIT,
-    FIELD_BYTES_SENT,
-    FIELD_COMPRESSION,
-    FIELD_SKIPPED,
-    FIELD_ETA,
-    FIELDS
-} field;
+typedef struct step_line {
+    char *text;
+    size_t limit; /* bytes without the end */
+} step_line;
 
-/* A line that is too long loses these fields, one after the other. */
-static const field DROP_ORDER[] = {FIELD_COMPRESSION, FIELD_BYTES_SENT, FIELD_ETA,        FIELD_WAIT,
-                                   FIELD_TOKENS,      FIELD_SKIPPED,    FIELD_VALIDATION, FIELD_LOSS};
+/* Appends a field, behind two blanks. One that does not fit ends the line; the first is cut. */
+TACITI_PRINTF(2, 3) static void add(step_line *l, const char *format, ...) {
+    char field[FIELD_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(field, sizeof field, format, arguments);
+    va_end(arguments);
+    const bool first = l->text[0] == '\0';
+    if (!first && strlen(l->text) + 2 + strlen(field) > l->limit) l->limit = 0;
+    if (first || l->limit > 0) taciti_text_add(l->text, l->limit + 1, "%s%s", first ? "" : "  ", field);
+}
 
 /* 0 -> "0", 950 -> "950", 12345 -> "12.3k", 2e6 -> "2M": three digits. */
 static void count_text(double value, char *out, size_t size) {
@@ -61,54 +62,29 @@ static void duration_text(double seconds, char *out, size_t size) {
         snprintf(out, size, "%" PRId64 "d%02" PRId64 "h", s / 86400, s / 3600 % 24);
 }
 
-static void format_fields(const taciti_step_metrics *m, int64_t steps, double eta_s, char fields[][FIELD_BYTES]) {
-    char number[24];
-    snprintf(fields[FIELD_STEP], FIELD_BYTES, "step %" PRId64 "/%" PRId64, m->step, steps);
-    if (isfinite(m->loss)) snprintf(fields[FIELD_LOSS], FIELD_BYTES, "loss %.4f", m->loss);
-    if (!isfinite(m->loss)) snprintf(fields[FIELD_LOSS], FIELD_BYTES, "loss not finite");
-    if (isfinite(m->val_loss)) snprintf(fields[FIELD_VALIDATION], FIELD_BYTES, "val %.4f", m->val_loss);
-    if (isfinite(m->tokens_per_s)) {
-        count_text(m->tokens_per_s, number, sizeof number);
-        snprintf(fields[FIELD_TOKENS], FIELD_BYTES, "%s tok/s", number);
-    }
-    if (isfinite(m->wait_s) && m->step_s > 0)
-        snprintf(fields[FIELD_WAIT], FIELD_BYTES, "wait %.0f%%", 100 * m->wait_s / m->step_s);
-    snprintf(fields[FIELD_BYTES_SENT], FIELD_BYTES, "%.3g MB/step", (double)m->bytes_sent / 1e6);
-    if (m->compression > 0 && isfinite(m->compression))
-        snprintf(fields[FIELD_COMPRESSION], FIELD_BYTES, m->factor > 1 ? "%.3gx (factor %.3g)" : "%.3gx",
-                 m->compression, m->factor);
-    if (m->skipped > 0) snprintf(fields[FIELD_SKIPPED], FIELD_BYTES, "skipped %" PRId64, m->skipped);
-    if (eta_s >= 0 && isfinite(eta_s)) {
-        duration_text(eta_s, number, sizeof number);
-        snprintf(fields[FIELD_ETA], FIELD_BYTES, "ETA %s", number);
-    }
-}
-
-/* Clears fields until the others, with two blanks between them, fit. */
-static void leave_out_until_it_fits(size_t width, char fields[][FIELD_BYTES]) {
-    for (size_t i = 0; i < sizeof DROP_ORDER / sizeof *DROP_ORDER; i++) {
-        size_t columns = 0;
-        for (int f = 0; f < FIELDS; f++)
-            if (fields[f][0] != '\0') columns += strlen(fields[f]) + (columns > 0 ? 2 : 0);
-        if (columns <= width) return;
-        fields[DROP_ORDER[i]][0] = '\0';
-    }
-}
-
 void taciti_console_line(const taciti_step_metrics *m, int64_t steps, double eta_s, size_t width, char *out,
                          size_t size) {
     if (size == 0) return;
-    char fields[FIELDS][FIELD_BYTES] = {{0}};
-    format_fields(m, steps, eta_s, fields);
-    leave_out_until_it_fits(width, fields);
-    const size_t limit = width < size - 1 ? width : size - 1;
-    size_t count = 0;
-    for (int f = 0; f < FIELDS; f++) {
-        if (fields[f][0] == '\0') continue;
-        for (int blank = 0; blank < 2 && count > 0 && count < limit; blank++) out[count++] = ' ';
-        for (const char *c = fields[f]; *c != '\0' && count < limit; c++) out[count++] = *c;
+    char number[24];
+    step_line l = {out, width < size - 1 ? width : size - 1};
+    out[0] = '\0';
+    add(&l, "step %" PRId64 "/%" PRId64, m->step, steps);
+    if (isfinite(m->loss)) add(&l, "loss %.4f", m->loss);
+    if (!isfinite(m->loss)) add(&l, "loss not finite");
+    if (isfinite(m->val_loss)) add(&l, "val %.4f", m->val_loss);
+    if (isfinite(m->tokens_per_s)) {
+        count_text(m->tokens_per_s, number, sizeof number);
+        add(&l, "%s tok/s", number);
     }
-    out[count] = '\0';
+    if (isfinite(m->wait_s) && m->step_s > 0) add(&l, "wait %.0f%%", 100 * m->wait_s / m->step_s);
+    add(&l, "%.3g MB/step", (double)m->bytes_sent / 1e6);
+    if (m->compression > 0 && isfinite(m->compression))
+        add(&l, m->factor > 1 ? "%.3gx (factor %.3g)" : "%.3gx", m->compression, m->factor);
+    if (m->skipped > 0) add(&l, "skipped %" PRId64, m->skipped);
+    if (eta_s >= 0 && isfinite(eta_s)) {
+        duration_text(eta_s, number, sizeof number);
+        add(&l, "ETA %s", number);
+    }
 }
 
 /* ---- terminal --------------------------------------------------------------------------------------------------- */

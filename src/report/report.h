@@ -82,8 +82,8 @@ void taciti_console_break(taciti_console *console);
 /* Returns true if the lines go into a pipe that nobody reads any more, as those of `tacit train | head`. */
 bool taciti_console_lost(const taciti_console *console);
 
-/* Formats one step in at most `width` columns; less important fields are omitted first. eta_s < 0: unknown. Pure;
- * ASCII, no newline. */
+/* Formats one step in at most `width` columns; the line ends before a field that does not fit. eta_s < 0: unknown.
+ * Pure; ASCII, no newline. */
 void taciti_console_line(const taciti_step_metrics *m, int64_t steps, double eta_s, size_t width, char *out,
                          size_t size);
 
