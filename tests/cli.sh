@@ -460,7 +460,7 @@ expect 0 '' "$tacit" train --dry-run --model.preset nano --optim.accum 1 --optim
 
 # bench collectives: one process alone has nobody to talk to; mistakes are refused before MPI starts
 expect 2 "a single process has nobody to talk to; start several: tacit bench collectives --ranks 4" "$tacit" bench collectives
-expect 3 '--op broadcast: give one of all-reduce|send' "$tacit" bench collectives --op broadcast
+expect 3 '--op: "broadcast" is not one of all-reduce|send' "$tacit" bench collectives --op broadcast
 expect 3 '--bytes: 6 is not a multiple of 4' "$tacit" bench collectives --bytes 8,6
 expect 3 '--bytes: 0 is outside 4..' "$tacit" bench collectives --bytes 0
 expect 3 '--bytes: "8x"' "$tacit" bench collectives --bytes 8x

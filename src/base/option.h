@@ -129,6 +129,10 @@ tacit_status taciti_config_set(const taciti_config *config, const char *key, con
  * in a file counts as typed if it is another one. */
 tacit_status taciti_config_preset(const taciti_config *config, const char *key, const char *value, const char *origin);
 
+/* Parses the text, checks the range and stores the value; releases the old items of a LIST. Stores nothing on error,
+ * whose message begins with `where`. */
+tacit_status taciti_value_set(const taciti_option *option, const char *where, const char *text, void *value);
+
 /* One option of a configuration. */
 typedef struct taciti_place {
     const taciti_option_table *table;

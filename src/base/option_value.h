@@ -12,9 +12,6 @@
 /* The origin of a value, "--optim.lr" or "train.yaml:4:9: optim.lr". Every message about the value begins with it. */
 enum { TACITI_WHERE_BYTES = 512 };
 
-/* Parses the text, checks the range and stores the value; releases the old items of a LIST. Stores nothing on error. */
-tacit_status taciti_value_set(const taciti_option *option, const char *where, const char *text, void *value);
-
 /* Stores the words as a LIST. */
 tacit_status taciti_value_set_list(const char *where, char *const *items, size_t count, void *value);
 

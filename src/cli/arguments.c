@@ -148,6 +148,14 @@ tacit_status taciti_arguments_number(const taciti_arguments *arguments, const ch
     return TACIT_OK;
 }
 
+tacit_status taciti_arguments_choice(const taciti_arguments *arguments, const char *flag, const char *choices,
+                                     int fallback, int *out) {
+    const taciti_option option = {.type = TACITI_OPTION_ENUM, .choices = choices};
+    const char *text = taciti_arguments_get(arguments, flag);
+    *out = fallback;
+    return text == NULL ? TACIT_OK : taciti_value_set(&option, flag, text, out);
+}
+
 tacit_status taciti_arguments_no_words(const taciti_arguments *arguments) {
     if (arguments->positional_count == 0) return TACIT_OK;
     const char *word = arguments->positional[0];

@@ -50,14 +50,11 @@ static bool next_item(const char **list, char *out, size_t size) {
 }
 
 static tacit_status take_sizes(const char *list, taciti_collective_options *out) {
-    static const taciti_option OPTION = TACITI_OPTION("bytes", BYTES, 0, "4", .min = 4, .max = 0x1p40, .help = "");
-    static const taciti_option_table TABLE = {.section = "", .help = "", .options = &OPTION, .count = 1};
+    static const taciti_option OPTION = {.type = TACITI_OPTION_BYTES, .min = 4, .max = 0x1p40};
     int64_t bytes = 0;
-    const taciti_section section = {&TABLE, &bytes, NULL};
-    const taciti_config config = {&section, 1};
     char item[TACITI_QUOTED_BYTES];
     while (next_item(&list, item, sizeof item)) {
-        TACITI_TRY(taciti_config_set(&config, "bytes", item, "--bytes"));
+        TACITI_TRY(taciti_value_set(&OPTION, "--bytes", item, &bytes));
         if (bytes % 4 != 0)
             return taciti_fail(TACIT_E_CONFIG, "--bytes: %s is not a multiple of 4, the bytes of a float", item);
         if (out->size_count == TACITI_COLLECTIVE_MAX_SIZES)
@@ -77,16 +74,6 @@ static tacit_status take_candidates(const char *list, taciti_collective_options 
         memcpy(out->by[out->by_count++], item, sizeof item);
     }
     return TACIT_OK;
-}
-
-static tacit_status take_operation(const char *name, taciti_operation *out) {
-    for (int i = 0; name != NULL && i < TACITI_OPERATIONS; i++)
-        if (strcmp(name, taciti_operation_names[i]) == 0) {
-            *out = (taciti_operation)i;
-            return TACIT_OK;
-        }
-    return name == NULL ? TACIT_OK
-                        : taciti_fail(TACIT_E_CONFIG, "--op %s: give one of " TACITI_OPERATION_CHOICES, name);
 }
 
 /* "2.5gbit", as tc writes it: decimal units. */
@@ -111,12 +98,15 @@ static tacit_status take_line(const char *text, double *out) {
 static tacit_status take_flags(const taciti_arguments *arguments, setup *out) {
     const char *bytes = taciti_arguments_get(arguments, "--bytes");
     int64_t rounds = 0;
+    int what = 0;
     TACITI_TRY(taciti_arguments_no_words(arguments));
     TACITI_TRY(taciti_arguments_count(arguments, "--rounds", 7, 1, TACITI_COLLECTIVE_MAX_ROUNDS, &rounds));
-    TACITI_TRY(take_operation(taciti_arguments_get(arguments, "--op"), &out->bench.what));
+    TACITI_TRY(
+        taciti_arguments_choice(arguments, "--op", TACITI_OPERATION_CHOICES, TACITI_OPERATION_ALL_REDUCE, &what));
     TACITI_TRY(take_sizes(bytes != NULL ? bytes : DEFAULT_BYTES, &out->bench));
     TACITI_TRY(take_candidates(taciti_arguments_get(arguments, "--by"), &out->bench));
     TACITI_TRY(take_line(taciti_arguments_get(arguments, "--line"), &out->line_bps));
+    out->bench.what = (taciti_operation)what;
     out->bench.rounds = (int)rounds;
     out->json = taciti_arguments_get(arguments, "--json") != NULL;
     return TACIT_OK;

@@ -46,14 +46,12 @@ static void show_progress(void *context, uint64_t done_bytes, uint64_t total_byt
 }
 
 static tacit_status open_tokenizer(const taciti_arguments *arguments, taciti_tokenizer **out) {
-    const char *kind = taciti_arguments_get(arguments, "--tokenizer");
+    enum { BYTE, GPT2 };
+    int kind = BYTE;
     const char *vocab = taciti_arguments_get(arguments, "--data.vocab");
-    if (kind == NULL) kind = vocab != NULL ? "gpt2" : "byte";
-    if (strcmp(kind, "byte") == 0) {
-        if (vocab != NULL) return taciti_fail(TACIT_E_USAGE, "--data.vocab belongs to --tokenizer gpt2");
-        return taciti_tokenizer_byte(out);
-    }
-    if (strcmp(kind, "gpt2") != 0) return taciti_fail(TACIT_E_CONFIG, "--tokenizer: \"%s\" is not byte or gpt2", kind);
+    TACITI_TRY(taciti_arguments_choice(arguments, "--tokenizer", "byte|gpt2", vocab != NULL ? GPT2 : BYTE, &kind));
+    if (kind == BYTE && vocab != NULL) return taciti_fail(TACIT_E_USAGE, "--data.vocab belongs to --tokenizer gpt2");
+    if (kind == BYTE) return taciti_tokenizer_byte(out);
     if (vocab == NULL)
         return taciti_fail(TACIT_E_USAGE, "--tokenizer gpt2 needs its files: --data.vocab vocab.json, with merges.txt "
                                           "beside it");

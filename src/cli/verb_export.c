@@ -24,36 +24,17 @@ const taciti_flag taciti_export_flags[] = {
     {NULL, NULL, NULL, NULL},
 };
 
-/* The flags' values, parsed as configuration values are. */
-typedef struct export_options {
-    int format, dtype;
-    int64_t step;
-} export_options;
-
-enum { FORMAT_HF, FORMAT_LLMC };
-
-#define AT(field) offsetof(export_options, field)
-static const taciti_option option_list[] = {
-    TACITI_OPTION("format", ENUM, AT(format), "hf", .choices = "hf|llmc", .help = "format"),
-    TACITI_OPTION("dtype", ENUM, AT(dtype), "f32", .choices = "f32|bf16", .help = "type of the numbers"),
-    TACITI_OPTION("step", INT, AT(step), "0", .max = 9e18, .unit = "steps", .help = "step"),
-};
-static const taciti_option_table option_table = TACITI_OPTION_TABLE("export", "flags of export", option_list);
-
-static tacit_status read_options(const taciti_arguments *arguments, export_options *out) {
-    static const char *const names[][2] = {
-        {"--format", "export.format"}, {"--dtype", "export.dtype"}, {"--step", "export.step"}};
-    const taciti_section section = {&option_table, out, NULL};
-    const taciti_config config = {&section, 1};
-    TACITI_TRY(taciti_config_defaults(&config));
-    out->step = -1; /* the newest */
-    const char *to = taciti_arguments_get(arguments, "--output");
-    if (to != NULL && taciti_text_ends_with(to, ".bin")) out->format = FORMAT_LLMC;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const char *value = taciti_arguments_get(arguments, names[i][0]);
-        if (value != NULL) TACITI_TRY(taciti_config_set(&config, names[i][1], value, names[i][0]));
-    }
-    return TACIT_OK;
+static tacit_status read_flags(const taciti_arguments *arguments, taciti_weights_write_options *how, int64_t *step) {
+    static const taciti_option STEP = {.type = TACITI_OPTION_INT, .max = 9e18};
+    const char *to = taciti_arguments_get(arguments, "--output"), *text = taciti_arguments_get(arguments, "--step");
+    const bool file = to != NULL && taciti_text_ends_with(to, ".bin");
+    int format = 0;
+    TACITI_TRY(taciti_arguments_choice(arguments, "--format", "hf|llmc", file ? TACITI_WEIGHTS_LLMC : TACITI_WEIGHTS_HF,
+                                       &format));
+    TACITI_TRY(taciti_arguments_choice(arguments, "--dtype", "f32|bf16", TACITI_DTYPE_F32, &how->dtype));
+    how->format = (taciti_weights_format)format;
+    *step = -1; /* the newest */
+    return text == NULL ? TACIT_OK : taciti_value_set(&STEP, "--step", text, step);
 }
 
 static tacit_status convert_weights(const taciti_run_info *source, const char *to,
@@ -78,9 +59,8 @@ static tacit_status report_export(const taciti_run_info *source, const char *to,
     return TACIT_OK;
 }
 
-static tacit_status export_run(const char *from, const char *to, const export_options *options, bool json) {
-    const taciti_weights_write_options how = {
-        .format = options->format == FORMAT_LLMC ? TACITI_WEIGHTS_LLMC : TACITI_WEIGHTS_HF, .dtype = options->dtype};
+static tacit_status export_run(const char *from, const char *to, const taciti_weights_write_options *how, int64_t step,
+                               bool json) {
     taciti_run_info source;
     taciti_flat_model model = {.flat = NULL};
     /* Files of the one would lie among those of the other, and the next to read the folder would take them for its
@@ -88,13 +68,13 @@ static tacit_status export_run(const char *from, const char *to, const export_op
     if (taciti_file_lies_in(from, to) && taciti_file_lies_in(to, from))
         return taciti_fail(TACIT_E_CONFIG, "%s is the folder that is exported: give another, such as -o %s/hf", to, to);
     char folder[TACITI_PATH_BYTES], path[TACITI_PATH_BYTES];
-    if (options->step >= 0) {
+    if (step >= 0) {
         TACITI_TRY(taciti_path_join(folder, sizeof folder, from, "ckpt"));
-        TACITI_TRY(taciti_stage_path(folder, options->step, "", path));
+        TACITI_TRY(taciti_stage_path(folder, step, "", path));
     }
-    TACITI_TRY(taciti_run_open(options->step >= 0 ? path : from, &source));
-    tacit_status status = convert_weights(&source, to, &how, &model);
-    if (status == TACIT_OK) status = report_export(&source, to, &how, model.layout.parameters, json);
+    TACITI_TRY(taciti_run_open(step >= 0 ? path : from, &source));
+    tacit_status status = convert_weights(&source, to, how, &model);
+    if (status == TACIT_OK) status = report_export(&source, to, how, model.layout.parameters, json);
     taciti_flat_model_destroy(&model);
     taciti_run_close(&source);
     return status;
@@ -102,11 +82,12 @@ static tacit_status export_run(const char *from, const char *to, const export_op
 
 tacit_status taciti_verb_export(const taciti_verb *verb, int argc, char **argv) {
     taciti_arguments arguments;
-    export_options options;
+    taciti_weights_write_options how;
+    int64_t step;
     TACITI_TRY(taciti_arguments_parse(verb, NULL, argc, argv, &arguments));
-    TACITI_TRY(read_options(&arguments, &options));
+    TACITI_TRY(read_flags(&arguments, &how, &step));
     const char *to = taciti_arguments_get(&arguments, "--output");
     if (arguments.positional_count != 1 || to == NULL || to[0] == '\0')
         return taciti_fail(TACIT_E_USAGE, "name what to read and where to put it: tacit export run/ -o gpt2/");
-    return export_run(arguments.positional[0], to, &options, taciti_arguments_get(&arguments, "--json") != NULL);
+    return export_run(arguments.positional[0], to, &how, step, taciti_arguments_get(&arguments, "--json") != NULL);
 }
