@@ -103,6 +103,10 @@ void taciti_print_entry(const char *name, const char *text);
  * information and warnings; every rank prints its errors, with its number. */
 void taciti_cli_log_init(int rank);
 
+/* Shows a line of progress on standard error, if that is a terminal, in place of the one before; at most five per
+ * second. NULL wipes it. */
+void taciti_cli_progress(const char *format, ...) TACITI_PRINTF(1, 2);
+
 /* Prints a jansson value to standard output and releases it. Returns E_MEMORY if value is NULL. */
 struct json_t;
 tacit_status taciti_cli_print_json(struct json_t *value);

@@ -4,9 +4,11 @@
  * terminal do not mix.
  */
 #define _POSIX_C_SOURCE 200809L
+#include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/json_text.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -15,6 +17,8 @@
 
 /* Longest line of the log, and what stands around it. */
 enum { LINE_BYTES = 2048 + 128 };
+
+static const int64_t PROGRESS_NS = TACITI_NS_PER_S / 5;
 
 typedef struct console_state {
     int rank;
@@ -46,6 +50,19 @@ void taciti_cli_log_init(int rank) {
     g_console = (console_state){
         .rank = rank, .terminal = taciti_terminal_live(stderr), .colour = taciti_terminal_colour(stderr)};
     taciti_log_set_sink(show_line, NULL, TACITI_LOG_INFO);
+}
+
+void taciti_cli_progress(const char *format, ...) {
+    static int64_t shown_ns; /* 0: no line stands there */
+    const int64_t now_ns = taciti_now_ns();
+    if (!g_console.terminal || (format == NULL ? shown_ns == 0 : now_ns - shown_ns < PROGRESS_NS)) return;
+    va_list arguments;
+    va_start(arguments, format);
+    (void)fputs("\r\033[K", stderr);
+    if (format != NULL) (void)vfprintf(stderr, format, arguments);
+    (void)fflush(stderr);
+    va_end(arguments);
+    shown_ns = format == NULL ? 0 : now_ns;
 }
 
 tacit_status taciti_cli_print_json(json_t *value) {

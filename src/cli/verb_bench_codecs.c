@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/terminal.h"
 #include "base/text.h"
 #include "bench/codecs.h"
 #include "bench/machine_block.h"
@@ -113,9 +112,7 @@ static const void *options_of(const void *context, const taciti_codec *codec) {
 
 static void show_progress(const void *context, const char *codec, const char *isa, size_t done, size_t count) {
     (void)context;
-    if (!taciti_terminal_live(stderr)) return;
-    (void)fprintf(stderr, "\r\033[K");
-    if (done < count) (void)fprintf(stderr, "bench codecs: %zu of %zu figures, %s %s", done, count, codec, isa);
+    taciti_cli_progress(done < count ? "bench codecs: %zu of %zu figures, %s %s" : NULL, done, count, codec, isa);
 }
 
 static tacit_status find_codec(const char *name, const taciti_codec **out) {

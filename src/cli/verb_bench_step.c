@@ -237,10 +237,8 @@ static void show_progress(void *context, const taciti_cluster_progress *p) {
     char text[160];
     (void)snprintf(text, sizeof text, "%zu of %zu blocks, %.0f s left; %s: %.2f ms per step", p->done, p->total,
                    p->left_s, p->label, 1e3 * p->step_s);
-    if (w->live) {
-        (void)fprintf(stderr, "\r\033[K%s", p->done == p->total ? "" : text);
-        (void)fflush(stderr);
-    } else if (p->elapsed_s - w->last_s >= QUIET_S) {
+    taciti_cli_progress(p->done == p->total ? NULL : "%s", text);
+    if (!w->live && p->elapsed_s - w->last_s >= QUIET_S) {
         taciti_log(TACITI_LOG_INFO, "%s", text);
         w->last_s = p->elapsed_s;
     }

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#define _POSIX_C_SOURCE 200809L
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -24,25 +21,11 @@ const taciti_flag taciti_data_prepare_flags[] = {
     {NULL, NULL, NULL, NULL},
 };
 
-#define PROGRESS_NS (TACITI_NS_PER_S / 5)
-
-/* One line, rewritten. */
-typedef struct progress {
-    bool live; /* something stands on the terminal */
-    int64_t start_ns, last_ns;
-} progress;
-
 static void show_progress(void *context, uint64_t done_bytes, uint64_t total_bytes) {
-    progress *p = context;
-    const int64_t now = taciti_now_ns();
-    if (now - p->last_ns < PROGRESS_NS) return;
-    p->last_ns = now;
-    p->live = true;
-    const double seconds = (double)(now - p->start_ns) / (double)TACITI_NS_PER_S;
-    (void)fprintf(stderr, "\r\033[Ktokenizing: %.1f %% of %.1f MB, %.1f MB/s",
-                  100.0 * (double)done_bytes / (double)total_bytes, (double)total_bytes / 1e6,
-                  (double)done_bytes / 1e6 / seconds);
-    (void)fflush(stderr);
+    const int64_t *start_ns = context;
+    const double seconds = (double)(taciti_now_ns() - *start_ns) / (double)TACITI_NS_PER_S;
+    taciti_cli_progress("tokenizing: %.1f %% of %.1f MB, %.1f MB/s", 100.0 * (double)done_bytes / (double)total_bytes,
+                        (double)total_bytes / 1e6, (double)done_bytes / 1e6 / seconds);
 }
 
 static tacit_status open_tokenizer(const taciti_arguments *arguments, taciti_tokenizer **out) {
@@ -100,14 +83,13 @@ static tacit_status prepare_data(const taciti_arguments *arguments) {
     taciti_tokenizer *tokenizer = NULL;
     TACITI_TRY(parse_options(arguments, &options));
     TACITI_TRY(open_tokenizer(arguments, &tokenizer));
-    progress live = {.start_ns = taciti_now_ns()};
-    live.last_ns = live.start_ns;
+    int64_t start_ns = taciti_now_ns();
     options.tokenizer = tokenizer;
-    options.progress = isatty(STDERR_FILENO) != 0 ? show_progress : NULL;
-    options.context = &live;
+    options.progress = show_progress;
+    options.context = &start_ns;
     taciti_prepare_result result;
     tacit_status status = taciti_data_prepare(&options, arguments->positional, arguments->positional_count, &result);
-    if (live.live) (void)fprintf(stderr, "\r\033[K");
+    taciti_cli_progress(NULL);
     if (status == TACIT_OK && taciti_arguments_get(arguments, "--json") != NULL)
         status = taciti_cli_print_json(json_pack(
             "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "folder", options.folder, "name", options.name, "bytes",

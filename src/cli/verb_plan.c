@@ -5,9 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -245,15 +243,9 @@ static tacit_status load_profile(question *q) {
 
 /* ---- the answer -------------------------------------------------------------------------------------------------- */
 
-/* Rewrites a line on a terminal, from the first second on. */
 static void show_progress(void *context, size_t done, size_t count) {
-    static const char WIPE[] = "\r                                \r";
-    const int64_t *start_ns = context;
-    if (isatty(STDERR_FILENO) == 0 || taciti_now_ns() - *start_ns < TACITI_NS_PER_S) return;
-    if (done < count)
-        (void)fprintf(stderr, "\rplan: %zu of %zu methods", done, count);
-    else
-        (void)fputs(WIPE, stderr);
+    (void)context;
+    taciti_cli_progress(done < count ? "plan: %zu of %zu methods" : NULL, done, count);
 }
 
 static taciti_scene scene_of(const question *q) {
@@ -303,14 +295,13 @@ static tacit_status print_answer(const question *q, taciti_candidates *candidate
         .cv = options.cv >= 0 ? options.cv : measured,
         .all = taciti_arguments_get(&q->arguments, "--all") != NULL,
     };
-    int64_t start_ns = taciti_now_ns();
     if (busy) {
         taciti_plan_options even_options = options;
         even_options.cv = 0;
         TACITI_TRY(taciti_candidates_predict(candidates, &scene, &even_options, NULL, NULL));
         without_jitter = taciti_candidates_verdict(candidates, without_text);
     }
-    TACITI_TRY(taciti_candidates_predict(candidates, &scene, &options, show_progress, &start_ns));
+    TACITI_TRY(taciti_candidates_predict(candidates, &scene, &options, show_progress, NULL));
     if (q->json || q->svg != NULL)
         TACITI_TRY(taciti_plan_curves_compute(&s->job, candidates, &scene, &options, &curves));
     return print_report(q, &report);
