@@ -61,8 +61,8 @@ expect 3 "mine.json exists and does not describe a cluster; it is kept" "$tacit"
 expect 3 "mine.json exists and does not describe a cluster" "$MPIRUN" -n 2 "$tacit" probe -o mine.json
 [[ $(cat mine.json) == '{"mine": 1}' ]] || complain "another file was overwritten"
 expect 0 "written: one.json" "$tacit" probe --quick --seconds 2 -o one.json
-expect 7 "none/x.json: its folder takes no file" "$tacit" probe -o none/x.json
-expect 7 "/proc/x.json: its folder takes no file" "$tacit" probe -o /proc/x.json
+expect 7 "none/x.json: cannot create the file" "$tacit" probe -o none/x.json
+expect 7 "/proc/x.json: cannot create the file" "$tacit" probe -o /proc/x.json
 mkdir folder
 expect 3 "folder is not a plain file" "$tacit" probe -o folder
 expect 3 "needs the name of a file" "$tacit" probe --output=

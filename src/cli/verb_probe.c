@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _POSIX_C_SOURCE 200809L
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
-#include "base/text.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "bench/machine_block.h"
 #include "cli/ranks.h"
 #include "cli/verbs.h"
@@ -38,7 +34,6 @@ static const double SECONDS = 60, SECONDS_MAX = 86400;
 /* Refuses before an hour is spent on measuring: another file of that name, a folder that takes no file. */
 static tacit_status check_output(const char *path) {
     struct stat info;
-    char name[PATH_MAX];
     if (*path == '\0') return taciti_fail(TACIT_E_CONFIG, "--output needs the name of a file: -o cluster.json");
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return taciti_fail(TACIT_E_CONFIG, "%s is not a plain file; name another: -o cluster.json", path);
@@ -46,13 +41,7 @@ static tacit_status check_output(const char *path) {
         return taciti_fail(TACIT_E_CONFIG,
                            "%s exists and does not describe a cluster; it is kept: name another file or move it away",
                            path);
-    const int length = snprintf(name, sizeof name, "%s.tmp.%ld.probe", path, (long)getpid());
-    if (length < 0 || (size_t)length >= sizeof name) return taciti_fail(TACIT_E_IO, "%s: the path is too long", path);
-    const int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0) return taciti_fail(TACIT_E_IO, "%s: its folder takes no file: %s", path, strerror(errno));
-    (void)close(fd);
-    (void)unlink(name);
-    return TACIT_OK;
+    return taciti_file_check_writable(path);
 }
 
 /* Where and when: the probe itself knows nothing of it. */
