@@ -3,7 +3,6 @@
  * Profiles as JSON. docs/profile.md says in words what the tables here say.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -130,38 +129,31 @@ static const taciti_strict_field PROFILE_FIELDS[] = {
 
 /* ---- checks of the whole profile --------------------------------------------------------------------------------- */
 
-/* A tensor and where it stands. */
-typedef struct named_tensor {
-    const char *name;
-    size_t layer, tensor;
-} named_tensor;
-
-static int by_name(const void *left, const void *right) {
-    const named_tensor *a = left, *b = right;
-    const int order = strcmp(a->name, b->name);
-    if (order != 0) return order;
-    if (a->layer != b->layer) return a->layer < b->layer ? -1 : 1;
-    return a->tensor < b->tensor ? -1 : a->tensor > b->tensor;
+/* seen: {"NAME": [layer, tensor]} of all tensors in front of this one. */
+static tacit_status check_name(const char *path, const taciti_profile *profile, size_t l, size_t t, json_t *seen) {
+    const char *name = profile->layers[l].tensors[t].name;
+    json_int_t layer = 0, tensor = 0;
+    if (json_unpack(json_object_get(seen, name), "[I, I]", &layer, &tensor) == 0)
+        return taciti_fail(TACIT_E_CONFIG,
+                           "%s: layers[%zu].tensors[%zu].name is \"%s\", which is also the name of "
+                           "layers[%lld].tensors[%lld]; give each tensor its own, and a tied one only once",
+                           path, l, t, name, (long long)layer, (long long)tensor);
+    json_t *place = json_pack("[I, I]", (json_int_t)l, (json_int_t)t);
+    return json_object_set_new(seen, name, place) == 0 ? TACIT_OK : TACIT_E_MEMORY;
 }
 
-static tacit_status check_names(const char *path, const taciti_profile *profile, named_tensor *tensors, size_t count) {
-    size_t at = 0;
+static tacit_status check_names(const char *path, const taciti_profile *profile) {
+    json_t *seen = json_object();
+    tacit_status status = TACIT_OK;
     for (size_t l = 0; l < profile->layer_count; l++)
-        for (size_t t = 0; t < profile->layers[l].tensor_count; t++)
-            tensors[at++] = (named_tensor){profile->layers[l].tensors[t].name, l, t};
-    qsort(tensors, count, sizeof *tensors, by_name);
-    for (size_t i = 1; i < count; i++)
-        if (strcmp(tensors[i - 1].name, tensors[i].name) == 0)
-            return taciti_fail(TACIT_E_CONFIG,
-                               "%s: layers[%zu].tensors[%zu].name is \"%s\", which is also the name of "
-                               "layers[%zu].tensors[%zu]; give each tensor its own, and a tied one only once",
-                               path, tensors[i].layer, tensors[i].tensor, tensors[i].name, tensors[i - 1].layer,
-                               tensors[i - 1].tensor);
-    return TACIT_OK;
+        for (size_t t = 0; status == TACIT_OK && t < profile->layers[l].tensor_count; t++)
+            status = check_name(path, profile, l, t, seen);
+    json_decref(seen);
+    return status;
 }
 
-/* Counts tensors and elements without overflow: sizes are at most 2^40 each. */
-static tacit_status check_sizes(const char *path, const taciti_profile *profile, size_t *count) {
+/* Counts elements without overflow: sizes are at most 2^40 each. */
+static tacit_status check_sizes(const char *path, const taciti_profile *profile) {
     size_t tensors = 0, total = 0;
     for (size_t l = 0; l < profile->layer_count; l++)
         for (size_t t = 0; t < profile->layers[l].tensor_count; t++) {
@@ -177,7 +169,6 @@ static tacit_status check_sizes(const char *path, const taciti_profile *profile,
                                    "more than 2^40 elements; give smaller ones",
                                    path, l, t);
         }
-    *count = tensors;
     if (tensors == 0)
         return taciti_fail(TACIT_E_CONFIG,
                            "%s: no layer has tensors: there would be nothing to exchange; give at "
@@ -187,17 +178,12 @@ static tacit_status check_sizes(const char *path, const taciti_profile *profile,
 }
 
 static tacit_status check_whole(const char *path, const taciti_profile *profile) {
-    size_t count = 0;
-    TACITI_TRY(check_sizes(path, profile, &count));
+    TACITI_TRY(check_sizes(path, profile));
     const char *odd = profile->rate > 0 ? "rate_flops_per_s" : profile->batch > 0 ? "batch_samples" : NULL;
     if (odd == NULL && profile->floor_s > 0) odd = "floor_s";
     if (!profile->in_flops && odd != NULL)
         return taciti_fail(TACIT_E_CONFIG, "%s: %s means nothing when unit is \"seconds\"; leave it out", path, odd);
-    named_tensor *tensors = taciti_calloc(count, sizeof *tensors);
-    if (tensors == NULL) return TACIT_E_MEMORY;
-    const tacit_status status = check_names(path, profile, tensors, count);
-    taciti_free(tensors);
-    return status;
+    return check_names(path, profile);
 }
 
 tacit_status taciti_profile_parse(const char *path, const char *text, size_t bytes, taciti_profile *out) {
