@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/settings.h"
 
-#include <jansson.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -101,42 +100,25 @@ tacit_status taciti_bench_setting_check(const taciti_bench_setting *setting, int
 
 /* ---- text ------------------------------------------------------------------------------------------------------- */
 
-/* Appends "KEY VALUE"; returns the new length. */
-static size_t write_pair(const char *key, const json_t *value, char *out, size_t size, size_t used) {
-    char *text = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
-    const char *shown = json_is_string(value) ? json_string_value(value) : text;
-    const int wrote = used >= size ? 0
-                                   : snprintf(out + used, size - used, "%s%s %s", used > 0 ? ", " : "", key,
-                                              shown == NULL ? "?" : shown);
-    free(text); /* jansson's */
-    return used + (wrote < 0 ? 0 : (size_t)wrote);
-}
-
 /* The strategy always, the network (which is told apart) never. */
 void taciti_bench_setting_text(const taciti_bench_setting *setting, char *out, size_t size) {
-    json_t *values = taciti_config_values(&setting->job.config, 0);
-    char key[TACITI_KEY_BYTES];
+    char key[TACITI_KEY_BYTES], value[TACITI_VALUE_BYTES];
     taciti_place place;
-    size_t used = 0;
     out[0] = '\0';
     for (size_t i = 0; taciti_config_at(&setting->job.config, i, &place); i++) {
         (void)taciti_place_key(&place, key);
         if (strcmp(key, "strategy") != 0 && taciti_place_is_default(&place)) continue;
         if (strncmp(key, "model.", strlen("model.")) == 0) continue;
-        used = write_pair(key, json_object_get(values, key), out, size, used);
+        taciti_text_add(out, size, "%s%s %s", *out != '\0' ? ", " : "", key, taciti_place_text(&place, value));
     }
-    json_decref(values);
 }
 
 void taciti_bench_setting_method(const taciti_bench_setting *setting, char *out, size_t size) {
-    json_t *values = taciti_config_values(&setting->job.config, 0);
-    char key[TACITI_KEY_BYTES];
+    char value[TACITI_VALUE_BYTES];
     taciti_place place;
-    size_t used = 0;
     out[0] = '\0';
     for (size_t i = 0; taciti_settings_label(&setting->job, i, &place); i++)
-        used = write_pair(place.option->key, json_object_get(values, taciti_place_key(&place, key)), out, size, used);
+        taciti_text_add(out, size, "%s%s %s", i > 0 ? ", " : "", place.option->key, taciti_place_text(&place, value));
     for (char *c = out; *c != '\0'; c++)
         if (*c == '_') *c = ' ';
-    json_decref(values);
 }
