@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "codec/codec.h"
 #include "train/train.h"
 
 const taciti_settings *taciti_cli_settings(void) {
@@ -17,13 +16,6 @@ const taciti_settings *taciti_cli_settings(void) {
 
 const taciti_config *taciti_cli_options(void) { return &taciti_cli_settings()->config; }
 
-/* Whether the section is that of a codec. */
-static bool is_of_codec(const taciti_option_table *table) {
-    for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++)
-        if ((*codec)->options == table) return true;
-    return false;
-}
-
 bool taciti_option_accepted(const char *keys, const taciti_place *place) {
     static const char REGISTERED[] = "registered.", CODECS[] = "codecs.";
     char key[TACITI_KEY_BYTES];
@@ -33,7 +25,7 @@ bool taciti_option_accepted(const char *keys, const taciti_place *place) {
         const size_t length = strcspn(word, " ");
         const bool section = word[length - 1] == '.';
         if (strncmp(word, REGISTERED, length) == 0 && taciti_settings_registered(place->table)) return true;
-        if (strncmp(word, CODECS, length) == 0 && is_of_codec(place->table)) return true;
+        if (strncmp(word, CODECS, length) == 0 && taciti_settings_of_codec(place->table)) return true;
         if (strncmp(key, word, length) == 0 && (section || key[length] == '\0')) return true;
         word += length;
     }

@@ -78,6 +78,9 @@ bool taciti_settings_label(const taciti_settings *settings, size_t index, taciti
 /* Returns whether the table is that of a strategy, a codec or a controller. */
 bool taciti_settings_registered(const taciti_option_table *table);
 
+/* Returns whether the table is that of a codec. */
+bool taciti_settings_of_codec(const taciti_option_table *table);
+
 /* The reader of the settings; see unread.c. */
 typedef enum taciti_reader {
     TACITI_READER_TRAIN,

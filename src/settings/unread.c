@@ -232,7 +232,7 @@ static bool needs_our_optimizer(const inquiry *q, const taciti_place *place) {
 
 /* ---- channels ---------------------------------------------------------------------------------------------------- */
 
-static bool is_of_a_codec(const taciti_option_table *table) {
+bool taciti_settings_of_codec(const taciti_option_table *table) {
     for (const taciti_codec *const *c = taciti_codec_list(); *c != NULL; c++)
         if ((*c)->options == table) return true;
     return false;
@@ -241,7 +241,7 @@ static bool is_of_a_codec(const taciti_option_table *table) {
 static bool suits_channel(const taciti_place *place) {
     const taciti_option_table *table = place->table;
     return table == &taciti_comm_option_table || table == &taciti_exchange_option_table ||
-           table == &taciti_compress_option_table || is_of_a_codec(table) ||
+           table == &taciti_compress_option_table || taciti_settings_of_codec(table) ||
            (table == &taciti_optim_option_table && strcmp(place->option->key, "warmup") == 0);
 }
 

@@ -32,7 +32,6 @@ tacit_status taciti_trainer_agree(const taciti_trainer *trainer) {
     TACITI_TRY(taciti_agree_on_build(trainer->comm));
     TACITI_TRY(taciti_agree_on_configuration(trainer->comm, &trainer->settings->job.config));
     TACITI_TRY(agree_on_meetings(trainer));
-    TACITI_TRY(taciti_agree_on_tensors(trainer->comm, &trainer->layout));
     TACITI_TRY(taciti_agree_on_layout(trainer->comm, &trainer->layout));
     /* The digest comes first: a message shows the beginning of what differs. */
     (void)snprintf(text, sizeof text, "digest %s, %llu train and %llu validation tokens, %s", trainer->data_info.digest,
