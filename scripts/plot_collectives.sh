@@ -3,22 +3,10 @@
 # Draws the table of bench/collectives.sh: each all-reduce's share of the line. Usage: scripts/plot_collectives.sh COLLECTIVES.json... OUT.svg
 set -eu -o pipefail
 
-usage() {
-    sed -n '3s/^# //p' "$0"
-    exit 2
-}
-
-need() {
-    command -v "$1" > /dev/null || { echo "plot_collectives.sh: $1 is missing: apt-get install $2" >&2; exit 7; }
-}
-
+. "$(dirname "$0")/plot.sh"
 if [ $# -lt 2 ]; then usage; fi
 out=${!#}
 case $out in *.svg) ;; *) usage ;; esac
-need gnuplot gnuplot-nox
-need python3 python3
-data=$(mktemp -d)
-trap 'rm -rf "$data"' EXIT
 
 # One file per rate: a line per arrangement, a column per candidate. Prints the rates, then the candidates.
 names=$(python3 - "$data" "${@:1:$#-1}" << 'PYTHON'

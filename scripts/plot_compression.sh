@@ -3,28 +3,8 @@
 # Draws the compression of a run over its steps: factor, gain (energy kept), bytes sent. Usage: scripts/plot_compression.sh RUN [OUT.svg|OUT.png]
 set -eu -o pipefail
 
-usage() {
-    sed -n '3s/^# //p' "$0"
-    exit 2
-}
-
-need() {
-    command -v "$1" > /dev/null || { echo "plot_compression.sh: $1 is missing: apt-get install $2" >&2; exit 7; }
-}
-
-if [ $# -lt 1 ] || [ $# -gt 2 ]; then usage; fi
-run=${1%/}
-out=${2:-$run/compression.svg}
-need gnuplot gnuplot-nox
-need python3 python3
-[ -r "$run/metrics.jsonl" ] || { echo "plot_compression.sh: $run/metrics.jsonl cannot be read" >&2; exit 4; }
-case $out in
-    *.svg) terminal="svg size 1350,420 dynamic background rgb 'white' font 'Helvetica,Arial,sans-serif' fontscale 0.85" ;;
-    *.png) terminal="pngcairo size 2700,840 font 'sans,18' linewidth 2" ;;
-    *) usage ;;
-esac
-data=$(mktemp -d)
-trap 'rm -rf "$data"' EXIT
+. "$(dirname "$0")/plot.sh"
+open_run compression "$@"
 
 # The factor is drawn step by step, changes with their events; gain and bytes as means of up to 400 intervals.
 python3 - "$run/metrics.jsonl" "$data" << 'PYTHON'
@@ -70,12 +50,7 @@ PYTHON
 
 gnuplot << GNUPLOT
 load '$data/facts'
-set terminal $terminal
-set output '$out'
-ink = '#30343b'
-set border 3 lc rgb '#8a9099' lw 1
-set tics nomirror out scale 0.5 textcolor rgb ink
-set grid y lc rgb '#e6e8eb' lt 1 lw 1
+$(looks 1350)
 set xrange [first:last]
 set xlabel 'steps' textcolor rgb ink offset 0,0.4
 set key off

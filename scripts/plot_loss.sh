@@ -3,30 +3,10 @@
 # Draws a run: loss against time, where the time of a step went, how far replicas are apart. Usage: scripts/plot_loss.sh RUN [OUT.svg|OUT.png]
 set -eu -o pipefail
 
-usage() {
-    sed -n '3s/^# //p' "$0"
-    exit 2
-}
-
-need() {
-    command -v "$1" > /dev/null || { echo "plot_loss.sh: $1 is missing: apt-get install $2" >&2; exit 7; }
-}
-
-if [ $# -lt 1 ] || [ $# -gt 2 ]; then usage; fi
-run=${1%/}
-out=${2:-$run/loss.svg}
-need gnuplot gnuplot-nox
-need python3 python3
-[ -r "$run/metrics.jsonl" ] || { echo "plot_loss.sh: $run/metrics.jsonl cannot be read" >&2; exit 4; }
+. "$(dirname "$0")/plot.sh"
+open_run loss "$@"
 wide=2 # panels; replicas that differ have a third
 if grep -q '"distance"' "$run/metrics.jsonl"; then wide=3; fi
-case $out in
-    *.svg) terminal="svg size $((450 * wide)),420 dynamic background rgb 'white' font 'Helvetica,Arial,sans-serif' fontscale 0.85" ;;
-    *.png) terminal="pngcairo size $((900 * wide)),840 font 'sans,18' linewidth 2" ;;
-    *) usage ;;
-esac
-data=$(mktemp -d)
-trap 'rm -rf "$data"' EXIT
 
 # Time is time spent training: pauses between a stop and a resume are left out (a gap counts as one step).
 python3 - "$run/metrics.jsonl" "$data" << 'PYTHON'
@@ -94,12 +74,7 @@ PYTHON
 
 gnuplot << GNUPLOT
 load '$data/facts'
-set terminal $terminal
-set output '$out'
-ink = '#30343b'
-set border 3 lc rgb '#8a9099' lw 1
-set tics nomirror out scale 0.5 textcolor rgb ink
-set grid y lc rgb '#e6e8eb' lt 1 lw 1
+$(looks $((450 * wide)))
 set xrange [0:end]
 set xlabel unit.' of training' textcolor rgb ink offset 0,0.4
 set key textcolor rgb ink samplen 2 spacing 1.2
