@@ -77,14 +77,14 @@ void taciti_console_line(const taciti_step_metrics *m, int64_t steps, double eta
         add(&l, "%s tok/s", number);
     }
     if (isfinite(m->wait_s) && m->step_s > 0) add(&l, "wait %.0f%%", 100 * m->wait_s / m->step_s);
-    add(&l, "%.3g MB/step", (double)m->bytes_sent / 1e6);
-    if (m->compression > 0 && isfinite(m->compression))
-        add(&l, m->factor > 1 ? "%.3gx (factor %.3g)" : "%.3gx", m->compression, m->factor);
     if (m->skipped > 0) add(&l, "skipped %" PRId64, m->skipped);
     if (eta_s >= 0 && isfinite(eta_s)) {
         duration_text(eta_s, number, sizeof number);
         add(&l, "ETA %s", number);
     }
+    add(&l, "%.3g MB/step", (double)m->bytes_sent / 1e6);
+    if (m->compression > 0 && isfinite(m->compression))
+        add(&l, m->factor > 1 ? "%.3gx (factor %.3g)" : "%.3gx", m->compression, m->factor);
 }
 
 /* ---- terminal --------------------------------------------------------------------------------------------------- */

@@ -30,7 +30,7 @@ static void a_wide_line_says_everything(void **state) {
     (void)state;
     char line[256];
     taciti_console_line(&STEP, 5000, 252, 200, line, sizeof line);
-    assert_string_equal(line, "step 120/5000  loss 2.3457  12.3k tok/s  wait 12%  1.23 MB/step  1x  ETA 4m12s");
+    assert_string_equal(line, "step 120/5000  loss 2.3457  12.3k tok/s  wait 12%  ETA 4m12s  1.23 MB/step  1x");
 }
 
 static void what_happened_is_shown(void **state) {
@@ -43,7 +43,7 @@ static void what_happened_is_shown(void **state) {
     char line[256];
     taciti_console_line(&m, 5000, -1, 200, line, sizeof line);
     assert_string_equal(line,
-                        "step 120/5000  loss not finite  val 2.5000  12.3k tok/s  wait 12%  1.23 MB/step  skipped 3");
+                        "step 120/5000  loss not finite  val 2.5000  12.3k tok/s  wait 12%  skipped 3  1.23 MB/step");
 }
 
 static void a_line_is_never_too_wide(void **state) {
@@ -78,11 +78,11 @@ static void durations_and_counts_are_short(void **state) {
     static const struct {
         double eta_s;
         const char *text;
-    } CASES[] = {{0, "ETA 0s"},       {59.4, "ETA 59s"},    {59.6, "ETA 1m00s"},
-                 {3600, "ETA 1h00m"}, {90061, "ETA 1d01h"}, {(double)INFINITY, "1x"}};
+    } CASES[] = {{0, "  ETA 0s  "},       {59.4, "  ETA 59s  "},    {59.6, "  ETA 1m00s  "},
+                 {3600, "  ETA 1h00m  "}, {90061, "  ETA 1d01h  "}, {(double)INFINITY, "wait 12%  1.23 MB"}};
     for (size_t i = 0; i < sizeof CASES / sizeof CASES[0]; i++) {
         taciti_console_line(&m, 5000, CASES[i].eta_s, 200, line, sizeof line);
-        assert_string_equal(line + strlen(line) - strlen(CASES[i].text), CASES[i].text);
+        assert_non_null(strstr(line, CASES[i].text));
     }
     static const struct {
         double tokens_per_s;
