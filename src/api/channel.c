@@ -69,7 +69,17 @@ static void write_range(void *context, size_t bucket, taciti_range range) {
         const strip s = strip_of(c, bucket, part, range);
         const float *floats = (const float *)c->flat.base + s.flat;
         taciti_elements_write(c->type, c->target, s.at + (own ? 0 : (size_t)part * c->part_n), floats, s.n);
-        if (c->codec_used) c->squares += taciti_kernels_get()->sum_squares(floats, s.n);
+    }
+}
+
+/* Adds the squares of what was written, in the same parts on all ranks. */
+static void end_bucket(void *context, size_t bucket, tacit_status status) {
+    tacit_channel *c = context;
+    const bool own = c->collective == TACIT_REDUCE_SCATTER;
+    const taciti_range whole = {.n = c->layout.buckets[bucket].n};
+    for (int part = own ? rank_of(c) : 0; status == TACIT_OK && part < (own ? rank_of(c) + 1 : c->parts); part++) {
+        const strip s = strip_of(c, bucket, part, whole);
+        if (c->codec_used) c->squares += taciti_kernels_get()->sum_squares((const float *)c->flat.base + s.flat, s.n);
     }
 }
 
@@ -304,7 +314,7 @@ static tacit_status build_together(tacit_channel *c, const tacit_settings *setti
     TACITI_TRY(taciti_comm_agree_text(comm, "libtacit", tacit_version()));
     TACITI_TRY(taciti_comm_agree_text(comm, "channel", text));
     TACITI_TRY(taciti_agree_on_configuration(comm, &settings->config));
-    c->hooks = (taciti_bucket_hooks){read_range, write_range, NULL, c};
+    c->hooks = (taciti_bucket_hooks){read_range, write_range, end_bucket, c};
     const taciti_strategy_context context = {.comm = comm,
                                              .hooks = &c->hooks,
                                              .layout = &c->layout,

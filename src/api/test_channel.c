@@ -197,7 +197,7 @@ static void dense_sums_have_the_bits_of_a_job(void **state) {
                 trial t = {.ranks = RANKS[r], .n = LENGTHS[l], .in_place = l % 2, .bad = h == 1};
                 equals_job(&t, HOSTS[h]);
             }
-    equals_job(&(trial){.ranks = 3, .n = LONG, .settings = {"exchange.bucket=1MiB"}}, HOSTS[0]);
+    equals_job(&(trial){.ranks = 3, .n = LONG, .in_place = true, .settings = {"exchange.bucket=1MiB"}}, HOSTS[0]);
     equals_job(&(trial){.ranks = 3, .n = 4097, .settings = {"exchange.wire=bf16"}}, HOSTS[1]);
 }
 
@@ -219,7 +219,12 @@ static void coded_sums_have_the_bits_of_a_job(void **state) {
             memcpy(t.settings, CODECS[c], sizeof CODECS[c]);
             equals_job(&t, HOSTS[(c + (size_t)r) % HOST_COUNT]);
         }
-    equals_job(&(trial){.ranks = 2, .n = LONG, .settings = {"exchange.bucket=1MiB", "compress.codec=topk"}}, HOSTS[1]);
+    for (int place = 0; place < 2; place++)
+        equals_job(&(trial){.ranks = 2,
+                            .n = LONG,
+                            .in_place = place == 1,
+                            .settings = {"exchange.bucket=1MiB", "compress.codec=topk"}},
+                   HOSTS[1]);
 }
 
 /* ---- parts ------------------------------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -305,6 +306,13 @@ bool taciti_cluster_recognise(const char *path) {
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
+/* Returns the number to five decimal digits, which a measurement deserves. */
+static double rounded(double value) {
+    char text[TACITI_REAL_BYTES];
+    (void)snprintf(text, sizeof text, "%.4e", value);
+    return strtod(text, NULL);
+}
+
 /* Whether an optional number, or the latency of an optional link, is unknown: it is below what the file may have. */
 static bool is_unknown(const field *f, const void *member) {
     const field *number = f->fields != NULL ? f->fields : f;
@@ -318,11 +326,13 @@ static bool write_fields(FILE *out, const char *before, const field *fields, con
     bool any = false;
     for (const field *f = fields; f->name != NULL; f++) {
         const void *member = (const char *)object + f->offset;
+        char text[TACITI_REAL_BYTES];
         if (is_unknown(f, member)) continue;
         (void)fprintf(out, "%s%s\"%s\": ", !any ? "" : *before == '\0' ? ", " : ",", before, f->name);
         any = true;
         if (f->read == read_number) {
-            (void)fprintf(out, "%.5g", unit_of(f)->write(*(const double *)member)); /* what a measurement deserves */
+            taciti_real_format(rounded(unit_of(f)->write(*(const double *)member)), text);
+            (void)fputs(text, out);
         } else if (f->fields != NULL) {
             (void)fputc('{', out);
             (void)write_fields(out, "", f->fields, member);

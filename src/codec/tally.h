@@ -18,7 +18,7 @@ typedef struct taciti_tally {
     uint64_t bytes;           /* of the payloads that were sent, once per receiver */
     uint64_t pending;         /* contributions as sketches: sums that did not decode and were fetched */
     int64_t encode_ns, decode_ns; /* of these payloads and of those that were received; of one rank */
-    int64_t run_ns;               /* the exchange, waits included */
+    int64_t run_ns;               /* the exchange, waits and hooks included */
 } taciti_tally;
 
 /* The members that ranks tell each other: X(how they combine over ranks, type, member). */

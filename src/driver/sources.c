@@ -122,6 +122,11 @@ static void read_source(const taciti_source *source, size_t at, float *out, size
         taciti_elements_read(source->type, source->at, at, source->scale, out, n);
 }
 
+/* Whether the tensor begins before the end of that range of the bucket. */
+static bool begins_before_end(const taciti_sources *s, size_t tensor, size_t bucket, taciti_range range) {
+    return s->setup.layout->tensors[tensor].offset < s->setup.layout->buckets[bucket].offset + range.at + range.n;
+}
+
 /* Elements [*at, *at + *n) of the tensor are in that range of the bucket, and have a source. */
 static bool in_range(const taciti_sources *s, size_t tensor, size_t bucket, taciti_range range, size_t *at, size_t *n) {
     const taciti_tensor *t = &s->setup.layout->tensors[tensor];
@@ -150,7 +155,7 @@ static void range_leaves(void *context, size_t bucket, taciti_range range) {
     taciti_sources *s = context;
     const taciti_bucket *b = &s->setup.layout->buckets[bucket];
     if (!fill_up_to(s, bucket, range)) return;
-    for (size_t t = b->first, at = 0, n = 0; t <= b->last; t++)
+    for (size_t t = b->first, at = 0, n = 0; t <= b->last && begins_before_end(s, t, bucket, range); t++)
         if (in_range(s, t, bucket, range, &at, &n)) read_source(&s->tensors[t].source, at, place_of(s, t) + at, n);
 }
 
@@ -163,7 +168,7 @@ static bool holds_sum(const taciti_sources *s, const taciti_source *source) {
 static void range_arrived(void *context, size_t bucket, taciti_range range) {
     const taciti_sources *s = context;
     const taciti_bucket *b = &s->setup.layout->buckets[bucket];
-    for (size_t t = b->first, at = 0, n = 0; t <= b->last; t++)
+    for (size_t t = b->first, at = 0, n = 0; t <= b->last && begins_before_end(s, t, bucket, range); t++)
         if (in_range(s, t, bucket, range, &at, &n) && !holds_sum(s, &s->tensors[t].source))
             taciti_elements_write(s->tensors[t].source.type, s->tensors[t].source.at, at, place_of(s, t) + at, n);
 }

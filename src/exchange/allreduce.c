@@ -226,13 +226,13 @@ typedef struct schedule {
 } schedule;
 
 /* Pieces are ranges, and each rank gets the whole result. */
-static bool goes_in_pieces(const taciti_allreduce *reduce, taciti_phase phase) {
+static bool calls_hooks_by_piece(const taciti_allreduce *reduce, taciti_phase phase) {
     return phase == TACITI_PHASE_ALL_REDUCE && !reduce->contiguous;
 }
 
 static schedule schedule_of(const taciti_allreduce *reduce, taciti_phase phase) {
     const size_t a = reduce->local_depth, b = reduce->wire_depth;
-    schedule s = {.in_pieces = goes_in_pieces(reduce, phase),
+    schedule s = {.in_pieces = calls_hooks_by_piece(reduce, phase),
                   .scatter = taciti_phase_sums(phase),
                   .between = phase != TACITI_PHASE_REDUCE_SCATTER && phase != TACITI_PHASE_GATHER_IN_HOST,
                   .to_all = phase == TACITI_PHASE_ALL_REDUCE || phase == TACITI_PHASE_ALL_GATHER ||
@@ -270,8 +270,9 @@ static tacit_status gather_cycle(taciti_allreduce *reduce, size_t cycle, const s
     if (piece_at(cycle, s->to_all_lag, t)) TACITI_TRY(taciti_allreduce_local(reduce, taciti_gather_begin, t));
     if (!piece_at(cycle, s->to_all_lag + a, t)) return TACIT_OK;
     TACITI_TRY(taciti_allreduce_local(reduce, taciti_gather_end, t));
+    if (t->residual != NULL && t->residual->back != 0) TACITI_TRY(give_back(reduce, t));
     if (s->in_pieces) taciti_bucket_arrives(t->task, range_of_message(t));
-    return t->residual != NULL && t->residual->back != 0 ? give_back(reduce, t) : TACIT_OK;
+    return TACIT_OK;
 }
 
 static tacit_status run_halves(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task,
@@ -314,7 +315,7 @@ tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, 
         return taciti_fail(TACIT_E_INTERNAL, "bucket %zu: an all-reduce that gathers payloads has no halves",
                            task->bucket);
     const bool small = takes_small(reduce, n) && task->phase == TACITI_PHASE_ALL_REDUCE;
-    if (!alone && !small && goes_in_pieces(reduce, task->phase)) return run_halves(reduce, x, n, task, residual);
+    if (!alone && !small && calls_hooks_by_piece(reduce, task->phase)) return run_halves(reduce, x, n, task, residual);
     taciti_bucket_leaves(task, (taciti_range){.n = n});
     if (!alone) TACITI_TRY((small ? run_small : run_halves)(reduce, x, n, task, residual));
     taciti_bucket_arrives(task, (taciti_range){.n = n});

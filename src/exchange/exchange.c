@@ -65,24 +65,25 @@ static void clear_gaps(const taciti_exchange *exchange, float *x, size_t n, size
     taciti_layout_clear_gaps(exchange->layout, bucket, (taciti_range){.n = n}, x);
 }
 
-/* Whether nothing but the route, piece by piece, looks at the bucket. */
-static bool goes_in_pieces(const taciti_exchange *exchange, const taciti_bucket_task *task,
-                           const taciti_residual *residual) {
-    const bool flushes = residual != NULL && (task->dense || exchange->moved) && !taciti_residual_is_empty(residual);
-    return !flushes && task->trial.factor <= 0 && (task->dense || exchange->coded.verbs->pieces);
+/* Whether something looks at the whole bucket before its first piece leaves. */
+static bool needs_whole_bucket(const taciti_exchange *exchange, const taciti_bucket_task *task,
+                               const taciti_residual *residual, bool flush) {
+    if (flush && !taciti_residual_is_empty(residual)) return true;
+    return task->dense ? task->trial.factor > 0 : !exchange->coded.verbs->pieces;
 }
 
 /* As run_route(), for a task that may have hooks. */
 static tacit_status run_between_hooks(taciti_exchange *exchange, float *x, size_t n, taciti_bucket_task task,
                                       taciti_residual *residual) {
-    const taciti_bucket_task given = task;
-    const bool whole = !goes_in_pieces(exchange, &task, residual);
-    if (whole) taciti_bucket_leaves(&given, (taciti_range){.n = n});
-    if (whole) task.hooks = NULL;
-    if (residual != NULL && taciti_phase_sums(task.phase))
-        taciti_residual_begin(residual, task.dense || exchange->moved, x, n);
-    TACITI_TRY(run_route(exchange, x, n, &task, residual));
-    if (whole) taciti_bucket_arrives(&given, (taciti_range){.n = n});
+    const bool sums = residual != NULL && taciti_phase_sums(task.phase);
+    const bool flush = sums && (task.dense || exchange->moved);
+    const bool whole = needs_whole_bucket(exchange, &task, residual, flush);
+    taciti_bucket_task inner = task;
+    if (whole) inner.hooks = NULL;
+    if (whole) taciti_bucket_leaves(&task, (taciti_range){.n = n});
+    if (sums) taciti_residual_begin(residual, flush, x, n);
+    TACITI_TRY(run_route(exchange, x, n, &inner, residual));
+    if (whole) taciti_bucket_arrives(&task, (taciti_range){.n = n});
     return TACIT_OK;
 }
 

@@ -36,11 +36,13 @@ static inline bool taciti_phase_sums(taciti_phase phase) {
 typedef enum taciti_payload_kind { TACITI_PAYLOAD_CONTRIBUTION, TACITI_PAYLOAD_RESULT } taciti_payload_kind;
 enum { TACITI_PAYLOAD_KINDS = 2 };
 
-/* Moves a bucket between the array that ranks exchange and other memory, on the thread that exchanges it. A dense
- * all-reduce calls the first two piece by piece, in ascending order, so that the copies of a piece hide behind the
- * transfers of others; else they get the whole bucket. */
+/* Moves a bucket between the array that ranks exchange and other memory, on the thread that exchanges it. Routes that
+ * can (taciti_route_verbs.pieces) call the first two for ranges in ascending order, which begin at multiples of 16, so
+ * that the copies of a piece hide behind the transfers of others; else they get the whole bucket. After an error some
+ * ranges may have arrived. */
 typedef struct taciti_bucket_hooks {
-    void (*leaving)(void *context, size_t bucket, taciti_range range); /* writes the range, which is about to be read */
+    /* Writes the range, which is about to be read, but for the gaps of the layout. */
+    void (*leaving)(void *context, size_t bucket, taciti_range range);
     void (*arrived)(void *context, size_t bucket, taciti_range range); /* the range holds the result; NULL: no need */
     /* All ranges have arrived, or never will (status). Not called for a bucket that begins after communication has
      * failed. NULL: no need. */

@@ -195,9 +195,9 @@ void taciti_residual_accumulate(taciti_residual *r, taciti_residual_array which,
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 bool taciti_residual_is_empty(const taciti_residual *r) {
-    for (int a = 0; a < TACITI_RESIDUAL_ARRAYS; a++)
-        if (is_committed(r, (taciti_residual_array)a)) return false;
-    return true;
+    bool empty = true;
+    for (int a = 0; a < TACITI_RESIDUAL_ARRAYS; a++) empty = empty && !r->arrays[a].held[r->arrays[a].now];
+    return empty || !r->feedback.errors;
 }
 
 void taciti_residual_begin(taciti_residual *r, bool flush, float *x, size_t n) {

@@ -85,7 +85,7 @@ size_t taciti_residual_bytes(const taciti_residual *residual, taciti_residual_ar
 size_t taciti_residual_back_bytes(const taciti_residual *residual);
 void taciti_residual_back_open(taciti_residual *residual, void *memory);
 
-/* Whether no step has left anything but zeros. */
+/* Whether a flush would add nothing: no step has left errors that are not zeros. Communication thread. */
 bool taciti_residual_is_empty(const taciti_residual *residual);
 
 /* Begins a bucket's step. flush: x[n] of the whole bucket += residuals (momentum: and u), which then count as empty, u

@@ -13,7 +13,8 @@
  * take the first, which is dense.
  *
  *   begin(bucket, phase)          strategy/ : what a step does is a taciti_bucket_task
- *     the communication thread    exchange.c: clears gaps, chooses the route, measures time
+ *     the communication thread    exchange.c: clears gaps, chooses the route, measures time; calls hooks around the
+ *                                 bucket where the route does not call them by piece
  *       residual + x              residual.h: what encodings have left before
  *       run                       the route : encodes, sends, adds, decodes; fills the tallies
  *   wait, settle(taken)           exchange.c: residuals and state of the step become those of the next, or are dropped

@@ -28,7 +28,7 @@ enum { ARRANGEMENT_COUNT = sizeof ARRANGEMENTS / sizeof *ARRANGEMENTS, BUCKET_BY
 typedef struct trial {
     const char *codec, *wire;
     taciti_way way;
-    bool errors, in_pieces; /* in_pieces: when all steps compress */
+    bool errors, in_pieces; /* in_pieces: compressed sums are, or there are none */
 } trial;
 
 static const trial TRIALS[] = {
@@ -40,11 +40,12 @@ static const trial TRIALS[] = {
     {.codec = "powersgd", .wire = "f32", .errors = true},
 };
 
-/* A compressed step, a dense one, one with a trial, and a compressed one. */
+/* A compressed step, a dense one, a compressed and a dense one with a trial, and a compressed one. */
 static const taciti_bucket_task TASKS[] = {
     {.setting = {{.factor = 4}, {.factor = 4}}},
     {.dense = true},
     {.setting = {{.factor = 4}, {.factor = 4}}, .trial = {.factor = 8}},
+    {.dense = true, .trial = {.factor = 8}},
     {.setting = {{.factor = 4}, {.factor = 4}}},
 };
 enum { STEPS = sizeof TASKS / sizeof *TASKS };
@@ -106,11 +107,12 @@ static taciti_exchange *create_exchange(bench *b) {
 }
 
 static void set_up(taciti_comm *comm, const trial *t, bench *b) {
-    static const size_t SIZES[] = {50000, 3, 41, 40100, 10, 30000, 100};
+    static const size_t SIZES[] = {130000, 3, 41, 40100, 10, 30000, 100};
     *b = (bench){.comm = comm, .trial = t, .options = {.bucket_bytes = BUCKET_BYTES}};
     (void)snprintf(b->options.wire.text, sizeof b->options.wire.text, "%s", t->wire);
     test_layout(SIZES, sizeof SIZES / sizeof *SIZES, BUCKET_BYTES, &b->layout);
     if (t->codec != NULL) CHECK(taciti_codec_defaults(taciti_codec_find(t->codec), &b->codec_options) == TACIT_OK);
+    CHECK(b->layout.buckets[0].n * sizeof(float) == BUCKET_BYTES);
     b->plain = create_exchange(b);
     b->hooked = create_exchange(b);
     b->x = taciti_calloc(3 * b->layout.n, sizeof *b->x);
@@ -153,15 +155,16 @@ static void run_exchange(const bench *b, taciti_exchange *exchange, float *x, si
     CHECK(taciti_exchange_settle(exchange, true) == TACIT_OK);
 }
 
-/* A step with a trial looks at the whole bucket, and so does a dense one that sends residuals along. */
+/* A dense step with a trial looks at the whole bucket, and so does one that sends residuals along. */
 static void check_pieces(const bench *b, size_t bucket, size_t step) {
-    const taciti_bucket *full = &b->layout.buckets[bucket];
-    const bool alone = taciti_comm_size(b->comm) == 1, coded = b->trial->codec != NULL;
-    if (alone || (coded && TASKS[step].trial.factor > 0)) CHECK(b->calls[bucket] == 1);
-    if (full->n * sizeof(float) < BUCKET_BYTES || alone) return;
-    if (!coded) CHECK(b->read_at_arrival[bucket] < full->n);
-    if (b->trial->in_pieces && TASKS[step].trial.factor <= 0 && !TASKS[step].dense) CHECK(b->calls[bucket] > 1);
-    if (coded && TASKS[step].dense && !b->trial->errors) CHECK(b->calls[bucket] > 1);
+    const taciti_bucket_task *task = &TASKS[step];
+    const size_t n = b->layout.buckets[bucket].n;
+    const bool coded = b->trial->codec != NULL, trial_in_dense = coded && task->dense && task->trial.factor > 0;
+    const bool alone = taciti_comm_size(b->comm) == 1;
+    if (alone || trial_in_dense || !(task->dense || b->trial->in_pieces)) CHECK(b->calls[bucket] == 1);
+    if (alone || trial_in_dense || n * sizeof(float) < BUCKET_BYTES) return;
+    if (!coded) CHECK(b->read_at_arrival[bucket] < n);
+    if (task->dense ? !b->trial->errors : b->trial->in_pieces) CHECK(b->calls[bucket] > 1);
 }
 
 static void compare_with_the_flat_array(taciti_comm *comm, void *context) {

@@ -45,7 +45,7 @@ typedef struct taciti_strategy_context {
     const char *arrivals;             /* folder of the log of a run that follows_clock; NULL: none */
     bool replays;                     /* repeats the run of that log, instead of writing it */
     uint64_t run;                     /* digest of all that decides the course of the run */
-    const taciti_bucket_hooks *hooks; /* around every sum of a bucket of `gradients`; NULL: none */
+    const taciti_bucket_hooks *hooks; /* around every exchange of a bucket by `compression`; NULL: none */
 } taciti_strategy_context;
 
 typedef struct taciti_step_report {
