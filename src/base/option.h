@@ -156,6 +156,8 @@ const char *taciti_place_key(const taciti_place *place, char out[TACITI_KEY_BYTE
 /* The value as a flag takes it, cut where `out` ends: "0.5", "true", "topk", the items of a LIST between blanks. */
 enum { TACITI_VALUE_BYTES = 512 };
 const char *taciti_place_text(const taciti_place *place, char out[TACITI_VALUE_BYTES]);
+/* All of it. Returns owned; taciti_free(). NULL when memory is short. */
+char *taciti_place_whole_text(const taciti_place *place);
 
 /* Whether the value is what the text says; whether it is the default of the table. */
 bool taciti_place_is(const taciti_place *place, const char *text);

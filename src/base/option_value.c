@@ -252,8 +252,10 @@ static void write_words(FILE *out, const void *object) {
         for (size_t i = 0; i < list->count; i++) (void)fprintf(out, "%s%s", i > 0 ? " " : "", list->items[i]);
 }
 
+char *taciti_place_whole_text(const taciti_place *place) { return taciti_text_of(write_words, place); }
+
 const char *taciti_place_text(const taciti_place *place, char out[TACITI_VALUE_BYTES]) {
-    char *text = taciti_text_of(write_words, place);
+    char *text = taciti_place_whole_text(place);
     (void)snprintf(out, TACITI_VALUE_BYTES, "%s", text == NULL ? "" : text);
     taciti_free(text);
     return out;

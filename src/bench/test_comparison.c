@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/text.h"
 #include "comm/test_engine.h"
 
 enum { RANKS = 3, SETTINGS = 4 };
@@ -101,10 +102,39 @@ static void what_cannot_be_compared_is_refused_on_all_ranks(void **state) {
     test_world_run(RANKS, &options, run_refused, NULL);
 }
 
+/* Lists that differ in the last of `items`. */
+static tacit_status agree_on_lists(taciti_comm *comm, const taciti_config *config, size_t items, const char *last) {
+    char list[8192] = "";
+    for (size_t i = 0; i < items; i++) taciti_text_add(list, sizeof list, "0:1.25 ");
+    taciti_text_add(list, sizeof list, "%s", taciti_comm_rank(comm) == 1 ? last : "0:1.5");
+    CHECK(taciti_config_set(config, "compute.slow", list, "test") == TACIT_OK);
+    return taciti_agree_on_configuration(comm, config);
+}
+
+static void run_long_lists(taciti_comm *comm, void *context) {
+    taciti_bench_settings settings;
+    (void)context;
+    create_settings(&settings, CHANGES);
+    const taciti_config *config = &settings.list[0].job.config;
+    for (size_t items = 0; items < 1000; items += 110) { /* of 7 bytes: behind those of a short text, and a whole one */
+        CHECK(agree_on_lists(comm, config, items, "0:1.5") == TACIT_OK);
+        CHECK(agree_on_lists(comm, config, items, "0:1.75") == TACIT_E_CONFIG);
+        CHECK(agree_on_lists(comm, config, items, "0:1.5 1:2") == TACIT_E_CONFIG);
+    }
+    taciti_bench_settings_destroy(&settings);
+}
+
+static void lists_are_compared_to_their_ends(void **state) {
+    const taciti_comm_options options = test_comm_options(true);
+    (void)state;
+    test_world_run(RANKS, &options, run_long_lists, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_comparison_counts_what_its_settings_send),
         cmocka_unit_test(what_cannot_be_compared_is_refused_on_all_ranks),
+        cmocka_unit_test(lists_are_compared_to_their_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -300,8 +300,9 @@ tacit_status taciti_comm_barrier(taciti_comm *comm);
  * the ranks that have them. Collective. */
 tacit_status taciti_comm_agree(taciti_comm *comm, tacit_status mine);
 
-/* Compares one text per rank, up to 4 KiB. If they differ, rank 0 logs `what`, the first rank that differs and both
- * values, and every rank returns E_CONFIG. Collective. */
+/* Compares the first TACITI_COMPARED_BYTES of one text per rank. If they differ, rank 0 logs `what`, the first rank
+ * that differs and both values, and every rank returns E_CONFIG. Collective. */
+enum { TACITI_COMPARED_BYTES = 4095 };
 tacit_status taciti_comm_agree_text(taciti_comm *comm, const char *what, const char *text);
 
 /* Returns E_USAGE on all ranks, naming one that has made fewer steps than others, unless `step` is the same.

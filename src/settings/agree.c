@@ -25,17 +25,38 @@ tacit_status taciti_agree_on_build(taciti_comm *comm) {
     return taciti_comm_agree_text(comm, "build", text);
 }
 
-/* Key by key, so that the message names the one that differs and not the whole configuration. Every value fits
- * TACITI_VALUE_BYTES, because no list is part of a run's identity. */
-tacit_status taciti_agree_on_configuration(taciti_comm *comm, const taciti_config *config) {
-    char key[TACITI_KEY_BYTES], what[TEXT_BYTES], value[TACITI_VALUE_BYTES];
+/* Lists may be longer than what is compared at once. Ranks that had equal texts so far go on together. */
+static tacit_status agree_on_value(taciti_comm *comm, const taciti_place *place, const char *value) {
+    char key[TACITI_KEY_BYTES], what[TEXT_BYTES];
+    (void)snprintf(what, sizeof what, "configuration key %s", taciti_place_key(place, key));
+    for (;; value += TACITI_COMPARED_BYTES) {
+        TACITI_TRY(taciti_comm_agree_text(comm, what, value));
+        if (strlen(value) < TACITI_COMPARED_BYTES) return TACIT_OK;
+    }
+}
+
+static tacit_status write_values(const taciti_config *config, char **values) {
     taciti_place place;
+    if (values == NULL) return TACIT_E_MEMORY;
     for (size_t i = 0; taciti_config_at(config, i, &place); i++) {
-        if ((place.option->flags & TACITI_OPTION_NO_DIGEST) != 0) continue;
-        (void)snprintf(what, sizeof what, "configuration key %s", taciti_place_key(&place, key));
-        TACITI_TRY(taciti_comm_agree_text(comm, what, taciti_place_text(&place, value)));
+        values[i] = taciti_place_whole_text(&place);
+        if (values[i] == NULL) return TACIT_E_MEMORY;
     }
     return TACIT_OK;
+}
+
+/* Key by key, so that the message names the one that differs and not the whole configuration. */
+tacit_status taciti_agree_on_configuration(taciti_comm *comm, const taciti_config *config) {
+    taciti_place place;
+    size_t count = 0;
+    while (taciti_config_at(config, count, &place)) count++;
+    char **values = taciti_calloc(count, sizeof *values);
+    tacit_status status = taciti_comm_agree(comm, write_values(config, values));
+    for (size_t i = 0; status == TACIT_OK && taciti_config_at(config, i, &place); i++)
+        if ((place.option->flags & TACITI_OPTION_NO_DIGEST) == 0) status = agree_on_value(comm, &place, values[i]);
+    for (size_t i = 0; values != NULL && i < count; i++) taciti_free(values[i]);
+    taciti_free(values);
+    return status;
 }
 
 /* ---- layouts ----------------------------------------------------------------------------------------------------- */
