@@ -82,6 +82,7 @@ expect 4 "$folder: is a folder" "$tacit" train nano.yaml --data.train "$folder"
 expect 4 'none: cannot open' "$tacit" train nano.yaml --data.vocab none
 expect 4 'none: cannot open' "$tacit" train nano.yaml --train.init none
 expect 4 'none: cannot open' "$tacit" data prepare none -o prepared
+expect 3 '--tokenizer: "foo" is' "$tacit" data prepare letter.txt -o prepared --tokenizer foo
 printf a > letter.txt
 expect 0 'no run can train on 1 tokens: add text' "$tacit" data prepare letter.txt -o letter
 grep -q 'tacit train' out && complain "data prepare recommends a run that must fail"

@@ -152,8 +152,9 @@ tacit_status taciti_arguments_choice(const taciti_arguments *arguments, const ch
                                      int fallback, int *out) {
     const taciti_option option = {.type = TACITI_OPTION_ENUM, .choices = choices};
     const char *text = taciti_arguments_get(arguments, flag);
+    if (text != NULL) return taciti_value_set(&option, flag, text, out);
     *out = fallback;
-    return text == NULL ? TACIT_OK : taciti_value_set(&option, flag, text, out);
+    return TACIT_OK;
 }
 
 tacit_status taciti_arguments_no_words(const taciti_arguments *arguments) {

@@ -73,8 +73,8 @@ tacit_status taciti_arguments_count(const taciti_arguments *arguments, const cha
                                     int64_t max, int64_t *out);
 tacit_status taciti_arguments_number(const taciti_arguments *arguments, const char *flag, double fallback, bool zero,
                                      double max, double *out);
-/* The index of the value of a flag among choices such as "hf|llmc"; without the flag, *out = fallback. E_CONFIG names
- * flag, value and choices. */
+/* Sets *out to the index of the flag's value among `choices`, such as "hf|llmc"; to `fallback` without the flag.
+ * E_CONFIG names flag, value and choices. */
 tacit_status taciti_arguments_choice(const taciti_arguments *arguments, const char *flag, const char *choices,
                                      int fallback, int *out);
 /* Returns E_USAGE if words were given, for verbs that take flags only. */

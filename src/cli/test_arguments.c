@@ -184,6 +184,22 @@ static void numbers_are_checked_against_their_range(void **state) {
     }
 }
 
+static void choices_are_told_where_a_value_is_none(void **state) {
+    (void)state;
+    int choice = 7;
+    assert_int_equal(parse("one"), TACIT_OK);
+    assert_int_equal(taciti_arguments_choice(&g_arguments, "--output", "hf|llmc", 5, &choice), TACIT_OK);
+    assert_int_equal(choice, 5);
+    assert_int_equal(parse("-o llmc"), TACIT_OK);
+    assert_int_equal(taciti_arguments_choice(&g_arguments, "--output", "hf|llmc", 5, &choice), TACIT_OK);
+    assert_int_equal(choice, 1);
+    assert_int_equal(parse("-o foo"), TACIT_OK);
+    assert_int_equal(taciti_arguments_choice(&g_arguments, "--output", "hf|llmc", 5, &choice), TACIT_E_CONFIG);
+    assert_int_equal(choice, 1);
+    assert_non_null(strstr(g_line, "--output: \"foo\" is"));
+    assert_non_null(strstr(g_line, "hf"));
+}
+
 static void a_verb_without_words_names_the_first(void **state) {
     (void)state;
     assert_int_equal(parse("--json"), TACIT_OK);
@@ -253,6 +269,7 @@ int main(void) {
         TEST(repeated_flags_are_kept_in_order),
         TEST(too_many_flags_are_refused),
         TEST(numbers_are_checked_against_their_range),
+        TEST(choices_are_told_where_a_value_is_none),
         TEST(a_verb_without_words_names_the_first),
         TEST(verbs_accept_whole_sections_and_single_keys),
         TEST(too_many_words_are_refused),
