@@ -150,6 +150,10 @@ static void the_typed_key_is_named(void **state) {
     assert_non_null(strstr(g_line, ": int8.block has gone: blocks"));
     assert_int_equal(from_flag("accordion.fall", ""), TACIT_E_USAGE);
     assert_string_equal(g_line, "--accordion.fall has gone: it is always 0.5");
+    assert_int_equal(from_flag("sketch.ring", ""), TACIT_E_USAGE); /* not what its section has become */
+    assert_string_equal(g_line, "--sketch.ring has gone: counters are always floats");
+    assert_int_equal(from_flag("sketch.ratio", ""), TACIT_E_USAGE);
+    assert_non_null(strstr(g_line, "--sketch.ratio has become tagc.ratio: with --compress.codec tagc"));
 }
 
 static void the_start_of_an_old_key_is_none(void **state) {
