@@ -2,7 +2,7 @@
  *
  * Arnoldi's method with full reorthogonalisation reduces the operator to a Hessenberg matrix, and Francis' implicit
  * double-shift QR iteration finds the eigenvalues of that one (Golub & Van Loan, Matrix Computations, 4th edition,
- * algorithm 10.5.1 and section 7.5). O(n^3) operations.
+ * algorithm 10.5.1 and section 7.5). O(n steps^2 + steps^3) operations.
  */
 #include "topo/eigen.h"
 

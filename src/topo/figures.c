@@ -24,12 +24,10 @@ enum { STEPS_MAX = 256, STATIONARY_MAX = 20000, QUICK_STEPS = 64 };
 /* ---- extreme eigenvalues of a symmetric operator ----------------------------------------------------------------- */
 
 typedef struct operator_ {
-    void (*apply)(const void *self, const double *x, double *out);
     const taciti_topology *topology;
     size_t round;
     const double *root; /* [ranks] root of the stationary vector */
     double *scratch;    /* [2][ranks] */
-    size_t steps;       /* taciti_linear.steps; 0: STEPS_MAX */
 } operator_;
 
 /* y -= (b . y) b, for a b of length 1 */
@@ -38,10 +36,13 @@ static void remove_part(double *y, const double *b, size_t n) {
     for (size_t i = 0; i < n; i++) y[i] -= part * b[i];
 }
 
+typedef void apply_function(const void *self, const double *x, double *out);
+
 /* Extreme eigenvalue on the complement of `without` (a vector of length 1, or NULL). */
-static tacit_status find_extreme(const operator_ *op, const double *without, bool largest, double *out) {
-    const size_t n = (size_t)op->topology->ranks, steps_max = op->steps > 0 ? op->steps : STEPS_MAX;
-    const taciti_linear a = {.apply = op->apply, .context = op, .n = n, .steps = n < steps_max ? n : steps_max};
+static tacit_status find_extreme(const operator_ *op, apply_function *apply, size_t steps_max, const double *without,
+                                 bool largest, double *out) {
+    const size_t n = (size_t)op->topology->ranks;
+    const taciti_linear a = {.apply = apply, .context = op, .n = n, .steps = n < steps_max ? n : steps_max};
     double *start = taciti_calloc(n + 2 * a.steps, sizeof *start), *re = start + n;
     tacit_status status = TACIT_OK;
     size_t count = 1; /* with a start of length 0 the only eigenvalue is 0 */
@@ -130,11 +131,10 @@ static bool stationary_root(const taciti_topology *t, double *root, double *scra
 
 static tacit_status find_contraction(const taciti_topology *t, size_t steps, double *block, double *out) {
     double square = 0;
-    const operator_ op = {
-        .apply = apply_period, .topology = t, .root = block, .scratch = block + t->ranks, .steps = steps};
+    const operator_ op = {.topology = t, .root = block, .scratch = block + t->ranks};
     *out = 1;
     if (!stationary_root(t, block, block + t->ranks)) return TACIT_OK; /* the product leaves some out */
-    TACITI_TRY(find_extreme(&op, op.root, true, &square));
+    TACITI_TRY(find_extreme(&op, apply_period, steps, op.root, true, &square));
     *out = fmin(1, sqrt(fmax(0, square)));
     return TACIT_OK;
 }
@@ -143,8 +143,8 @@ static tacit_status find_min(const taciti_topology *t, double *block, double *ou
     double min = 1;
     for (size_t r = 0; r < t->period; r++) {
         double value = t->rounds[r].groups > 0 ? 0 : 1; /* means are projections; idle ranks keep all */
-        const operator_ op = {.apply = apply_symmetric, .topology = t, .round = r, .scratch = block};
-        if (t->rounds[r].edge_count > 0) TACITI_TRY(find_extreme(&op, NULL, false, &value));
+        const operator_ op = {.topology = t, .round = r, .scratch = block};
+        if (t->rounds[r].edge_count > 0) TACITI_TRY(find_extreme(&op, apply_symmetric, STEPS_MAX, NULL, false, &value));
         min = fmin(min, value);
     }
     *out = fabs(min) < 1e-14 ? 0 : min;
@@ -198,7 +198,7 @@ tacit_status taciti_topology_figures(const taciti_topology *topology, taciti_top
     taciti_topo_figures f = {.exact_after = find_exact(topology, block), .max_partners = max_partners(topology, block)};
     tacit_status status = find_min(topology, block, &f.min_eigenvalue);
     if (status == TACIT_OK && (f.exact_after == 0 || f.exact_after > topology->period))
-        status = find_contraction(topology, 0, block, &f.contraction);
+        status = find_contraction(topology, STEPS_MAX, block, &f.contraction);
     f.spectral_gap = 1 - pow(f.contraction, 1 / (double)topology->period);
     taciti_free(block);
     if (status == TACIT_OK) *out = f;
@@ -206,7 +206,7 @@ tacit_status taciti_topology_figures(const taciti_topology *topology, taciti_top
 }
 
 tacit_status taciti_topology_mixing(const taciti_topology *topology, double *gap, size_t *exact_after) {
-    const size_t steps = topology->ranks > STEPS_MAX ? QUICK_STEPS : 0;
+    const size_t steps = topology->ranks > STEPS_MAX ? QUICK_STEPS : STEPS_MAX;
     double *block = taciti_calloc((size_t)topology->ranks, 3 * sizeof *block), contraction = 0;
     if (block == NULL) return TACIT_E_MEMORY;
     tacit_status status = TACIT_OK;

@@ -102,12 +102,12 @@ typedef struct taciti_topo_figures {
     size_t max_partners;   /* maximum over ranks and rounds, receiving or sending */
 } taciti_topo_figures;
 /* Computes the figures: exact to rounding up to 256 ranks, approximate beyond. Takes about a second for 1024 ranks.
- * Returns E_UNSUPPORTED above TACITI_TOPO_FIGURES_MAX. Any thread. */
+ * Returns E_UNSUPPORTED above TACITI_TOPO_FIGURES_MAX, E_NUMERICS as taciti_eigenvalues(). Any thread. */
 tacit_status taciti_topology_figures(const taciti_topology *topology, taciti_topo_figures *out);
 
 /* Computes only the spectral gap and `exact_after`, for any number of ranks, in a fraction of a second for 4096. Exact
  * graphs are simulated, circulant ones use closed_form.h, and the others are iterated as above, with fewer iterations
- * beyond 256 ranks (the gap is then an upper bound). Any thread. */
+ * beyond 256 ranks (the gap is then an upper bound). Returns E_NUMERICS as above. Any thread. */
 tacit_status taciti_topology_mixing(const taciti_topology *topology, double *gap, size_t *exact_after);
 
 /* Parameters of `gossip.order awc` that decide stability. */
