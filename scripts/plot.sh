@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by the plot scripts: their usage, which is their third line, what they need, and the looks of the pictures of a run.
+# Sourced by the plot scripts: prints their usage, which is their third line, checks what they need, and sets the looks of pictures of
+# a run.
 usage() {
     sed -n '3s/^# //p' "$0"
     exit 2
@@ -9,10 +10,13 @@ need() {
     command -v "$1" > /dev/null || { echo "${0##*/}: $1 is missing: apt-get install $2" >&2; exit 7; }
 }
 
-need gnuplot gnuplot-nox
-need python3 python3
 data=$(mktemp -d) # for the curves
 trap 'rm -rf "$data"' EXIT
+
+need_tools() {
+    need gnuplot gnuplot-nox
+    need python3 python3
+}
 
 # open_run NAME RUN [OUT]: sets run and out, which is RUN/NAME.svg by default.
 open_run() {
@@ -21,6 +25,7 @@ open_run() {
     out=${3:-$run/$1.svg}
     case $out in *.svg | *.png) ;; *) usage ;; esac
     [ -r "$run/metrics.jsonl" ] || { echo "${0##*/}: $run/metrics.jsonl cannot be read" >&2; exit 4; }
+    need_tools
 }
 
 # looks WIDTH: what gnuplot is told first.

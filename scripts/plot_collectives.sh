@@ -7,6 +7,7 @@ set -eu -o pipefail
 if [ $# -lt 2 ]; then usage; fi
 out=${!#}
 case $out in *.svg) ;; *) usage ;; esac
+need_tools
 
 # One file per rate: a line per arrangement, a column per candidate. Prints the rates, then the candidates.
 names=$(python3 - "$data" "${@:1:$#-1}" << 'PYTHON'
