@@ -104,7 +104,7 @@ void taciti_print_entry(const char *name, const char *text);
 void taciti_cli_log_init(int rank);
 
 /* Shows a line of progress on standard error, if that is a terminal, in place of the one before; at most five per
- * second. NULL wipes it. */
+ * second, and the first call shows none, so that what is over at once shows none. NULL wipes it. */
 void taciti_cli_progress(const char *format, ...) TACITI_PRINTF(1, 2);
 
 /* Prints a jansson value to standard output and releases it. Returns E_MEMORY if value is NULL. */

@@ -53,8 +53,9 @@ void taciti_cli_log_init(int rank) {
 }
 
 void taciti_cli_progress(const char *format, ...) {
-    static int64_t shown_ns; /* 0: no line stands there */
+    static int64_t shown_ns; /* or when the first call came; 0: nothing is under way */
     const int64_t now_ns = taciti_now_ns();
+    if (shown_ns == 0 && format != NULL) shown_ns = now_ns;
     if (!g_console.terminal || (format == NULL ? shown_ns == 0 : now_ns - shown_ns < PROGRESS_NS)) return;
     va_list arguments;
     va_start(arguments, format);
