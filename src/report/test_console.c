@@ -67,6 +67,8 @@ static void a_line_is_never_too_wide(void **state) {
         }
     taciti_console_line(&STEP, 5000, 252, 40, line, sizeof line);
     assert_string_equal(line, "step 120/5000  loss 2.3457  12.3k tok/s");
+    taciti_console_line(&STEP, 5000, 252, 70, line, sizeof line); /* 64 columns would take "  1x", the field behind */
+    assert_string_equal(line, "step 120/5000  loss 2.3457  12.3k tok/s  wait 12%  ETA 4m12s");
     taciti_console_line(&STEP, 5000, 252, 8, line, sizeof line);
     assert_string_equal(line, "step 120");
 }
