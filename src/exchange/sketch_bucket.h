@@ -81,7 +81,7 @@ tacit_status taciti_sketch_refused(const taciti_sketch_bucket *b, tacit_status s
 /* Selects what this member has for every owner, and sends it. The rest becomes the residual. */
 tacit_status taciti_sketch_contribute_block(taciti_sketch_bucket *b, taciti_sketch_slot *t);
 
-/* Sends values of what is pending to every owner. The rounding of integers joins the residual. */
+/* Sends values of what is pending to every owner. */
 tacit_status taciti_sketch_send_values(taciti_sketch_bucket *b, taciti_sketch_slot *t);
 
 /* Adds up and decodes the own ranges, and replies. */

@@ -55,7 +55,7 @@ size_t taciti_sketch_message_bound(size_t n);
 /* Bytes of workspace for any form of n floats. */
 size_t taciti_sketch_workspace_bound(size_t n);
 
-/* message = the contribution x[n]; aligned to 64. */
+/* message = the contribution x[n]; aligned to 64. Returns E_USAGE from 2^32 elements on. */
 tacit_status taciti_sketch_contribute(const taciti_sketch_form *form, const float *x, void *message);
 
 /* Adds a contribution; call it in the order of members. */

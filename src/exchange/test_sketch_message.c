@@ -153,6 +153,13 @@ static void a_sketch_has_room_for_the_next_union(void **state) {
     }
 }
 
+static void more_elements_than_a_reply_counts_are_refused(void **state) {
+    (void)state;
+    taciti_sketch_form form = form_of(0);
+    form.sketch.n = (size_t)1 << 32;
+    assert_int_equal(taciti_sketch_contribute(&form, NULL, NULL), TACIT_E_USAGE);
+}
+
 /* A contribution whose head no member writes. */
 static void forged_heads_are_refused(void **state) {
     (void)state;
@@ -244,6 +251,7 @@ int main(void) {
         cmocka_unit_test(a_sum_of_which_nothing_is_selected_is_zero),
         cmocka_unit_test(what_cannot_be_decoded_is_fetched_as_a_whole),
         cmocka_unit_test(a_sketch_has_room_for_the_next_union),
+        cmocka_unit_test(more_elements_than_a_reply_counts_are_refused),
         cmocka_unit_test(forged_heads_are_refused),
         cmocka_unit_test(forged_messages_give_a_status),
         cmocka_unit_test(forged_replies_are_refused),
