@@ -166,17 +166,17 @@ check "from its parameters" goes_on dp dp-c
 # change with the documentation, as the program's own does: on some texts rounding errors grow faster than on others.
 sketched() { # DIR FLAGS...
   local dir=$1; shift
-  shard 3 "$dir" --data.train LICENSE --train.steps 100 --train.save_every 100 --compress.scope bucket --compress.warmup 0 --compress.factor 5 "$@" >/dev/null 2>&1
+  shard 3 "$dir" --data.train LICENSE --train.steps 20 --train.save_every 20 --compress.scope bucket --compress.warmup 0 --compress.factor 5 "$@" >/dev/null 2>&1
 }
 sketched u-tagc0 --compress.codec tagc --tagc.ratio 0
 for ratio in 1 2 12; do
   sketched "u-tagc$ratio" --compress.codec tagc --tagc.ratio $ratio
   check "20 steps through sketches of n / $ratio are those of the union's size" look "off = [abs(x['loss'] / y['loss'] - 1) for x, y in zip(steps('u-tagc0'), steps('u-tagc$ratio'))]
-assert len(off) == 100 and max(off[:20]) < 1e-6, off[:20]"
+assert len(off) == 20 and max(off) < 1e-6, off"
 done
+check "of which one had sketches that were too small" look 'assert steps("u-tagc12")[-1]["pending"] > 0'
 sketched u-sketch --compress.codec sketch
 check "sketch is tagc with the union's size" look "assert [x['loss'] for x in steps('u-tagc0')] == [x['loss'] for x in steps('u-sketch')]"
-check "of which one had sketches that were too small" look 'assert steps("u-tagc12")[-1]["pending"] > 0'
 
 # ---- memory ------------------------------------------------------------------------------------------------------
 expect "a dry run says what a rank takes" 0 'memory .* per rank: parameters' shard 4 dry --dry-run
