@@ -89,7 +89,7 @@ void taciti_sketch_pending(const taciti_sketch *sketch, const void *workspace, u
 /* ---- packed values: what an index that all ranks know makes possible, without a sketch --------------------------- */
 
 /* values = the elements of x in the index, which add up as x does. TACITI_SKETCH_LINE numbers behind them may be
- * overwritten. */
+ * overwritten. E_DATA: bits behind n. */
 tacit_status taciti_sketch_pack(const taciti_sketch *sketch, const uint64_t *index, const float *x, float *values);
 /* x[n] = values where the index has elements, 0 elsewhere. E_DATA: bits behind n. */
 tacit_status taciti_sketch_unpack(const taciti_sketch *sketch, const uint64_t *index, const float *values, float *x);
