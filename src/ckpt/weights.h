@@ -10,6 +10,7 @@
 #include "model/model.h"
 
 typedef enum taciti_weights_format { TACITI_WEIGHTS_HF, TACITI_WEIGHTS_LLMC } taciti_weights_format;
+#define TACITI_WEIGHTS_CHOICES "hf|llmc" /* in their order */
 
 /* Reads the shape of a model from a HF folder / config.json or a llm.c file; the format is recognised by content. */
 tacit_status taciti_weights_describe(const char *path, taciti_weights_format *format, taciti_model_options *out);

@@ -29,9 +29,9 @@ static tacit_status read_flags(const taciti_arguments *arguments, taciti_weights
     const char *to = taciti_arguments_get(arguments, "--output"), *text = taciti_arguments_get(arguments, "--step");
     const bool file = to != NULL && taciti_text_ends_with(to, ".bin");
     int format = 0;
-    TACITI_TRY(taciti_arguments_choice(arguments, "--format", "hf|llmc", file ? TACITI_WEIGHTS_LLMC : TACITI_WEIGHTS_HF,
-                                       &format));
-    TACITI_TRY(taciti_arguments_choice(arguments, "--dtype", "f32|bf16", TACITI_DTYPE_F32, &how->dtype));
+    TACITI_TRY(taciti_arguments_choice(arguments, "--format", TACITI_WEIGHTS_CHOICES,
+                                       file ? TACITI_WEIGHTS_LLMC : TACITI_WEIGHTS_HF, &format));
+    TACITI_TRY(taciti_arguments_choice(arguments, "--dtype", TACITI_DTYPE_CHOICES, TACITI_DTYPE_F32, &how->dtype));
     how->format = (taciti_weights_format)format;
     *step = -1; /* the newest */
     return text == NULL ? TACIT_OK : taciti_value_set(&STEP, "--step", text, step);

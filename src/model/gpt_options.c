@@ -48,7 +48,7 @@ static const taciti_option option_list[] = {
                   .help = "probability of zeroing an element of embeddings, residual branches and attention weights"),
     TACITI_OPTION("tied", BOOL, AT(tied), "true", .help = "the output head shares the token embedding",
                   .flags = TACITI_OPTION_EXPERT),
-    TACITI_OPTION("dtype", ENUM, AT(dtype), "f32", .choices = "f32|bf16",
+    TACITI_OPTION("dtype", ENUM, AT(dtype), "f32", .choices = TACITI_DTYPE_CHOICES,
                   .help = "operand type of matrix products; parameters, sums and the optimizer stay in f32"),
 };
 

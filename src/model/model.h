@@ -19,6 +19,7 @@
 #include "tensor/layout.h"
 
 enum { TACITI_DTYPE_F32, TACITI_DTYPE_BF16 };
+#define TACITI_DTYPE_CHOICES "f32|bf16" /* in their order */
 
 typedef struct taciti_model_options {
     taciti_text preset; /* model.preset: "" or one of taciti_model_presets(); explicit keys override it */
