@@ -59,11 +59,8 @@ size_t taciti_composed_bound(const taciti_codec *codec, const void *options, siz
     return sizeof(header) + taciti_values_bytes(format_of(codec, options), n) + CODER_SLACK;
 }
 
-/* Scratch: indices, values, then what the selector needs; when that is done, n + 16 floats for values again. */
-static size_t array_bytes(size_t n) {
-    const size_t bytes = (n + TACITI_SELECT_SLACK) * sizeof(float);
-    return (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
-}
+/* Scratch: indices, values, then what the selector needs; when that is done, n floats for values again. */
+static size_t array_bytes(size_t n) { return (n * sizeof(float) + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES; }
 
 typedef struct arrays {
     uint32_t *indices;

@@ -18,12 +18,12 @@ double taciti_magnitude_of(uint32_t bits);
 /* The bits of an estimated threshold, at least those of the smallest magnitude above zero and finite. */
 uint32_t taciti_estimate_bits(double threshold);
 
-/* The bits of the rank-th largest magnitude of v[n], 1 <= rank <= n. work[n + 16] is overwritten and may be v. */
+/* The bits of the rank-th largest magnitude of v[n], 1 <= rank <= n. work[n] is overwritten and may be v. */
 uint32_t taciti_magnitude_of_rank(const float *v, size_t n, size_t rank, float *work);
 
 /* Both fill *out but for its arrays, whose use taciti_selection describes. `bits` as from taciti_magnitude_bits. */
 void taciti_select_by_threshold(const float *x, size_t n, uint32_t bits, taciti_selection *out);
-/* work: n + 16 floats. */
+/* work: n floats. */
 void taciti_select_largest(const float *x, size_t n, size_t k, float *work, taciti_selection *out);
 
 /* taciti_selector.select by the call's threshold, or else by its factor. */
@@ -34,7 +34,7 @@ void taciti_select_topk(const taciti_codec_call *call, const float *x, size_t n,
 void taciti_select_largest_of_chunk(const float *x, size_t n, size_t k, float *work, taciti_selection *out,
                                     uint32_t *below);
 
-/* Reduces a selection to its k largest elements; work: out->count + 16 floats. */
+/* Reduces a selection to its k largest elements; work: out->count floats. */
 void taciti_selection_reduce(taciti_selection *out, size_t k, float *work);
 
 #endif

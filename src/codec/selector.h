@@ -49,10 +49,10 @@ typedef struct taciti_selector {
     void (*select)(const taciti_codec_call *call, const float *x, size_t n, void *scratch, taciti_selection *out);
 
     /* A threshold that about k elements of x[n] reach, instead of that of the k largest: as many elements as reach it
-     * are sent, which the tally tells. x is finite, 0 < k < n; work: n + 16 floats. */
+     * are sent, which the tally tells. x is finite, 0 < k < n; work: n floats. */
     taciti_estimate (*estimate)(const taciti_codec_call *call, const float *x, size_t n, size_t k, float *work);
 
-    size_t (*scratch_bytes)(size_t n); /* NULL: n + 16 floats */
+    size_t (*scratch_bytes)(size_t n); /* NULL: n floats */
 
     /* Elements that are selected, for predictions. NULL: n / factor. */
     size_t (*kept)(const taciti_codec_call *call, size_t n);

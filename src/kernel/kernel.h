@@ -86,17 +86,16 @@ typedef struct taciti_attention_shape {
 } taciti_attention_shape;
 
 /* One pass that selects the large elements of an array. Magnitudes compare by their bits, bits(x) & 0x7fffffff: in the
- * order of |x|, with Inf and NaN above every number. `room`: of the two arrays, n + TACITI_SELECT_SLACK elements each.
- */
-enum { TACITI_SELECT_SLACK = 16, TACITI_MAGNITUDE_BINS = 2048 };
+ * order of |x|, with Inf and NaN above every number. The pass may overwrite n elements of both arrays. */
+enum { TACITI_MAGNITUDE_BINS = 2048 };
 #define TACITI_MAGNITUDE_MASK UINT32_C(0x7fffffff)
 #define TACITI_MAGNITUDE_INF UINT32_C(0x7f800000)
 typedef struct taciti_select {
     uint32_t threshold; /* magnitudes from here on are selected */
     uint32_t half;      /* magnitudes from here on are counted in `near`; if `measure` */
     int measure;        /* `near` and `squares` are wanted */
-    uint32_t *indices;  /* of the selected elements, ascending; the slack is overwritten */
-    float *values;      /* those elements; the slack is overwritten */
+    uint32_t *indices;  /* of the selected elements, ascending */
+    float *values;      /* those elements */
     float *error;       /* [n]: receives x with 0 where elements were selected; NULL: not wanted */
     size_t count, near; /* results: selected elements; magnitudes >= half */
     double squares;     /* result: sum_squares of x */
@@ -214,10 +213,11 @@ typedef struct taciti_kernels {
     size_t (*count_above)(const float *x, size_t n, uint32_t threshold); /* magnitudes >= threshold */
     void (*select_above)(taciti_select *select, const float *x, size_t n);
     /* Keeps, in place, those of n selected elements that are above the threshold and the first `ties` equal to it; the
-     * others go back to error[index] unless error is NULL. Returns how many are left. The arrays have slack. */
+     * others go back to error[index] unless error is NULL. Returns how many are left. */
     size_t (*select_among)(uint32_t *restrict indices, float *restrict values, float *restrict error, size_t n,
                            uint32_t threshold, size_t ties);
-    /* out = the elements with low <= magnitude < high, in order; out has slack and may be x. Returns their number. */
+    /* out = the elements with low <= magnitude < high, in order; out may be x, and all of out[n] may be overwritten.
+     * Returns their number. */
     size_t (*select_band)(float *out, const float *x, size_t n, uint32_t low, uint32_t high);
     void (*gather)(float *restrict out, const float *restrict x, const uint32_t *restrict indices, size_t k);
     void (*scatter)(float *restrict x, const uint32_t *restrict indices, const float *restrict values, size_t k);

@@ -38,7 +38,7 @@ static inline void put_words(uint32_t *p, lanes_set lanes, words16 a) {
     _mm512_storeu_si512(p, _mm512_maskz_compress_epi32(lanes, a));
 }
 
-#else /* AVX2, which has no compress: a table gives the permutation that moves lanes of 8 to the front */
+#elif defined(LANES16_AVX2) /* no compress: a table gives the permutation that moves lanes of 8 to the front */
 
 /* Byte i of the entry of a mask: the place of its i-th bit that is set. */
 #define BIT(m, i) ((uint64_t)((m) >> (i)) & 1u)
@@ -67,7 +67,7 @@ typedef struct lanes_set {
 static inline lanes_set lanes_of(uint32_t bits) { return (lanes_set){bits & 0xffu, bits >> 8}; }
 static inline uint32_t bits_of_lanes(lanes_set lanes) { return lanes.l | lanes.h << 8; }
 static inline bool any_lane(lanes_set lanes) { return (lanes.l | lanes.h) != 0; }
-static inline size_t count_eight(uint32_t bits) { return (size_t)__builtin_popcountll(bits); }
+static inline size_t count_eight(uint32_t bits) { return (size_t)__builtin_popcount(bits); }
 static inline size_t count_lanes(lanes_set lanes) { return count_eight(lanes.l) + count_eight(lanes.h); }
 static inline lanes_set set_lanes(words16 a) {
     return (lanes_set){(uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(a.l)),

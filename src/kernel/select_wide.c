@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Selection for sets with wide registers, a line of sixteen elements at a time. Elements move to the front in a
- * register and are stored as a full vector, which the slack of the arrays allows. The rest of a short last line is
- * selected by the definition.
+ * register and are stored as a full vector: before the line at i no more than i elements were selected, so a store ends
+ * at i + 16 <= n. The rest of a short last line is selected by the definition.
  */
 #include "kernel/select_lanes.h"
 #include "kernel/sets.h"
@@ -11,7 +11,7 @@
 
 /* After SELECT_BLOCK elements the loop chooses its form again. Below SPARSE selected ones it looks for empty lines: a
  * branch that is rarely taken costs less than a compression, a mispredicted one costs more. */
-enum { LINE = 16, SELECT_BLOCK = 1024, SPARSE = 16 };
+enum { SELECT_BLOCK = 1024, SPARSE = 16 };
 
 /* Magnitudes and thresholds have no sign: a magnitude reaches a threshold if it is greater than one less. */
 INLINE words16 below(uint32_t threshold) { return splat_word(threshold - 1u); }
@@ -27,8 +27,8 @@ typedef struct pass {
 /* Whole lines [begin, end). The flags are constants wherever this is inlined. */
 INLINE void select_block(pass *p, const taciti_select *s, const float *x, size_t begin, size_t end, int skip,
                          int error) {
-    for (size_t i = begin; i < end; i += LINE) {
-        const floats16 v = load(x + i, LINE);
+    for (size_t i = begin; i < end; i += LANES) {
+        const floats16 v = load(x + i, LANES);
         const words16 m = magnitude_bits(v);
         const lanes_set keep = greater(m, p->threshold);
         if (s->measure) {
@@ -37,14 +37,14 @@ INLINE void select_block(pass *p, const taciti_select *s, const float *x, size_t
         }
         if (error) {
             prefetch_for_store(s->error + i);
-            store(s->error + i, keep_up_to(m, p->threshold, v), LINE);
+            store(s->error + i, keep_up_to(m, p->threshold, v), LANES);
         }
         if (!skip || any_lane(keep)) {
             put_floats(s->values + p->count, keep, v);
             put_words(s->indices + p->count, keep, p->index);
             p->count += count_lanes(keep);
         }
-        p->index = add_to_words(p->index, LINE);
+        p->index = add_to_words(p->index, LANES);
     }
 }
 
@@ -56,7 +56,7 @@ INLINE void select_all(taciti_select *s, const float *x, size_t n, int measure, 
                                 .indices = s->indices,
                                 .values = s->values,
                                 .error = error ? s->error : NULL};
-    const size_t whole = n - n % LINE;
+    const size_t whole = n - n % LANES;
     pass p = {
         .threshold = below(s->threshold), .half = below(s->half), .index = count_from(0), .squares = no_doubles()};
     size_t found = SPARSE;
@@ -89,7 +89,7 @@ static void select_above(taciti_select *s, const float *x, size_t n) {
 static size_t count_above(const float *x, size_t n, uint32_t threshold) {
     const words16 t = below(threshold);
     size_t count = 0, i = 0;
-    for (; i + LINE <= n; i += LINE) count += count_lanes(greater(magnitude_bits(load(x + i, LINE)), t));
+    for (; i + LANES <= n; i += LANES) count += count_lanes(greater(magnitude_bits(load(x + i, LANES)), t));
     for (; i < n; i++) count += bits_of_magnitude(x[i]) >= threshold;
     return count;
 }
@@ -97,8 +97,8 @@ static size_t count_above(const float *x, size_t n, uint32_t threshold) {
 static size_t select_band(float *out, const float *x, size_t n, uint32_t low, uint32_t high) {
     const words16 l = below(low), h = below(high);
     size_t count = 0, i = 0;
-    for (; i + LINE <= n; i += LINE) {
-        const floats16 v = load(x + i, LINE);
+    for (; i + LANES <= n; i += LANES) {
+        const floats16 v = load(x + i, LANES);
         const lanes_set keep = between(magnitude_bits(v), l, h);
         put_floats(out + count, keep, v);
         count += count_lanes(keep);
@@ -122,8 +122,8 @@ static size_t select_among(uint32_t *restrict indices, float *restrict values, f
                            uint32_t threshold, size_t ties) {
     const words16 t = splat_word(threshold);
     size_t count = 0, i = 0;
-    for (; i + LINE <= n; i += LINE) {
-        const floats16 v = load(values + i, LINE);
+    for (; i + LANES <= n; i += LANES) {
+        const floats16 v = load(values + i, LANES);
         const words16 index = load_words(indices + i), m = magnitude_bits(v);
         const uint32_t tied = first_bits(bits_of_lanes(equal(m, t)), &ties);
         const lanes_set keep = lanes_of(bits_of_lanes(greater(m, t)) | tied);
