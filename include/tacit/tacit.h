@@ -316,10 +316,10 @@ typedef enum tacit_type { TACIT_F32, TACIT_BF16, TACIT_F16 } tacit_type; /* of a
  * after the other, at any multiple of the size of an element, and may be elsewhere in every step. The gradient is
  * source * scale, in f32; with micro-batches, scale is the place for 1 / samples. NULL: the gradient is 0.
  *
- * The source, which overlaps no other, belongs to the library until tacit_job_finish() or tacit_job_settle() has
- * returned, or, with optim.clip=0, tacit_job_wait() for the tensor; after E_PEER until tacit_job_close(), and may hold
- * anything. With own_optimizer it then holds what `gradients` holds, in the type (f16: infinite above 65504): under dp
- * the sum. tacit_job_finish() writes nothing back. Otherwise as tacit_job_ready(); E_USAGE also: an infinite scale. */
+ * The source overlaps no other and is the library's until tacit_job_finish() or tacit_job_settle() has returned, or,
+ * with optim.clip=0, tacit_job_wait() for the tensor; after E_PEER until tacit_job_close(). With own_optimizer it then
+ * holds `gradients`, in its type: under dp the sum; of shard use tacit_job_part(). tacit_job_finish() writes nothing
+ * back. E_USAGE also for an infinite scale. */
 TACIT_API tacit_status tacit_job_ready_from(tacit_job *job, size_t tensor, void *source, tacit_type type, double scale);
 
 /* As a tacit_job_ready_from() for each of `count` tensors in turn, in a single call: tensor tensors[i] lies at
@@ -566,11 +566,10 @@ TACIT_API tacit_status tacit_channel_open(tacit_comm *comm, const tacit_settings
 
 /* Starts the transfer of source * scale; sums are made in f32, and rounded to `type` at the end. The arrays begin at a
  * multiple of their element and are the library's until tacit_channel_wait() has returned something else than
- * TACIT_PENDING, after E_PEER until tacit_channel_close(); target may then hold anything. source may be target
- * (all-reduce), or source be part `rank` of target (all-gather), or target be that of source (reduce-scatter); else
- * they must not overlap. All ranks make their starts of all channels, and steps of jobs, in the same order: another one
- * ends with E_PEER after comm.stall, and the text names both channels. type and scale may differ between ranks. Does
- * not block with comm.thread (the default).
+ * TACIT_PENDING, after E_PEER until tacit_channel_close(). source may be target (all-reduce), or source be part `rank`
+ * of target (all-gather), or target be that of source (reduce-scatter); else they must not overlap. All ranks make
+ * their starts of all channels, and steps of jobs, in the same order: another one ends with E_PEER after comm.stall,
+ * naming both. type and scale may differ between ranks. Does not block with comm.thread (the default).
  *
  * A number that is not finite arrives as one, at its place or in the codec's block around it; residuals then stay as
  * they were before this start, on all ranks.

@@ -110,7 +110,8 @@ class Part:
     def state(self):
         """The state of this rank as bytes."""
         room = ctypes.create_string_buffer(self.write_state())
-        return room.raw[:self.write_state(room, len(room))]
+        size = self.write_state(room, len(room))
+        return room.raw[:size]
 
     def restore(self, state):
         """Goes on from the state of this rank, bytes or an array of ctypes. Collective."""

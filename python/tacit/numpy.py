@@ -60,6 +60,8 @@ class Model:
     def ready(self, *names):
         """These gradients are final; without names: all that are left. Before finish() or settle()."""
         for name in names:
+            if name not in self._index:
+                raise UsageError(f"{name!r} is no gradient of this model, which has {', '.join(self._index)}")
             self._job.ready(self._index[name])
         if not names:
             self._job.ready()

@@ -575,6 +575,19 @@ class States(unittest.TestCase):
                 total(array)
         self.assertEqual(total(locked.copy()).tolist(), [SIZE] * 7)
         total.close()
+        self.goes_on_from_its_state(arrays.Sum)
+
+    def goes_on_from_its_state(self, kind):
+        """What int4 has not sent yet arrives later, also after a restore."""
+        given = numpy.random.default_rng(RANK).standard_normal(1010).astype("f")
+        first = kind(1010, comm=tacit.default_comm(), codec="int4", compress__warmup=0)
+        first(given.copy())
+        state, expected = first.state(), first(given.copy())
+        first.close()
+        second = kind(1010, comm=tacit.default_comm(), codec="int4", compress__warmup=0)
+        second.restore(state)
+        self.assertEqual(second(given.copy()).tobytes(), expected.tobytes())
+        second.close()
 
 
 if __name__ == "__main__":

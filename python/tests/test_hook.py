@@ -380,6 +380,7 @@ def test_refusals():
     refused(tacit.ConfigError, "did you mean", lambda: tacit.hook(ddp, codecc="int4"))
     refused(tacit.UsageError, "needs the DistributedDataParallel", lambda: tacit.hook(ddp.module))
     refused(tacit.ConfigError, "none", lambda: tacit.hook(ddp, codec="nonsense"))
+    refused(tacit.ConfigError, "before backward has ended", lambda: tacit.hook(ddp, exchange__overlap=False))
     state, function = tacit.hook(ddp, codec="int4")
     refused(tacit.UsageError, "belongs to another", lambda: tacit.hook(ddp))
     ddp.register_comm_hook(state, function)

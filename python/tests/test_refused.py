@@ -182,6 +182,10 @@ class Refused(unittest.TestCase):
 
     def test_sizes(self):
         import tacit.numpy as arrays
+        model = arrays.Model({"w": (3,), "b": ()}, comm=parallel.default_comm())
+        with self.assertRaisesRegex(tacit.UsageError, "'x' is no gradient of this model, which has w, b"):
+            model.ready("x")
+        model.close()
         with self.assertRaisesRegex(tacit.UsageError, "-1 elements: 1 or more can be summed"):
             arrays.Sum(-1, comm=parallel.default_comm())
         for name, shape, text in (("a", (-1,), r"a has the shape \(-1,\)"), ("a", (3, 0), r"a has the shape \(3, 0\)"),

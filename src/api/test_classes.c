@@ -235,6 +235,13 @@ static void a_closed_job_ends_its_waits(void **state) {
     assert_int_equal(m.ended, 1);
 }
 
+/* Waits for that long again and again. */
+static tacit_status wait_in_slices(tacit_job *job, size_t tensor, double seconds) {
+    tacit_status status = TACIT_PENDING;
+    for (int i = 0; i < 100 && status == TACIT_PENDING; i++) status = tacit_job_wait(job, tensor, seconds);
+    return status;
+}
+
 /* Nobody else makes the tensor ready, or ends the step: comm.stall later the wait says so. */
 static void wait_for_oneself(taciti_comm *comm, void *context) {
     test_job blocking = SUMS;
@@ -245,6 +252,8 @@ static void wait_for_oneself(taciti_comm *comm, void *context) {
     OK(tacit_job_ready_from(job, 4, NULL, TACIT_F32, 1));
     OK(tacit_job_ready_from(job, 0, NULL, TACIT_F32, 1));
     REFUSED(tacit_job_wait(job, 4, (double)INFINITY), TACIT_E_USAGE, "for tensor 1 (head.bias), which is not ready");
+    CHECK(tacit_job_wait(job, 0, 0.05) == TACIT_PENDING);
+    REFUSED(wait_in_slices(job, 0, 0.05), TACIT_E_USAGE, "for tensor 1 (head.bias), which is not ready");
     OK(tacit_job_close(job));
     blocking.settings[2] = "exchange.overlap=false";
     job = open_job(&seat, &blocking);

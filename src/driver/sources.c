@@ -18,6 +18,7 @@ typedef struct tensor_state {
     taciti_source source;
     bool has_source;
     bool ready;
+    int64_t asked_ns;        /* of the first wait in this step; 0: none */
     size_t buckets, missing; /* that it is part of; of these: not arrived in this step */
 } tensor_state;
 
@@ -209,6 +210,7 @@ void taciti_sources_begin(taciti_sources *sources) {
     memset(sources->filled, 0, layout->bucket_count * sizeof *sources->filled);
     for (size_t t = 0; t < layout->tensor_count; t++) {
         sources->tensors[t].ready = sources->tensors[t].has_source = false;
+        sources->tensors[t].asked_ns = 0;
         sources->tensors[t].missing = sources->tensors[t].buckets;
     }
     (void)pthread_cond_broadcast(&sources->changed); /* waits for the step before are over */
@@ -276,9 +278,11 @@ static tacit_status wait_locked(taciti_sources *s, size_t tensor, double seconds
     const int64_t begin_ns = taciti_now_ns();
     const double stall_s = taciti_comm_stall_s(s->setup.comm);
     if (!s->tensors[tensor].ready) return refuse_early(s, tensor, seconds > 0);
+    if (seconds > 0 && s->tensors[tensor].asked_ns == 0) s->tensors[tensor].asked_ns = begin_ns;
     for (;;) {
         const int64_t now_ns = taciti_now_ns();
-        const double waited_s = (double)(now_ns - begin_ns) * 1e-9, left_ns = (seconds - waited_s) * 1e9;
+        const double left_ns = seconds * 1e9 - (double)(now_ns - begin_ns);
+        const double waited_s = (double)(now_ns - s->tensors[tensor].asked_ns) * 1e-9; /* also in waits before */
         const tacit_status status = check_arrival(s, tensor, step);
         if (status != TACIT_PENDING) return status;
         TACITI_TRY(taciti_watch_look(s->setup.comm, &s->watch));

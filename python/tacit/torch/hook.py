@@ -52,6 +52,9 @@ class Hook:
         if self.settings["strategy"] != "dp":
             raise ConfigError(f"strategy {self.settings['strategy']} is more than a sum of gradients, and a hook sees nothing "
                               "else: tacit.Parallel(model, optimizer, ...) in place of DistributedDataParallel")
+        if self.settings["exchange.overlap"] != "true":
+            raise ConfigError("exchange.overlap=false: DDP wants the sum of a bucket before backward has ended, and nothing would "
+                              "leave until then: leave it out")
         self._tensors = Tensors(ddp.module, on_flat=False, left_out=list_left_out(ddp),
                                 stall_s=float(self.settings["comm.stall"]))
         self._own_comm, self.comm, self._job = comm is None, comm, None
