@@ -307,7 +307,7 @@ bool taciti_cluster_recognise(const char *path) {
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 /* Returns the number to five decimal digits, which a measurement deserves. */
-static double rounded(double value) {
+static double round_number(double value) {
     char text[TACITI_REAL_BYTES];
     (void)snprintf(text, sizeof text, "%.4e", value);
     return strtod(text, NULL);
@@ -331,7 +331,7 @@ static bool write_fields(FILE *out, const char *before, const field *fields, con
         (void)fprintf(out, "%s%s\"%s\": ", !any ? "" : *before == '\0' ? ", " : ",", before, f->name);
         any = true;
         if (f->read == read_number) {
-            taciti_real_format(rounded(unit_of(f)->write(*(const double *)member)), text);
+            taciti_real_format(round_number(unit_of(f)->write(*(const double *)member)), text);
             (void)fputs(text, out);
         } else if (f->fields != NULL) {
             (void)fputc('{', out);
