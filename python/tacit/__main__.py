@@ -61,7 +61,10 @@ def run_program(command, words):
     if program is None:
         sys.exit(f"python -m tacit {command}: needs the program tacit, which is not in PATH; install the package tacit, or "
                  "set TACIT to its path")
-    os.execv(program, [program, command, *words])
+    try:
+        os.execv(program, [program, command, *words])
+    except OSError as error:
+        sys.exit(f"python -m tacit {command}: {program} cannot be run ({error.strerror}): set TACIT to the path of the program tacit")
 
 
 def main():

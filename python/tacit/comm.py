@@ -112,6 +112,13 @@ def mark_opened():
 os.register_at_fork(after_in_child=mark_opened)  # asking for the process in every step stops torch.compile()
 
 
+def close_or_say(comm):
+    try:
+        comm.close()
+    except Error as error:
+        logger.error("%s", error)
+
+
 def close_at_exit():
     """Says goodbye where the program has ended well. After an exception, or inside a step, this rank just ends, and the
     others get a PeerError that names it."""
@@ -119,9 +126,7 @@ def close_at_exit():
     try:
         for comm in list(opened.values()):
             if not failed and not comm.busy and not comm.transfers:
-                comm.close()
-    except Error as error:
-        logger.error("%s", error)
+                close_or_say(comm)
     finally:
         lib.tacit_log_to(_table.tacit_log_callback(), None, _table.LOG_INFO)
 

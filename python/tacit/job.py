@@ -129,7 +129,7 @@ class Blob:
 def borrow_bytes(data):
     """The memory of bytes-like data as a ctypes array; a copy only where it cannot be written to."""
     data = memoryview(data)
-    if data.readonly or data.nbytes == 0:
+    if data.readonly or not data.c_contiguous or data.nbytes == 0:
         return ctypes.create_string_buffer(data.tobytes(), max(1, data.nbytes))
     return (ctypes.c_char * data.nbytes).from_buffer(data)
 

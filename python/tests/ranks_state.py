@@ -244,6 +244,35 @@ class States(unittest.TestCase):
         model.close()
         self.assertEqual([id(p) for p in optimizer.param_groups[0]["params"]], [id(p) for p in module.parameters()])
 
+    def test_parts_follow_from_settings(self):
+        """Ranks have other parts in other buckets: each finds the moments of its own."""
+        first, folder = Loop(strategy="shard"), os.path.join(FOLDER, f"buckets-{SIZE}")
+        for _ in range(3):
+            first.step()
+        first.save(folder, 3)
+        saved = join(first.model, first.optimizer)
+        first.model.close()
+        second = Loop(seed=7, strategy="shard", exchange__bucket="1KiB")
+        self.assertEqual(second.load(folder), 3)
+        self.check_states(join(second.model, second.optimizer), saved, same_bits)
+        second.step()
+        second.model.close()
+
+    def test_steps_that_count_anew_are_told(self):
+        loop, folder = Loop(strategy="gossip"), os.path.join(FOLDER, f"anew-{SIZE}")
+        for _ in range(3):
+            loop.step()
+        loop.save(folder, 3)
+        with loop.model.average(), self.assertRaisesRegex(tacit.UsageError, "leave model.average.. before you save"):
+            loop.save(folder, 3)
+        loop.model.load_state_dict(loop.model.state_dict())
+        loop.step()
+        with self.assertLogs("tacit", "WARNING") if RANK == 0 else contextlib.nullcontext() as log:
+            loop.save(folder, 4)
+        if RANK == 0:
+            self.assertIn("holds the checkpoint of step 3, which load() takes for newer than this one of step 1", log.output[0])
+        loop.model.close()
+
     def test_a_part_that_several_ranks_have_counts_once(self):
         loop = Loop(strategy="shard")
         floats = loop.model._tensors.layout.floats
@@ -523,6 +552,9 @@ class States(unittest.TestCase):
             tacit.Parallel(net, adamw(net), strategy="shard", stage=3)
         with self.assertRaisesRegex(tacit.UsageError, "optimizer"):
             tacit.Parallel(net, strategy="shard")
+        other = torch.nn.Parameter(torch.ones(41))
+        with self.assertRaisesRegex(tacit.UsageError, r"shape \(41,\) that is not the model's"):
+            tacit.Parallel(net, torch.optim.SGD([*net.parameters(), other], lr=0.1), strategy="shard")
         tacit.Parallel(net, strategy="dp").close()  # none of them has kept the parameters
 
     def test_metrics(self):

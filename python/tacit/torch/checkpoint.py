@@ -5,6 +5,7 @@ docs/checkpoints.md: any reader of safetensors finds the mean of the parameters 
 import contextlib
 import hashlib
 import numbers
+import os
 import pickle
 import random
 import re
@@ -29,6 +30,8 @@ def save(folder, model, *stateful, step=None, keep=2):
     stateful: what has state_dict() and load_state_dict(): optimizers, schedulers, GradScaler, samplers; in load() in the
     same order. step: where the caller's loop goes on; else the number of steps. Between two steps. Collective."""
     check_model(model, "save")
+    if model._averaged:
+        raise UsageError("parameters and buffers are the mean of the ranks here: leave model.average() before you save")
     if step is not None:
         check_step(step)
     for thing in stateful:
@@ -42,10 +45,34 @@ def save(folder, model, *stateful, step=None, keep=2):
               "frozen": frozen, "names": list(model._tensors.names), "kinds": name_kinds(stateful),
               "states": share_states(model, stateful, states)}
     own = {"random": random_state(model._tensors.gpu), "buffers": list_buffers(model), "frozen": own_frozen,
-           "form": form_of(model), "states": states if form_of(model) != "equal" else leave_optimizers_out(stateful, states)}
+           "form": form_of(model), "states": states if form_of(model) != "equal" else leave_optimizers_out(stateful, states),
+           "places": [list_places(model, thing) for thing in stateful]}
+    warn_of_newer(folder, model)
     if model._parts is None:
         model._tensors.push()
     model._job.save(folder, [Blob(SHARED, write_bytes(make_plain(shared))), Blob(OWN, write_bytes(own), own=True)], keep)
+
+
+def warn_of_newer(folder, model):
+    """A job that began anew counts from 0 again."""
+    steps, here = model._job.counters()["steps"], os.listdir(folder) if os.path.isdir(folder) else ()
+    newest = max((int(name[5:]) for name in here if re.fullmatch(r"step_\d+", name)), default=0)
+    if newest > steps and model.comm.rank == 0:
+        logger.warning("%s holds the checkpoint of step %d, which load() takes for newer than this one of step %d: steps count anew "
+                       "after load_state_dict() and for a model that was wrapped again; save to another folder", folder, newest, steps)
+
+
+def list_places(model, thing):
+    """The parts of this rank, which follow from hosts and settings, too."""
+    if model._parts is None or not is_optimizer(thing):
+        return None
+    return [[begin, count] for _, begin, count in model._parts.list_pieces(thing)]
+
+
+def has_same_parts(model, thing, places, i):
+    """places: of save(); None of an older one."""
+    here = list_places(model, thing)
+    return here is None or (places is not None and places[i] == here)
 
 
 def read_state(thing):
@@ -186,7 +213,8 @@ def count_parameters(model, optimizer):
 def restore_states(model, stateful, shared, own):
     is_same_form = own.get("form") == form_of(model)
     for i, (thing, state) in enumerate(zip(stateful, shared)):
-        of_rank = own["states"][i] if own and (is_same_form or not is_optimizer(thing)) else None
+        is_own = bool(own) and (not is_optimizer(thing) or (is_same_form and has_same_parts(model, thing, own.get("places"), i)))
+        of_rank = own["states"][i] if is_own else None
         if is_optimizer(thing) and model._parts is not None:
             moments.load(model, thing, state, of_rank)
         else:

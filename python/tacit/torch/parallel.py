@@ -171,8 +171,8 @@ class Parallel(torch.nn.Module):
         return self.module.state_dict(*args, **kwargs)
 
     def load_state_dict(self, *args, **kwargs):
-        """The same on all ranks. Collective under strategies of replicas: their exchange begins anew, for older
-        parameters are under way."""
+        """The same on all ranks. Collective under shard and strategies of replicas: their exchange begins anew, for older
+        parameters are under way, and steps count from 0 again."""
         if self._averaged:
             raise UsageError("parameters are the mean of the ranks here: leave model.average() before you load others")
         if self._job.handle:

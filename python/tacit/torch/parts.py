@@ -24,7 +24,11 @@ def check_optimizer(optimizer):
 
 def check_owners(module, optimizers):
     """A parameter whose optimizer does not know of parts would stay as it is."""
-    owned = {id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
+    owned = {id(p): p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
+    for p in owned.keys() - {id(p) for p in module.parameters()}:
+        if owned[p].requires_grad:
+            raise UsageError(f"an optimizer has a parameter of shape {tuple(owned[p].shape)} that is not the model's, and strategy "
+                             "shard updates those of the model alone: give it an optimizer of its own that does not come with the model")
     for name, p in module.named_parameters():
         if p.requires_grad and id(p) not in owned:
             raise UsageError(f"{name} is trained, and no optimizer that comes with the model updates it: name all of them, "
