@@ -222,7 +222,7 @@ TACIT_API tacit_status tacit_layout_add(tacit_layout *layout, const char *name, 
                                         unsigned int flags);
 
 /* Tensors that are added from here on belong to the next unit: of tensors that a pass uses together, such as a layer.
- * Strategy shard moves units. One thread at a time, not collective. */
+ * Strategy shard moves units; one without tensors does not count. One thread at a time, not collective. */
 TACIT_API tacit_status tacit_layout_next_unit(tacit_layout *layout);
 
 TACIT_API size_t tacit_layout_floats(const tacit_layout *layout); /* of the flat array, with padding; 0: no handle */
@@ -411,8 +411,8 @@ typedef struct tacit_blob {
     void *bytes;      /* `count` bytes; tacit_job_load() refuses a checkpoint that has another number */
     size_t count;
     bool own;    /* every rank has its own; else it is the same on all ranks */
-    bool loaded; /* set by tacit_job_load(): false where the checkpoint has none of that name, or where another number
-                  * of ranks has saved blobs of their own; then `bytes` stay as they were */
+    bool loaded; /* set by tacit_job_load(): false where the checkpoint has none of that name, or, with `own`, where
+                  * another number of ranks or another strategy saved it; then `bytes` stay as they were */
     /* Where `bytes` is NULL, tacit_job_load() asks for room for the `count` bytes that the checkpoint has, and sets
      * `bytes` and `count` if the load succeeds; the room is the caller's in any case. NULL: there is none. */
     void *(*room)(void *context, size_t count);

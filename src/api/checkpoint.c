@@ -107,11 +107,11 @@ tacit_status tacit_job_save(tacit_job *job, const char *folder, int keep, const 
     TACITI_TRY(taciti_handle_check(job, TACITI_HANDLE_JOB));
     TACITI_TRY(taciti_argument_check(folder, "folder"));
     if (keep < 1) return taciti_fail(TACIT_E_USAGE, "tacit_job_save: keep %d checkpoints; 1 is the minimum", keep);
-    TACITI_TRY(read_blobs(blobs, blob_count, false, mine));
     TACITI_TRY(taciti_job_enter(job, TACITI_JOB_BETWEEN, TACITI_JOB_AVERAGED, "tacit_job_save", &was));
     taciti_comm_announce(job->comm->comm, job->step, "checkpoint");
     taciti_api_log_together(job->comm);
     tacit_status status = taciti_comm_agree_step(job->comm->comm, job->step);
+    if (status == TACIT_OK) status = taciti_comm_agree(job->comm->comm, read_blobs(blobs, blob_count, false, mine));
     if (status == TACIT_OK) status = agree_on_blobs(job->comm->comm, mine, blob_count);
     if (status == TACIT_OK) status = taciti_driver_average(job->driver, &distance);
     if (status == TACIT_OK) status = save_mean(job, folder, keep, mine, blob_count);
@@ -134,10 +134,27 @@ static tacit_status read_count(const char *path, const json_t *meta, const char 
 static tacit_status ask_for_room(const taciti_ckpt_origin *from, size_t bytes, tacit_blob *blob) {
     if (blob->bytes != NULL) return TACIT_OK;
     blob->bytes = blob->room(blob->context, bytes);
+    if (bytes == 0) return TACIT_OK;
     if (blob->bytes == NULL)
         return taciti_fail(TACIT_E_MEMORY, "%s: the caller has no room for the %zu bytes of blob %s", from->path, bytes,
                            blob->name);
     memset(blob->bytes, 0, bytes);
+    return TACIT_OK;
+}
+
+/* Warns about a blob of each rank's own that this load does not take. */
+static tacit_status warn_of_lost(const taciti_ckpt_origin *from, const tacit_blob *blob) {
+    char name[BLOB_NAME_BYTES + 8], prefix[TACITI_CKPT_PREFIX_BYTES];
+    size_t bytes = 0;
+    bool held = false;
+    if (from->rank != 0) return TACIT_OK;
+    (void)snprintf(name, sizeof name, "blob.%s", blob->name);
+    taciti_ckpt_own_prefix(0, name, prefix);
+    TACITI_TRY(taciti_ckpt_find_bytes(from->path, prefix, &held, &bytes));
+    if (held)
+        taciti_log(TACITI_LOG_WARN,
+                   "%s: blob %s is each rank's own, and neither another number of ranks nor another strategy takes it",
+                   from->path, blob->name);
     return TACIT_OK;
 }
 
@@ -146,7 +163,7 @@ static tacit_status find_blob(const taciti_ckpt_origin *from, table *t, size_t i
     char prefix[TACITI_CKPT_PREFIX_BYTES];
     size_t bytes = 0;
     bool held = false;
-    if (blob->own && from->resumption != TACITI_RESUME_EXACTLY) return TACIT_OK;
+    if (blob->own && from->resumption != TACITI_RESUME_EXACTLY) return warn_of_lost(from, blob);
     (void)snprintf(t->names[index], sizeof t->names[index], "blob.%s", blob->name);
     (void)snprintf(prefix, sizeof prefix, "%s", t->names[index]);
     if (blob->own) taciti_ckpt_own_prefix(from->rank, t->names[index], prefix);
@@ -157,7 +174,7 @@ static tacit_status find_blob(const taciti_ckpt_origin *from, table *t, size_t i
                            bytes, blob->count);
     TACITI_TRY(ask_for_room(from, bytes, blob));
     blob->count = bytes;
-    add_blob(t, index, blob);
+    if (bytes > 0) add_blob(t, index, blob);
     blob->loaded = true;
     return TACIT_OK;
 }
@@ -226,10 +243,17 @@ static tacit_status restore_and_start(tacit_job *job, const char *path, const ch
     return status;
 }
 
+/* A checkpoint holds no other one, so training would begin at step 0 without a word. */
+static tacit_status check_folder(const tacit_job *job, const char *folder) {
+    if (taciti_comm_rank(job->comm->comm) != 0 || !taciti_file_exists_in(folder, "manifest.json")) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE, "tacit_job_load: %s is a checkpoint; name the folder that holds it", folder);
+}
+
 /* As tacit_job_load(), with checked arguments. */
 static tacit_status find_and_restore(tacit_job *job, const char *folder, tacit_blob *blobs, size_t count, bool *found) {
     char path[TACITI_PATH_BYTES], *meta = NULL;
     int64_t step = -1;
+    TACITI_TRY(taciti_comm_agree(job->comm->comm, check_folder(job, folder)));
     tacit_status status = taciti_ckpt_find(job->comm->comm, folder, path, sizeof path, &step, &meta);
     *found = status != TACIT_E_DATA || step >= 0;
     if (!*found) return TACIT_OK;
@@ -245,10 +269,10 @@ tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_blob *blob
     TACITI_TRY(taciti_handle_check(job, TACITI_HANDLE_JOB));
     TACITI_TRY(taciti_argument_check(folder, "folder"));
     TACITI_TRY(taciti_argument_check(found, "found"));
-    TACITI_TRY(read_blobs(blobs, blob_count, true, mine));
     TACITI_TRY(taciti_job_enter(job, TACITI_JOB_NEW, TACITI_JOB_NEW, "tacit_job_load", &was));
     taciti_api_log_together(job->comm);
-    const tacit_status status = find_and_restore(job, folder, mine, blob_count, &there);
+    tacit_status status = taciti_comm_agree(job->comm->comm, read_blobs(blobs, blob_count, true, mine));
+    if (status == TACIT_OK) status = find_and_restore(job, folder, mine, blob_count, &there);
     taciti_api_log_alone();
     if (status == TACIT_OK && there) write_blobs(mine, blob_count, blobs);
     if (status == TACIT_OK) *found = there;

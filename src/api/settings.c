@@ -66,8 +66,9 @@ tacit_status tacit_settings_set(tacit_settings *settings, const char *key_is_val
 tacit_status tacit_settings_file(tacit_settings *settings, const char *path) {
     TACITI_TRY(taciti_handle_check(settings, TACITI_HANDLE_SETTINGS));
     TACITI_TRY(taciti_argument_check(path, "path"));
-    TACITI_TRY(taciti_config_file(&settings->config, path));
-    return taciti_settings_complete(&settings->values);
+    const tacit_status read = taciti_config_file(&settings->config, path); /* what stands before a mistake is set */
+    const tacit_status completed = taciti_settings_complete(&settings->values);
+    return read != TACIT_OK ? read : completed;
 }
 
 tacit_status tacit_settings_get(const tacit_settings *settings, const char *key, char *text, size_t room) {

@@ -50,9 +50,17 @@ static tacit_status mark_rest(tacit_job *job, const char *function) {
     return status;
 }
 
+static tacit_status check_place(const tacit_job *job, size_t tensor, const reported *list, const void *source) {
+    static const size_t BYTES[] = {[TACIT_F32] = 4, [TACIT_BF16] = 2, [TACIT_F16] = 2};
+    if ((uintptr_t)source % BYTES[list->type] == 0) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE, "%s: tensor %zu (%s): a source begins at a multiple of its element, %zu bytes",
+                       list->function, tensor, job->layout.tensors[tensor].name, BYTES[list->type]);
+}
+
 static tacit_status mark_reported(tacit_job *job, size_t which, const reported *list) {
     const size_t tensor = list->tensors[which];
     TACITI_TRY(check_tensor(job, tensor, list->function));
+    if (list->sources != NULL) TACITI_TRY(check_place(job, tensor, list, list->sources[which]));
     TACITI_TRY(taciti_units_check_written(job, tensor, list->function));
     if (job->phase == TACITI_JOB_BETWEEN) begin_step(job);
     if (list->sources == NULL) return mark_one(job, tensor, NULL);
@@ -80,7 +88,6 @@ static tacit_status report_ready(tacit_job *job, const reported *list) {
 }
 
 static tacit_status check_sources(const reported *list) {
-    static const size_t BYTES[] = {[TACIT_F32] = 4, [TACIT_BF16] = 2, [TACIT_F16] = 2};
     if (list->count > 0 && (list->tensors == NULL || list->sources == NULL))
         return taciti_fail(TACIT_E_USAGE, "%s: %s is NULL", list->function,
                            list->tensors == NULL ? "tensors" : "sources");
@@ -88,10 +95,6 @@ static tacit_status check_sources(const reported *list) {
         return taciti_fail(TACIT_E_USAGE, "%s: %d is no tacit_type", list->function, (int)list->type);
     if (!(fabs(list->scale) <= (double)FLT_MAX))
         return taciti_fail(TACIT_E_USAGE, "%s: the scale %g is no finite f32", list->function, list->scale);
-    for (size_t i = 0; i < list->count; i++)
-        if ((uintptr_t)list->sources[i] % BYTES[list->type] != 0)
-            return taciti_fail(TACIT_E_USAGE, "%s: a source begins at a multiple of its element, %zu bytes",
-                               list->function, BYTES[list->type]);
     return TACIT_OK;
 }
 

@@ -124,6 +124,17 @@ static void a_caller_makes_room(void **state) {
     for (size_t i = 0; i < 3; i++) free(rooms[i].memory);
 }
 
+/* Which holds none. */
+static void a_checkpoint_is_no_folder_of_them(void **state) {
+    scene *s = *state;
+    char word[] = "word", path[TACITI_PATH_BYTES];
+    bool found = false;
+    const tacit_blob saved[] = {blob_of("a", word, 4)};
+    save(s, saved, 1);
+    (void)snprintf(path, sizeof path, "%s/step_%08d", s->folder.text, 0);
+    refused(tacit_job_load(s->job, path, NULL, 0, &found), TACIT_E_USAGE, "is a checkpoint; name the folder");
+}
+
 /* A load that fails sets nothing, whatever room was made. */
 static void no_room_is_an_error(void **state) {
     scene *s = *state;
@@ -145,10 +156,17 @@ static void no_room_is_an_error(void **state) {
     free(rooms[0].memory);
 }
 
+static void count_lost(void *context, tacit_log_level level, const char *line) {
+    (void)level;
+    *(size_t *)context += strstr(line, "blob b is each rank's own") != NULL;
+}
+
 /* Replicas begin from a mean under another strategy; a blob that ranks share is theirs there too. */
 static void a_shared_blob_outlives_its_strategy(void **state) {
     scene *s = *state;
     static const char *const FORMER[] = {"strategy=gossip", "strategy=localsgd", "strategy=shard", "strategy=dp"};
+    size_t lines = 0;
+    assert_int_equal(tacit_log_to(count_lost, &lines, TACIT_LOG_WARN), TACIT_OK);
     for (size_t i = 0; i < sizeof FORMER / sizeof *FORMER; i++) {
         char word[] = "word", text[5] = "----", mine[5] = "----";
         tacit_blob saved[] = {blob_of("a", word, 4), blob_of("b", word, 4)};
@@ -163,7 +181,9 @@ static void a_shared_blob_outlives_its_strategy(void **state) {
         assert_true(found && loaded[0].loaded && !loaded[1].loaded);
         assert_string_equal(text, word);
         assert_string_equal(mine, "----"); /* what belongs to a replica does not go on with the mean */
+        assert_int_equal(lines, i + 1);
     }
+    assert_int_equal(tacit_log_to(NULL, NULL, TACIT_LOG_WARN), TACIT_OK);
 }
 
 /* shard with compress.gather updates other arrays than those that it computes with. */
@@ -253,8 +273,10 @@ static void counters_have_a_size(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(a_caller_makes_room),        TEST(no_room_is_an_error),        TEST(a_shared_blob_outlives_its_strategy),
-        TEST(parameters_of_step_0_go_on), TEST(programs_of_other_versions), TEST(counters_have_a_size),
+        TEST(a_caller_makes_room),        TEST(a_checkpoint_is_no_folder_of_them),
+        TEST(no_room_is_an_error),        TEST(a_shared_blob_outlives_its_strategy),
+        TEST(parameters_of_step_0_go_on), TEST(programs_of_other_versions),
+        TEST(counters_have_a_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,7 +91,10 @@ static void test_lists_of_sources(void **state) {
     refused(tacit_job_ready_list(NULL, 2, tensors, sources, TACIT_F32, 1), TACIT_E_USAGE, "tacit_job is NULL");
     refused(tacit_job_ready_list(job, 2, NULL, sources, TACIT_F32, 1), TACIT_E_USAGE, "tensors is NULL");
     refused(tacit_job_ready_list(job, 2, tensors, NULL, TACIT_F32, 1), TACIT_E_USAGE, "sources is NULL");
-    refused(tacit_job_ready_list(job, 2, tensors, odd, TACIT_F32, 1), TACIT_E_USAGE, "element, 4 bytes");
+    refused(tacit_job_ready_list(job, 2, tensors, odd, TACIT_F32, 1), TACIT_E_USAGE,
+            "tensor 0 (out): a source begins at a multiple of its element, 4 bytes");
+    assert_int_equal(tacit_job_ready_from(job, 0, source, TACIT_F32, 1), TACIT_OK);
+    assert_int_equal(tacit_job_finish(job, NULL), TACIT_OK);
     refused(tacit_job_ready_list(job, 0, NULL, NULL, (tacit_type)3, 1), TACIT_E_USAGE, "3 is no tacit_type");
     assert_int_equal(tacit_job_ready_list(job, 0, NULL, NULL, TACIT_F32, 1), TACIT_OK);
     assert_int_equal(tacit_job_ready_list(job, 2, tensors, sources, TACIT_F32, 1), TACIT_OK);

@@ -159,20 +159,21 @@ static tacit_status check_step(const char *folder, int64_t expected, char *path,
     return taciti_fail(TACIT_E_DATA, "%s: holds step %" PRId64, path, step);
 }
 
+/* An error that is not about the data, such as no memory, says nothing about a checkpoint, and ends the search. */
 static tacit_status find_local(const char *folder, char path[TACITI_PATH_BYTES], int64_t *step, char **meta_json) {
     int64_t *steps = NULL;
     size_t count = 0;
     *step = -1;
     TACITI_TRY(taciti_stage_list(folder, &steps, &count));
     tacit_status status = TACIT_E_DATA;
-    for (size_t i = 0; i < count && status != TACIT_OK; i++) {
+    for (size_t i = 0; i < count && status == TACIT_E_DATA; i++) {
         status = check_step(folder, steps[i], path, meta_json);
         if (status == TACIT_OK || i == 0) *step = steps[i];
-        if (status != TACIT_OK && i + 1 < count)
+        if (status == TACIT_E_DATA && i + 1 < count)
             taciti_log(TACITI_LOG_WARN, "%s: falling back from step %" PRId64 " to step %" PRId64, folder, steps[i],
                        steps[i + 1]);
     }
-    if (count > 0 && status != TACIT_OK)
+    if (count > 0 && status == TACIT_E_DATA)
         status = taciti_fail(TACIT_E_DATA, "%s: none of %zu checkpoints can be loaded", folder, count);
     taciti_free(steps);
     return status;

@@ -233,7 +233,11 @@ static tacit_status publish_folder(const char *folder, int64_t step, const char 
     TACITI_TRY(taciti_stage_path(folder, step, ".old.tmp", old));
     if (rename(path, old) != 0 && errno != ENOENT)
         return taciti_fail(TACIT_E_IO, "%s: cannot be replaced: %s", path, strerror(errno));
-    if (rename(tmp, path) != 0) return taciti_fail(TACIT_E_IO, "%s: cannot be renamed: %s", tmp, strerror(errno));
+    if (rename(tmp, path) != 0) {
+        const int error = errno;
+        (void)rename(old, path);
+        return taciti_fail(TACIT_E_IO, "%s: cannot be renamed: %s", tmp, strerror(error));
+    }
     TACITI_TRY(taciti_file_sync_folder(folder));
     (void)taciti_file_remove(old);
     return TACIT_OK;
