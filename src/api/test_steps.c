@@ -86,7 +86,7 @@ static void test_lists_of_sources(void **state) {
     tacit_job *job = ((scene *)*state)->job;
     float source[3] = {0};
     const size_t tensors[] = {1, 0}, twice[] = {1, 1}, outside[] = {0, 2};
-    void *const sources[] = {NULL, source}, *const odd[] = {source, (char *)source + 2};
+    void *const sources[] = {NULL, source}, *const odd[] = {NULL, (char *)source + 2};
     assert_int_equal(tacit_job_start(job), TACIT_OK);
     refused(tacit_job_ready_list(NULL, 2, tensors, sources, TACIT_F32, 1), TACIT_E_USAGE, "tacit_job is NULL");
     refused(tacit_job_ready_list(job, 2, NULL, sources, TACIT_F32, 1), TACIT_E_USAGE, "tensors is NULL");
