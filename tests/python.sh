@@ -31,9 +31,10 @@ beside "Parallel on 2 ranks of torchrun" torchrun 2 0 python/tests/ranks_paralle
 for n in 3 5; do beside "Parallel on $n ranks" forked $n python/tests/ranks_parallel.py; done
 for n in 1 2 5; do beside "steps as scripts write them on $n ranks" forked $n python/tests/ranks_steps.py; done
 for n in 1 3; do beside "checkpoints of other models on $n ranks" forked $n python/tests/ranks_checkpoints.py; done
+for n in 2 3; do beside "numpy on $n ranks" forked $n python/tests/ranks_numpy.py; done
 beside "python -m tacit" doctor
 together
-for n in 3 2; do check "states, shard, metrics and numpy on $n ranks" states $n; done
+for n in 3 2; do check "states, shard and metrics on $n ranks" states $n; done
 if [ -n "$MPIRUN" ]; then
   check "Parallel on 2 ranks of mpirun" mpi_ranks 2
 else

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints, strategy shard, metrics and numpy on several ranks: torchrun --nproc-per-node 3 python/tests/ranks_state.py
+"""Checkpoints, strategy shard and metrics on several ranks: torchrun --nproc-per-node 3 python/tests/ranks_state.py
 FOLDER, and then on 2 ranks with the same folder, which go on from what 3 have saved."""
 import contextlib
 import json
@@ -571,55 +571,6 @@ class States(unittest.TestCase):
             self.assertEqual([(r["step"], r["loss"]) for r in rows], [(1, 0.5), (2, 1.5), (3, 2.5)])
             self.assertEqual(rows[1]["bytes_sent"], rows[2]["bytes_sent"])  # of one step, not of all so far
             self.assertTrue(all(r["grad_norm"] > 0 and r["bytes_sent"] > 0 and r["step_s"] > 0 for r in rows))
-
-    def test_numpy(self):
-        rng = numpy.random.default_rng(RANK)
-        true = numpy.random.default_rng(99).standard_normal((41, 10))
-        for strategy in ("dp", "gossip"):
-            model = arrays.Model({"b": (10,), "w": (41, 10), "gain": ()}, {"optim.name": "adamw", "optim.clip": 0},
-                                      comm=tacit.default_comm(), strategy=strategy, optim__lr=0.05)
-            model["gain"][...] = 1
-            model.start()
-            for _ in range(300):
-                x = rng.standard_normal((8, 41)).astype("f")
-                error = x @ model["w"] + model["b"] - x @ true
-                model.gradients["w"][:] = x.T @ error / 8 / model.size
-                model.gradients["b"][:] = error.mean(0) / model.size
-                model.gradients["gain"][...] = 0
-                model.ready("b")
-                model.ready()
-                step = model.finish()
-            self.assertEqual(step.number, 300)
-            self.assertLess((error ** 2).mean(), 0.2)
-            model.close()
-        total = arrays.Sum(7, comm=tacit.default_comm())
-        self.assertEqual(total(numpy.arange(7, dtype="f")).tolist(), [SIZE * i for i in range(7)])
-        self.assertEqual(total(numpy.ones(7, "float16"), scale=0.5).tolist(), [SIZE / 2] * 7)
-        with self.assertRaisesRegex(tacit.UsageError, "7 float32"):
-            total(numpy.ones(8, "f"))
-        with self.assertRaisesRegex(tacit.UsageError, "not a list"):
-            total([1.0] * 7)
-        locked, path = numpy.ones(7, "f"), os.path.join(FOLDER, f"array-{SIZE}-{RANK}.npy")
-        locked.flags.writeable = False
-        numpy.save(path, locked)
-        for array in (locked, numpy.load(path, mmap_mode="r"), numpy.frombuffer(bytearray(29), "f", 7, 1)):
-            with self.assertRaisesRegex(tacit.UsageError, r"cannot be written to.*array.copy\(\)"):
-                total(array)
-        self.assertEqual(total(locked.copy()).tolist(), [SIZE] * 7)
-        total.close()
-        self.goes_on_from_its_state(arrays.Sum)
-
-    def goes_on_from_its_state(self, kind):
-        """What int4 has not sent yet arrives later, also after a restore."""
-        given = numpy.random.default_rng(RANK).standard_normal(1010).astype("f")
-        first = kind(1010, comm=tacit.default_comm(), codec="int4", compress__warmup=0)
-        first(given.copy())
-        state, expected = first.state(), first(given.copy())
-        first.close()
-        second = kind(1010, comm=tacit.default_comm(), codec="int4", compress__warmup=0)
-        second.restore(state)
-        self.assertEqual(second(given.copy()).tobytes(), expected.tobytes())
-        second.close()
 
 
 if __name__ == "__main__":

@@ -32,8 +32,6 @@ static const char *const NAMES[] = {"all-reduce", "reduce-scatter", "all-gather"
 static const taciti_phase PHASES[] = {TACITI_PHASE_ALL_REDUCE, TACITI_PHASE_REDUCE_SCATTER, TACITI_PHASE_ALL_GATHER};
 static const char *const JOBS[] = {"all-reduce of channel", "reduce-scatter of channel", "all-gather of channel"};
 
-static size_t bytes_of(tacit_type type) { return type == TACIT_F32 ? sizeof(float) : sizeof(taciti_bf16); }
-
 static int rank_of(const tacit_channel *c) { return taciti_comm_rank(c->comm->comm); }
 
 static bool is_split(const tacit_channel *c) { return c->collective != TACIT_ALL_REDUCE; }
@@ -372,7 +370,7 @@ static bool arrays_overlap(const char *a, size_t a_bytes, const char *b, size_t 
 }
 
 static tacit_status check_arrays(const tacit_channel *c, const char *source, const char *target, tacit_type type) {
-    const size_t unit = bytes_of(type), whole = c->elements * unit, part = c->part_n * unit;
+    const size_t unit = taciti_element_bytes(type), whole = c->elements * unit, part = c->part_n * unit;
     const size_t mine = is_split(c) ? (size_t)rank_of(c) * part : 0;
     const size_t in = c->collective == TACIT_ALL_GATHER ? part : whole,
                  out = c->collective == TACIT_REDUCE_SCATTER ? part : whole;

@@ -51,10 +51,10 @@ static tacit_status mark_rest(tacit_job *job, const char *function) {
 }
 
 static tacit_status check_place(const tacit_job *job, size_t tensor, const reported *list, const void *source) {
-    static const size_t BYTES[] = {[TACIT_F32] = 4, [TACIT_BF16] = 2, [TACIT_F16] = 2};
-    if ((uintptr_t)source % BYTES[list->type] == 0) return TACIT_OK;
+    const size_t bytes = taciti_element_bytes(list->type);
+    if ((uintptr_t)source % bytes == 0) return TACIT_OK;
     return taciti_fail(TACIT_E_USAGE, "%s: tensor %zu (%s): a source begins at a multiple of its element, %zu bytes",
-                       list->function, tensor, job->layout.tensors[tensor].name, BYTES[list->type]);
+                       list->function, tensor, job->layout.tensors[tensor].name, bytes);
 }
 
 static tacit_status mark_reported(tacit_job *job, size_t which, const reported *list) {

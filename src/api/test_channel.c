@@ -219,12 +219,8 @@ static void coded_sums_have_the_bits_of_a_job(void **state) {
             memcpy(t.settings, CODECS[c], sizeof CODECS[c]);
             equals_job(&t, HOSTS[(c + (size_t)r) % HOST_COUNT]);
         }
-    for (int place = 0; place < 2; place++)
-        equals_job(&(trial){.ranks = 2,
-                            .n = LONG,
-                            .in_place = place == 1,
-                            .settings = {"exchange.bucket=1MiB", "compress.codec=topk"}},
-                   HOSTS[1]);
+    trial large = {.ranks = 2, .n = LONG, .settings = {"exchange.bucket=1MiB", "compress.codec=topk"}};
+    for (int i = 0; i < 2; i++, large.in_place = true) equals_job(&large, HOSTS[1]);
 }
 
 /* ---- parts ------------------------------------------------------------------------------------------------------- */

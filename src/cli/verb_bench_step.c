@@ -218,7 +218,6 @@ static tacit_status run_alone(const taciti_arguments *arguments, const taciti_be
 
 /* State of the progress line, and what the answer to an interruption needs. */
 typedef struct watch {
-    bool live;     /* standard error is a terminal: one line, rewritten */
     double last_s; /* when the last line was written elsewhere */
     bool speaks;   /* rank 0 */
     const taciti_arguments *arguments;
@@ -238,7 +237,7 @@ static void show_progress(void *context, const taciti_cluster_progress *p) {
     (void)snprintf(text, sizeof text, "%zu of %zu blocks, %.0f s left; %s: %.2f ms per step", p->done, p->total,
                    p->left_s, p->label, 1e3 * p->step_s);
     taciti_cli_progress(p->done == p->total ? NULL : "%s", text);
-    if (!w->live && p->elapsed_s - w->last_s >= QUIET_S) {
+    if (!taciti_terminal_live(stderr) && p->elapsed_s - w->last_s >= QUIET_S) {
         taciti_log(TACITI_LOG_INFO, "%s", text);
         w->last_s = p->elapsed_s;
     }
@@ -320,7 +319,6 @@ static tacit_status run_cluster(const taciti_arguments *arguments, taciti_bench_
     options.progress = show_progress;
     options.running = keep_run;
     options.context = &w;
-    w.live = taciti_terminal_live(stderr);
     w.speaks = taciti_launcher_detect().rank == 0;
     w.arguments = arguments;
     w.options = &options;

@@ -23,6 +23,8 @@ typedef struct taciti_source {
     float scale;
 } taciti_source;
 
+static inline size_t taciti_element_bytes(tacit_type type) { return type == TACIT_F32 ? sizeof(float) : 2; }
+
 /* out[n] = scale * elements [at, at + n) of an array of the type, in f32; and x[n] rounded to the type. For f32 the two
  * may be the same memory. */
 void taciti_elements_read(tacit_type type, const void *from, size_t at, float scale, float *out, size_t n);

@@ -55,9 +55,11 @@ def save(folder, model, *stateful, step=None, keep=2):
 
 def warn_of_newer(folder, model):
     """A job that began anew counts from 0 again."""
-    steps, here = model._job.counters()["steps"], os.listdir(folder) if os.path.isdir(folder) else ()
-    newest = max((int(name[5:]) for name in here if re.fullmatch(r"step_\d+", name)), default=0)
-    if newest > steps and model.comm.rank == 0:
+    if model.comm.rank != 0 or not os.path.isdir(folder):
+        return
+    steps = model._job.counters()["steps"]
+    newest = max((int(name[5:]) for name in os.listdir(folder) if re.fullmatch(r"step_\d+", name)), default=0)
+    if newest > steps:
         logger.warning("%s holds the checkpoint of step %d, which load() takes for newer than this one of step %d: steps count anew "
                        "after load_state_dict() and for a model that was wrapped again; save to another folder", folder, newest, steps)
 

@@ -32,7 +32,9 @@ class TorchStore:
 
 def is_under_mpi():
     """Whether MPI has started this process, and not a torchrun that it has started."""
-    return "TORCHELASTIC_RUN_ID" not in os.environ and any(name in os.environ for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"))
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        return False
+    return any(name in os.environ for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"))
 
 
 def is_part(group):
