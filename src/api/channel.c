@@ -43,11 +43,12 @@ typedef struct strip {
     size_t flat, at, n;
 } strip;
 
-/* range: with several parts the whole bucket. */
 static strip strip_of(const tacit_channel *c, size_t bucket, int part, taciti_range range) {
     const taciti_bucket *b = &c->layout.buckets[bucket];
-    const size_t slot_n = range.n / (size_t)c->parts, at = b->offset / (size_t)c->parts + range.at;
-    return (strip){b->offset + range.at + (size_t)c->slot_of[part] * slot_n, at, taciti_min(slot_n, c->part_n - at)};
+    const size_t slot_n = b->n / (size_t)c->parts, slot = (size_t)c->slot_of[part] * slot_n;
+    const size_t first = b->offset / (size_t)c->parts, n = taciti_min(slot_n, c->part_n - first);
+    const size_t low = taciti_max(range.at, slot), high = taciti_min(range.at + range.n, slot + n);
+    return (strip){b->offset + low, first + low - slot, high > low ? high - low : 0};
 }
 
 static void read_range(void *context, size_t bucket, taciti_range range) {
@@ -56,7 +57,7 @@ static void read_range(void *context, size_t bucket, taciti_range range) {
     for (int part = own ? rank_of(c) : 0; part < (own ? rank_of(c) + 1 : c->parts); part++) {
         const strip s = strip_of(c, bucket, part, range);
         const size_t at = s.at + (own ? 0 : (size_t)part * c->part_n);
-        taciti_elements_read(c->type, c->source, at, c->scale, (float *)c->flat.base + s.flat, s.n);
+        if (s.n > 0) taciti_elements_read(c->type, c->source, at, c->scale, (float *)c->flat.base + s.flat, s.n);
     }
 }
 
@@ -65,8 +66,8 @@ static void write_range(void *context, size_t bucket, taciti_range range) {
     const bool own = c->collective == TACIT_REDUCE_SCATTER;
     for (int part = own ? rank_of(c) : 0; part < (own ? rank_of(c) + 1 : c->parts); part++) {
         const strip s = strip_of(c, bucket, part, range);
-        const float *floats = (const float *)c->flat.base + s.flat;
-        taciti_elements_write(c->type, c->target, s.at + (own ? 0 : (size_t)part * c->part_n), floats, s.n);
+        const size_t at = s.at + (own ? 0 : (size_t)part * c->part_n);
+        if (s.n > 0) taciti_elements_write(c->type, c->target, at, (const float *)c->flat.base + s.flat, s.n);
     }
 }
 

@@ -142,20 +142,20 @@ static float *place_of(const taciti_sources *s, size_t tensor) {
     return s->setup.flat + s->setup.layout->tensors[tensor].offset;
 }
 
-/* Returns false where the range was read before. */
-static bool fill_up_to(taciti_sources *s, size_t bucket, taciti_range range) {
+/* Returns false where the whole bucket was read before. */
+static bool count_range(taciti_sources *s, size_t bucket, taciti_range range) {
     (void)pthread_mutex_lock(&s->lock);
-    const bool new = range.at >= s->filled[bucket];
-    if (new) s->filled[bucket] = range.at + range.n;
+    const bool new = s->filled[bucket] < s->setup.layout->buckets[bucket].n;
+    if (new) s->filled[bucket] += range.n;
     (void)pthread_mutex_unlock(&s->lock);
     return new;
 }
 
-/* A strategy that changes a bucket before it leaves calls this earlier, so the second call does nothing. */
+/* A strategy that changes a bucket before it leaves calls this earlier for all of it; later calls do nothing. */
 static void range_leaves(void *context, size_t bucket, taciti_range range) {
     taciti_sources *s = context;
     const taciti_bucket *b = &s->setup.layout->buckets[bucket];
-    if (!fill_up_to(s, bucket, range)) return;
+    if (!count_range(s, bucket, range)) return;
     for (size_t t = b->first, at = 0, n = 0; t <= b->last && begins_before_end(s, t, bucket, range); t++)
         if (in_range(s, t, bucket, range, &at, &n)) read_source(&s->tensors[t].source, at, place_of(s, t) + at, n);
 }

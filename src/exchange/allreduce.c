@@ -218,43 +218,60 @@ tacit_status taciti_allreduce_local(taciti_allreduce *reduce, taciti_half_step *
     return TACIT_OK;
 }
 
-/* The steps of a part, and the cycles of the pipeline before a piece reaches them. */
+/* Parts of a piece: those of all lanes or of this rank's, of all hosts or of this rank's. */
+typedef struct parts {
+    bool lanes, hosts;
+} parts;
+
+/* The steps of a phase, the cycles of the pipeline before a piece reaches them, and what of a piece this rank brings
+ * and gets. */
 typedef struct schedule {
     bool scatter, between, to_all; /* the first two steps; the third; the last */
-    bool in_pieces;                /* hooks of the bucket are called for every piece */
     size_t between_lag, to_all_lag, last_lag;
+    parts leaving, arriving;
 } schedule;
-
-/* Pieces are ranges, and each rank gets the whole result. */
-static bool calls_hooks_by_piece(const taciti_allreduce *reduce, taciti_phase phase) {
-    return phase == TACITI_PHASE_ALL_REDUCE && !reduce->contiguous;
-}
 
 static schedule schedule_of(const taciti_allreduce *reduce, taciti_phase phase) {
     const size_t a = reduce->local_depth, b = reduce->wire_depth;
-    schedule s = {.in_pieces = calls_hooks_by_piece(reduce, phase),
-                  .scatter = taciti_phase_sums(phase),
+    schedule s = {.scatter = taciti_phase_sums(phase),
                   .between = phase != TACITI_PHASE_REDUCE_SCATTER && phase != TACITI_PHASE_GATHER_IN_HOST,
                   .to_all = phase == TACITI_PHASE_ALL_REDUCE || phase == TACITI_PHASE_ALL_GATHER ||
                             phase == TACITI_PHASE_GATHER_IN_HOST};
     s.between_lag = s.scatter ? a + b : 0;
     s.to_all_lag = s.between_lag + (s.between ? b : 0);
     s.last_lag = s.to_all_lag + (s.to_all ? a : 0);
+    s.leaving = (parts){.lanes = s.scatter, .hosts = s.scatter || !s.between};
+    s.arriving = (parts){.lanes = s.to_all, .hosts = s.to_all || s.between};
     return s;
 }
 
-/* The floats of message number `cycle`, before it leaves, or when it has arrived. */
-static taciti_range range_of_message(const taciti_piece *t) {
-    const size_t at = t->piece * t->cut->piece_n;
-    return (taciti_range){at, taciti_min(t->cut->together * t->cut->piece_n, t->cut->n - at)};
+typedef void bucket_hook(const taciti_bucket_task *task, taciti_range range);
+
+static void call_for_chunks(const taciti_allreduce *reduce, const taciti_piece *t, parts which, bucket_hook *hook) {
+    const taciti_arrangement *p = &reduce->arrangement;
+    for (int lane = 0; lane < p->lanes; lane++)
+        for (int host = 0; host < p->hosts; host++) {
+            const bool in = (which.lanes || lane == p->number) && (which.hosts || host == p->host);
+            const taciti_range chunk = taciti_cut_chunk(p, t->cut, t->piece, lane, host);
+            if (in && chunk.n > 0) hook(t->task, chunk);
+        }
 }
 
-static tacit_status scatter_cycle(taciti_allreduce *reduce, size_t cycle, bool in_pieces, taciti_piece *t) {
+/* Calls a hook of the bucket for these parts of a message, of which `t` is the first piece. */
+static void call_hook(const taciti_allreduce *reduce, const taciti_piece *t, parts which, bucket_hook *hook) {
+    const taciti_cut *cut = t->cut;
+    const size_t end = taciti_min(t->piece + cut->together, cut->pieces), at = t->piece * cut->piece_n;
+    taciti_piece p = *t;
+    if (t->task->hooks == NULL) return;
+    if (which.lanes && which.hosts && !cut->contiguous)
+        hook(t->task, (taciti_range){at, taciti_min(end * cut->piece_n, cut->n) - at});
+    else
+        for (; p.piece < end; p.piece++) call_for_chunks(reduce, &p, which, hook);
+}
+
+static tacit_status scatter_cycle(taciti_allreduce *reduce, size_t cycle, taciti_piece *t) {
     const size_t a = reduce->local_depth, b = reduce->wire_depth;
-    if (piece_at(cycle, 0, t)) {
-        if (in_pieces) taciti_bucket_leaves(t->task, range_of_message(t));
-        TACITI_TRY(taciti_allreduce_local(reduce, taciti_scatter_begin, t));
-    }
+    if (piece_at(cycle, 0, t)) TACITI_TRY(taciti_allreduce_local(reduce, taciti_scatter_begin, t));
     if (piece_at(cycle, a, t)) {
         TACITI_TRY(taciti_allreduce_local(reduce, taciti_scatter_end, t));
         TACITI_TRY(taciti_scatter_begin(&reduce->wire, t));
@@ -270,9 +287,7 @@ static tacit_status gather_cycle(taciti_allreduce *reduce, size_t cycle, const s
     if (piece_at(cycle, s->to_all_lag, t)) TACITI_TRY(taciti_allreduce_local(reduce, taciti_gather_begin, t));
     if (!piece_at(cycle, s->to_all_lag + a, t)) return TACIT_OK;
     TACITI_TRY(taciti_allreduce_local(reduce, taciti_gather_end, t));
-    if (t->residual != NULL && t->residual->back != 0) TACITI_TRY(give_back(reduce, t));
-    if (s->in_pieces) taciti_bucket_arrives(t->task, range_of_message(t));
-    return TACIT_OK;
+    return t->residual != NULL && t->residual->back != 0 ? give_back(reduce, t) : TACIT_OK;
 }
 
 static tacit_status run_halves(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task,
@@ -281,8 +296,10 @@ static tacit_status run_halves(taciti_allreduce *reduce, float *x, size_t n, con
     const schedule s = schedule_of(reduce, task->phase);
     taciti_piece t = {.x = x, .task = task, .residual = residual, .cut = &cut};
     for (size_t cycle = 0; cycle < taciti_cut_messages(&cut) + s.last_lag; cycle++) {
-        if (s.scatter) TACITI_TRY(scatter_cycle(reduce, cycle, s.in_pieces, &t));
+        if (piece_at(cycle, 0, &t)) call_hook(reduce, &t, s.leaving, taciti_bucket_leaves);
+        if (s.scatter) TACITI_TRY(scatter_cycle(reduce, cycle, &t));
         TACITI_TRY(gather_cycle(reduce, cycle, &s, &t));
+        if (piece_at(cycle, s.last_lag, &t)) call_hook(reduce, &t, s.arriving, taciti_bucket_arrives);
     }
     TACITI_TRY(taciti_halves_finish(&reduce->local));
     return taciti_halves_finish(&reduce->wire);
@@ -315,9 +332,9 @@ tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, 
         return taciti_fail(TACIT_E_INTERNAL, "bucket %zu: an all-reduce that gathers payloads has no halves",
                            task->bucket);
     const bool small = takes_small(reduce, n) && task->phase == TACITI_PHASE_ALL_REDUCE;
-    if (!alone && !small && calls_hooks_by_piece(reduce, task->phase)) return run_halves(reduce, x, n, task, residual);
+    if (!alone && !small) return run_halves(reduce, x, n, task, residual);
     taciti_bucket_leaves(task, (taciti_range){.n = n});
-    if (!alone) TACITI_TRY((small ? run_small : run_halves)(reduce, x, n, task, residual));
+    if (!alone) TACITI_TRY(run_small(reduce, x, n, task, residual));
     taciti_bucket_arrives(task, (taciti_range){.n = n});
     return TACIT_OK;
 }

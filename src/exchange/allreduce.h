@@ -82,9 +82,9 @@ taciti_residual taciti_allreduce_errors(const taciti_allreduce *reduce, float ba
  *   reduce to lanes  the sum in this lane's share
  *   gather to lanes  from owners to the lanes
  *   gather in host   from the shares of this host's lanes to all of x
- * task: NULL for all of bucket 0 in step 0. residual: one of the above, opened; NULL: encoding
- * errors are lost. Calls the hooks of the task, by piece where all of an array that is not contiguous is reduced; for
- * n = 0 not. With one member, nothing else happens to x. Communication thread. Collective over the members. */
+ * task: NULL for all of bucket 0 in step 0. residual: one of the above, opened; NULL: encoding errors are lost. Calls
+ * the hooks of the task for the parts of each piece that this rank brings and gets, for a short array once for all of
+ * it, for n = 0 not. With one member, nothing else happens to x. Communication thread. Collective over the members. */
 tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task,
                                   taciti_residual *residual);
 

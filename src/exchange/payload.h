@@ -37,13 +37,16 @@ typedef enum taciti_payload_kind { TACITI_PAYLOAD_CONTRIBUTION, TACITI_PAYLOAD_R
 enum { TACITI_PAYLOAD_KINDS = 2 };
 
 /* Moves a bucket between the array that ranks exchange and other memory, on the thread that exchanges it. Routes that
- * can (taciti_route_verbs.pieces) call the first two for ranges in ascending order, which begin at multiples of 16, so
- * that the copies of a piece hide behind the transfers of others; else they get the whole bucket. After an error some
- * ranges may have arrived. */
+ * can (taciti_route_verbs.pieces) call the first two for ranges that do not overlap and begin at multiples of 16, so
+ * that the copies of a piece hide behind the transfers of others; else they get the whole bucket once. After an error
+ * some ranges may have arrived. */
 typedef struct taciti_bucket_hooks {
-    /* Writes the range, which is about to be read, but for the gaps of the layout. */
+    /* Writes the range, which is about to be read, but for the gaps of the layout. A gather needs what this rank owns
+     * alone. */
     void (*leaving)(void *context, size_t bucket, taciti_range range);
-    void (*arrived)(void *context, size_t bucket, taciti_range range); /* the range holds the result; NULL: no need */
+    /* The range holds the result. A phase of a sum gives the ranges that this rank then owns; a whole bucket also has
+     * the others, whose values are not specified. NULL: no need. */
+    void (*arrived)(void *context, size_t bucket, taciti_range range);
     /* All ranges have arrived, or never will (status). Not called for a bucket that begins after communication has
      * failed. NULL: no need. */
     void (*ended)(void *context, size_t bucket, tacit_status status);
