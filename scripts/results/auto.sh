@@ -26,37 +26,12 @@ cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
 . scripts/results/record.sh
 
-folder="" name=auto-$$ tacit=$PWD/build/release/bin/tacit text="" shakespeare="" quick="" sections=() failures=0
 : "${SEEDS:=1}" "${STEPS:=1500}" "${BATCH:=32}" "${TEXTS:=shakespeare bible pages}" "${RATIOS:=0.1 1 4 8 16}" "${FLAGS:=}" "${WINDOWS:=128}"
 : "${FIXED:=dense dense-bf16 int8 int4 topk}" "${CHOOSING:=auto gravac accordion}"
 
-misuse() { echo "auto.sh: $1; see scripts/results/auto.sh --help" >&2; exit 2; }
-
-while [ $# -gt 0 ]; do
-  case $1 in
-    -o | --name | --tacit | --text)
-      [ $# -ge 2 ] || misuse "$1 needs a value"
-      case $1 in -o) folder=$2 ;; --text) shakespeare=$2 ;; *) declare "${1#--}=$2" ;; esac
-      shift 2
-      ;;
-    --quick) quick=yes; shift ;;
-    -h | --help) sed -n '3,26s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    loss | steps | lab | tables) sections+=("$1"); shift ;;
-    *) misuse "unknown section or option \"$1\"" ;;
-  esac
-done
+read_words "-o --name --tacit --text --quick loss steps lab tables" "$@"
 [ ${#sections[@]} -gt 0 ] || sections=(loss steps lab)
-[ -x "$tacit" ] || { echo "auto.sh: there is no program $tacit; build it: cmake --preset release && cmake --build build/release" >&2; exit 7; }
-tacit=$(realpath "$tacit")
-if [ -n "$quick" ]; then
-  folder=${folder:-build/auto-quick}
-  SEEDS=1 STEPS=24 TEXTS="shakespeare pages" RATIOS="0.1 8" FIXED="dense int4" WINDOWS=8
-else
-  folder=${folder:-build/auto}
-fi
-mkdir -p "$folder" || exit 7
-folder=$(realpath "$folder")
-guard_lab
+[ -z "$quick" ] || SEEDS=1 STEPS=24 TEXTS="shakespeare pages" RATIOS="0.1 8" FIXED="dense int4" WINDOWS=8
 
 warm_up=$((STEPS / 10)) # of the learning rate
 often=$((STEPS >= 120 ? STEPS / 60 : 2))
@@ -145,8 +120,4 @@ section_lab() {
   done
 }
 
-for section in "${sections[@]}"; do
-  [ "$section" = tables ] || "section_$section"
-done
-/usr/bin/env python3 scripts/results/auto_tables.py "$folder" || failures=$((failures + 1))
-[ "$failures" -eq 0 ] || { echo "auto.sh: $failures failed; run it again to repeat them alone" >&2; exit 1; }
+run_sections /usr/bin/env python3 scripts/results/auto_tables.py "$folder"

@@ -36,38 +36,13 @@ cd "$(dirname "$0")/../.." || exit 2
 
 windows=0 # of validation; 0: all
 apart=30  # steps between averages of localsgd
-folder="" name=compression-$$ tacit=$PWD/build/release/bin/tacit text="" shakespeare="" quick="" sections=() failures=0
 : "${SEEDS:=1 2 3 4 5 6 7 8}" "${LAB_SEEDS:=1 2 3}" "${TEXT_SEEDS:=1 2}" "${STEPS:=1500}" "${BATCH:=32}" "${METHODS:=dense dense-beta c20 c30 c30-beta}" "${RATE:=}" "${FLAGS:=}"
 : "${LAB_METHODS:=dense dense-bf16 c20 c30 gravac-int4 gravac accordion topk-10 topk-1000}" "${HOSTS_METHODS:=dense dense-bf16 c20}"
 : "${PLAN_METHODS:=dense dense-bf16 int8 int4 efsign topk-10 topk-100 c20}" "${CLIFF_RATES:=1e-2 3e-3}" "${TUNE_RATES:=7e-3 1e-2 1.4e-2 2e-2}"
 
-misuse() { echo "compression.sh: $1; see scripts/results/compression.sh --help" >&2; exit 2; }
-
-while [ $# -gt 0 ]; do
-  case $1 in
-    -o | --name | --tacit | --text)
-      [ $# -ge 2 ] || misuse "$1 needs a value"
-      case $1 in -o) folder=$2 ;; --text) shakespeare=$2 ;; *) declare "${1#--}=$2" ;; esac
-      shift 2
-      ;;
-    --quick) quick=yes; shift ;;
-    -h | --help) sed -n '3,31s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    loss | text | lab | hosts | localsgd | cliff | plan | tables | tune) sections+=("$1"); shift ;;
-    *) misuse "unknown section or option \"$1\"" ;;
-  esac
-done
+read_words "-o --name --tacit --text --quick loss text lab hosts localsgd cliff plan tables tune" "$@"
 [ ${#sections[@]} -gt 0 ] || sections=(loss text lab hosts localsgd cliff plan)
-[ -x "$tacit" ] || { echo "compression.sh: there is no program $tacit; build it: cmake --preset release && cmake --build build/release" >&2; exit 7; }
-tacit=$(realpath "$tacit")
-if [ -n "$quick" ]; then
-  folder=${folder:-build/compression-quick}
-  SEEDS=1 LAB_SEEDS=1 TEXT_SEEDS=1 STEPS=10 CLIFF_RATES=1e-2 TUNE_RATES=1e-2 windows=8 apart=5
-else
-  folder=${folder:-build/compression}
-fi
-mkdir -p "$folder" || exit 7
-folder=$(realpath "$folder")
-guard_lab
+[ -z "$quick" ] || SEEDS=1 LAB_SEEDS=1 TEXT_SEEDS=1 STEPS=10 CLIFF_RATES=1e-2 TUNE_RATES=1e-2 windows=8 apart=5
 
 # ---- settings -------------------------------------------------------------------------------------------------------
 
@@ -235,9 +210,4 @@ section_tables() {
     scripts/results/plot_compression_results.sh "$folder" "$pictures"
 }
 
-for section in "${sections[@]}"; do
-  [ "$section" != tables ] || continue
-  "section_$section"
-done
-section_tables || failures=$((failures + 1))
-[ "$failures" -eq 0 ] || { echo "compression.sh: $failures failed; run it again to repeat them alone" >&2; exit 1; }
+run_sections section_tables

@@ -30,39 +30,13 @@ cd "$(dirname "$0")/../.." || exit 2
 . scripts/results/record.sh
 
 windows=0 time_windows=256 # of validation; 0: all
-folder="" name=gossip-$$ tacit=$PWD/build/release/bin/tacit text="" quick="" sections=()
 : "${RATE:=500mbit}" "${RATIOS:=1 2 4}" "${WIRES:=f32 bf16}" "${BLOCKS:=2}" "${SEEDS:=1 2 3}" "${STEPS:=3000}" "${BATCH:=32}"
 : "${METHODS:=dense accum-aer accum-exp accum-aer-atc adam-aer}"
 : "${TIME_RATE:=100mbit}" "${TIME_STEPS:=3000}" "${TIME_METHODS:=accum-aer:1.15 accum-aer-delay:1.15}"
 
-misuse() { echo "gossip.sh: $1; see scripts/results/gossip.sh --help" >&2; exit 2; }
-
-while [ $# -gt 0 ]; do
-  case $1 in
-    -o | --name | --tacit | --text)
-      [ $# -ge 2 ] || misuse "$1 needs a value"
-      case $1 in -o) folder=$2 ;; *) declare "${1#--}=$2" ;; esac
-      shift 2
-      ;;
-    --quick) quick=yes; shift ;;
-    -h | --help) sed -n '3,27s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    steps | jitter | plan | train | time | tables | tune) sections+=("$1"); shift ;;
-    *) misuse "unknown section or option \"$1\"" ;;
-  esac
-done
+read_words "-o --name --tacit --text --quick steps jitter plan train time tables tune" "$@"
 [ ${#sections[@]} -gt 0 ] || sections=(steps jitter plan train time)
-[ -x "$tacit" ] || { echo "gossip.sh: there is no program $tacit; build it: cmake --preset release && cmake --build build/release" >&2; exit 7; }
-tacit=$(realpath "$tacit")
-if [ -n "$quick" ]; then
-  folder=${folder:-build/gossip-quick}
-  BLOCKS=1 SEEDS=1 STEPS=10 TIME_STEPS=20 WIRES=f32 RATIOS=1 windows=8 time_windows=8
-else
-  folder=${folder:-build/gossip}
-fi
-mkdir -p "$folder" || exit 7
-folder=$(realpath "$folder")
-failures=0
-guard_lab
+[ -z "$quick" ] || BLOCKS=1 SEEDS=1 STEPS=10 TIME_STEPS=20 WIRES=f32 RATIOS=1 windows=8 time_windows=8
 
 # ---- steps: time per step -------------------------------------------------------------------------------------------
 
@@ -265,9 +239,4 @@ section_tables() {
   /usr/bin/env python3 scripts/results/gossip_tables.py "$folder" $page && scripts/results/plot_gossip.sh "$folder" "$pictures"
 }
 
-for section in "${sections[@]}"; do
-  [ "$section" != tables ] || continue
-  "section_$section"
-done
-section_tables || failures=$((failures + 1))
-[ "$failures" -eq 0 ] || { echo "gossip.sh: $failures failed; run it again to repeat them alone" >&2; exit 1; }
+run_sections section_tables

@@ -24,31 +24,13 @@ cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
 . scripts/results/record.sh
 
-folder=build/noise tacit=$PWD/build/release/bin/tacit text="" shakespeare="" sections=() failures=0
 : "${TEXTS:=bible shakespeare}" "${SEEDS:=1 2}" "${GRAPHS:=base-k}" "${VARIANTS:=plain start denoise both default}"
 : "${CODECS:=aer:none aer:int8 aer:int4 aer:signmag2 base-k:none base-k:int4 base-k:signmag2 base-k:powergossip exp-directed:none exp-directed:int8}"
 : "${CODEC_RANKS:=5 6 8}" "${CODEC_STEPS:=600}" "${CODEC_TEXT:=bible}"
 : "${STEPS:=1500}" "${LENGTHS:=1000 3000}" "${RANKS:=6}" "${SAMPLES:=5}" "${FLAGS:=}"
 
-misuse() { echo "noise.sh: $1; see scripts/results/noise.sh --help" >&2; exit 2; }
-
-while [ $# -gt 0 ]; do
-  case $1 in
-    -o | --tacit | --text)
-      [ $# -ge 2 ] || misuse "$1 needs a value"
-      case $1 in -o) folder=$2 ;; --tacit) tacit=$2 ;; --text) shakespeare=$2 ;; esac
-      shift 2
-      ;;
-    -h | --help) sed -n '3,23s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    ablation | lengths | codecs | tables) sections+=("$1"); shift ;;
-    *) misuse "unknown section or option \"$1\"" ;;
-  esac
-done
+read_words "-o --tacit --text ablation lengths codecs tables" "$@"
 [ ${#sections[@]} -gt 0 ] || sections=(ablation lengths codecs)
-[ -x "$tacit" ] || { echo "noise.sh: there is no program $tacit; build it: cmake --preset release && cmake --build build/release" >&2; exit 7; }
-tacit=$(realpath "$tacit")
-mkdir -p "$folder" || exit 7
-folder=$(realpath "$folder")
 
 # one NAME STEPS SEED FLAG...: the settings are those of dense all-reduce.
 one() {
@@ -109,11 +91,7 @@ section_codecs() {
   done
 }
 
-for section in "${sections[@]}"; do
-  [ "$section" = tables ] || "section_$section"
-done
 page=docs/results/noise.md
 [ -f "$page" ] || page=""
 # shellcheck disable=SC2086 # no word when there is no page
-/usr/bin/env python3 scripts/results/noise_tables.py "$folder" $page || failures=$((failures + 1))
-[ "$failures" -eq 0 ] || { echo "noise.sh: $failures failed; run it again to repeat them alone" >&2; exit 1; }
+run_sections /usr/bin/env python3 scripts/results/noise_tables.py "$folder" $page

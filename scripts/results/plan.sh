@@ -21,29 +21,10 @@ cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
 . scripts/results/record.sh
 
-folder=build/plan name=plan-$$ tacit=$PWD/build/release/bin/tacit text="" sections=() failures=0
 : "${CLUSTERS:=6x2-300 3x4-150 5x1-80}" "${NETWORKS:=resnet-101:35:f32 lstm-66m:60:bf16}"
 
-misuse() { echo "plan.sh: $1; see scripts/results/plan.sh --help" >&2; exit 2; }
-
-while [ $# -gt 0 ]; do
-  case $1 in
-    -o | --name | --tacit)
-      [ $# -ge 2 ] || misuse "$1 needs a value"
-      case $1 in -o) folder=$2 ;; *) declare "${1#--}=$2" ;; esac
-      shift 2
-      ;;
-    -h | --help) sed -n '3,20s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    measure | probe | predict | tables) sections+=("$1"); shift ;;
-    *) misuse "unknown section or option \"$1\"" ;;
-  esac
-done
+read_words "-o --name --tacit measure probe predict tables" "$@"
 [ ${#sections[@]} -gt 0 ] || sections=(measure probe predict)
-[ -x "$tacit" ] || { echo "plan.sh: there is no program $tacit; build it: cmake --preset release && cmake --build build/release" >&2; exit 7; }
-mkdir -p "$folder" || exit 7
-folder=$(realpath "$folder")
-
-guard_lab
 
 # cluster_up HOSTSxRANKS-MBIT
 cluster_up() {
@@ -103,8 +84,4 @@ section_probe() {
   done
 }
 
-for section in "${sections[@]}"; do
-  [ "$section" = tables ] || "section_$section"
-done
-/usr/bin/env python3 scripts/results/plan_table.py "$folder" docs/results/plan.md || failures=$((failures + 1))
-[ "$failures" -eq 0 ] || { echo "plan.sh: $failures failed; run it again to repeat them alone" >&2; exit 1; }
+run_sections /usr/bin/env python3 scripts/results/plan_table.py "$folder" docs/results/plan.md

@@ -35,7 +35,6 @@ cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
 . scripts/results/record.sh
 
-folder="" name=pytorch-$$ tacit=tacit text="" text_name=input.txt quick="" sections=()
 : "${RATE:=200mbit}" "${BATCH:=2}" "${WORDS:=}" "${RATIO:=4}"
 : "${METHODS:=ddp ddp-fp16 ddp-powersgd decent-exp decent-complete dp bf16 auto auto-now topk exp aer alone}"
 : "${LOSS_METHODS:=ddp ddp-fp16 ddp-powersgd auto auto-now topk aer}"
@@ -44,39 +43,19 @@ folder="" name=pytorch-$$ tacit=tacit text="" text_name=input.txt quick="" secti
 : "${TAGC_METHODS:=fsdp fsdp-f32 fsdp-tagc fsdp-int8 fsdp-int4 fsdp-auto}"
 : "${DP_SETTINGS:=200mbit 1gbit host vgg}" "${GRAVAC_EXAMPLES:=resnet vgg lstm}" "${TAGC_RATES:=200mbit 1gbit 10gbit}" "${TAGC_HOSTS:=2}"
 
-misuse() { echo "pytorch.sh: $1; see scripts/results/pytorch.sh --help" >&2; exit 2; }
-
-while [ $# -gt 0 ]; do
-  case $1 in
-    -o | --name | --text)
-      [ $# -ge 2 ] || misuse "$1 needs a value"
-      case $1 in -o) folder=$2 ;; *) declare "${1#--}=$2" ;; esac
-      shift 2
-      ;;
-    --quick) quick=yes; shift ;;
-    -h | --help) sed -n '3,32s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    steps | dp | loss | gravac | decent | tagc | tables) sections+=("$1"); shift ;;
-    *) misuse "unknown section or option \"$1\"" ;;
-  esac
-done
+read_words "-o --name --text --quick steps dp loss gravac decent tagc tables" "$@"
 [ ${#sections[@]} -gt 0 ] || sections=(steps dp loss gravac decent tagc)
 if [ -n "$quick" ]; then
-  folder=${folder:-build/pytorch-quick}
   : "${REPEATS:=1}" "${SEEDS:=1}" "${STEPS:=14}" "${WARM_UP:=6}" "${VGG_STEPS:=4}" "${LOSS_STEPS:=30}" "${GRAVAC_STEPS:=10}"
   : "${DECENT_STEPS:=10}" "${TAGC_STEPS:=14}"
 else
-  folder=${folder:-build/pytorch}
   : "${SEEDS:=1 2 3 4 5}" "${STEPS:=40}" "${WARM_UP:=12}" "${VGG_STEPS:=9}" "${LOSS_STEPS:=120}" "${GRAVAC_STEPS:=60}"
   : "${DECENT_STEPS:=100}" "${TAGC_STEPS:=26}"
 fi
 "${TACIT_PYTHON:-python3}" -c 'import torch, tacit, decent_dp' 2>/dev/null || {
   echo "pytorch.sh: ${TACIT_PYTHON:-python3} lacks torch, tacit or decent-dp: pip install . torch decent-dp==0.2.3" >&2; exit 7; }
-mkdir -p "$folder" || exit 7
-folder=$(realpath "$folder")
 exec {lock}>"$folder/lock"
 flock -n "$lock" || { echo "pytorch.sh: another one measures into $folder; wait for it, or choose another folder: -o FOLDER" >&2; exit 7; }
-failures=0
-guard_lab
 
 # ---- launches ------------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by the scripts of this folder: launches whose answers are kept. They set folder, tacit, text, MPIRUN and failures;
-# name: of the lab's cluster, if one is used; text_name: what a command line calls the text; shakespeare: --text, with use_text.
+# Sourced by the scripts of this folder: their command lines, and launches whose answers are kept. They set MPIRUN, and text_name: what
+# a command line calls the text.
+
+misuse() { echo "${0##*/}: $1; see scripts/results/${0##*/} --help" >&2; exit 2; }
+
+# read_words "OPTION ... SECTION ..." WORD...: sets folder (-o), name (of the lab's cluster), tacit, text and quick by the options that a
+# script has, and sections to those that are named. A script has a folder of its own below build/, and one more for quick launches.
+# --help prints the head of the script.
+read_words() {
+  local known=" $1 " own=${0##*/}
+  own=${own%.sh}
+  folder="" name=$own-$$ tacit=$PWD/build/release/bin/tacit text="" quick="" sections=() failures=0
+  shift
+  while [ $# -gt 0 ]; do
+    case $1 in -h | --help) sed -n '3,${/^#/!q;s/^# \{0,1\}//p}' "scripts/results/${0##*/}"; exit 0 ;; esac
+    [[ -n $1 && $known == *" $1 "* ]] || misuse "unknown section or option \"$1\""
+    case $1 in
+      --quick) quick=yes ;;
+      -*)
+        [ $# -ge 2 ] || misuse "$1 needs a value"
+        if [ "$1" = -o ]; then folder=$2; else declare -g "${1#--}=$2"; fi
+        shift
+        ;;
+      *) sections+=("$1") ;;
+    esac
+    shift
+  done
+  shakespeare=$text
+  if [[ $known == *" --tacit "* ]]; then
+    [ -x "$tacit" ] || { echo "${0##*/}: there is no program $tacit; build it: cmake --preset release && cmake --build build/release" >&2; exit 7; }
+    tacit=$(realpath "$tacit")
+  fi
+  folder=${folder:-build/$own${quick:+-quick}}
+  mkdir -p "$folder" || exit 7
+  folder=$(realpath "$folder")
+  guard_lab
+}
+
+# run_sections COMMAND...: the sections of this run, and at the end its tables, which COMMAND makes.
+run_sections() {
+  local section
+  for section in "${sections[@]}"; do [ "$section" = tables ] || "section_$section"; done
+  "$@" || failures=$((failures + 1))
+  [ "$failures" -eq 0 ] || { echo "${0##*/}: $failures failed; run it again to repeat them alone" >&2; exit 1; }
+}
 
 # record ANSWER COMMAND...: runs the command unless its answer is there. What it prints becomes ANSWER when it has ended
 # well, so that ANSWER is never half an answer. The names of this run's cluster and folders are left out of ANSWER.command.

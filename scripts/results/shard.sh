@@ -23,31 +23,11 @@ cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
 . scripts/results/record.sh
 
-folder="" name=shard-$$ tacit=$PWD/build/release/bin/tacit text="" shakespeare="" sections=() failures=0
 : "${SEEDS:=1 2 3}" "${STEPS:=1500}" "${BLOCKS:=3}" "${FLAGS:=}"
 : "${CLUSTERS:=3-500 5-1000}" "${METHODS:=dp s3 s2 s3-int4-int8 s2-int4-int4}"
 
-misuse() { echo "shard.sh: $1; see scripts/results/shard.sh --help" >&2; exit 2; }
-
-while [ $# -gt 0 ]; do
-  case $1 in
-    -o | --name | --tacit | --text)
-      [ $# -ge 2 ] || misuse "$1 needs a value"
-      case $1 in -o) folder=$2 ;; --text) shakespeare=$2 ;; *) declare "${1#--}=$2" ;; esac
-      shift 2
-      ;;
-    -h | --help) sed -n '3,21s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    base | two | hosts | plan | loss | tables) sections+=("$1"); shift ;;
-    *) misuse "unknown section or option \"$1\"" ;;
-  esac
-done
+read_words "-o --name --tacit --text base two hosts plan loss tables" "$@"
 [ ${#sections[@]} -gt 0 ] || sections=(base two hosts plan loss)
-[ -x "$tacit" ] || { echo "shard.sh: there is no program $tacit; build it: cmake --preset release && cmake --build build/release" >&2; exit 7; }
-tacit=$(realpath "$tacit")
-folder=${folder:-build/shard}
-mkdir -p "$folder" || exit 7
-folder=$(realpath "$folder")
-guard_lab
 
 # measure ANSWER WARM_UP ROUNDS BLOCKS PROFILE FLAG...: a first step through a codec touches the memory of its residuals, and the
 # automatic choice is made after two dozen steps, so these need more warm-up.
@@ -153,8 +133,4 @@ section_loss() {
   losses short $((STEPS * 4 / 15)) plain tagc80 topk80
 }
 
-section_tables() { /usr/bin/env python3 scripts/results/shard_tables.py "$folder" docs/results/shard.md; }
-
-for section in "${sections[@]}"; do [ "$section" = tables ] || "section_$section"; done
-section_tables || failures=$((failures + 1))
-[ "$failures" -eq 0 ] || { echo "shard.sh: $failures failed; run it again to repeat them alone" >&2; exit 1; }
+run_sections /usr/bin/env python3 scripts/results/shard_tables.py "$folder" docs/results/shard.md

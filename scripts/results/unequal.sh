@@ -14,34 +14,15 @@
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
+. scripts/results/record.sh
 
-folder="" tacit=$PWD/build/release/bin/tacit text="" quick=""
 : "${SEEDS:=1 2 3}" "${STEPS:=300}" "${PREFIX:=}" "${RATES:=}" "${TABLE:=unequal}" "${PARTITIONS:=global dirichlet:0.1 by-rank}"
 : "${METHODS:=dense-adam adam accum adam-tracker dense-sgd sgd-atc}"
 
-misuse() { echo "unequal.sh: $1; see scripts/results/unequal.sh --help" >&2; exit 2; }
-
-while [ $# -gt 0 ]; do
-  case $1 in
-    -o | --tacit | --text)
-      [ $# -ge 2 ] || misuse "$1 needs a value"
-      case $1 in -o) folder=$2 ;; *) declare "${1#--}=$2" ;; esac
-      shift 2
-      ;;
-    --quick) quick=yes; shift ;;
-    -h | --help) sed -n '3,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    *) misuse "unknown option \"$1\"" ;;
-  esac
-done
-[ -x "$tacit" ] || { echo "unequal.sh: there is no program $tacit; build it: cmake --preset release && cmake --build build/release" >&2; exit 7; }
-for file in "$text" input.txt ../shared/data/tinyshakespeare.txt; do
-  [ -z "$file" ] || [ ! -r "$file" ] || { text=$file; break; }
-done
-[ -r "$text" ] || { echo "unequal.sh: no text to train on: --text FILE, or put tiny-shakespeare at input.txt" >&2; exit 7; }
+read_words "-o --tacit --text --quick" "$@"
+find_text
 page=${PAGE-docs/results/unequal.md}
-if [ -n "$quick" ]; then folder=${folder:-build/unequal-quick} STEPS=10 SEEDS="1 2" METHODS="adam adam-tracker" page=""; fi
-folder=${folder:-build/unequal}
-mkdir -p "$folder" || exit 7
+[ -z "$quick" ] || STEPS=10 SEEDS="1 2" METHODS="adam adam-tracker" page=""
 
 # Five fifths of the text, in small letters, each written in an alphabet of its own (bytes 128 and up for all but the first): as if
 # the text went through five languages with the same punctuation. The last 10 % of each fifth are for validation.
@@ -102,7 +83,6 @@ train() {
   fi
 }
 
-failures=0
 make_text || exit 7
 for partition in $PARTITIONS; do
   for which in $METHODS; do
@@ -112,5 +92,4 @@ for partition in $PARTITIONS; do
   done
 done
 # shellcheck disable=SC2086 # no word when there is no page
-/usr/bin/env python3 scripts/results/unequal_tables.py "$folder" $page ${page:+"$TABLE"} || failures=$((failures + 1))
-[ "$failures" -eq 0 ] || { echo "unequal.sh: $failures failed; run it again to repeat them alone" >&2; exit 1; }
+run_sections /usr/bin/env python3 scripts/results/unequal_tables.py "$folder" $page ${page:+"$TABLE"}
