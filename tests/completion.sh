@@ -62,8 +62,8 @@ offers_only "--data.vocab" tacit sample run --data.vo
 offers_only "" tacit sample run --optim.
 offers "corpus one.txt" tacit train --data.train ""
 offers "corpus one.txt" tacit train --data.train gpt.yaml cor
-# The other shells are asked in their own words, where they are installed.
-"$tacit" completion zsh > zsh.sh && "$tacit" completion fish > fish.fish || failed=1
+# zsh is asked in its own words, where it is installed.
+"$tacit" completion zsh > zsh.sh || failed=1
 lacks() { echo "completion: $1"; failed=1; }
 if command -v zsh > /dev/null; then
     zsh -f -c 'source ./zsh.sh && [[ ${_comps[tacit]} == *_tacit* ]]' || lacks "zsh does not know tacit"
@@ -76,16 +76,6 @@ ask() { COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=(); _tacit
 ask tacit doc; ask tacit data ""; ask tacit train --optim.name acc; ask tacit train --resume-; ask tacit sample run --data.vo
 END
     diff <(zsh -f ask.zsh | sed 's/ $//') <(printf '%s\n' doctor prepare "accum-adamw accum-adam" --resume-from-mean --data.vocab) || lacks "zsh offers something else"
-fi
-if command -v fish > /dev/null; then
-    fish -n fish.fish || lacks "fish cannot read its script"
-    fish_offers() { HOME=$folder fish -N -c "source fish.fish; complete -C '$2'" | cut -f1 | grep -qxF -- "$1" || lacks "fish does not offer $1 for '$2'"; }
-    fish_offers doctor 'tacit doc'
-    fish_offers prepare 'tacit data '
-    fish_offers accum-adam 'tacit train --optim.name acc'
-    fish_offers --resume-from-mean 'tacit train --resume-'
-    fish_offers --data.vocab 'tacit sample run --data.vo'
-    fish_offers --compute.emulate 'tacit bench step --compute.em'
 fi
 [[ $failed == 0 ]] && echo "completion: verbs, flags, keys, values and files are offered"
 exit $failed

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Completion scripts from the tables of verbs, flags and options. bash splits words at "=", so that "--optim.name=s"
- * arrives as three words. zsh runs the script of bash; fish has its own.
+ * arrives as three words. zsh runs the script of bash.
  */
 #include <stdio.h>
 #include <string.h>
@@ -98,7 +98,7 @@ static void print_bash(const taciti_verb *verbs) {
         "        verb=\"$first ${COMP_WORDS[start+1]}\"\n"
         "    fi\n"
         "    if [[ $first == help ]]; then COMPREPLY=($(compgen -W \"$verbs\" -- \"$cur\")); return; fi\n"
-        "    if [[ $first == completion ]]; then COMPREPLY=($(compgen -W \"bash zsh fish\" -- \"$cur\")); return; "
+        "    if [[ $first == completion ]]; then COMPREPLY=($(compgen -W \"bash zsh\" -- \"$cur\")); return; "
         "fi\n");
     print_flags_of_verbs(verbs);
     print_values();
@@ -125,85 +125,12 @@ static void print_zsh(const taciti_verb *verbs) {
     print_bash(verbs);
 }
 
-/* ---- fish -------------------------------------------------------------------------------------------------------- */
-
-/* In single quotes. */
-static void print_quoted(const char *text) {
-    putchar('\'');
-    for (; *text != '\0'; text++) printf("%s%c", *text == '\'' || *text == '\\' ? "\\" : "", *text);
-    putchar('\'');
-}
-
-/* "data prepare" as one word, "data-prepare". */
-static void print_joined(const char *name) {
-    for (; *name != '\0'; name++) putchar(*name == ' ' ? '-' : *name);
-}
-
-static void print_fish_verbs(const taciti_verb *verbs) {
-    for (const taciti_verb *verb = verbs; verb->name != NULL; verb++) {
-        const char *second = strchr(verb->name, ' ');
-        const int length = (int)strcspn(verb->name, " ");
-        if (verb->hidden) continue;
-        printf("complete -c tacit -n __tacit_behind -f -a %.*s", length, verb->name);
-        if (second != NULL)
-            printf("\ncomplete -c tacit -n '__tacit_behind %.*s' -f -a %s", length, verb->name, second + 1);
-        printf(" -d ");
-        print_quoted(verb->summary);
-        printf("\n");
-    }
-}
-
-static void print_fish_flags(const taciti_verb *verbs) {
-    for (const taciti_verb *verb = verbs; verb->name != NULL; verb++)
-        for (const taciti_flag *flag = verb->flags; flag->name != NULL && !verb->hidden; flag++) {
-            printf("complete -c tacit -n '__tacit_at ");
-            print_joined(verb->name);
-            printf("' -l %s%s -d ", flag->name + 2, flag->argument != NULL && *flag->argument != '[' ? " -r" : "");
-            print_quoted(flag->help);
-            printf("\n");
-        }
-}
-
-/* Keys stand once, with the verbs that take them. */
-static void print_fish_keys(const taciti_verb *verbs) {
-    taciti_place place;
-    char key[TACITI_KEY_BYTES], choice[TACITI_CHOICE_BYTES];
-    for (size_t i = 0; taciti_config_at(taciti_cli_options(), i, &place); i++) {
-        printf("complete -c tacit -n '__tacit_at");
-        for (const taciti_verb *verb = verbs; verb->name != NULL; verb++)
-            if (!verb->hidden && taciti_option_accepted(verb->keys, &place)) putchar(' '), print_joined(verb->name);
-        printf("' -l %s -r -d ", taciti_place_key(&place, key));
-        print_quoted(place.option->help);
-        if (place.option->type == TACITI_OPTION_BOOL) printf(" -f -a 'true false'");
-        if (taciti_option_choice(place.option, 0, choice)) printf(" -f -a '");
-        int c = 0;
-        for (; taciti_option_choice(place.option, c, choice); c++) printf("%s%s", c > 0 ? " " : "", choice);
-        printf("%s\n", c > 0 ? "'" : "");
-    }
-}
-
-static void print_fish(const taciti_verb *verbs) {
-    printf("function __tacit_at # the verb is one of these\n"
-           "    set -l words (commandline -opc)\n"
-           "    contains -- \"$words[2]\" $argv; or contains -- \"$words[2]-$words[3]\" $argv\n"
-           "end\n"
-           "function __tacit_behind # these words, and no other, stand in front\n"
-           "    set -l words (commandline -opc)\n"
-           "    set -e words[1]\n"
-           "    test \"$words\" = \"$argv\"\n"
-           "end\n");
-    print_fish_verbs(verbs);
-    print_fish_flags(verbs);
-    print_fish_keys(verbs);
-    printf("complete -c tacit -n '__tacit_at completion' -f -a 'bash zsh fish'\n");
-}
-
 /* ---- the verb ---------------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
     void (*print)(const taciti_verb *verbs);
-} SHELLS[] = {{"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}};
+} SHELLS[] = {{"bash", print_bash}, {"zsh", print_zsh}};
 enum { SHELL_COUNT = sizeof SHELLS / sizeof *SHELLS };
 
 tacit_status taciti_verb_completion(const taciti_verb *verb, int argc, char **argv) {
@@ -216,5 +143,5 @@ tacit_status taciti_verb_completion(const taciti_verb *verb, int argc, char **ar
         SHELLS[i].print(verb->all);
         return TACIT_OK;
     }
-    return taciti_fail(TACIT_E_USAGE, "name the shell: tacit completion bash, zsh or fish");
+    return taciti_fail(TACIT_E_USAGE, "name the shell: tacit completion bash or zsh");
 }

@@ -216,15 +216,14 @@ static const taciti_verb VERBS[] = {
      .collective = true,
      .run = taciti_verb_bench_step},
     {.name = "completion",
-     .synopsis = "bash | zsh | fish",
+     .synopsis = "bash | zsh",
      .summary = "print the completion script of a shell",
      .description =
          "Prints a script that teaches the shell to complete verbs, flags, configuration keys, their values and "
          "file names. An installed tacit brings that of bash along; elsewhere, put the shell's line into "
-         "~/.bashrc, ~/.zshrc or ~/.config/fish/config.fish.",
+         "~/.bashrc or ~/.zshrc.",
      .example = "source <(tacit completion bash)\n"
-                "source <(tacit completion zsh)\n"
-                "tacit completion fish | source",
+                "source <(tacit completion zsh)",
      .flags = no_flags,
      .all = VERBS,
      .run = taciti_verb_completion},
