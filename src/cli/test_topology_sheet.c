@@ -6,9 +6,7 @@
 /* cmocka wants the four above first */
 #include <cmocka.h>
 #include <math.h>
-#include <string.h>
 
-#include "base/memory.h"
 #include "cli/topology_sheet.h"
 
 static taciti_hosts g_hosts;
@@ -54,39 +52,10 @@ static void large_ones_go_without_limits_and_figures(void **state) {
     assert_true(g_sheet.has_figures && !g_sheet.has_limit);
 }
 
-static size_t count(const char *text, const char *needle) {
-    size_t found = 0;
-    for (const char *at = text; (at = strstr(at, needle)) != NULL; at += strlen(needle)) found++;
-    return found;
-}
-
-static void every_round_is_a_panel_with_all_ranks_and_hosts(void **state) {
-    (void)state;
-    open_sheet("aer", 16, 4);
-    char *svg = taciti_topology_draw(&g_sheet);
-    assert_non_null(svg);
-    assert_int_equal(count(svg, ">round "), 4);
-    assert_int_equal(count(svg, "<circle "), 4 * 16 + 1); /* one in the legend */
-    assert_int_equal(count(svg, ">host "), 4 * 4);
-    assert_int_equal(count(svg, "aer, 16 ranks on 4 hosts"), 1);
-    assert_int_equal(count(svg, ", 1 on the busiest link"), 4);
-    assert_int_equal(count(svg, "</svg>"), 1);
-    taciti_free(svg);
-    (void)close_sheet(state);
-    open_sheet("random", 6, 6); /* 32 rounds, of which the first are drawn; one host has no bands */
-    svg = taciti_topology_draw(&g_sheet);
-    assert_non_null(svg);
-    assert_int_equal(count(svg, ">round "), 8);
-    assert_int_equal(count(svg, ", the first 8 drawn"), 1);
-    assert_int_equal(count(svg, ">host "), 0);
-    taciti_free(svg);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(what_hosts_carry_depends_on_who_is_where, close_sheet),
         cmocka_unit_test_teardown(large_ones_go_without_limits_and_figures, close_sheet),
-        cmocka_unit_test_teardown(every_round_is_a_panel_with_all_ranks_and_hosts, close_sheet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

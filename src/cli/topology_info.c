@@ -4,14 +4,12 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/log.h"
-#include "base/memory.h"
 #include "strategy/gossip.h"
 
 enum { RANKS_MAX = 4096, ROUNDS_PRINTED = 16 };
 
-static const char *const FLAGS[] = {"--ranks", "--per-host", "--degree", "--file", "--gamma", "--delay", "--svg"};
+static const char *const FLAGS[] = {"--ranks", "--per-host", "--degree", "--file", "--gamma", "--delay"};
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
@@ -198,22 +196,16 @@ static tacit_status parse_question(const taciti_arguments *arguments, question *
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
-static tacit_status show_one(const question *q, const char *name, bool json, const char *svg) {
+static tacit_status show_one(const question *q, const char *name, bool json) {
     taciti_topology_sheet s;
     TACITI_TRY(make_sheet(q, name, &s));
     tacit_status status = TACIT_OK;
-    if (svg != NULL) {
-        char *text = taciti_topology_draw(&s);
-        status = text == NULL ? taciti_fail(TACIT_E_MEMORY, "no memory for the drawing of a topology")
-                              : taciti_file_write(svg, text, strlen(text));
-        taciti_free(text);
-    }
-    if (status == TACIT_OK && json) {
+    if (json) {
         json_t *root = sheet_json(&s, true);
         (void)json_object_set_new(root, "ranks", json_integer(q->hosts.ranks));
         (void)json_object_set_new(root, "per_host", json_integer(q->per_host));
         status = taciti_cli_print_json(root);
-    } else if (status == TACIT_OK) {
+    } else {
         print_heading(q);
         print_row(&s);
         print_rounds(&s);
@@ -265,13 +257,9 @@ static tacit_status show_table(const question *q, bool json) {
 
 tacit_status taciti_topologies_show(const taciti_arguments *arguments, const char *name) {
     const bool json = taciti_arguments_get(arguments, "--json") != NULL;
-    const char *svg = taciti_arguments_get(arguments, "--svg");
     question q;
-    if (svg != NULL && name == NULL)
-        return taciti_fail(TACIT_E_USAGE,
-                           "--svg: a drawing of which one? tacit info topologies aer -n 16 --per-host 4 --svg %s", svg);
     TACITI_TRY(parse_question(arguments, &q));
-    const tacit_status status = name != NULL ? show_one(&q, name, json, svg) : show_table(&q, json);
+    const tacit_status status = name != NULL ? show_one(&q, name, json) : show_table(&q, json);
     taciti_hosts_destroy(&q.hosts);
     return status;
 }

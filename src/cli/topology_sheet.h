@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A topology on given hosts with its figures: mixing rate, traffic, drawing.
+ * A topology on given hosts with its figures: mixing rate and traffic.
  */
 #ifndef TACITI_CLI_TOPOLOGY_SHEET_H
 #define TACITI_CLI_TOPOLOGY_SHEET_H
@@ -25,9 +25,6 @@ typedef struct taciti_topology_sheet {
 tacit_status taciti_topology_sheet_create(const taciti_topo_request *request, const taciti_topo_awc *awc,
                                           taciti_topology_sheet *out);
 void taciti_topology_sheet_destroy(taciti_topology_sheet *sheet);
-
-/* Draws the topology as SVG text. Returns owned, release with taciti_free(); NULL if memory is exhausted. */
-char *taciti_topology_draw(const taciti_topology_sheet *sheet);
 
 /* ---- topology_info.c: `tacit info topologies` ---- */
 

@@ -33,7 +33,6 @@ const taciti_flag taciti_info_flags[] = {
     {"--gamma", NULL, "G",
      "topologies: consensus factor, for the step size that awc bears (default 1; 0.5 with --delay 1)"},
     {"--delay", NULL, "STEPS", "topologies: gossip.delay, for the same (default 0)"},
-    {"--svg", NULL, "FILE", "topologies: draw the one that is named"},
     {NULL, NULL, NULL, NULL},
 };
 

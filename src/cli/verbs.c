@@ -143,7 +143,6 @@ static const taciti_verb VERBS[] = {
          "a host's link carries. With the name of one: its rounds.",
      .example = "tacit info options\n"
                 "tacit info topologies -n 24 --per-host 4\n"
-                "tacit info topologies aer -n 16 --per-host 4 --svg aer.svg\n"
                 "tacit info profiles vgg-16 >my.json\n"
                 "tacit info build --json",
      .flags = taciti_info_flags,
