@@ -16,24 +16,10 @@ import os
 import statistics
 import sys
 
-from record import reached, read_run, table
+from record import lab_rate, reached, runs_in, table
 
 LOSSLESS = 1.005
 SHORT = ("dense", "dense-bf16", "int8", "int4")  # whose seconds per step come from a short run, and losses from section loss
-
-
-def runs_of(folder, section):
-    """{name without .jsonl: steps}"""
-    paths = sorted(glob.glob(os.path.join(folder, section, "*.jsonl")))
-    return {os.path.basename(path)[: -len(".jsonl")]: read_run(path) for path in paths}
-
-
-def rate(folder, ratio):
-    """Three digits of 8 x bytes per step / (ratio x compute), Mbit/s; rank 0 sends just these bytes."""
-    steps = read_run(os.path.join(folder, "rate/compute.jsonl"))
-    later = steps[len(steps) // 10 :]
-    seconds = statistics.median(m["compute_s"] + m["update_s"] for m in later)
-    return "%gmbit" % float("%.3g" % (8e-6 * later[-1]["bytes_sent"] / (ratio * seconds)))
 
 
 def emulated_rate(path, ratio):
@@ -114,18 +100,18 @@ def cluster_table(lab, losses, ratio, texts, methods, seeds):
 
 def main():
     if sys.argv[1] == "--rate":
-        print(rate(sys.argv[2], float(sys.argv[3])))
+        print(lab_rate(sys.argv[2], float(sys.argv[3])))
         return
     if sys.argv[1] == "--emulated":
         print(emulated_rate(sys.argv[2], float(sys.argv[3])))
         return
     print(steps_table(sys.argv[1]))
-    lab, losses = runs_of(sys.argv[1], "lab"), runs_of(sys.argv[1], "loss")
+    lab, losses = runs_in(sys.argv[1], "lab"), runs_in(sys.argv[1], "loss")
     texts = list(dict.fromkeys(name.split("-")[0] for name in losses))
     seeds = sorted({name.rsplit("-", 1)[1] for name in losses})
     methods = list(dict.fromkeys(name.split("-", 2)[2].rsplit("-", 1)[0] for name in lab))
     for ratio in sorted({name.split("-")[0] for name in lab}, key=float):
-        print("\nDense f32: communication %s of the compute (%s)\n" % (ratio, rate(sys.argv[1], float(ratio))))
+        print("\nDense f32: communication %s of the compute (%s)\n" % (ratio, lab_rate(sys.argv[1], float(ratio))))
         print(cluster_table(lab, losses, ratio, texts, methods, seeds))
 
 

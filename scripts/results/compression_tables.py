@@ -17,8 +17,8 @@ import statistics
 import sys
 
 from plan_table import predictions_table, rows_of
-from record import (commit_line, evaluations, final_loss, load, machine_line, merge_rows, met, percent_above, percent_interval, publish,
-                    reached, read_run, table, within, write_rows)
+from record import (commit_line, compute_seconds, evaluations, final_loss, final_losses, lab_rate, load, machine_line, merge_rows, met,
+                    percent_above, percent_interval, publish, reached, runs_by_seed, runs_in, table, within, write_rows)
 
 RANKS = 8
 RATIO = 8  # dense f32 all-reduce / compute in the lab
@@ -59,10 +59,7 @@ LOCAL_BARS = {"int4": 0.5, "sparseloco": 1.0}
 
 def runs_of(folder, section, names):
     """{method: {seed: steps}}"""
-    runs = {}
-    for path in sorted(glob.glob(os.path.join(folder, section, "*.jsonl"))):
-        method, seed = os.path.basename(path)[: -len(".jsonl")].rsplit("-", 1)
-        runs.setdefault(method, {})[seed] = read_run(path)
+    runs = runs_by_seed(folder, section)
     return {method: runs[method] for name in names for method in sorted(runs) if method.split(":")[0] == name}
 
 
@@ -101,10 +98,6 @@ def spread(values, form):
     if len(values) == 1 or min(values) == max(values):
         return form % values[0]
     return (form + " (" + form + " to " + form + ")") % (statistics.mean(values), min(values), max(values))
-
-
-def final_losses(by_seed):
-    return {seed: final_loss(steps) for seed, steps in by_seed.items()}
 
 
 # ---- settings -------------------------------------------------------------------------------------------------------
@@ -184,19 +177,6 @@ def local_bars(folder):
 
 
 # ---- the lab --------------------------------------------------------------------------------------------------------
-
-
-def compute_seconds(folder):
-    """Median over steps of forward, backward and update of rank 0, 8 hosts on links without a limit; and the dense bytes."""
-    steps = read_run(os.path.join(folder, "rate/compute.jsonl"))
-    later = steps[len(steps) // 10 :]
-    return statistics.median(m["compute_s"] + m["update_s"] for m in later), later[-1]["bytes_sent"]
-
-
-def lab_rate(folder):
-    """Three digits of 2 (N - 1) / N x bytes of the gradients / (8 x compute), Mbit/s; rank 0 sends just these bytes."""
-    seconds, sent_bytes = compute_seconds(folder)
-    return "%gmbit" % float("%.3g" % (8e-6 * sent_bytes / (RATIO * seconds)))
 
 
 def chosen_rate(folder):
@@ -302,9 +282,9 @@ def family(setting):
 def cliff_points(folder):
     """{learning rate: {setting: (bits per parameter and half, final loss)}} with dense in it."""
     points = {}
-    for path in glob.glob(os.path.join(folder, "cliff/*.jsonl")):
-        setting, rate = os.path.basename(path)[: -len(".jsonl")].split("_")
-        points.setdefault(rate, {})[setting] = read_run(path)
+    for name, steps in runs_in(folder, "cliff").items():
+        setting, rate = name.split("_")
+        points.setdefault(rate, {})[setting] = steps
     points = {rate: found for rate, found in points.items() if "dense" in found}
     return {rate: {setting: (32 / fewer(steps, sent(found["dense"])), final_loss(steps)) for setting, steps in found.items()}
             for rate, found in sorted(points.items(), key=lambda item: -float(item[0]))}
@@ -328,9 +308,9 @@ def cliff_table(folder):
 
 def tune_table(folder):
     losses = {}
-    for path in glob.glob(os.path.join(folder, "tune/*.jsonl")):
-        method, rate = os.path.basename(path)[: -len(".jsonl")].split("_")
-        losses.setdefault(method, {})[float(rate)] = final_loss(read_run(path))
+    for name, steps in runs_in(folder, "tune").items():
+        method, rate = name.split("_")
+        losses.setdefault(method, {})[float(rate)] = final_loss(steps)
     rates = sorted({rate for found in losses.values() for rate in found})
     rows = [[METHODS[m]] + [("**%.4f**" if losses[m][r] == min(losses[m].values()) else "%.4f") % losses[m][r] if r in losses[m] else "-" for r in rates]
             for m in METHODS if m in losses]
@@ -401,7 +381,7 @@ def machine_block(folder):
 
 def main():
     if sys.argv[1] == "--rate":
-        print(lab_rate(sys.argv[2]))
+        print(lab_rate(sys.argv[2], RATIO))
         return
     folder, page = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
     tables = {"machine": machine_block(folder), "bars": bars_table(folder, page), "settings": settings_table(folder),

@@ -16,8 +16,9 @@ import os
 import statistics
 import sys
 
-from record import (evaluations, final_loss, load, machine_line, mean_over_seeds, met, percent_above, publish, reached, read_run, table,
-                    write_rows)
+from plan_table import BAR, rows_of
+from record import (evaluations, final_loss, final_losses, load, machine_line, mean_over_seeds, met, percent_above, publish, reached,
+                    read_run, runs_by_seed, runs_in, table, write_rows)
 
 RATIOS = ("1", "2", "4")
 WIRES = ("f32", "bf16")
@@ -115,8 +116,6 @@ def jitter_table(folder):
 
 # ---- predictions ----------------------------------------------------------------------------------------------------
 
-PREDICTION_BAR = 10.0  # most per cent
-
 
 def predictions(folder, name):
     """{method: seconds per step} of one answer of `tacit plan`, by wire."""
@@ -140,37 +139,24 @@ def all_measured(folder):
 
 
 def predicted_cells(folder):
-    """(section, wire, ratio or cv, method, predicted seconds, measured mean)"""
+    """What plan_table.cells() yields, of sections steps and jitter."""
     for (wire, ratio), cell in step_cells(folder).items():
         found = predictions(folder, "steps-%s-%sx" % (wire, ratio))
         for method in ("dense",) + TOPOLOGIES:
             if method in cell and (wire, method) in found:
-                yield "steps", wire, ratio + "x", method, found[wire, method], cell[method]["seconds"]["step"]["mean"]
+                yield "steps", ratio + "x", method, wire, cell[method]["seconds"]["step"]["mean"], found[wire, method]
     found = predictions(folder, "jitter")
     for method, cv, _, _, setting in jitter_rows(folder):
         if cv and ("f32", method) in found:
-            yield "jitter", "f32", "cv %g" % cv, method, found["f32", method], setting["seconds"]["step"]["mean"]
-
-
-def verdict(dense, other):
-    return "pays" if other < dense else "does not pay"
+            yield "jitter", "cv %g" % cv, method, "f32", setting["seconds"]["step"]["mean"], found["f32", method]
 
 
 def plan_line(folder):
     """How many of the cells of steps and jitter the planner predicts how well."""
-    if not all_measured(folder):
-        return None
-    cells, misses, wrong, outside, worst, dense = 0, 0, 0, 0, 0.0, None
-    for section, wire, ratio, method, predicted, measured in predicted_cells(folder):
-        off = 100 * (predicted["step"] / measured - 1)
-        cells, worst, misses = cells + 1, max(worst, abs(off)), misses + (abs(off) > PREDICTION_BAR)
-        outside += not predicted["low"] <= measured <= predicted["high"]
-        if method == "dense":
-            dense = predicted["step"], measured
-        else:
-            wrong += verdict(dense[0], predicted["step"]) != verdict(dense[1], measured)
+    rows = list(rows_of(list(predicted_cells(folder)), 2)) if all_measured(folder) else []
+    count = lambda key: sum(row[key] for row in rows)
     return "%d of %d cells are off by more than %.0f %%, the worst by %.1f %%; %d lie outside the printed range; %d verdicts are wrong." % (
-        misses, cells, PREDICTION_BAR, worst, outside, wrong) if cells else None
+        count("miss"), len(rows), BAR, max(row["off"] for row in rows), count("out"), count("wrong")) if rows else None
 
 
 # ---- training -------------------------------------------------------------------------------------------------------
@@ -178,15 +164,8 @@ def plan_line(folder):
 
 def train_runs(folder):
     """{method: {seed: steps}}"""
-    runs = {}
-    for path in sorted(glob.glob(os.path.join(folder, "train/*.jsonl"))):
-        method, seed = os.path.basename(path)[:-6].rsplit("-", 1)
-        runs.setdefault(method, {})[seed] = read_run(path)
+    runs = runs_by_seed(folder, "train")
     return {method: runs[method] for method in METHODS if method in runs}
-
-
-def final_losses(by_seed):
-    return {seed: final_loss(steps) for seed, steps in sorted(by_seed.items())}
 
 
 def mean_above(excess):
@@ -221,9 +200,9 @@ def train_table(folder):
 def tune_runs(folder):
     """{method: {"LR_DECAY_CLIP": loss}}"""
     found = {}
-    for path in sorted(glob.glob(os.path.join(folder, "tune/*.jsonl"))):
-        method, setting = os.path.basename(path)[:-6].split("_", 1)
-        found.setdefault(method, {})[setting] = final_loss(read_run(path))
+    for name, steps in runs_in(folder, "tune").items():
+        method, setting = name.split("_", 1)
+        found.setdefault(method, {})[setting] = final_loss(steps)
     return {method: found[method] for method in METHODS if method in found}
 
 

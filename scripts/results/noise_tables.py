@@ -7,21 +7,20 @@
 Prints the table of every number of steps for which FOLDER holds runs, and that of codecs of mixes, and puts each between
 the lines <!-- STEPS --> and <!-- /STEPS --> (codecs: <!-- codecs -->) of the page.
 """
-import glob
 import os
 import sys
 
-from record import final_loss, percent_above, percent_interval, publish, read_run, table
+from record import final_loss, percent_above, percent_interval, publish, runs_in, table
 
 VARIANTS = {"plain": "as it was", "start": "dense start", "denoise": "without the noise", "both": "both", "default": "with the integral"}
 
 
-def losses_in(folder):
+def losses_in(folder, section):
     """{text: {(graph, variant): {seed: loss}}}"""
     found = {}
-    for path in sorted(glob.glob(os.path.join(folder, "*.jsonl"))):
-        text, graph, variant, seed = os.path.basename(path)[: -len(".jsonl")].split("_")
-        found.setdefault(text, {}).setdefault((graph, variant), {})[int(seed)] = final_loss(read_run(path))
+    for name, run in runs_in(folder, section).items():
+        text, graph, variant, seed = name.split("_")
+        found.setdefault(text, {}).setdefault((graph, variant), {})[int(seed)] = final_loss(run)
     return found
 
 
@@ -29,8 +28,8 @@ def above_dense(losses, dense):
     return percent_interval(percent_above(losses, dense))
 
 
-def ablation(folder):
-    rows, texts = [], losses_in(folder)
+def ablation(folder, section):
+    rows, texts = [], losses_in(folder, section)
     shown = [v for v in VARIANTS if any(v == key[1].replace("-atc", "") for runs in texts.values() for key in runs)]
     for text, runs in texts.items():
         dense = runs.get(("dense", "dense"), {})
@@ -47,9 +46,8 @@ def ablation(folder):
 def codecs_in(folder):
     """{(ranks, graph, codec): {seed: (loss, bytes per step)}}; bytes are those after the dense start."""
     found = {}
-    for path in sorted(glob.glob(os.path.join(folder, "*.jsonl"))):
-        ranks, graph, codec, seed = os.path.basename(path)[: -len(".jsonl")].split("_")
-        run = read_run(path)
+    for name, run in runs_in(folder, "codecs").items():
+        ranks, graph, codec, seed = name.split("_")
         steps = [r for r in run if "bytes_sent" in r and "step" in r]
         after = [r["bytes_sent"] for r in steps if r["step"] > 0.15 * steps[-1]["step"]]
         found.setdefault((int(ranks), graph, codec), {})[int(seed)] = (
@@ -81,9 +79,9 @@ def codecs(folder):
 def main():
     folder, page = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
     lengths = sorted((int(name) for name in os.listdir(folder) if name.isdigit()))
-    tables = {str(steps): ablation(os.path.join(folder, str(steps))) for steps in lengths}
+    tables = {str(steps): ablation(folder, str(steps)) for steps in lengths}
     if os.path.isdir(os.path.join(folder, "codecs")):
-        tables["codecs"] = codecs(os.path.join(folder, "codecs"))
+        tables["codecs"] = codecs(folder)
     publish(tables, page, {})
 
 

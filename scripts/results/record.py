@@ -32,6 +32,21 @@ def read_run(path):
     return steps
 
 
+def runs_in(folder, section):
+    """{name: steps} of the runs of a section, in the order of their names."""
+    paths = sorted(glob.glob(os.path.join(folder, section, "*.jsonl")))
+    return {os.path.basename(path)[: -len(".jsonl")]: read_run(path) for path in paths}
+
+
+def runs_by_seed(folder, section):
+    """{method: {seed: steps}} of runs that are called METHOD-SEED."""
+    runs = {}
+    for name, steps in runs_in(folder, section).items():
+        method, seed = name.rsplit("-", 1)
+        runs.setdefault(method, {})[seed] = steps
+    return runs
+
+
 def evaluations(steps):
     return [m for m in steps if "val_loss" in m]
 
@@ -39,6 +54,10 @@ def evaluations(steps):
 def final_loss(steps):
     """Infinite if the run diverged, or was not evaluated at its end: a loss that is not finite is left out of its line."""
     return steps[-1].get("val_loss", math.inf) if steps else math.inf
+
+
+def final_losses(by_seed):
+    return {seed: final_loss(steps) for seed, steps in by_seed.items()}
 
 
 def reached(steps, goal):
@@ -54,6 +73,19 @@ def mean_over_seeds(by_seed, key):
             if m.get(key) is not None:
                 values.setdefault(m["step"], []).append(m[key])
     return [(step, statistics.mean(v), min(v), max(v)) for step, v in sorted(values.items()) if len(v) == len(by_seed)]
+
+
+def compute_seconds(folder):
+    """Median over steps of forward, backward and update of rank 0, 8 hosts on links without a limit; and the dense bytes."""
+    steps = read_run(os.path.join(folder, "rate/compute.jsonl"))
+    later = steps[len(steps) // 10 :]
+    return statistics.median(m["compute_s"] + m["update_s"] for m in later), later[-1]["bytes_sent"]
+
+
+def lab_rate(folder, ratio):
+    """Three digits of 2 (N - 1) / N x bytes of the gradients / (ratio x compute), Mbit/s; rank 0 sends just these bytes."""
+    seconds, sent_bytes = compute_seconds(folder)
+    return "%gmbit" % float("%.3g" % (8e-6 * sent_bytes / (ratio * seconds)))
 
 
 def machine_line(answers):

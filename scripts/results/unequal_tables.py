@@ -5,9 +5,9 @@
 unequal_tables.py FOLDER [PAGE TABLE]                 prints the table, or puts it between PAGE's markers of that name
 unequal_tables.py --best FOLDER METHOD PARTITION SEED prints the learning rate with the lowest validation loss
 """
-import glob, os, statistics, sys
+import statistics, sys
 
-from record import final_loss, put_all, read_run, table
+from record import final_loss, put_all, runs_in, table
 
 METHODS = {
     "dense-adam": "`dp`, adamw",
@@ -22,9 +22,9 @@ PARTITIONS = ("global", "dirichlet:0.1", "by-rank")
 
 def load(folder):
     runs = {}
-    for path in glob.glob(folder + "/*.jsonl"):
-        method, partition, rate, seed = os.path.basename(path)[: -len(".jsonl")].split("_")
-        runs.setdefault((method, partition), {}).setdefault(rate, {})[int(seed)] = final_loss(read_run(path))
+    for name, steps in runs_in(folder, "").items():
+        method, partition, rate, seed = name.split("_")
+        runs.setdefault((method, partition), {}).setdefault(rate, {})[int(seed)] = final_loss(steps)
     return runs
 
 
