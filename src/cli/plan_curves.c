@@ -7,57 +7,29 @@
 #include "base/log.h"
 #include "plan/reuse.h"
 
-/* PERIOD_MAX: rounds of a topology that is drawn to fill the picture; each of them is simulated for every rate. */
-enum { PERIOD_MAX = 64, RATE_POINTS = 3 * TACITI_CURVE_DECADE + 1, RANKS_MAX = 512, HOSTS_MIN_END = 64 };
+enum { RATE_POINTS = 3 * TACITI_CURVE_DECADE + 1, RANKS_MAX = 512, HOSTS_MIN_END = 64 };
 static const double RATE_MIN = 0.1, RATE_DECADES = 3; /* Gbit/s, where that has the cluster's own */
 
 /* ---- which methods ----------------------------------------------------------------------------------------------- */
 
 /* Measured times make no line, since they hold for one rate and one number of hosts. */
 static void add_line(taciti_plan_curves *curves, const taciti_candidate *candidate) {
-    if (candidate == NULL || curves->line_count == TACITI_CURVE_LINES) return;
+    if (candidate == NULL) return;
     if (candidate->method.library == TACITI_LIBRARY_MEASURED) return;
     for (size_t i = 0; i < curves->line_count; i++)
         if (curves->lines[i] == candidate) return;
     curves->lines[curves->line_count++] = candidate;
 }
 
-static bool has_topology(const taciti_plan_curves *curves, const char *name) {
-    for (size_t i = 0; i < curves->line_count; i++)
-        if (strcmp(curves->lines[i]->topology, name) == 0) return true;
-    return false;
-}
-
-/* The fastest with this order and wire whose topology has no line yet. */
-static const taciti_candidate *next_gossip(const taciti_candidates *candidates, const taciti_plan_curves *curves,
-                                           const taciti_candidate *like) {
-    const taciti_candidate *best = NULL;
-    for (size_t i = 0; i < candidates->count; i++) {
-        const taciti_candidate *c = &candidates->list[i];
-        if (c->method.topology == NULL || c->theirs || c->method.order != like->method.order ||
-            c->method.wire != like->method.wire)
-            continue;
-        if (has_topology(curves, c->topology) || c->method.topology->period > PERIOD_MAX) continue;
-        if (best == NULL || c->prediction.step_s < best->prediction.step_s) best = c;
-    }
-    return best;
-}
-
-/* Chooses dense f32, the methods that the verdicts compare, the fastest of the table, the fastest localsgd, and other
- * gossip while there is room. */
+/* Chooses dense f32, the methods that the answer names, the fastest of the table and the fastest localsgd. */
 static void choose_lines(const taciti_candidates *candidates, taciti_plan_curves *curves) {
-    const taciti_candidate *gossip = taciti_candidates_gossip(candidates);
     add_line(curves, &candidates->list[0]);
     add_line(curves, taciti_candidates_dense(candidates));
     add_line(curves, taciti_candidates_compressed(candidates));
-    add_line(curves, gossip);
+    add_line(curves, taciti_candidates_gossip(candidates));
+    add_line(curves, taciti_candidates_sparser(candidates));
     add_line(curves, taciti_candidates_fastest(candidates, 0));
     add_line(curves, taciti_candidates_fastest(candidates, TACITI_FASTEST_PERIODIC));
-    while (gossip != NULL && curves->line_count < TACITI_CURVE_LINES) {
-        const taciti_candidate *next = next_gossip(candidates, curves, gossip);
-        if (next == NULL) return;
-        add_line(curves, next);
-    }
 }
 
 /* ---- rates ------------------------------------------------------------------------------------------------------- */
