@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations of sketches on sixteen lanes beyond lanes16.h. A mask has bit i for lane i.
+ * Operations of sketches on sixteen lanes beyond those of quantisers. A mask has bit i for lane i.
  */
 #ifndef TACITI_KERNEL_SKETCH_LANES_H
 #define TACITI_KERNEL_SKETCH_LANES_H
 
-#include "kernel/lanes16.h"
+#include "kernel/quantise_lanes.h"
 
 #if defined(LANES16_AVX512)
 
-static inline floats16 pick(uint32_t mask, floats16 yes, floats16 no) {
-    return _mm512_mask_mov_ps(no, (__mmask16)mask, yes);
-}
 static inline floats16 keep_lanes(uint32_t mask, floats16 x) { return _mm512_maskz_mov_ps((__mmask16)mask, x); }
 static inline uint32_t nonzero_mask(floats16 x) { return _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_NEQ_UQ); }
 static inline void store_lanes(float *p, uint32_t mask, floats16 x) { _mm512_mask_storeu_ps(p, (__mmask16)mask, x); }
@@ -45,11 +42,6 @@ static inline words16 lane_words(uint32_t mask) {
     return (words16){_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
 }
 
-static inline floats16 pick(uint32_t mask, floats16 yes, floats16 no) {
-    const words16 m = lane_words(mask);
-    return (floats16){_mm256_blendv_ps(no.l, yes.l, _mm256_castsi256_ps(m.l)),
-                      _mm256_blendv_ps(no.h, yes.h, _mm256_castsi256_ps(m.h))};
-}
 static inline floats16 keep_lanes(uint32_t mask, floats16 x) {
     const words16 m = lane_words(mask);
     return (floats16){_mm256_and_ps(x.l, _mm256_castsi256_ps(m.l)), _mm256_and_ps(x.h, _mm256_castsi256_ps(m.h))};
@@ -79,10 +71,6 @@ static inline void lower_counts(uint8_t *counts, uint32_t mask) {
 
 #else /* the definition */
 
-static inline floats16 pick(uint32_t mask, floats16 yes, floats16 no) {
-    EACH_LANE no.lane[i] = mask >> i & 1u ? yes.lane[i] : no.lane[i];
-    return no;
-}
 static inline floats16 keep_lanes(uint32_t mask, floats16 x) {
     EACH_LANE x.lane[i] = mask >> i & 1u ? x.lane[i] : 0;
     return x;

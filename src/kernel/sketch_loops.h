@@ -113,9 +113,8 @@ FORCED_INLINE void decode_find(const taciti_sketch_peeling *p, const find *f) {
         row[j] = p->counters + (size_t)line.row[j] * LINE;
         v[j] = load(row[j], LINE);
     }
-    floats16 e = v[2];
-    e = pick(f->second, v[1], e);
-    e = pick(f->first, v[0], e);
+    floats16 e = where(f->second, v[1], v[2]);
+    e = where(f->first, v[0], e);
     e = keep_lanes(f->all, e);
     for (int j = 0; j < 3; j++) {
         store(row[j], sub16(v[j], e), LINE);
