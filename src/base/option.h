@@ -111,14 +111,10 @@ tacit_status taciti_config_file(const taciti_config *config, const char *path);
  * is an error. */
 tacit_status taciti_config_environment(const taciti_config *config);
 
-/* Consumes leading "--section.key value", "--section.key=value", "--key" arguments from argv[*next]; stops at the
- * first argument that is not a flag or is "--" (which it consumes). "--no-section.key" is accepted for BOOL. A BOOL
- * flag takes the next word only when that is a boolean; a LIST flag takes every following word up to the next one that
- * begins with "--", or just the text behind "=". E_USAGE for an unknown flag or a
- * missing value, E_CONFIG for a value that is refused. */
-tacit_status taciti_config_flags(const taciti_config *config, int argc, char *const *argv, int *next);
-
-/* The same for the one flag at argv[*next], which begins with "--". */
+/* Consumes the flag at argv[*next], which begins with "--": "--section.key value", "--section.key=value", "--key".
+ * "--no-section.key" is accepted for BOOL. A BOOL flag takes the next word only when that is a boolean; a LIST flag
+ * takes every following word up to the next one that begins with "--", or just the text behind "=". E_USAGE for an
+ * unknown flag or a missing value, E_CONFIG for a value that is refused. */
 tacit_status taciti_config_flag(const taciti_config *config, int argc, char *const *argv, int *next);
 
 /* Sets one key from text, as if by a flag; `origin` names where it comes from in errors ("--optim.name"). */

@@ -82,17 +82,6 @@ tacit_status taciti_config_flag(const taciti_config *config, int argc, char *con
     return TACIT_OK;
 }
 
-tacit_status taciti_config_flags(const taciti_config *config, int argc, char *const *argv, int *next) {
-    while (*next < argc && is_flag(argv[*next])) {
-        if (argv[*next][2] == '\0') {
-            ++*next;
-            return TACIT_OK;
-        }
-        TACITI_TRY(taciti_config_flag(config, argc, argv, next));
-    }
-    return TACIT_OK;
-}
-
 /* ---- environment ----------------------------------------------------------------------------------------------- */
 
 static bool has_known_section(const taciti_config *config, const char *name) {

@@ -498,7 +498,7 @@ static taciti_compute_options options_of(const char *first, const char *second) 
     words[1] = text[1];
     assert_int_equal(taciti_config_defaults(&config), TACIT_OK);
     for (int next = 0; next < 2 && words[next][0] != '\0';)
-        assert_int_equal(taciti_config_flags(&config, 2, words, &next), TACIT_OK);
+        assert_int_equal(taciti_config_flag(&config, 2, words, &next), TACIT_OK);
     return options;
 }
 

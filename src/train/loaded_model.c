@@ -37,7 +37,8 @@ static tacit_status inherit_files(taciti_loaded_options *options, const json_t *
         words[count] = file == NULL ? NULL : taciti_strdup(file);
         if (words[count] != NULL) count++;
     }
-    const tacit_status status = taciti_config_flags(&options->config, count, words, &next);
+    tacit_status status = TACIT_OK;
+    while (status == TACIT_OK && next < count) status = taciti_config_flag(&options->config, count, words, &next);
     for (int i = 1; i < count; i++) taciti_free(words[i]);
     taciti_free(words);
     return status;

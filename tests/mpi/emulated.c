@@ -212,7 +212,7 @@ int main(int argc, char **argv) {
     CHECK(steps > 0 && steps <= MAX_STEPS);
     CHECK(taciti_config_defaults(&config) == TACIT_OK);
     int next = 3;
-    while (next < argc) CHECK(taciti_config_flags(&config, argc, argv, &next) == TACIT_OK);
+    while (next < argc) CHECK(taciti_config_flag(&config, argc, argv, &next) == TACIT_OK);
     measure(comm, &options, (size_t)steps, argv[2]);
     taciti_config_destroy(&config);
     CHECK(taciti_comm_barrier(comm) == TACIT_OK);
