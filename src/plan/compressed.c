@@ -116,9 +116,15 @@ tacit_status taciti_plan_residual_bytes(const taciti_scene *scene, const taciti_
 
 static const double SPARSE = 500, THIN = 50, FEW_BITS = 3, SOME_BITS = 6;
 
-static double bits_of(const taciti_plan_compression *c) {
+static double bits_of(const taciti_plan_compression *c, taciti_codec_setting setting) {
     enum { MANY = 1 << 16 };
-    return 8 * taciti_encoding_expected_bytes(&c->encoding, c->encoding.expected, MANY, 1) / MANY;
+    return 8 * taciti_encoding_expected_bytes(&c->encoding, setting, MANY, 1) / MANY;
+}
+
+/* Bits of a value that is sent: a codec that selects sends all of them at factor 1. */
+static double value_bits(const taciti_plan_compression *c) {
+    const bool selects = c->encoding.codec->selects && c->encoding.codec->rungs == NULL;
+    return bits_of(c, selects ? (taciti_codec_setting){.factor = 1} : c->encoding.expected);
 }
 
 bool taciti_plan_is_lossy(const taciti_plan_compression *c) {
@@ -128,8 +134,14 @@ bool taciti_plan_is_lossy(const taciti_plan_compression *c) {
 taciti_caution taciti_plan_caution(const taciti_plan_compression *c, char *out, size_t size) {
     *out = '\0';
     if (!taciti_plan_is_lossy(c)) return TACITI_CAUTION_NONE;
-    const double factor = taciti_plan_factor(c);
-    const double bits = bits_of(c);
+    const double factor = taciti_plan_factor(c), bits = value_bits(c);
+    if (bits <= FEW_BITS) {
+        (void)snprintf(out, size,
+                       "%.2g bits per value: signs and little more are known to cost accuracy, and diverge "
+                       "without error feedback",
+                       bits);
+        return TACITI_CAUTION_STRONG;
+    }
     if (factor >= THIN) {
         (void)snprintf(out, size, "1 of %g elements arrives per step, others some %g steps late: %s", factor, factor,
                        factor >= SPARSE ? "known to cost accuracy, more after the learning rate falls"
@@ -137,11 +149,8 @@ taciti_caution taciti_plan_caution(const taciti_plan_compression *c, char *out, 
         return factor >= SPARSE ? TACITI_CAUTION_STRONG : TACITI_CAUTION_SOME;
     }
     if (factor > 1 || bits > SOME_BITS) return TACITI_CAUTION_NONE;
-    (void)snprintf(out, size, "%.2g bits per value: %s", bits,
-                   bits <= FEW_BITS
-                       ? "signs and little more are known to cost accuracy, and diverge without error feedback"
-                       : "needs error feedback");
-    return bits <= FEW_BITS ? TACITI_CAUTION_STRONG : TACITI_CAUTION_SOME;
+    (void)snprintf(out, size, "%.2g bits per value: needs error feedback", bits);
+    return TACITI_CAUTION_SOME;
 }
 
 taciti_caution taciti_method_caution(const taciti_method *m, char *out, size_t size) {
@@ -150,7 +159,7 @@ taciti_caution taciti_method_caution(const taciti_method *m, char *out, size_t s
     taciti_caution other = TACITI_CAUTION_NONE;
     if (m->gather.encoding.codec != NULL && m->parts.passes <= 1) {
         other = taciti_plan_caution(&m->gather, gathers, sizeof gathers);
-    } else if (m->gather.encoding.codec != NULL && bits_of(&m->gather) <= SOME_BITS) {
+    } else if (m->gather.encoding.codec != NULL && bits_of(&m->gather, m->gather.encoding.expected) <= SOME_BITS) {
         /* Nobody makes up for the rounding of values: 4 bits cost 3.7 % of the loss, 8 bits nothing
          * (docs/results/shard.md).
          */

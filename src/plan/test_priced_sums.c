@@ -297,6 +297,12 @@ static void cautions_grow_with_what_is_left_out(void **state) {
     c.encoding.options = options;
     assert_int_equal(taciti_plan_caution(&c, text, sizeof text), TACITI_CAUTION_STRONG);
     taciti_free(options);
+    for (size_t i = 0; i < 3; i++) { /* its values have 2 bits */
+        c = (taciti_plan_compression){
+            .encoding = {.codec = taciti_codec_find("sparseloco"), .expected = {.factor = factors[i]}}};
+        assert_int_equal(taciti_plan_caution(&c, text, sizeof text), TACITI_CAUTION_STRONG);
+        assert_non_null(strstr(text, "bits per value"));
+    }
 }
 
 int main(void) {
