@@ -2,6 +2,7 @@
 #include "api/object.h"
 #include "comm/bootstrap.h"
 #include "comm/engine.h"
+#include "kernel/kernel.h"
 
 static tacit_status read_options(const tacit_settings *settings, taciti_comm_options *out) {
     if (settings != NULL) {
@@ -30,6 +31,7 @@ static tacit_status open_by(opener *open, const tacit_settings *settings, const 
     taciti_log_about(NULL);
     TACITI_TRY(taciti_argument_check(out, "out"));
     TACITI_TRY(read_options(settings, &options));
+    TACITI_TRY(taciti_kernels_check());
     tacit_comm *comm = taciti_calloc(1, sizeof *comm);
     if (comm == NULL) return TACIT_E_MEMORY;
     const tacit_status status = open(&options, from, &comm->comm);

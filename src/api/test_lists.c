@@ -241,6 +241,18 @@ static void lines_that_were_held_back(void **state) {
     test_ranks_run(2, -1, refuse_together, test_store_create());
 }
 
+static void an_unknown_instruction_set_is_refused(void **state) {
+    tacit_comm *comm = NULL;
+    (void)state;
+    assert_int_equal(setenv("TACIT_ISA", "sse", 1), 0);
+    refused(tacit_open_self(NULL, &comm), TACIT_E_CONFIG, "TACIT_ISA=sse is not an instruction set");
+    assert_null(comm);
+    assert_int_equal(setenv("TACIT_ISA", "scalar", 1), 0);
+    assert_int_equal(tacit_open_self(NULL, &comm), TACIT_OK);
+    assert_int_equal(tacit_close(comm), TACIT_OK);
+    assert_int_equal(unsetenv("TACIT_ISA"), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_read_back),
@@ -249,6 +261,7 @@ int main(void) {
         cmocka_unit_test(lines_of_a_communicator),
         cmocka_unit_test(threads_log_to_their_communicator),
         cmocka_unit_test(lines_that_were_held_back),
+        cmocka_unit_test(an_unknown_instruction_set_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,21 +68,19 @@ const taciti_kernels *taciti_kernels_named(const char *isa) {
     return set == SETS ? NULL : &g_tables[set];
 }
 
-#define UNKNOWN_SET "TACIT_ISA=%s is not an instruction set of this CPU and build (scalar, avx2, avx512): "
-
 tacit_status taciti_kernels_check(void) {
     const char *forced = getenv("TACIT_ISA");
     if (forced == NULL || forced[0] == '\0' || taciti_kernels_named(forced) != NULL) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG, UNKNOWN_SET "unset it", forced);
+    return taciti_fail(TACIT_E_CONFIG,
+                       "TACIT_ISA=%s is not an instruction set of this CPU and build (scalar, avx2, avx512): unset it",
+                       forced);
 }
 
 static const taciti_kernels *choose_set(void) {
     const char *forced = getenv("TACIT_ISA");
     if (forced != NULL && forced[0] != '\0') {
         const taciti_kernels *table = taciti_kernels_named(forced);
-        if (table != NULL) return table;
-        taciti_log(TACITI_LOG_WARN, UNKNOWN_SET "using scalar", forced);
-        return taciti_kernels_named(NAMES[SCALAR]);
+        return table != NULL ? table : taciti_kernels_named(NAMES[SCALAR]);
     }
     int best = SCALAR;
     for (int set = 0; set < SETS; set++)

@@ -311,12 +311,11 @@ typedef struct taciti_kernels {
 size_t taciti_attention_work_floats(const taciti_attention_shape *shape);
 
 /* Returns the fastest table for this CPU, or the one that TACIT_ISA=scalar|avx2|avx512 selects. An unknown or
- * unavailable name is logged once as an error and selects the scalar set. The first call must come from a single
- * thread; later calls from any thread. */
+ * unavailable name, which taciti_kernels_check() refuses, selects the scalar set. The first call must come from a
+ * single thread; later calls from any thread. */
 const taciti_kernels *taciti_kernels_get(void);
 
-/* Returns E_CONFIG if TACIT_ISA names no set of this CPU and build; taciti_kernels_get() goes on with scalar ones. Any
- * thread. */
+/* Returns E_CONFIG if TACIT_ISA names no set of this CPU and build. Program and library begin with it. Any thread. */
 tacit_status taciti_kernels_check(void);
 
 /* Returns the table of one set by name, or NULL if this CPU or build lacks it. For conformance tests and benchmarks. */
