@@ -148,7 +148,7 @@ struct tacit_channel {
     taciti_compress_options compress;
     bool codec_used;           /* something is compressed */
     void *codec_options;       /* owned */
-    char *config;              /* as of a job; owned */
+    char *config;              /* JSON text of the settings that it reads and that affect results; owned */
     int64_t sums;              /* starts that have ended; of those before a restore, too */
     taciti_pages flat;         /* the array in f32, in buckets of slots */
     taciti_bucket_hooks hooks; /* between it and the caller's arrays */

@@ -155,6 +155,12 @@ static void play_refusals(taciti_comm *comm, void *context) {
     other = TOPK;
     other.settings[1] = "compress.factor=20";
     refuse_by_another(&other, &seat, &s, "compress.factor was 10 and is 20 now");
+    other = TOPK;
+    other.settings[2] = "topk.values=int4";
+    refuse_by_another(&other, &seat, &s, "topk.values was \"f32\" and is \"int4\" now");
+    other.settings[0] = "compress.codec=int4";
+    other.settings[2] = NULL;
+    refuse_by_another(&other, &seat, &s, "compress.codec was \"topk\" and is \"int4\" now");
     if (tacit_rank(&seat) == 1) s.bytes[s.count / 2] ^= 1;
     refuse(fresh, &s, "damaged");
     if (tacit_rank(&seat) == 1) s.bytes[s.count / 2] ^= 1;
@@ -166,6 +172,34 @@ static void play_refusals(taciti_comm *comm, void *context) {
     OK(tacit_channel_close(channel));
     free(s.bytes);
     taciti_handle_close(&seat.handle);
+}
+
+/* A channel goes on although settings that no channel reads have changed. */
+static void play_unread(taciti_comm *comm, void *context) {
+    static const char *const UNREAD[] = {"optim.lr=0.5",  "strategy=shard", "gossip.delay=1",
+                                         "qsgd.levels=9", "optim.clip=0",   "comm.timeout=7"};
+    tacit_comm seat;
+    float out[300];
+    trial other = TOPK;
+    (void)context;
+    tacit_channel *channel = open_channel(&TOPK, seat_of(comm, &seat));
+    start_once(&TOPK, channel, &seat, 0, out);
+    const string s = state_of(channel);
+    for (size_t i = 0; i < sizeof UNREAD / sizeof *UNREAD; i++) {
+        other.settings[2] = UNREAD[i];
+        tacit_channel *resumed = open_channel(&other, &seat);
+        OK(tacit_channel_restore(resumed, s.bytes, s.count));
+        OK(tacit_channel_close(resumed));
+    }
+    OK(tacit_channel_close(channel));
+    free(s.bytes);
+    taciti_handle_close(&seat.handle);
+}
+
+static void settings_that_no_channel_reads_may_change(void **state) {
+    const taciti_comm_options options = test_comm_options(true);
+    (void)state;
+    test_world_run(2, &options, play_unread, NULL);
 }
 
 static void bytes_of_another_channel_are_refused(void **state) {
@@ -246,9 +280,12 @@ static void a_channel_under_way_has_no_state(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_channel_goes_on_from_its_bytes),   cmocka_unit_test(bytes_of_another_channel_are_refused),
-        cmocka_unit_test(a_channel_under_way_has_no_state),   cmocka_unit_test(a_channel_that_has_failed_has_no_state),
+        cmocka_unit_test(a_channel_goes_on_from_its_bytes),
+        cmocka_unit_test(bytes_of_another_channel_are_refused),
+        cmocka_unit_test(a_channel_under_way_has_no_state),
+        cmocka_unit_test(a_channel_that_has_failed_has_no_state),
         cmocka_unit_test(auto_begins_anew_with_its_residual),
+        cmocka_unit_test(settings_that_no_channel_reads_may_change),
     };
     (void)taciti_kernels_get(); /* the first call must come from a single thread */
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,6 +95,10 @@ typedef enum taciti_reader {
 /* Returns whether the reader of these settings would read the option. */
 bool taciti_settings_reads(const taciti_settings *settings, taciti_reader reader, const taciti_place *place);
 
+/* Returns the JSON text of those options that a channel reads and that affect its results. Returns owned; NULL when
+ * memory is short. */
+char *taciti_settings_channel_json(const taciti_settings *settings);
+
 /* Returns E_CONFIG, with what to type, for settings that cannot be used together, or not by this reader. hosts NULL:
  * checks only what does not depend on ranks. Everybody calls it before the ranks exchange anything; create() of a
  * strategy refuses only what settings do not say: an optimizer without moments of its own, tensors without units, and

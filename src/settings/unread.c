@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_text.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
@@ -297,6 +298,17 @@ bool taciti_settings_reads(const taciti_settings *settings, taciti_reader reader
     char needs[TACITI_NEEDS_BYTES];
     const inquiry q = inquiry_of(settings, reader);
     return is_read(&q, place, needs);
+}
+
+char *taciti_settings_channel_json(const taciti_settings *settings) {
+    const inquiry q = inquiry_of(settings, TACITI_READER_CHANNEL);
+    json_t *values = taciti_config_values(&settings->config, 1);
+    char key[TACITI_KEY_BYTES], needs[TACITI_NEEDS_BYTES];
+    taciti_place place;
+    for (size_t i = 0; taciti_config_at(&settings->config, i, &place); i++)
+        if (!suits_channel(&place) || !member_is_used(&q, place.table, needs))
+            (void)json_object_del(values, taciti_place_key(&place, key));
+    return taciti_json_dump(values, JSON_COMPACT);
 }
 
 typedef struct finding {
