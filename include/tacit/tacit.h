@@ -150,7 +150,7 @@ TACIT_API void tacit_settings_destroy(tacit_settings *settings);
 
 /* ---- 3. the ranks ------------------------------------------------------------------------------------------------ */
 
-/* Ranks that train together. Reads section comm of the settings. */
+/* Ranks that train together. Reads section comm of the settings. A TACIT_ISA that is no instruction set: E_CONFIG. */
 typedef struct tacit_comm tacit_comm;
 
 /* All processes that mpirun or srun has started, or this process alone when there is no launcher. MPI is initialised
@@ -437,7 +437,7 @@ TACIT_API tacit_status tacit_job_save(tacit_job *job, const char *folder, int ke
  * E_DATA: only damaged ones, or another layout. E_CONFIG: the settings need state that the checkpoint lacks: another
  * optimizer (adam and adamw have the same state), another optim.freeze, or localsgd.outer_momentum where it was 0; the
  * text names the keys. An error is the same on all ranks, and on all of them the job and the blobs are as they were. A
- * damaged checkpoint is logged and stays where it is; nothing is renamed. Collective. */
+ * damaged checkpoint is logged and stays where it is; one of a newer version is E_UNSUPPORTED. Collective. */
 TACIT_API tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_blob *blobs, size_t blob_count,
                                       bool *found);
 

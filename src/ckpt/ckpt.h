@@ -41,7 +41,8 @@ tacit_status taciti_ckpt_save(taciti_comm *comm, const char *folder, int64_t ste
 /* Finds the newest loadable checkpoint under `folder`: verifies checksums, logs damaged files and falls back to the
  * previous checkpoint. path receives its folder, *meta_json the manifest's "meta" object (owned; release with
  * taciti_free()). comm may be NULL (local). Returns E_DATA if the folder has no checkpoint (*step is -1, nothing is
- * logged) or only damaged ones (*step is the newest's; logged). Collective unless comm is NULL. */
+ * logged) or only damaged ones (*step is the newest's; logged). One that this user may not read (E_IO) or that a newer
+ * version has written (E_UNSUPPORTED) is not damaged: it ends the search. Collective unless comm is NULL. */
 tacit_status taciti_ckpt_find(taciti_comm *comm, const char *folder, char *path, size_t path_bytes, int64_t *step,
                               char **meta_json);
 

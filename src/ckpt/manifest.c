@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json_text.h"
@@ -172,7 +173,8 @@ static tacit_status read_format(taciti_strict_reader *r, const json_t *value, co
     int64_t format = 0;
     TACITI_TRY(taciti_strict_integer(r, value, field, &format));
     if (format == TACITI_MANIFEST_FORMAT) return TACIT_OK;
-    return taciti_fail(TACIT_E_DATA, "%s: format %" PRId64 " is not known to tacit %s, which reads format %d", r->file,
+    const tacit_status status = format > TACITI_MANIFEST_FORMAT ? TACIT_E_UNSUPPORTED : TACIT_E_DATA;
+    return taciti_fail(status, "%s: format %" PRId64 " is not known to tacit %s, which reads format %d", r->file,
                        format, tacit_version(), (int)TACITI_MANIFEST_FORMAT);
 }
 
@@ -217,6 +219,7 @@ tacit_status taciti_manifest_read(const char *folder, taciti_manifest *out) {
     char path[TACITI_PATH_BYTES], *text = NULL;
     size_t bytes = 0;
     TACITI_TRY(taciti_path_join(path, sizeof path, folder, manifest_name));
+    if (access(path, R_OK) != 0 && errno == EACCES) return taciti_file_fail("cannot be read", path);
     TACITI_TRY(taciti_file_read(path, MANIFEST_MAX_BYTES, &text, &bytes));
     const tacit_status status = taciti_manifest_parse(path, text, bytes, out);
     taciti_free(text);

@@ -36,10 +36,11 @@ void taciti_manifest_destroy(taciti_manifest *manifest); /* {0} is fine */
 /* Formats the file. Returns owned in *out; release with taciti_free(). meta_json must be an object. */
 tacit_status taciti_manifest_format(const taciti_manifest *manifest, char **out, size_t *out_bytes);
 
-/* Parses the file: checks the digest, then every value. `path` is used in messages. */
+/* Parses the file: checks the digest, then every value. `path` is used in messages. E_UNSUPPORTED for a format of a
+ * newer version. */
 tacit_status taciti_manifest_parse(const char *path, const char *text, size_t bytes, taciti_manifest *out);
 
-/* Reads folder/manifest.json. */
+/* Reads folder/manifest.json. E_IO also where this user may not read it. */
 tacit_status taciti_manifest_read(const char *folder, taciti_manifest *out);
 
 /* Compares sizes and digests of all files with the manifest; the message names the first missing or damaged file with

@@ -6,6 +6,8 @@
 #include <stdint.h>
 /* cmocka wants the four above first */
 #include <cmocka.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "ckpt/ckpt.h"
 #include "ckpt/manifest.h"
@@ -254,6 +256,59 @@ static void what_a_run_could_not_load_is_set_aside(void **state) {
     expect_steps((int64_t[]){25, 10}, 2);
 }
 
+static void expect_refused(tacit_status want, int64_t newest, const char *text) {
+    char path[TACITI_PATH_BYTES], *meta = NULL;
+    int64_t found = -1;
+    assert_int_equal(taciti_ckpt_find(NULL, g_folder.text, path, sizeof path, &found, &meta), want);
+    if (strstr(tacit_error_text(), text) == NULL) fail_msg("\"%s\" is not in \"%s\"", text, tacit_error_text());
+    assert_int_equal(found, newest);
+    assert_null(meta);
+}
+
+/* A newer version may have fields of its own. */
+static void a_newer_format_is_not_damage(void **state) {
+    (void)state;
+    char rest[256], text[512], digest[TACITI_DIGEST_BYTES];
+    save(10, 2);
+    save(20, 2);
+    const test_path manifest = path_in(path_in(g_folder.text, "step_00000020").text, "manifest.json");
+    (void)snprintf(rest, sizeof rest, "\"format\": %d, \"news\": 1}\n", TACITI_MANIFEST_FORMAT + 1);
+    taciti_digest_block(rest, strlen(rest), digest);
+    (void)snprintf(text, sizeof text, "{\"digest\": \"%s\",\n%s", digest, rest);
+    file_put(manifest.text, text, strlen(text));
+    expect_refused(TACIT_E_UNSUPPORTED, 20, "step_00000020/manifest.json: format 2 is not known to tacit");
+}
+
+/* In a process of a user who is not root. */
+static void find_unreadable(void) {
+    if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(2);
+    if (access(g_folder.text, R_OK | X_OK) != 0) _exit(0); /* TMPDIR is root's alone */
+    char path[TACITI_PATH_BYTES], *meta = NULL;
+    int64_t found = -1;
+    const tacit_status status = taciti_ckpt_find(NULL, g_folder.text, path, sizeof path, &found, &meta);
+    _exit(status == TACIT_E_IO && strstr(tacit_error_text(), "step_00000020/manifest.json: cannot be read") ? 0 : 1);
+}
+
+static void what_may_not_be_read_is_not_damage(void **state) {
+    (void)state;
+    int status = 0;
+    save(10, 2);
+    save(20, 2);
+    const test_path newest = path_in(g_folder.text, "step_00000020"), manifest = path_in(newest.text, "manifest.json");
+    assert_int_equal(chmod(g_folder.text, 0755), 0);
+    for (int whole = 0; whole < 2; whole++) {
+        assert_int_equal(chmod(whole ? newest.text : manifest.text, 0), 0);
+        const pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) find_unreadable();
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+        assert_int_equal(chmod(whole ? newest.text : manifest.text, 0755), 0);
+    }
+    expect_newest(20);
+}
+
 static void leftovers_of_a_killed_save_are_removed(void **state) {
     (void)state;
     const test_path stale = path_in(g_folder.text, "step_00000007.tmp"), below = path_in(stale.text, "x");
@@ -408,7 +463,7 @@ static void manifests_that_lie_are_refused(void **state) {
     (void)state;
     const char good[] = REST("1", "5", "1", FILE_("rank-0.safetensors", "8", HEX), "{}");
     static const char *const bad[] = {
-        REST("2", "5", "0", "", "{}"),
+        REST("0", "5", "0", "", "{}"),
         REST("1", "-5", "0", "", "{}"),
         REST("1", "5.0", "0", "", "{}"),
         REST("1", "5", "0", "", "[]"),
@@ -435,6 +490,7 @@ static void manifests_that_lie_are_refused(void **state) {
     assert_int_equal(parse_signed(good), TACIT_OK);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         if (parse_signed(bad[i]) != TACIT_E_DATA) fail_msg("accepted: %s", bad[i]);
+    assert_int_equal(parse_signed(REST("2", "5", "0", "", "{}")), TACIT_E_UNSUPPORTED);
     taciti_manifest out;
     assert_int_equal(taciti_manifest_parse("m", "", 0, &out), TACIT_E_DATA);
 }
@@ -452,6 +508,8 @@ int main(void) {
         TEST(the_newest_are_kept),
         TEST(damaged_ones_do_not_count),
         TEST(what_a_run_could_not_load_is_set_aside),
+        TEST(a_newer_format_is_not_damage),
+        TEST(what_may_not_be_read_is_not_damage),
         TEST(leftovers_of_a_killed_save_are_removed),
         TEST(links_of_our_names_are_replaced_and_their_targets_kept),
         TEST(only_our_names_are_checkpoints),
