@@ -20,6 +20,13 @@ def log_line(_, level, line):
     logger.log(LEVELS.get(level, logging.INFO), "%s", line.decode(errors="replace"))
 
 
+def is_under_mpi():
+    """Whether MPI has started this process, and not a torchrun that it has started."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        return False
+    return any(name in os.environ for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"))
+
+
 class StoreCalls:
     """A store of torch, or anything with set(key, bytes) and get(key, seconds) -> bytes, as the library calls it."""
 

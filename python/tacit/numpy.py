@@ -16,7 +16,7 @@ import numpy
 
 from . import _table
 from ._library import UsageError
-from .comm import Comm
+from .comm import Comm, is_under_mpi
 from .job import Channel, Job, Layout
 from .settings import Settings
 
@@ -27,14 +27,33 @@ def view_floats(address, count):
     return numpy.ctypeslib.as_array((ctypes.c_float * count).from_address(address))
 
 
-class Model:
+class Owner:
+    """What a communicator is opened for, unless the caller has one. Close it, or use `with`."""
+
+    def _meet(self, comm):
+        self._is_own, self.comm = comm is None, comm or Comm(self.settings)
+
+    def _close_own(self):
+        """MPI begins once in a process: there the communicator stays until its end."""
+        if self._is_own and not is_under_mpi():
+            self.comm.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is None:
+            self.close()
+
+
+class Model(Owner):
     """Named arrays that are trained together with those of the other ranks. Begins like a dictionary of parameters; the
     same of gradients is `gradients`. shapes: {name: shape}, the last layer's first. settings: as of tacit.Settings.
     own_optimizer: settle() and stepped() in place of finish(), around an update of your own. Collective."""
 
     def __init__(self, shapes, *sources, comm=None, steps=0, threads=0, own_optimizer=False, **settings):
         self.settings = Settings(*sources, **settings)
-        self.comm = comm or Comm(self.settings)
+        self._meet(comm)
         self.rank, self.size = self.comm.rank, self.comm.size
         self._layout = Layout()
         self._index = {name: self._layout.add(name, shape, decay=len(shape) > 1) for name, shape in shapes.items()}
@@ -72,15 +91,16 @@ class Model:
     def close(self):
         """The arrays are gone afterwards, as when `comm` is closed: copy what you keep. Collective."""
         self._job.close()
+        self._close_own()
 
 
-class Sum:
+class Sum(Owner):
     """Sums arrays of one size over ranks, as often as you like, with a compression of its own: what one call loses is part
     of the next. Collective."""
 
     def __init__(self, elements, *sources, comm=None, **settings):
         self.settings = Settings(*sources, **settings)
-        self.comm = comm or Comm(self.settings)
+        self._meet(comm)
         self.elements = elements
         self._channel = Channel(self.comm, self.settings, _table.ALL_REDUCE, elements)
 
@@ -115,4 +135,6 @@ class Sum:
         self._channel.restore(state)
 
     def close(self):
+        """Collective."""
         self._channel.close()
+        self._close_own()

@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 import tacit.numpy as arrays
 import tacit.torch as tacit
+from tacit.comm import opened
 from ranks_parallel import RANK, SIZE
 
 
@@ -64,6 +65,25 @@ class Arrays(unittest.TestCase):
         second.restore(state)
         self.assertEqual(second(given.copy()).tobytes(), expected.tobytes())
         second.close()
+
+    def test_own_communicators(self):
+        """What is opened for one object ends with it, and the next one opens another; a caller's stays."""
+        before = dict(opened)
+        for _ in range(2):
+            with arrays.Sum(3) as total:
+                self.assertEqual(total(numpy.ones(3, "f")).tolist(), [SIZE] * 3)
+            model = arrays.Model({"w": (2,)}, strategy="gossip")
+            self.assertEqual(len(opened), len(before) + 1)
+            model.close()
+            model.close()
+            self.assertEqual(opened, before)
+        arrays.Sum(3, comm=tacit.default_comm()).close()
+        self.assertEqual(tacit.default_comm().size, SIZE)
+        self.assertIn(tacit.default_comm(), opened.values())
+        with self.assertRaises(ZeroDivisionError), arrays.Sum(3) as total:  # the others may be elsewhere
+            1 // 0
+        self.assertTrue(total.comm._handle)
+        total.close()
 
 
 if __name__ == "__main__":

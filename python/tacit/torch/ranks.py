@@ -7,7 +7,7 @@ import socket
 import torch.distributed as dist
 
 from .._library import UsageError
-from ..comm import Comm
+from ..comm import Comm, is_under_mpi
 from ..settings import Settings, options
 from . import _private
 
@@ -28,13 +28,6 @@ class TorchStore:
     def get(self, key, seconds):
         self.store.wait([key], datetime.timedelta(seconds=max(seconds, 0.001)))
         return self.store.get(key)
-
-
-def is_under_mpi():
-    """Whether MPI has started this process, and not a torchrun that it has started."""
-    if "TORCHELASTIC_RUN_ID" in os.environ:
-        return False
-    return any(name in os.environ for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"))
 
 
 def is_part(group):
