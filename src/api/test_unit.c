@@ -385,6 +385,47 @@ static void calls_out_of_order_are_refused(void **state) {
     assert_int_equal(tacit_close(comm), TACIT_OK);
 }
 
+/* Stage 1 would queue the sums of all buckets at once, and then all gathers. */
+static void play_many_units(taciti_comm *comm, void *context) {
+    enum { MANY = 6000, FLOATS = 16 };
+    static const char *const SETTINGS[] = {"strategy=shard", "shard.stage=1", "optim.name=sgd", "optim.momentum=0",
+                                           "optim.lr=0.5",   "optim.clip=0",  "optim.warmup=0", "optim.weight_decay=0"};
+    const size_t n = FLOATS;
+    char name[16];
+    seat s = {.comm = {.comm = comm}};
+    tacit_layout *layout = NULL;
+    tacit_settings *settings = NULL;
+    tacit_step step = {.size = sizeof step};
+    (void)context;
+    taciti_handle_open(&s.comm.handle, TACITI_HANDLE_COMM);
+    OK(tacit_layout_create(&layout));
+    for (int u = 0; u < MANY; u++) {
+        (void)snprintf(name, sizeof name, "w%d", u);
+        OK(tacit_layout_add(layout, name, 1, &n, 0));
+        OK(tacit_layout_next_unit(layout));
+    }
+    OK(tacit_settings_create(&settings));
+    for (size_t i = 0; i < sizeof SETTINGS / sizeof *SETTINGS; i++) OK(tacit_settings_set(settings, SETTINGS[i]));
+    OK(tacit_job_open(&s.comm, settings, layout, NULL, &s.job));
+    CHECK(s.job->layout.bucket_count == MANY);
+    OK(tacit_job_start(s.job));
+    for (size_t i = 0; i < (size_t)MANY * FLOATS; i++) tacit_job_gradients(s.job)[i] = (float)(i % 97);
+    OK(tacit_job_ready(s.job, TACIT_ALL_TENSORS));
+    OK(tacit_job_finish(s.job, &step));
+    for (size_t i = 0; i < (size_t)MANY * FLOATS; i++)
+        CHECK(tacit_job_parameters(s.job)[i] == -(float)(i % 97)); /* two ranks, half of the sum */
+    OK(tacit_job_close(s.job));
+    tacit_settings_destroy(settings);
+    tacit_layout_destroy(layout);
+    taciti_handle_close(&s.comm.handle);
+}
+
+static void more_units_than_the_queue_has_room_for(void **state) {
+    const taciti_comm_options options = test_comm_options(true);
+    (void)state;
+    test_world_run(2, &options, play_many_units, NULL);
+}
+
 static void only_shard_has_units(void **state) {
     (void)state;
     const trial t = {.ranks = 1, .settings = {"strategy=shard"}};
@@ -417,6 +458,7 @@ int main(void) {
         cmocka_unit_test(other_ranks_take_a_checkpoint_up),
         cmocka_unit_test(calls_out_of_order_are_refused),
         cmocka_unit_test(only_shard_has_units),
+        cmocka_unit_test(more_units_than_the_queue_has_room_for),
     };
     (void)taciti_kernels_get(); /* the first call must come from a single thread */
     return cmocka_run_group_tests(tests, NULL, NULL);
