@@ -70,6 +70,16 @@ static void add_blob(table *t, size_t index, const tacit_blob *blob) {
 
 /* ---- save -------------------------------------------------------------------------------------------------------- */
 
+/* Skipped steps of a rank whose replica is its own. Others find them in the description, or the mean here. */
+static void add_skipped(taciti_state *state, int64_t *skipped) {
+    taciti_state_add(state, (taciti_state_entry){.name = "skipped",
+                                                 .kind = TACITI_STATE_COUNT,
+                                                 .owner = TACITI_STATE_OWN,
+                                                 .regroup = TACITI_STATE_MEAN,
+                                                 .data = skipped,
+                                                 .optional = true});
+}
+
 /* Which rank writes what follows from the sizes of all that is shared. */
 static tacit_status agree_on_blobs(taciti_comm *comm, const tacit_blob *blobs, size_t count) {
     char what[64], text[64];
@@ -89,6 +99,7 @@ static tacit_status save_mean(tacit_job *job, const char *folder, int keep, cons
     table t = {.state.count = 0};
     taciti_driver_list_state(job->driver, true, &t.state);
     for (size_t i = 0; i < count; i++) add_blob(&t, i, &blobs[i]);
+    if (job->strategy->replicas != NULL) add_skipped(&t.state, &job->skipped);
     json_t *config = json_loads(job->config, 0, NULL);
     json_t *meta = config == NULL ? NULL
                                   : json_pack("{s:I,s:I,s:i,s:s,s:o}", "step", (json_int_t)job->step, "skipped",
@@ -189,6 +200,7 @@ typedef struct saved {
 
 static tacit_status restore_table(taciti_resume *resume, tacit_blob *blobs, size_t count, saved *out) {
     taciti_driver_list_state(resume->driver, false, &out->t.state);
+    add_skipped(&out->t.state, &out->skipped);
     for (size_t i = 0; i < count; i++) {
         blobs[i].loaded = false;
         TACITI_TRY(find_blob(&resume->ckpt, &out->t, i, &blobs[i]));

@@ -10,6 +10,7 @@
 #include <stdint.h>
 /* cmocka wants the four above first */
 #include <cmocka.h>
+#include <math.h>
 
 #include "api/test_jobs.h"
 #include "ckpt/test_folder.h"
@@ -257,12 +258,60 @@ static void a_damaged_checkpoint_stays(void **state) {
     folder_remove(&folder);
 }
 
+/* ---- skipped steps ----------------------------------------------------------------------------------------------- */
+
+/* Rank r leaves r of the steps out. */
+static void save_skips(taciti_comm *comm, void *context) {
+    const trial *t = context;
+    tacit_comm seat;
+    tacit_comm *c = seat_of(comm, &seat);
+    tacit_job *job = prepare_job(c, &t->saved, 7);
+    OK(tacit_job_start(job));
+    for (int s = 0; s < STEPS; s++) {
+        tacit_job_gradients(job)[10] = s < tacit_rank(c) ? (float)NAN : 0;
+        make_step(job, &t->saved, tacit_rank(c), s);
+    }
+    OK(tacit_job_save(job, t->folder, 1, NULL, 0));
+    OK(tacit_job_close(job));
+    taciti_handle_close(&seat.handle);
+}
+
+static void load_skips(taciti_comm *comm, void *context) {
+    const trial *t = context;
+    tacit_comm seat;
+    tacit_counters counters = {.size = sizeof counters};
+    bool found = false;
+    tacit_job *job = open_job(seat_of(comm, &seat), &t->loaded);
+    const bool same = t->saved.settings[0] == t->loaded.settings[0] && tacit_size(&seat) == RANKS;
+    OK(tacit_job_load(job, t->folder, NULL, 0, &found));
+    OK(tacit_job_counters(job, &counters));
+    CHECK(found && counters.steps == STEPS && counters.skipped == (same ? tacit_rank(&seat) : 1));
+    OK(tacit_job_close(job));
+    taciti_handle_close(&seat.handle);
+}
+
+/* Where replicas are no more those that have skipped them, their mean. */
+static void every_rank_knows_its_skipped_steps(void **state) {
+    static const char NONE[] = "strategy=none", DP[] = "strategy=dp";
+    const taciti_comm_options options = test_comm_options(true);
+    const test_path folder = folder_create();
+    trial t = {.saved = {.settings = {NONE}}, .loaded = {.settings = {NONE}}, .folder = folder.text};
+    (void)state;
+    test_world_run(RANKS, &options, save_skips, &t);
+    test_world_run(RANKS, &options, load_skips, &t);
+    test_world_run(2, &options, load_skips, &t);
+    t.loaded.settings[0] = DP;
+    test_world_run(RANKS, &options, load_skips, &t);
+    folder_remove(&folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_fails),
         cmocka_unit_test(all_ranks_are_refused),
         cmocka_unit_test(a_parameter_of_another_model_is_named),
         cmocka_unit_test(a_damaged_checkpoint_stays),
+        cmocka_unit_test(every_rank_knows_its_skipped_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
