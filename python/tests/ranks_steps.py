@@ -28,6 +28,17 @@ class Head(nn.Module):
         return self.head(self.body(x)) if self.uses_head else self.body(x)
 
 
+class Small(nn.Module):
+    """Less than a part of every rank's in what is used."""
+
+    def __init__(self):
+        super().__init__()
+        self.last, self.idle = nn.Linear(4, 1), nn.Parameter(torch.ones(200))
+
+    def forward(self, x):
+        return self.last(x)
+
+
 def adamw(model):
     return torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.3)
 
@@ -139,6 +150,29 @@ class Steps(unittest.TestCase):
         own = [p.grad.flatten() for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
         torch.testing.assert_close(model._parts.norm(Twice()), torch.cat([torch.zeros(1), *own]).norm())
         model.close()
+
+    @has_scaler
+    def test_a_scaler_where_ranks_have_no_part(self):
+        """Or one that nobody uses. All scales see the overflow of one rank."""
+        runs = []
+        for strategy in ("dp", "shard"):
+            module, scaler = make(Small), torch.amp.GradScaler("cpu", init_scale=256.0)
+            optimizers = [torch.optim.AdamW([module.last.weight, module.idle]), torch.optim.AdamW([module.last.bias], lr=0.1)]
+            model = tacit.Parallel(module, *optimizers, strategy=strategy)
+            for step in range(5):
+                model.zero_grad()
+                scaler.scale(model(torch.ones(2, 4) / (step != 2 or RANK < SIZE - 1)).sum()).backward()
+                for optimizer in optimizers:
+                    if step % 2:
+                        scaler.unscale_(optimizer)
+                    scaler.step(optimizer)
+                scaler.update()
+                self.assertEqual(scaler.get_scale(), 256.0 if step < 2 else 128.0)
+            self.assertEqual(model.counters()["skipped"], 1)
+            model.close()
+            runs.append([*copies(module), *state_of(optimizers[0]), *state_of(optimizers[1])])
+        self.assertEqual(len(runs[0]), 3 + 2 * 3)
+        self.check_same(*runs)
 
     @has_scaler
     def test_a_scaler_of_replicas(self):

@@ -430,6 +430,8 @@ class Parallel(torch.nn.Module):
         return followed
 
     def _take_gradients(self, optimizer):
+        if self._parts is not None:
+            self._parts.take_stand_in(optimizer)
         if self._keeps_replica:
             self._unscale(optimizer)
             self._begin_replica_step(optimizer)

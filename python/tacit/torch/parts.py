@@ -54,6 +54,7 @@ class Parts:
         self._pieces = []  # (parameter, offset of its first float, floats), the same places in every job
         self.numbers = {}  # by id of a piece: the number of its tensor
         self.idle = {}  # by optimizer: the state of frozen parameters, which stays as it is
+        self._stand_in = torch.nn.Parameter(torch.zeros(1, device=tensors.parameters[0].device))
 
     def bind(self, job):
         """The parts of a job that has started or has loaded a checkpoint."""
@@ -133,6 +134,8 @@ class Parts:
     def end_step(self):
         """Before the library reads the parameters that the optimizer has written."""
         self.spoiled = False
+        for optimizer in self._originals:
+            self.take_stand_in(optimizer)
         if self._tensors.gpu is not None:
             pieces = self.list_parameters()
             self._tensors.sources.fetch([p.host for p in pieces], [p.data for p in pieces])
@@ -186,6 +189,19 @@ class Parts:
                 piece.gradient[0] = float("nan")
             is_used = piece.kept is not None or self.numbers[id(piece)] not in unused or bool(piece.gradient.any())
             piece.grad, piece.kept = piece.gradient if is_used else None, None
+        self._show_stand_in(skipped)
+
+    def _show_stand_in(self, skipped):
+        """A GradScaler wants a gradient of every optimizer, and all ranks' scales are to be the same: until step() an optimizer
+        without one on this rank has a parameter more, whose gradient is finite where those of others are."""
+        self._stand_in.grad = torch.full_like(self._stand_in, float("nan") if skipped else 0)
+        for optimizer in self._originals:
+            if all(p.grad is None for group in optimizer.param_groups for p in group["params"]):
+                optimizer.param_groups[-1]["params"].append(self._stand_in)
+
+    def take_stand_in(self, optimizer):
+        for group in optimizer.param_groups:
+            group["params"] = [p for p in group["params"] if p is not self._stand_in]
 
     def zero_grad(self, set_to_none):
         for piece in self.list_parameters():
