@@ -47,21 +47,28 @@ def save(folder, model, *stateful, step=None, keep=2):
     own = {"random": random_state(model._tensors.gpu), "buffers": list_buffers(model), "frozen": own_frozen,
            "form": form_of(model), "states": states if form_of(model) != "equal" else leave_optimizers_out(stateful, states),
            "places": [list_places(model, thing) for thing in stateful]}
-    warn_of_newer(folder, model)
+    refuse_newer(folder, model)
     if model._parts is None:
         model._tensors.push()
     model._job.save(folder, [Blob(SHARED, write_bytes(make_plain(shared))), Blob(OWN, write_bytes(own), own=True)], keep)
 
 
-def warn_of_newer(folder, model):
-    """A job that began anew counts from 0 again."""
-    if model.comm.rank != 0 or not os.path.isdir(folder):
-        return
+def refuse_newer(folder, model):
+    """A job that began anew counts from 0 again, and load() would go on from what is there."""
     steps = model._job.counters()["steps"]
+    newer = model._rank_buffers.gather(find_newer(folder, model, steps))[0]
+    if newer is not None:
+        raise UsageError(f"{folder} holds the checkpoint of step {newer}, which load() would take for newer than this one of step "
+                         f"{steps}: save to another folder. Steps count from 0 after load_state_dict() and for a model that was "
+                         "wrapped again; after load() they go on")
+
+
+def find_newer(folder, model, steps):
+    """On rank 0. One in the folder that load() has read is damaged."""
+    if model.comm.rank != 0 or not os.path.isdir(folder) or model._folder == os.path.realpath(folder):
+        return None
     newest = max((int(name[5:]) for name in os.listdir(folder) if re.fullmatch(r"step_\d+", name)), default=0)
-    if newest > steps:
-        logger.warning("%s holds the checkpoint of step %d, which load() takes for newer than this one of step %d: steps count anew "
-                       "after load_state_dict() and for a model that was wrapped again; save to another folder", folder, newest, steps)
+    return newest if newest > steps else None
 
 
 def list_places(model, thing):
@@ -112,6 +119,7 @@ def load(folder, model, *stateful):
         shared = model._load(folder, blobs, lambda: read_shared(folder, model, stateful, blobs[0].data))
     if shared is None:
         return 0
+    model._folder = os.path.realpath(folder)
     own = read_bytes(blobs[1].data) if blobs[1].data is not None else {}
     restore_states(model, stateful, shared["states"], own)
     restore_tensors("buffer", _private.list_persistent(model.module), own.get("buffers", shared["buffers"]))

@@ -102,6 +102,7 @@ class Parallel(torch.nn.Module):
 
     def _take_parameters(self):
         """The job has set the flat array."""
+        self._folder = None  # from which load() has taken it
         self._tensors.pull()
         self._first_step, self._first_changes = self._job.counters()["steps"], self._count_changes()
         if self._parts is not None:
