@@ -2,7 +2,8 @@
  *
  * A bootstrap store in the memory of rank 0, served on a port. A request and its answer have the same form:
  *
- *    0 three bytes of magic, then 'S' (set), 'G' (get), 'V' (answer: done, or the value) or 'N' (answer: no value)
+ *    0 three bytes of magic, then 'S' (set), 'G' (get), 'V' (answer: done, or the value) or 'N' (answer: no value,
+ *      but the line about the last connection that was refused)
  *    4 u8 length of the key, u8 zero, u16 length of the value (little-endian)
  *    8 the key and the value
  *
@@ -70,13 +71,14 @@ typedef struct port_store {
     double timeout_s;
     bool sealed;
     taciti_seal_key key;
+    taciti_refusals refusals; /* of other ranks: the last one that rank 0 has told */
 
     /* ---- other ranks ---- */
     chain chain;
     const char *trouble; /* what is wrong with rank 0 */
+    bool answered;       /* it has, once at least */
 
     /* ---- rank 0 ---- */
-    taciti_refusals refusals;
     pthread_t thread;
     int stop;             /* eventfd */
     pthread_mutex_t lock; /* of entries and refusals */
@@ -166,6 +168,8 @@ static bool put_entry(port_store *store, const char *key, const void *bytes, siz
     return true;
 }
 
+static const uint8_t *last_refusal(const port_store *store) { return (const uint8_t *)store->refusals.last; }
+
 /* Writes the answer; its length, or 0 if the question is refused. */
 static size_t answer_question(port_store *store, const talk *question, uint8_t out[TALK_BYTES]) {
     talk answer = {.op = 'V'};
@@ -177,7 +181,8 @@ static size_t answer_question(port_store *store, const talk *question, uint8_t o
     } else if (question->op == 'G' && question->value_bytes == 0) {
         const entry *e = find_entry(store, question->key);
         if (e != NULL) answer.value = e->value, answer.value_bytes = e->bytes;
-        if (e == NULL) answer.op = 'N';
+        if (e == NULL)
+            answer = (talk){.op = 'N', .value = last_refusal(store), .value_bytes = strlen(store->refusals.last)};
         n = write_talk(&answer, out);
     }
     (void)pthread_mutex_unlock(&store->lock);
@@ -382,20 +387,32 @@ static bool greet_server(port_store *store, uint8_t bytes[TALK_BYTES]) {
 static bool ask_once(port_store *store, const talk *question, uint8_t bytes[TALK_BYTES], talk *answer) {
     if (store->rank == 0) return read_talk(bytes, answer_question(store, question, bytes), 0, answer) == 1;
     if (!connect_once(store)) return false;
-    store->trouble =
-        store->sealed ? "does not prove this rank's comm.key_file" : "gives no answer (has it a comm.key_file?)";
-    return greet_server(store, bytes) && exchange_words(store, question, bytes, answer);
+    if (!store->answered)
+        store->trouble =
+            store->sealed ? "does not prove this rank's comm.key_file" : "gives no answer (has it a comm.key_file?)";
+    const bool fine = greet_server(store, bytes) && exchange_words(store, question, bytes, answer);
+    if (fine) store->trouble = "is gone"; /* from now on, where it does not answer */
+    store->answered = store->answered || fine;
+    return fine;
+}
+
+/* A rank that is missing may be one that rank 0 has refused. */
+static void note_refusal(port_store *store, const talk *answer) {
+    if (store->rank == 0) return;
+    (void)snprintf(store->refusals.last, sizeof store->refusals.last, "%.*s", (int)answer->value_bytes,
+                   (const char *)answer->value);
 }
 
 /* Asks until the answer is 'V', for up to timeout_s; *reached: rank 0 has answered. */
 static bool ask_until(port_store *store, const talk *question, double timeout_s, uint8_t bytes[TALK_BYTES],
                       talk *answer, bool *reached) {
     const int64_t end_ns = taciti_now_ns() + (int64_t)(timeout_s * 1e9);
-    store->trouble = "cannot be reached"; /* not any more, once it was: rank 0 may be gone before this rank gives up */
+    if (!store->answered) store->trouble = "cannot be reached";
     int64_t nap_ns = 0;
     do {
         *reached = ask_once(store, question, bytes, answer);
         if (*reached && answer->op == 'V') return true;
+        if (*reached) note_refusal(store, answer);
     } while (taciti_sleep_between_looks(end_ns, &nap_ns));
     return false;
 }
@@ -413,11 +430,11 @@ static tacit_status port_set(void *self, const char *key, const void *bytes, siz
                        store->timeout_s);
 }
 
-/* A rank that is missing at rank 0 may be one that was refused. */
-static void say_missing(port_store *store, const char *key) {
+/* Sets the error text to these words and the last connection that rank 0 has refused. */
+static void say_missing(port_store *store, const char *subject, const char *what) {
     (void)pthread_mutex_lock(&store->lock);
     const char *refusal = store->refusals.last;
-    taciti_error_set("%s has published nothing%s%s", key, *refusal == 0 ? "" : "; ", refusal);
+    taciti_error_set("%s %s%s%s", subject, what, *refusal == 0 ? "" : "; ", refusal);
     (void)pthread_mutex_unlock(&store->lock);
 }
 
@@ -428,10 +445,9 @@ static tacit_status port_get(void *self, const char *key, void *bytes, size_t ma
     bool reached = false;
     (void)snprintf(question.key, sizeof question.key, "%s", key);
     if (!ask_until(store, &question, timeout_s, space, &answer, &reached)) {
-        if (reached)
-            say_missing(store, key);
-        else
-            taciti_error_set("rank 0 at %s %s", store->address, store->trouble);
+        char server[sizeof store->address + 16];
+        (void)snprintf(server, sizeof server, "rank 0 at %s", store->address);
+        say_missing(store, reached ? key : server, reached ? "has published nothing" : store->trouble);
         return TACIT_E_PEER;
     }
     if (answer.value_bytes > max) return taciti_fail(TACIT_E_DATA, "%s has more than %zu bytes", key, max);

@@ -151,21 +151,23 @@ static void ranks_agree_on_a_cipher(void **state) {
     }
 }
 
-/* Rank 1 has another key than rank 0, or one of both has none. The error of each says why they do not meet. */
+/* Rank 1 has another key than ranks 0 and 2, or one of both has none. The error of each says why they do not meet. */
 static void meet_in_vain(bool port, const taciti_seal_key *first, const taciti_seal_key *second, const char *of_first,
                          const char *of_second) {
     world w;
-    prepare_world(&w, 2, TEST_OVER_TCP, port);
+    prepare_world(&w, 3, TEST_OVER_TCP, port);
     test_log_keep();
-    w.seats[0].request.key = first, w.seats[1].request.key = second;
-    w.seats[0].request.start_s = w.seats[1].request.start_s = 0.5;
-    for (int i = 0; i < 2; i++) start_seat(&w.seats[i]);
-    for (int i = 0; i < 2; i++) (void)pthread_join(w.seats[i].thread, NULL);
-    for (int i = 0; i < 2; i++) assert_int_equal(w.seats[i].status, TACIT_E_PEER);
-    assert_non_null(strstr(w.seats[0].why, of_first));
-    assert_non_null(strstr(w.seats[0].why, "rank 1"));
+    for (int i = 0; i < 3; i++) w.seats[i].request.key = i == 1 ? second : first;
+    for (int i = 0; i < 3; i++) w.seats[i].request.start_s = 0.5;
+    for (int i = 0; i < 3; i++) start_seat(&w.seats[i]);
+    for (int i = 0; i < 3; i++) (void)pthread_join(w.seats[i].thread, NULL);
+    for (int i = 0; i < 3; i++) assert_int_equal(w.seats[i].status, TACIT_E_PEER);
+    for (int i = 0; i < 3; i += 2) {
+        assert_non_null(strstr(w.seats[i].why, "rank 1"));
+        if (strstr(w.seats[i].why, of_first) == NULL) fail_msg("rank %d: %s", i, w.seats[i].why);
+    }
     assert_non_null(strstr(w.seats[1].why, of_second));
-    assert_int_equal(test_log_count(""), port ? 3 : 2);
+    assert_int_equal(test_log_count(""), port ? 4 : 3);
     remove_world(&w);
 }
 
