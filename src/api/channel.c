@@ -270,7 +270,7 @@ static tacit_status build_alone(tacit_channel *c, const tacit_settings *settings
     const taciti_settings *values = &settings->values;
     c->parts = is_split(c) ? taciti_comm_size(c->comm->comm) : 1;
     TACITI_TRY(check_elements(c));
-    c->config = taciti_settings_channel_json(values);
+    c->config = taciti_settings_read_json(values, TACITI_READER_CHANNEL);
     if (c->config == NULL) return TACIT_E_MEMORY;
     c->part_n = c->elements / (size_t)c->parts;
     c->optim = values->optim;

@@ -64,7 +64,8 @@ static tacit_status copy_settings(tacit_job *job, const tacit_settings *settings
     job->exchange = s->exchange;
     job->strategy = taciti_settings_strategy(s);
     if (job->total_steps == 0 && job->optim.decay_steps == 0) job->optim.decay_steps = -1;
-    job->config = taciti_config_json(&settings->config, 1);
+    job->config = job->gradients_only ? taciti_settings_read_json(s, TACITI_READER_OWN_OPTIMIZER)
+                                      : taciti_config_json(&settings->config, 1);
     if (job->config == NULL) return TACIT_E_MEMORY;
     TACITI_TRY(copy_compression(job, s));
     return copy_options(job, TACITI_JOB_STRATEGY, s, job->strategy->options, job->strategy->options_size);

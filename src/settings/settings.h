@@ -95,9 +95,9 @@ typedef enum taciti_reader {
 /* Returns whether the reader of these settings would read the option. */
 bool taciti_settings_reads(const taciti_settings *settings, taciti_reader reader, const taciti_place *place);
 
-/* Returns the JSON text of those options that a channel reads and that affect its results. Returns owned; NULL when
- * memory is short. */
-char *taciti_settings_channel_json(const taciti_settings *settings);
+/* Returns the JSON text of those options that the reader reads and that affect results. Returns owned; NULL when memory
+ * is short. */
+char *taciti_settings_read_json(const taciti_settings *settings, taciti_reader reader);
 
 /* Returns E_CONFIG, with what to type, for settings that cannot be used together, or not by this reader. hosts NULL:
  * checks only what does not depend on ranks. Everybody calls it before the ranks exchange anything; create() of a

@@ -300,14 +300,20 @@ bool taciti_settings_reads(const taciti_settings *settings, taciti_reader reader
     return is_read(&q, place, needs);
 }
 
-char *taciti_settings_channel_json(const taciti_settings *settings) {
-    const inquiry q = inquiry_of(settings, TACITI_READER_CHANNEL);
+/* A channel does not ask what the strategy of its settings leaves unread. */
+static bool is_recorded(const inquiry *q, const taciti_place *place) {
+    char needs[TACITI_NEEDS_BYTES];
+    if (q->reader != TACITI_READER_CHANNEL) return is_read(q, place, needs);
+    return suits_channel(place) && member_is_used(q, place->table, needs);
+}
+
+char *taciti_settings_read_json(const taciti_settings *settings, taciti_reader reader) {
+    const inquiry q = inquiry_of(settings, reader);
     json_t *values = taciti_config_values(&settings->config, 1);
-    char key[TACITI_KEY_BYTES], needs[TACITI_NEEDS_BYTES];
+    char key[TACITI_KEY_BYTES];
     taciti_place place;
     for (size_t i = 0; taciti_config_at(&settings->config, i, &place); i++)
-        if (!suits_channel(&place) || !member_is_used(&q, place.table, needs))
-            (void)json_object_del(values, taciti_place_key(&place, key));
+        if (!is_recorded(&q, &place)) (void)json_object_del(values, taciti_place_key(&place, key));
     return taciti_json_dump(values, JSON_COMPACT);
 }
 
