@@ -50,7 +50,7 @@ static const taciti_old_key OLD_KEYS[] = {
     {"loco.", NULL, NULL, "take --compress.codec int4 --compress.residual int8"},
     {"natural.", NULL, NULL, "take --compress.codec int8"},
     {"omnireduce.", NULL, NULL, "take --compress.codec topk"},
-    {"onebit.block", NULL, "512", "it is always 512"},
+    {"onebit.", NULL, "512|\"means\"", "blocks always have 512 elements, of which it sends means"},
     {"optim.nesterov", NULL, "false", "the momentum of sgd is always plain"},
     {"qsgd.block", NULL, "512", "it is always 512"},
     {"qsgd.norm", NULL, "\"l2\"", "it is always the L2 norm"},

@@ -102,7 +102,7 @@ struct taciti_codec {
     bool fixed_size;  /* every payload has exactly bound() bytes */
     bool lossless;    /* decode(encode(x)) == x for every finite x, at every setting */
     bool no_feedback; /* the encoding error may be larger than the array: error feedback would grow without limit.
-                         Others contract, |x - decode(encode(x))| <= |x|, unless max_loss() says more */
+                         Others contract, |x - decode(encode(x))| <= |x| */
     bool selects;     /* it has a factor: elements are selected, the others are not sent */
     bool thresholds;  /* it also selects by taciti_codec_setting.threshold */
     bool sketches;    /* contributions travel as sketches that add up (exchange/sketch_reduce.h): options are
@@ -126,10 +126,6 @@ struct taciti_codec {
     /* Mean bytes of a payload of n floats, of all rounds together, for predictions: a function of the call's options,
      * setting, matrices and ranks. NULL: bound(); LINEAR: payload_n() of all rounds. Any thread. */
     double (*expected_bytes)(const taciti_codec *codec, const taciti_codec_call *call, size_t n);
-
-    /* The largest |x - decode(encode(x))| / |x| with these options, of any x. NULL: 1; with no_feedback, no limit. Any
-     * thread. */
-    double (*max_loss)(const void *options);
 
     /* Bytes of scratch memory for arrays of up to n floats. NULL: none is needed. Any thread. */
     size_t (*scratch_bytes)(const taciti_codec *codec, const void *options, size_t n);

@@ -12,8 +12,8 @@
 #error "payloads are little endian; this machine needs a byte swap in encode and decode"
 #endif
 
-enum { PIECE = TACITI_QUANTISER_PIECE, LANES = 16 };
-_Static_assert(PIECE % LANES == 0 && PIECE % 8 == 0, "pieces begin at a whole byte");
+enum { PIECE = TACITI_QUANTISER_PIECE };
+_Static_assert(PIECE % 8 == 0, "pieces begin at a whole byte");
 
 /* ---- codes in bytes ---------------------------------------------------------------------------------------------- */
 static unsigned bits_of(unsigned codes) {
@@ -202,32 +202,4 @@ tacit_status taciti_quantiser_decode(const taciti_codec *codec, const taciti_cod
             decode_part(&d, d.parameters + b * l.shape.parameters, at, x + at, taciti_min(end - at, PIECE));
     }
     return TACIT_OK;
-}
-
-/* ---- sums -------------------------------------------------------------------------------------------------------- */
-typedef struct lanes {
-    double magnitudes[LANES], squares[LANES];
-    float largest[LANES];
-} lanes;
-
-static void add_to_lanes(lanes *l, const float *x, size_t n) {
-    for (size_t j = 0; j < n; j++) {
-        const double v = (double)x[j];
-        l->magnitudes[j] += fabs(v);
-        l->squares[j] += v * v;
-        l->largest[j] = fabsf(x[j]) > l->largest[j] ? fabsf(x[j]) : l->largest[j];
-    }
-}
-
-taciti_block_sums taciti_block_sums_of(const float *x, size_t n) {
-    lanes l = {0};
-    taciti_block_sums out = {0};
-    for (size_t i = 0; i + LANES <= n; i += LANES) add_to_lanes(&l, x + i, LANES);
-    add_to_lanes(&l, x + n / LANES * LANES, n % LANES);
-    for (size_t j = 0; j < LANES; j++) {
-        out.magnitudes += l.magnitudes[j];
-        out.squares += l.squares[j];
-        out.largest = l.largest[j] > out.largest ? l.largest[j] : out.largest;
-    }
-    return out;
 }

@@ -62,11 +62,4 @@ tacit_status taciti_quantiser_decode(const taciti_codec *codec, const taciti_cod
     .aggregation = TACITI_CODEC_SUM, .rounds = 1, .fixed_size = true, .method = &(quantiser),                          \
     .bound = taciti_quantiser_bound, .encode = taciti_quantiser_encode, .decode = taciti_quantiser_decode
 
-/* Sums of a block in double: element i into lane i % 16, lanes folded in ascending order, so the same everywhere. */
-typedef struct taciti_block_sums {
-    double magnitudes, squares; /* of |x| and x^2 */
-    float largest;              /* magnitude */
-} taciti_block_sums;
-taciti_block_sums taciti_block_sums_of(const float *x, size_t n);
-
 #endif

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "codec/quantiser.h"
+#include "kernel/kernel.h"
 
 enum { MAX = 3000, TRIALS = 20000 };
 static float g_x[MAX], g_y[MAX], g_out[MAX + 1], g_error[MAX + 1];

@@ -255,13 +255,21 @@ static void a_checkpoint_tells_of_its_codec_alone(void **state) {
     (void)state;
     static const char *const keys[][4] = {
         /* codec, key, value that changes nothing, value that does */
-        {"int8", "int8.block", "128", "64"},        {"int8", "int8.hadamard", "false", "true"},
-        {"int4", "int4.block", "128", "64"},        {"int4", "int4.hadamard", "true", "false"},
-        {"e3m0", "e3m0.block", "128", "64"},        {"signmag2", "signmag2.block", "4096", "512"},
-        {"efsign", "efsign.block", "4096", "512"},  {"randomk", "randomk.values", "\"f32\"", "\"int8\""},
-        {"randomk", "randomk.block", "0", "64"},    {"dgc", "dgc.indices", "\"auto\"", "\"bitmap\""},
-        {"dgc", "dgc.sample", "0.01", "0.1"},       {"redsync", "redsync.search", "\"bisection\"", "\"other\""},
+        {"int8", "int8.block", "128", "64"},
+        {"int8", "int8.hadamard", "false", "true"},
+        {"int4", "int4.block", "128", "64"},
+        {"int4", "int4.hadamard", "true", "false"},
+        {"e3m0", "e3m0.block", "128", "64"},
+        {"signmag2", "signmag2.block", "4096", "512"},
+        {"efsign", "efsign.block", "4096", "512"},
+        {"randomk", "randomk.values", "\"f32\"", "\"int8\""},
+        {"randomk", "randomk.block", "0", "64"},
+        {"dgc", "dgc.indices", "\"auto\"", "\"bitmap\""},
+        {"dgc", "dgc.sample", "0.01", "0.1"},
+        {"redsync", "redsync.search", "\"bisection\"", "\"other\""},
         {"redsync", "redsync.max_ratio", "2", "3"},
+        {"onebit", "onebit.block", "512", "64"},
+        {"onebit", "onebit.values", "\"means\"", "\"rms\""},
     };
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         assert_int_equal(lines_with(keys[i][0], keys[i][1], keys[i][2]), 0);

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/text.h"
 #include "exchange/mix_ways.h"
 #include "strategy/gossip_state.h"
 
@@ -80,44 +79,10 @@ static tacit_status check_wire(const taciti_strategy_context *context) {
                        power ? "--gossip.codec int4" : "--gossip.codec none");
 }
 
-enum { OPTIONS_BYTES = 256 };
-
-/* Writes the options of a codec that have other values than their defaults: "onebit.values rms". */
-static void write_options(const taciti_encoding *encoding, char out[OPTIONS_BYTES]) {
-    const taciti_section section = {.table = encoding->codec->options, .values = (void *)(uintptr_t)encoding->options};
-    const taciti_config config = {.sections = &section, .count = 1};
-    char key[TACITI_KEY_BYTES], value[TACITI_VALUE_BYTES];
-    taciti_place place;
-    out[0] = '\0';
-    for (size_t i = 0; taciti_config_at(&config, i, &place); i++) {
-        if (taciti_place_is_default(&place)) continue;
-        taciti_text_add(out, OPTIONS_BYTES, "%s%s %s", out[0] != '\0' ? ", " : "", taciti_place_key(&place, key),
-                        taciti_place_text(&place, value));
-    }
-}
-
-/* Options may take a codec's contraction away. */
-static tacit_status check_loss(const taciti_encoding *mixes) {
-    static const double MAX_LOSS = 1;
-    char options[OPTIONS_BYTES];
-    if (mixes->codec == NULL || mixes->codec->max_loss == NULL || mixes->options == NULL) return TACIT_OK;
-    const double loss = mixes->codec->max_loss(mixes->options);
-    if (loss <= MAX_LOSS) return TACIT_OK;
-    write_options(mixes, options);
-    return taciti_fail(TACIT_E_CONFIG,
-                       "gossip.codec %s with %s: what it loses of a difference may be %.3g times the difference, and "
-                       "the limit is %g (it does not contract), so replicas would not come together: leave %s out, or "
-                       "--gossip.codec int4",
-                       mixes->codec->name, options, loss, MAX_LOSS, options);
-}
-
 tacit_status taciti_gossip_check_codec(const taciti_strategy_context *context) {
     const taciti_codec *codec = context->compression.mixes.codec;
     TACITI_TRY(check_company(context));
-    if (codec == NULL || taciti_gossip_takes(codec)) {
-        TACITI_TRY(check_loss(&context->compression.mixes));
-        return check_wire(context);
-    }
+    if (codec == NULL || taciti_gossip_takes(codec)) return check_wire(context);
     if (!is_decoded_alone(codec))
         return taciti_fail(TACIT_E_CONFIG,
                            "gossip.codec %s: mixes need a codec whose payloads every receiver decodes by itself: "

@@ -131,8 +131,6 @@ static void f32_is_no_compression(void **state) {
     }
 }
 
-static const void *g_codec_options; /* of gossip.codec; NULL: none */
-
 /* gossip.codec `word` on these ranks; TACIT_E_CONFIG with one line that has `says`, or TACIT_OK if that is NULL. */
 static void judge(test_replicas *t, const char *word, const char *says) {
     const taciti_compress_options compress = {.factor = 10};
@@ -140,7 +138,7 @@ static void judge(test_replicas *t, const char *word, const char *says) {
     assert_int_equal(taciti_hosts_create(t->ranks, &hosts), TACIT_OK);
     (void)strcpy(t->gossip.codec.text, word);
     const taciti_strategy_context context = {
-        .compression = {.options = &compress, .mixes = {.codec = taciti_codec_find(word), .options = g_codec_options}},
+        .compression = {.options = &compress, .mixes = {.codec = taciti_codec_find(word)}},
         .exchange_options = &t->exchange,
         .optim_options = &t->optim,
         .options = &t->gossip};
@@ -182,29 +180,6 @@ static void too_large_a_step_is_refused(void **state) {
         t.optim.name = TACITI_OPTIM_ADAMW;
         judge(&t, CASES[i].codec, CASES[i].says);
     }
-}
-
-/* On a topology without a limit of the step size, too. */
-static void options_that_do_not_contract_are_refused(void **state) {
-    (void)state;
-    static const char *const SAYS[] = {NULL, "onebit with onebit.values rms: what it loses of a difference may be 1.38 "
-                                             "times the difference, and the limit is 1"};
-    static const char *const GRAPHS[] = {"base-k", "ring"};
-    const taciti_codec *onebit = taciti_codec_find("onebit");
-    const taciti_section section = {.table = onebit->options, .values = taciti_calloc(1, onebit->options_size)};
-    assert_int_equal(taciti_config_defaults(&(taciti_config){&section, 1}), TACIT_OK);
-    g_codec_options = section.values;
-    for (int rms = 0; rms < 2; rms++)
-        for (int graph = 0; graph < 2; graph++) {
-            test_replicas t = run_of(6, 1, GRAPHS[graph], NULL);
-            t.gossip.gamma = 0.1;
-            assert_int_equal(
-                taciti_config_set(&(taciti_config){&section, 1}, "onebit.values", rms ? "rms" : "means", "test"),
-                TACIT_OK);
-            judge(&t, "onebit", SAYS[rms]);
-        }
-    g_codec_options = NULL;
-    taciti_free(section.values);
 }
 
 /* In 32 random rounds among 101 ranks hardly any pair meets twice. */
@@ -341,7 +316,6 @@ int main(void) {
         cmocka_unit_test(factors_keep_the_weights_of_the_graph),
         cmocka_unit_test(f32_is_no_compression),
         cmocka_unit_test(too_large_a_step_is_refused),
-        cmocka_unit_test(options_that_do_not_contract_are_refused),
         cmocka_unit_test(more_ways_to_meet_than_ranks_remember_are_refused),
         cmocka_unit_test(every_round_limits_the_step_size),
         cmocka_unit_test(two_formats_for_one_mix_are_refused),

@@ -17,6 +17,7 @@
 #include <math.h>
 
 #include "codec/quantiser.h"
+#include "kernel/kernel.h"
 
 enum { BLOCK = 512 };
 
@@ -39,7 +40,7 @@ static taciti_quantiser_shape shape(const void *options) {
 
 /* Rounding to float keeps the norm at or above the largest magnitude, which is a float. */
 static void measure(const taciti_codec_call *call, const taciti_quantiser_part *block, float *parameters) {
-    const double norm = sqrt(taciti_block_sums_of(block->x, block->n).squares);
+    const double norm = sqrt(taciti_kernels_get()->sum_squares(block->x, block->n));
     (void)call;
     parameters[0] = (float)fmin(norm, 0x1.fffffep127);
 }
