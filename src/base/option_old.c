@@ -28,7 +28,7 @@ static const taciti_old_key OLD_KEYS[] = {
     {"data.format", NULL, "\"auto\"", "content and name say it: a file of uint16 tokens is called .bin"},
     {"data.merges", "data.vocab", "\"\"", "merges.txt is read beside vocab.json"},
     {"dgc.", NULL, "0|false|\"f32\"|\"auto\"|0.01", "it samples 1 % and sends values in f32"},
-    {"e3m0.", NULL, "128", "blocks always have 128 elements"},
+    {"e3m0.", NULL, NULL, "take --compress.codec int4"},
     {"efsign.", NULL, "4096", "blocks always have 4096 elements"},
     {"gaussiank.", NULL, NULL, "take --compress.codec topk"},
     {"gossip.accelerate", NULL, "false", "mixes are never extrapolated"},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * f32, bf16, fp16, int8, int4, e3m0, signmag2, efsign: codecs that send all elements in a value format (values.h).
+ * f32, bf16, fp16, int8, int4, signmag2, efsign: codecs that send all elements in a value format (values.h).
  *
  * Sources: those of the formats (values.c). f32, bf16 and fp16: IEEE 754-2019 binary32 and binary16, and bfloat16 of
  * Intel's "BFLOAT16 - Hardware Numerics Definition" (338302-001, 2018), little endian; rounding of section 4.3.1,
@@ -115,15 +115,6 @@ const taciti_codec taciti_codec_int4 = {
     .name = "int4",
     .help = "sends 4-bit integers of rotated groups, and one scale per block",
     .source = "SDP4Bit (2410.15526): 4 bits, blocks of 128, Hadamard groups of 32",
-};
-
-extern const taciti_codec taciti_codec_e3m0;
-const taciti_codec taciti_codec_e3m0 = {
-    NUMBERS_IN(taciti_values_e3m0),
-    .name = "e3m0",
-    .reference = true,
-    .help = "sends signs and 3-bit powers of two, and one scale per block",
-    .source = "Streaming DiLoCo (2501.18512), E3M0; scale per block",
 };
 
 extern const taciti_codec taciti_codec_signmag2;

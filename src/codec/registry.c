@@ -13,7 +13,7 @@
     X(topk) X(sparseloco) X(sketch) X(tagc) \
     X(signmag2) X(efsign) X(onebit) \
     /* for reference */ \
-    X(e3m0) X(randomk) X(dgc) X(redsync) \
+    X(randomk) X(dgc) X(redsync) \
     X(qsgd) X(signsgd) X(signum) X(powersgd)
 /* clang-format on */
 

@@ -6,7 +6,6 @@
  * Sources and properties (test_values.c; NMSE: energy of the error by energy, of normal numbers)
  *   int8      NMSE 4.0e-5 in blocks of 128
  *   int4      NMSE 0.0138; with Hadamard 0.0137 whatever the distribution (QuaRot, arXiv 2404.00456, rotates likewise)
- *   e3m0      NMSE 0.0370; 0 and the powers 2^-6 .. 1 of the largest magnitude (Streaming DiLoCo, arXiv 2501.18512)
  *   signmag2  NMSE 0.118; sign and one bit of magnitude, levels of Lloyd (IEEE Trans. Information Theory 28(2), 1982)
  *   signmean  NMSE 1 - mean|x|^2 / mean(x^2), 0.363; EF-SignSGD (arXiv 1901.09847)
  */
@@ -182,21 +181,9 @@ const taciti_value_format taciti_values_signmean = {
     .decode = dequantise_blocks,
 };
 
-const taciti_value_format taciti_values_e3m0 = {
-    .name = "e3m0",
-    .help = "sign and one of 7 powers of two, or 0, times the largest magnitude of the block",
-    .source = "Streaming DiLoCo, arXiv 2501.18512",
-    .id = TACITI_VALUES_E3M0,
-    .bits = 4,
-    .quantising = {.form = TACITI_QUANTISE_E3M0, .block = 128},
-    .encode = quantise_blocks,
-    .decode = dequantise_blocks,
-};
-
 static const taciti_value_format *const FORMATS[] = {
-    &taciti_values_f32,      &taciti_values_bf16, &taciti_values_fp16,
-    &taciti_values_int8,     &taciti_values_int4, &taciti_values_signmag2,
-    &taciti_values_signmean, &taciti_values_e3m0, NULL};
+    &taciti_values_f32,  &taciti_values_bf16,     &taciti_values_fp16,     &taciti_values_int8,
+    &taciti_values_int4, &taciti_values_signmag2, &taciti_values_signmean, NULL};
 enum { FORMAT_COUNT = sizeof FORMATS / sizeof *FORMATS - 1 };
 
 const taciti_value_format *const *taciti_value_format_list(void) { return FORMATS; }

@@ -20,8 +20,7 @@ enum {
     TACITI_VALUES_INT8,
     TACITI_VALUES_INT4,
     TACITI_VALUES_SIGNMAG2,
-    TACITI_VALUES_SIGNMEAN,
-    TACITI_VALUES_E3M0
+    TACITI_VALUES_SIGNMEAN
 };
 
 typedef struct taciti_value_format taciti_value_format;
@@ -48,7 +47,7 @@ size_t taciti_values_bytes(const taciti_value_format *format, size_t n);
 /* The formats of the list, in its order, and int4 of groups of 32 numbers that are rotated before they are rounded,
  * which spreads outliers: codecs of all elements use it. */
 extern const taciti_value_format taciti_values_f32, taciti_values_bf16, taciti_values_fp16, taciti_values_int8,
-    taciti_values_int4, taciti_values_signmag2, taciti_values_signmean, taciti_values_e3m0, taciti_values_rotated;
+    taciti_values_int4, taciti_values_signmag2, taciti_values_signmean, taciti_values_rotated;
 
 const taciti_value_format *const *taciti_value_format_list(void); /* ends with NULL; any thread */
 const taciti_value_format *taciti_value_format_at(int id);        /* NULL: there is none */

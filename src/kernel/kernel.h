@@ -112,7 +112,6 @@ static inline size_t taciti_sampled_line(size_t index, size_t stride) {
  *            levels                        codes of a group
  *   int8     f32 s = max|x| / 127          32 bytes q, value q s
  *   int4     f32 s = max|x| / 7            16 bytes: element i in the lower half of byte i, 16 + i in the upper; q s
- *   e3m0     f32 s = max|x|                16 bytes like these; bit 3 is the sign, code c > 0 is 2^(c - 7) s, 0 is 0
  *   signmag2 two bf16, lower and higher    u32 of sign bits, u32 of bits that say which level
  *   signmean f32 mean|x|                   u32 of sign bits
  *
@@ -120,11 +119,10 @@ static inline size_t taciti_sampled_line(size_t index, size_t stride) {
  * multiplied by the 32 x 32 Hadamard matrix before, s is max / (32 levels), and the values by it again. The levels of
  * signmag2 are those of Lloyd (IEEE Trans. Information Theory 28(2), 1982) after 3 rounds from mean|x|. -0.0 has a
  * sign. The levels of a block are NaN if a number of it is not finite, or a sum of 32 of them (Hadamard) or of all
- * (means) overflows. A block whose max|x| is not above 2^-120 becomes zeros in int8, int4 and e3m0. */
+ * (means) overflows. A block whose max|x| is not above 2^-120 becomes zeros in int8 and int4. */
 typedef enum taciti_quantised_form {
     TACITI_QUANTISE_INT8,
     TACITI_QUANTISE_INT4,
-    TACITI_QUANTISE_E3M0,
     TACITI_QUANTISE_SIGNMAG2,
     TACITI_QUANTISE_SIGNMEAN,
 } taciti_quantised_form;

@@ -68,25 +68,14 @@ INLINE floats16 hadamard16(floats16 x) { return butterfly(butterfly(butterfly(bu
 /* The 32 x 32 matrix of Sylvester, without its factor 1 / sqrt(32); twice gives 32 times the group. */
 INLINE group hadamard32(group g) { return (group){hadamard16(add16(g.l, g.h)), hadamard16(sub16(g.l, g.h))}; }
 
-/* ---- one scale per block: int8, int4, e3m0 ----------------------------------------------------------------------- */
-static const float LEVELS[2][16] = {{0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1},
-                                    {0, 0x1p-6f, 0x1p-5f, 0x1p-4f, 0x1p-3f, 0x1p-2f, 0x1p-1f, 1, 0, -0x1p-6f, -0x1p-5f,
-                                     -0x1p-4f, -0x1p-3f, -0x1p-2f, -0x1p-1f, -1}};
+/* ---- one scale per block: int8, int4 ----------------------------------------------------------------------------- */
+static const float LEVELS[16] = {0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1};
 
-INLINE const float *levels_of(int form) { return LEVELS[form == TACITI_QUANTISE_E3M0]; }
-
-INLINE float largest_code(int form) {
-    return form == TACITI_QUANTISE_INT8 ? 127.0f : form == TACITI_QUANTISE_INT4 ? 7.0f : 1.0f;
-}
+INLINE float largest_code(int form) { return form == TACITI_QUANTISE_INT8 ? 127.0f : 7.0f; }
 
 /* Returns the codes' values, before the scale. */
 INLINE group encode_group(int form, unsigned char *out, group x, floats16 inverse) {
     const group y = times_group(x, inverse);
-    if (form == TACITI_QUANTISE_E3M0) {
-        const words16 low = with_signs(power_codes(abs16(y.l)), y.l), high = with_signs(power_codes(abs16(y.h)), y.h);
-        store_low_bytes(out, join_nibbles(low, high));
-        return (group){lookup(levels_of(form), low), lookup(levels_of(form), high)};
-    }
     const floats16 rounder = splat(ROUNDER);
     const group rounded = {add16(y.l, rounder), add16(y.h, rounder)};
     if (form == TACITI_QUANTISE_INT8) {
@@ -101,7 +90,7 @@ INLINE group encode_group(int form, unsigned char *out, group x, floats16 invers
 INLINE group decode_group(int form, const unsigned char *in) {
     if (form == TACITI_QUANTISE_INT8) return (group){load_int8(in), load_int8(in + 16)};
     const words16 codes = load_bytes(in);
-    return (group){lookup(levels_of(form), codes), lookup(levels_of(form), high_nibbles(codes))};
+    return (group){lookup(LEVELS, codes), lookup(LEVELS, high_nibbles(codes))};
 }
 
 /* The bits of the largest magnitude of the block; `rotated` receives the transformed block. */
@@ -140,7 +129,7 @@ INLINE size_t code_bytes_of(int form, size_t count) {
     }
 }
 
-/* Lane by lane exact: sums of up to 256 squares of integers up to 127, or of powers of two. */
+/* Lane by lane exact: sums of up to 256 squares of integers up to 127. */
 INLINE floats16 add_code_squares(floats16 sum, group codes) {
     return add16(sum, add16(mul16(codes.l, codes.l), mul16(codes.h, codes.h)));
 }

@@ -7,9 +7,6 @@
 
 #include "kernel/lanes16.h"
 
-/* For power_codes(): the summand that rounds a mantissa above 1.5 up, the exponent of code 0, and the bits of 2^-7. */
-enum { POWER_ROUND = 0x3fffff, POWER_BIAS = 127 - 7, POWER_ZERO = 0x3c000000 };
-
 #if defined(LANES16_AVX512)
 
 static inline words16 magnitude_bits(floats16 x) { return _mm512_and_si512(bits16(x), _mm512_set1_epi32(0x7fffffff)); }
@@ -44,16 +41,6 @@ static inline floats16 swap_lanes(floats16 x, int distance) {
     case 2: return _mm512_permute_ps(x, 0x4e);
     default: return _mm512_permute_ps(x, 0xb1);
     }
-}
-static inline words16 power_codes(floats16 y) {
-    const words16 bits = bits16(y);
-    const words16 nearest = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(POWER_ROUND)), 23);
-    const words16 code = _mm512_sub_epi32(nearest, _mm512_set1_epi32(POWER_BIAS));
-    const __mmask16 some = _mm512_cmpgt_epi32_mask(bits, _mm512_set1_epi32(POWER_ZERO));
-    return _mm512_maskz_max_epi32(some, code, _mm512_set1_epi32(1));
-}
-static inline words16 with_signs(words16 code, floats16 x) {
-    return _mm512_or_si512(code, _mm512_slli_epi32(_mm512_srli_epi32(bits16(x), 31), 3));
 }
 
 typedef struct doubles16 {
@@ -144,21 +131,6 @@ static inline floats16 swap_lanes(floats16 x, int distance) {
     case 2: return (floats16){_mm256_permute_ps(x.l, 0x4e), _mm256_permute_ps(x.h, 0x4e)};
     default: return (floats16){_mm256_permute_ps(x.l, 0xb1), _mm256_permute_ps(x.h, 0xb1)};
     }
-}
-static inline __m256i power_codes8(__m256i bits) {
-    const __m256i nearest = _mm256_srli_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(POWER_ROUND)), 23);
-    const __m256i code = _mm256_sub_epi32(nearest, _mm256_set1_epi32(POWER_BIAS));
-    const __m256i some = _mm256_cmpgt_epi32(bits, _mm256_set1_epi32(POWER_ZERO));
-    return _mm256_and_si256(some, _mm256_max_epi32(code, _mm256_set1_epi32(1)));
-}
-static inline words16 power_codes(floats16 y) {
-    const words16 bits = bits16(y);
-    return (words16){power_codes8(bits.l), power_codes8(bits.h)};
-}
-static inline words16 with_signs(words16 code, floats16 x) {
-    const words16 bits = bits16(x);
-    return (words16){_mm256_or_si256(code.l, _mm256_slli_epi32(_mm256_srli_epi32(bits.l, 31), 3)),
-                     _mm256_or_si256(code.h, _mm256_slli_epi32(_mm256_srli_epi32(bits.h, 31), 3))};
 }
 
 typedef struct doubles16 {
@@ -261,21 +233,6 @@ static inline floats16 swap_lanes(floats16 x, int distance) {
     floats16 r;
     EACH_LANE r.lane[i] = x.lane[i ^ (size_t)distance];
     return r;
-}
-/* 0 for y <= 2^-7, else 1 .. 7 for the power 2^-6 .. 1 nearest to y, the lower one of two; y from 0 to 1. */
-static inline words16 power_codes(floats16 y) {
-    words16 r;
-    EACH_LANE {
-        const int32_t bits = (int32_t)bits_of(y.lane[i]);
-        const int32_t code = ((bits + POWER_ROUND) >> 23) - POWER_BIAS;
-        r.lane[i] = bits <= POWER_ZERO ? 0u : code < 1 ? 1u : (uint32_t)code;
-    }
-    return r;
-}
-/* The sign of x as bit 3. */
-static inline words16 with_signs(words16 code, floats16 x) {
-    EACH_LANE code.lane[i] |= bits_of(x.lane[i]) >> 31 << 3;
-    return code;
 }
 
 typedef struct doubles16 {

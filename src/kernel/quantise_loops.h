@@ -78,7 +78,6 @@ INLINE void dequantise_as(int form, int hadamard, int sum, const taciti_quantisa
         else                                                                                                           \
             call(TACITI_QUANTISE_INT4, 0);                                                                             \
         break;                                                                                                         \
-    case TACITI_QUANTISE_E3M0: call(TACITI_QUANTISE_E3M0, 0); break;                                                   \
     case TACITI_QUANTISE_SIGNMAG2: call(TACITI_QUANTISE_SIGNMAG2, 0); break;                                           \
     case TACITI_QUANTISE_SIGNMEAN: call(TACITI_QUANTISE_SIGNMEAN, 0); break;                                           \
     }

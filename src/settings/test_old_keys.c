@@ -259,7 +259,6 @@ static void a_checkpoint_tells_of_its_codec_alone(void **state) {
         {"int8", "int8.hadamard", "false", "true"},
         {"int4", "int4.block", "128", "64"},
         {"int4", "int4.hadamard", "true", "false"},
-        {"e3m0", "e3m0.block", "128", "64"},
         {"signmag2", "signmag2.block", "4096", "512"},
         {"efsign", "efsign.block", "4096", "512"},
         {"randomk", "randomk.values", "\"f32\"", "\"int8\""},
