@@ -52,6 +52,7 @@ static const taciti_old_key OLD_KEYS[] = {
     {"omnireduce.", NULL, NULL, "take --compress.codec topk"},
     {"onebit.", NULL, "512|\"means\"", "blocks always have 512 elements, of which it sends means"},
     {"optim.nesterov", NULL, "false", "the momentum of sgd is always plain"},
+    {"powersgd.alternate", NULL, "false", "both factors always travel in the same step"},
     {"qsgd.block", NULL, "512", "it is always 512"},
     {"qsgd.norm", NULL, "\"l2\"", "it is always the L2 norm"},
     {"quantile-sketch.", NULL, NULL, "take --compress.codec int8"},

@@ -279,8 +279,6 @@ static void a_constant_matrix_gets_its_largest_directions(void **state) {
     const taciti_comm_options options = test_comm_options(true);
     trial t = {.codec = "powersgd", .keys = {"powersgd.rank=2"}, .bucket_bytes = 1 << 20};
     for (int size = 2; size <= 3; size++) test_world_run(size, &options, converge, &t);
-    t.keys[1] = "powersgd.alternate=true";
-    test_world_run(2, &options, converge, &t);
 }
 
 /* ---- matrices of buckets

@@ -23,7 +23,7 @@ typedef struct trial {
 
 static const trial TRIALS[] = {
     {.codec = "powersgd", .keys = {"powersgd.rank=2"}},
-    {.codec = "powersgd", .keys = {"powersgd.rank=1", "powersgd.alternate=true"}},
+    {.codec = "powersgd", .keys = {"powersgd.rank=1"}},
 };
 enum { TRIAL_COUNT = sizeof TRIALS / sizeof *TRIALS, OPTION_BYTES = 256, SEED = 5 };
 

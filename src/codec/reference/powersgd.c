@@ -3,16 +3,11 @@
  * powersgd: sends every matrix of the model as a product of two thin ones, found by one step of subspace iteration.
  *
  * Source: Vogels, Karimireddy, Jaggi, "PowerSGD: Practical Low-Rank Gradient Compression for Distributed Optimization",
- * arXiv 1905.13727, algorithms 1 and 2; the rule which matrices pay is that of PyTorch's powerSGD_hook. `alternate`:
- * Zhang et al., "Evaluation and Optimization of Gradient Compression for Distributed Deep Learning" (ACP-SGD, arXiv
- * 2306.08881), algorithm 2.
+ * arXiv 1905.13727, algorithms 1 and 2; the rule which matrices pay is that of PyTorch's powerSGD_hook.
  *
  *   M (rows x columns)  of a rank, residual included   Q (columns x r)  right factor, from the step before
  *   P = sum M Q         first round                    Phat             orthonormalised P
  *   Q = sum M^T Phat    second round                   Phat Q^T         result
- *
- * - alternate: in one step P = sum M Qhat is sent and P Qhat^T is the result, in the next Q = sum M^T Phat and
- *   Phat Q^T: one round and half the bytes per step
  *
  *   deviations: factors are summed and not averaged, because results are sums (Phat does not depend on the scale). A
  *   column of Q that has vanished is drawn again from the key, so a matrix whose rank grows is followed. Columns of Q
@@ -26,7 +21,6 @@
  *
  * Payload, round 0      floats                  round 1                    floats
  *   P per matrix        rank x rows               Q per matrix             rank x columns
- *   (alternate: none)                             (alternate: P or Q)
  *                                                 the rest of the array    as many as it has
  * A decoder rejects any other size.
  */
@@ -42,23 +36,16 @@
 
 typedef struct powersgd_options {
     int64_t rank;
-    bool alternate;
 } powersgd_options;
 
-#define AT(member) offsetof(powersgd_options, member)
 static const taciti_option OPTIONS[] = {
-    TACITI_OPTION("rank", INT, AT(rank), "4", .min = 1, .max = 1024, .help = "columns of both factors of a matrix"),
-    TACITI_OPTION("alternate", BOOL, AT(alternate), "false",
-                  .help = "send the left factor in one step and the right one in the next: half the bytes, one round"),
+    TACITI_OPTION("rank", INT, offsetof(powersgd_options, rank), "4", .min = 1, .max = 1024,
+                  .help = "columns of both factors of a matrix"),
 };
 static const taciti_option_table TABLE = TACITI_OPTION_TABLE("powersgd", "the codec powersgd", OPTIONS);
 
 static size_t rank_of(const void *options) {
     return options == NULL ? 4 : (size_t)((const powersgd_options *)options)->rank;
-}
-
-static bool does_alternate(const void *options) {
-    return options != NULL && ((const powersgd_options *)options)->alternate;
 }
 
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */
@@ -82,42 +69,24 @@ static bool next_part(const taciti_codec_call *call, size_t n, size_t *next, par
     return p->n > 0;
 }
 
-/* Before the factors of all matrices, which begin on lines. */
-typedef struct head {
-    uint32_t turn; /* alternate: 0: the factors are Q, and P is sent; 1: the other way round */
-    uint32_t unused[15];
-} head;
-_Static_assert(sizeof(head) == TACITI_ALIGN_BYTES, "factors begin on lines");
-
-static size_t longer_side(const part *p) { return p->rows > p->columns ? p->rows : p->columns; }
-
-/* Floats of a factor in the state. */
-static size_t stored_n(const taciti_codec_call *call, const part *p) {
-    return rank_of(call->options) * (does_alternate(call->options) ? longer_side(p) : p->columns);
-}
+/* Floats of Q, which the state has of every matrix. */
+static size_t right_n(const taciti_codec_call *call, const part *p) { return rank_of(call->options) * p->columns; }
 
 static size_t state_bytes(const taciti_codec_call *call, size_t n) {
-    size_t bytes = sizeof(head), next = 0;
+    size_t bytes = 0, next = 0;
     for (part p = {0}; next_part(call, n, &next, &p);)
-        if (p.rows > 0) bytes += stored_n(call, &p) * sizeof(float);
+        if (p.rows > 0) bytes += right_n(call, &p) * sizeof(float);
     return bytes;
 }
 
-/* Whether Q is made in this round, rather than P. */
-static bool makes_right(const taciti_codec_call *call) {
-    if (!does_alternate(call->options)) return call->round == 1;
-    return call->state != NULL && ((const head *)call->state)->turn == 1;
-}
-
 static size_t payload_n(const taciti_codec_call *call, size_t n) {
-    const bool last = call->round == 1, unknown = does_alternate(call->options) && call->state == NULL;
+    const bool last = call->round == 1;
     size_t count = 0, next = 0;
-    if (!last && does_alternate(call->options)) return 0;
     for (part p = {0}; next_part(call, n, &next, &p);) {
         if (p.rows == 0)
             count += last ? p.n : 0;
         else
-            count += rank_of(call->options) * (unknown ? longer_side(&p) : makes_right(call) ? p.columns : p.rows);
+            count += rank_of(call->options) * (last ? p.columns : p.rows);
     }
     return count;
 }
@@ -144,35 +113,32 @@ typedef struct walk {
 } walk;
 
 static walk walk_of(const taciti_codec_call *call) {
-    const char *state = call->state;
-    char *next = call->next;
-    return (walk){.before = call->before,
-                  .state = state == NULL ? NULL : (const float *)(const void *)(state + sizeof(head)),
-                  .next_state = next == NULL ? NULL : (float *)(void *)(next + sizeof(head))};
+    return (walk){.before = call->before, .state = call->state, .next_state = call->next};
 }
 
 static bool walk_on(const taciti_codec_call *call, size_t n, walk *w) {
-    const size_t passed = w->p.rows == 0 ? 0 : stored_n(call, &w->p);
+    const size_t passed = w->p.rows == 0 ? 0 : right_n(call, &w->p);
     if (w->state != NULL) w->state += passed;
     if (w->next_state != NULL) w->next_state += passed;
     if (w->before != NULL && w->p.rows > 0) w->before += rank_of(call->options) * w->p.rows;
     return next_part(call, n, &w->next, &w->p);
 }
 
-/* Writes to scratch the factor that both sides know: Q before the first round, Phat (before the second), Qhat. Its
- * length in floats per column depends on which it is. */
+/* Writes to scratch the factor that both sides know: Q before the first round, Phat before the second. */
 static float *known_factor(const taciti_codec_call *call, const walk *w) {
     const size_t rank = rank_of(call->options);
-    const bool alternate = does_alternate(call->options), right = makes_right(call);
+    const bool right = call->round == 1;
     const size_t n = right ? w->p.rows : w->p.columns;
-    const float *from = right && !alternate ? w->before : w->state;
+    const float *from = right ? w->before : w->state;
     float *factor = call->scratch;
     if (from == NULL)
         memset(factor, 0, rank * n * sizeof *factor);
     else
         memcpy(factor, from, rank * n * sizeof *factor);
-    if (alternate || !right) (void)taciti_low_rank_draw_missing(factor, n, rank, taciti_rng_key(call->key, w->p.at));
-    if (alternate || right) taciti_low_rank_orthonormalise(factor, n, rank);
+    if (right)
+        taciti_low_rank_orthonormalise(factor, n, rank);
+    else
+        (void)taciti_low_rank_draw_missing(factor, n, rank, taciti_rng_key(call->key, w->p.at));
     return factor;
 }
 
@@ -190,7 +156,7 @@ static tacit_status check_call(const taciti_codec_call *call, size_t n) {
 static size_t encode_matrix(const taciti_codec_call *call, const walk *w, const float *m, float *out, float *error) {
     const size_t rank = rank_of(call->options);
     const float *known = known_factor(call, w);
-    const bool right = makes_right(call);
+    const bool right = call->round == 1;
     if (right)
         taciti_low_rank_times_left(out, m, known, w->p.rows, w->p.columns, rank);
     else
@@ -243,12 +209,9 @@ static void keep_factor(float *state, const float *factor, size_t n, size_t rank
 
 static size_t decode_matrix(const taciti_codec_call *call, const walk *w, const float *payload, float *x) {
     const size_t rank = rank_of(call->options);
-    const float *known = known_factor(call, w);
-    const bool right = makes_right(call);
-    const size_t n = right ? w->p.columns : w->p.rows;
-    taciti_low_rank_add_product(x, right ? known : payload, right ? payload : known, 1, w->p.rows, w->p.columns, rank);
-    if (w->next_state != NULL) keep_factor(w->next_state, payload, n, rank);
-    return rank * n;
+    taciti_low_rank_add_product(x, known_factor(call, w), payload, 1, w->p.rows, w->p.columns, rank);
+    if (w->next_state != NULL) keep_factor(w->next_state, payload, w->p.columns, rank);
+    return rank * w->p.columns;
 }
 
 static tacit_status decode_sum(const taciti_codec *codec, const taciti_codec_call *call, const void *payload,
@@ -261,15 +224,13 @@ static tacit_status decode_sum(const taciti_codec *codec, const taciti_codec_cal
         return taciti_fail(TACIT_E_DATA, "powersgd payload of %zu bytes where %zu floats need %zu", bytes, n, want);
     if (call->n_matrices > 0) TACITI_TRY(check_call(call, n));
     if (call->next != NULL) memset(call->next, 0, state_bytes(call, n));
-    if (call->next != NULL) ((head *)call->next)->turn = does_alternate(call->options) && !makes_right(call);
     while (walk_on(call, n, &w)) {
         float *to = x + w.p.at;
-        if (!add && (w.p.rows > 0 || call->round == 0)) memset(to, 0, w.p.n * sizeof *x);
         if (w.p.rows > 0) {
+            if (!add) memset(to, 0, w.p.n * sizeof *x);
             from += decode_matrix(call, &w, from, to);
             continue;
         }
-        if (call->round == 0) continue;
         if (add) taciti_kernels_get()->add(to, from, w.p.n);
         if (!add) memcpy(to, from, w.p.n * sizeof *x);
         from += w.p.n;
@@ -277,23 +238,12 @@ static tacit_status decode_sum(const taciti_codec *codec, const taciti_codec_cal
     return TACIT_OK;
 }
 
-/* Counts both rounds; `alternate` sends each factor in every other step. */
-static double expected_bytes(const taciti_codec *codec, const taciti_codec_call *call, size_t n) {
-    (void)codec;
-    const double times = does_alternate(call->options) ? 0.5 : 1;
-    double floats = 0;
-    size_t next = 0;
-    for (part p = {0}; next_part(call, n, &next, &p);)
-        floats += p.rows == 0 ? (double)p.n : times * (double)(rank_of(call->options) * (p.rows + p.columns));
-    return floats * sizeof(float);
-}
-
 extern const taciti_codec taciti_codec_powersgd;
 const taciti_codec taciti_codec_powersgd = {
     .name = "powersgd",
     .reference = true,
     .help = "sends every matrix as a product of two thin ones, improved from step to step",
-    .source = "PowerSGD (arXiv 1905.13727), ACP-SGD (arXiv 2306.08881)",
+    .source = "PowerSGD (arXiv 1905.13727)",
     .options = &TABLE,
     .options_size = sizeof(powersgd_options),
     .aggregation = TACITI_CODEC_LINEAR,
@@ -301,7 +251,6 @@ const taciti_codec taciti_codec_powersgd = {
     .fixed_size = true,
     .shared_key = true,
     .bound = bound_payload,
-    .expected_bytes = expected_bytes,
     .scratch_bytes = scratch_bytes,
     .payload_n = payload_n,
     .linear_state_bytes = state_bytes,

@@ -73,7 +73,7 @@ typedef struct variant {
 } variant;
 static const variant VARIANTS[] = {
     {"powersgd", NULL, NULL},
-    {"powersgd", "powersgd.alternate", "true"},
+    {"powersgd", "powersgd.rank", "2"},
 };
 enum { VARIANT_COUNT = sizeof VARIANTS / sizeof *VARIANTS };
 
