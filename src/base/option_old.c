@@ -63,6 +63,7 @@ static const taciti_old_key OLD_KEYS[] = {
     {"shared.", NULL, NULL, "take --compress.codec topk"},
     {"sidco.", NULL, NULL, "take --compress.codec topk"},
     {"signmag2.", NULL, "4096", "blocks always have 4096 elements"},
+    {"signum.", NULL, NULL, "take --compress.codec signsgd with --compress.momentum 0.9"},
     {"sketch.", "tagc.ratio", "0|false",
      "with --compress.codec tagc --compress.scope model, the same; tagc.ratio 0 is what sketch has"},
     {"sketch.ring", NULL, "\"f32\"", "counters are always floats"},

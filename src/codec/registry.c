@@ -14,7 +14,7 @@
     X(signmag2) X(efsign) X(onebit) \
     /* for reference */ \
     X(randomk) X(dgc) X(redsync) \
-    X(qsgd) X(signsgd) X(signum) X(powersgd)
+    X(qsgd) X(signsgd) X(powersgd)
 /* clang-format on */
 
 #define DECLARE(name) extern const taciti_codec taciti_codec_##name;

@@ -159,7 +159,7 @@ static void what_is_read_has_no_line(void **state) {
         "compress.codec=topk compress.factor=20 compress.start=2 compress.back=4 compress.scope=bucket",
         "compress.codec=topk topk.values=int4 topk.indices=rice",
         "compress.codec=int8 compress.factor=1", /* dense steps */
-        "compress.codec=signum compress.momentum=0.8 optim.beta1=0",
+        "compress.codec=signsgd compress.momentum=0.8 optim.beta1=0",
         "compress.codec=topk adapt.policy=payoff compress.factor=20",
         "compress.codec=topk adapt.policy=gravac compress.warmup=20 compress.start=2 gravac.floor=9",
         "compress.codec=tagc tagc.ratio=3 compress.factor=7",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * signsgd: the sign of every element; the sum of several ranks becomes the sign of the majority. signum: the same of
- * the momentum of every rank, which is compress.momentum, and for an optimizer that has none of its own.
+ * signsgd: the sign of every element; the sum of several ranks becomes the sign of the majority. With compress.momentum
+ * it is Signum, the same of the momentum of every rank, for an optimizer that has none of its own.
  *
  * Source: Bernstein et al., "signSGD: Compressed Optimisation for Non-Convex Problems", ICML 2018, arXiv 1802.04434,
  * algorithm 1 (Signum), and "signSGD with Majority Vote", ICLR 2019, arXiv 1810.05291, algorithm 1.
@@ -47,25 +47,14 @@ static void restore(const void *options, const float *parameters, const uint8_t 
 
 static const taciti_quantiser QUANTISER = {
     .shape = shape, .measure = measure, .quantise = quantise, .legal = legal, .restore = restore};
-extern const taciti_codec taciti_codec_signsgd, taciti_codec_signum;
+extern const taciti_codec taciti_codec_signsgd;
 const taciti_codec taciti_codec_signsgd = {
     TACITI_QUANTISER(QUANTISER),
     .name = "signsgd",
     .reference = true,
-    .help = "sends signs, and takes the sign of the majority: one bit; the optimizer's rate is the step",
+    .help = "sends signs, and takes the sign of the majority: one bit; the optimizer's rate is the step; Signum: with "
+            "compress.momentum 0.9",
     .source = "signSGD with majority vote (arXiv 1810.05291)",
-    .preset = "compress.feedback=0",
-    .no_feedback = true,
-    .votes = true,
-    .keyless = true,
-};
-
-const taciti_codec taciti_codec_signum = {
-    TACITI_QUANTISER(QUANTISER),
-    .name = "signum",
-    .reference = true,
-    .help = "signsgd; of the momentum of every rank with --optim.name sgd --optim.momentum 0 --compress.momentum 0.9",
-    .source = "Signum (arXiv 1802.04434)",
     .preset = "compress.feedback=0",
     .no_feedback = true,
     .votes = true,
