@@ -10,9 +10,8 @@
  * - from the first step to the first decision, and from a fall of the learning rate to the next decision
  *
  * Deviations: an epoch is a number of steps; a bucket stands for a layer; the sum is that of the gradients that the
- * optimizer got, equal on all ranks, where the code sums a rank's own; if the caller keeps no sum, the norm is that of
- * the epoch's gradients one after the other (root of the summed squares). The learning rate has fallen when it is
- * half below its maximum since the last fall, so that a slow decay counts, too.
+ * optimizer got, equal on all ranks, where the code sums a rank's own. The learning rate has fallen when it is half
+ * below its maximum since the last fall, so that a slow decay counts, too.
  */
 #include <math.h>
 
@@ -41,14 +40,9 @@ static const taciti_option OPTIONS[] = {
 static const taciti_option_table OPTION_TABLE =
     TACITI_OPTION_TABLE("accordion", "options of adapt.policy accordion", OPTIONS);
 
-typedef struct bucket_state {
-    double squares;     /* of this epoch so far */
-    double norm_before; /* |A_before|; -1: none */
-} bucket_state;
-
 typedef struct accordion_state {
-    double lr_high; /* maximum since the last fall */
-    bucket_state bucket[];
+    double lr_high;       /* maximum since the last fall */
+    double norm_before[]; /* |A_before| of every bucket; -1: none */
 } accordion_state;
 
 static tacit_status check_options(const void *options) {
@@ -66,7 +60,7 @@ static tacit_status check_options(const void *options) {
 
 static size_t state_bytes(const void *options, size_t buckets) {
     (void)options;
-    return sizeof(accordion_state) + buckets * sizeof(bucket_state);
+    return sizeof(accordion_state) + buckets * sizeof(double);
 }
 
 static int64_t read_period(const void *options) { return ((const accordion_options *)options)->epoch; }
@@ -77,23 +71,15 @@ static void start_accordion(const void *options, const taciti_adapt_start *begin
     accordion_state *s = state;
     s->lr_high = 0;
     for (size_t b = 0; b < begin->buckets; b++) {
-        s->bucket[b] = (bucket_state){.norm_before = -1};
+        s->norm_before[b] = -1;
         factors[b] = o->low;
     }
     *decision = (taciti_decision){.factor = o->low};
     taciti_decision_explain(decision, "all buckets are critical at the start: factor %gx", o->low);
 }
 
-static void sum_up(const taciti_adapt_facts *facts, accordion_state *s) {
-    for (size_t b = 0; b < facts->buckets; b++) {
-        s->bucket[b].squares += facts->bucket[b].sent.squares_in;
-    }
-}
-
 /* |A| of the epoch that ends with this step. */
-static double epoch_norm(const taciti_adapt_facts *facts, const accordion_state *s, size_t b) {
-    return sqrt(facts->bucket[b].squares_period > 0 ? facts->bucket[b].squares_period : s->bucket[b].squares);
-}
+static double epoch_norm(const taciti_adapt_facts *facts, size_t b) { return sqrt(facts->bucket[b].squares_period); }
 
 static bool is_critical(const accordion_options *o, double before, double now) {
     if (before < 0) return true;
@@ -122,9 +108,9 @@ static void compare_norms(const accordion_options *o, const taciti_adapt_facts *
     size_t critical = 0;
     bool changed = false;
     for (size_t b = 0; b < facts->buckets; b++) {
-        const double now = epoch_norm(facts, s, b);
-        const bool fast = is_critical(o, s->bucket[b].norm_before, now);
-        s->bucket[b].norm_before = now;
+        const double now = epoch_norm(facts, b);
+        const bool fast = is_critical(o, s->norm_before[b], now);
+        s->norm_before[b] = now;
         changed |= set_factor(&factors[b], fast ? o->low : o->high);
         critical += fast;
     }
@@ -153,10 +139,7 @@ static void end_epoch(const accordion_options *o, const taciti_adapt_facts *fact
     const int64_t epoch = (facts->step + 1) / o->epoch; /* of this many the last one ends */
     const bool first = epoch == 1 && o->every > 1;
     if (epoch % o->every == 0) compare_norms(o, facts, s, decision, factors);
-    for (size_t b = 0; b < facts->buckets; b++) {
-        if (first) s->bucket[b].norm_before = epoch_norm(facts, s, b);
-        s->bucket[b].squares = 0;
-    }
+    for (size_t b = 0; b < facts->buckets && first; b++) s->norm_before[b] = epoch_norm(facts, b);
 }
 
 static void decide_factors(const void *options, const taciti_adapt_facts *facts, void *state, taciti_decision *decision,
@@ -164,7 +147,6 @@ static void decide_factors(const void *options, const taciti_adapt_facts *facts,
     const accordion_options *o = options;
     accordion_state *s = state;
     decision->changed = false;
-    sum_up(facts, s);
     if ((facts->step + 1) % o->epoch == 0) end_epoch(o, facts, s, decision, factors);
     watch_rate(o, facts, s, decision, factors);
     decision->factor = whole_factor(facts, factors);
