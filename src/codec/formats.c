@@ -72,7 +72,9 @@ static tacit_status decode_numbers(const taciti_codec *codec, const taciti_codec
     .aggregation = TACITI_CODEC_SUM, .rounds = 1, .fixed_size = true, .keyless = true, .method = &(format),            \
     .bound = bound_payload, .encode = encode_numbers, .decode = decode_numbers
 
-extern const taciti_codec taciti_codec_f32;
+extern const taciti_codec taciti_codec_f32, taciti_codec_bf16, taciti_codec_fp16, taciti_codec_int8, taciti_codec_int4,
+    taciti_codec_signmag2, taciti_codec_efsign;
+
 const taciti_codec taciti_codec_f32 = {
     NUMBERS_IN(taciti_values_f32),
     .name = "f32",
@@ -83,7 +85,6 @@ const taciti_codec taciti_codec_f32 = {
     .identity = true,
 };
 
-extern const taciti_codec taciti_codec_bf16;
 const taciti_codec taciti_codec_bf16 = {
     NUMBERS_IN(taciti_values_bf16),
     .name = "bf16",
@@ -92,7 +93,6 @@ const taciti_codec taciti_codec_bf16 = {
     .number_format = true,
 };
 
-extern const taciti_codec taciti_codec_fp16;
 const taciti_codec taciti_codec_fp16 = {
     NUMBERS_IN(taciti_values_fp16),
     .name = "fp16",
@@ -101,7 +101,6 @@ const taciti_codec taciti_codec_fp16 = {
     .number_format = true,
 };
 
-extern const taciti_codec taciti_codec_int8;
 const taciti_codec taciti_codec_int8 = {
     NUMBERS_IN(taciti_values_int8),
     .name = "int8",
@@ -109,7 +108,6 @@ const taciti_codec taciti_codec_int8 = {
     .source = "absmax quantisation per block, as in ZeRO++ (2306.10209), symmetric",
 };
 
-extern const taciti_codec taciti_codec_int4;
 const taciti_codec taciti_codec_int4 = {
     NUMBERS_IN(taciti_values_rotated),
     .name = "int4",
@@ -117,7 +115,6 @@ const taciti_codec taciti_codec_int4 = {
     .source = "SDP4Bit (2410.15526): 4 bits, blocks of 128, Hadamard groups of 32",
 };
 
-extern const taciti_codec taciti_codec_signmag2;
 const taciti_codec taciti_codec_signmag2 = {
     NUMBERS_IN(taciti_values_signmag2),
     .name = "signmag2",
@@ -125,7 +122,6 @@ const taciti_codec taciti_codec_signmag2 = {
     .source = "Lloyd (IEEE Trans. Information Theory 28(2), 1982), symmetric 4-level quantiser",
 };
 
-extern const taciti_codec taciti_codec_efsign;
 const taciti_codec taciti_codec_efsign = {
     NUMBERS_IN(taciti_values_signmean),
     .name = "efsign",

@@ -126,15 +126,15 @@ const taciti_value_format taciti_values_fp16 = {
     .decode = cast_decode,
 };
 
+#define QUANTISED(...) .quantising = {__VA_ARGS__}, .encode = quantise_blocks, .decode = dequantise_blocks
+
 const taciti_value_format taciti_values_int8 = {
     .name = "int8",
     .help = "8-bit integers and one scale per block",
     .source = "symmetric absmax quantisation",
     .id = TACITI_VALUES_INT8,
     .bits = 8,
-    .quantising = {.form = TACITI_QUANTISE_INT8, .block = 128},
-    .encode = quantise_blocks,
-    .decode = dequantise_blocks,
+    QUANTISED(.form = TACITI_QUANTISE_INT8, .block = 128),
 };
 
 const taciti_value_format taciti_values_int4 = {
@@ -143,9 +143,7 @@ const taciti_value_format taciti_values_int4 = {
     .source = "symmetric absmax quantisation",
     .id = TACITI_VALUES_INT4,
     .bits = 4,
-    .quantising = {.form = TACITI_QUANTISE_INT4, .block = 128},
-    .encode = quantise_blocks,
-    .decode = dequantise_blocks,
+    QUANTISED(.form = TACITI_QUANTISE_INT4, .block = 128),
 };
 
 const taciti_value_format taciti_values_rotated = {
@@ -154,9 +152,7 @@ const taciti_value_format taciti_values_rotated = {
     .source = "QuaRot, arXiv 2404.00456",
     .id = TACITI_VALUES_INT4,
     .bits = 4,
-    .quantising = {.form = TACITI_QUANTISE_INT4, .hadamard = 1, .block = 128},
-    .encode = quantise_blocks,
-    .decode = dequantise_blocks,
+    QUANTISED(.form = TACITI_QUANTISE_INT4, .hadamard = 1, .block = 128),
 };
 
 const taciti_value_format taciti_values_signmag2 = {
@@ -165,9 +161,7 @@ const taciti_value_format taciti_values_signmag2 = {
     .source = "Lloyd, IEEE Trans. Information Theory 28(2), 1982",
     .id = TACITI_VALUES_SIGNMAG2,
     .bits = 2,
-    .quantising = {.form = TACITI_QUANTISE_SIGNMAG2, .block = 4096},
-    .encode = quantise_blocks,
-    .decode = dequantise_blocks,
+    QUANTISED(.form = TACITI_QUANTISE_SIGNMAG2, .block = 4096),
 };
 
 const taciti_value_format taciti_values_signmean = {
@@ -176,9 +170,7 @@ const taciti_value_format taciti_values_signmean = {
     .source = "EF-SignSGD, arXiv 1901.09847",
     .id = TACITI_VALUES_SIGNMEAN,
     .bits = 1,
-    .quantising = {.form = TACITI_QUANTISE_SIGNMEAN, .block = 4096},
-    .encode = quantise_blocks,
-    .decode = dequantise_blocks,
+    QUANTISED(.form = TACITI_QUANTISE_SIGNMEAN, .block = 4096),
 };
 
 static const taciti_value_format *const FORMATS[] = {
