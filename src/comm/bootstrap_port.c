@@ -331,7 +331,7 @@ static tacit_status start_server(port_store *store) {
 /* Rank 0 may not have come up yet: the system's routes tell. */
 static void find_local_address(port_store *store) {
     taciti_socket_name mine = {.bytes = sizeof mine.storage};
-    const bool found = store->rank == 0 ? getsockname(store->fd, (struct sockaddr *)&mine.storage, &mine.bytes) == 0
+    const bool found = store->rank == 0 ? getsockname(store->fd, &mine.address, &mine.bytes) == 0
                                         : taciti_socket_name_towards(&store->name, &mine);
     if (found && store->shared) taciti_socket_name_text(&mine, store->local);
 }

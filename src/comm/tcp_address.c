@@ -7,13 +7,11 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -28,15 +26,11 @@ enum { UNSENT_BYTES = 256 << 10, UNIX_BUFFER_BYTES = 1 << 20, BACKLOG = 4096 };
 void taciti_socket_name_text(const taciti_socket_name *name, char out[TACITI_ADDRESS_TEXT_BYTES]) {
     char text[INET6_ADDRSTRLEN] = "?";
     if (name->storage.ss_family == AF_INET) {
-        struct sockaddr_in in;
-        memcpy(&in, &name->storage, sizeof in);
-        (void)inet_ntop(AF_INET, &in.sin_addr, text, sizeof text);
-        (void)snprintf(out, TACITI_ADDRESS_TEXT_BYTES, "%s:%u", text, (unsigned)ntohs(in.sin_port));
+        (void)inet_ntop(AF_INET, &name->in.sin_addr, text, sizeof text);
+        (void)snprintf(out, TACITI_ADDRESS_TEXT_BYTES, "%s:%u", text, (unsigned)taciti_socket_name_port(name));
     } else if (name->storage.ss_family == AF_INET6) {
-        struct sockaddr_in6 in6;
-        memcpy(&in6, &name->storage, sizeof in6);
-        (void)inet_ntop(AF_INET6, &in6.sin6_addr, text, sizeof text);
-        (void)snprintf(out, TACITI_ADDRESS_TEXT_BYTES, "[%s]:%u", text, (unsigned)ntohs(in6.sin6_port));
+        (void)inet_ntop(AF_INET6, &name->in6.sin6_addr, text, sizeof text);
+        (void)snprintf(out, TACITI_ADDRESS_TEXT_BYTES, "[%s]:%u", text, (unsigned)taciti_socket_name_port(name));
     } else {
         (void)snprintf(out, TACITI_ADDRESS_TEXT_BYTES, "a Unix-domain socket");
     }
@@ -84,27 +78,19 @@ tacit_status taciti_socket_name_resolve(const char *text, const char *origin, ta
 }
 
 taciti_socket_name taciti_socket_name_of(const taciti_tcp_address *address, uint16_t port) {
-    taciti_socket_name out = {0};
+    taciti_socket_name out = {.bytes = address->family == 6 ? sizeof out.in6 : sizeof out.in};
     if (address->family == 6) {
-        struct sockaddr_in6 in6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
-        memcpy(&in6.sin6_addr, address->bytes, 16);
-        memcpy(&out.storage, &in6, sizeof in6);
-        out.bytes = sizeof in6;
+        out.in6 = (struct sockaddr_in6){.sin6_family = AF_INET6, .sin6_port = htons(port)};
+        memcpy(&out.in6.sin6_addr, address->bytes, 16);
     } else {
-        struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port)};
-        memcpy(&in.sin_addr, address->bytes, 4);
-        memcpy(&out.storage, &in, sizeof in);
-        out.bytes = sizeof in;
+        out.in = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(port)};
+        memcpy(&out.in.sin_addr, address->bytes, 4);
     }
     return out;
 }
 
 uint16_t taciti_socket_name_port(const taciti_socket_name *name) {
-    struct sockaddr_in in;
-    struct sockaddr_in6 in6;
-    memcpy(&in, &name->storage, sizeof in);
-    memcpy(&in6, &name->storage, sizeof in6);
-    return ntohs(name->storage.ss_family == AF_INET6 ? in6.sin6_port : in.sin_port);
+    return ntohs(name->storage.ss_family == AF_INET6 ? name->in6.sin6_port : name->in.sin_port);
 }
 
 taciti_socket_name taciti_socket_name_any(const taciti_socket_name *name) {
@@ -113,12 +99,8 @@ taciti_socket_name taciti_socket_name_any(const taciti_socket_name *name) {
 }
 
 static bool is_loopback_name(const taciti_socket_name *name) {
-    struct sockaddr_in in;
-    struct sockaddr_in6 in6;
-    memcpy(&in, &name->storage, sizeof in);
-    memcpy(&in6, &name->storage, sizeof in6);
-    if (name->storage.ss_family == AF_INET6) return IN6_IS_ADDR_LOOPBACK(&in6.sin6_addr);
-    return name->storage.ss_family == AF_INET && ntohl(in.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    if (name->storage.ss_family == AF_INET6) return IN6_IS_ADDR_LOOPBACK(&name->in6.sin6_addr);
+    return name->storage.ss_family == AF_INET && ntohl(name->in.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
 }
 
 bool taciti_socket_name_is_shared(const char *text, const taciti_socket_name *name) {
@@ -134,11 +116,9 @@ bool taciti_socket_name_is_shared(const char *text, const taciti_socket_name *na
 }
 
 taciti_socket_name taciti_socket_name_local(const char *local) {
-    taciti_socket_name out = {0};
-    struct sockaddr_un un = {.sun_family = AF_UNIX};
-    const size_t n = strnlen(local, sizeof un.sun_path - 1);
-    memcpy(un.sun_path + 1, local, n);
-    memcpy(&out.storage, &un, sizeof un);
+    taciti_socket_name out = {.un.sun_family = AF_UNIX};
+    const size_t n = strnlen(local, sizeof out.un.sun_path - 1);
+    memcpy(out.un.sun_path + 1, local, n);
     out.bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
     return out;
 }
@@ -214,22 +194,18 @@ static int give_up_socket(int fd) {
     return -1;
 }
 
-static const struct sockaddr *address_of(const taciti_socket_name *name) {
-    return (const struct sockaddr *)&name->storage;
-}
-
 int taciti_socket_listen(const taciti_socket_name *name, bool reuse) {
     const int on = 1, fd = socket(name->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return -1;
     if (reuse) (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd, address_of(name), name->bytes) != 0 || listen(fd, BACKLOG) != 0) return give_up_socket(fd);
+    if (bind(fd, &name->address, name->bytes) != 0 || listen(fd, BACKLOG) != 0) return give_up_socket(fd);
     return fd;
 }
 
 int taciti_socket_connect(const taciti_socket_name *name) {
     const int fd = socket(name->storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return -1;
-    if (connect(fd, address_of(name), name->bytes) == 0 || errno == EINPROGRESS) return fd;
+    if (connect(fd, &name->address, name->bytes) == 0 || errno == EINPROGRESS) return fd;
     return give_up_socket(fd);
 }
 
@@ -237,8 +213,8 @@ int taciti_socket_connect(const taciti_socket_name *name) {
 bool taciti_socket_name_towards(const taciti_socket_name *to, taciti_socket_name *out) {
     const int fd = socket(to->storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     taciti_socket_name name = {.bytes = sizeof name.storage};
-    const bool found = fd >= 0 && connect(fd, address_of(to), to->bytes) == 0 &&
-                       getsockname(fd, (struct sockaddr *)&name.storage, &name.bytes) == 0;
+    const bool found =
+        fd >= 0 && connect(fd, &to->address, to->bytes) == 0 && getsockname(fd, &name.address, &name.bytes) == 0;
     if (fd >= 0) (void)close(fd);
     if (found) *out = name;
     return found;
@@ -270,7 +246,7 @@ void taciti_socket_tune(int fd, double user_timeout_s) {
 void taciti_socket_refuse(taciti_refusals *seen, const char *who, int fd, const char *why) {
     taciti_socket_name name = {.bytes = sizeof name.storage};
     char text[TACITI_ADDRESS_TEXT_BYTES] = "somewhere";
-    if (getpeername(fd, (struct sockaddr *)&name.storage, &name.bytes) == 0) taciti_socket_name_text(&name, text);
+    if (getpeername(fd, &name.address, &name.bytes) == 0) taciti_socket_name_text(&name, text);
     (void)snprintf(seen->last, sizeof seen->last, "%s refuses a connection from %s: %s", who, text, why);
     for (int i = 0; i < seen->count; i++)
         if (strcmp(seen->reasons[i], why) == 0) return;

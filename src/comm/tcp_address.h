@@ -6,15 +6,24 @@
 #ifndef TACITI_COMM_TCP_ADDRESS_H
 #define TACITI_COMM_TCP_ADDRESS_H
 
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include "comm/tcp_frame.h"
 #include "tacit/tacit.h"
 
+/* An address of any family, which storage.ss_family names. */
 typedef struct taciti_socket_name {
-    struct sockaddr_storage storage;
+    union {
+        struct sockaddr_storage storage;
+        struct sockaddr address;
+        struct sockaddr_in in;
+        struct sockaddr_in6 in6;
+        struct sockaddr_un un;
+    };
     socklen_t bytes;
 } taciti_socket_name;
 

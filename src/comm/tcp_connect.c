@@ -70,7 +70,7 @@ static tacit_status listen_for_ranks(mesh *m) {
     m->listeners[0] = taciti_socket_listen(&name, false);
     const taciti_socket_name local = taciti_socket_name_local(m->mine.local);
     if (m->listeners[0] >= 0) m->listeners[1] = taciti_socket_listen(&local, false);
-    if (m->listeners[1] < 0 || getsockname(m->listeners[0], (struct sockaddr *)&name.storage, &name.bytes) != 0)
+    if (m->listeners[1] < 0 || getsockname(m->listeners[0], &name.address, &name.bytes) != 0)
         return taciti_fail(TACIT_E_IO, "rank %d cannot listen: %s", m->request->rank, strerror(errno));
     m->mine.port = taciti_socket_name_port(&name);
     char text[TACITI_ADDRESS_TEXT_BYTES];
@@ -184,8 +184,7 @@ static bool adopt_connection(mesh *m, attempt *a, int peer, const taciti_hello *
         if (seal == NULL) return false;
         m->out->seals[peer] = seal;
     }
-    if (getpeername(a->fd, (struct sockaddr *)&name.storage, &name.bytes) == 0)
-        taciti_socket_name_text(&name, m->out->names[peer]);
+    if (getpeername(a->fd, &name.address, &name.bytes) == 0) taciti_socket_name_text(&name, m->out->names[peer]);
     taciti_socket_tune(a->fd, 2 * (m->request->timeout_s > 0 ? m->request->timeout_s : 15));
     m->out->fds[peer] = a->fd;
     m->connected++;

@@ -154,7 +154,7 @@ static void find_port(char out[32]) {
     taciti_socket_name name = taciti_socket_name_of(&loopback, 0);
     const int fd = taciti_socket_listen(&name, false);
     assert_true(fd >= 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&name.storage, &name.bytes), 0);
+    assert_int_equal(getsockname(fd, &name.address, &name.bytes), 0);
     (void)snprintf(out, 32, "127.0.0.1:%u", (unsigned)taciti_socket_name_port(&name));
     (void)close(fd);
 }

@@ -59,7 +59,7 @@ static inline void find_port(char out[32]) {
     const taciti_tcp_address loopback = {4, {127, 0, 0, 1}};
     taciti_socket_name name = taciti_socket_name_of(&loopback, 0);
     const int fd = taciti_socket_listen(&name, false);
-    CHECK(fd >= 0 && getsockname(fd, (struct sockaddr *)&name.storage, &name.bytes) == 0);
+    CHECK(fd >= 0 && getsockname(fd, &name.address, &name.bytes) == 0);
     (void)snprintf(out, 32, "127.0.0.1:%u", (unsigned)taciti_socket_name_port(&name));
     (void)close(fd);
 }
