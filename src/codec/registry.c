@@ -10,10 +10,10 @@
 /* clang-format off */
 #define TACITI_CODECS(X) \
     X(f32) X(bf16) X(fp16) X(int8) X(int4) X(mixed) X(mixed4) X(mixed8) \
-    X(topk) X(sparseloco) X(sketch) X(tagc) \
+    X(topk) X(sketch) X(tagc) \
     X(signmag2) X(efsign) X(onebit) \
     /* for reference */ \
-    X(randomk) X(dgc) X(redsync) \
+    X(sparseloco) X(randomk) X(dgc) X(redsync) \
     X(qsgd) X(signsgd) X(powersgd)
 /* clang-format on */
 

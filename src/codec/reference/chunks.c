@@ -64,6 +64,7 @@ extern const taciti_codec taciti_codec_sparseloco;
 const taciti_codec taciti_codec_sparseloco = {
     TACITI_COMPOSED(SELECTOR),
     .name = "sparseloco",
+    .reference = true,
     .help = "sends the largest 1 / factor of every 4096 elements in 2 bits each",
     .source = "Sarfi et al. 2025 (2508.15706)",
     .preset = "compress.factor=64 compress.feedback=0.95 localsgd.outer_momentum=0 localsgd.outer_lr=1",
