@@ -20,6 +20,7 @@ class Circle:
         self.ranks, self.per_host = topology["ranks"], topology["per_host"]
         self.hosts = (self.ranks - 1) // self.per_host + 1
         self.order = sorted(range(self.ranks), key=lambda rank: (self.host_of(rank), topology["position"][rank]))
+        self.of_host = [self.order[at:at + self.per_host] for at in range(0, self.ranks, self.per_host)]
         gap = self.hosts > 1
         angle = 2 * math.pi / (self.ranks + gap * self.hosts)
         self.angles = {rank: angle * (i + gap * self.host_of(rank)) for i, rank in enumerate(self.order)}
@@ -33,7 +34,7 @@ class Circle:
 
     def path(self, ranks, fill="none", end="", **attributes):
         """A path along ranks in the order in which they stand: as a shape it is then convex."""
-        points = ["%.1f %.1f" % self.point(rank) for rank in self.order if rank in ranks]
+        points = ["%.1f %.1f" % self.point(rank) for rank in sorted(ranks, key=self.angles.get)]
         return element("path", d="M" + "L".join(points[:1] + points) + end, fill=fill, stroke_linejoin="round", stroke_linecap="round", **attributes)
 
 
@@ -46,7 +47,7 @@ def label(text, x, y, size, fill=INK, **attributes):
 
 
 def draw_host(circle, host):
-    ranks = [rank for rank in circle.order if circle.host_of(rank) == host]
+    ranks = circle.of_host[host]
     middle = (circle.angles[ranks[0]] + circle.angles[ranks[-1]]) / 2
     side, radius = math.sin(middle), RADIUS + circle.dot + 10
     anchor = "start" if side > 0.2 else "end" if side < -0.2 else "middle"
@@ -101,17 +102,30 @@ def draw_round(circle, number, content):
         yield from draw_rank(circle, rank, rank in busy)
 
 
+def count(number, noun):
+    return "%d %s%s" % (number, noun, "" if number == 1 else "s")
+
+
+def read_topology():
+    if len(sys.argv) > 1 or sys.stdin.isatty():
+        sys.exit(__doc__)
+    try:
+        topology = json.load(sys.stdin)
+        return topology, Circle(topology), topology["rounds"][:PANELS_MAX]
+    except (ValueError, KeyError, TypeError):
+        sys.exit("draw_topology.py: standard input is not the JSON of one topology: tacit info topologies aer -n 16 --json")
+
+
 def main():
-    topology = json.load(sys.stdin)
-    circle, rounds = Circle(topology), topology["rounds"][:PANELS_MAX]
+    topology, circle, rounds = read_topology()
     width, height = PANEL * max(3, min(COLUMNS, len(rounds))), HEAD + (PANEL + 24) * -(-len(rounds) // COLUMNS)
     print('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif">' % (width, height))
     print('<marker id="head" markerUnits="userSpaceOnUse" markerWidth="30" markerHeight="8" refX="%d" refY="4" orient="auto">'
           '<path d="M0 0L8 4L0 8Z" fill="%s"/></marker>' % (10 + circle.dot, INK))
     print(element("rect", width=width, height=height, fill="#ffffff"))
-    print(label("%s, %d ranks on %d hosts" % (topology["name"], circle.ranks, circle.hosts), 20, 32, 20, font_weight="bold"))
-    print(label("%d rounds%s; model sizes on the busiest host's link, per mix and direction: %.3g on average. Green: inside a host, orange: across"
-                % (topology["period"], ", of which %d are drawn" % PANELS_MAX if topology["period"] > PANELS_MAX else "", topology["nic_mean"]),
+    print(label("%s, %s on %s" % (topology["name"], count(circle.ranks, "rank"), count(circle.hosts, "host")), 20, 32, 20, font_weight="bold"))
+    print(label("%s%s; model sizes on the busiest host's link, per mix and direction: %.3g on average. Green: inside a host, orange: across"
+                % (count(topology["period"], "round"), ", of which %d are drawn" % PANELS_MAX if topology["period"] > PANELS_MAX else "", topology["nic_mean"]),
                 20, 54, 13, FAINT))
     for number, content in enumerate(rounds):
         place = "translate(%d %d)" % (PANEL * (number % COLUMNS + 0.5), HEAD + PANEL / 2 + 20 + (PANEL + 24) * (number // COLUMNS))

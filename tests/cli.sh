@@ -174,8 +174,8 @@ expect 4 "w.csv, line 1: 3 numbers between commas, expected 4" "$tacit" info top
 for name in complete one-peer-ring ring exp exp-directed exp-static aer base-k random; do
     for shape in "1 1" "2 1" "5 2" "7 3" "16 16"; do
         read -r n per <<< "$shape"
-        "$tacit" info topologies $name -n "$n" --per-host "$per" --json > out && "$tests/../scripts/draw_topology.py" < out > "$name-$n.svg" ||
-            complain "$name of $n ranks: $(brief "$(cat out)")"
+        "$tacit" info topologies $name -n "$n" --per-host "$per" --json > out && "$tests/../scripts/draw_topology.py" < out > "$name-$n.svg" 2> err ||
+            complain "$name of $n ranks: $(brief "$(cat err)")"
     done
 done
 python3 - << 'END' || complain "a drawing of a topology is not XML, or has no number where one belongs"
@@ -185,7 +185,13 @@ assert len(drawings) == 9 * 5, drawings
 for name in drawings:
     xml.dom.minidom.parse(name)
     assert not re.search(r"null|nan|inf[^o]", open(name).read()), name
+for name, rounds, ranks, hosts in (("aer-7", 8, 7, 3), ("random-16", 8, 16, 0), ("complete-1", 1, 1, 0)):
+    text = open(name + ".svg").read()
+    counts = [len(re.findall(mark, text)) for mark in (">round ", "<circle ", ">host ")]
+    assert counts == [rounds, rounds * ranks, rounds * hosts], (name, counts)
 END
+"$tacit" info topologies -n 16 --json | "$tests/../scripts/draw_topology.py" 2> err && complain "a list of topologies is drawn"
+grep -q "not the JSON of one topology" err || complain "a list of topologies: $(cat err)"
 grep -q $'\033' <("$tacit" docotr 2>&1) && complain "colour without a terminal"
 
 # every verb explains itself within 79 columns, and its manual page is clean roff

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What cannot be gets an exception with the sentence that helps. One rank; test_faults.py has what needs more."""
 import contextlib
+import logging
 import copy
 import json
 import os
@@ -343,6 +344,16 @@ class Refused(unittest.TestCase):
         words = dict(codec="topk", factor=4, compress__momentum=0.9)
         self.refuses("second momentum beside that of Adam", None, torch.optim.Adam(self.module.parameters()), **words)
         self.wrap(torch.optim.SGD(self.module.parameters(), lr=0.1), **words)
+
+    def test_words_of_gossip_without_effect(self):
+        """Who gives a start without steps is told so; nobody is told of a word that he has not given."""
+        for words, says in ((dict(start=0.3), 1), (dict(start=0.3, steps=10), 0), (dict(start=0), 0), (dict(codec="powergossip"), 0),
+                            (dict(tracker=True), 0)):
+            with self.assertLogs("tacit", "WARNING") as log:
+                logging.getLogger("tacit").warning("ours")
+                self.wrap(torch.optim.SGD(self.module.parameters(), lr=0.1), strategy="gossip", **words).close()
+            self.assertEqual(len(log.output), 1 + says, log.output)
+            self.assertEqual(sum("gossip.start 0.3 has no effect" in line for line in log.output), says)
 
     def test_steps_of_another_optimizer(self):
         for strategy, says in (("gossip", "parameters have changed"), ("localsgd", "parameters have changed"),

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by the scripts of this folder: their command lines, and launches whose answers are kept. They set MPIRUN, and text_name: what
-# a command line calls the text.
+# Sourced by the scripts of this folder, behind mpi-environment.sh: their command lines, and launches whose answers are kept.
 
 misuse() { echo "${0##*/}: $1; see scripts/results/${0##*/} --help" >&2; exit 2; }
 
-# read_words "OPTION ... SECTION ..." WORD...: sets folder (-o), name (of the lab's cluster), tacit, text and quick by the options that a
-# script has, and sections to those that are named. A script has a folder of its own below build/, and one more for quick launches.
-# --help prints the head of the script.
+# read_words "OPTION ... SECTION ..." WORD...: sets folder (-o), name (of the lab's cluster), tacit, text, shakespeare (--text) and quick
+# by the options that a script has, sections to those that are named, and failures to 0. A script has a folder of its own below build/,
+# and one more for quick launches. The lab's cluster goes when the script ends. --help prints the head of the script.
 read_words() {
   local known=" $1 " own=${0##*/}
   own=${own%.sh}
@@ -14,7 +13,7 @@ read_words() {
   shift
   while [ $# -gt 0 ]; do
     case $1 in -h | --help) sed -n '3,${/^#/!q;s/^# \{0,1\}//p}' "scripts/results/${0##*/}"; exit 0 ;; esac
-    [[ -n $1 && $known == *" $1 "* ]] || misuse "unknown section or option \"$1\""
+    [[ -n $1 && $1 != *" "* && $known == *" $1 "* ]] || misuse "unknown word \"$1\""
     case $1 in
       --quick) quick=yes ;;
       -*)

@@ -26,7 +26,7 @@
 #include "codec/tally.h"
 
 /* Raise it with every change of a controller's state, of taciti_decision or of what identifies it. */
-enum { TACITI_ADAPT_VERSION = 5 };
+enum { TACITI_ADAPT_VERSION = 6 };
 
 /* Seconds of one step: those of the slowest rank, but for the first member. 0: unknown. */
 typedef struct taciti_adapt_seconds {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/object.h"
+#include "strategy/gossip.h"
 
 #define ALIGNMENT 64
 
@@ -157,6 +158,21 @@ static tacit_status create_arrays(tacit_job *job, const tacit_job_options *optio
     return TACIT_OK;
 }
 
+/* A share of the run needs its steps. */
+static tacit_status warn_unread(const tacit_job *job, const tacit_settings *settings, taciti_reader reader) {
+    const taciti_settings *values = &settings->values;
+    const taciti_gossip_options *gossip = taciti_settings_options(values, &taciti_gossip_option_table);
+    taciti_place start;
+    const bool given = taciti_config_find(&settings->config, "gossip.start", &start) &&
+                       *start.given == TACITI_GIVEN_TYPED && taciti_settings_reads(values, reader, &start);
+    if (given && gossip->start > 0 && job->total_steps == 0)
+        taciti_log(TACITI_LOG_WARN,
+                   "gossip.start %g has no effect: it is a share of the run's steps, and this job has none: "
+                   "give tacit_job_open() steps, or Parallel(..., steps=)",
+                   gossip->start);
+    return taciti_settings_warn_unread(&values, 1, reader);
+}
+
 static tacit_status build_alone(tacit_job *job, const tacit_settings *settings, const tacit_layout *layout,
                                 const tacit_job_options *options) {
     if (options->steps < 0 || options->threads < 0)
@@ -171,7 +187,7 @@ static tacit_status build_alone(tacit_job *job, const tacit_settings *settings, 
     const taciti_settings *values = &settings->values;
     const taciti_reader reader = job->own_optimizer ? TACITI_READER_OWN_OPTIMIZER : TACITI_READER_LIBRARY;
     TACITI_TRY(taciti_settings_check(values, taciti_comm_hosts(job->comm->comm), reader));
-    if (taciti_comm_rank(job->comm->comm) == 0) TACITI_TRY(taciti_settings_warn_unread(&values, 1, reader));
+    if (taciti_comm_rank(job->comm->comm) == 0) TACITI_TRY(warn_unread(job, settings, reader));
     TACITI_TRY(check_room(job, &layout->layout, options));
     TACITI_TRY(copy_layout(job, values, &layout->layout));
     TACITI_TRY(create_arrays(job, options));

@@ -7,7 +7,7 @@
 
 #include "advise/candidates.h"
 
-/* DECADE: points of a decade of the rate. */
+/* LINES: what choose_lines() adds at most. DECADE: points of a decade of the rate. */
 enum { TACITI_CURVE_LINES = 7, TACITI_CURVE_POINTS = 40, TACITI_CURVE_DECADE = 10 };
 
 typedef struct taciti_plan_curve {
@@ -19,7 +19,7 @@ typedef struct taciti_plan_curve {
 } taciti_plan_curve;
 
 typedef struct taciti_plan_curves {
-    const taciti_candidate *lines[TACITI_CURVE_LINES]; /* dense, gossip, localsgd: the fastest among them */
+    const taciti_candidate *lines[TACITI_CURVE_LINES]; /* borrows */
     size_t line_count;
     taciti_plan_curve rate, hosts;
 } taciti_plan_curves;

@@ -131,8 +131,8 @@ struct taciti_codec {
     size_t (*scratch_bytes)(const taciti_codec *codec, const void *options, size_t n);
 
     /* Class LINEAR only, NULL for others: floats of the payload of call->round, 0: the round is skipped; and bytes of
-     * the state (0 without one). Functions of n and of the call's options, setting, round,
-     * matrices, ranks and state (NULL: the maximum over all states), so they are the same on all ranks. Any thread. */
+     * the state (0 without one). Functions of n and of the call's options, setting, round, matrices and ranks,
+     * so they are the same on all ranks. Any thread. */
     size_t (*payload_n)(const taciti_codec_call *call, size_t n);
     size_t (*linear_state_bytes)(const taciti_codec_call *call, size_t n);
 
@@ -143,8 +143,8 @@ struct taciti_codec {
                            void *out, float *error, size_t *bytes);
 
     /* x[n] = decoded payload, elements that it does not select become 0; add: x[n] += decoded payload. `payload` is
-     * aligned to 4. Checks the whole payload before it writes anything: returns E_DATA if the payload is malformed, and
-     * leaves x untouched. */
+     * aligned to 4; LINEAR: of the last round. Checks the whole payload before it writes anything: returns E_DATA if
+     * the payload is malformed, and leaves x untouched. */
     tacit_status (*decode)(const taciti_codec *codec, const taciti_codec_call *call, const void *payload, size_t bytes,
                            float *x, size_t n, bool add);
 };

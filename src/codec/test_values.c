@@ -59,7 +59,7 @@ static void every_format_is_complete_and_found(void **state) {
     assert_null(taciti_value_format_list()[7]);
     assert_null(taciti_value_format_at(7));
     assert_null(taciti_value_format_at(-1));
-    assert_null(taciti_value_format_name(8));
+    assert_null(taciti_value_format_name(7));
     assert_null(taciti_value_format_find("int3"));
 }
 

@@ -249,8 +249,6 @@ static uint64_t over_rounds(const taciti_linear_reduce *linear, size_t bucket, t
     const taciti_codec *codec = linear->encoding.codec;
     taciti_codec_call call = shape_of(linear, bucket, setting);
     uint64_t bytes = 0;
-    if (linear->buckets[bucket].state_bytes > 0)
-        call.state = linear->buckets[bucket].state[linear->buckets[bucket].now];
     for (; call.round < codec->rounds; call.round++) {
         const size_t m = codec->payload_n(&call, linear->layout->buckets[bucket].n);
         if (m > 0) bytes += formula(linear->reduce, m, host);
@@ -308,13 +306,10 @@ static double link_bytes(const taciti_route_setup *setup, taciti_length length) 
 static sent sent_by_call(const taciti_route_setup *setup, taciti_codec_call call, size_t n) {
     const taciti_codec *codec = setup->encoding.codec;
     sent out = {.payload = taciti_codec_expected_bytes(codec, &call, n)};
-    double max = 0; /* where a codec skips rounds in turns, the formula of its payloads is the maximum */
     for (call.round = 0; call.round < codec->rounds; call.round++) {
         const size_t floats = codec->payload_n(&call, n);
-        max += (double)floats * sizeof(float);
         if (floats > 0) out.link += link_bytes(setup, length_of(setup->wire, floats));
     }
-    if (max > 0) out.link *= out.payload / max;
     return out;
 }
 

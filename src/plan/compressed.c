@@ -123,8 +123,7 @@ static double bits_of(const taciti_plan_compression *c, taciti_codec_setting set
 
 /* Bits of a value that is sent: a codec that selects sends all of them at factor 1. */
 static double value_bits(const taciti_plan_compression *c) {
-    const bool selects = c->encoding.codec->selects && c->encoding.codec->rungs == NULL;
-    return bits_of(c, selects ? (taciti_codec_setting){.factor = 1} : c->encoding.expected);
+    return bits_of(c, c->encoding.codec->selects ? (taciti_codec_setting){.factor = 1} : c->encoding.expected);
 }
 
 bool taciti_plan_is_lossy(const taciti_plan_compression *c) {

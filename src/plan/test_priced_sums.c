@@ -289,6 +289,14 @@ static void cautions_grow_with_what_is_left_out(void **state) {
         assert_int_equal(text[0] != '\0', i > 0);
     }
     assert_non_null(strstr(text, "known to cost accuracy"));
+    static const char *const values[] = {"int4", "signmag2"};
+    static const taciti_caution of_values[] = {TACITI_CAUTION_NONE, TACITI_CAUTION_STRONG};
+    c.encoding.expected.factor = 10;
+    for (size_t i = 0; i < 2; i++) {
+        taciti_text *text_of_values = &((taciti_composed_options *)options)->values;
+        (void)snprintf(text_of_values->text, sizeof text_of_values->text, "%s", values[i]);
+        assert_int_equal(taciti_plan_caution(&c, text, sizeof text), of_values[i]);
+    }
     taciti_free(options);
     c = (taciti_plan_compression){.encoding = {.codec = taciti_codec_find("f32")}};
     assert_int_equal(taciti_plan_caution(&c, text, sizeof text), TACITI_CAUTION_NONE);

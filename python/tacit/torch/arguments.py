@@ -40,6 +40,12 @@ def check_momentum(optimizers):
                          "take torch.optim.SGD without momentum")
 
 
+def has_integral(settings):
+    """As the condition of gossip.integral says."""
+    return ((settings["gossip.order"], settings["gossip.delay"], settings["gossip.tracker"]) == ("awc", "0", "false") and
+            settings["gossip.codec"] != "powergossip")
+
+
 def choose_settings(optimizers, config, words):
     """What a file and words say, over defaults that suit PyTorch: it clips by itself, and models hold all parameters. What
     gossip's integral takes away comes from first moments."""
@@ -49,7 +55,7 @@ def choose_settings(optimizers, config, words):
         check_momentum(optimizers)
         ours["optim.beta1"] = 0  # the optimizer is not the library's
         settings = Settings(ours, config, **words)
-    if settings["strategy"] == "gossip" and settings["gossip.order"] == "awc" and settings["gossip.delay"] == "0":
+    if settings["strategy"] == "gossip" and has_integral(settings):
         plain = optimizers and not any(map(has_first_moments, optimizers))
         return Settings({**ours, "gossip.integral": 0}, config, **words) if plain else settings
     if settings["strategy"] != "shard":

@@ -152,7 +152,7 @@ static tacit_status check_call(const taciti_codec_call *call, size_t n) {
                        call->round);
 }
 
-/* The matrix's part of the payload; returns its floats. */
+/* The matrix's part of the payload; returns its floats. Only the last round knows the error. */
 static size_t encode_matrix(const taciti_codec_call *call, const walk *w, const float *m, float *out, float *error) {
     const size_t rank = rank_of(call->options);
     const float *known = known_factor(call, w);
@@ -161,9 +161,9 @@ static size_t encode_matrix(const taciti_codec_call *call, const walk *w, const 
         taciti_low_rank_times_left(out, m, known, w->p.rows, w->p.columns, rank);
     else
         taciti_low_rank_times_right(out, m, known, w->p.rows, w->p.columns, rank);
-    if (error != NULL) {
+    if (right && error != NULL) {
         memcpy(error, m, w->p.n * sizeof *m);
-        taciti_low_rank_add_product(error, right ? known : out, right ? out : known, -1, w->p.rows, w->p.columns, rank);
+        taciti_low_rank_add_product(error, known, out, -1, w->p.rows, w->p.columns, rank);
     }
     return rank * (right ? w->p.columns : w->p.rows);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * redsync: the elements above a threshold that a search from the root mean square on finds.
+ * redsync: the elements above a threshold; a search that begins at the root mean square finds it.
  *
  * Source: Fang et al., "RedSync: Reducing Synchronization Bandwidth for Distributed Deep Learning Training System",
  * JPDC 2019, arXiv 1808.04357: algorithm 3 (threshold binary search): halves the interval of thresholds until k to 2 k
  * elements reach one.
  *   deviation: it halves bit patterns of magnitudes, not real numbers. The paper's steps of a fixed length stop where
  *   the distribution has a long tail, and with k/2 to k elements the published code moves away from k. Bit patterns
- *   take 31 steps at most, and then the threshold is exact. The search begins at the root mean square, not the mean.
+ *   take 32 steps at most, and then the threshold is exact. The search begins at the root mean square, not the mean.
  *
  * Properties (test_estimators.c): sends k to 2 k elements of every array whose magnitudes differ, and k of one where
  * they are equal (redsync_lands_between_k_and_the_ratio); class GATHER; deterministic.
