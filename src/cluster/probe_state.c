@@ -16,6 +16,6 @@ void taciti_probe_say(const taciti_probe *probe, const char *what) {
 }
 
 tacit_status taciti_probe_job(taciti_probe *probe, taciti_job *job) {
-    TACITI_TRY(taciti_job_submit(probe->comm, job));
+    taciti_job_submit(probe->comm, job);
     return taciti_job_wait(probe->comm, job);
 }

@@ -217,14 +217,14 @@ typedef struct taciti_job {
     tacit_status status;
     _Atomic uint32_t done;    /* futex word: 0 queued, 1 finished */
     int64_t begin_ns, end_ns; /* when it ran */
+    struct taciti_job *next;  /* in the queue */
 } taciti_job;
 
 /* Queues a job. The job must remain valid until taciti_job_wait() has returned. All ranks submit the same sequence of
  * jobs. With a communication thread, does not block; without one, runs the job before it returns. Never allocates.
- * Returns E_INTERNAL if 4096 jobs are unfinished. With a communication thread, any thread; without one, one at a
- * time. A job may submit others: each runs at once, as a part of it, and the small collectives below work in it, too.
- */
-tacit_status taciti_job_submit(taciti_comm *comm, taciti_job *job);
+ * With a communication thread, any thread; without one, one at a time. A job may submit others: each runs at once, as a
+ * part of it, and the small collectives below work in it, too. */
+void taciti_job_submit(taciti_comm *comm, taciti_job *job);
 
 /* Blocks until the job has finished and returns the job's status. Returns E_PEER if the communication thread hangs in
  * the engine. _for: returns PENDING when that time is over. Any thread. */

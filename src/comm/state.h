@@ -17,15 +17,15 @@
 enum {
     TACITI_TAG_DATA = 1,
     TACITI_TAG_BEAT = 2,
-    TACITI_TAG_FLOWS = 3,     /* the first of them */
-    TACITI_FLOW_TAGS = 16384, /* numbers of flows repeat behind that many: every MPI has tags up to 32767 */
-    TACITI_QUEUE_JOBS = 4096
+    TACITI_TAG_FLOWS = 3,    /* the first of them */
+    TACITI_FLOW_TAGS = 16384 /* numbers of flows repeat behind that many: every MPI has tags up to 32767 */
 };
 
-/* One consumer; a producer holds the lock. `tail` is also the word on which the communication thread sleeps. */
+/* A list of jobs, in the order in which they came; the lock is that of the list. `tail` is also the word on which the
+ * communication thread sleeps. */
 typedef struct taciti_queue {
-    taciti_job *slots[TACITI_QUEUE_JOBS];
-    pthread_mutex_t producer;
+    taciti_job *first, *last; /* borrows; last: where first is not NULL */
+    pthread_mutex_t lock;
     _Alignas(64) _Atomic uint32_t head;  /* jobs taken; written by the communication thread */
     _Alignas(64) _Atomic uint32_t tail;  /* jobs queued; the futex word */
     _Atomic uint32_t sleeping;           /* the communication thread is about to wait for tail to change */

@@ -102,32 +102,6 @@ static void overflow(taciti_comm *comm, void *context) {
     taciti_circular_destroy(circular);
 }
 
-/* Nobody waits for a record that could not be sent. */
-static void refuse(taciti_comm *comm, void *context) {
-    (void)context;
-    const int rank = taciti_comm_rank(comm);
-    taciti_circular *circular = NULL;
-    CHECK(taciti_circular_create(comm, sizeof(record), MAX, &circular) == TACIT_OK);
-    for (int i = 0; i < 3; i++) {
-        const record lost = record_of(rank, 10 + i), mine = record_of(rank, i);
-        test_jam *jam = test_jam_begin(comm);
-        CHECK(taciti_circular_post(circular, &lost) == TACIT_E_INTERNAL);
-        test_jam_end(jam);
-        CHECK(taciti_circular_post(circular, &mine) == TACIT_OK);
-        if (i > 0) take_and_check(comm, circular, i - 1);
-    }
-    take_and_check(comm, circular, 2);
-    taciti_circular_destroy(circular);
-}
-
-static void a_refused_record_leaves_no_trace(void **state) {
-    (void)state;
-    const taciti_comm_options options = test_comm_options(true);
-    test_log_keep();
-    test_world_run(2, &options, refuse, NULL);
-    test_log_drop();
-}
-
 static void too_many_and_too_few_are_refused(void **state) {
     (void)state;
     const taciti_comm_options options = test_comm_options(true);
@@ -143,7 +117,6 @@ int main(void) {
         cmocka_unit_test(every_record_reaches_every_rank_in_order),
         cmocka_unit_test(nobody_waits_for_the_slowest_to_post),
         cmocka_unit_test(too_many_and_too_few_are_refused),
-        cmocka_unit_test(a_refused_record_leaves_no_trace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -335,44 +335,6 @@ taciti_comm_options test_comm_options(bool thread) {
         .thread = thread, .timeout_s = 60, .warn_s = 30, .start_s = 60, .stall_s = 60, .segment_bytes = 8192};
 }
 
-enum { JAM_JOBS = 1 << 13 }; /* more than a queue holds */
-
-struct test_jam {
-    taciti_comm *comm;
-    _Atomic int begun, go_on;
-    taciti_job jobs[JAM_JOBS];
-    size_t count;
-};
-
-static tacit_status hold(taciti_comm *comm, void *context) {
-    test_jam *jam = context;
-    (void)comm;
-    atomic_store(&jam->begun, 1);
-    while (atomic_load(&jam->go_on) == 0) taciti_sleep_ns(TACITI_NS_PER_MS);
-    return TACIT_OK;
-}
-
-test_jam *test_jam_begin(taciti_comm *comm) {
-    test_jam *jam = need(taciti_calloc(1, sizeof *jam));
-    jam->comm = comm;
-    for (tacit_status status = TACIT_OK; status == TACIT_OK;) {
-        if (jam->count == JAM_JOBS) fail("a queue without an end");
-        taciti_job *job = &jam->jobs[jam->count];
-        *job = (taciti_job){.run = hold, .context = jam, .name = "jam", .detail = -1};
-        status = taciti_job_submit(comm, job);
-        jam->count += status == TACIT_OK;
-        while (atomic_load(&jam->begun) == 0) taciti_sleep_ns(TACITI_NS_PER_MS); /* the first leaves the queue */
-    }
-    return jam;
-}
-
-void test_jam_end(test_jam *jam) {
-    atomic_store(&jam->go_on, 1);
-    for (size_t i = 0; i < jam->count; i++)
-        if (taciti_job_wait(jam->comm, &jam->jobs[i]) != TACIT_OK) fail("a job failed");
-    taciti_free(jam);
-}
-
 static pthread_mutex_t g_log_lock = PTHREAD_MUTEX_INITIALIZER;
 static char g_lines[MAX_LINES][LINE_BYTES];
 static int g_line_count;

@@ -77,12 +77,6 @@ uint64_t test_bytes_to_other_hosts(const taciti_comm *comm);
 /* Options fit for tests: no waiting for ever, a small segment. */
 taciti_comm_options test_comm_options(bool thread);
 
-/* While jammed, the communication thread is busy and its queue is full: the next submit is refused. Needs a thread,
- * logs one error. */
-typedef struct test_jam test_jam;
-test_jam *test_jam_begin(taciti_comm *comm);
-void test_jam_end(test_jam *jam); /* returns when the queue is empty */
-
 /* Log lines at warning and above are kept here. */
 void test_log_keep(void);
 int test_log_count(const char *needle); /* lines that contain it */

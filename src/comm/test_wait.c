@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "comm/state.h"
 #include "comm/test_engine.h"
 
@@ -74,7 +75,7 @@ static void wait_for_late_messages(taciti_comm *comm, void *context) {
         g_test = comm->engine.test;
         comm->engine.test = count_tests;
     }
-    CHECK(taciti_job_submit(comm, &job) == TACIT_OK);
+    taciti_job_submit(comm, &job);
     CHECK(taciti_job_wait(comm, &job) == TACIT_OK);
 }
 
@@ -89,7 +90,48 @@ static void waits_read_the_clock_once_per_test_and_sleep_if_they_are_long(void *
     assert_true(count > 0);
 }
 
+/* ---- the queue --------------------------------------------------------------------------------------------------- */
+
+static _Atomic int g_full;
+
+static tacit_status hold_queue(taciti_comm *comm, void *context) {
+    (void)context;
+    while (atomic_load(&g_full) < taciti_comm_size(comm)) taciti_sleep_ns(TACITI_NS_PER_MS);
+    return TACIT_OK;
+}
+
+static tacit_status count_call(taciti_comm *comm, void *context) {
+    (void)comm;
+    *(int *)context += 1;
+    return TACIT_OK;
+}
+
+static void fill_queue(taciti_comm *comm, void *context) {
+    enum { JOBS = 20000 };
+    int calls = 0;
+    taciti_job *jobs = taciti_calloc(JOBS, sizeof *jobs);
+    (void)context;
+    for (int i = 0; i < JOBS; i++) {
+        jobs[i] = (taciti_job){.run = i > 0 ? count_call : hold_queue, .context = &calls, .name = "test", .detail = i};
+        taciti_job_submit(comm, &jobs[i]);
+    }
+    (void)atomic_fetch_add(&g_full, 1);
+    for (int i = 0; i < JOBS; i++) CHECK(taciti_job_wait(comm, &jobs[i]) == TACIT_OK);
+    CHECK(calls == JOBS - 1);
+    taciti_free(jobs);
+}
+
+static void the_queue_takes_any_number_of_jobs(void **state) {
+    const taciti_comm_options options = test_comm_options(true);
+    (void)state;
+    atomic_store(&g_full, 0);
+    test_world_run(2, &options, fill_queue, NULL);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(waits_read_the_clock_once_per_test_and_sleep_if_they_are_long)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(waits_read_the_clock_once_per_test_and_sleep_if_they_are_long),
+        cmocka_unit_test(the_queue_takes_any_number_of_jobs),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

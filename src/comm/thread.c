@@ -88,15 +88,25 @@ static bool take_engine(taciti_comm *comm, uint32_t tail) {
     return pthread_mutex_timedlock(&comm->ownership, &until) == 0;
 }
 
+/* Takes the oldest job out of the queue; NULL: there is none. */
+static taciti_job *take_job(taciti_queue *queue) {
+    const uint32_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
+    if (head == atomic_load_explicit(&queue->tail, memory_order_acquire)) return NULL;
+    (void)pthread_mutex_lock(&queue->lock);
+    taciti_job *job = queue->first;
+    queue->first = job->next;
+    (void)pthread_mutex_unlock(&queue->lock);
+    atomic_store_explicit(&queue->head, head + 1, memory_order_release);
+    return job;
+}
+
 /* One look at the engine and the queue. False: there was nothing to do. */
 static bool serve_once(taciti_comm *comm) {
     taciti_queue *queue = &comm->queue;
     /* After a failure the tick only obeys aborts; the failure itself is kept in comm->health. */
     (void)taciti_detector_tick(comm, taciti_now_ns());
-    const uint32_t head = atomic_load_explicit(&queue->head, memory_order_relaxed);
-    if (head == atomic_load_explicit(&queue->tail, memory_order_acquire)) return false;
-    taciti_job *job = queue->slots[head % TACITI_QUEUE_JOBS];
-    atomic_store_explicit(&queue->head, head + 1, memory_order_release);
+    taciti_job *job = take_job(queue);
+    if (job == NULL) return false;
     run_job(comm, job);
     taciti_futex_wake(&job->done);
     return true;
@@ -138,7 +148,7 @@ static void *serve_jobs(void *argument) {
 tacit_status taciti_comm_thread_start(taciti_comm *comm) {
     comm->threaded = true;
     (void)pthread_mutex_init(&comm->ownership, NULL); /* a plain mutex: cannot fail on Linux */
-    (void)pthread_mutex_init(&comm->queue.producer, NULL);
+    (void)pthread_mutex_init(&comm->queue.lock, NULL);
     const int error = taciti_thread_start_quiet(&comm->thread, serve_jobs, comm);
     if (error == 0) return TACIT_OK;
     comm->threaded = false;
@@ -165,28 +175,28 @@ bool taciti_comm_owns(const taciti_comm *comm) {
 
 bool taciti_comm_has_thread(const taciti_comm *comm) { return comm->threaded; }
 
-static tacit_status queue_job(taciti_queue *queue, taciti_job *job) {
-    const uint32_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
-    if (tail - atomic_load_explicit(&queue->head, memory_order_acquire) >= TACITI_QUEUE_JOBS)
-        return taciti_fail(TACIT_E_INTERNAL, "more than %d unfinished communication jobs", (int)TACITI_QUEUE_JOBS);
-    queue->slots[tail % TACITI_QUEUE_JOBS] = job;
-    atomic_store(&queue->tail, tail + 1);
-    return TACIT_OK;
+static void queue_job(taciti_queue *queue, taciti_job *job) {
+    job->next = NULL;
+    (void)pthread_mutex_lock(&queue->lock);
+    if (queue->first == NULL)
+        queue->first = job;
+    else
+        queue->last->next = job;
+    queue->last = job;
+    (void)atomic_fetch_add(&queue->tail, 1);
+    (void)pthread_mutex_unlock(&queue->lock);
 }
 
-tacit_status taciti_job_submit(taciti_comm *comm, taciti_job *job) {
+void taciti_job_submit(taciti_comm *comm, taciti_job *job) {
     taciti_queue *queue = &comm->queue;
     atomic_store_explicit(&job->done, 0, memory_order_relaxed);
     if (taciti_comm_owns(comm)) { /* there is no thread, or this is a part of the job that runs */
         (void)taciti_detector_tick(comm, taciti_now_ns());
         run_job(comm, job);
-        return TACIT_OK;
+        return;
     }
-    (void)pthread_mutex_lock(&queue->producer);
-    const tacit_status status = queue_job(queue, job);
-    (void)pthread_mutex_unlock(&queue->producer);
+    queue_job(queue, job);
     if (atomic_load(&queue->sleeping) != 0) taciti_futex_wake(&queue->tail);
-    return status;
 }
 
 /* Takes the engine from an idle communication thread. */
@@ -205,7 +215,7 @@ static bool borrow_engine(taciti_comm *comm) {
 
 tacit_status taciti_job_run(taciti_comm *comm, taciti_job *job) {
     if (!borrow_engine(comm)) {
-        TACITI_TRY(taciti_job_submit(comm, job));
+        taciti_job_submit(comm, job);
         return taciti_job_wait(comm, job);
     }
     (void)taciti_detector_tick(comm, taciti_now_ns());

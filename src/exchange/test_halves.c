@@ -486,7 +486,8 @@ static void meet_nonsense(taciti_comm *comm, void *context) {
     if (taciti_comm_rank(comm) == 1) {
         size_t bytes = f->bytes;
         taciti_job job = {.run = send_nonsense, .context = &bytes, .name = "nonsense", .detail = -1};
-        CHECK(taciti_job_submit(comm, &job) == TACIT_OK && taciti_job_wait(comm, &job) == TACIT_OK);
+        taciti_job_submit(comm, &job);
+        CHECK(taciti_job_wait(comm, &job) == TACIT_OK);
         if (f->expected == TACIT_E_PEER) (void)taciti_comm_break(comm, TACIT_E_PEER); /* as at rank 0 */
     } else {
         taciti_exchange_at(b.exchange, 6, &SOME);

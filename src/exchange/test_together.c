@@ -75,7 +75,7 @@ static tacit_status run_reduce(taciti_comm *comm, void *context) {
 
 static tacit_status run_job(taciti_comm *comm, tacit_status (*run)(taciti_comm *, void *), void *context) {
     taciti_job job = {.run = run, .context = context, .name = "test", .detail = -1};
-    CHECK(taciti_job_submit(comm, &job) == TACIT_OK);
+    taciti_job_submit(comm, &job);
     return taciti_job_wait(comm, &job);
 }
 

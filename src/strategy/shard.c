@@ -185,7 +185,6 @@ static tacit_status drain_unit(taciti_shard *s, taciti_shard_unit *unit) {
         TACITI_TRY(taciti_exchange_wait(taciti_compression_exchange(s->reduce), b));
         s->wait_ns += taciti_trace_add(s->context.trace, TACITI_SPAN_WAIT, (int)b, begin_ns) - begin_ns;
         s->drained[b] = true;
-        s->sums--;
     }
     if (taciti_shard_drops_gradients(s)) taciti_shard_drop(s->context.gradient_pages, s, unit, s->place.own);
     unit->writable = false;
@@ -220,20 +219,10 @@ static tacit_status shard_write(void *self, size_t unit) {
     return TACIT_OK;
 }
 
-/* Makes room in the queue of communication, which stage 1 alone would fill, with a model of many units. */
-static tacit_status drain_begun(taciti_shard *s) {
-    if (s->sums < TACITI_SHARD_QUEUED_MAX) return TACIT_OK;
-    for (size_t u = 0; u < s->context.layout->unit_count; u++)
-        if (is_begun(s, &s->units[u])) TACITI_TRY(drain_unit(s, &s->units[u]));
-    return TACIT_OK;
-}
-
 static tacit_status begin_sum(taciti_shard *s, size_t bucket) {
     if (s->begun[bucket]) return TACIT_OK;
-    TACITI_TRY(drain_begun(s));
     TACITI_TRY(shard_write(s, s->context.layout->tensors[s->context.layout->buckets[bucket].first].unit));
     s->begun[bucket] = true;
-    s->sums++;
     return taciti_compression_begin(s->reduce, s->context.gradients, bucket);
 }
 

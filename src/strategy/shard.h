@@ -28,7 +28,6 @@
 
 enum { TACITI_SHARD_F32, TACITI_SHARD_BF16 };
 enum { TACITI_SHARD_OVER_ALL, TACITI_SHARD_OVER_HOST };
-enum { TACITI_SHARD_QUEUED_MAX = 2000 }; /* sums or gathers at once; the queue of communication takes 4096 jobs */
 
 typedef struct taciti_shard_options {
     int64_t stage;  /* shard.stage: 1: moments; 2: and gradients; 3: and parameters in parts */
@@ -97,7 +96,6 @@ typedef struct taciti_shard {
     taciti_range *own;        /* [bucket_count] of the flat array: place.own; owned */
     taciti_range *single;     /* [bucket_count] place.single; part of the block of `own` */
     bool *begun, *drained;    /* [bucket_count] of the reductions of this step; owned by begun */
-    size_t sums;              /* of them begun and not drained */
     bool started;
     bool filled;     /* a checkpoint's parameters are in the array of "model" */
     int64_t wait_ns; /* blocked in need() and write() in this step */

@@ -246,18 +246,11 @@ tacit_status taciti_shard_forget(taciti_shard *s) {
 
 /* Units that a checkpoint has brought back are PRESENT: another gather of changes would change them. */
 static tacit_status gather_all(taciti_shard *s) {
-    size_t queued = 0, end = s->context.layout->unit_count; /* units from `end` on are there */
-    for (size_t u = end; u-- > 0;) {
+    const size_t units = s->context.layout->unit_count;
+    for (size_t u = units; u-- > 0;)
         if (s->units[u].state == TACITI_UNIT_ABSENT) TACITI_TRY(begin_gather(s, &s->units[u]));
-        queued += s->units[u].count;
-        while (end > u + 1 && queued >= TACITI_SHARD_QUEUED_MAX) {
-            taciti_shard_unit *first = &s->units[--end];
-            if (first->state == TACITI_UNIT_GATHERING) TACITI_TRY(await_gather(s, first));
-            queued -= first->count;
-        }
-    }
-    while (end-- > 0)
-        if (s->units[end].state == TACITI_UNIT_GATHERING) TACITI_TRY(await_gather(s, &s->units[end]));
+    for (size_t u = units; u-- > 0;)
+        if (s->units[u].state == TACITI_UNIT_GATHERING) TACITI_TRY(await_gather(s, &s->units[u]));
     return TACIT_OK;
 }
 

@@ -94,7 +94,7 @@ static void jobs_run_in_order_and_keep_their_status(taciti_comm *comm) {
     int calls = 0;
     for (int i = 0; i < JOBS; i++) {
         jobs[i] = (taciti_job){.run = count_up, .context = &calls, .name = "count", .detail = i};
-        CHECK(taciti_job_submit(comm, &jobs[i]) == TACIT_OK);
+        taciti_job_submit(comm, &jobs[i]);
     }
     for (int i = 0; i < JOBS; i++) CHECK(taciti_job_wait(comm, &jobs[i]) == (i == 76 ? TACIT_E_NUMERICS : TACIT_OK));
     CHECK(calls == JOBS);
@@ -135,7 +135,8 @@ static void a_receive_tells_what_arrived(taciti_comm *comm) {
     taciti_job job = {.run = pass_lengths, .context = room, .name = "lengths", .detail = -1};
     if (size == 1) return;
     const uint64_t before = taciti_comm_count(comm).bytes_received;
-    CHECK(taciti_job_submit(comm, &job) == TACIT_OK && taciti_job_wait(comm, &job) == TACIT_OK);
+    taciti_job_submit(comm, &job);
+    CHECK(taciti_job_wait(comm, &job) == TACIT_OK);
     CHECK(taciti_comm_count(comm).bytes_received - before == length_of((g_rank + size - 1) % size));
 }
 
@@ -148,7 +149,7 @@ static tacit_status send_too_much(taciti_comm *comm, void *context) {
 /* Ends the job. */
 static void a_message_that_does_not_fit_is_refused(taciti_comm *comm, int64_t bytes) {
     taciti_job job = {.run = send_too_much, .context = &bytes, .name = "overlong", .detail = 3};
-    CHECK(taciti_job_submit(comm, &job) == TACIT_OK);
+    taciti_job_submit(comm, &job);
     const tacit_status status = taciti_job_wait(comm, &job);
     CHECK(status == (g_rank == 0 ? TACIT_E_PEER : TACIT_OK));
     if (g_rank == 0) taciti_comm_abort(comm, status);

@@ -29,7 +29,7 @@ static tacit_status run_call(taciti_comm *comm, void *context) {
 
 static void run(taciti_comm *comm, tacit_status (*what)(taciti_comm *comm, void *context), void *context) {
     taciti_job job = {.run = what, .context = context, .name = "native", .detail = -1};
-    CHECK(taciti_job_submit(comm, &job) == TACIT_OK);
+    taciti_job_submit(comm, &job);
     CHECK(taciti_job_wait(comm, &job) == TACIT_OK);
 }
 
