@@ -38,47 +38,52 @@ static bool is_split(const tacit_channel *c) { return c->collective != TACIT_ALL
 
 /* ---- the array in buckets ---------------------------------------------------------------------------------------- */
 
-/* Elements of one part in a range of a bucket: where they are in the flat array and in the part. */
+/* Elements of one slot in a range of a bucket: where they are in the flat array, and in the array of all parts or in
+ * that of one. */
 typedef struct strip {
     size_t flat, at, n;
 } strip;
 
-static strip strip_of(const tacit_channel *c, size_t bucket, int part, taciti_range range) {
+static size_t slot_length(const tacit_channel *c, size_t bucket) {
+    return c->layout.buckets[bucket].n / (size_t)c->parts;
+}
+
+/* single: the array holds this rank's part alone; n is 0 for the slots of others. */
+static strip strip_of(const tacit_channel *c, size_t bucket, size_t slot, taciti_range range, bool single) {
     const taciti_bucket *b = &c->layout.buckets[bucket];
-    const size_t slot_n = b->n / (size_t)c->parts, slot = (size_t)c->slot_of[part] * slot_n;
-    const size_t first = b->offset / (size_t)c->parts, n = taciti_min(slot_n, c->part_n - first);
-    const size_t low = taciti_max(range.at, slot), high = taciti_min(range.at + range.n, slot + n);
-    return (strip){b->offset + low, first + low - slot, high > low ? high - low : 0};
+    const size_t slot_n = slot_length(c, bucket), begin = slot * slot_n, first = b->offset / (size_t)c->parts;
+    const size_t end = begin + taciti_min(slot_n, c->part_n - first);
+    const size_t low = taciti_max(range.at, begin), high = taciti_min(range.at + range.n, end);
+    const bool wanted = high > low && (!single || c->part_of[slot] == rank_of(c));
+    const size_t part = single ? 0 : (size_t)c->part_of[slot];
+    return (strip){b->offset + low, part * c->part_n + first + low - begin, wanted ? high - low : 0};
 }
 
 static void read_range(void *context, size_t bucket, taciti_range range) {
     const tacit_channel *c = context;
-    const bool own = c->collective == TACIT_ALL_GATHER; /* the source is this rank's part alone */
-    for (int part = own ? rank_of(c) : 0; part < (own ? rank_of(c) + 1 : c->parts); part++) {
-        const strip s = strip_of(c, bucket, part, range);
-        const size_t at = s.at + (own ? 0 : (size_t)part * c->part_n);
-        if (s.n > 0) taciti_elements_read(c->type, c->source, at, c->scale, (float *)c->flat.base + s.flat, s.n);
+    const size_t slot_n = slot_length(c, bucket);
+    for (size_t slot = range.at / slot_n; slot * slot_n < range.at + range.n; slot++) {
+        const strip s = strip_of(c, bucket, slot, range, c->collective == TACIT_ALL_GATHER);
+        if (s.n > 0) taciti_elements_read(c->type, c->source, s.at, c->scale, (float *)c->flat.base + s.flat, s.n);
     }
 }
 
 static void write_range(void *context, size_t bucket, taciti_range range) {
     tacit_channel *c = context;
-    const bool own = c->collective == TACIT_REDUCE_SCATTER;
-    for (int part = own ? rank_of(c) : 0; part < (own ? rank_of(c) + 1 : c->parts); part++) {
-        const strip s = strip_of(c, bucket, part, range);
-        const size_t at = s.at + (own ? 0 : (size_t)part * c->part_n);
-        if (s.n > 0) taciti_elements_write(c->type, c->target, at, (const float *)c->flat.base + s.flat, s.n);
+    const size_t slot_n = slot_length(c, bucket);
+    for (size_t slot = range.at / slot_n; slot * slot_n < range.at + range.n; slot++) {
+        const strip s = strip_of(c, bucket, slot, range, c->collective == TACIT_REDUCE_SCATTER);
+        if (s.n > 0) taciti_elements_write(c->type, c->target, s.at, (const float *)c->flat.base + s.flat, s.n);
     }
 }
 
 /* Adds the squares of what was written, in the same parts on all ranks. */
 static void end_bucket(void *context, size_t bucket, tacit_status status) {
     tacit_channel *c = context;
-    const bool own = c->collective == TACIT_REDUCE_SCATTER;
     const taciti_range whole = {.n = c->layout.buckets[bucket].n};
-    for (int part = own ? rank_of(c) : 0; status == TACIT_OK && part < (own ? rank_of(c) + 1 : c->parts); part++) {
-        const strip s = strip_of(c, bucket, part, whole);
-        if (c->codec_used) c->squares += taciti_kernels_get()->sum_squares((const float *)c->flat.base + s.flat, s.n);
+    for (size_t slot = 0; c->codec_used && status == TACIT_OK && slot < (size_t)c->parts; slot++) {
+        const strip s = strip_of(c, bucket, slot, whole, c->collective == TACIT_REDUCE_SCATTER);
+        if (s.n > 0) c->squares += taciti_kernels_get()->sum_squares((const float *)c->flat.base + s.flat, s.n);
     }
 }
 
@@ -130,12 +135,12 @@ static tacit_status lay_out_parts(tacit_channel *c, size_t bucket_bytes) {
     return taciti_layout_seal(&c->layout, bucket_bytes);
 }
 
-/* Which slot of a bucket each rank owns. */
+/* Finds out which rank owns each slot of a bucket. */
 static tacit_status find_slots(tacit_channel *c) {
     taciti_comm *comm = c->comm->comm;
     taciti_arrangement a;
-    c->slot_of = taciti_calloc((size_t)c->parts, sizeof *c->slot_of);
-    if (c->slot_of == NULL) return TACIT_E_MEMORY;
+    c->part_of = taciti_calloc((size_t)c->parts, sizeof *c->part_of);
+    if (c->part_of == NULL) return TACIT_E_MEMORY;
     if (!is_split(c)) return TACIT_OK;
     const taciti_placement placement =
         taciti_shard_placement(taciti_comm_hosts(comm), taciti_exchange_placement(&c->exchange));
@@ -145,7 +150,7 @@ static tacit_status find_slots(tacit_channel *c) {
     TACITI_TRY(taciti_arrangement_of(taciti_comm_hosts(comm), (taciti_members){0}, rank_of(c), placement, &a));
     const bool all_own = a.lanes * a.hosts == c->parts;
     for (int h = 0; h < a.hosts && all_own; h++)
-        for (int l = 0; l < a.lanes; l++) c->slot_of[taciti_arrangement_rank(&a, h, l)] = l * a.hosts + h;
+        for (int l = 0; l < a.lanes; l++) c->part_of[l * a.hosts + h] = taciti_arrangement_rank(&a, h, l);
     taciti_arrangement_destroy(&a);
     if (all_own) return TACIT_OK;
     return taciti_fail(TACIT_E_CONFIG,
@@ -334,7 +339,7 @@ static void release_channel(tacit_channel *c) {
     taciti_pages_destroy(&c->flat);
     taciti_free(c->codec_options);
     taciti_free(c->config);
-    taciti_free(c->slot_of);
+    taciti_free(c->part_of);
     taciti_free(c);
 }
 
@@ -410,7 +415,7 @@ tacit_status tacit_channel_start(tacit_channel *channel, const void *source, voi
     channel->type = type;
     channel->scale = (float)scale;
     const int64_t begin_ns = taciti_now_ns(); /* without comm.thread the transfer is made here */
-    TACITI_TRY(taciti_job_submit(channel->comm->comm, &channel->job));
+    taciti_job_submit(channel->comm->comm, &channel->job);
     (void)atomic_fetch_add(&channel->wait_ns, taciti_now_ns() - begin_ns);
     channel->under_way = true;
     return TACIT_OK;

@@ -94,12 +94,12 @@ static void add_left(const trial *t, const tacit_channel *c, float *left) {
         const float *r =
             taciti_exchange_residual(taciti_compression_exchange(c->compression), (taciti_residual_array)which);
         for (size_t b = 0; r != NULL && b < c->layout.bucket_count; b++)
-            for (int part = 0; part < c->parts; part++) {
+            for (int place = 0; place < c->parts; place++) {
                 const taciti_bucket *bucket = &c->layout.buckets[b];
                 const size_t slot = bucket->n / (size_t)c->parts, at = bucket->offset / (size_t)c->parts;
                 for (size_t i = 0; i < slot && at + i < c->part_n; i++)
-                    left[(size_t)part * (t->n / (size_t)c->parts) + at + i] +=
-                        r[bucket->offset + (size_t)c->slot_of[part] * slot + i];
+                    left[(size_t)c->part_of[place] * (t->n / (size_t)c->parts) + at + i] +=
+                        r[bucket->offset + (size_t)place * slot + i];
             }
     }
 }

@@ -176,8 +176,8 @@ static void play_refusals(taciti_comm *comm, void *context) {
 
 /* A channel goes on although settings that no channel reads have changed. */
 static void play_unread(taciti_comm *comm, void *context) {
-    static const char *const UNREAD[] = {"optim.lr=0.5",  "strategy=shard", "gossip.delay=1",
-                                         "qsgd.levels=9", "optim.clip=0",   "comm.timeout=7"};
+    static const char *const UNREAD[] = {"optim.lr=0.5", "strategy=shard", "gossip.delay=1", "qsgd.levels=9",
+                                         "optim.clip=0", "comm.timeout=7", "compress.loss=4"};
     tacit_comm seat;
     float out[300];
     trial other = TOPK;

@@ -243,6 +243,7 @@ static bool suits_channel(const taciti_place *place) {
     const taciti_option_table *table = place->table;
     return table == &taciti_comm_option_table || table == &taciti_exchange_option_table ||
            table == &taciti_compress_option_table || taciti_settings_of_codec(table) ||
+           (table == &taciti_adapt_option_table && strcmp(place->option->key, "policy") == 0) ||
            (table == &taciti_optim_option_table && strcmp(place->option->key, "warmup") == 0);
 }
 
@@ -287,10 +288,12 @@ static bool is_read(const inquiry *q, const taciti_place *place, char needs[TACI
     return true;
 }
 
+/* A channel has the sums of dp, whatever its settings say of a strategy. */
 static inquiry inquiry_of(const taciti_settings *settings, taciti_reader reader) {
     return (inquiry){.settings = settings,
                      .reader = reader,
-                     .strategy = taciti_settings_strategy(settings),
+                     .strategy = reader == TACITI_READER_CHANNEL ? taciti_strategy_find("dp")
+                                                                 : taciti_settings_strategy(settings),
                      .setup = taciti_settings_compression(settings)};
 }
 
@@ -300,20 +303,13 @@ bool taciti_settings_reads(const taciti_settings *settings, taciti_reader reader
     return is_read(&q, place, needs);
 }
 
-/* A channel does not ask what the strategy of its settings leaves unread. */
-static bool is_recorded(const inquiry *q, const taciti_place *place) {
-    char needs[TACITI_NEEDS_BYTES];
-    if (q->reader != TACITI_READER_CHANNEL) return is_read(q, place, needs);
-    return suits_channel(place) && member_is_used(q, place->table, needs);
-}
-
 char *taciti_settings_read_json(const taciti_settings *settings, taciti_reader reader) {
     const inquiry q = inquiry_of(settings, reader);
     json_t *values = taciti_config_values(&settings->config, 1);
-    char key[TACITI_KEY_BYTES];
+    char key[TACITI_KEY_BYTES], needs[TACITI_NEEDS_BYTES];
     taciti_place place;
     for (size_t i = 0; taciti_config_at(&settings->config, i, &place); i++)
-        if (!is_recorded(&q, &place)) (void)json_object_del(values, taciti_place_key(&place, key));
+        if (!is_read(&q, &place, needs)) (void)json_object_del(values, taciti_place_key(&place, key));
     return taciti_json_dump(values, JSON_COMPACT);
 }
 
