@@ -37,12 +37,12 @@ typedef enum taciti_payload_kind { TACITI_PAYLOAD_CONTRIBUTION, TACITI_PAYLOAD_R
 enum { TACITI_PAYLOAD_KINDS = 2 };
 
 /* Moves a bucket between the array that ranks exchange and other memory, on the thread that exchanges it. Routes that
- * can (taciti_route_verbs.pieces) call the first two for ranges that do not overlap and begin at multiples of 16, so
- * that the copies of a piece hide behind the transfers of others; else they get the whole bucket once. After an error
- * some ranges may have arrived. */
+ * can (taciti_route_verbs.pieces) call the first two for ranges that do not overlap and begin at multiples of 16, in
+ * no particular order, so that the copies of a piece hide behind the transfers of others; else they get the whole
+ * bucket once. After an error some ranges may have arrived. */
 typedef struct taciti_bucket_hooks {
-    /* Writes the range, which is about to be read, but for the gaps of the layout. A gather needs what this rank owns
-     * alone. */
+    /* Writes the range, which is about to be read, but for the gaps of the layout. A gather asks for the ranges that
+     * this rank owns; in a whole bucket it reads nothing else. */
     void (*leaving)(void *context, size_t bucket, taciti_range range);
     /* The range holds the result. A phase of a sum gives the ranges that this rank then owns; a whole bucket also has
      * the others, whose values are not specified. NULL: no need. */
