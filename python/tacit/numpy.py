@@ -28,15 +28,17 @@ def view_floats(address, count):
 
 
 class Owner:
-    """What a communicator is opened for, unless the caller has one. Close it, or use `with`."""
+    """Opens a communicator for itself, unless the caller has one. Close it, or use `with`."""
 
     def _meet(self, comm):
         self._is_own, self.comm = comm is None, comm or Comm(self.settings)
 
-    def _close_own(self):
-        """MPI begins once in a process: there the communicator stays until its end."""
-        if self._is_own and not is_under_mpi():
+    def _close_with(self, part):
+        """A communicator over MPI stays until the process ends, because MPI begins only once in it."""
+        if self._is_own and (self.settings["comm.engine"] == "tcp" or not is_under_mpi()):
             self.comm.close()
+        else:
+            part.close()
 
     def __enter__(self):
         return self
@@ -90,8 +92,7 @@ class Model(Owner):
 
     def close(self):
         """The arrays are gone afterwards, as when `comm` is closed: copy what you keep. Collective."""
-        self._job.close()
-        self._close_own()
+        self._close_with(self._job)
 
 
 class Sum(Owner):
@@ -136,5 +137,4 @@ class Sum(Owner):
 
     def close(self):
         """Collective."""
-        self._channel.close()
-        self._close_own()
+        self._close_with(self._channel)

@@ -64,6 +64,32 @@ class Run:
 
 
 class Checkpoints(unittest.TestCase):
+    @unittest.skipUnless(hasattr(torch.amp, "GradScaler"), "torch before 2.3 scales on GPUs alone")
+    def test_after_a_step_that_a_scaler_has_left_out(self):
+        """Where a rank has no part of an optimizer, too."""
+        def wrap():
+            module = torch.nn.Linear(4, 1)
+            parts = adamw([module.weight]), adamw([module.bias])
+            return module, parts, tacit.Parallel(module, *parts, strategy="shard")
+
+        module, parts, model = wrap()
+        scaler, folder = torch.amp.GradScaler("cpu", init_scale=2.0), share_folder()
+        for step in range(3):
+            model.zero_grad()
+            scaler.scale(model(torch.ones(2, 4) / (step != 2 or RANK < SIZE - 1)).sum()).backward()
+            if step < 2:
+                for optimizer in parts:
+                    scaler.step(optimizer)
+                scaler.update()
+        tacit.save(folder, model, *parts)
+        self.assertTrue(all(len(optimizer.state_dict()["param_groups"][0]["params"]) <= 1 for optimizer in parts))
+        other, states, again = wrap()
+        self.assertEqual(tacit.load(folder, again, *states), model.counters()["steps"])
+        for one, two in ((module.parameters(), other.parameters()), *((state_of(a), state_of(b)) for a, b in zip(parts, states))):
+            self.assertTrue(all(map(same_bits, one, two)))
+        again.close()
+        model.close()
+
     def refuses(self, kind, text, run, folder):
         """And goes on as if load() had not been called."""
         before = run.values()

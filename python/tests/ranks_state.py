@@ -259,7 +259,7 @@ class States(unittest.TestCase):
         second.model.close()
 
     def test_steps_that_count_anew(self):
-        """Need another folder, as load() takes the newest. After load() a newer one is damaged."""
+        """They need another folder, as load() takes the newest."""
         loop, folder = Loop(strategy="gossip"), os.path.join(FOLDER, f"anew-{SIZE}")
         for step in range(3):
             loop.step()

@@ -28,7 +28,8 @@ def save(folder, model, *stateful, step=None, keep=2):
     """Writes folder/step_..., complete or not at all, and keeps the newest `keep`.
 
     stateful: what has state_dict() and load_state_dict(): optimizers, schedulers, GradScaler, samplers; in load() in the
-    same order. step: where the caller's loop goes on; else the number of steps. Between two steps. Collective."""
+    same order. step: where the caller's loop goes on; else the number of steps. A folder with a newer checkpoint, which this
+    model has not loaded, is refused. Between two steps. Collective."""
     check_model(model, "save")
     if model._averaged:
         raise UsageError("parameters and buffers are the mean of the ranks here: leave model.average() before you save")
@@ -38,6 +39,8 @@ def save(folder, model, *stateful, step=None, keep=2):
         if not hasattr(thing, "state_dict"):
             raise UsageError(f"after the model come what has a state_dict(), such as optimizers, and this is {thing!r}; the step "
                              "has a name: step=...")
+    if model._parts is not None:
+        model._parts.take_stand_ins()
     states = [read_state(thing) for thing in stateful]
     model._meet()
     frozen, own_frozen = list_frozen(model)
@@ -64,10 +67,14 @@ def refuse_newer(folder, model):
 
 
 def find_newer(folder, model, steps):
-    """On rank 0. One in the folder that load() has read is damaged."""
-    if model.comm.rank != 0 or not os.path.isdir(folder) or model._folder == os.path.realpath(folder):
+    """Rank 0 looks. After load() from this folder a newer one is damaged. A folder that cannot be read is the job's to refuse."""
+    if model.comm.rank != 0 or model._folder == os.path.realpath(folder):
         return None
-    newest = max((int(name[5:]) for name in os.listdir(folder) if re.fullmatch(r"step_\d+", name)), default=0)
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return None
+    newest = max((int(name[5:]) for name in names if re.fullmatch(r"step_\d+", name)), default=0)
     return newest if newest > steps else None
 
 

@@ -102,7 +102,7 @@ class Parallel(torch.nn.Module):
 
     def _take_parameters(self):
         """The job has set the flat array."""
-        self._folder = None  # from which load() has taken it
+        self._folder = None  # that load() has read
         self._tensors.pull()
         self._first_step, self._first_changes = self._job.counters()["steps"], self._count_changes()
         if self._parts is not None:
@@ -432,7 +432,7 @@ class Parallel(torch.nn.Module):
 
     def _take_gradients(self, optimizer):
         if self._parts is not None:
-            self._parts.take_stand_in(optimizer)
+            self._parts.take_stand_ins(optimizer)
         if self._keeps_replica:
             self._unscale(optimizer)
             self._begin_replica_step(optimizer)

@@ -54,6 +54,7 @@ class Parts:
         self._pieces = []  # (parameter, offset of its first float, floats), the same places in every job
         self.numbers = {}  # by id of a piece: the number of its tensor
         self.idle = {}  # by optimizer: the state of frozen parameters, which stays as it is
+        self._lists = []  # (optimizer, parameters of a group) where the stand-in is
         self._stand_in = torch.nn.Parameter(torch.zeros(1, device=tensors.parameters[0].device))
 
     def bind(self, job):
@@ -134,8 +135,7 @@ class Parts:
     def end_step(self):
         """Before the library reads the parameters that the optimizer has written."""
         self.spoiled = False
-        for optimizer in self._originals:
-            self.take_stand_in(optimizer)
+        self.take_stand_ins()
         if self._tensors.gpu is not None:
             pieces = self.list_parameters()
             self._tensors.sources.fetch([p.host for p in pieces], [p.data for p in pieces])
@@ -152,7 +152,7 @@ class Parts:
         """[(parameter, offset of its first float, floats)] of an optimizer, in the order of its state_dict()."""
         places = {id(piece): (piece, begin, count) for piece, begin, count in self._pieces}
         groups = optimizer.param_groups[:len(self._originals[optimizer])]  # close() comes also after add_param_group()
-        return [places[id(piece)] for group in groups for piece in group["params"]]
+        return [places[id(piece)] for group in groups for piece in group["params"] if piece is not self._stand_in]
 
     def list_tensors(self, optimizer):
         """By group: numbers of the tensors that an optimizer was made with; None: not trained."""
@@ -197,11 +197,14 @@ class Parts:
         self._stand_in.grad = torch.full_like(self._stand_in, float("nan") if skipped else 0)
         for optimizer in self._originals:
             if all(p.grad is None for group in optimizer.param_groups for p in group["params"]):
-                optimizer.param_groups[-1]["params"].append(self._stand_in)
+                self._lists.append((optimizer, optimizer.param_groups[-1]["params"]))
+                self._lists[-1][1].append(self._stand_in)
 
-    def take_stand_in(self, optimizer):
-        for group in optimizer.param_groups:
-            group["params"] = [p for p in group["params"] if p is not self._stand_in]
+    def take_stand_ins(self, optimizer=None):
+        """Before an update, and before anybody reads the state. optimizer: of this one alone."""
+        for _, params in [pair for pair in self._lists if optimizer in (None, pair[0])]:
+            del params[[id(p) for p in params].index(id(self._stand_in))]
+        self._lists = [pair for pair in self._lists if optimizer not in (None, pair[0])]
 
     def zero_grad(self, set_to_none):
         for piece in self.list_parameters():
