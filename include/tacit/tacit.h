@@ -150,7 +150,7 @@ TACIT_API void tacit_settings_destroy(tacit_settings *settings);
 
 /* ---- 3. the ranks ------------------------------------------------------------------------------------------------ */
 
-/* Ranks that train together. Reads section comm of the settings. A TACIT_ISA that is no instruction set: E_CONFIG. */
+/* Ranks that train together. Reads section comm of the settings. E_CONFIG where TACIT_ISA is no set of this CPU. */
 typedef struct tacit_comm tacit_comm;
 
 /* All processes that mpirun or srun has started, or this process alone when there is no launcher. MPI is initialised
@@ -427,17 +427,17 @@ typedef struct tacit_blob {
 TACIT_API tacit_status tacit_job_save(tacit_job *job, const char *folder, int keep, const tacit_blob *blobs,
                                       size_t blob_count);
 
-/* The newest checkpoint in `folder` that is not damaged, in place of tacit_job_start(). *found false: there is none,
- * and nothing has changed. On as many ranks as have saved it and with the same settings, training goes on bit for bit
- * as if it had never stopped. On another number of ranks, or with another strategy, all begin with the mean of the
- * replicas and of the optimizer's state, and what the strategy had under way is forgotten. Settings that have changed
- * are logged with both values, what is lost as a warning. compress.codec auto and adapt.policy payoff and gravac choose
- * by times, which differ: steps go on from the same state, but what they choose may differ.
+/* The newest checkpoint in `folder` that is not damaged, in place of tacit_job_start(). Collective. *found false: there
+ * is none, and nothing has changed. On as many ranks as have saved it and with the same settings, training goes on bit
+ * for bit as if it had never stopped. On another number of ranks, or with another strategy, all begin with the mean of
+ * the replicas and of the optimizer's state, and what the strategy had under way is forgotten. Settings that have
+ * changed are logged with both values, what is lost as a warning. compress.codec auto and adapt.policy payoff and
+ * gravac choose by times, which differ: steps go on from the same state, but what they choose may differ.
  *
- * E_DATA: only damaged ones, or another layout. E_CONFIG: the settings need state that the checkpoint lacks: another
- * optimizer (adam and adamw have the same state), another optim.freeze, or localsgd.outer_momentum where it was 0; the
- * text names the keys. An error is the same on all ranks, and on all of them the job and the blobs are as they were. A
- * damaged checkpoint is logged and stays where it is; one of a newer version is E_UNSUPPORTED. Collective. */
+ * E_DATA: only damaged ones, or another layout. E_CONFIG: the checkpoint lacks state: of another optimizer (adam and
+ * adamw have the same), for another optim.freeze, or for localsgd.outer_momentum that was 0; the text names the
+ * keys. An error is the same on all ranks, and on all of them the job and the blobs are as they were. A
+ * damaged one is logged and stays. E_IO, E_UNSUPPORTED: the newest may not be read, or a newer tacit has written it. */
 TACIT_API tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_blob *blobs, size_t blob_count,
                                       bool *found);
 

@@ -70,7 +70,8 @@ static void add_blob(table *t, size_t index, const tacit_blob *blob) {
 
 /* ---- save -------------------------------------------------------------------------------------------------------- */
 
-/* Skipped steps of a rank whose replica is its own. Others find them in the description, or the mean here. */
+/* Skipped steps of a rank whose replica is its own; ranks of another number take the mean. Other strategies read the
+ * description. */
 static void add_skipped(taciti_state *state, int64_t *skipped) {
     taciti_state_add(state, (taciti_state_entry){.name = "skipped",
                                                  .kind = TACITI_STATE_COUNT,

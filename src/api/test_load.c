@@ -290,7 +290,7 @@ static void load_skips(taciti_comm *comm, void *context) {
     taciti_handle_close(&seat.handle);
 }
 
-/* Where replicas are no more those that have skipped them, their mean. */
+/* Another strategy gets the mean of all ranks. */
 static void every_rank_knows_its_skipped_steps(void **state) {
     static const char NONE[] = "strategy=none", DP[] = "strategy=dp";
     const taciti_comm_options options = test_comm_options(true);

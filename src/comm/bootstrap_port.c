@@ -76,7 +76,7 @@ typedef struct port_store {
     /* ---- other ranks ---- */
     chain chain;
     const char *trouble; /* what is wrong with rank 0 */
-    bool answered;       /* it has, once at least */
+    bool answered;       /* rank 0 has answered once at least */
 
     /* ---- rank 0 ---- */
     pthread_t thread;
@@ -391,7 +391,7 @@ static bool ask_once(port_store *store, const talk *question, uint8_t bytes[TALK
         store->trouble =
             store->sealed ? "does not prove this rank's comm.key_file" : "gives no answer (has it a comm.key_file?)";
     const bool fine = greet_server(store, bytes) && exchange_words(store, question, bytes, answer);
-    if (fine) store->trouble = "is gone"; /* from now on, where it does not answer */
+    if (fine) store->trouble = "no longer answers"; /* what an error says from now on */
     store->answered = store->answered || fine;
     return fine;
 }
