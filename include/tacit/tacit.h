@@ -150,7 +150,7 @@ TACIT_API void tacit_settings_destroy(tacit_settings *settings);
 
 /* ---- 3. the ranks ------------------------------------------------------------------------------------------------ */
 
-/* Ranks that train together. Reads section comm of the settings. E_CONFIG where TACIT_ISA is no set of this CPU. */
+/* Ranks that train together. Reads section comm of the settings. E_CONFIG where TACIT_ISA is no set of the CPU. */
 typedef struct tacit_comm tacit_comm;
 
 /* All processes that mpirun or srun has started, or this process alone when there is no launcher. MPI is initialised
@@ -437,7 +437,7 @@ TACIT_API tacit_status tacit_job_save(tacit_job *job, const char *folder, int ke
  * E_DATA: only damaged ones, or another layout. E_CONFIG: the checkpoint lacks state: of another optimizer (adam and
  * adamw have the same), for another optim.freeze, or for localsgd.outer_momentum that was 0; the text names the
  * keys. An error is the same on all ranks, and on all of them the job and the blobs are as they were. A
- * damaged one is logged and stays. E_IO, E_UNSUPPORTED: the newest may not be read, or a newer tacit has written it. */
+ * damaged one is logged and stays. E_IO, E_UNSUPPORTED: the newest cannot be read, or a newer tacit has written it. */
 TACIT_API tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_blob *blobs, size_t blob_count,
                                       bool *found);
 
@@ -555,7 +555,7 @@ typedef enum tacit_collective {
 } tacit_collective;
 
 /* elements: of the whole array, the same on all ranks; any number of an all-reduce, else a multiple of the ranks. Reads
- * sections exchange and compress, the codec's, and optim.warmup for compress.warmup.
+ * sections exchange and compress, the codec's, adapt.policy, and optim.warmup for compress.warmup.
  *
  * Needs memory for a copy of the array in f32, and what the codec needs. A residual ends with its channel, unless
  * tacit_channel_state() takes it along. E_CONFIG: a setting that no channel can have (an adapt.policy that follows the

@@ -35,7 +35,7 @@ class Owner:
 
     def _close_with(self, part):
         """A communicator over MPI stays until the process ends, because MPI begins only once in it."""
-        if self._is_own and (self.settings["comm.engine"] == "tcp" or not is_under_mpi()):
+        if self._is_own and (self.settings["comm.engine"] in ("tcp", "self") or not is_under_mpi()):
             self.comm.close()
         else:
             part.close()

@@ -77,16 +77,15 @@ class Checkpoints(unittest.TestCase):
         for step in range(3):
             model.zero_grad()
             scaler.scale(model(torch.ones(2, 4) / (step != 2 or RANK < SIZE - 1)).sum()).backward()
-            if step < 2:
-                for optimizer in parts:
-                    scaler.step(optimizer)
-                scaler.update()
+            for optimizer in parts:
+                scaler.step(optimizer)
+            scaler.update()
         tacit.save(folder, model, *parts)
-        self.assertTrue(all(len(optimizer.state_dict()["param_groups"][0]["params"]) <= 1 for optimizer in parts))
         other, states, again = wrap()
         self.assertEqual(tacit.load(folder, again, *states), model.counters()["steps"])
         for one, two in ((module.parameters(), other.parameters()), *((state_of(a), state_of(b)) for a, b in zip(parts, states))):
-            self.assertTrue(all(map(same_bits, one, two)))
+            one, two = list(one), list(two)
+            self.assertTrue(len(one) == len(two) and all(map(same_bits, one, two)))
         again.close()
         model.close()
 

@@ -8,7 +8,7 @@
  *
  * A bucket has one slot for each part of the array: one in an all-reduce, where all buckets in a row are the array; one
  * for each rank in the others, the range of the bucket that this rank owns in the exchange. Ranks may own ranges in
- * another order than that of the ranks. Slot b of a part holds its elements from b * slot on:
+ * another order than that of the ranks. Its slot in bucket b holds the elements of a part from b * slot on:
  *
  *   array  0 0 0 0 0 | 1 1 1 1 1      bucket 0  0 0 | 1 1      bucket 1  0 0 | 1 1      bucket 2  0 . | 1 .
  */
@@ -200,7 +200,7 @@ static tacit_status check_split(const tacit_channel *c, const taciti_compression
 /* Refuses settings that follow the steps of a job. */
 static tacit_status check_steps(const taciti_settings *values) {
     const taciti_compress_options *o = &values->compress;
-    const taciti_compression_setup asked = taciti_settings_compression(values);
+    const taciti_compression_setup asked = taciti_settings_sums(values);
     if (asked.sums.codec == NULL) return TACIT_OK;
     if (!asked.controller->measures && !taciti_compression_is_fixed(&asked))
         return taciti_fail(TACIT_E_CONFIG,
@@ -220,7 +220,7 @@ static tacit_status check_steps(const taciti_settings *values) {
 
 /* Copies what the compression borrows. */
 static tacit_status choose_compression(tacit_channel *c, const taciti_settings *values, taciti_compression_setup *out) {
-    const taciti_compression_setup asked = taciti_settings_compression(values);
+    const taciti_compression_setup asked = taciti_settings_sums(values);
     const taciti_codec *codec = asked.sums.codec;
     taciti_compression_setup setup = {.options = &c->compress,
                                       .phase = PHASES[c->collective],

@@ -141,7 +141,7 @@ struct tacit_channel {
     tacit_collective collective;
     size_t elements, part_n; /* of the whole array, and of one part */
     int parts;               /* 1 of an all-reduce, else the ranks; a bucket has as many slots */
-    int *part_of;            /* [parts] whose elements a slot holds; owned */
+    int *part_of;            /* [parts] the rank whose part slot i of a bucket holds; owned */
     taciti_layout layout;    /* owned */
     taciti_optim_options optim;
     taciti_exchange_options exchange;

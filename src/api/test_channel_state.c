@@ -158,6 +158,8 @@ static void play_refusals(taciti_comm *comm, void *context) {
     other = TOPK;
     other.settings[2] = "topk.values=int4";
     refuse_by_another(&other, &seat, &s, "topk.values was \"f32\" and is \"int4\" now");
+    other.settings[2] = "adapt.policy=payoff";
+    refuse_by_another(&other, &seat, &s, "adapt.policy was \"fixed\" and is \"payoff\" now");
     other.settings[0] = "compress.codec=int4";
     other.settings[2] = NULL;
     refuse_by_another(&other, &seat, &s, "compress.codec was \"topk\" and is \"int4\" now");
@@ -176,8 +178,9 @@ static void play_refusals(taciti_comm *comm, void *context) {
 
 /* A channel goes on although settings that no channel reads have changed. */
 static void play_unread(taciti_comm *comm, void *context) {
-    static const char *const UNREAD[] = {"optim.lr=0.5", "strategy=shard", "gossip.delay=1", "qsgd.levels=9",
-                                         "optim.clip=0", "comm.timeout=7", "compress.loss=4"};
+    static const char *const UNREAD[] = {"optim.lr=0.5",    "strategy=shard",  "gossip.delay=1",
+                                         "qsgd.levels=9",   "optim.clip=0",    "comm.timeout=7",
+                                         "compress.loss=4", "strategy=gossip", "compress.gather=int4"};
     tacit_comm seat;
     float out[300];
     trial other = TOPK;

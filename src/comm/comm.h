@@ -220,10 +220,11 @@ typedef struct taciti_job {
     struct taciti_job *next;  /* in the queue */
 } taciti_job;
 
-/* Queues a job. The job must remain valid until taciti_job_wait() has returned. All ranks submit the same sequence of
- * jobs. With a communication thread, does not block; without one, runs the job before it returns. Never allocates.
- * With a communication thread, any thread; without one, one at a time. A job may submit others: each runs at once, as a
- * part of it, and the small collectives below work in it, too. */
+/* Queues a job, which must stay valid, and is not submitted again, until taciti_job_wait() has returned. After a
+ * failure of communication it is done at once, with that status. All ranks submit the same sequence of jobs. With a
+ * communication thread, does not block; without one, runs the job before it returns. Never allocates. With a
+ * communication thread, any thread; without one, one at a time. A job may submit others: each runs at once, as a part
+ * of it, and the small collectives below work in it, too. */
 void taciti_job_submit(taciti_comm *comm, taciti_job *job);
 
 /* Blocks until the job has finished and returns the job's status. Returns E_PEER if the communication thread hangs in

@@ -21,11 +21,10 @@ enum {
     TACITI_FLOW_TAGS = 16384 /* numbers of flows repeat behind that many: every MPI has tags up to 32767 */
 };
 
-/* A list of jobs, in the order in which they came; the lock is that of the list. `tail` is also the word on which the
- * communication thread sleeps. */
+/* A list of jobs, in the order in which they came. `tail` is also the word on which the communication thread sleeps. */
 typedef struct taciti_queue {
-    taciti_job *first, *last; /* borrows; last: where first is not NULL */
-    pthread_mutex_t lock;
+    taciti_job *first, *last;            /* borrows; last is valid only while first is not NULL */
+    pthread_mutex_t lock;                /* of the two */
     _Alignas(64) _Atomic uint32_t head;  /* jobs taken; written by the communication thread */
     _Alignas(64) _Atomic uint32_t tail;  /* jobs queued; the futex word */
     _Atomic uint32_t sleeping;           /* the communication thread is about to wait for tail to change */

@@ -471,6 +471,13 @@ static tacit_status hang(taciti_comm *comm, void *context) {
     return TACIT_OK;
 }
 
+/* Nothing keeps a job whose memory ends here. */
+static void submit_after_the_failure(taciti_comm *comm) {
+    taciti_job late = {.run = hang, .name = "late", .detail = -1};
+    taciti_job_submit(comm, &late);
+    CHECK(taciti_job_done(&late) && taciti_job_wait(comm, &late) == TACIT_E_PEER);
+}
+
 static void hang_rank_one(taciti_comm *comm, void *context) {
     _Atomic int *go_on = context;
     taciti_job job = {.run = hang, .context = context, .name = "all-reduce of bucket", .detail = 3};
@@ -481,6 +488,7 @@ static void hang_rank_one(taciti_comm *comm, void *context) {
     taciti_job_submit(comm, &job);
     CHECK(taciti_job_wait(comm, &job) == TACIT_E_PEER);
     CHECK(taciti_comm_health(comm) == TACIT_E_PEER);
+    submit_after_the_failure(comm);
     atomic_fetch_add(go_on, 1);
     while (!taciti_job_done(&job)) taciti_sleep_ns(TACITI_NS_PER_MS);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Waits: how often they read the clock, and those that are expected to be long, how often they ask the engine.
+ * Waits: how often they read the clock, and those that are expected to be long, how often they ask the engine. And the
+ * queue of jobs.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -100,28 +101,34 @@ static tacit_status hold_queue(taciti_comm *comm, void *context) {
     return TACIT_OK;
 }
 
+typedef struct call {
+    taciti_job job;
+    int number, *calls;
+} call;
+
 static tacit_status count_call(taciti_comm *comm, void *context) {
+    const call *c = context;
     (void)comm;
-    *(int *)context += 1;
+    CHECK(++*c->calls == c->number);
     return TACIT_OK;
 }
 
 static void fill_queue(taciti_comm *comm, void *context) {
     enum { JOBS = 20000 };
     int calls = 0;
-    taciti_job *jobs = taciti_calloc(JOBS, sizeof *jobs);
+    call *all = taciti_calloc(JOBS, sizeof *all);
     (void)context;
     for (int i = 0; i < JOBS; i++) {
-        jobs[i] = (taciti_job){.run = i > 0 ? count_call : hold_queue, .context = &calls, .name = "test", .detail = i};
-        taciti_job_submit(comm, &jobs[i]);
+        all[i] = (call){{.run = i > 0 ? count_call : hold_queue, .context = &all[i], .name = "test"}, i, &calls};
+        taciti_job_submit(comm, &all[i].job);
     }
     (void)atomic_fetch_add(&g_full, 1);
-    for (int i = 0; i < JOBS; i++) CHECK(taciti_job_wait(comm, &jobs[i]) == TACIT_OK);
+    for (int i = 0; i < JOBS; i++) CHECK(taciti_job_wait(comm, &all[i].job) == TACIT_OK);
     CHECK(calls == JOBS - 1);
-    taciti_free(jobs);
+    taciti_free(all);
 }
 
-static void the_queue_takes_any_number_of_jobs(void **state) {
+static void any_number_of_jobs_runs_in_order(void **state) {
     const taciti_comm_options options = test_comm_options(true);
     (void)state;
     atomic_store(&g_full, 0);
@@ -131,7 +138,7 @@ static void the_queue_takes_any_number_of_jobs(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(waits_read_the_clock_once_per_test_and_sleep_if_they_are_long),
-        cmocka_unit_test(the_queue_takes_any_number_of_jobs),
+        cmocka_unit_test(any_number_of_jobs_runs_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

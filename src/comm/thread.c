@@ -176,8 +176,8 @@ bool taciti_comm_owns(const taciti_comm *comm) {
 bool taciti_comm_has_thread(const taciti_comm *comm) { return comm->threaded; }
 
 static void queue_job(taciti_queue *queue, taciti_job *job) {
-    job->next = NULL;
     (void)pthread_mutex_lock(&queue->lock);
+    job->next = NULL;
     if (queue->first == NULL)
         queue->first = job;
     else
@@ -193,6 +193,12 @@ void taciti_job_submit(taciti_comm *comm, taciti_job *job) {
     if (taciti_comm_owns(comm)) { /* there is no thread, or this is a part of the job that runs */
         (void)taciti_detector_tick(comm, taciti_now_ns());
         run_job(comm, job);
+        return;
+    }
+    job->status = taciti_comm_health(comm);
+    if (job->status != TACIT_OK) { /* jobs whose waits were given up may lie in the queue, and be gone */
+        job->begin_ns = job->end_ns = taciti_now_ns();
+        atomic_store_explicit(&job->done, 1, memory_order_release);
         return;
     }
     queue_job(queue, job);

@@ -84,7 +84,7 @@ taciti_residual taciti_allreduce_errors(const taciti_allreduce *reduce, float ba
  *   gather in host   from the shares of this host's lanes to all of x
  * task: NULL for all of bucket 0 in step 0. residual: one of the above, opened; NULL: encoding errors are lost. Calls
  * the hooks of the task for the ranges of each piece that this rank brings (to a sum all of them, to a gather those it
- * owns) and gets; for a short array, and with one member, once for all of it; for n = 0 not. With one member, nothing
+ * owns) and gets; for a short array, and with one member, once for all of it; never for n = 0. With one member, nothing
  * else happens to x. Communication thread. Collective over the members. */
 tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, const taciti_bucket_task *task,
                                   taciti_residual *residual);

@@ -237,10 +237,13 @@ static taciti_range share_of_lane(const bench *b, const taciti_bucket *at) {
 
 /* Marks what this rank gets of a phase, or brings to a gather. Returns how many floats these are. */
 static size_t mark_own(const bench *b, size_t bucket, bool *own) {
-    const bool to_lanes = b->trial->phase == TACITI_PHASE_REDUCE_TO_LANES;
     taciti_range range = share_of_lane(b, &b->layout.buckets[bucket]);
     size_t n = 0;
-    for (size_t i = 0; to_lanes ? i == 0 : taciti_exchange_owned(b->plain, bucket, i, &range); i++) {
+    if (b->trial->phase == TACITI_PHASE_REDUCE_TO_LANES) {
+        mark(own + range.at, range.n);
+        return range.n;
+    }
+    for (size_t i = 0; taciti_exchange_owned(b->plain, bucket, i, &range); i++) {
         mark(own + range.at, range.n);
         n += range.n;
     }
@@ -254,7 +257,7 @@ static void check_results(const bench *b, size_t bucket, const float *before) {
     const bool whole = b->whole[bucket], gathers = !taciti_phase_sums(b->trial->phase);
     bool *owned = taciti_calloc(b->layout.n, sizeof *owned);
     const size_t own_n = mark_own(b, bucket, owned);
-    if (gathers && !whole && own_n > 4 * SEGMENT_BYTES) CHECK(b->calls[bucket] > 1);
+    if (gathers && !whole && own_n * sizeof(float) > 4 * SEGMENT_BYTES) CHECK(b->calls[bucket] > 1);
     for (size_t i = at->offset; i < at->offset + at->n; i++) {
         if (test_is_gap(&b->layout, i)) continue;
         if (reaches_all(b) || owned[i]) CHECK(b->is_written[i]);

@@ -140,8 +140,7 @@ const void *taciti_settings_options(const taciti_settings *settings, const tacit
 static bool is_auto(const taciti_text *text) { return strcmp(text->text, "auto") == 0; }
 
 /* Returns the codec that compress.codec auto means for gathers of parameters, which is a matter of the pattern. */
-static const taciti_codec *automatic_gather(const taciti_settings *settings) {
-    const taciti_strategy *strategy = taciti_settings_strategy(settings);
+static const taciti_codec *automatic_gather(const taciti_settings *settings, const taciti_strategy *strategy) {
     taciti_pattern patterns[TACITI_PATTERNS_MAX];
     size_t count = 0, i = 0;
     if (strategy->units == NULL ||
@@ -157,12 +156,11 @@ static taciti_encoding encoding_by(const taciti_settings *settings, const taciti
                              .options = codec == NULL ? NULL : taciti_settings_options(settings, codec->options)};
 }
 
-taciti_compression_setup taciti_settings_compression(const taciti_settings *settings) {
-    const taciti_strategy *strategy = taciti_settings_strategy(settings);
+static taciti_compression_setup compression_of(const taciti_settings *settings, const taciti_strategy *strategy) {
     const bool chosen = is_auto(&settings->compress.codec) && !taciti_strategy_mixes_only(strategy);
     const taciti_codec *codec = taciti_codec_find(chosen ? AUTO_CODEC : settings->compress.codec.text);
     const taciti_codec *gather = taciti_codec_find(settings->compress.gather.text);
-    if (is_auto(&settings->compress.gather)) gather = chosen ? automatic_gather(settings) : NULL;
+    if (is_auto(&settings->compress.gather)) gather = chosen ? automatic_gather(settings, strategy) : NULL;
     const taciti_codec *mixes = NULL;
     if (strategy->codec != NULL)
         mixes = taciti_codec_find(
@@ -175,6 +173,16 @@ taciti_compression_setup taciti_settings_compression(const taciti_settings *sett
     if (chosen && taciti_compression_is_fixed(&setup)) setup.controller = taciti_controller_find(AUTO_POLICY);
     if (setup.controller != NULL)
         setup.controller_options = taciti_settings_options(settings, setup.controller->options);
+    return setup;
+}
+
+taciti_compression_setup taciti_settings_compression(const taciti_settings *settings) {
+    return compression_of(settings, taciti_settings_strategy(settings));
+}
+
+taciti_compression_setup taciti_settings_sums(const taciti_settings *settings) {
+    taciti_compression_setup setup = compression_of(settings, taciti_strategy_find("dp"));
+    setup.gathers = setup.mixes = (taciti_encoding){.codec = NULL};
     return setup;
 }
 
@@ -230,10 +238,6 @@ tacit_status taciti_settings_mark_layers(const taciti_settings *settings, taciti
     return taciti_fail(TACIT_E_CONFIG, "compress.layers %s leaves nothing to compress: --compress.codec none", layers);
 }
 
-/* A step has two jobs for each, and the queue of communication takes 4096. A model that has more
- * of the default size takes 50 GB, which memory refuses first. */
-enum { BUCKETS_MAX = 2000 };
-
 tacit_status taciti_settings_seal(const taciti_settings *settings, taciti_layout *layout) {
     const taciti_compression_setup setup = taciti_settings_compression(settings),
                                    gathers = taciti_compression_gather_setup(&setup);
@@ -243,15 +247,8 @@ tacit_status taciti_settings_seal(const taciti_settings *settings, taciti_layout
     if (has_layers) TACITI_TRY(taciti_settings_mark_layers(settings, layout));
     for (size_t t = 0; t < layout->tensor_count && !sends; t++) layout->tensors[t].plain = false;
     const size_t bucket_bytes = taciti_exchange_bucket(&settings->exchange, layout, coded);
-    TACITI_TRY(taciti_settings_strategy(settings)->units != NULL ? taciti_layout_seal_units(layout, bucket_bytes)
-                                                                 : taciti_layout_seal(layout, bucket_bytes));
-    if (settings->exchange.bucket_bytes == 0 || layout->bucket_count <= BUCKETS_MAX) return TACIT_OK;
-    return taciti_fail(
-        TACIT_E_CONFIG,
-        "exchange.bucket %zu bytes cuts the model into %zu buckets, of which at most %d can be under way: "
-        "--exchange.bucket %zuMiB",
-        bucket_bytes, layout->bucket_count, (int)BUCKETS_MAX,
-        layout->n * sizeof(float) / (BUCKETS_MAX / 2) / ((size_t)1 << 20) + 1);
+    return taciti_settings_strategy(settings)->units != NULL ? taciti_layout_seal_units(layout, bucket_bytes)
+                                                             : taciti_layout_seal(layout, bucket_bytes);
 }
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */

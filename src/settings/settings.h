@@ -57,6 +57,9 @@ const void *taciti_settings_options(const taciti_settings *settings, const tacit
 /* Returns what compress.codec and adapt.policy name. Borrows from the settings. */
 taciti_compression_setup taciti_settings_compression(const taciti_settings *settings);
 
+/* The same of sums alone, as dp has them, whatever strategy the settings name. */
+taciti_compression_setup taciti_settings_sums(const taciti_settings *settings);
+
 /* Returns what the settings know of a strategy's context: its options. Borrows from the settings. */
 taciti_strategy_context taciti_settings_context(const taciti_settings *settings);
 

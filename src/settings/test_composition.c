@@ -164,26 +164,6 @@ static void a_bucket_without_its_unit_is_refused(void **state) {
     set("exchange.bucket", "0");
 }
 
-/* More than the queue of communication takes. */
-static void too_many_buckets_are_refused(void **state) {
-    (void)state;
-    enum { TENSORS = 2100, FLOATS = 256 };
-    for (int many = 0; many < 2; many++) {
-        taciti_layout layout;
-        assert_int_equal(taciti_layout_create(TENSORS, &layout), TACIT_OK);
-        for (size_t t = 0; t < TENSORS; t++) {
-            char name[32];
-            (void)snprintf(name, sizeof name, "t%zu", t);
-            assert_int_equal(taciti_layout_append(&layout, name, 1, (size_t[]){FLOATS}, true), TACIT_OK);
-        }
-        set("exchange.bucket", many ? "1KiB" : "1MiB");
-        assert_int_equal(taciti_settings_seal(&g_settings, &layout), many ? TACIT_E_CONFIG : TACIT_OK);
-        taciti_layout_destroy(&layout);
-    }
-    assert_non_null(strstr(g_line, "1024 bytes cuts the model into 2100 buckets"));
-    assert_non_null(strstr(g_line, "--exchange.bucket 1MiB"));
-}
-
 /* A model of 20 MB, of which compress.layers leaves out every second tensor. */
 static size_t buckets_of(bool *plain) {
     enum { TENSORS = 8, FLOATS = 655360 };
@@ -386,7 +366,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(presets_are_defaults, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(sketches_are_for_owners, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(a_bucket_without_its_unit_is_refused, open_settings, close_settings),
-        cmocka_unit_test_setup_teardown(too_many_buckets_are_refused, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(factor_one_has_the_buckets_of_dense_sums, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(compression_is_checked, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(auto_compresses_mixes, open_settings, close_settings),

@@ -242,7 +242,8 @@ bool taciti_settings_of_codec(const taciti_option_table *table) {
 static bool suits_channel(const taciti_place *place) {
     const taciti_option_table *table = place->table;
     return table == &taciti_comm_option_table || table == &taciti_exchange_option_table ||
-           table == &taciti_compress_option_table || taciti_settings_of_codec(table) ||
+           (table == &taciti_compress_option_table && strcmp(place->option->key, "gather") != 0) ||
+           taciti_settings_of_codec(table) ||
            (table == &taciti_adapt_option_table && strcmp(place->option->key, "policy") == 0) ||
            (table == &taciti_optim_option_table && strcmp(place->option->key, "warmup") == 0);
 }
@@ -294,7 +295,8 @@ static inquiry inquiry_of(const taciti_settings *settings, taciti_reader reader)
                      .reader = reader,
                      .strategy = reader == TACITI_READER_CHANNEL ? taciti_strategy_find("dp")
                                                                  : taciti_settings_strategy(settings),
-                     .setup = taciti_settings_compression(settings)};
+                     .setup = reader == TACITI_READER_CHANNEL ? taciti_settings_sums(settings)
+                                                              : taciti_settings_compression(settings)};
 }
 
 bool taciti_settings_reads(const taciti_settings *settings, taciti_reader reader, const taciti_place *place) {

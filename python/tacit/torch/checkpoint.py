@@ -67,7 +67,7 @@ def refuse_newer(folder, model):
 
 
 def find_newer(folder, model, steps):
-    """Rank 0 looks. After load() from this folder a newer one is damaged. A folder that cannot be read is the job's to refuse."""
+    """Rank 0 looks. After load() from this folder a newer one is damaged. Of a folder that cannot be read the job's save() tells."""
     if model.comm.rank != 0 or model._folder == os.path.realpath(folder):
         return None
     try:

@@ -54,7 +54,6 @@ class Parts:
         self._pieces = []  # (parameter, offset of its first float, floats), the same places in every job
         self.numbers = {}  # by id of a piece: the number of its tensor
         self.idle = {}  # by optimizer: the state of frozen parameters, which stays as it is
-        self._lists = []  # (optimizer, parameters of a group) where the stand-in is
         self._stand_in = torch.nn.Parameter(torch.zeros(1, device=tensors.parameters[0].device))
 
     def bind(self, job):
@@ -197,14 +196,13 @@ class Parts:
         self._stand_in.grad = torch.full_like(self._stand_in, float("nan") if skipped else 0)
         for optimizer in self._originals:
             if all(p.grad is None for group in optimizer.param_groups for p in group["params"]):
-                self._lists.append((optimizer, optimizer.param_groups[-1]["params"]))
-                self._lists[-1][1].append(self._stand_in)
+                optimizer.param_groups[-1]["params"].append(self._stand_in)
 
     def take_stand_ins(self, optimizer=None):
         """Before an update, and before anybody reads the state. optimizer: of this one alone."""
-        for _, params in [pair for pair in self._lists if optimizer in (None, pair[0])]:
-            del params[[id(p) for p in params].index(id(self._stand_in))]
-        self._lists = [pair for pair in self._lists if optimizer not in (None, pair[0])]
+        for one in self._originals if optimizer is None else [optimizer]:
+            for params in (group["params"] for group in one.param_groups):
+                params[:] = [p for p in params if p is not self._stand_in]
 
     def zero_grad(self, set_to_none):
         for piece in self.list_parameters():
