@@ -6,7 +6,7 @@
  * same order, counters of bytes and messages, and a failure detector that ends every wait.
  *
  *   main thread                          communication thread
- *   submit(job) --lock-free queue-->     job->run(comm, context): sends, receives, reduces. Every wait makes progress,
+ *   submit(job) ------ queue ------>     job->run(comm, context): sends, receives, reduces. Every wait makes progress,
  *   ... compute ...                      sends heartbeats and checks how long each peer has been silent.
  *   wait(job)  <---- completion -----    done
  *
