@@ -435,9 +435,9 @@ TACIT_API tacit_status tacit_job_save(tacit_job *job, const char *folder, int ke
  * gravac choose by times, which differ: steps go on from the same state, but what they choose may differ.
  *
  * E_DATA: only damaged ones, or another layout. E_CONFIG: the checkpoint lacks state: of another optimizer (adam and
- * adamw have the same), for another optim.freeze, or for localsgd.outer_momentum that was 0; the text names the
- * keys. An error is the same on all ranks, and on all of them the job and the blobs are as they were. A
- * damaged one is logged and stays. E_IO, E_UNSUPPORTED: the newest cannot be read, or a newer tacit has written it. */
+ * adamw have the same), for another optim.freeze, or for localsgd.outer_momentum that was 0; the text names the keys.
+ * E_IO, E_UNSUPPORTED: the newest cannot be read, or a newer tacit has written it. An error is the same on all ranks,
+ * and on all of them the job and the blobs are as they were. A damaged checkpoint is logged and stays where it is. */
 TACIT_API tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_blob *blobs, size_t blob_count,
                                       bool *found);
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What cannot be gets an exception with the sentence that helps. One rank; test_faults.py has what needs more."""
 import contextlib
-import logging
 import copy
 import json
+import logging
 import os
 import pickle
 import subprocess
