@@ -281,8 +281,33 @@ static void a_channel_under_way_has_no_state(void **state) {
     test_world_run(2, &options, play_wrong_calls, NULL);
 }
 
+/* A bucket that comes whole gives and takes the part of this rank alone. */
+static void play_whole_bucket(taciti_comm *comm, void *context) {
+    const trial t = {TACIT_REDUCE_SCATTER, {NULL}, 300, false};
+    tacit_comm seat;
+    float part[300] = {0};
+    (void)context;
+    tacit_channel *c = open_channel(&t, seat_of(comm, &seat));
+    float *flat = c->flat.base;
+    const size_t n = c->layout.buckets[0].n, slot_n = n / (size_t)c->parts;
+    for (size_t i = 0; i < n; i++) flat[i] = (float)(1 + c->part_of[i / slot_n]);
+    c->target = (char *)part;
+    c->type = TACIT_F32;
+    c->hooks.arrived(c, 0, (taciti_range){.n = n});
+    for (size_t i = 0; i < 300; i++) CHECK(part[i] == (i < c->part_n ? (float)(1 + tacit_rank(&seat)) : 0));
+    OK(tacit_channel_close(c));
+    taciti_handle_close(&seat.handle);
+}
+
+static void a_whole_bucket_gives_the_own_part_alone(void **state) {
+    const taciti_comm_options options = test_comm_options(true);
+    (void)state;
+    test_world_run(3, &options, play_whole_bucket, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_whole_bucket_gives_the_own_part_alone),
         cmocka_unit_test(a_channel_goes_on_from_its_bytes),
         cmocka_unit_test(bytes_of_another_channel_are_refused),
         cmocka_unit_test(a_channel_under_way_has_no_state),
