@@ -4,6 +4,7 @@
 It reads the sources as text: no build, no compiler. Names that a file keeps to itself (static functions, types and
 macros of a .c file without our prefix) may repeat; everything that another file can see may not.
 """
+import ast
 import collections
 import pathlib
 import re
@@ -140,14 +141,22 @@ def comments(source):
             yield source.raw.count("\n", 0, match.start()) + 1, re.sub(r"\s*\n[ \t]*(?:\*|//)?[ \t]*", " ", text).strip(" \t\n*<")
 
 
-def fragments(sources):
-    for source in sources:
-        for line, text in comments(source):
-            for part in [text, *re.findall(r"(?<=[.;:] )[A-Z][^.]*", text)]:
-                found = FRAGMENT.search(part)
-                if found:
-                    yield f"english: {source.path}:{line}: \"{part[:60]}\": \"{found.group()}\": say who does what, in a sentence"
-                    break
+def docstrings(path):
+    """(line, text) of every docstring of a Python module."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node):
+            yield node.body[0].lineno, " ".join(ast.get_docstring(node).split())
+
+
+def fragments(sources, modules):
+    texts = [(s.path, line, text) for s in sources for line, text in comments(s)]
+    texts += [(path, line, text) for path in modules for line, text in docstrings(path)]
+    for path, line, text in texts:
+        for part in [text, *re.findall(r"(?<=[.;:] )[A-Z][^.]*", text)]:
+            found = FRAGMENT.search(part)
+            if found:
+                yield f"english: {path}:{line}: \"{part[:60]}\": \"{found.group()}\": say who does what, in a sentence"
+                break
 
 
 def bare_verbs(sources):
@@ -221,7 +230,8 @@ def main():
     sources = [Source(p) for p in paths if not p.name.startswith("test_")]
     tests = [Source(p) for p in paths if p.name.startswith("test_")]
     found = [*twice(sources), *own_words(sources), *call_cycles(sources), *include_cycles(sources)]
-    found += [*fragments(sources + tests), *bare_verbs(sources)]
+    modules = sorted(pathlib.Path("python/tacit").glob("**/*.py"))
+    found += [*fragments(sources + tests, modules), *bare_verbs(sources)]
     print("\n".join(found), end="\n" if found else "")
     return 1 if found else 0
 

@@ -34,4 +34,5 @@ tree; echo 'static int x;' >"$folder/src/base/parcel.c"; finds 'word: src/base/p
 tree; echo 'static int spread;' >"$folder/src/exchange/c.c"; finds 'word: src/exchange/c.c:1: spread'
 tree; echo 'int taciti_b_more(void) { return taciti_a_of(); }' >>"$folder/src/base/b.c"; finds "cycle: src/base/a.c src/base/b.c"
 tree; echo '#include "base/a.h"' >>"$folder/src/base/b.h"; finds "src/base/a.h src/base/b.h include each other"
+tree; mkdir -p "$folder/python/tacit"; echo '"""Of a model."""' >"$folder/python/tacit/a.py"; finds 'english: python/tacit/a.py:1'
 exit $failed

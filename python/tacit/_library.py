@@ -63,7 +63,7 @@ ERRORS = {error.status: error for error in Error.__subclasses__()}
 
 
 def list_places():
-    """Where the library may be, in the order in which the places are tried."""
+    """Returns where the library may be, in the order in which the places are tried."""
     if os.environ.get("TACIT_LIBRARY"):
         return [os.environ["TACIT_LIBRARY"]]
     beside = pathlib.Path(__file__).resolve().parent / "_lib" / "libtacit.so"

@@ -21,7 +21,7 @@ def log_line(_, level, line):
 
 
 def is_under_mpi():
-    """Whether MPI has started this process, and not a torchrun that it has started."""
+    """Returns whether MPI has started this process, and not a torchrun that it has started."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
         return False
     return any(name in os.environ for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"))

@@ -27,7 +27,8 @@ def array_type(item, count):
 
 
 def wait_in_slices(wait, seconds):
-    """False: what wait(seconds) waits for is still under way after this time. Python looks for Ctrl-C between the slices."""
+    """Returns False if what wait(seconds) waits for is still under way after this time. Python looks for Ctrl-C between
+    slices."""
     end = time.monotonic() + seconds
     while check(wait(min(SLICE_S, max(0.0, end - time.monotonic())))):
         if time.monotonic() >= end:
@@ -73,7 +74,7 @@ class Layout:
 
 
 class Part:
-    """What is opened with a communicator and closed before it. The communicator holds it until then: closing is
+    """Opened with a communicator and closed before it: a job or a channel. The communicator holds it until then: closing is
     collective, and the collector of garbage is not."""
     _shut = None
 
@@ -83,7 +84,7 @@ class Part:
 
     @property
     def opened(self):
-        """The handle, for a call that needs one."""
+        """Returns the handle, for a call that needs one."""
         if not self.handle:
             raise UsageError("this is closed: open it again")
         return self.handle
@@ -102,13 +103,14 @@ class Part:
         check(self.shut())
 
     def write_state(self, address=None, room=0):
-        """Writes the state of this rank to `room` bytes at this address. Returns how many it has; without an address that alone."""
+        """Writes the state of this rank to `room` bytes at this address. Returns how many it has; without an address that
+        alone."""
         size = ctypes.c_size_t()
         check(self._state(self.opened, address, room, byref(size)))
         return size.value
 
     def state(self):
-        """The state of this rank as bytes."""
+        """Returns the state of this rank as bytes."""
         room = ctypes.create_string_buffer(self.write_state())
         size = self.write_state(room, len(room))
         return room.raw[:size]
@@ -127,7 +129,7 @@ class Blob:
 
 
 def borrow_bytes(data):
-    """The memory of bytes-like data as a ctypes array; a copy only where it cannot be written to."""
+    """Returns the memory of bytes-like data as a ctypes array; a copy only where it cannot be written to."""
     data = memoryview(data)
     if data.readonly or not data.c_contiguous or data.nbytes == 0:
         return ctypes.create_string_buffer(data.tobytes(), max(1, data.nbytes))
@@ -135,7 +137,7 @@ def borrow_bytes(data):
 
 
 def check_folder(folder):
-    """A checkpoint itself has none in it: training would begin anew without a word."""
+    """Refuses a checkpoint: there is none in it, and training would begin at 0 without a word."""
     if os.path.exists(os.path.join(folder, "manifest.json")):
         raise UsageError(f"{folder} is a checkpoint, and load() takes the folder that holds it and goes on from the newest: "
                          f"load({os.path.dirname(os.path.realpath(folder))!r}, ...)")
@@ -166,7 +168,7 @@ class Job(Part):
         check(lib.tacit_job_start(self.opened))
 
     def parts(self):
-        """The ranges that this rank updates, as tacit_part."""
+        """Returns the ranges that this rank updates, as tacit_part."""
         found = [sized(_table.tacit_part)]
         while lib.tacit_job_part(self.opened, len(found) - 1, byref(found[-1])):
             found.append(sized(_table.tacit_part))
@@ -176,7 +178,8 @@ class Job(Part):
         check(lib.tacit_job_ready(self.opened, tensor))
 
     def report(self, tensors, addresses, kinds, scale):
-        """Gradients of these tensors are ready at these addresses; one at 0 is 0. kinds: the types of all tensors."""
+        """Reports that gradients of these tensors are ready at these addresses; one at 0 is 0. kinds: the types of all
+        tensors."""
         types, count = {kinds[t] for t in tensors}, len(tensors)
         if len(types) == 1:
             check(lib.tacit_job_ready_list(self.opened, count, array_type(c_size_t, count).from_buffer(array("Q", tensors)),
@@ -187,7 +190,7 @@ class Job(Part):
             self.report(*zip(*here), kinds, scale)
 
     def wait(self, tensor, seconds=float("inf")):
-        """False: still under way after this time."""
+        """Returns False if it is still under way after this time."""
         return wait_in_slices(lambda slice_s: lib.tacit_job_wait(self.opened, tensor, slice_s), seconds)
 
     def finish(self):
@@ -227,7 +230,7 @@ class Job(Part):
         check(lib.tacit_job_save(self.opened, os.fsencode(folder), keep, structs, len(blobs)))
 
     def load(self, folder, blobs=()):
-        """False: there is no checkpoint. Sets `data` of blobs."""
+        """Sets `data` of blobs. Returns False if there is no checkpoint."""
         folder = os.fsdecode(folder)
         check_folder(folder)
         structs, rooms = (_table.tacit_blob * max(1, len(blobs)))(), [[] for _ in blobs]

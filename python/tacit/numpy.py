@@ -79,7 +79,7 @@ class Model(Owner):
         return self.parameters[name]
 
     def ready(self, *names):
-        """These gradients are final; without names: all that are left. Before finish() or settle()."""
+        """Says that these gradients are final; without names: all that are left. Before finish() or settle()."""
         for name in names:
             if name not in self._index:
                 raise UsageError(f"{name!r} is no gradient of this model, which has {', '.join(self._index)}")
@@ -106,7 +106,7 @@ class Sum(Owner):
         self._channel = Channel(self.comm, self.settings, _table.ALL_REDUCE, elements)
 
     def start(self, array, scale=1.0):
-        """Leaves while you compute; the array is the sum of array * scale when wait() has returned."""
+        """Starts a sum that travels while you compute; the array is the sum of array * scale when wait() has returned."""
         if not isinstance(array, numpy.ndarray):
             raise UsageError(f"an array of numpy is needed, which is summed in its place, not a {type(array).__name__}")
         if array.dtype not in KINDS or not array.flags.c_contiguous or array.size != self.elements:
@@ -119,7 +119,7 @@ class Sum(Owner):
         self._channel.held = array  # until the next start: a refused one leaves it
 
     def wait(self, seconds=float("inf")):
-        """False: still under way after this time."""
+        """Waits for the sum. Returns False if it is still under way after this time."""
         return self._channel.wait(seconds)
 
     def __call__(self, array, scale=1.0):
@@ -128,11 +128,11 @@ class Sum(Owner):
         return array
 
     def state(self):
-        """What this rank remembers, such as the residual, as bytes. Between two sums."""
+        """Returns as bytes what this rank remembers, such as the residual. Between two sums."""
         return self._channel.state()
 
     def restore(self, state):
-        """Before the first sum: goes on from the state() of this rank, bit for bit but for auto. Collective."""
+        """Goes on from the state() of this rank, bit for bit but for auto. Before the first sum. Collective."""
         self._channel.restore(state)
 
     def close(self):

@@ -12,7 +12,7 @@ SECTIONS = ("compress", "adapt", "exchange", "comm", "optim")
 
 
 def list_names(kind):
-    """[(name, what it does)] of what is built in: one of _table.LIST_..."""
+    """Returns [(name, what it does)] of what is built in: one of _table.LIST_..."""
     name, text, found = ctypes.c_char_p(), ctypes.c_char_p(), []
     while lib.tacit_list(kind, len(found), ctypes.byref(name), ctypes.byref(text)):
         found.append((name.value.decode(), (text.value or b"").decode()))
@@ -20,12 +20,12 @@ def list_names(kind):
 
 
 def options():
-    """[(key, what it does)] of all settings."""
+    """Returns [(key, what it does)] of all settings."""
     return list_names(_table.LIST_OPTIONS)
 
 
 def write_value(value):
-    """A Python value as the library reads it."""
+    """Returns a Python value as the library reads it."""
     if getattr(value, "ndim", None) == 0:  # numpy's
         value = value.item()
     if isinstance(value, bool):
@@ -34,7 +34,7 @@ def write_value(value):
 
 
 def name_kind(section):
-    """The keyword that makes the library read a section."""
+    """Returns the keyword that makes the library read a section."""
     for kind, word in ((_table.LIST_STRATEGIES, "strategy"), (_table.LIST_CONTROLLERS, "policy")):
         if section in (name for name, _ in list_names(kind)):
             return word
@@ -42,7 +42,7 @@ def name_kind(section):
 
 
 class Settings:
-    """What is exchanged, and how.
+    """Says what is exchanged, and how.
 
     Settings(strategy="gossip", topology="aer")
     Settings({"compress.codec": "topk", "topk.values": "int4"}, factor=20)
@@ -75,7 +75,7 @@ class Settings:
         return 0 if key == "strategy" else 1 if key in ("codec", "compress.codec", "policy", "adapt.policy") else 2
 
     def find_key(self, word):
-        """The whole name of a short one."""
+        """Returns the whole name of a short one."""
         word = word.replace("__", ".")
         if word in self._keys or "." in word:
             return word

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is private, or undocumented, in PyTorch. Tested with torch 2.1, 2.4, 2.9 and 2.13; nothing else in this package
+"""Uses what is private, or undocumented, in PyTorch. Tested with torch 2.1, 2.4, 2.9 and 2.13; nothing else in this package
 uses an underscore of torch."""
 import dataclasses
 import operator
@@ -20,7 +20,7 @@ def call_after_backward(function):
 
 
 def try_after_backward(function):
-    """The same where a backward pass runs; else, as in DDP's join(), nothing."""
+    """Does the same where a backward pass runs; else, as in DDP's join(), nothing."""
     try:
         call_after_backward(function)
     except RuntimeError:
@@ -28,19 +28,19 @@ def try_after_backward(function):
 
 
 def shares_memory(tensor):
-    """Whether another tensor may lie in the same memory, such as the gradient of an activation that a view was added to: yes
-    where torch cannot tell."""
+    """Returns whether another tensor may lie in the same memory, such as the gradient of an activation that a view was added
+    to: True where torch cannot tell."""
     count, storage = getattr(torch._C, "_storage_Use_Count", None), tensor.untyped_storage()
     return count is None or count(storage._cdata) > 2  # the tensor and `storage`
 
 
 def is_in_backward():
-    """Whether this thread is inside a backward pass."""
+    """Returns whether this thread is inside a backward pass."""
     return torch._C._current_graph_task_id() != -1
 
 
 def list_persistent(module):
-    """{name: buffer} of those that state_dict() has."""
+    """Returns {name: buffer} of those that state_dict() has."""
     left_out = {f"{prefix}.{name}".lstrip(".") for prefix, m in module.named_modules() for name in m._non_persistent_buffers_set}
     return {name: b for name, b in module.named_buffers() if name not in left_out}
 
@@ -50,7 +50,7 @@ def is_initialized():
 
 
 def default_store():
-    """The store of torch.distributed, else that of torchrun's agent, else None."""
+    """Returns the store of torch.distributed, else that of torchrun's agent, else None."""
     if is_initialized():
         return dist.distributed_c10d._get_default_store()
     if dist.is_available() and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
@@ -59,12 +59,12 @@ def default_store():
 
 
 def store_of(group):
-    """The store in which the ranks of a process group have met."""
+    """Returns the store in which the ranks of a process group have met."""
     return dist.distributed_c10d._world.pg_map[group][1]
 
 
 def list_tensors(outputs):
-    """The tensors in what a module returns: in tuples, lists, dictionaries and dataclasses."""
+    """Returns the tensors in what a module returns: in tuples, lists, dictionaries and dataclasses."""
     found = []
     for leaf in torch.utils._pytree.tree_flatten(outputs)[0]:
         if isinstance(leaf, torch.Tensor):
@@ -75,8 +75,8 @@ def list_tensors(outputs):
 
 
 class Members:
-    """Which modules and parameters a module has, and which of them are frozen: is it still so? Walking through
-    named_parameters() in every step would take 1 us per parameter."""
+    """Remembers which modules and parameters a module has, and which of them are frozen. Walking through named_parameters()
+    in every step would take 1 us per parameter."""
 
     def __init__(self, module):
         self.modules, self.parameters = list(module.modules()), list(module.parameters())  # held, so that no id comes twice
@@ -92,7 +92,7 @@ class Members:
 
 
 def list_fsdp_modules(model):
-    """The modules of a model that fully_shard() has made, the outer ones first."""
+    """Returns the modules of a model that fully_shard() has made, the outer ones first."""
     try:
         from torch.distributed.fsdp import FSDPModule  # here, for it takes most of a second
     except ImportError:
@@ -104,19 +104,19 @@ def list_fsdp_modules(model):
 
 
 def restore_fsdp(module):
-    """FSDP's own transfers take the place of others again."""
+    """Puts FSDP's own transfers in the place of others."""
     from torch.distributed.fsdp._fully_shard import _fsdp_collectives as own
     module.set_custom_reduce_scatter(own.DefaultReduceScatter())
     module.set_custom_all_gather(own.DefaultAllGather())
 
 
 def is_sharded(parameter):
-    """Whether it is a DTensor, as fully_shard() makes them."""
+    """Returns whether it is a DTensor, as fully_shard() makes them."""
     return hasattr(parameter, "device_mesh")
 
 
 def factor_of(op, ranks):
-    """By what a reduction of torch multiplies a sum; None: it is none."""
+    """Returns by what a reduction of torch multiplies a sum; None: it makes no sum."""
     state = op.__getstate__()  # of PREMUL_SUM the only place that tells its factor
     kind, factor = state if isinstance(state, tuple) else (op, None)
     if kind == dist.ReduceOp.PREMUL_SUM:
@@ -125,8 +125,8 @@ def factor_of(op, ranks):
 
 
 def set_unscaling(optimizer, is_ours):
-    """True: a GradScaler calls step() also where it would leave a step out, and leaves scaled gradients to unscale().
-    Returns what held before."""
+    """Sets how a GradScaler treats the optimizer. True: it calls step() also where it would leave a step out, and leaves
+    scaled gradients to unscale(). Returns what held before."""
     before = getattr(optimizer, "_step_supports_amp_scaling", False)
     optimizer._step_supports_amp_scaling = is_ours
     return before
@@ -144,7 +144,8 @@ def unscale(optimizer):
 
 
 def restore_hooks(optimizer):
-    """In torch 2.1 torch._dynamo, which a checkpoint imports, too, takes the hooks out of step() of all classes: back into it."""
+    """In torch 2.1 torch._dynamo, which a checkpoint imports, too, takes the hooks out of step() of all classes: back into
+    it."""
     step, seen = type(optimizer).step, []
     while step is not None:
         seen.append(getattr(step, "__code__", None))

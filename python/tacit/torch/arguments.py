@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Parallel() is given: the settings that follow from it, and what is refused before ranks meet."""
+"""Reads what Parallel() is given: settings follow from it, and some of it is refused before ranks meet."""
 import numbers
 
 import torch
@@ -41,14 +41,14 @@ def check_momentum(optimizers):
 
 
 def has_integral(settings):
-    """As the condition of gossip.integral says."""
+    """Returns what the condition of gossip.integral says."""
     return ((settings["gossip.order"], settings["gossip.delay"], settings["gossip.tracker"]) == ("awc", "0", "false") and
             settings["gossip.codec"] != "powergossip")
 
 
 def choose_settings(optimizers, config, words):
-    """What a file and words say, over defaults that suit PyTorch: it clips by itself, and models hold all parameters. What
-    gossip's integral takes away comes from first moments."""
+    """Reads what a file and words say, over defaults that suit PyTorch: it clips by itself, and models hold all
+    parameters. Without first moments gossip's integral has nothing to take away."""
     ours = {"optim.clip": 0}
     settings = Settings(ours, config, **words)
     if float(settings["compress.momentum"]) > 0:
@@ -74,7 +74,7 @@ def name_kind_of(value):
 
 
 def check_words(words):
-    """What others' wrappers take, in words that help."""
+    """Refuses what others' wrappers take, in words that help."""
     if "optimizer" in words:
         raise UsageError("the optimizer comes without a name: tacit.Parallel(model, optimizer, ...)")
     for word in OF_DDP:
@@ -119,7 +119,7 @@ def check_comm(comm):
 
 
 def read_arguments(module, optimizers, config, comm, steps, buffers, words):
-    """The settings."""
+    """Returns the settings."""
     check_module(module)
     check_choice(buffers)
     check_words(words)

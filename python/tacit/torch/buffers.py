@@ -20,7 +20,7 @@ FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def group_tensors(tensors):
-    """Lists of tensors that have PIECE elements or little more together."""
+    """Returns lists of tensors that have PIECE elements or little more together."""
     group = []
     for tensor in tensors:
         group.append(tensor)
@@ -32,7 +32,7 @@ def group_tensors(tensors):
 
 
 def join(tensors):
-    """Floats of all tensors in one tensor of the CPU, and where it goes back to: to their GPU, if they are on one."""
+    """Returns floats of all tensors in one tensor of the CPU, and where it goes back to: to their GPU, if they are on one."""
     devices = {t.device for t in tensors}
     if len(devices) == 1:
         return torch.cat([t.reshape(-1).float() for t in tensors]).cpu(), devices.pop()
@@ -56,7 +56,7 @@ class Bytes:
         return len(more)
 
     def flush(self):
-        """Nothing waits."""
+        """Does nothing: no data waits."""
 
 
 def write_bytes(value):
@@ -76,11 +76,11 @@ class Buffers:
         self._module, self._comm, self._choice, self._channels = module, comm, choice, {}
 
     def _list(self, list_named=lambda module: dict(module.named_buffers())):
-        """Those of now: a module may put another tensor in the place of a buffer."""
+        """Returns those of now: a module may put another tensor in the place of a buffer."""
         return [b for b in list_named(self._module).values() if b.layout == torch.strided and not b.is_complex()]
 
     def _sum(self, flat):
-        """The sum over ranks, in place."""
+        """Returns the sum over ranks, in place."""
         if flat.numel() == 0 or self._comm.size == 1:
             return flat
         if flat.numel() not in self._channels:
@@ -91,7 +91,7 @@ class Buffers:
         return flat
 
     def sum_long(self, flat):
-        """The sum over ranks, of any length: one channel moves it by pieces."""
+        """Returns the sum over ranks, of any length: one channel moves it by pieces."""
         if self._comm.size == 1 or flat.numel() <= PIECE:
             return self._sum(flat)
         padded = torch.nn.functional.pad(flat, (0, -flat.numel() % PIECE))
@@ -100,8 +100,8 @@ class Buffers:
         return padded[:flat.numel()]
 
     def gather(self, value):
-        """What every rank gives, by rank: of what torch.load() takes with weights_only. What is the same on all of them does
-        not travel, only its digest."""
+        """Returns what every rank gives, by rank: objects that torch.load() takes with weights_only. Those that are the same on
+        all ranks do not travel, only their digest."""
         if self._comm.size == 1:
             return [value]
         own = write_bytes(value)
@@ -113,7 +113,8 @@ class Buffers:
         return [read_bytes(row[:count]) for row, count in zip(rows, counts)]
 
     def first(self, value):
-        """What rank 0 gives, of which other ranks may have another form; of what torch.load() takes with weights_only."""
+        """Returns what rank 0 gives: an object that torch.load() takes with weights_only. Other ranks' may have another
+        form."""
         if self._comm.size == 1:
             return value
         own = write_bytes(value)
@@ -125,13 +126,13 @@ class Buffers:
         return read_bytes(ctypes.string_at(row.data_ptr(), count))
 
     def _gather_rows(self, own):
-        """Bytes of every rank, as many of each."""
+        """Returns bytes of every rank, as many of each."""
         table = torch.zeros(self._comm.size, len(own))
         table[self._comm.rank] = torch.frombuffer(bytearray(own), dtype=torch.uint8)
         return [bytes(row.tolist()) for row in self.sum_long(table.reshape(-1)).reshape(table.shape).to(torch.uint8)]
 
     def check_same(self):
-        """What has to be the same on all ranks, besides what the library compares: shapes of trained parameters."""
+        """Refuses ranks that differ in what the library does not compare: it compares shapes of trained parameters."""
         lines = [f"buffers={self._choice!r}"]
         lines += [f"parameter {name}: {p.dtype}" for name, p in self._module.named_parameters()]
         lines += [f"buffer {name}: {b.dtype} {tuple(b.shape)}" for name, b in self._module.named_buffers() if self._choice != "own"]
@@ -174,12 +175,12 @@ class Buffers:
 
     @property
     def is_own(self):
-        """Whether each rank's may have other shapes."""
+        """Returns whether each rank's may have other shapes."""
         return self._choice == "own"
 
     @contextlib.contextmanager
     def averaged(self):
-        """Floats are the mean over ranks in here, rank 0's under "broadcast"."""
+        """Makes floats the mean over ranks in here, rank 0's under "broadcast"."""
         kept = [(b, b.clone()) for b in self._list()]
         self.average()
         try:
@@ -199,13 +200,13 @@ class Buffers:
                 buffer.copy_(mean)
 
     def sum_of(self, number):
-        """The sum over ranks of a tensor of one float."""
+        """Returns the sum over ranks of a tensor of one float."""
         return self._sum(number.reshape(1))[0]
 
     @torch.no_grad()
     def mean_of(self, tensors, counts=None):
-        """The means over ranks of tensors of floats, whose shapes are the same on all ranks. counts: of each, how many ranks
-        have given a tensor, where others have given zeros."""
+        """Returns the means over ranks of tensors of floats, whose shapes are the same on all ranks. counts: of each, how
+        many ranks have given a tensor, where others have given zeros."""
         if not tensors:
             return []
         counts, bases = counts or [self._comm.size] * len(tensors), self._find_bases(tensors)
@@ -218,7 +219,7 @@ class Buffers:
         return means
 
     def _find_bases(self, tensors):
-        """{index: rank 0's} of float64 tensors: what is summed of them is the distance to these, in float32."""
+        """Returns {index: rank 0's} of float64 tensors: what is summed of them is the distance to these, in float32."""
         bases = {i: t.clone() for i, t in enumerate(tensors) if t.dtype == torch.float64}
         if bases and self._comm.size > 1:
             self._send(list(bases.values()), as_bytes=True)

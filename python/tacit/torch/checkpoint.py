@@ -57,7 +57,7 @@ def save(folder, model, *stateful, step=None, keep=2):
 
 
 def refuse_newer(folder, model):
-    """A job that began anew counts from 0 again, and load() would go on from what is there."""
+    """A job that began again counts from 0, and load() would go on from what is there."""
     steps = model._job.counters()["steps"]
     newer = model._rank_buffers.gather(find_newer(folder, model, steps))[0]
     if newer is not None:
@@ -67,7 +67,8 @@ def refuse_newer(folder, model):
 
 
 def find_newer(folder, model, steps):
-    """Rank 0 looks. After load() from this folder a newer one is damaged. Of a folder that cannot be read the job's save() tells."""
+    """Rank 0 looks. After load() from this folder a newer one is damaged. The job's save() tells why it cannot read a
+    folder."""
     if model.comm.rank != 0 or model._folder == os.path.realpath(folder):
         return None
     try:
@@ -79,20 +80,20 @@ def find_newer(folder, model, steps):
 
 
 def list_places(model, thing):
-    """The parts of this rank, which follow from hosts and settings, too."""
+    """Returns the parts of this rank, which follow from hosts and settings, too."""
     if model._parts is None or not is_optimizer(thing):
         return None
     return [[begin, count] for _, begin, count in model._parts.list_pieces(thing)]
 
 
 def has_same_parts(model, thing, places, i):
-    """places: of save(); None of an older one."""
+    """Returns whether parts are those of the checkpoint. places: those that it holds; None of an older one."""
     here = list_places(model, thing)
     return here is None or (places is not None and places[i] == here)
 
 
 def read_state(thing):
-    """Its state, of which load() can read all."""
+    """Returns its state, all of which load() can read."""
     state = make_plain(thing.state_dict())
     try:
         read_bytes(write_bytes(make_plain(state, with_tensors=False)))
@@ -104,7 +105,7 @@ def read_state(thing):
 
 
 def make_plain(value, with_tensors=True):
-    """The same with numbers in the place of numpy's."""
+    """Returns the same with numbers in the place of numpy's."""
     if isinstance(value, torch.Tensor):
         return value if with_tensors else None
     if type(value) in (list, tuple):
@@ -148,7 +149,7 @@ def explain_freezing():
 
 
 def read_shared(folder, model, stateful, data):
-    """What all ranks have in common, as far as this model and these objects can go on from it."""
+    """Returns what all ranks have in common, and refuses what this model or these objects cannot go on from."""
     if data is None:
         raise DataError(f"{folder}: the checkpoint was not written by tacit.save(), which alone has the state of optimizers")
     shared = read_bytes(data)
@@ -170,7 +171,7 @@ def check_model(model, verb):
 
 
 def check_names(model, shared):
-    """A checkpoint of a larger model has what this one needs, too."""
+    """Refuses a checkpoint of a larger model, which has what this one needs, too."""
     missing = set(shared.get("names", ())) - set(model._tensors.names)
     if missing:
         raise DataError(f"the checkpoint has a trained parameter {min(missing)}, and the model trains none of this name; "
@@ -178,7 +179,7 @@ def check_names(model, shared):
 
 
 def form_of(model):
-    """What the optimizers of ranks are to each other."""
+    """Names what the optimizers of ranks are to each other."""
     return "parts" if model._parts is not None else "replicas" if model._keeps_replica else "equal"
 
 
@@ -206,7 +207,7 @@ def check_kinds(stateful, shared):
 
 
 def check_groups(model, stateful, shared):
-    """An optimizer cannot work without the numbers of its groups. What is True, False or None it sets by itself, as for
+    """An optimizer cannot work without the numbers of its groups. It sets by itself what is True, False or None, as for
     checkpoints of an older torch."""
     kinds = shared.get("kinds") or ["another optimizer"] * len(stateful)
     for thing, state, kind in zip(stateful, shared["states"], kinds):
@@ -222,7 +223,7 @@ def check_groups(model, stateful, shared):
 
 
 def count_parameters(model, optimizer):
-    """By group, whole parameters also where this rank has parts of them."""
+    """Returns numbers by group: whole parameters also where this rank has parts of them."""
     groups = [group["params"] for group in optimizer.param_groups]
     return [len(g) for g in (groups if model._parts is None else model._parts.list_tensors(optimizer))]
 
@@ -246,7 +247,7 @@ def list_buffers(model):
 
 
 def share_buffers(model):
-    """Their mean, as far as they have one; rank 0's where each rank has its own."""
+    """Returns their mean, as far as they have one; rank 0's where each rank has its own."""
     if model._rank_buffers.is_own:
         return model._rank_buffers.first(list_buffers(model))
     with model._rank_buffers.averaged():
@@ -258,15 +259,15 @@ def leave_optimizers_out(stateful, states):
 
 
 def share_states(model, stateful, states):
-    """The states that all ranks agree on, any of which may write them: rank 0's of what is no optimizer."""
+    """Returns the states that all ranks agree on, any of which may write them: rank 0's of what is no optimizer."""
     others = model._rank_buffers.gather(leave_optimizers_out(stateful, states))[0]
     return [mean_of(model, thing, state) if is_optimizer(thing) else other
             for thing, state, other in zip(stateful, states, others)]
 
 
 def mean_of(model, optimizer, state):
-    """The state of an optimizer as the mean over ranks, where replicas have their own; of whole parameters, where ranks have
-    parts of it; else as it is: ranks have the same."""
+    """Returns the state of an optimizer: the mean over ranks, where replicas have their own; of whole parameters, where ranks
+    have parts of it; else as it is: ranks have the same."""
     if model._parts is not None:
         model._parts.check_groups(optimizer)
         return moments.join(model, optimizer)
@@ -274,10 +275,10 @@ def mean_of(model, optimizer, state):
 
 
 def mean_state(buffers, state):
-    """Means of what belongs to the same parameter, over the ranks that have it. A rank whose optimizer has not met the
+    """Returns means of what belongs to the same parameter, over the ranks that have it. A rank whose optimizer has not met the
     parameter knows nothing of its moments: zeros in its place would shrink them, beside a number of steps that says they are
-    whole, and are no state at all where one begins with other numbers, as NAdam's and Rprop's do. What is no tensor of floats
-    is that of the first rank that has it."""
+    whole, and are no state at all where one begins with other numbers, as NAdam's and Rprop's do. The first rank
+    that has it gives what is no tensor of floats."""
     own = {(key, name): value.detach() for key, entry in state["state"].items() for name, value in entry.items()
            if isinstance(value, torch.Tensor) and value.is_floating_point()}
     rest = {key: {name: value for name, value in entry.items() if (key, name) not in own}
@@ -298,7 +299,8 @@ def form_of_tensor(tensor):
 
 
 def mean_by_place(buffers, own, forms_of_ranks):
-    """forms_of_ranks: which tensors every rank has, and their shapes and types."""
+    """Returns means over the ranks that have a tensor. forms_of_ranks: which tensors every rank has, and their shapes and
+    types."""
     forms = {place: form for forms in reversed(forms_of_ranks) for place, form in forms.items()}
     holders = Counter(place for of_rank in forms_of_ranks for place, form in of_rank.items() if form == forms[place])
     places = sorted(forms, key=str)
@@ -323,8 +325,8 @@ def name_frozen(model):
 
 
 def list_frozen(model):
-    """Those that the ranks share; and this rank's, where a program has let ranks differ, as a teacher that follows a replica
-    does: they share the mean of these."""
+    """Returns those that the ranks share; and this rank's, where a program has let ranks differ, as a teacher that follows a
+    replica does: they share the mean of these."""
     buffers, frozen = model._rank_buffers, {name: copy_to_save(p) for name, p in name_frozen(model).items()}
     if model.comm.size == 1:
         return frozen, {}
@@ -335,7 +337,8 @@ def list_frozen(model):
 
 
 def copy_to_save(parameter):
-    """On the CPU; a copy only where torch.save() would write more than the parameter: all that its memory holds."""
+    """Returns it on the CPU, and a copy only where torch.save() would write more than the parameter: all that its memory
+    holds."""
     value = parameter.detach().cpu()
     is_all = value.layout == torch.strided and value.untyped_storage().nbytes() == value.numel() * value.element_size()
     return value if is_all else value.clone()

@@ -2,8 +2,8 @@
 """Tensors on a GPU of NVIDIA's: copies to pinned memory and back, on a stream of their own, beside what torch computes. The
 library then exchanges what lies in pinned memory as it exchanges tensors of the CPU.
 
-The driver's library is opened when the first such tensor is met. What this file knows of torch.cuda stands in device_of(),
-stream_of(), make_future() and use_own_stream(): a test replaces them, and opens a driver of its own with open_driver(path)."""
+The driver's library is opened when the first such tensor is met. Only device_of(), stream_of(), make_future() and
+use_own_stream() know torch.cuda: a test replaces them, and opens a driver of its own with open_driver(path)."""
 import collections
 import ctypes
 import math
@@ -39,27 +39,27 @@ class DeviceError(Error):
 
 
 def device_of(tensor):
-    """The index of the tensor's GPU; None on the CPU."""
+    """Returns the index of the tensor's GPU; None on the CPU."""
     return tensor.device.index if tensor.device.type == "cuda" else None
 
 
 def stream_of(index):
-    """The stream on which torch's work of this thread runs now, as the driver knows it."""
+    """Returns the stream on which torch's work of this thread runs now, as the driver knows it."""
     return torch.cuda.current_stream(index).cuda_stream
 
 
 def make_future(index):
-    """A future whose waiters wait for what the stream of its setter has been given, too."""
+    """Returns a future whose waiters wait for what the stream of its setter has been given, too."""
     return torch.futures.Future(devices=[torch.device("cuda", index)])
 
 
 def use_own_stream(index):
-    """Of this thread alone from now on, so that its waits hold up no other."""
+    """Gives this thread a stream of its own, so that its waits hold up no other."""
     torch.cuda.set_stream(torch.cuda.Stream(index))
 
 
 def random_state(index):
-    """That of a GPU; None where torch has used none."""
+    """Returns that of a GPU; None where torch has used none."""
     return torch.cuda.get_rng_state(index) if index is not None and torch.cuda.is_initialized() else None
 
 
@@ -112,7 +112,7 @@ def fail(result, function, arguments=()):
 
 
 def open_device(index):
-    """One for all tensors of a GPU."""
+    """Returns one for all tensors of a GPU."""
     if _driver is None:
         open_driver()
     if index not in _devices:
@@ -161,7 +161,7 @@ class Device:
         _driver.cuStreamWaitEvent(stream, self._given, 0)
 
     def copy_in(self, copies, event):
-        """copies: (address in host memory, address on the GPU, bytes). The event comes behind them."""
+        """Starts copies: (address in host memory, address on the GPU, bytes). The event comes behind them."""
         with self:
             self._follow_torch(self._inward)
             for host, there, count in copies:
@@ -169,7 +169,8 @@ class Device:
             _driver.cuEventRecord(event, self._inward)
 
     def copy_out(self, copies, event, at_once=False):
-        """The same from host memory to the GPU. at_once: no kernel that torch was given writes or reads what is copied to."""
+        """Does the same from host memory to the GPU. at_once: no kernel that torch was given writes or reads what is copied
+        to."""
         with self:
             if not at_once:
                 self._follow_torch(self._outward)
@@ -178,7 +179,7 @@ class Device:
             _driver.cuEventRecord(event, self._outward)
 
     def hold_torch(self, event):
-        """What torch's stream is given from now on waits for the event; this thread does not."""
+        """Lets what torch's stream is given from now on wait for the event; this thread does not."""
         with self:
             _driver.cuStreamWaitEvent(stream_of(self.index), event, 0)
 
@@ -190,7 +191,7 @@ class Device:
         return not result
 
     def wait(self, event, seconds):
-        """This thread waits for the event; other threads of Python run."""
+        """Waits for the event; other threads of Python run."""
         end = time.monotonic() + seconds
         while not self.has_reached(event):
             if time.monotonic() > end:
@@ -199,7 +200,7 @@ class Device:
             time.sleep(NAP_S)
 
     def allocate(self, count):
-        """The address of pinned memory, zeros. It stays until free()."""
+        """Returns the address of pinned memory, zeros. It stays until free()."""
         address = c_void_p()
         with self:
             _driver.cuMemHostAlloc(byref(address), max(count, 1), PORTABLE)
@@ -207,7 +208,7 @@ class Device:
         return address.value
 
     def free(self, addresses, events):
-        """When nothing is under way."""
+        """Frees memory and events, when nothing is under way."""
         with self:
             for event in events:
                 _driver.cuEventDestroy_v2(event)
@@ -243,7 +244,8 @@ class Staging:
     # ---- gradients -----------------------------------------------------------------------------------------------------
 
     def start(self, job, indices, addresses, scale):
-        """As InPlace.start(), but for gradients of the GPU, which deliver() makes ready when their copies have landed."""
+        """Does what InPlace.start() does, for gradients of the GPU, which deliver() makes ready when their copies have
+        landed."""
         unused = [i for i, address in zip(indices, addresses) if address == 0]
         job.report(unused, [0] * len(unused), self._kinds, scale)
         copied = {i: address for i, address in zip(indices, addresses) if address != 0}
@@ -270,8 +272,8 @@ class Staging:
             job.report(copied.keys(), [self._places[i] for i in copied], self._kinds, scale)
 
     def receive(self, job, early):
-        """A gradient is the library's from its hook to the end of backward, so that its sum need not wait for kernels of the
-        layers below."""
+        """Lets sums arrive. A gradient is the library's from its hook to the end of backward, so that its sum need not wait
+        for kernels of the layers below."""
         while early and (self._flying or self._delivered):
             first = next(iter(self._delivered), None)
             if first is not None and job.wait(first, MOMENT_S if self._flying else math.inf):
@@ -293,7 +295,7 @@ class Staging:
     # ---- parameters ----------------------------------------------------------------------------------------------------
 
     def view_place(self, i, dtype):
-        """The place of a tensor, in its order in memory."""
+        """Returns the place of a tensor, in its order in memory."""
         count = self._bytes[i] // dtype.itemsize
         return torch.frombuffer((ctypes.c_char * self._bytes[i]).from_address(self._places[i]), dtype=dtype, count=count)
 
@@ -308,7 +310,7 @@ class Staging:
                 piece.copy_(at)
 
     def give(self, pieces, tensors):
-        """The opposite. Host memory may be written to again on return."""
+        """Does the opposite. Host memory may be written to again on return."""
         between = [self._between(i, piece, t) for i, (piece, t) in enumerate(zip(pieces, tensors))]
         self.device.wait(self._done, self._stall_s)  # sums may be on their way out of the places
         for piece, at in zip(pieces, between):
@@ -321,7 +323,7 @@ class Staging:
         return piece if piece.dtype == tensor.dtype else self.view_place(i, tensor.dtype)
 
     def close(self):
-        """The memory is gone afterwards."""
+        """Frees the memory."""
         addresses = [a for a in (self._room, self.flat_address) if a]
         self._room = self.flat_address = None
         if addresses:
@@ -341,17 +343,17 @@ class Passage:
         self._came, self._left = self._device.make_event(), self._device.make_event()
 
     def bring(self, source):
-        """The source is here on return; what was sent before has left."""
+        """Brings the source here; what was sent before has left."""
         self._device.copy_in([(self.source, source.data_ptr(), self._counts[0])], self._came)
         for event in (self._came, self._left):
             self._device.wait(event, self._stall_s)
 
     def send(self, target):
-        """torch's stream waits for the target."""
+        """Sends the target, for which torch's stream waits."""
         self._device.copy_out([(self.target, target.data_ptr(), self._counts[1])], self._left)
         self._device.hold_torch(self._left)
 
     def close(self):
-        """When the channel is closed."""
+        """Frees the memory, when the channel is closed."""
         self._device.wait(self._left, self._stall_s)
         self._device.free([self.source, self.target], [self._came, self._left])

@@ -81,7 +81,7 @@ class Fsdp:
         _ours.update(modules)
 
     def _give_back(self):
-        """FSDP's own transfers take their place again, as far as it lets them."""
+        """Puts FSDP's own transfers in their place again, as far as it lets them."""
         for module in self._modules:
             with contextlib.suppress(ValueError):
                 _private.restore_fsdp(module)
@@ -94,14 +94,14 @@ class Fsdp:
         return self._comms[group]
 
     def state_dict(self):
-        """What this rank has not sent yet, and what the codecs remember: {"ranks": their number, "MODULE.ELEMENTS": bytes as a
-        tensor}. Every rank saves its own. Between two steps."""
+        """Returns what this rank has not sent yet, and what the codecs remember: {"ranks": their number,
+        "MODULE.ELEMENTS": bytes as a tensor}. Every rank saves its own. Between two steps."""
         states = {f"{i}.{elements}": state for i, sums in enumerate(self._sums) for elements, state in sums.list_states()}
         return {"ranks": dist.get_world_size(), **states}
 
     def load_state_dict(self, state):
-        """Goes on from the state_dict() of this rank on as many ranks, bit for bit but for what auto has timed. Before the first
-        step."""
+        """Goes on from the state_dict() of this rank on as many ranks, bit for bit but for what auto has timed. Before the
+        first step."""
         if any(sums.is_open() for sums in self._sums):
             raise UsageError("load_state_dict() comes before the first step: fully_shard() a new model")
         states, ranks = dict(state), dist.get_world_size()
@@ -115,7 +115,7 @@ class Fsdp:
             sums.saved = {elements: states[key] for key, (module, elements) in places.items() if module == i}
 
     def close(self):
-        """FSDP sends by itself again. Between two steps. Collective, unless a peer has failed."""
+        """Lets FSDP send by itself again. Between two steps. Collective, unless a peer has failed."""
         self._give_back()
         comms, self._comms = self._comms, {}
         errors = []
@@ -131,7 +131,7 @@ class Fsdp:
 
 
 def find_place(key, modules):
-    """(module, elements) of a key of state_dict()."""
+    """Returns (module, elements) of a key of state_dict()."""
     module, _, elements = str(key).partition(".")
     if not (module.isdigit() and elements.isdigit() and int(module) < modules):
         raise DataError(f"the state has sums {key!r}, and the model has {modules} FSDP modules: this is not the state_dict() of "
@@ -140,8 +140,8 @@ def find_place(key, modules):
 
 
 class Transfers:
-    """What an FSDP module sends in one direction: a channel per process group, length and settings. Lengths differ where not
-    all parameters have gradients."""
+    """Sends what an FSDP module has for one direction: a channel per process group, length and settings. Lengths differ where
+    not all parameters have gradients."""
 
     def __init__(self, owner):
         self._owner, self._channels, self._passages, self._works = owner, {}, {}, {}
@@ -154,7 +154,7 @@ class Transfers:
         return bool(self._channels)
 
     def list_states(self):
-        """Those of open channels, and those that wait for theirs."""
+        """Returns those of open channels, and those that wait for theirs."""
         return [*self.saved.items(), *((elements, read_state(c)) for (_, elements, _), c in self._channels.items())]
 
     def _open(self, comm, settings, collective, elements):
@@ -226,7 +226,7 @@ class Transfer(_private.Work):
 
 
 class ReduceScatter(Transfers):
-    """What torch calls by this name."""
+    """Sums gradients, of which each rank gets its part, as torch calls it."""
 
     def __call__(self, output_tensor, input_tensor, group, op, async_op=False):
         if input_tensor.dtype not in KINDS or input_tensor.device.type not in ("cpu", "cuda"):
@@ -242,7 +242,7 @@ class ReduceScatter(Transfers):
 
 
 class AllGather(Transfers):
-    """Likewise."""
+    """Gathers parameters, as torch calls it."""
 
     def __call__(self, output_tensor, input_tensor, group, async_op=False):
         if output_tensor.dtype not in KINDS or output_tensor.device.type not in ("cpu", "cuda"):

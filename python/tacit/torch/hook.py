@@ -4,7 +4,7 @@
     ddp = torch.nn.parallel.DistributedDataParallel(model)
     ddp.register_comm_hook(*tacit.hook(ddp, codec="auto"))
 
-Residuals belong to parameters, not to buckets, which DDP makes anew after its first step."""
+Residuals belong to parameters, not to buckets, which DDP makes again after its first step."""
 import atexit
 import queue
 import threading
@@ -28,7 +28,7 @@ _hooks = weakref.WeakSet()
 
 
 def hook(ddp, config=None, comm=None, **settings):
-    """What ddp.register_comm_hook(*...) takes: a Hook, and the function that DDP calls with it. config, settings: as of
+    """Returns what ddp.register_comm_hook(*...) takes: a Hook, and the function that DDP calls with it. config, settings: as of
     tacit.Parallel. comm: ranks for this hook alone, else those of DDP's process group. Collective."""
     return Hook(ddp, config, comm, settings), send_bucket
 
@@ -179,8 +179,8 @@ class Hook:
         self._held = []
 
     def _complete(self, future, buffer):
-        """Who waits for a future waits for the GPUs of the tensors in it, and for no others. One that has failed may count as
-        complete: backward ends by _done."""
+        """Gives the future its tensor: a waiting thread waits for the GPUs of the tensors in it, and for no others. One that
+        has failed may count as complete: backward ends by _done."""
         try:
             future.set_result(None if self.error else buffer)
         except Exception as error:
@@ -211,13 +211,13 @@ class Hook:
     # ---- checkpoints ---------------------------------------------------------------------------------------------------
 
     def state_dict(self):
-        """What this rank has not sent yet, and what the codec and the policy remember. Every rank saves its own. Between two
-        steps."""
+        """Returns what this rank has not sent yet, and what the codec and the policy remember. Every rank saves its own.
+        Between two steps."""
         return {"state": read_state(self._job)} if self._started else {}
 
     def load_state_dict(self, state):
-        """Goes on from the state_dict() of this rank on as many ranks, bit for bit but for what auto has timed. Before the first
-        backward pass. Collective."""
+        """Goes on from the state_dict() of this rank on as many ranks, bit for bit but for what auto has timed. Before the
+        first backward pass. Collective."""
         if self._started:
             raise UsageError("load_state_dict() comes before the first backward pass: make a new hook")
         if state:
@@ -227,7 +227,7 @@ class Hook:
     # ---- the end -------------------------------------------------------------------------------------------------------
 
     def counters(self):
-        """Steps, bytes and seconds of waiting, as tacit_counters names them."""
+        """Returns steps, bytes and seconds of waiting, as tacit_counters names them."""
         return self._job.counters()
 
     def stop(self):
@@ -238,7 +238,8 @@ class Hook:
             self._thread.join(10 * LOOK_S)
 
     def close(self):
-        """Between two steps; the DistributedDataParallel cannot train any more. Collective, unless a peer has failed."""
+        """Ends the hook, whose DistributedDataParallel cannot train any more. Between two steps. Collective, unless a peer
+        has failed."""
         if not self._job.handle:
             return
         self.stop()
@@ -252,7 +253,7 @@ class Hook:
 
 
 def list_left_out(ddp):
-    """The parameters that DDP does not train though they want a gradient. It looks for those of the model itself, as
+    """Returns the parameters that DDP does not train though they want a gradient. It looks for those of the model itself, as
     opposed to its parts, with a dot in front."""
     return {name for name, _ in ddp.module.named_parameters()
             if (name if "." in name else "." + name) in ddp.parameters_to_ignore}

@@ -22,7 +22,7 @@ def check_names(names):
 
 
 class Metrics:
-    """Of rank 0; on other ranks it does nothing. A row is written when the next step has begun, or at close()."""
+    """Writes the rows of rank 0, and on other ranks nothing. A row is written when the next step has begun, or at close()."""
 
     def __init__(self, path, progress, rank):
         self._file, self._progress = None, progress and rank == 0

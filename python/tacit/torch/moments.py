@@ -12,7 +12,7 @@ SCALARS = ("step", "eta", "mu", "mu_product")  # of torch.optim: no part of a pa
 
 @torch.no_grad()
 def join(model, optimizer):
-    """state_dict() of the optimizer as if it had whole parameters. Collective."""
+    """Returns state_dict() of the optimizer as if it had whole parameters. Collective."""
     parts, tensors, buffers = model._parts, model._tensors, model._rank_buffers
     own, found = {}, {}  # arrays over all tensors, by name; by tensor the names, and values of what is no array
     for piece, begin, count in parts.list_pieces(optimizer):
@@ -35,7 +35,7 @@ def join(model, optimizer):
 
 
 def sum_parts(array, taken, tensors, buffers):
-    """The array of all ranks. taken: places that ranks before this one have, too."""
+    """Returns the array of all ranks. taken: places that ranks before this one have, too."""
     array = torch.zeros(tensors.layout.floats) if array is None else array
     for begin, count in taken:
         array[begin:begin + count] = 0
@@ -52,7 +52,7 @@ def number(optimizer, parts, tensors, values, arrays):
 
 
 def number_groups(groups, counts):
-    """Parameter groups with the keys of their state."""
+    """Returns parameter groups with the keys of their state."""
     numbered, key = [], 0
     for group, count in zip(groups, counts):
         numbered.append({**group, "params": list(range(key, key + count))})
@@ -66,7 +66,8 @@ def is_array(value):
 
 @torch.no_grad()
 def split(model, optimizer, whole):
-    """state_dict() of this rank's parts, out of one of whole parameters. The entries of frozen parameters are left out."""
+    """Returns state_dict() of this rank's parts, out of one of whole parameters. The entries of frozen parameters are left
+    out."""
     parts, tensors = model._parts, model._tensors
     by_group = parts.list_tensors(optimizer)
     saved, here = [len(group["params"]) for group in whole["param_groups"]], [len(group) for group in by_group]
@@ -87,7 +88,7 @@ def split(model, optimizer, whole):
 
 
 def copy_of(value):
-    """Of its own for every part: an optimizer counts its steps in place."""
+    """Gives every part its own: an optimizer counts its steps in place."""
     return value.clone() if isinstance(value, torch.Tensor) else value
 
 
@@ -98,7 +99,8 @@ def idle_entries(parts, optimizer, whole):
 
 
 def load(model, optimizer, whole, own=None):
-    """Gives this rank's parts their state, out of one of whole parameters. own: state_dict() of the parts, where it is known."""
+    """Gives this rank's parts their state, out of one of whole parameters. own: state_dict() of the parts, where it is
+    known."""
     state = split(model, optimizer, whole) if own is None else own
     model._parts.idle[optimizer] = idle_entries(model._parts, optimizer, whole)
     optimizer.load_state_dict(state)
@@ -120,7 +122,7 @@ def join_all(model, is_alone):
 
 
 def restore(optimizer, state):
-    """An optimizer that has whole parameters again gets their state."""
+    """Gives an optimizer that has whole parameters again their state."""
     optimizer.state.clear()
     optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
 

@@ -81,7 +81,7 @@ class Parallel(torch.nn.Module):
             self._taken_hooks.append(optimizer.register_step_post_hook(self._after_update))
 
     def _give_back(self):
-        """The module, of which no training has begun, may be wrapped again."""
+        """Lets the module, of which no training has begun, be wrapped again."""
         self._metrics.close()
         self._tensors.release()
         if self._parts is not None:
@@ -90,7 +90,7 @@ class Parallel(torch.nn.Module):
             self._tensors.close()
 
     def _split_states(self, states):
-        """Optimizers that have made steps go on from there with their parts."""
+        """Lets optimizers that have made steps go on from there with their parts."""
         for optimizer, whole in zip(self.optimizers, states):
             if whole["state"]:
                 moments.load(self, optimizer, whole)
@@ -101,7 +101,7 @@ class Parallel(torch.nn.Module):
                         own_optimizer=True)
 
     def _take_parameters(self):
-        """The job has set the flat array."""
+        """Takes what the job has written to the flat array."""
         self._folder = None  # that load() has read
         self._tensors.pull()
         self._first_step, self._first_changes = self._job.counters()["steps"], self._count_changes()
@@ -109,7 +109,7 @@ class Parallel(torch.nn.Module):
             self._parts.bind(self._job)
 
     def _begin_anew(self):
-        """Another job goes on from the parameters of the flat array."""
+        """Opens another job, which goes on from the parameters of the flat array."""
         self._job.close()
         self._open_job()
         self._job.start()
@@ -172,8 +172,8 @@ class Parallel(torch.nn.Module):
         return self.module.state_dict(*args, **kwargs)
 
     def load_state_dict(self, *args, **kwargs):
-        """The same on all ranks. Collective under shard and strategies of replicas: their exchange begins anew, for older
-        parameters are under way, and steps count from 0 again."""
+        """Loads a state that is the same on all ranks. Collective under shard and strategies of replicas: their exchange
+        begins again, for older parameters are under way, and steps count from 0 again."""
         if self._averaged:
             raise UsageError("parameters are the mean of the ranks here: leave model.average() before you load others")
         if self._job.handle:
@@ -195,7 +195,7 @@ class Parallel(torch.nn.Module):
 
     @contextlib.contextmanager
     def no_sync(self):
-        """Backward passes in here add to the gradients of this rank, and nothing is sent."""
+        """Lets backward passes in here add to the gradients of this rank, and nothing is sent."""
         before, self._sync = self._sync, False
         try:
             yield
@@ -215,7 +215,7 @@ class Parallel(torch.nn.Module):
                              "way: end the program and go on from a checkpoint")
 
     def _check_parameters(self):
-        """They are those that were wrapped, and where they were."""
+        """Refuses parameters that are not those that were wrapped, or are not where they were."""
         self._tensors.check_places()
         if self._members.are_unchanged():
             return
@@ -225,7 +225,7 @@ class Parallel(torch.nn.Module):
                                  "load_state_dict with assign=True?): close() the tacit.Parallel and wrap the model again")
 
     def _hook_parameters(self):
-        """Both hooks run for many parameters of every pass: mind the microseconds."""
+        """Returns a hook for each. They run for many parameters of every pass: mind the microseconds."""
         arrive = self._arrived.append
 
         def keep(p):
@@ -244,7 +244,7 @@ class Parallel(torch.nn.Module):
                 for i, p in enumerate(self._tensors.parameters)]
 
     def _report_arrived(self):
-        """Many gradients in one call, which takes longer than what it does for a small one."""
+        """Reports many gradients in one call, which takes longer than what it does for a small one."""
         arrived = self._arrived.copy()
         self._arrived.clear()
         indices = self._find_indices(arrived)
@@ -272,7 +272,7 @@ class Parallel(torch.nn.Module):
                 p.grad = p.grad.clone()
 
     def _find_indices(self, arrived):
-        """Of parameters, which mostly arrive as they did in the pass before."""
+        """Returns the numbers of parameters, which mostly arrive as they did in the pass before."""
         first = id(arrived[0]) if arrived else None
         before, indices = self._known_orders.get(first, ((), []))
         if len(before) != len(arrived) or not all(map(operator.is_, before, arrived)):
@@ -294,7 +294,7 @@ class Parallel(torch.nn.Module):
 
     @torch.no_grad()
     def _arrange_gradient(self, i):
-        """The gradient, whose order in memory becomes that of its parameter; None where there is none."""
+        """Returns the gradient, whose order in memory becomes that of its parameter; None where there is none."""
         p, stride = self._tensors.parameters[i], self._tensors.views[i].stride()
         if p.grad is None:
             return None
@@ -305,7 +305,7 @@ class Parallel(torch.nn.Module):
         return p.grad
 
     def _begin_backward(self, *_):
-        """From the first hook of a pass that sends: of an output of forward(), or of a parameter where the module was
+        """Comes from the first hook of a pass that sends: of an output of forward(), or of a parameter where the module was
         called without it."""
         if self._queued or not self._sync:
             return
@@ -323,8 +323,8 @@ class Parallel(torch.nn.Module):
         _private.call_after_backward(self._end_backward)
 
     def _add_to_parts(self):
-        """A pass adds to gradients that no update has used. Those that one has used are dropped: who has cleared the model's by
-        hand has not cleared those of the parts."""
+        """Lets a pass add to gradients that no update has used. Those that one has used are dropped: who has cleared the
+        model's by hand has not cleared those of the parts."""
         if not self._waiting and self._applied:
             self._parts.warn_of_gradients()
             return
@@ -337,7 +337,7 @@ class Parallel(torch.nn.Module):
         self._parts.keep_gradients(skipped)
 
     def _end_backward(self):
-        """Gradients are final when this has returned."""
+        """Waits until gradients are final."""
         unused = self._make_rest_ready()
         self._settle()
         replaced = next((p for p, gradient in self._held if p.grad is not gradient), None)
@@ -376,8 +376,8 @@ class Parallel(torch.nn.Module):
 
     @torch.no_grad()
     def _share_use(self, unused):
-        """Numbers of the tensors whose sum is zero that some rank has used. The same on all ranks, as sums are, so that each
-        knows whether they meet here. Sums of few elements are looked at first."""
+        """Returns numbers of the tensors whose sum is zero that some rank has used. The same on all ranks, as sums are, so
+        that each knows whether they meet here. Sums of few elements are looked at first."""
         if self.comm.size == 1 or self._skipped:
             return ()
         sums = self._gradients()
@@ -392,7 +392,7 @@ class Parallel(torch.nn.Module):
 
     @torch.no_grad()
     def _fill_unused(self, unused, used_by_others=()):
-        """A parameter that no rank has used keeps its gradient None."""
+        """Gives unused parameters their sums. One that no rank has used keeps its gradient None."""
         for i in unused:
             total = self._tensors.view_in(self._gradients(), i)
             if i in used_by_others or bool(total.any()):
@@ -405,7 +405,7 @@ class Parallel(torch.nn.Module):
     # ---- the update ----------------------------------------------------------------------------------------------------
 
     def _before_update(self, optimizer, arguments, named):
-        """A closure has its gradients later: what is done with them then follows it."""
+        """Takes the gradients. A closure has them later: what is done with them then follows it."""
         if self._parts is not None:
             self._parts.check_groups(optimizer)
         if named.get("closure") is not None:
@@ -416,7 +416,7 @@ class Parallel(torch.nn.Module):
         return None
 
     def _follow(self, closure, optimizer):
-        """The closure, which an optimizer may call several times."""
+        """Returns the closure, which an optimizer may call several times."""
         calls = []
 
         def followed():
@@ -441,13 +441,14 @@ class Parallel(torch.nn.Module):
         self._drop_skipped()
 
     def _unscale(self, optimizer):
-        """The step of the first of several exchanges the gradients of all, so that no scale may be left in any."""
+        """Divides by the scale of a GradScaler. The step of the first of several optimizers exchanges the gradients of all,
+        so that no scale may be left in any."""
         if _private.unscale(optimizer) and len(self.optimizers) > 1:
             raise UsageError(f"strategy {self.settings['strategy']} exchanges the gradients of all optimizers of the model at "
                              "the first one's step: call scaler.unscale_(optimizer) for each before scaler.step()")
 
     def _drop_skipped(self):
-        """A gradient that is not finite is never applied."""
+        """Drops gradients that are not finite, which are never applied."""
         if self._skipped:
             for p in self._tensors.parameters if self._parts is None else self._parts.list_parameters():
                 p.grad = None
@@ -479,7 +480,7 @@ class Parallel(torch.nn.Module):
             self._end_step()
 
     def _end_step(self, updated=True):
-        """Of replicas and parts; under dp a step ends with its backward pass."""
+        """Ends a step of replicas or parts; one of dp ends with its backward pass."""
         self._waiting = set()
         if self._parts is None:
             self._tensors.push()
@@ -504,7 +505,7 @@ class Parallel(torch.nn.Module):
 
     @contextlib.contextmanager
     def average(self):
-        """Parameters and buffers are the mean over ranks in here, for an evaluation; gives the consensus distance
+        """Makes parameters and buffers the mean over ranks in here, for an evaluation; gives the consensus distance
         sqrt(1/N sum_i |x_i - mean|^2), 0 under dp. Between two steps. Collective."""
         self._check_step_can_begin()
         self._meet()
@@ -529,11 +530,12 @@ class Parallel(torch.nn.Module):
                 p.data.copy_(own)
 
     def _refuse_backward(self, _):
-        """In average(), where strategies of replicas, and passes in no_sync(), have no other hook that notices one."""
+        """Refuses one in average(), where strategies of replicas, and passes in no_sync(), have no other hook that notices
+        it."""
         self._check_step_can_begin()
 
     def _end_parts(self):
-        """A step whose update was left out still ends, before what comes between steps."""
+        """Ends a step whose update was left out, before what comes between steps."""
         if self._parts is not None and self._waiting:
             self._drop_skipped()
             self._end_step()
@@ -546,7 +548,7 @@ class Parallel(torch.nn.Module):
         return max((p._version for p in self._tensors.parameters), default=0)
 
     def _meet(self):
-        """Before ranks do together what comes between steps."""
+        """Lets ranks meet before they do together what comes between steps."""
         self._end_parts()
         made = self.counters()["steps"]
         if self._keeps_replica and made == self._first_step and self._count_changes() > self._first_changes + 1:
@@ -562,12 +564,12 @@ class Parallel(torch.nn.Module):
         self._metrics.add(**values)
 
     def counters(self):
-        """Steps, bytes and seconds of waiting, as tacit_counters names them."""
+        """Returns steps, bytes and seconds of waiting, as tacit_counters names them."""
         return self._job.counters()
 
     def close(self):
-        """The model and its optimizers are ordinary ones again. Collective, unless a peer has failed. Under shard the state of
-        the optimizers is lost after a failure, or while an exception is handled."""
+        """Makes the model and its optimizers ordinary ones again. Collective, unless a peer has failed. Under shard the state
+        of the optimizers is lost after a failure, or while an exception is handled."""
         for hook in self._gradient_hooks + self._taken_hooks:
             hook.remove()
         self._gradient_hooks, self._taken_hooks = [], []

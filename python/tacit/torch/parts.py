@@ -23,7 +23,7 @@ def check_optimizer(optimizer):
 
 
 def check_owners(module, optimizers):
-    """A parameter whose optimizer does not know of parts would stay as it is."""
+    """Refuses a parameter whose optimizer does not know of parts: it would stay as it is."""
     owned = {id(p): p for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]}
     for p in owned.keys() - {id(p) for p in module.parameters()}:
         if owned[p].requires_grad:
@@ -57,7 +57,7 @@ class Parts:
         self._stand_in = torch.nn.Parameter(torch.zeros(1, device=tensors.parameters[0].device))
 
     def bind(self, job):
-        """The parts of a job that has started or has loaded a checkpoint."""
+        """Takes the parts of a job that has started or has loaded a checkpoint."""
         parts = [p for p in job.parts() if p.floats > 0]
         if not self._pieces:
             self._make_pieces(parts)
@@ -90,7 +90,7 @@ class Parts:
                 self._share_zero_grad(optimizer)
 
     def _share_zero_grad(self, optimizer):
-        """With what passes in no_sync() have left in the parameters of the model."""
+        """Lets zero_grad() of the optimizer clear what passes in no_sync() have left in the parameters of the model, too."""
         original, params = optimizer.zero_grad, [p for params in self._originals[optimizer] for p in params]
 
         @functools.wraps(original)
@@ -112,8 +112,8 @@ class Parts:
                              "or use strategy=\"dp\"")
 
     def _make_piece(self, p, first, last):
-        """On the CPU bind() gives it memory. On a GPU it has its own, but for a float32 parameter that is gathered to the
-        bit, where `shared` does."""
+        """Makes a parameter of the optimizer. On the CPU bind() gives it memory. On a GPU it has its own, but for a float32
+        parameter that is gathered to the bit, where `shared` does."""
         piece = torch.nn.Parameter(torch.empty(last - first, device=p.device))
         piece.kept = piece.shared = None
         if self._tensors.gpu is not None:
@@ -132,7 +132,7 @@ class Parts:
         self._tensors.sources.give([getattr(p, name) for p in self.list_parameters()], targets)
 
     def end_step(self):
-        """Before the library reads the parameters that the optimizer has written."""
+        """Lets the library read the parameters that the optimizer has written."""
         self.spoiled = False
         self.take_stand_ins()
         if self._tensors.gpu is not None:
@@ -148,26 +148,27 @@ class Parts:
         return [piece for piece, _, _ in self._pieces]
 
     def list_pieces(self, optimizer):
-        """[(parameter, offset of its first float, floats)] of an optimizer, in the order of its state_dict()."""
+        """Returns [(parameter, offset of its first float, floats)] of an optimizer, in the order of its state_dict()."""
         places = {id(piece): (piece, begin, count) for piece, begin, count in self._pieces}
         groups = optimizer.param_groups[:len(self._originals[optimizer])]  # close() comes also after add_param_group()
         return [places[id(piece)] for group in groups for piece in group["params"] if piece is not self._stand_in]
 
     def list_tensors(self, optimizer):
-        """By group: numbers of the tensors that an optimizer was made with; None: not trained."""
+        """Returns by group the numbers of the tensors that an optimizer was made with; None: not trained."""
         numbers = {id(p): i for i, p in enumerate(self._tensors.parameters)}
         return [[numbers.get(id(p)) for p in params] for params in self._originals[optimizer]]
 
     def keep_gradients(self, skipped):
-        """Another backward pass adds to the gradients that are there. skipped: what the pass before has ended with; its gradients
-        spoil the sum unless they were cleared."""
+        """Keeps the gradients that are there, to which another backward pass adds. skipped: what the pass before has ended
+        with; its gradients spoil the sum unless they were cleared."""
         pieces = self.list_parameters()
         for piece in pieces:
             piece.kept = None if piece.grad is None else piece.grad.clone()
         self.spoiled = skipped and (not pieces or any(p.kept is not None and not p.kept[0].isfinite() for p in pieces))
 
     def warn_of_gradients(self):
-        """Once, where zero_grad() of the optimizer has left those that an update has used: a step begins without them."""
+        """Says once that a step begins without the gradients that an update has used and zero_grad() of the optimizer has
+        left."""
         if self._has_warned or not any(p.grad is not None and bool(p.grad.any()) for p in self.list_parameters()):
             return
         self._has_warned = True
@@ -176,8 +177,9 @@ class Parts:
 
     @torch.no_grad()
     def show_gradients(self, skipped, unused):
-        """After settle: gradients of the parts are final. Of a skipped step they hold a number that is not finite, which
-        a GradScaler looks for. unused: by this rank; where nothing has come from others either, there is no gradient."""
+        """Gives the parts their final gradients, after settle(). After a skipped step they hold a number that is not finite,
+        which a GradScaler looks for. unused: by this rank; where nothing has come from others either, there is no
+        gradient."""
         clear(self._tensors.parameters)
         if self._tensors.gpu is not None:
             self._give("host_gradient")
@@ -199,7 +201,7 @@ class Parts:
                 optimizer.param_groups[-1]["params"].append(self._stand_in)
 
     def take_stand_ins(self, optimizer=None):
-        """Before an update, and before anybody reads the state. optimizer: of this one alone."""
+        """Removes them, before an update and before anybody reads the state. optimizer: of this one alone."""
         for one in self._originals if optimizer is None else [optimizer]:
             for params in (group["params"] for group in one.param_groups):
                 params[:] = [p for p in params if p is not self._stand_in]
@@ -213,7 +215,7 @@ class Parts:
 
     @torch.no_grad()
     def norm(self, buffers):
-        """Of the gradient as it is now. With shard.over host several ranks have the same part. Collective."""
+        """Returns that of the gradient as it is now. With shard.over host several ranks have the same part. Collective."""
         if self._copies is None:
             places = buffers.gather([(begin, count) for _, begin, count in self._pieces])
             self._copies = collections.Counter(place for of_rank in places for place in of_rank)

@@ -16,7 +16,7 @@ _default, _default_settings = None, {}
 
 
 class TorchStore:
-    """A store of torch.distributed, as tacit.Comm wants it."""
+    """Returns a store of torch.distributed, as tacit.Comm wants it."""
 
     def __init__(self, store, group=None):
         count = _counts[group] = _counts.get(group, 0) + 1
@@ -31,12 +31,12 @@ class TorchStore:
 
 
 def is_part(group):
-    """Whether a process group lacks ranks of the program."""
+    """Returns whether a process group lacks ranks of the program."""
     return group is not None and dist.get_process_group_ranks(group) != list(range(dist.get_world_size()))
 
 
 def choose_interface(settings):
-    """Who has told gloo or NCCL which network to use has told us; comm.interface comes first."""
+    """Takes the network that gloo or NCCL was told to use; comm.interface comes first."""
     if settings["comm.interface"] not in ("", "none"):
         return
     known = {name for _, name in socket.if_nameindex()}
@@ -48,7 +48,7 @@ def choose_interface(settings):
 
 
 def open_comm(settings=None, group=None):
-    """All ranks of this program: those of mpirun or srun over MPI; else those of torch.distributed or torchrun, which
+    """Returns all ranks of this program: those of mpirun or srun over MPI; else those of torch.distributed or torchrun, which
     meet in its store; else this process alone. group: those of a process group of torch.distributed. Collective."""
     settings = settings or Settings()
     if is_part(group):
@@ -64,7 +64,7 @@ def open_comm(settings=None, group=None):
 
 
 def read_settings(settings):
-    """Those of the communicator; every model has its own patience with its tensors, comm.stall."""
+    """Returns those of the communicator; every model has its own patience with its tensors, comm.stall."""
     return {key: settings[key] for key, _ in options() if key.startswith("comm.") and key != "comm.stall"}
 
 

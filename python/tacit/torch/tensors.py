@@ -42,7 +42,7 @@ def is_uninitialized(parameter):
 
 
 def list_trained(module, left_out=()):
-    """[(name, parameter)] of those that want a gradient, the last layer first: in about the order in which a backward
+    """Returns [(name, parameter)] of those that want a gradient, the last layer first: in about the order in which a backward
     pass completes them. A parameter with two names stands there once, by its first; one without elements has nothing to
     train. left_out: names of others. Raises for what cannot be trained."""
     named = [(name, p) for name, p in module.named_parameters()
@@ -72,8 +72,8 @@ def list_trained(module, left_out=()):
 
 
 def list_ends(parameters, portion=64 << 10):
-    """At which of them what has arrived before is reported, too: no more than these bytes, which an exchange
-    would send less for much more, wait for the next one."""
+    """Returns the numbers of those with which what has arrived before is reported, too: no more than `portion` bytes
+    wait for the next one."""
     waiting, ends = 0, []
     for i, p in enumerate(parameters):
         waiting += 4 * p.numel()
@@ -84,7 +84,7 @@ def list_ends(parameters, portion=64 << 10):
 
 
 def order_dims(tensor):
-    """Dimensions as they lie in memory, the slowest first."""
+    """Returns dimensions as they lie in memory, the slowest first."""
     return sorted(range(tensor.dim()), key=lambda d: (-tensor.stride(d), d))
 
 
@@ -94,19 +94,19 @@ def is_dense(tensor):
 
 
 def list_dims(p):
-    """Dimensions in the order in which the flat array has the elements of a parameter."""
+    """Returns dimensions in the order in which the flat array has the elements of a parameter."""
     return order_dims(p) if is_dense(p) else list(range(p.dim()))
 
 
 def view_floats(address, count):
-    """A tensor over memory of the library's."""
+    """Returns a tensor over memory of the library's."""
     if count == 0:
         return torch.empty(0)
     return torch.frombuffer((ctypes.c_float * count).from_address(address), dtype=torch.float32)
 
 
 class InPlace:
-    """How gradients of the CPU get to the library: it reads and writes them where they are. cuda.Staging does the same for
+    """Brings gradients of the CPU to the library, which reads and writes them where they are. cuda.Staging does the same for
     those of a GPU, by way of pinned memory. kinds: the types of all tensors."""
     is_busy = False
 
@@ -114,23 +114,23 @@ class InPlace:
         self._kinds = kinds
 
     def start(self, job, indices, addresses, scale):
-        """Gradients of these tensors, times scale, are ready; one at the address 0 is 0."""
+        """Reports that gradients of these tensors, times scale, are ready; one at the address 0 is 0."""
         job.report(indices, addresses, self._kinds, scale)
 
     def deliver(self, indices=()):
-        """Of copies that were started: there are none."""
+        """Reports copies that have ended: there are none."""
 
     def receive(self, job, early):
-        """All gradients of the step are ready when this has returned; it may wait. early: sums arrive before settle()."""
+        """Waits until all gradients of the step are ready. early: sums arrive before settle()."""
 
     def send_back(self, indices=None):
-        """Gradients, or these, whose sums have arrived, are the sums, or will be before torch reads them."""
+        """Puts the sums that have arrived in the place of the gradients, or of these, before torch reads them."""
 
     def forget(self):
-        """In place of send_back(): they stay what they are."""
+        """Comes in place of send_back(): gradients stay what they are."""
 
     def close(self):
-        """The flat array is gone, if it was not torch's."""
+        """Frees the flat array, if it is not torch's."""
 
 
 class Tensors:
@@ -185,7 +185,7 @@ class Tensors:
         return room[begin:begin + self.layout.floats]
 
     def view_in(self, flat, i):
-        """Tensor i of a flat array, in the shape and order of its parameter."""
+        """Returns tensor i of a flat array, in the shape and order of its parameter."""
         p, begin = self.parameters[i], self.layout.offset(i)
         dims = list_dims(p)
         piece = flat[begin:begin + p.numel()].view([p.size(d) for d in dims])
@@ -193,14 +193,14 @@ class Tensors:
 
     @functools.cached_property
     def samples(self):
-        """Places in the flat array of 64 elements of each tensor, at equal distances."""
+        """Returns places in the flat array of 64 elements of each tensor, at equal distances."""
         count = 64
         begins = torch.tensor([self.layout.offset(i) for i in range(len(self.parameters))])
         sizes = torch.tensor([p.numel() for p in self.parameters])
         return begins[:, None] + (torch.arange(count)[None, :] * sizes[:, None]) // count
 
     def flatten(self, value, i):
-        """Elements of a tensor in the shape of parameter i as the flat array has them."""
+        """Returns elements of a tensor in the shape of parameter i as the flat array has them."""
         return value.permute(list_dims(self.parameters[i])).reshape(-1)
 
     @torch.no_grad()
@@ -224,7 +224,7 @@ class Tensors:
             p.copy_(view)
 
     def _list_pieces(self):
-        """The parameters in the flat array, each in its order in memory."""
+        """Returns the parameters in the flat array, each in its order in memory."""
         begins = [self.layout.offset(i) for i in range(len(self.copied))]
         return [self.flat[begin:begin + p.numel()] for begin, (_, p) in zip(begins, self.copied)]
 
@@ -241,18 +241,19 @@ class Tensors:
                                  "assign=True?): wrap it afterwards")
 
     def release(self):
-        """Once: afterwards the parameters may belong to another."""
+        """Lets the parameters belong to another. Once."""
         release(self.parameters)
         self.parameters = []
 
     def close(self):
-        """After release(), when the job is closed and has not failed: late messages of one that has may still arrive."""
+        """Frees the memory. After release(), when the job is closed and has not failed: late messages of one that has may
+        arrive."""
         self.flat, self.views, self.copied = None, [], []
         self.sources.close()
 
 
 def read_state(part):
-    """The state of a job or a channel as a tensor of bytes, which torch.load() takes with weights_only."""
+    """Returns the state of a job or a channel as a tensor of bytes, which torch.load() takes with weights_only."""
     out = torch.empty(part.write_state(), dtype=torch.uint8)
     part.write_state(out.data_ptr(), out.numel())
     return out
