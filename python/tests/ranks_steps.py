@@ -39,6 +39,13 @@ class Small(nn.Module):
         return self.last(x)
 
 
+class Unreadable:
+    """An object whose state load() could not read."""
+
+    def state_dict(self):
+        return {"module": Small}
+
+
 def adamw(model):
     return torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.3)
 
@@ -153,15 +160,20 @@ class Steps(unittest.TestCase):
 
     @has_scaler
     def test_a_scaler_where_ranks_have_no_part(self):
-        """Or one that nobody uses. All scales see the overflow of one rank."""
+        """Or one that nobody uses. All scales see the overflow of one rank. Nobody who reads the state sees the parameter that
+        stands in, and a save() that is refused leaves it."""
         runs = []
         for strategy in ("dp", "shard"):
             module, scaler = make(Small), torch.amp.GradScaler("cpu", init_scale=256.0)
             optimizers = [torch.optim.AdamW([module.last.weight, module.idle]), torch.optim.AdamW([module.last.bias], lr=0.1)]
             model = tacit.Parallel(module, *optimizers, strategy=strategy)
+            groups = [[group["params"] for group in o.state_dict()["param_groups"]] for o in optimizers]
             for step in range(5):
                 model.zero_grad()
                 scaler.scale(model(torch.ones(2, 4) / (step != 2 or RANK < SIZE - 1)).sum()).backward()
+                self.assertEqual([[group["params"] for group in o.state_dict()["param_groups"]] for o in optimizers], groups)
+                with self.assertRaises(tacit.DataError):
+                    tacit.save("never made", model, *optimizers, Unreadable())
                 for optimizer in optimizers:
                     if step % 2:
                         scaler.unscale_(optimizer)

@@ -247,7 +247,7 @@ static bool note_settings(tacit_comm *comm, const taciti_config *config) {
     char *text = taciti_config_json(config, 0);
     if (text == NULL) return true;
     const uint64_t digest = XXH3_64bits(text, strlen(text));
-    free(text);
+    taciti_free(text);
     for (size_t i = 0; i < taciti_min(comm->settings_count, TACITI_SETTINGS_KNOWN); i++)
         if (comm->settings[i] == digest) return false;
     comm->settings[comm->settings_count++ % TACITI_SETTINGS_KNOWN] = digest;

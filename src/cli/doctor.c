@@ -27,7 +27,8 @@ void taciti_finding_advise(taciti_finding *finding, taciti_severity severity, co
 }
 
 int taciti_local_ranks(void) {
-    static const char *const variables[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"};
+    static const char *const variables[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "LOCAL_WORLD_SIZE",
+                                            "SLURM_NTASKS_PER_NODE"};
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
         const char *text = getenv(variables[i]);
         int64_t ranks = 0;

@@ -100,11 +100,14 @@ static void ranks_of_this_host_are_what_the_launcher_says(void **state) {
     assert_int_equal(taciti_local_ranks(), 1);
     assert_int_equal(setenv("SLURM_NTASKS_PER_NODE", "5", 1), 0);
     assert_int_equal(taciti_local_ranks(), 5);
+    assert_int_equal(setenv("LOCAL_WORLD_SIZE", "6", 1), 0); /* torchrun in a batch job of Slurm */
+    assert_int_equal(taciti_local_ranks(), 6);
     assert_int_equal(setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "7", 1), 0);
     assert_int_equal(taciti_local_ranks(), 7);
     assert_int_equal(setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "many", 1), 0);
-    assert_int_equal(taciti_local_ranks(), 5);
+    assert_int_equal(taciti_local_ranks(), 6);
     (void)unsetenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+    (void)unsetenv("LOCAL_WORLD_SIZE");
     (void)unsetenv("SLURM_NTASKS_PER_NODE");
 }
 

@@ -375,7 +375,7 @@ tacit_status taciti_verb_bench_step(const taciti_verb *verb, int argc, char **ar
     tacit_status status = taciti_step_settings_read(verb, argc, argv, launcher.size, &arguments, &settings);
     if (status == TACIT_OK) status = taciti_arguments_no_words(&arguments);
     if (status == TACIT_OK) status = apply_model_flags(&arguments, &settings);
-    const bool cluster = wants_cluster(&arguments, &launcher, argc, argv);
+    const bool cluster = status == TACIT_OK && wants_cluster(&arguments, &launcher, argc, argv);
     if (status == TACIT_OK && taciti_arguments_get(&arguments, "--dry-run") != NULL)
         status = rehearse_run(&arguments, &settings, cluster);
     else if (status == TACIT_OK)

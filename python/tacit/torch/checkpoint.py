@@ -39,8 +39,6 @@ def save(folder, model, *stateful, step=None, keep=2):
         if not hasattr(thing, "state_dict"):
             raise UsageError(f"after the model come what has a state_dict(), such as optimizers, and this is {thing!r}; the step "
                              "has a name: step=...")
-    if model._parts is not None:
-        model._parts.take_stand_ins()
     states = [read_state(thing) for thing in stateful]
     model._meet()
     frozen, own_frozen = list_frozen(model)

@@ -87,17 +87,28 @@ class Parts:
             for group in optimizer.param_groups:
                 group["params"] = [piece for p in group["params"] for piece in found.get(id(p), [])]
             if "zero_grad" not in vars(optimizer):
-                self._share_zero_grad(optimizer)
+                self._wrap_methods(optimizer)
 
-    def _share_zero_grad(self, optimizer):
-        """Lets zero_grad() of the optimizer clear what passes in no_sync() have left in the parameters of the model, too."""
-        original, params = optimizer.zero_grad, [p for params in self._originals[optimizer] for p in params]
+    def _wrap_methods(self, optimizer):
+        """Lets zero_grad() of the optimizer clear what passes in no_sync() have left in the parameters of the model, too, and
+        state_dict() leave out the stand-in."""
+        clear_parts, read_parts = optimizer.zero_grad, optimizer.state_dict
+        whole = [p for params in self._originals[optimizer] for p in params]
 
-        @functools.wraps(original)
+        @functools.wraps(clear_parts)
         def zero_grad(*args, **kwargs):
-            original(*args, **kwargs)
-            clear(params)
-        optimizer.zero_grad = zero_grad
+            clear_parts(*args, **kwargs)
+            clear(whole)
+
+        @functools.wraps(read_parts)
+        def state_dict(*args, **kwargs):
+            groups = self.take_stand_ins(optimizer)
+            try:
+                return read_parts(*args, **kwargs)
+            finally:
+                for params in groups:
+                    params.append(self._stand_in)
+        optimizer.zero_grad, optimizer.state_dict = zero_grad, state_dict
 
     def check_groups(self, optimizer):
         if len(optimizer.param_groups) != len(self._originals[optimizer]):
@@ -200,11 +211,13 @@ class Parts:
             if all(p.grad is None for group in optimizer.param_groups for p in group["params"]):
                 optimizer.param_groups[-1]["params"].append(self._stand_in)
 
-    def take_stand_ins(self, optimizer=None):
-        """Removes them, before an update and before anybody reads the state. optimizer: of this one alone."""
-        for one in self._originals if optimizer is None else [optimizer]:
-            for params in (group["params"] for group in one.param_groups):
-                params[:] = [p for p in params if p is not self._stand_in]
+    def take_stand_ins(self, *optimizers):
+        """Removes them from these optimizers, or from all, and returns where they were."""
+        groups = [group["params"] for o in optimizers or self._originals for group in o.param_groups]
+        groups = [params for params in groups if any(p is self._stand_in for p in params)]
+        for params in groups:
+            params[:] = [p for p in params if p is not self._stand_in]
+        return groups
 
     def zero_grad(self, set_to_none):
         for piece in self.list_parameters():
@@ -233,5 +246,6 @@ class Parts:
     def release(self):
         for optimizer, originals in self._originals.items():
             vars(optimizer).pop("zero_grad", None)
+            vars(optimizer).pop("state_dict", None)
             for group, params in zip(optimizer.param_groups, originals):
                 group["params"] = params
