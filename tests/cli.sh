@@ -51,7 +51,7 @@ expect 2 'unknown option "--train.stpes"; did you mean "--train.steps"?' "$tacit
 expect 2 'unknown option "--train.eval_windows"' "$tacit" eval nowhere --train.eval_windows 50
 expect 2 '--int8.block has gone' "$tacit" train --int8.block 4
 expect 3 'environment: unknown variable TACIT_TRAIN_STPES' env TACIT_TRAIN_STPES=4 "$tacit" train --dry-run
-expect 3 'environment: unknown variable TACIT_TRAIN_STPES' env TACIT_TRAIN_STPES=4 "$tacit" bench step
+expect 3 'TACIT_OPTIM_LR: "abc" is not a number' env TACIT_OPTIM_LR=abc "$tacit" bench step
 expect 3 '--tokens -3: give a whole number from 0 to 1000000000' "$tacit" sample nowhere --tokens -3
 expect 3 '--top-k 0.9: give a whole number' "$tacit" sample nowhere --top-k 0.9
 expect 3 'environment: unknown variable TACIT_DATA_VOCABB' env TACIT_DATA_VOCABB=4 "$tacit" eval nowhere

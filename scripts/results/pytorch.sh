@@ -5,7 +5,7 @@
 #   scripts/results/pytorch.sh [-o FOLDER] [--name NAME] [--text FILE] [--quick] [SECTION ...]
 #
 # Sections, in the order in which they run when none is named, with minutes on an idle machine of two cores:
-#   steps   seconds per step of a GPT of 3.3 M parameters, real compute, 4 hosts at RATE, REPEATS times                 75 min
+#   steps   seconds per step of a GPT of 3.3 M parameters, real compute, 4 hosts at RATE, REPEATS times                 80 min
 #   dp      f32 sums against DDP's: that GPT on 4 hosts at 200 Mbit/s, at 1 Gbit/s, and on one host; VGG-16 beside a
 #           replayed accelerator, 4 hosts of 2 ranks at 1 Gbit/s                                                        50 min
 #   loss    time to the final loss of DDP, at the rate at which its transfers take RATIO times the compute              60 min
@@ -36,7 +36,7 @@ cd "$(dirname "$0")/../.." || exit 2
 . scripts/results/record.sh
 
 : "${RATE:=200mbit}" "${BATCH:=2}" "${WORDS:=}" "${RATIO:=4}"
-: "${METHODS:=ddp ddp-fp16 ddp-powersgd decent-exp decent-complete dp bf16 auto auto-now topk exp aer alone}"
+: "${METHODS:=ddp ddp-fp16 ddp-powersgd decent-exp decent-complete dp bf16 auto auto-now topk exp complete aer alone}"
 : "${LOSS_METHODS:=ddp ddp-fp16 ddp-powersgd auto auto-now topk aer}"
 : "${GRAVAC_METHODS:=ddp ddp-fp16 ddp-powersgd topk10 topk1000 gravac accordion auto auto-now}"
 : "${DECENT_METHODS:=decent-exp exp decent-complete complete aer}"

@@ -362,9 +362,10 @@ def dp_bars(folder):
                    section.lost("dp"))
 
 
-def decent_bars(section):
+def decent_bars(section, steps):
     for mine, other in GRAPHS.items():
-        ratios, losses = section.ratios(mine, other, seconds), section.values(other, lambda a: a["held_loss"])
+        ratios = steps.ratios(mine, other, seconds) or section.ratios(mine, other, seconds)
+        losses = section.values(other, lambda a: a["held_loss"])
         own = section.values(mine, lambda a: a["held_loss"])
         met, lost = ratios and statistics.median(ratios) <= 1, section.lost(mine)
         yield bar("gossip, never slower than decent-dp: %s" % other.partition("-")[2], middle(ratios), ratios, met, lost)
@@ -380,7 +381,7 @@ def bars_table(folder, steps, loss, decent, page):
                      speedups(times, "auto", "ddp"), 2.5, lost),
             at_least("the same against the best of PyTorch's hooks: 1.3 times", speedups(times, "auto", hook) if hook else [], 1.3, lost),
             at_least("gossip `aer`, a step: 2 times as fast as DDP", steps.ratios("ddp", "aer", seconds), 2, steps.lost("aer"))]
-    rows += [*decent_bars(decent), *dp_bars(folder)]
+    rows += [*decent_bars(decent, steps), *dp_bars(folder)]
     return record.table(["bar", "measured", ""], record.merge_rows(page, "bars", [row for row in rows if row[2] != "-"]))
 
 
