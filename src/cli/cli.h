@@ -84,9 +84,9 @@ tacit_status taciti_arguments_no_words(const taciti_arguments *arguments);
  * strategy, codec and policy whose options are shown, as do the environment and a configuration file among them. */
 void taciti_verb_help(const taciti_verb *verb, int argc, char **argv);
 
-/* "-o, --output FILE". */
-enum { TACITI_FLAG_USAGE_BYTES = 128 };
-void taciti_flag_usage(const taciti_flag *flag, char *out, size_t size);
+/* Prints the same text: with the options that a run with the settings so far would read or, if `all`, with every option
+ * and its range. */
+void taciti_print_verb(FILE *out, const taciti_verb *verb, bool all);
 
 /* Prints a description of the program and a list of all verbs. */
 void taciti_overview(const taciti_verb *verbs, FILE *out);
@@ -97,7 +97,7 @@ void taciti_overview(const taciti_verb *verbs, FILE *out);
 void taciti_print_wrapped(FILE *out, int indent, const char *text);
 
 /* Prints a name and, beside it, what it means, wrapped at 79 columns. */
-void taciti_print_entry(const char *name, const char *text);
+void taciti_print_entry(FILE *out, const char *name, const char *text);
 
 /* Directs the log to stderr: "tacit: error: ...", in colour on a terminal unless NO_COLOR is set. Rank 0 prints
  * information and warnings; every rank prints its errors, with its number. */

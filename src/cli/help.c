@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tacit --help and tacit VERB --help, from the tables of verbs, flags and options.
+ * tacit --help, tacit VERB --help and the text of manual pages, from the tables of verbs, flags and options.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "cli/cli.h"
 #include "cli/option_text.h"
 
-enum { COLUMNS = 79, NAME_COLUMNS = 24 };
+enum { COLUMNS = 79, NAME_COLUMNS = 24, USAGE_BYTES = 512 };
 
 /* Up to the next blank that is not inside brackets: "[--dir FOLDER]" stays on one line. */
 static size_t word_length(const char *text, const char *end) {
@@ -57,34 +57,31 @@ void taciti_print_wrapped(FILE *out, int indent, const char *text) {
 
 /* "  --json        text": the text wrapped in its column; behind a name that is too wide if that fills one line, or
  * else on the next. */
-void taciti_print_entry(const char *name, const char *text) {
-    int column = printf("  %s", name);
+void taciti_print_entry(FILE *out, const char *name, const char *text) {
+    int column = fprintf(out, "  %s", name);
     if (column > NAME_COLUMNS - 2 && column + 2 + (int)strlen(text) <= COLUMNS) {
-        printf("  %s\n", text);
+        (void)fprintf(out, "  %s\n", text);
         return;
     }
     if (column > NAME_COLUMNS - 2) {
-        (void)putchar('\n');
+        (void)fputc('\n', out);
         column = 0;
     }
-    column += printf("%*s", NAME_COLUMNS - column, "");
-    print_paragraph(stdout, NAME_COLUMNS, column, text, strlen(text));
+    column += fprintf(out, "%*s", NAME_COLUMNS - column, "");
+    print_paragraph(out, NAME_COLUMNS, column, text, strlen(text));
 }
 
-void taciti_flag_usage(const taciti_flag *flag, char *out, size_t size) {
-    (void)snprintf(out, size, "%s%s%s%s%s", flag->alias == NULL ? "" : flag->alias, flag->alias == NULL ? "" : ", ",
-                   flag->name, flag->argument == NULL || *flag->argument == '[' ? "" : " ",
-                   flag->argument == NULL ? "" : flag->argument);
-}
-
-static void print_flags(const taciti_verb *verb) {
-    char usage[TACITI_FLAG_USAGE_BYTES];
-    printf("\noptions:\n");
+static void print_flags(FILE *out, const taciti_verb *verb) {
+    char usage[USAGE_BYTES];
+    (void)fprintf(out, "\noptions:\n");
     for (const taciti_flag *flag = verb->flags; flag->name != NULL; flag++) {
-        taciti_flag_usage(flag, usage, sizeof usage);
-        taciti_print_entry(usage, flag->help);
+        const bool named = flag->argument != NULL;
+        (void)snprintf(usage, sizeof usage, "%s%s%s%s%s", flag->alias == NULL ? "" : flag->alias,
+                       flag->alias == NULL ? "" : ", ", flag->name, !named || *flag->argument == '[' ? "" : " ",
+                       named ? flag->argument : "");
+        taciti_print_entry(out, usage, flag->help);
     }
-    taciti_print_entry("-h, --help", "show this text");
+    taciti_print_entry(out, "-h, --help", "show this text");
 }
 
 /* ---- configuration ----------------------------------------------------------------------------------------------- */
@@ -109,70 +106,77 @@ static void read_run(const taciti_verb *verb, int argc, char **argv) {
     taciti_log_capture(NULL);
 }
 
-/* Options that the run on the command line would read; verbs without a run of their own measure or predict any. */
-static bool is_shown(const taciti_verb *verb, const taciti_place *place) {
+/* Options that the run on the command line would read, or all that the verb accepts; verbs without a run of their own
+ * measure or predict any. */
+static bool is_shown(const taciti_verb *verb, bool all, const taciti_place *place) {
     const bool trains = taciti_settings_registered(place->table) || strcmp(verb->name, "train") == 0;
     const taciti_reader reader = strcmp(verb->keys, "codecs.") == 0 ? TACITI_READER_CODECS
                                  : trains                           ? TACITI_READER_TRAIN
                                                                     : TACITI_READER_PLAN;
-    return (place->option->flags & TACITI_OPTION_EXPERT) == 0 && taciti_option_accepted(verb->keys, place) &&
-           taciti_settings_reads(taciti_cli_settings(), reader, place);
+    if (!taciti_option_accepted(verb->keys, place)) return false;
+    const bool common = (place->option->flags & TACITI_OPTION_EXPERT) == 0;
+    return all || (common && taciti_settings_reads(taciti_cli_settings(), reader, place));
 }
 
 /* The options of registered sections (strategies, codecs, controllers), or all others. */
-static void print_sections(const taciti_verb *verb, bool registered) {
+static void print_sections(FILE *out, const taciti_verb *verb, bool all, bool registered) {
     char usage[TACITI_OPTION_TEXT_BYTES], text[TACITI_OPTION_TEXT_BYTES];
     const taciti_option_table *table = NULL;
     taciti_place place;
     for (size_t i = 0; taciti_config_at(taciti_cli_options(), i, &place); i++) {
-        if (taciti_settings_registered(place.table) != registered || !is_shown(verb, &place)) continue;
+        if (taciti_settings_registered(place.table) != registered || !is_shown(verb, all, &place)) continue;
         if (place.table != table && *place.table->section != '\0') {
-            const int column = printf(" %s:", place.table->section);
-            print_paragraph(stdout, 1, column, place.table->help, strlen(place.table->help));
+            const int column = fprintf(out, " %s:", place.table->section);
+            print_paragraph(out, 1, column, place.table->help, strlen(place.table->help));
         }
         table = place.table;
         taciti_option_usage(&place, usage, sizeof usage);
-        taciti_option_shorten(&place, text, sizeof text);
-        taciti_print_entry(usage, text);
+        (all ? taciti_option_explain : taciti_option_shorten)(&place, text, sizeof text);
+        taciti_print_entry(out, usage, text);
     }
 }
 
-static void print_options(const taciti_verb *verb) {
-    printf("\nconfiguration (defaults in brackets):\n");
-    print_sections(verb, false);
-    print_sections(verb, true);
-    printf("\nAll keys, with ranges: tacit info options\n");
+static void print_options(FILE *out, const taciti_verb *verb, bool all) {
+    (void)fprintf(out, "\nconfiguration (defaults in brackets):\n");
+    print_sections(out, verb, all, false);
+    print_sections(out, verb, all, true);
+    if (all) return;
+    (void)fprintf(out, "\nAll keys, with ranges: tacit info options\n");
     if (*verb->keys == '\0' || strstr(verb->keys, "registered.") != NULL)
-        printf("Those of a strategy, a codec or a policy:\n"
-               "  tacit %s --strategy gossip --help\n"
-               "  tacit %s --compress.codec topk --help\n",
-               verb->name, verb->name);
+        (void)fprintf(out,
+                      "Those of a strategy, a codec or a policy:\n"
+                      "  tacit %s --strategy gossip --help\n"
+                      "  tacit %s --compress.codec topk --help\n",
+                      verb->name, verb->name);
 }
 
-static void print_examples(const char *lines) {
-    printf("\nexamples:\n");
+static void print_examples(FILE *out, const char *lines) {
+    (void)fprintf(out, "\nexamples:\n");
     while (*lines != '\0') {
         const size_t length = strcspn(lines, "\n");
-        printf("  %.*s\n", (int)length, lines);
+        (void)fprintf(out, "  %.*s\n", (int)length, lines);
         lines += length + (lines[length] != '\0');
     }
 }
 
-void taciti_verb_help(const taciti_verb *verb, int argc, char **argv) {
-    char usage[512];
-    const int column = printf("tacit %s:", verb->name);
-    print_paragraph(stdout, 1, column, verb->summary, strlen(verb->summary));
+void taciti_print_verb(FILE *out, const taciti_verb *verb, bool all) {
+    char usage[USAGE_BYTES];
+    const int column = fprintf(out, "tacit %s:", verb->name);
+    print_paragraph(out, 1, column, verb->summary, strlen(verb->summary));
     (void)snprintf(usage, sizeof usage, "%stacit %s %s", verb->collective ? "[mpirun -n N] " : "", verb->name,
                    verb->synopsis);
-    const int begin = printf("\nusage: ") - 1; /* following lines stand below the first word behind it */
-    print_paragraph(stdout, begin, begin, usage, strlen(usage));
-    (void)putchar('\n');
-    taciti_print_wrapped(stdout, 0, verb->description);
-    print_flags(verb);
-    if (*verb->example != '\0') print_examples(verb->example);
-    if (verb->keys == NULL) return;
-    read_run(verb, argc, argv);
-    print_options(verb);
+    const int begin = fprintf(out, "\nusage: ") - 1; /* following lines stand below the first word behind it */
+    print_paragraph(out, begin, begin, usage, strlen(usage));
+    (void)fputc('\n', out);
+    taciti_print_wrapped(out, 0, verb->description);
+    print_flags(out, verb);
+    if (*verb->example != '\0') print_examples(out, verb->example);
+    if (verb->keys != NULL) print_options(out, verb, all);
+}
+
+void taciti_verb_help(const taciti_verb *verb, int argc, char **argv) {
+    if (verb->keys != NULL) read_run(verb, argc, argv);
+    taciti_print_verb(stdout, verb, false);
 }
 
 void taciti_overview(const taciti_verb *verbs, FILE *out) {

@@ -59,7 +59,7 @@ static json_t *show_options(bool json, bool all) {
         taciti_option_usage(&place, usage, sizeof usage);
         taciti_option_explain(&place, text, sizeof text);
         if (isatty(STDOUT_FILENO))
-            taciti_print_entry(usage + 2, text);
+            taciti_print_entry(stdout, usage + 2, text);
         else
             printf("  %-32s %s\n", usage + 2, text);
     }
