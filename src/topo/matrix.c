@@ -20,70 +20,52 @@ enum { FILE_BYTES_MAX = 1 << 29, MATRICES_MAX = 65536, CELL_BYTES = 64 };
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 typedef struct reader {
     const char *file;
-    const char *at, *end; /* what is left */
-    size_t line;          /* number of the line that was read last, from 1 */
+    size_t line; /* number of the line that was read last, from 1 */
     int ranks;
     size_t rows;
     double *values; /* [rows][ranks], with room for more; owned */
 } reader;
 
-static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-
-/* [begin, end) of the next line, blanks at its ends left out. */
-static bool next_line(reader *r, const char **begin, const char **end) {
-    if (r->at == r->end) return false;
-    const char *newline = memchr(r->at, '\n', (size_t)(r->end - r->at));
-    *begin = r->at;
-    *end = newline != NULL ? newline : r->end;
-    r->at = newline != NULL ? newline + 1 : r->end;
-    r->line++;
-    while (*begin < *end && is_blank(**begin)) ++*begin;
-    while (*begin < *end && is_blank((*end)[-1])) --*end;
-    return true;
+/* Cuts the text at *rest at the next `mark`. Returns what stands before it, without blanks at its ends. */
+static char *cut_piece(char **rest, const char *mark) {
+    static const char BLANKS[] = " \t\r";
+    char *piece = *rest + strspn(*rest, BLANKS), *end = piece + strcspn(piece, mark);
+    *rest = end + (*end != '\0');
+    while (end > piece && strchr(BLANKS, end[-1]) != NULL) end--;
+    *end = '\0';
+    return piece;
 }
 
-static tacit_status parse_cell(const reader *r, const char *begin, const char *end, int column, double *out) {
-    char cell[CELL_BYTES], quoted[TACITI_QUOTED_BYTES];
-    while (begin < end && is_blank(*begin)) begin++;
-    while (begin < end && is_blank(end[-1])) end--;
-    const size_t length = (size_t)(end - begin) < sizeof cell - 1 ? (size_t)(end - begin) : sizeof cell - 1;
-    memcpy(cell, begin, length);
-    cell[length] = '\0';
-    if (length < (size_t)(end - begin) || !taciti_real_parse(cell, out))
-        return taciti_fail(TACIT_E_DATA, "%s, line %zu, column %d: expected a finite number, found %s", r->file,
-                           r->line, column, taciti_quote(cell, quoted));
-    return TACIT_OK;
-}
-
-static tacit_status parse_row(reader *r, const char *begin, const char *end) {
+static tacit_status parse_row(reader *r, char *line) {
+    char quoted[TACITI_QUOTED_BYTES];
     size_t cells = 1;
-    for (const char *c = begin; c < end; c++) cells += *c == ',';
+    for (const char *c = line; *c != '\0'; c++) cells += *c == ',';
     if (cells != (size_t)r->ranks)
         return taciti_fail(TACIT_E_DATA, "%s, line %zu: %zu numbers between commas, expected %d, one per rank", r->file,
                            r->line, cells, r->ranks);
     double *row = r->values + r->rows++ * (size_t)r->ranks;
     for (int column = 0; column < r->ranks; column++) {
-        const char *comma = memchr(begin, ',', (size_t)(end - begin));
-        if (comma == NULL) comma = end;
-        TACITI_TRY(parse_cell(r, begin, comma, column, &row[column]));
-        begin = comma < end ? comma + 1 : end;
+        const char *cell = cut_piece(&line, ",");
+        if (strlen(cell) >= CELL_BYTES || !taciti_real_parse(cell, &row[column]))
+            return taciti_fail(TACIT_E_DATA, "%s, line %zu, column %d: expected a finite number, found %s", r->file,
+                               r->line, column, taciti_quote(cell, quoted));
     }
     return TACIT_OK;
 }
 
-static tacit_status parse_rows(reader *r) {
-    const char *begin = NULL, *end = NULL;
-    while (next_line(r, &begin, &end)) {
+static tacit_status parse_rows(reader *r, char *text) {
+    for (r->line = 1; *text != '\0'; r->line++) {
+        char *line = cut_piece(&text, "\n");
         const size_t of_this = r->rows % (size_t)r->ranks;
-        if (begin < end && *begin == '#') continue;
-        if (begin == end && of_this != 0)
+        if (*line == '#') continue;
+        if (*line == '\0' && of_this != 0)
             return taciti_fail(TACIT_E_DATA, "%s, line %zu: empty after %zu rows of a matrix that should have %d",
                                r->file, r->line, of_this, r->ranks);
-        if (begin == end) continue;
+        if (*line == '\0') continue;
         if (r->rows == (size_t)MATRICES_MAX * (size_t)r->ranks)
             return taciti_fail(TACIT_E_DATA, "%s, line %zu: more than %d matrices; give fewer", r->file, r->line,
                                MATRICES_MAX);
-        TACITI_TRY(parse_row(r, begin, end));
+        TACITI_TRY(parse_row(r, line));
     }
     if (r->rows == 0 || r->rows % (size_t)r->ranks != 0)
         return taciti_fail(TACIT_E_DATA, "%s: %zu rows, expected %d for every matrix (%d ranks)", r->file, r->rows,
@@ -91,19 +73,17 @@ static tacit_status parse_rows(reader *r) {
     return TACIT_OK;
 }
 
-/* bytes[count] must be 0. r->values is to be freed whatever comes back. */
-static tacit_status parse_matrices(reader *r, const char *bytes, size_t count) {
-    if (memchr(bytes, '\0', count) != NULL)
+/* text[count] must be 0; the text is cut into pieces. r->values is to be freed whatever comes back. */
+static tacit_status parse_matrices(reader *r, char *text, size_t count) {
+    if (strlen(text) < count)
         return taciti_fail(TACIT_E_DATA,
                            "%s: not text, since it has a zero byte; NumPy writes what is read by "
                            "numpy.savetxt(FILE, W, fmt='%%.17g', delimiter=',')",
                            r->file);
     /* a legal row has 2 n bytes or more, the end of its line included; one more row may be begun and refused */
     const size_t rows_max = (count + 1) / (2 * (size_t)r->ranks) + 1;
-    r->at = bytes;
-    r->end = bytes + count;
     r->values = taciti_calloc(rows_max * (size_t)r->ranks, sizeof *r->values);
-    return r->values == NULL ? TACIT_E_MEMORY : parse_rows(r);
+    return r->values == NULL ? TACIT_E_MEMORY : parse_rows(r, text);
 }
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
