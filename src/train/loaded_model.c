@@ -23,25 +23,17 @@ tacit_status taciti_loaded_options_init(taciti_loaded_options *options) {
     return taciti_config_defaults(&options->config);
 }
 
-static tacit_status inherit_files(taciti_loaded_options *options, const json_t *config, const char *key) {
-    const json_t *files = json_object_get(config, key);
+/* The list is empty; the configuration owns it. */
+static tacit_status inherit_files(const json_t *files, taciti_list *out) {
     if (json_array_size(files) == 0) return TACIT_OK;
-    char flag[64];
-    (void)snprintf(flag, sizeof flag, "--%s", key);
-    char **words = taciti_calloc(json_array_size(files) + 1, sizeof *words);
-    if (words == NULL) return TACIT_E_MEMORY;
-    int count = 0, next = 0;
-    words[count++] = flag;
+    out->items = taciti_calloc(json_array_size(files), sizeof *out->items);
+    if (out->items == NULL) return TACIT_E_MEMORY;
     for (size_t i = 0; i < json_array_size(files); i++) {
         const char *file = json_string_value(json_array_get(files, i));
-        words[count] = file == NULL ? NULL : taciti_strdup(file);
-        if (words[count] != NULL) count++;
+        char *copy = file == NULL ? NULL : taciti_strdup(file);
+        if (copy != NULL) out->items[out->count++] = copy;
     }
-    tacit_status status = TACIT_OK;
-    while (status == TACIT_OK && next < count) status = taciti_config_flag(&options->config, count, words, &next);
-    for (int i = 1; i < count; i++) taciti_free(words[i]);
-    taciti_free(words);
-    return status;
+    return TACIT_OK;
 }
 
 static tacit_status inherit_value(taciti_loaded_options *options, const json_t *config, const char *key) {
@@ -59,8 +51,8 @@ static tacit_status inherit_options(taciti_loaded_options *options, const json_t
     TACITI_TRY(inherit_value(options, config, "data.vocab"));
     if (!options->inherited) return TACIT_OK;
     TACITI_TRY(inherit_value(options, config, "data.split"));
-    TACITI_TRY(inherit_files(options, config, "data.train"));
-    return inherit_files(options, config, "data.validation");
+    TACITI_TRY(inherit_files(json_object_get(config, "data.train"), &options->data.train));
+    return inherit_files(json_object_get(config, "data.validation"), &options->data.validation);
 }
 
 static tacit_status open_tokenizer(const taciti_loaded_options *options, taciti_loaded_model *out) {
