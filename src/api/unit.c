@@ -50,7 +50,7 @@ static tacit_status need_unit(tacit_job *job, size_t unit) {
     if (job->phase == TACITI_JOB_NEW && job->units[unit].set)
         return taciti_fail(TACIT_E_USAGE, "tacit_job_need: unit %zu was set before; tacit_job_start() comes next",
                            unit);
-    TACITI_TRY(end_together(job, hooks->need(hooks->context, unit)));
+    TACITI_TRY(end_together(job, hooks->need(hooks->units, unit)));
     job->units[unit].users++;
     return TACIT_OK;
 }
@@ -69,7 +69,7 @@ static tacit_status release_unit(tacit_job *job, size_t unit) {
     if (job->units[unit].users == 0)
         return taciti_fail(TACIT_E_USAGE, "tacit_job_release: unit %zu is not needed", unit);
     if (job->phase == TACITI_JOB_NEW && job->units[unit].users == 1) TACITI_TRY(spread_unit(job, unit));
-    hooks->release(hooks->context, unit);
+    hooks->release(hooks->units, unit);
     job->units[unit].users--;
     return TACIT_OK;
 }
@@ -78,7 +78,7 @@ static tacit_status write_unit(tacit_job *job, size_t unit) {
     const taciti_network_hooks *hooks = taciti_driver_hooks(job->driver);
     TACITI_TRY(check_unit(job, unit, false, "tacit_job_write"));
     TACITI_TRY(check_unready(job, unit));
-    TACITI_TRY(end_together(job, hooks->write(hooks->context, unit)));
+    TACITI_TRY(end_together(job, hooks->write(hooks->units, unit)));
     job->units[unit].written = true;
     return TACIT_OK;
 }

@@ -95,33 +95,19 @@ static void tensor_ready(void *context, size_t tensor) {
     if (d->ready_status == TACIT_OK) d->ready_status = status;
 }
 
-static tacit_status need_unit(void *context, size_t unit) {
-    const taciti_driver *d = context;
-    return d->setup.strategy->units->need(d->strategy, unit);
-}
-
-static void release_unit(void *context, size_t unit) {
-    const taciti_driver *d = context;
-    d->setup.strategy->units->release(d->strategy, unit);
-}
-
-static tacit_status write_unit(void *context, size_t unit) {
-    const taciti_driver *d = context;
-    return d->setup.strategy->units->write(d->strategy, unit);
-}
-
 /* A hook that nobody listens to stays NULL. Replicas that differ finish the step, because others have mixed with its
  * result. Ranks that gather parameters finish it, too, because others wait for their parts. */
 static taciti_network_hooks hooks_of(taciti_driver *d) {
     const taciti_strategy *strategy = d->setup.strategy;
-    const bool by_units = strategy->units != NULL;
+    const taciti_unit_verbs *units = strategy->units;
     return (taciti_network_hooks){
         .ready = strategy->ready != NULL ? tensor_ready : NULL,
-        .leave = d->setup.leave != NULL && strategy->replicas == NULL && !by_units ? wants_to_leave : NULL,
-        .need = by_units ? need_unit : NULL,
-        .release = by_units ? release_unit : NULL,
-        .write = by_units ? write_unit : NULL,
+        .leave = d->setup.leave != NULL && strategy->replicas == NULL && units == NULL ? wants_to_leave : NULL,
         .context = d,
+        .need = units != NULL ? units->need : NULL,
+        .release = units != NULL ? units->release : NULL,
+        .write = units != NULL ? units->write : NULL,
+        .units = d->strategy,
     };
 }
 
@@ -191,11 +177,11 @@ tacit_status taciti_driver_create(const taciti_driver_setup *setup, taciti_drive
     tacit_status status = d == NULL ? TACIT_E_MEMORY : TACIT_OK;
     if (status == TACIT_OK) {
         d->setup = *setup;
-        d->hooks = hooks_of(d);
         status = create_alone(d);
     }
     status = taciti_comm_agree(comm, status);
     if (status == TACIT_OK) status = taciti_comm_agree(comm, setup->strategy->create(&d->setup.context, &d->strategy));
+    if (status == TACIT_OK) d->hooks = hooks_of(d);
     if (status == TACIT_OK)
         *out = d;
     else

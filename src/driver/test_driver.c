@@ -511,8 +511,8 @@ static void call_in_order(taciti_comm *comm, void *context) {
     CHECK(taciti_driver_ready(s.driver, 0) == TACIT_OK);
     check_calls("b0 b1 ");
     const taciti_network_hooks *hooks = taciti_driver_hooks(s.driver);
-    CHECK(hooks->need(hooks->context, 2) == TACIT_OK);
-    hooks->release(hooks->context, 2);
+    CHECK(hooks->need(hooks->units, 2) == TACIT_OK);
+    hooks->release(hooks->units, 2);
     CHECK(taciti_driver_finish(s.driver, 0.1, &record) == TACIT_OK);
     check_calls("+2 -2 b2 b3 b4 b5 b6 finish ");
     CHECK(taciti_driver_average(s.driver, &distance) == TACIT_OK && distance > 6);

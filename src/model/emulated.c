@@ -172,10 +172,10 @@ typedef struct pass {
     bool may_write_tied;
 } pass;
 
-static tacit_status ask_hook(pass *p, tacit_status (*hook)(void *context, size_t unit), size_t unit) {
+static tacit_status ask_hook(pass *p, tacit_status (*hook)(void *units, size_t unit), size_t unit) {
     if (hook == NULL || unit == NONE) return TACIT_OK;
     const int64_t begin_ns = taciti_now_ns();
-    const tacit_status status = hook(p->hooks->context, unit);
+    const tacit_status status = hook(p->hooks->units, unit);
     p->start_ns += taciti_now_ns() - begin_ns;
     return status;
 }
@@ -183,7 +183,7 @@ static tacit_status ask_hook(pass *p, tacit_status (*hook)(void *context, size_t
 static void release_unit(pass *p, size_t unit) {
     if (p->hooks->release == NULL || unit == NONE) return;
     const int64_t begin_ns = taciti_now_ns();
-    p->hooks->release(p->hooks->context, unit);
+    p->hooks->release(p->hooks->units, unit);
     p->start_ns += taciti_now_ns() - begin_ns;
 }
 

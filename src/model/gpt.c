@@ -68,7 +68,7 @@ tacit_status taciti_model_loss(taciti_model *model, const int32_t *tokens, const
     taciti_model_batch all = {.tokens = tokens, .targets = targets, .batch = batch, .time = time};
     TACITI_TRY(check_batch(model, &all));
     if (hooks != NULL)
-        all.hooks = (taciti_network_hooks){.need = hooks->need, .release = hooks->release, .context = hooks->context};
+        all.hooks = (taciti_network_hooks){.need = hooks->need, .release = hooks->release, .units = hooks->units};
     taciti_gpt_pass pass = begin_pass(model, &all, false);
     TACITI_TRY(taciti_gpt_forward(&pass));
     TACITI_TRY(taciti_gpt_head(&pass));

@@ -116,15 +116,15 @@ tacit_status taciti_gpt_go_on(const taciti_gpt_pass *pass) {
 
 tacit_status taciti_gpt_need(const taciti_gpt_pass *pass, size_t tensor) {
     const taciti_network_hooks *hooks = &pass->batch->hooks;
-    return hooks->need == NULL ? TACIT_OK : hooks->need(hooks->context, pass->model->layout->tensors[tensor].unit);
+    return hooks->need == NULL ? TACIT_OK : hooks->need(hooks->units, pass->model->layout->tensors[tensor].unit);
 }
 
 void taciti_gpt_release(const taciti_gpt_pass *pass, size_t tensor) {
     const taciti_network_hooks *hooks = &pass->batch->hooks;
-    if (hooks->release != NULL) hooks->release(hooks->context, pass->model->layout->tensors[tensor].unit);
+    if (hooks->release != NULL) hooks->release(hooks->units, pass->model->layout->tensors[tensor].unit);
 }
 
 tacit_status taciti_gpt_write(const taciti_gpt_pass *pass, size_t tensor) {
     const taciti_network_hooks *hooks = &pass->batch->hooks;
-    return hooks->write == NULL ? TACIT_OK : hooks->write(hooks->context, pass->model->layout->tensors[tensor].unit);
+    return hooks->write == NULL ? TACIT_OK : hooks->write(hooks->units, pass->model->layout->tensors[tensor].unit);
 }

@@ -43,14 +43,15 @@ typedef struct taciti_network_hooks {
      * error ends the step with that status. release: the unit's parameters will not be read until the next need. Calls
      * come in pairs, around every use in the forward pass and in the backward pass of each micro-batch; several units
      * may be needed at a time. A step that ends early releases nothing. */
-    tacit_status (*need)(void *context, size_t unit);
-    void (*release)(void *context, size_t unit);
+    tacit_status (*need)(void *units, size_t unit);
+    void (*release)(void *units, size_t unit);
 
     /* Call it in every pass before the first write to gradients of this unit: they are in the array when it returns,
      * as earlier passes of the step have left them. Never for a unit that is ready. May block. */
-    tacit_status (*write)(void *context, size_t unit);
+    tacit_status (*write)(void *units, size_t unit);
 
-    void *context; /* of all */
+    void *context; /* of ready and leave */
+    void *units;   /* of need, release and write */
 } taciti_network_hooks;
 
 typedef struct taciti_network_verbs {

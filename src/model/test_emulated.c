@@ -160,7 +160,7 @@ static void run_units(asked *a, int64_t number, taciti_trace *trace) {
     fixture *f = a->f;
     const taciti_network network = taciti_emulated_network(f->emulated);
     const taciti_network_hooks hooks = {
-        .ready = unit_ready, .need = on_need, .release = on_release, .write = on_write, .context = a};
+        .ready = unit_ready, .need = on_need, .release = on_release, .write = on_write, .context = a, .units = a};
     double loss = 0;
     f->calls = 0;
     f->start_ns = taciti_now_ns();
@@ -232,7 +232,7 @@ static void an_error_of_a_hook_ends_the_step(void **state) {
     set_up(&f, (taciti_compute_options){0}, 0);
     asked a = {.f = &f};
     const taciti_network network = taciti_emulated_network(f.emulated);
-    const taciti_network_hooks hooks = {.need = refuse, .write = allow, .context = &a};
+    const taciti_network_hooks hooks = {.need = refuse, .write = allow, .units = &a};
     assert_int_equal(network.verbs->step(network.self, 0, &hooks, NULL, &loss), TACIT_E_PEER);
     assert_false(a.writable[1]);
     tear_down(&f);

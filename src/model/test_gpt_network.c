@@ -129,7 +129,7 @@ static void announce_units(struct units *u, struct fixture *f) {
     for (size_t unit = 0; unit < f->layout.unit_count; unit++) u->written[unit] = false;
     for (size_t i = 0; i < f->layout.n; i++) taciti_model_gradients(f->model)[i] = INFINITY;
     u->calls[0] = 0;
-    f->batch.hooks = (taciti_network_hooks){.need = need, .release = release, .write = write_unit, .context = u};
+    f->batch.hooks = (taciti_network_hooks){.need = need, .release = release, .write = write_unit, .units = u};
 }
 
 /* A rank without samples makes the same calls. */
@@ -197,7 +197,7 @@ static void a_unit_that_cannot_be_had_ends_the_pass(void **state) {
     struct fixture *f = begin(true, TACITI_DTYPE_F32);
     struct units u = {.f = f};
     double loss = 0;
-    f->batch.hooks = (taciti_network_hooks){.need = refuse_second, .context = &u};
+    f->batch.hooks = (taciti_network_hooks){.need = refuse_second, .units = &u};
     assert_int_equal(taciti_model_train(f->model, &f->batch, NULL, &loss), TACIT_E_PEER);
     assert_string_equal(u.calls, "+3 +2 ");
     end(f);
