@@ -371,15 +371,16 @@ tacit_status taciti_cluster_bench_run(taciti_comm *comm, const taciti_cluster_op
                                       taciti_cluster_bench *out) {
     const taciti_bench_length *asked = &options->length;
     run *r = taciti_calloc(1, sizeof *r);
-    TACITI_TRY(taciti_comm_agree(comm, r == NULL ? TACIT_E_MEMORY : TACIT_OK));
-    *r = (run){.options = options,
-               .comm = comm,
-               .length = *asked,
-               .shape = {.blocks = asked->blocks, .rounds = asked->rounds, .warm_up = asked->warm_up}};
-    tacit_status status = prepare_run(r);
+    if (r != NULL)
+        *r = (run){.options = options,
+                   .comm = comm,
+                   .length = *asked,
+                   .shape = {.blocks = asked->blocks, .rounds = asked->rounds, .warm_up = asked->warm_up}};
+    tacit_status status = taciti_comm_agree(comm, r == NULL ? TACIT_E_MEMORY : TACIT_OK);
+    if (status == TACIT_OK) status = prepare_run(r);
     if (status == TACIT_OK) status = measure_run(r);
     if (status == TACIT_OK) status = taciti_cluster_run_figures(r, out);
-    if (!taciti_comm_let_go(comm)) return status; /* messages may still be written to its arrays */
+    if (r == NULL || !taciti_comm_let_go(comm)) return status; /* messages may still be written to its arrays */
     taciti_bench_worker_destroy(&r->worker);
     for (size_t i = 0; i < r->variant_count; i++) {
         taciti_cluster_records_destroy(&r->records[i]);

@@ -287,7 +287,7 @@ static tacit_status run_rounds(taciti_probe *probe, flows *f, int64_t *times, do
     return TACIT_OK;
 }
 
-/* Pieces of each transfer, so that `parts` of them together take `most_s` on the link of two hosts. */
+/* Pieces of each transfer, so that `parts` of them together take `max_s` on the link of two hosts. */
 static size_t piece_count(const taciti_probe *probe, double max_s, size_t parts, size_t piece_bytes) {
     const double fit = max_s / probe->cluster->between.beta_s_per_byte;
     const double total = fit > FLOW_MAX_BYTES ? FLOW_MAX_BYTES : fit;
@@ -382,10 +382,10 @@ tacit_status taciti_probe_links(taciti_probe *probe, double share) {
     TACITI_TRY(measure_kind(probe, true, begin + span / 5, &probe->cluster->inside));
     TACITI_TRY(measure_kind(probe, false, begin + span * 3 / 4, &probe->cluster->between));
     if (probe->hosts < 2) return TACIT_OK;
-    flow *list = taciti_calloc(2 * (size_t)probe->size, sizeof *list);
-    TACITI_TRY(taciti_comm_agree(probe->comm, list == NULL ? TACIT_E_MEMORY : TACIT_OK));
     taciti_probe_say(probe, "many ranks at once");
-    const tacit_status status = measure_crowds(probe, list);
+    flow *list = taciti_calloc(2 * (size_t)probe->size, sizeof *list);
+    tacit_status status = taciti_comm_agree(probe->comm, list == NULL ? TACIT_E_MEMORY : TACIT_OK);
+    if (status == TACIT_OK) status = measure_crowds(probe, list);
     taciti_free(list);
     return status;
 }

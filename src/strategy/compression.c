@@ -117,17 +117,18 @@ static tacit_status check_optimizer(const taciti_strategy_context *context) {
 tacit_status taciti_compression_create(const taciti_strategy_context *context, taciti_compression **out) {
     TACITI_TRY(check_optimizer(context)); /* the same on all ranks */
     taciti_compression *c = taciti_calloc(1, sizeof *c);
-    TACITI_TRY(taciti_comm_agree(context->comm, c == NULL ? TACIT_E_MEMORY : TACIT_OK));
-    *c = (taciti_compression){.setup = context->compression,
-                              .comm = context->comm,
-                              .layout = context->layout,
-                              .optim = context->optim,
-                              .optim_options = context->optim_options,
-                              .gradients = context->gradients,
-                              .hooks = context->hooks};
-    c->encoding = taciti_compression_encoding(&c->setup);
-    c->controller = taciti_compression_controller(&c->setup);
-    const tacit_status status = build_exchange(c, context->exchange_options);
+    if (c != NULL)
+        *c = (taciti_compression){.setup = context->compression,
+                                  .comm = context->comm,
+                                  .layout = context->layout,
+                                  .optim = context->optim,
+                                  .optim_options = context->optim_options,
+                                  .gradients = context->gradients,
+                                  .hooks = context->hooks,
+                                  .encoding = taciti_compression_encoding(&context->compression),
+                                  .controller = taciti_compression_controller(&context->compression)};
+    tacit_status status = taciti_comm_agree(context->comm, c == NULL ? TACIT_E_MEMORY : TACIT_OK);
+    if (status == TACIT_OK) status = build_exchange(c, context->exchange_options);
     if (status == TACIT_OK && c->encoding.codec != NULL) warn_of_warmup(c, context->total_steps);
     if (status != TACIT_OK) {
         taciti_compression_destroy(c);

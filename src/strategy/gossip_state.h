@@ -96,6 +96,10 @@ tacit_status taciti_gossip_predict(const taciti_strategy_context *context, tacit
 /* Returns E_CONFIG, with what to type, for options that exclude each other or have no effect together and, if hosts is
  * not NULL, for a topology that cannot be used on these ranks. */
 tacit_status taciti_gossip_check(const taciti_strategy_context *context, const taciti_hosts *hosts);
+/* As taciti_gossip_check_codec(); refuses also what this codec cannot mix on this topology, such as a gossip.gamma with
+ * which replicas may go apart. Sets *arrays as taciti_strategy.mixes. */
+tacit_status taciti_gossip_check_mixes(const taciti_strategy_context *context, const taciti_hosts *hosts,
+                                       const taciti_topology *topology, size_t *arrays);
 
 /* ---- gossip_async.c ---------------------------------------------------------------------------------------------- */
 /* Returns E_CONFIG, with what to type, for what does not go with gossip.async. */
@@ -109,10 +113,6 @@ bool taciti_gossip_async_answer(void *self, bool due);
 tacit_status taciti_gossip_async_meet(void *self, int64_t *clock, bool *ends);
 tacit_status taciti_gossip_begin_log(void *self);
 tacit_status taciti_gossip_end_log(void *self);
-/* As taciti_gossip_check_codec(); refuses also what this codec cannot mix on this topology, such as a gossip.gamma with
- * which replicas may go apart. Sets *arrays as taciti_strategy.mixes. */
-tacit_status taciti_gossip_check_mixes(const taciti_strategy_context *context, const taciti_hosts *hosts,
-                                       const taciti_topology *topology, size_t *arrays);
 
 /* ---- gossip_mixing.c --------------------------------------------------------------------------------------------- */
 /* Returns the norm of the gradient of this rank's own share of the batch; the same for any size of buckets. */

@@ -111,21 +111,27 @@ static tacit_status localsgd_check(const taciti_strategy_context *context, const
                                        "--localsgd.outer_lr 1 is plain averaging, 0.7 DiLoCo's");
 }
 
-static tacit_status localsgd_create(const taciti_strategy_context *context, void **out) {
+/* Not collective. */
+static tacit_status build_alone(localsgd *l, const taciti_strategy_context *context) {
     const taciti_localsgd_options *options = context->options;
-    localsgd *l = taciti_calloc(1, sizeof *l);
-    TACITI_TRY(taciti_comm_agree(context->comm, l == NULL ? TACIT_E_MEMORY : TACIT_OK));
+    if (l == NULL) return TACIT_E_MEMORY;
     *l = (localsgd){.context = *context,
                     .options = *options,
                     .kernels = taciti_kernels_get(),
                     .alone = taciti_comm_size(context->comm) == 1 && is_plain(options)};
     l->context.compression.every = options->every;
     l->context.compression.averages = true;
+    return allocate_outer(l);
+}
+
+static tacit_status localsgd_create(const taciti_strategy_context *context, void **out) {
+    const taciti_localsgd_options *options = context->options;
+    localsgd *l = taciti_calloc(1, sizeof *l);
     if (context->total_steps > 0 && options->every > context->total_steps && taciti_comm_rank(context->comm) == 0)
         taciti_log(TACITI_LOG_WARN,
                    "localsgd.every %lld is more than the run's %lld steps: ranks meet at its end alone",
                    (long long)options->every, (long long)context->total_steps);
-    tacit_status status = taciti_comm_agree(context->comm, allocate_outer(l));
+    tacit_status status = taciti_comm_agree(context->comm, build_alone(l, context));
     if (status == TACIT_OK) status = taciti_compression_create(&l->context, &l->compression);
     if (status == TACIT_OK && l->alone) /* no exchange will ever add residuals of a checkpoint: take none */
         status = taciti_exchange_settle(taciti_compression_exchange(l->compression), true);

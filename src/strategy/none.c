@@ -31,9 +31,9 @@ static void none_destroy(void *self) {
 
 static tacit_status none_create(const taciti_strategy_context *context, void **out) {
     none *n = taciti_calloc(1, sizeof *n);
-    TACITI_TRY(taciti_comm_agree(context->comm, n == NULL ? TACIT_E_MEMORY : TACIT_OK));
-    n->context = *context;
-    const tacit_status status = taciti_average_create(context, &n->average);
+    if (n != NULL) n->context = *context;
+    tacit_status status = taciti_comm_agree(context->comm, n == NULL ? TACIT_E_MEMORY : TACIT_OK);
+    if (status == TACIT_OK) status = taciti_average_create(context, &n->average);
     if (status == TACIT_OK)
         *out = n;
     else

@@ -34,7 +34,7 @@ static places part_of(places all, int at, int n) {
     return (places){.first = all.first + at * all.step, .step = all.step, .n = n};
 }
 
-/* The least number of factors, none above `most`, whose product is n; the first of them in *factor. */
+/* The least number of factors, none above `max`, whose product is n; the first of them in *factor. */
 static int fewest_factors(int n, int max, int *factor) {
     int fewest = IMPOSSIBLE;
     *factor = 1;
