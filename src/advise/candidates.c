@@ -140,22 +140,11 @@ static void append_mixes(const taciti_candidates_builder *b, const taciti_plan_t
 
 /* ---- lanes ------------------------------------------------------------------------------------------------------- */
 
-static int smallest_host(const taciti_hosts *hosts) {
-    int smallest = hosts->ranks, count = 0;
-    for (int r = 0; r < hosts->ranks; r++) {
-        count++;
-        if (r + 1 < hosts->ranks && hosts->host_of[r + 1] == hosts->host_of[r]) continue;
-        smallest = count < smallest ? count : smallest;
-        count = 0;
-    }
-    return smallest;
-}
-
 /* Where nobody asked for lanes, dense with 1, 2, 4, ... of them: what pays has to pay against the best. */
 static void append_lanes(const taciti_candidates_builder *b) {
     const taciti_exchange_options *exchange = &b->settings->exchange;
     if (exchange->lanes > 0 || exchange->scheme == TACITI_SCHEME_FLAT || b->hosts->count == 1) return;
-    const int max = smallest_host(b->hosts), share = TACITI_FLOWS / (b->hosts->count - 1);
+    const int max = taciti_hosts_sizes(b->hosts).min, share = TACITI_FLOWS / (b->hosts->count - 1);
     const int own = share < 1 ? 1 : share < max ? share : max;
     for (int lanes = 1; lanes <= max && max > 1; lanes *= 2)
         if (lanes != own) append_wires(b, lanes);
@@ -166,8 +155,8 @@ static void append_lanes(const taciti_candidates_builder *b) {
 /* Parts inside hosts need several hosts of several ranks. Where one has more than others, ranks would hold nothing:
  * only who asks for that gets it. */
 static bool has_place(const taciti_candidates_builder *b) {
-    const int smallest = smallest_host(b->hosts);
     if (!b->pattern->parts.replicas && !b->pattern->parts.secondary) return true;
+    const int smallest = taciti_hosts_sizes(b->hosts).min;
     if (b->hosts->count == 1 || smallest < 2 || b->settings->exchange.scheme == TACITI_SCHEME_FLAT) return false;
     return (b->ours && b->pattern->configured) || smallest * b->hosts->count == b->hosts->ranks;
 }

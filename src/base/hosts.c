@@ -13,6 +13,17 @@ tacit_status taciti_hosts_by_size(int ranks, int per_host, taciti_hosts *out) {
 
 tacit_status taciti_hosts_create(int ranks, taciti_hosts *out) { return taciti_hosts_by_size(ranks, ranks, out); }
 
+taciti_host_sizes taciti_hosts_sizes(const taciti_hosts *hosts) {
+    taciti_host_sizes sizes = {.min = hosts->ranks};
+    for (int h = 0; h < hosts->count; h++) {
+        int ranks = 0;
+        for (int r = 0; r < hosts->ranks; r++) ranks += hosts->host_of[r] == h;
+        if (ranks < sizes.min) sizes.min = ranks;
+        if (ranks > sizes.max) sizes.max = ranks;
+    }
+    return sizes;
+}
+
 void taciti_hosts_destroy(taciti_hosts *hosts) {
     taciti_free(hosts->host_of);
     *hosts = (taciti_hosts){0};

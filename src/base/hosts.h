@@ -19,6 +19,13 @@ tacit_status taciti_hosts_create(int ranks, taciti_hosts *out);
 /* per_host ranks on every host; the last one has what is left. Returns owned. */
 tacit_status taciti_hosts_by_size(int ranks, int per_host, taciti_hosts *out);
 
+/* The ranks of the smallest and of the largest host. */
+typedef struct taciti_host_sizes {
+    int min, max;
+} taciti_host_sizes;
+
+taciti_host_sizes taciti_hosts_sizes(const taciti_hosts *hosts);
+
 void taciti_hosts_destroy(taciti_hosts *hosts); /* {0} is fine */
 
 #endif

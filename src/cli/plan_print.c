@@ -170,7 +170,7 @@ static void print_cautions(const taciti_plan_report *r) {
 /* Prints how many methods do not fit in the memory of a host. */
 static void print_misfits(const taciti_plan_report *r) {
     const taciti_cluster *c = r->scene->cluster;
-    const int ranks = taciti_plan_max_ranks_per_host(r->scene);
+    const int ranks = taciti_hosts_sizes(r->scene->hosts).max;
     const double each = c->memory_gib * 0x1p30 / ranks;
     const taciti_candidate *smallest = NULL;
     size_t misfits = 0;

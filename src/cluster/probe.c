@@ -11,23 +11,6 @@
 static const double FORMATS_UNTIL = 0.03, CODECS_UNTIL = 0.1, COMPUTE_UNTIL = 0.17, LINKS_UNTIL = 0.46,
                     COLLECTIVES_UNTIL = 1;
 
-/* ---- which rank is on which host --------------------------------------------------------------------------------- */
-
-static tacit_status list_hosts(taciti_probe *probe) {
-    const taciti_hosts *hosts = taciti_comm_hosts(probe->comm);
-    int count = 0;
-    probe->hosts = hosts->count;
-    probe->ranks = taciti_calloc((size_t)hosts->ranks, sizeof *probe->ranks);
-    probe->first = taciti_calloc((size_t)hosts->count + 1, sizeof *probe->first);
-    if (probe->ranks == NULL || probe->first == NULL) return TACIT_E_MEMORY;
-    for (int h = 0; h < hosts->count; h++) {
-        for (int r = 0; r < hosts->ranks; r++)
-            if (hosts->host_of[r] == h) probe->ranks[count++] = r;
-        probe->first[h + 1] = count;
-    }
-    return TACIT_OK;
-}
-
 static tacit_status describe_hosts(taciti_probe *probe) {
     taciti_cluster *cluster = probe->cluster;
     cluster->hosts = probe->hosts;
@@ -40,17 +23,18 @@ static tacit_status describe_hosts(taciti_probe *probe) {
     return TACIT_OK;
 }
 
-/* ---- the end ----------------------------------------------------------------------------------------------------- */
-
 tacit_status taciti_probe_run(taciti_comm *comm, const taciti_probe_options *options, taciti_cluster *out) {
     taciti_cluster cluster = taciti_cluster_unknown();
+    const taciti_hosts *hosts = taciti_comm_hosts(comm);
     taciti_probe probe = {.comm = comm,
                           .options = options,
                           .cluster = &cluster,
                           .rank = taciti_comm_rank(comm),
                           .size = taciti_comm_size(comm),
+                          .hosts = hosts->count,
                           .begin_ns = taciti_now_ns()};
-    tacit_status status = list_hosts(&probe);
+    tacit_status status = taciti_arrangement_of(hosts, (taciti_members){0}, probe.rank,
+                                                (taciti_placement){.scheme = TACITI_SCHEME_HOSTS}, &probe.by_host);
     if (status == TACIT_OK) status = describe_hosts(&probe);
     status = taciti_comm_agree(comm, status);
     if (status == TACIT_OK) status = taciti_probe_codecs(&probe, FORMATS_UNTIL, CODECS_UNTIL);
@@ -58,8 +42,7 @@ tacit_status taciti_probe_run(taciti_comm *comm, const taciti_probe_options *opt
     if (status == TACIT_OK && probe.size > 1) status = taciti_probe_links(&probe, LINKS_UNTIL);
     if (status == TACIT_OK && probe.size > 1) status = taciti_probe_latency(&probe);
     if (status == TACIT_OK && probe.size > 1) status = taciti_probe_collectives(&probe, COLLECTIVES_UNTIL);
-    taciti_free(probe.ranks);
-    taciti_free(probe.first);
+    taciti_arrangement_destroy(&probe.by_host);
     if (status == TACIT_OK)
         *out = cluster;
     else

@@ -7,23 +7,23 @@
 #define TACITI_CLUSTER_PROBE_STATE_H
 
 #include "cluster/probe.h"
+#include "exchange/arrangement.h"
 
 typedef struct taciti_probe {
     taciti_comm *comm;
     const taciti_probe_options *options;
     taciti_cluster *cluster;
     int rank, size, hosts;
-    int *ranks; /* [size], ordered by host and then by rank; owned */
-    int *first; /* [hosts + 1]: the ranks of host h are ranks[first[h]] .. ranks[first[h + 1] - 1]; owned */
+    taciti_arrangement by_host; /* all ranks; owned */
     int64_t begin_ns;
 } taciti_probe;
 
 /* The i-th rank of a host, and how many there are. */
 static inline int taciti_probe_rank(const taciti_probe *probe, int host, int i) {
-    return probe->ranks[probe->first[host] + i];
+    return taciti_arrangement_rank(&probe->by_host, host, i);
 }
 static inline int taciti_probe_host_size(const taciti_probe *probe, int host) {
-    return probe->first[host + 1] - probe->first[host];
+    return taciti_arrangement_local_size(&probe->by_host, host);
 }
 
 /* Computes the seconds until this share of the total time is used up, by rank 0's clock. Collective. */

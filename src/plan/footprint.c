@@ -76,17 +76,7 @@ tacit_status taciti_plan_memory_bytes(const taciti_scene *s, const taciti_method
     return TACIT_OK;
 }
 
-int taciti_plan_max_ranks_per_host(const taciti_scene *s) {
-    const taciti_hosts *hosts = s->hosts;
-    int max = 0, count = 0;
-    for (int r = 0; r < hosts->ranks; r++) {
-        count = r > 0 && hosts->host_of[r] == hosts->host_of[r - 1] ? count + 1 : 1;
-        max = count > max ? count : max;
-    }
-    return max;
-}
-
 bool taciti_plan_fits(const taciti_scene *s, double bytes) {
     const double gib = s->cluster->memory_gib;
-    return !(gib > 0) || bytes * taciti_plan_max_ranks_per_host(s) <= gib * 0x1p30;
+    return !(gib > 0) || bytes * taciti_hosts_sizes(s->hosts).max <= gib * 0x1p30;
 }

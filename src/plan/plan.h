@@ -103,9 +103,6 @@ typedef struct taciti_scene {
     double between_bit_per_s;          /* replaces the cluster's rate between hosts; 0: the cluster's */
 } taciti_scene;
 
-/* Returns the maximum number of planned ranks on one host. Expects the ranks of a host to follow each other. */
-int taciti_plan_max_ranks_per_host(const taciti_scene *scene);
-
 /* The tensors of a scene's network that compress.layers chooses: all where `coded` is NULL. */
 typedef struct taciti_plan_layers {
     size_t tensors, coded_tensors, other_tensors; /* other: of no class (tensor/choice.h) */

@@ -76,20 +76,11 @@ static tacit_status check_places(const taciti_shard_options *o, const taciti_com
     return TACIT_OK;
 }
 
-static bool has_lonely_rank(const taciti_hosts *hosts) {
-    for (int r = 0; r < hosts->ranks; r++) {
-        int others = 0;
-        for (int k = 0; k < hosts->ranks; k++) others += k != r && hosts->host_of[k] == hosts->host_of[r];
-        if (others == 0) return true;
-    }
-    return false;
-}
-
 static tacit_status check_hosts(const taciti_shard_options *o, const taciti_hosts *hosts) {
     if (hosts->count == 1 && (o->over == TACITI_SHARD_OVER_HOST || o->secondary))
         return taciti_fail(TACIT_E_CONFIG, "shard.%s has no effect on a single host: leave it out",
                            o->secondary ? "secondary" : "over host");
-    if (!has_lonely_rank(hosts)) return TACIT_OK;
+    if (taciti_hosts_sizes(hosts).min > 1) return TACIT_OK;
     if (o->over == TACITI_SHARD_OVER_HOST)
         return taciti_fail(TACIT_E_CONFIG,
                            "shard.over host divides the model among the ranks of a host, and a host has "

@@ -14,12 +14,7 @@ taciti_range taciti_shard_range(const taciti_bucket *bucket, taciti_shard_part p
 static taciti_scheme scheme_of(const taciti_hosts *hosts, taciti_scheme requested) {
     if (requested != TACITI_SCHEME_AUTO) return requested;
     if (hosts->count == 1 || hosts->count == hosts->ranks) return TACITI_SCHEME_FLAT;
-    for (int h = 0; h < hosts->count; h++) {
-        int ranks = 0;
-        for (int r = 0; r < hosts->ranks; r++) ranks += hosts->host_of[r] == h;
-        if (ranks * hosts->count != hosts->ranks) return TACITI_SCHEME_FLAT;
-    }
-    return TACITI_SCHEME_HOSTS;
+    return taciti_hosts_sizes(hosts).min * hosts->count == hosts->ranks ? TACITI_SCHEME_HOSTS : TACITI_SCHEME_FLAT;
 }
 
 taciti_placement taciti_shard_placement(const taciti_hosts *hosts, taciti_placement requested) {
