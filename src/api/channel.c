@@ -143,10 +143,10 @@ static tacit_status find_slots(tacit_channel *c) {
     if (c->part_of == NULL) return TACIT_E_MEMORY;
     if (!is_split(c)) return TACIT_OK;
     const taciti_placement placement =
-        taciti_shard_placement(taciti_comm_hosts(comm), taciti_exchange_placement(&c->exchange));
-    c->exchange.scheme = (int)placement.scheme;
-    c->exchange.lanes = placement.lanes;
-    c->exchange.contiguous = true;
+        taciti_shard_placement(taciti_comm_hosts(comm), taciti_exchange_placement(&c->settings.exchange));
+    c->settings.exchange.scheme = (int)placement.scheme;
+    c->settings.exchange.lanes = placement.lanes;
+    c->settings.exchange.contiguous = true;
     TACITI_TRY(taciti_arrangement_of(taciti_comm_hosts(comm), (taciti_members){0}, rank_of(c), placement, &a));
     const bool all_own = a.lanes * a.hosts == c->parts;
     for (int h = 0; h < a.hosts && all_own; h++)
@@ -218,24 +218,19 @@ static tacit_status check_steps(const taciti_settings *values) {
     return TACIT_OK;
 }
 
-/* Copies what the compression borrows. */
-static tacit_status choose_compression(tacit_channel *c, const taciti_settings *values, taciti_compression_setup *out) {
+static tacit_status choose_compression(tacit_channel *c, taciti_compression_setup *out) {
+    taciti_settings *values = &c->settings;
     const taciti_compression_setup asked = taciti_settings_sums(values);
     const taciti_codec *codec = asked.sums.codec;
-    taciti_compression_setup setup = {.options = &c->compress,
+    taciti_compression_setup setup = {.options = &values->compress,
                                       .phase = PHASES[c->collective],
                                       .gather_feedback = true,
                                       .controller = asked.controller};
     TACITI_TRY(check_steps(values));
     c->codec_used = codec != NULL;
-    if (codec != NULL && codec->options != NULL) {
-        c->codec_options = taciti_calloc(1, codec->options_size);
-        if (c->codec_options == NULL) return TACIT_E_MEMORY;
-        memcpy(c->codec_options, taciti_settings_options(values, codec->options), codec->options_size);
-    }
     taciti_encoding *encoding = c->collective == TACIT_ALL_GATHER ? &setup.gathers : &setup.sums;
-    *encoding = (taciti_encoding){.codec = codec, .options = c->codec_options};
-    if (c->collective == TACIT_ALL_GATHER) c->compress.back = 0; /* there is one way */
+    *encoding = asked.sums;
+    if (c->collective == TACIT_ALL_GATHER) values->compress.back = 0; /* there is one way */
     if (codec != NULL && is_split(c)) TACITI_TRY(check_split(c, &setup));
     TACITI_TRY(taciti_compression_check(&setup));
     *out = setup;
@@ -272,19 +267,17 @@ static tacit_status check_elements(const tacit_channel *c) {
 }
 
 static tacit_status build_alone(tacit_channel *c, const tacit_settings *settings, taciti_compression_setup *out) {
-    const taciti_settings *values = &settings->values;
     c->parts = is_split(c) ? taciti_comm_size(c->comm->comm) : 1;
     TACITI_TRY(check_elements(c));
-    c->config = taciti_settings_read_json(values, TACITI_READER_CHANNEL);
+    c->config = taciti_settings_read_json(&settings->values, TACITI_READER_CHANNEL);
     if (c->config == NULL) return TACIT_E_MEMORY;
     c->part_n = c->elements / (size_t)c->parts;
-    c->optim = values->optim;
-    c->exchange = values->exchange;
-    c->compress = values->compress;
+    TACITI_TRY(taciti_settings_copy(&settings->values, &c->settings));
     TACITI_TRY(taciti_room_check(c->comm, "a channel", (double)c->elements * sizeof(float)));
-    TACITI_TRY(choose_compression(c, values, out));
+    TACITI_TRY(choose_compression(c, out));
     TACITI_TRY(find_slots(c));
-    TACITI_TRY(lay_out_parts(c, c->exchange.bucket_bytes > 0 ? (size_t)c->exchange.bucket_bytes : TACITI_BUCKET_MAX));
+    const int64_t bucket_bytes = c->settings.exchange.bucket_bytes;
+    TACITI_TRY(lay_out_parts(c, bucket_bytes > 0 ? (size_t)bucket_bytes : TACITI_BUCKET_MAX));
     return taciti_pages_create(c->layout.n * sizeof(float), "the array of a channel", &c->flat);
 }
 
@@ -322,8 +315,8 @@ static tacit_status build_together(tacit_channel *c, const tacit_settings *setti
     const taciti_strategy_context context = {.comm = comm,
                                              .hooks = &c->hooks,
                                              .layout = &c->layout,
-                                             .optim_options = &c->optim,
-                                             .exchange_options = &c->exchange,
+                                             .optim_options = &c->settings.optim,
+                                             .exchange_options = &c->settings.exchange,
                                              .compression = *setup};
     TACITI_TRY(taciti_compression_create(&context, &c->compression));
     c->job = (taciti_job){
@@ -337,7 +330,7 @@ static void release_channel(tacit_channel *c) {
     taciti_compression_destroy(c->compression);
     taciti_layout_destroy(&c->layout);
     taciti_pages_destroy(&c->flat);
-    taciti_free(c->codec_options);
+    taciti_settings_destroy(&c->settings);
     taciti_free(c->config);
     taciti_free(c->part_of);
     taciti_free(c);

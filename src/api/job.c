@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "api/object.h"
 #include "strategy/gossip.h"
@@ -32,44 +31,14 @@ static tacit_status copy_layout(tacit_job *job, const taciti_settings *settings,
     return taciti_settings_seal(settings, &job->layout);
 }
 
-/* The values of a registered table, if there is one. */
-static tacit_status copy_options(tacit_job *job, int slot, const taciti_settings *from,
-                                 const taciti_option_table *table, size_t bytes) {
-    if (table == NULL) return TACIT_OK;
-    job->options[slot] = taciti_calloc(1, bytes);
-    if (job->options[slot] == NULL) return TACIT_E_MEMORY;
-    memcpy(job->options[slot], taciti_settings_options(from, table), bytes);
-    return TACIT_OK;
-}
-
-static tacit_status copy_compression(tacit_job *job, const taciti_settings *from) {
-    taciti_compression_setup *c = &job->compression;
-    job->compress = from->compress;
-    *c = taciti_settings_compression(from);
-    c->options = &job->compress;
-    taciti_encoding *const encodings[] = {&c->sums, &c->gathers, &c->mixes};
-    for (int i = 0; i < 3; i++) {
-        const taciti_codec *codec = encodings[i]->codec;
-        if (codec != NULL)
-            TACITI_TRY(copy_options(job, TACITI_JOB_CODEC + i, from, codec->options, codec->options_size));
-        encodings[i]->options = job->options[TACITI_JOB_CODEC + i];
-    }
-    TACITI_TRY(copy_options(job, TACITI_JOB_CONTROLLER, from, c->controller->options, c->controller->options_size));
-    c->controller_options = job->options[TACITI_JOB_CONTROLLER];
-    return TACIT_OK;
-}
-
 static tacit_status copy_settings(tacit_job *job, const tacit_settings *settings) {
-    const taciti_settings *s = &settings->values;
-    job->optim = s->optim;
-    job->exchange = s->exchange;
+    taciti_settings *s = &job->settings;
+    TACITI_TRY(taciti_settings_copy(&settings->values, s));
     job->strategy = taciti_settings_strategy(s);
-    if (job->total_steps == 0 && job->optim.decay_steps == 0) job->optim.decay_steps = -1;
-    job->config = job->gradients_only ? taciti_settings_read_json(s, TACITI_READER_OWN_OPTIMIZER)
+    if (job->total_steps == 0 && s->optim.decay_steps == 0) s->optim.decay_steps = -1;
+    job->config = job->gradients_only ? taciti_settings_read_json(&settings->values, TACITI_READER_OWN_OPTIMIZER)
                                       : taciti_config_json(&settings->config, 1);
-    if (job->config == NULL) return TACIT_E_MEMORY;
-    TACITI_TRY(copy_compression(job, s));
-    return copy_options(job, TACITI_JOB_STRATEGY, s, job->strategy->options, job->strategy->options_size);
+    return job->config == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }
 
 static tacit_status choose_array(tacit_job *job, float *callers, const char *what, int index, float **out) {
@@ -133,7 +102,8 @@ static tacit_status check_room(const tacit_job *job, const taciti_layout *layout
     const double parts = job->strategy->units != NULL ? ranks : 1; /* a rank holds one of them at least */
     const bool parameters = options->parameters == NULL && !job->gradients_only, gradients = options->gradients == NULL;
     double bytes = ((parameters ? whole : 0) + (gradients ? whole : 0)) / (options->by_units ? parts : 1);
-    if (!job->own_optimizer) bytes += (double)layout->n * (double)taciti_optim_bytes_per_float(&job->optim) / parts;
+    if (!job->own_optimizer)
+        bytes += (double)layout->n * (double)taciti_optim_bytes_per_float(&job->settings.optim) / parts;
     return taciti_room_check(job->comm, "a job", bytes);
 }
 
@@ -239,21 +209,18 @@ static tacit_status create_job(tacit_comm *comm, tacit_job **out) {
 static tacit_status build_together(tacit_job *job, const tacit_settings *settings) {
     taciti_comm *comm = job->comm->comm;
     TACITI_TRY(agree_on_job(job, settings));
-    const taciti_driver_setup setup = {.strategy = job->strategy,
-                                       .context = {.comm = comm,
-                                                   .layout = &job->layout,
-                                                   .pool = job->pool,
-                                                   .optim_options = &job->optim,
-                                                   .exchange_options = &job->exchange,
-                                                   .compression = job->compression,
-                                                   .options = job->options[TACITI_JOB_STRATEGY],
-                                                   .own_optimizer = job->own_optimizer,
-                                                   .total_steps = job->total_steps,
-                                                   .trace = &job->trace},
-                                       .network = {job->units != NULL ? &BY_UNITS : &NETWORK, job},
-                                       .sources = true,
-                                       .failed = give_up,
-                                       .caller = job};
+    taciti_driver_setup setup = {.strategy = job->strategy,
+                                 .context = taciti_settings_context(&job->settings),
+                                 .network = {job->units != NULL ? &BY_UNITS : &NETWORK, job},
+                                 .sources = true,
+                                 .failed = give_up,
+                                 .caller = job};
+    setup.context.comm = comm;
+    setup.context.layout = &job->layout;
+    setup.context.pool = job->pool;
+    setup.context.own_optimizer = job->own_optimizer;
+    setup.context.total_steps = job->total_steps;
+    setup.context.trace = &job->trace;
     return taciti_driver_create(&setup, &job->driver);
 }
 
@@ -266,7 +233,7 @@ static void release_job(tacit_job *job) {
     taciti_layout_destroy(&job->layout);
     taciti_pages_destroy(&job->pages[0]);
     taciti_pages_destroy(&job->pages[1]);
-    for (int i = 0; i < TACITI_JOB_OPTIONS; i++) taciti_free(job->options[i]);
+    taciti_settings_destroy(&job->settings);
     (void)pthread_mutex_destroy(&job->lock);
     taciti_free(job->config);
     taciti_free(job->ready);

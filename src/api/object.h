@@ -92,13 +92,6 @@ typedef enum taciti_job_phase {
     TACITI_JOB_BUSY,     /* a function that may not meet another one is running */
 } taciti_job_phase;
 
-enum {
-    TACITI_JOB_STRATEGY,
-    TACITI_JOB_CODEC, /* of sums; those of gathers and of mixes follow */
-    TACITI_JOB_CONTROLLER = TACITI_JOB_CODEC + 3,
-    TACITI_JOB_OPTIONS
-};
-
 /* A unit of a job that is by_units. */
 typedef struct taciti_job_unit {
     int users;    /* needs without release */
@@ -112,13 +105,9 @@ struct tacit_job {
     taciti_job_phase phase;
     taciti_layout layout; /* owned */
     const taciti_strategy *strategy;
-    taciti_optim_options optim;
-    taciti_exchange_options exchange;
-    taciti_compress_options compress;
-    taciti_compression_setup compression;
-    void *options[TACITI_JOB_OPTIONS]; /* of strategy, codec and controller; owned */
-    char *config;                      /* JSON text of the settings that affect results; owned */
-    taciti_pages pages[2];             /* arrays that the library has allocated */
+    taciti_settings settings; /* owned */
+    char *config;             /* JSON text of the settings that affect results; owned */
+    taciti_pages pages[2];    /* arrays that the library has allocated */
     taciti_network_arrays arrays;
     taciti_pool *pool;
     taciti_trace trace;
@@ -139,15 +128,12 @@ struct tacit_channel {
     tacit_comm *comm;
     int number; /* among all channels of comm, from 1 on */
     tacit_collective collective;
-    size_t elements, part_n; /* of the whole array, and of one part */
-    int parts;               /* 1 of an all-reduce, else the ranks; a bucket has as many slots */
-    int *part_of;            /* [parts] the rank whose part slot i of a bucket holds; owned */
-    taciti_layout layout;    /* owned */
-    taciti_optim_options optim;
-    taciti_exchange_options exchange;
-    taciti_compress_options compress;
+    size_t elements, part_n;   /* of the whole array, and of one part */
+    int parts;                 /* 1 of an all-reduce, else the ranks; a bucket has as many slots */
+    int *part_of;              /* [parts] the rank whose part slot i of a bucket holds; owned */
+    taciti_layout layout;      /* owned */
+    taciti_settings settings;  /* owned */
     bool codec_used;           /* something is compressed */
-    void *codec_options;       /* owned */
     char *config;              /* JSON text of the settings that it reads and that affect results; owned */
     int64_t sums;              /* starts that have ended; of those before a restore, too */
     taciti_pages flat;         /* the array in f32, in buckets of slots */

@@ -177,7 +177,7 @@ static void count_step(tacit_job *job, const taciti_driver_record *record) {
 }
 
 static double lr_of(const tacit_job *job) {
-    return isnan(job->lr) ? taciti_optim_lr(&job->optim, job->step, job->total_steps) : job->lr;
+    return isnan(job->lr) ? taciti_optim_lr(&job->settings.optim, job->step, job->total_steps) : job->lr;
 }
 
 /* Ends a step with the update, or, with an optimizer of the caller's, up to it. */

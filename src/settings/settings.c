@@ -109,6 +109,21 @@ tacit_status taciti_settings_init(taciti_settings *settings, const taciti_own_se
     return taciti_config_defaults(&settings->config);
 }
 
+/* Texts of values read back as the same values. */
+tacit_status taciti_settings_copy(const taciti_settings *from, taciti_settings *out) {
+    taciti_place theirs, mine;
+    TACITI_TRY(taciti_settings_init(out, NULL, 0));
+    for (size_t i = 0; taciti_config_at(&from->config, i, &theirs) && taciti_config_at(&out->config, i, &mine); i++) {
+        char *text = taciti_place_whole_text(&theirs);
+        const tacit_status status =
+            text == NULL ? TACIT_E_MEMORY : taciti_value_set(mine.option, mine.option->key, text, mine.value);
+        taciti_free(text);
+        TACITI_TRY(status);
+        *mine.given = *theirs.given;
+    }
+    return TACIT_OK;
+}
+
 void taciti_settings_destroy(taciti_settings *settings) {
     taciti_config_destroy(&settings->config);
     taciti_free(settings->sections);

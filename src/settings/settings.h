@@ -47,6 +47,9 @@ typedef struct taciti_own_section {
 tacit_status taciti_settings_init(taciti_settings *settings, const taciti_own_section *own, size_t count);
 void taciti_settings_destroy(taciti_settings *settings); /* {0} is allowed */
 
+/* The same with the values of `from`, which has no sections of its caller. */
+tacit_status taciti_settings_copy(const taciti_settings *from, taciti_settings *out);
+
 /* Returns the strategy; never NULL if the settings were read without an error. */
 const taciti_strategy *taciti_settings_strategy(const taciti_settings *settings);
 

@@ -105,6 +105,26 @@ static void a_strategy_brings_its_options(void **state) {
     taciti_free(json);
 }
 
+static void a_copy_stands_alone(void **state) {
+    (void)state;
+    static const char *const VALUES[][2] = {
+        {"optim.lr", "0.012345678901234567"}, {"compress.codec", "topk"}, {"test-only.names", "one two"}};
+    taciti_settings from, copy;
+    assert_int_equal(taciti_settings_init(&from, NULL, 0), TACIT_OK);
+    for (size_t i = 0; i < sizeof VALUES / sizeof *VALUES; i++)
+        assert_int_equal(taciti_config_set(&from.config, VALUES[i][0], VALUES[i][1], "test"), TACIT_OK);
+    assert_int_equal(taciti_settings_copy(&from, &copy), TACIT_OK);
+    char *expected = taciti_config_json(&from.config, 0);
+    taciti_settings_destroy(&from);
+    char *json = taciti_config_json(&copy.config, 0);
+    assert_string_equal(json, expected);
+    taciti_free(expected);
+    taciti_free(json);
+    taciti_place lr;
+    assert_true(taciti_config_find(&copy.config, "optim.lr", &lr) && *lr.given == TACITI_GIVEN_TYPED);
+    taciti_settings_destroy(&copy);
+}
+
 static void refused(const char *key, const char *value, const char *message) {
     assert_int_equal(taciti_config_set(&g_settings.config, key, value, "FILE:3"), TACIT_E_CONFIG);
     if (strstr(g_line, message) == NULL) fail_msg("\"%s\" does not contain \"%s\"", g_line, message);
@@ -362,6 +382,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(sections_are_in_their_order, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(a_strategy_brings_its_options, open_settings, close_settings),
+        cmocka_unit_test(a_copy_stands_alone),
         cmocka_unit_test_setup_teardown(what_is_refused_is_named, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(presets_are_defaults, open_settings, close_settings),
         cmocka_unit_test_setup_teardown(sketches_are_for_owners, open_settings, close_settings),
