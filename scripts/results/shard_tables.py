@@ -33,10 +33,9 @@ def seconds(setting):
 
 
 def goodput(setting, rate):
-    """Share of the line that the busiest host fills: its payload over the whole step; of codecs the bytes on its interface, because
-    their formula is a maximum."""
+    """Share of the line that the busiest host fills: its payload over the whole step; of codecs the bytes on its interface."""
     coded = setting["configuration"]["compress.codec"] != "none"
-    sent = [max(h["nic_sent"] or 0, h["nic_received"] or 0) if coded else h["formula"] for h in setting["bytes_per_step"]["hosts"]]
+    sent = [max(h["nic_sent"] or 0, h["nic_received"] or 0) if coded else h["payload_sent"] for h in setting["bytes_per_step"]["hosts"]]
     return max(sent) * 8 / setting["seconds"]["step"]["median"] / rate if sent else 0
 
 

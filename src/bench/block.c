@@ -192,7 +192,6 @@ static tacit_status run_open_block(taciti_bench_worker *worker, const taciti_ben
     TACITI_TRY(taciti_driver_start(worker->driver, 0, false));
     TACITI_TRY(variant->strategy->describe(&context, taciti_driver_strategy(worker->driver), &figures));
     block->formula_bytes = figures.sent_bytes;
-    block->nic_formula_bytes = figures.nic_bytes;
     TACITI_TRY(read_traffic(worker, &before));
     TACITI_TRY(run_steps(worker, span, steps, block));
     TACITI_TRY(read_traffic(worker, &after));

@@ -155,7 +155,6 @@ static void fill_hosts(const taciti_cluster_shape *shape, const taciti_cluster_r
             host->received += (double)block->nic_received_bytes / steps;
             host->payload_sent += (double)block->away_sent_bytes / steps;
             host->payload_received += (double)block->away_received_bytes / steps;
-            host->formula = (double)block->nic_formula_bytes;
         }
 }
 

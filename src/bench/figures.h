@@ -33,7 +33,7 @@ typedef struct taciti_block_record {
     uint64_t away_sent_bytes, away_received_bytes; /* of them: between hosts */
     uint64_t nic_sent_bytes, nic_received_bytes;   /* of the host's interfaces in the same time; by one rank per host */
     uint64_t has_nic;                              /* 1: the two above were measured */
-    uint64_t formula_bytes, nic_formula_bytes;     /* per step: the strategy's own prediction */
+    uint64_t formula_bytes;                        /* per step: the strategy's own prediction */
 } taciti_block_record;
 
 /* All records of one setting. The exchange of a strategy repeats after `period` steps, so the samples of all times
@@ -59,7 +59,6 @@ typedef struct taciti_host_bytes {
     bool measured;
     double sent, received;                 /* by the kernel's counters of its interfaces */
     double payload_sent, payload_received; /* by the engine's counters: messages to and from other hosts */
-    double formula;                        /* what the strategy's formula says is sent */
 } taciti_host_bytes;
 
 typedef struct taciti_compute_figures {

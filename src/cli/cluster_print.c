@@ -115,8 +115,7 @@ static void print_compute_times(const taciti_cluster_options *o, const taciti_cl
 
 static void print_bytes(const taciti_cluster_bench *b) {
     const double unknown = (double)NAN;
-    printf("\n  %-8s %9s %9s | %9s %9s %9s %9s\n", "MB/step", "rank sent", "formula", "NIC out", "NIC in", "engine",
-           "formula");
+    printf("\n  %-8s %9s %9s | %9s %9s %9s\n", "MB/step", "rank sent", "formula", "NIC out", "NIC in", "engine");
     for (size_t i = 0; i < b->setting_count; i++) {
         const taciti_setting_figures *f = &b->figures[i];
         const taciti_host_bytes *host = f->hosts; /* the busiest; where the load is even they are all alike */
@@ -126,7 +125,6 @@ static void print_bytes(const taciti_cluster_bench *b) {
         print_cell(9, 3, host->measured ? MB * host->sent : unknown, "");
         print_cell(9, 3, host->measured ? MB * host->received : unknown, "");
         print_cell(9, 3, MB * host->payload_sent, "");
-        print_cell(9, 3, MB * host->formula, "");
         printf("\n");
     }
     if (b->hosts == 1) printf("  one host: no network between the ranks, nothing to measure there\n");
@@ -157,8 +155,9 @@ void taciti_cluster_print(const taciti_machine *machine, const taciti_cluster_op
         "\nTimes are means over the ranks, step by step (period by period where steps differ in what they exchange), "
         "from\n"
         "the end of a step to the end of the next; \"blocks\" is the median of the blocks' means. CPU is of all ranks\n"
-        "together, 100 %% is one core. NIC, engine and its formula are of the busiest host: what its interfaces\n"
-        "carried, what its ranks sent to other hosts, and what they should. Definitions: docs/bench-step.md\n");
+        "together, 100 %% is one core. NIC and engine are of the busiest host: what its interfaces carried, and what "
+        "its\n"
+        "ranks sent to other hosts. Definitions: docs/bench-step.md\n");
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------ */
@@ -181,10 +180,10 @@ static json_t *hosts_json(const taciti_cluster_bench *b, const taciti_setting_fi
         const taciti_host_bytes *host = &f->hosts[h];
         const double unknown = (double)NAN;
         (void)json_array_append_new(
-            list, json_pack("{s:s, s:o, s:o, s:f, s:f, s:f}", "host", b->host_names[h], "nic_sent",
+            list, json_pack("{s:s, s:o, s:o, s:f, s:f}", "host", b->host_names[h], "nic_sent",
                             taciti_real_json(host->measured ? host->sent : unknown), "nic_received",
                             taciti_real_json(host->measured ? host->received : unknown), "payload_sent",
-                            host->payload_sent, "payload_received", host->payload_received, "formula", host->formula));
+                            host->payload_sent, "payload_received", host->payload_received));
     }
     return list;
 }

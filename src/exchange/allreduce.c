@@ -386,38 +386,3 @@ double taciti_allreduce_expected_bytes(const taciti_allreduce *reduce, size_t n,
 uint64_t taciti_allreduce_bytes(const taciti_allreduce *reduce, size_t n) {
     return (uint64_t)taciti_allreduce_expected_bytes(reduce, n, NULL);
 }
-
-/* Returns the bytes that the lane of host `here` sends to that of host `there`. */
-static uint64_t pair_bytes(const taciti_allreduce *reduce, const taciti_cut *cut, size_t piece, int lane, int here,
-                           int there) {
-    const taciti_arrangement *p = &reduce->arrangement;
-    if (reduce->gather) return taciti_encoding_bound(&reduce->encoding, taciti_cut_share(p, cut, piece, lane).n);
-    return taciti_encoding_bound(&reduce->encoding, taciti_cut_chunk(p, cut, piece, lane, there).n) +
-           taciti_encoding_bound(&reduce->encoding, taciti_cut_chunk(p, cut, piece, lane, here).n);
-}
-
-/* Adds up every pair of a rank here and a rank there that talk to each other: same lane, or any two in the flat
- * arrangement.
- */
-static uint64_t piece_nic_bytes(const taciti_allreduce *reduce, const taciti_cut *cut, size_t piece, int host) {
-    const taciti_arrangement *p = &reduce->arrangement;
-    uint64_t bytes = 0;
-    for (int lane = 0; lane < p->lanes; lane++)
-        for (int here = 0; here < p->hosts; here++) {
-            if (p->host_of[p->first[here] + lane] != host) continue;
-            for (int there = 0; there < p->hosts; there++) {
-                if (p->host_of[p->first[there] + lane] == host) continue;
-                bytes += pair_bytes(reduce, cut, piece, lane, here, there);
-            }
-        }
-    return bytes;
-}
-
-uint64_t taciti_allreduce_nic_bytes(const taciti_allreduce *reduce, size_t n, int host) {
-    if (reduce->arrangement.size == 1 || n == 0) return 0;
-    if (takes_small(reduce, n)) return taciti_small_nic_bytes(&reduce->arrangement, n, host);
-    const taciti_cut cut = taciti_allreduce_cut(reduce, n);
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < cut.pieces; i++) bytes += piece_nic_bytes(reduce, &cut, i, host);
-    return bytes;
-}

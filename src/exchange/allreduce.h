@@ -111,12 +111,4 @@ double taciti_allreduce_expected_bytes(const taciti_allreduce *reduce, size_t n,
  * does not fix them. */
 uint64_t taciti_allreduce_bytes(const taciti_allreduce *reduce, size_t n);
 
-/* Bytes that the members on one host (index of taciti_hosts) together send to other hosts for it. */
-uint64_t taciti_allreduce_nic_bytes(const taciti_allreduce *reduce, size_t n, int host);
-
-/* The host of this rank, as an index of taciti_hosts. */
-static inline int taciti_allreduce_host(const taciti_allreduce *reduce) {
-    return reduce->arrangement.host_of[taciti_arrangement_position(&reduce->arrangement)];
-}
-
 #endif

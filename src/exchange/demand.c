@@ -153,7 +153,8 @@ taciti_members taciti_members_of(const taciti_round *round, size_t group) {
     return (taciti_members){.ranks = round->members + first, .count = round->first[group + 1] - first};
 }
 
-bool taciti_members_cross(const taciti_hosts *hosts, taciti_members members, int host) {
+/* Some are on this host, some not. */
+static bool members_cross(const taciti_hosts *hosts, taciti_members members, int host) {
     size_t here = 0;
     for (size_t i = 0; i < members.count; i++) here += hosts->host_of[members.ranks[i]] == host;
     return here > 0 && here < members.count;
@@ -165,7 +166,7 @@ static int crowd_of(const taciti_hosts *hosts, const taciti_round *round, taciti
     for (size_t i = 0; i < members.count; i++) {
         int crowd = 0;
         for (size_t g = 0; g < round->groups; g++)
-            crowd += taciti_members_cross(hosts, taciti_members_of(round, g), hosts->host_of[members.ranks[i]]);
+            crowd += members_cross(hosts, taciti_members_of(round, g), hosts->host_of[members.ranks[i]]);
         if (crowd > max) max = crowd;
     }
     return max;

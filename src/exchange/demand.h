@@ -54,7 +54,6 @@ double taciti_mix_nic_bytes_mean(const taciti_hosts *hosts, const taciti_topolog
 /* The members of one group of a round, and their arrangement. Groups that share links divide the allowed flows among
  * them, unless the options set the number of lanes (arrangement.h). */
 taciti_members taciti_members_of(const taciti_round *round, size_t group);
-bool taciti_members_cross(const taciti_hosts *hosts, taciti_members members, int host); /* some are on it, some not */
 taciti_placement taciti_mix_placement(const taciti_hosts *hosts, const taciti_round *round, taciti_members members,
                                       taciti_placement requested);
 

@@ -360,13 +360,3 @@ uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange) {
     }
     return bytes;
 }
-
-uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange) {
-    const int host = taciti_allreduce_host(&exchange->dense.reduce);
-    uint64_t bytes = 0;
-    for (size_t b = 0; b < exchange->layout->bucket_count; b++) {
-        const taciti_route *route = route_of(exchange, b);
-        bytes += route->verbs->nic_bytes(route, b, exchange->task.setting[TACITI_PAYLOAD_CONTRIBUTION], host);
-    }
-    return bytes;
-}

@@ -115,10 +115,6 @@ double taciti_exchange_expected_bytes(const taciti_exchange *exchange, const tac
  * payloads vary in size. */
 uint64_t taciti_exchange_bytes_per_step(const taciti_exchange *exchange);
 
-/* Payload bytes that all ranks of this rank's host together send to other hosts per step: the traffic of its network
- * card without headers and heartbeats. */
-uint64_t taciti_exchange_nic_bytes_per_step(const taciti_exchange *exchange);
-
 /* Returns the way that auto has chosen. */
 taciti_way taciti_exchange_way(const taciti_exchange *exchange);
 

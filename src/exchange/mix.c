@@ -29,7 +29,7 @@ typedef struct step {
     taciti_power *power; /* NULL: none */
     taciti_mix_weights weights;
     taciti_reference *reference; /* of differences; NULL: arrays travel as they are */
-    uint64_t bytes, nic_bytes;   /* of all buckets; the maximum if the codec does not fix them */
+    uint64_t bytes;              /* of all buckets; the maximum if the codec does not fix them */
     uint64_t sent;               /* of all buckets in the last mix; before that `bytes` */
     size_t segment_n;            /* floats of a message along edges */
 } step;
@@ -176,41 +176,12 @@ static uint64_t edge_bytes(const taciti_mix *mix, size_t segment_n) {
     return bytes;
 }
 
-/* Adds the bytes that one group's members on my host send to other hosts; I need not be in that group. */
-static tacit_status add_group_nic_bytes(taciti_mix *mix, const taciti_round *round, size_t group, uint64_t *bytes) {
-    const taciti_members members = taciti_members_of(round, group);
-    const int host = mix->hosts->host_of[mix->rank];
-    if (!taciti_members_cross(mix->hosts, members, host)) return TACIT_OK;
-    taciti_allreduce reduce;
-    TACITI_TRY(taciti_allreduce_describe(mix->hosts, members, mix->rank, &mix->encoding,
-                                         taciti_mix_placement(mix->hosts, round, members, mix->requested),
-                                         mix->segment_bytes, &reduce));
-    for (size_t b = 0; b < mix->layout->bucket_count; b++)
-        *bytes += taciti_allreduce_nic_bytes(&reduce, mix->layout->buckets[b].n, host);
-    taciti_allreduce_destroy(&reduce);
-    return TACIT_OK;
-}
-
-static bool leaves_my_host(const taciti_mix *mix, const taciti_edge *edge) {
-    const int host = mix->hosts->host_of[mix->rank];
-    return mix->hosts->host_of[edge->from] == host && mix->hosts->host_of[edge->to] != host;
-}
-
-static tacit_status count_bytes(taciti_mix *mix, size_t r) {
-    const taciti_round *round = round_of(mix, r);
-    step *s = &mix->steps[r];
-    if (mix->powers.rounds != NULL) {
-        s->bytes = mix->powers.rounds[r].bytes;
-        s->nic_bytes = mix->powers.rounds[r].nic_bytes;
-        return TACIT_OK;
-    }
+static void count_bytes(const taciti_mix *mix, step *s) {
+    if (s->power != NULL) s->bytes = taciti_power_bytes(s->power);
     for (size_t b = 0; b < mix->layout->bucket_count && s->group != IDLE; b++)
         s->bytes += taciti_allreduce_bytes(&mix->reductions[s->group].reduce, mix->layout->buckets[b].n);
     if (s->edges != IDLE) s->bytes = edge_bytes(mix, s->segment_n) * mix->neighbours[s->edges].out_count;
-    for (size_t g = 0; g < round->groups; g++) TACITI_TRY(add_group_nic_bytes(mix, round, g, &s->nic_bytes));
-    for (size_t e = 0; e < round->edge_count; e++)
-        if (leaves_my_host(mix, &round->edges[e])) s->nic_bytes += edge_bytes(mix, s->segment_n);
-    return TACIT_OK;
+    s->sent = s->bytes;
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
@@ -301,10 +272,7 @@ static tacit_status open_buffers(taciti_mix *mix, taciti_comm *comm) {
     TACITI_TRY(taciti_power_rounds_open(&mix->powers, comm, mix->workspace.base));
     for (size_t i = 0; i < mix->neighbours_count; i++)
         TACITI_TRY(taciti_neighbours_open(&mix->neighbours[i], comm, mix->workspace.base));
-    for (size_t r = 0; r < mix->topology->period; r++) {
-        TACITI_TRY(count_bytes(mix, r));
-        mix->steps[r].sent = mix->steps[r].bytes;
-    }
+    for (size_t r = 0; r < mix->topology->period; r++) count_bytes(mix, &mix->steps[r]);
     mix->sent = taciti_calloc(mix->layout->bucket_count, sizeof *mix->sent);
     if (mix->sent == NULL) return TACIT_E_MEMORY;
     return taciti_bucket_jobs_create(comm, mix->layout, move_bucket, mix, &mix->jobs);
@@ -409,7 +377,3 @@ taciti_mix_weights taciti_mix_weights_of(const taciti_mix *mix, int64_t number) 
 uint64_t taciti_mix_bytes(const taciti_mix *mix, int64_t number) { return mix->steps[round_number(mix, number)].bytes; }
 
 uint64_t taciti_mix_sent(const taciti_mix *mix, int64_t number) { return mix->steps[round_number(mix, number)].sent; }
-
-uint64_t taciti_mix_nic_bytes(const taciti_mix *mix, int64_t number) {
-    return mix->steps[round_number(mix, number)].nic_bytes;
-}

@@ -67,10 +67,9 @@ typedef struct taciti_mix_weights {
 } taciti_mix_weights;
 taciti_mix_weights taciti_mix_weights_of(const taciti_mix *mix, int64_t number);
 
-/* Payload bytes that this rank sends, and that all ranks of its host together send to other hosts, in that mix of all
- * buckets; the maximum if the codec's payloads vary in size. Tests compare them with the byte counters. */
+/* Payload bytes that this rank sends in that mix of all buckets; the maximum if the codec's payloads vary in size.
+ * Tests compare them with the byte counters. */
 uint64_t taciti_mix_bytes(const taciti_mix *mix, int64_t number);
-uint64_t taciti_mix_nic_bytes(const taciti_mix *mix, int64_t number);
 
 /* Payload bytes that this rank has sent in the last mix of that round that was waited for; before the first one
  * taciti_mix_bytes(). Submitting thread. */

@@ -48,30 +48,6 @@ static tacit_status describe_members(const taciti_power_rounds *rounds, size_t r
     return taciti_power_describe(&setup, out);
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------------------------- */
-
-/* Adds what these members send from my host to others; I need not be one of them. */
-static tacit_status add_nic_bytes(taciti_power_rounds *rounds, size_t r, taciti_members members) {
-    taciti_power power;
-    const tacit_status status = describe_members(rounds, r, members, &power);
-    const int host = rounds->setup.hosts->host_of[rounds->setup.rank];
-    if (status == TACIT_OK) rounds->rounds[r].nic_bytes += taciti_power_nic_bytes(&power, host);
-    taciti_power_destroy(&power);
-    return status;
-}
-
-static tacit_status count_bytes(taciti_power_rounds *rounds, size_t r) {
-    const taciti_round *round = &rounds->topology->rounds[r];
-    const taciti_power *mine = taciti_power_rounds_at(rounds, r);
-    if (mine != NULL) rounds->rounds[r].bytes = taciti_power_bytes(mine);
-    for (size_t g = 0; g < round->groups; g++) TACITI_TRY(add_nic_bytes(rounds, r, taciti_members_of(round, g)));
-    for (int rank = 0; rank < rounds->topology->ranks && round->groups == 0; rank++) {
-        const int pair[] = {rank, rounds->partners[rank]};
-        if (pair[1] > rank) TACITI_TRY(add_nic_bytes(rounds, r, (taciti_members){.ranks = pair, .count = 2}));
-    }
-    return TACIT_OK;
-}
-
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
 /* The ranks that this one meets in a round, itself included; none: it is idle. */
@@ -145,10 +121,6 @@ size_t taciti_power_rounds_factor_bytes(const taciti_power_rounds *rounds) {
 
 tacit_status taciti_power_rounds_open(taciti_power_rounds *rounds, taciti_comm *comm, void *workspace) {
     for (size_t i = 0; i < rounds->count; i++) TACITI_TRY(taciti_power_open(&rounds->factors[i], comm, workspace));
-    for (size_t r = 0; rounds->setup.width > 0 && r < rounds->topology->period; r++) {
-        taciti_round_partners(&rounds->topology->rounds[r], rounds->topology->ranks, rounds->partners);
-        TACITI_TRY(count_bytes(rounds, r));
-    }
     return TACIT_OK;
 }
 

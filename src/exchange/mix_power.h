@@ -15,7 +15,6 @@ typedef struct taciti_power_round {
     int factors; /* index; -1: it meets nobody */
     int pair[2]; /* its two ranks, where the members are a pair along edges */
     taciti_mix_weights weights;
-    uint64_t bytes, nic_bytes; /* of all buckets; open() counts them */
 } taciti_power_round;
 
 typedef struct taciti_power_rounds {

@@ -308,11 +308,3 @@ uint64_t taciti_power_bytes(const taciti_power *power) {
                  taciti_allreduce_bytes(&power->reduce, power->buckets[b].second_n);
     return bytes;
 }
-
-uint64_t taciti_power_nic_bytes(const taciti_power *power, int host) {
-    uint64_t bytes = 0;
-    for (size_t b = 0; b < power->setup.layout->bucket_count; b++)
-        bytes += taciti_allreduce_nic_bytes(&power->reduce, power->buckets[b].first_n, host) +
-                 taciti_allreduce_nic_bytes(&power->reduce, power->buckets[b].second_n, host);
-    return bytes;
-}

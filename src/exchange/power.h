@@ -100,9 +100,7 @@ void taciti_power_settle(taciti_power *power, size_t bucket);
  * under way. */
 float *taciti_power_factors(taciti_power *power, size_t *n);
 
-/* Bytes for one mix of all buckets: that this rank sends, and that the members on a host (index of taciti_hosts)
- * together send to other hosts. */
+/* Bytes that this rank sends in one mix of all buckets. */
 uint64_t taciti_power_bytes(const taciti_power *power);
-uint64_t taciti_power_nic_bytes(const taciti_power *power, int host);
 
 #endif

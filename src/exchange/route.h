@@ -103,10 +103,8 @@ typedef struct taciti_route_verbs {
     void *(*state)(const struct taciti_route *route, size_t *bytes); /* for checkpoints */
     void (*restored)(struct taciti_route *route);                    /* call it after writing to the state */
 
-    /* Bytes for a bucket in the next step at that setting; the maximum if they vary: that this rank sends, and that the
-     * ranks of a host (index of taciti_hosts) send to other hosts. */
+    /* Bytes that this rank sends for a bucket in the next step at that setting; the maximum if they vary. */
     uint64_t (*bytes)(const struct taciti_route *route, size_t bucket, taciti_codec_setting setting);
-    uint64_t (*nic_bytes)(const struct taciti_route *route, size_t bucket, taciti_codec_setting setting, int host);
 
     /* Mean bytes that this rank sends for a bucket at these settings[TACITI_PAYLOAD_KINDS]; NULL: of a dense sum.
      * Slot NULL: they follow from the data. */

@@ -29,7 +29,6 @@ const taciti_route_verbs taciti_route_dense = {
     .open = taciti_route_reduce_open,
     .run = taciti_route_reduce_run,
     .bytes = taciti_route_reduce_bytes,
-    .nic_bytes = taciti_route_reduce_nic_bytes,
     .expected_bytes = taciti_route_reduce_expected_bytes,
     .price = price_sum,
 };

@@ -237,31 +237,16 @@ static void *state_of(const taciti_route *route, size_t *bytes) {
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
-typedef uint64_t bytes_formula(const taciti_allreduce *reduce, size_t n, int host);
-
-static uint64_t sent_by_rank(const taciti_allreduce *reduce, size_t n, int host) {
-    (void)host;
-    return taciti_allreduce_bytes(reduce, n);
-}
-
-static uint64_t over_rounds(const taciti_linear_reduce *linear, size_t bucket, taciti_codec_setting setting, int host,
-                            bytes_formula *formula) {
+static uint64_t bytes_of(const taciti_route *route, size_t bucket, taciti_codec_setting setting) {
+    const taciti_linear_reduce *linear = route->own;
     const taciti_codec *codec = linear->encoding.codec;
     taciti_codec_call call = shape_of(linear, bucket, setting);
     uint64_t bytes = 0;
     for (; call.round < codec->rounds; call.round++) {
         const size_t m = codec->payload_n(&call, linear->layout->buckets[bucket].n);
-        if (m > 0) bytes += formula(linear->reduce, m, host);
+        if (m > 0) bytes += taciti_allreduce_bytes(linear->reduce, m);
     }
     return bytes;
-}
-
-static uint64_t bytes_of(const taciti_route *route, size_t bucket, taciti_codec_setting setting) {
-    return over_rounds(route->own, bucket, setting, 0, sent_by_rank);
-}
-
-static uint64_t nic_bytes_of(const taciti_route *route, size_t bucket, taciti_codec_setting setting, int host) {
-    return over_rounds(route->own, bucket, setting, host, taciti_allreduce_nic_bytes);
 }
 
 static double expected_bytes(const taciti_route *route, size_t bucket, const taciti_codec_setting *settings) {
@@ -367,7 +352,6 @@ const taciti_route_verbs taciti_route_linear = {
     .settle = settle_step,
     .state = state_of,
     .bytes = bytes_of,
-    .nic_bytes = nic_bytes_of,
     .expected_bytes = expected_bytes,
     .price = price_sum,
 };

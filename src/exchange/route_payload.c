@@ -112,12 +112,6 @@ uint64_t taciti_route_reduce_bytes(const taciti_route *route, size_t bucket, tac
     return taciti_allreduce_bytes(&route->reduce, n_of(route, bucket));
 }
 
-uint64_t taciti_route_reduce_nic_bytes(const taciti_route *route, size_t bucket, taciti_codec_setting setting,
-                                       int host) {
-    (void)setting;
-    return taciti_allreduce_nic_bytes(&route->reduce, n_of(route, bucket), host);
-}
-
 double taciti_route_reduce_expected_bytes(const taciti_route *route, size_t bucket,
                                           const taciti_codec_setting *settings) {
     return taciti_allreduce_expected_bytes(&route->reduce, n_of(route, bucket), settings);
@@ -257,7 +251,6 @@ const taciti_route_verbs taciti_route_payload = {
     .run = taciti_route_reduce_run,
     .observe = taciti_route_reduce_observe,
     .bytes = taciti_route_reduce_bytes,
-    .nic_bytes = taciti_route_reduce_nic_bytes,
     .expected_bytes = taciti_route_reduce_expected_bytes,
     .range_bytes = range_bytes,
     .price = price_sum,

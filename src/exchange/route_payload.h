@@ -18,8 +18,6 @@ tacit_status taciti_route_reduce_run(taciti_route *route, float *x, size_t n, co
                                      taciti_residual *residual);
 tacit_status taciti_route_reduce_observe(taciti_route *route, float *x, size_t n, const taciti_bucket_task *task);
 uint64_t taciti_route_reduce_bytes(const taciti_route *route, size_t bucket, taciti_codec_setting setting);
-uint64_t taciti_route_reduce_nic_bytes(const taciti_route *route, size_t bucket, taciti_codec_setting setting,
-                                       int host);
 double taciti_route_reduce_expected_bytes(const taciti_route *route, size_t bucket,
                                           const taciti_codec_setting *settings);
 

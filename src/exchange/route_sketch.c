@@ -254,37 +254,6 @@ static uint64_t bytes_of(const taciti_route *route, size_t bucket, taciti_codec_
     return bytes;
 }
 
-/* Returns the bytes that a lane of one host sends to that of another for a block, beyond the formula of the all-reduce.
- */
-static uint64_t more_of_block(const taciti_allreduce *reduce, const taciti_cut *cut, size_t block, int lane, int here,
-                              int other) {
-    const taciti_sketch_pieces pieces = taciti_sketch_pieces_of(reduce, cut, block);
-    size_t theirs = 0, own = 0;
-    for (size_t i = pieces.first; i < pieces.end; i++) {
-        theirs += taciti_cut_chunk(&reduce->arrangement, cut, i, lane, other).n;
-        own += taciti_cut_chunk(&reduce->arrangement, cut, i, lane, here).n;
-    }
-    return more_than_payload(reduce, theirs) + reply_bytes(own);
-}
-
-static uint64_t nic_bytes_of(const taciti_route *route, size_t bucket, taciti_codec_setting setting, int host) {
-    const taciti_allreduce *reduce = &route->reduce;
-    const taciti_arrangement *p = &reduce->arrangement;
-    const size_t n = route->setup.layout->buckets[bucket].n;
-    (void)setting;
-    uint64_t bytes = taciti_allreduce_nic_bytes(reduce, n, host);
-    if (p->hosts == 1 || n == 0) return bytes;
-    const taciti_cut cut = taciti_allreduce_cut(reduce, n);
-    const size_t blocks = taciti_sketch_block_count(reduce, &cut);
-    for (int lane = 0; lane < p->lanes; lane++)
-        for (int here = 0; here < p->hosts; here++)
-            for (int other = 0; other < p->hosts; other++) {
-                if (p->host_of[p->first[here] + lane] != host || p->host_of[p->first[other] + lane] == host) continue;
-                for (size_t k = 0; k < blocks; k++) bytes += more_of_block(reduce, &cut, k, lane, here, other);
-            }
-    return bytes;
-}
-
 /* A sketch may be followed by all values, and the owner answers with an index, block by block. */
 static uint64_t range_bytes(const taciti_encoding *encoding, size_t n) {
     enum { MIN_BLOCK = 2048 };
@@ -346,7 +315,6 @@ const taciti_route_verbs taciti_route_sketch = {
     .state = state_of,
     .restored = restore_state,
     .bytes = bytes_of,
-    .nic_bytes = nic_bytes_of,
     .range_bytes = range_bytes,
     .price = price_sum,
 };

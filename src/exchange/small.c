@@ -179,14 +179,6 @@ uint64_t taciti_small_local_bytes(const taciti_arrangement *arrangement, int at,
     return bytes;
 }
 
-uint64_t taciti_small_nic_bytes(const taciti_arrangement *arrangement, size_t n, int host) {
-    uint64_t bytes = 0;
-    for (int at = 0; at < arrangement->size; at++)
-        if (arrangement->host_of[at] == host)
-            bytes += taciti_small_bytes(arrangement, n) - taciti_small_local_bytes(arrangement, at, n);
-    return bytes;
-}
-
 void taciti_small_carry(const taciti_arrangement *arrangement, size_t n, double *out, double *in) {
     for (int at = 0; at < arrangement->size; at++)
         for (int d = 1; d < arrangement->size; d *= 2) {

@@ -48,11 +48,9 @@ double taciti_small_halves_cost_s(const taciti_arrangement *arrangement, size_t 
 /* Consecutive messages that depend on each other: between hosts, and within a host. */
 void taciti_small_hops(const taciti_arrangement *arrangement, int *wire, int *local);
 
-/* Bytes that each rank sends; that the rank at position `at` sends within its host; and that the ranks of a host (index
- * of taciti_hosts) together send to other hosts. */
+/* Bytes that each rank sends, and that the rank at position `at` sends within its host. */
 uint64_t taciti_small_bytes(const taciti_arrangement *arrangement, size_t n);
 uint64_t taciti_small_local_bytes(const taciti_arrangement *arrangement, int at, size_t n);
-uint64_t taciti_small_nic_bytes(const taciti_arrangement *arrangement, size_t n, int host);
 
 /* Adds, for every host, the bytes that its ranks send to and receive from other hosts. */
 void taciti_small_carry(const taciti_arrangement *arrangement, size_t n, double *out, double *in);

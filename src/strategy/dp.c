@@ -132,7 +132,6 @@ static tacit_status dp_describe(const taciti_strategy_context *context, const vo
     *out = (taciti_strategy_figures){.own_bytes = taciti_compression_predict_bytes(context), .period = 1};
     if (self == NULL) return TACIT_OK;
     out->sent_bytes = sent_bytes(self);
-    out->nic_bytes = taciti_exchange_nic_bytes_per_step(taciti_compression_exchange(((const dp *)self)->compression));
     return TACIT_OK;
 }
 

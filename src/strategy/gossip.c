@@ -195,13 +195,12 @@ static uint64_t per_step(const taciti_gossip *g, uint64_t (*bytes_of)(const taci
 static tacit_status gossip_describe(const taciti_strategy_context *context, const void *self,
                                     taciti_strategy_figures *out) {
     TACITI_TRY(taciti_gossip_predict(context, out));
-    if (self == NULL) return TACIT_OK;
-    if (((const taciti_gossip *)self)->async != NULL) {
-        taciti_gossip_async_figures(self, out);
-        return TACIT_OK;
-    }
-    out->sent_bytes = per_step(self, taciti_mix_bytes);
-    out->nic_bytes = per_step(self, taciti_mix_nic_bytes);
+    const taciti_gossip *g = self;
+    if (g == NULL) return TACIT_OK;
+    if (g->async != NULL)
+        out->sent_bytes = taciti_async_bytes(&g->topology, taciti_comm_rank(context->comm), context->layout->n, NULL);
+    else
+        out->sent_bytes = per_step(g, taciti_mix_bytes);
     return TACIT_OK;
 }
 

@@ -122,14 +122,6 @@ void taciti_gossip_async_destroy(taciti_gossip *g) {
     (void)taciti_arrivals_close(g->arrivals);
 }
 
-void taciti_gossip_async_figures(const taciti_gossip *g, taciti_strategy_figures *out) {
-    const taciti_hosts *hosts = taciti_comm_hosts(g->context.comm);
-    const int rank = taciti_comm_rank(g->context.comm);
-    const size_t n = g->context.layout->n;
-    out->sent_bytes = taciti_async_bytes(&g->topology, rank, n, NULL);
-    out->nic_bytes = taciti_async_nic_bytes(&g->topology, hosts->host_of[rank], n, hosts);
-}
-
 /* Updates all buckets, or renews copy16 alone. */
 static void update_all(const taciti_gossip *g, bool update) {
     const taciti_strategy_context *c = &g->context;

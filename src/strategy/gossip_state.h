@@ -106,7 +106,6 @@ tacit_status taciti_gossip_check_mixes(const taciti_strategy_context *context, c
 tacit_status taciti_gossip_check_async(const taciti_strategy_context *context, const taciti_topology *topology);
 tacit_status taciti_gossip_async_create(taciti_gossip *g); /* does nothing without gossip.async; collective */
 void taciti_gossip_async_destroy(taciti_gossip *g);
-void taciti_gossip_async_figures(const taciti_gossip *g, taciti_strategy_figures *out); /* of its bytes */
 tacit_status taciti_gossip_async_finish(taciti_gossip *g, double lr, taciti_step_report *out);
 /* The verbs of replicas that have a clock. */
 bool taciti_gossip_async_answer(void *self, bool due);

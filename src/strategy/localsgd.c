@@ -268,9 +268,10 @@ static tacit_status step_together(localsgd *l, bool update, taciti_step_report *
 /* ---- costs ------------------------------------------------------------------------------------------------------- */
 
 /* Returns what an average sends, as a mean over the steps of a period. */
-static uint64_t per_step(const localsgd *l, uint64_t bytes_of(const taciti_exchange *exchange)) {
+static uint64_t sent_bytes(const localsgd *l) {
     const uint64_t steps = (uint64_t)l->options.every;
-    return l->alone ? 0 : (bytes_of(taciti_compression_exchange(l->compression)) + steps / 2) / steps;
+    if (l->alone) return 0;
+    return (taciti_exchange_bytes_per_step(taciti_compression_exchange(l->compression)) + steps / 2) / steps;
 }
 
 /* The parameters after the last average, and the outer momentum. */
@@ -283,8 +284,7 @@ static tacit_status localsgd_describe(const taciti_strategy_context *c, const vo
                                                   taciti_compression_predict_bytes(c) + taciti_average_predict_bytes(c),
                                      .period = (size_t)options->every};
     if (self == NULL) return TACIT_OK;
-    out->sent_bytes = per_step(self, taciti_exchange_bytes_per_step);
-    out->nic_bytes = per_step(self, taciti_exchange_nic_bytes_per_step);
+    out->sent_bytes = sent_bytes(self);
     return TACIT_OK;
 }
 
@@ -295,7 +295,7 @@ static tacit_status end_step(localsgd *l, bool update, taciti_step_report *repor
     const bool together = ++l->done >= l->options.every, coded = l->context.compression.sums.codec != NULL;
     taciti_compression_at(l->compression, l->step++);
     if (together) l->done = 0;
-    if (!coded) report->bytes = (double)per_step(l, taciti_exchange_bytes_per_step);
+    if (!coded) report->bytes = (double)sent_bytes(l);
     if (coded && !together) report->bytes = l->coded_bytes; /* an average counts what it sends */
     if (together && !l->alone) return step_together(l, update, report);
     if (update) step_inner(l, &(taciti_bucket){.n = l->context.layout->n});

@@ -123,19 +123,6 @@ uint64_t taciti_shard_gather_bytes(const taciti_shard *s) {
     return gather_bytes_of(&(sender){&of, s->arrangement.host, s->arrangement.number, false});
 }
 
-static uint64_t nic_bytes_of(const taciti_shard *s) {
-    const taciti_arrangement *p = &s->arrangement;
-    const senders of = senders_of(&s->context, p, s->units);
-    const int here = p->host_of[taciti_arrangement_position(p)];
-    uint64_t bytes = 0;
-    for (int h = 0; h < p->hosts; h++)
-        for (int k = 0; k < taciti_arrangement_local_size(p, h); k++) {
-            const sender from = {&of, h, k, true};
-            if (p->host_of[p->first[h] + k] == here) bytes += reduce_bytes_of(&from) + gather_bytes_of(&from);
-        }
-    return bytes;
-}
-
 /* ---- the table of a run ------------------------------------------------------------------------------------------ */
 
 /* Inside hosts only the flat arrangement encodes. */
@@ -175,6 +162,5 @@ tacit_status taciti_shard_describe(const taciti_strategy_context *context, const
     taciti_arrangement_destroy(&arrangement);
     if (self == NULL) return TACIT_OK;
     out->sent_bytes = taciti_shard_reduce_bytes(self) + taciti_shard_gather_bytes(self);
-    out->nic_bytes = nic_bytes_of(self);
     return TACIT_OK;
 }

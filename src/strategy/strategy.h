@@ -82,9 +82,9 @@ typedef struct taciti_strategy_figures {
     size_t traffic_count;
     taciti_traffic_class traffic[TACITI_TRAFFIC_CLASSES]; /* by kind and reach; none: sums alone */
 
-    /* Means per step over a period, without headers and heartbeats; 0 before the strategy is created. */
-    uint64_t sent_bytes; /* payload of this rank */
-    uint64_t nic_bytes;  /* payload of all ranks of this rank's host to other hosts: the traffic of its network card */
+    /* Payload of this rank, mean per step over a period, without headers and heartbeats; 0 before the strategy is
+     * created. */
+    uint64_t sent_bytes;
 } taciti_strategy_figures;
 
 /* A range of the flat arrays that this rank updates, and where it is updated. */

@@ -84,7 +84,9 @@ void test_make_layout(const size_t sizes[TEST_TENSORS], size_t count, size_t buc
 /* An optimizer that does nothing with elements. */
 tacit_status test_idle_optimizer(const taciti_layout *layout, taciti_optim **out);
 
-/* Over the ranks that claim this rank's host. Collective. */
-uint64_t test_sum_over_host(taciti_comm *comm, uint64_t mine);
+/* Whether the busiest host has sent to others, by ranks that have sent `mine`, what the planner says of a dense sum of
+ * all buckets. Collective. */
+bool test_sends_as_planned(taciti_comm *comm, const taciti_layout *layout, const taciti_exchange_options *options,
+                           uint64_t mine);
 
 #endif

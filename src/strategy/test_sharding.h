@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "exchange/demand.h"
 #include "exchange/test_wire.h"
 #include "strategy/shard.h"
 #include "strategy/test_replicas.h"
@@ -41,8 +42,9 @@ typedef struct trial {
     /* what came of it; path: after every step, of rank 0 */
     float *parameters[MAX_RANKS], *path[MAX_STEPS];
     taciti_step_report reports[MAX_RANKS][MAX_STEPS];
-    uint64_t sent[MAX_RANKS], away[MAX_RANKS];             /* in the whole run */
-    uint64_t per_step[MAX_RANKS], nic_per_step[MAX_RANKS]; /* what the strategy says */
+    uint64_t sent[MAX_RANKS], away[MAX_RANKS]; /* in the whole run */
+    uint64_t per_step[MAX_RANKS];              /* what the strategy says */
+    double planned, transfers;    /* bytes of a step on the busiest host's link, and how many transfers they are */
     const struct trial *expected; /* its path is what needs must find; NULL: anything; itself: no path is recorded */
     size_t n;
 } trial;
@@ -347,6 +349,30 @@ static inline void between_steps(seat *s) {
     s->step--;
 }
 
+static inline double half_sum(const seat *s, const taciti_exchange_options *options, size_t n) {
+    const taciti_codec *wire = taciti_exchange_wire(options);
+    return taciti_allreduce_demand(taciti_comm_hosts(s->comm), NULL, 0, taciti_exchange_placement(options),
+                                   wire->bound(wire, NULL, n), SIZE_MAX)
+               .host_bytes /
+           2;
+}
+
+/* As the planner does (plan/parts.h): a gather and a reduction are halves of a dense sum, a reduction over hosts is all
+ * of it. */
+static inline void plan_bytes(const seat *s) {
+    const taciti_exchange_options reduce = taciti_shard_reduce_options(&s->context),
+                                  gather = taciti_shard_gather_options(&s->context);
+    const bool over_host = taciti_shard_is_over_host(&s->context);
+    for (size_t b = 0; b < s->layout.bucket_count; b++) {
+        const taciti_bucket *bucket = &s->layout.buckets[b];
+        const size_t all = ((taciti_shard *)s->self)->units[s->layout.tensors[bucket->first].unit].per_step;
+        const size_t between = over_host ? 0 : s->options.secondary && all > 1 ? 1 : all;
+        s->t->planned += (over_host ? 2 : 1) * half_sum(s, &reduce, bucket->n);
+        s->t->planned += (double)between * half_sum(s, &gather, bucket->n);
+        s->t->transfers += (double)(2 + between);
+    }
+}
+
 static inline void run_rank(taciti_comm *comm, void *context) {
     trial *t = context;
     seat s;
@@ -366,7 +392,7 @@ static inline void run_rank(taciti_comm *comm, void *context) {
     taciti_strategy_figures figures;
     CHECK(s.strategy->describe(&s.context, s.self, &figures) == TACIT_OK);
     t->per_step[s.rank] = figures.sent_bytes;
-    t->nic_per_step[s.rank] = figures.nic_bytes;
+    if (s.rank == 0 && t->stage > 0) plan_bytes(&s);
     close_seat(&s);
     t->sent[s.rank] = taciti_comm_count(comm).bytes_sent;
     t->away[s.rank] = taciti_comm_count(comm).away_bytes_sent;
