@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every distinct group of this rank has one all-reduce, every round of edges one list of neighbours; they all work in
- * the same buffers, because jobs run one after the other. So memory does not grow with the period.
+ * Every distinct group of this rank has one all-reduce, or factors of PowerGossip, which pairs along edges have as
+ * well; every other round of edges has one list of neighbours. They all work in the same buffers, because jobs run one
+ * after the other. So memory does not grow with the period.
  *
  * A lossy codec leaves an encoding error (residual.h). y = keep x + share buffer, and the error must come back whole:
  * with share = 1 / n the buffer gets n times of it.
  */
 #include "exchange/mix.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -16,9 +18,9 @@
 #include "exchange/allreduce.h"
 #include "exchange/bucket_job.h"
 #include "exchange/demand.h"
-#include "exchange/mix_power.h"
 #include "exchange/mix_ways.h"
 #include "exchange/neighbours.h"
+#include "exchange/power.h"
 #include "exchange/reference.h"
 
 enum { IDLE = -1, POWER_SEED = 1 };
@@ -26,7 +28,8 @@ enum { IDLE = -1, POWER_SEED = 1 };
 /* The part of this rank in one round. */
 typedef struct step {
     int group, edges;    /* index of its all-reduce, of its neighbours; IDLE: none */
-    taciti_power *power; /* NULL: none */
+    taciti_power *power; /* in place of both; NULL: none */
+    int pair[2];         /* its members, if they are a pair along edges */
     taciti_mix_weights weights;
     taciti_reference *reference; /* of differences; NULL: arrays travel as they are */
     uint64_t bytes;              /* of all buckets; the maximum if the codec does not fix them */
@@ -34,13 +37,15 @@ typedef struct step {
     size_t segment_n;            /* floats of a message along edges */
 } step;
 
-/* An all-reduce among some ranks. */
+/* An all-reduce, or PowerGossip, among some ranks. */
 typedef struct reduction {
     taciti_members members;
     taciti_placement placement;
     taciti_allreduce reduce;
     taciti_residual errors;
     taciti_reference *reference;
+    taciti_power power;
+    char name[TACITI_REFERENCE_NAME_BYTES]; /* of its factors */
 } reduction;
 
 struct taciti_mix {
@@ -57,7 +62,7 @@ struct taciti_mix {
     step *steps;               /* [period]; owned */
     reduction *reductions;     /* [period]; owned */
     size_t reduction_count;
-    taciti_power_rounds powers;    /* setup.width 0: no PowerGossip */
+    size_t columns;                /* of the factors of PowerGossip; 0: none */
     int *partners;                 /* [ranks] of the round that is planned; owned */
     taciti_neighbours *neighbours; /* [period]; owned */
     size_t neighbours_count;
@@ -74,8 +79,9 @@ static const taciti_round *round_of(const taciti_mix *mix, size_t r) { return &m
 static size_t round_number(const taciti_mix *mix, int64_t number) { return (size_t)number % mix->topology->period; }
 
 /* ---- what every round needs -------------------------------------------------------------------------------------- */
-static bool same_reduction(const reduction *a, taciti_members members, taciti_placement placement) {
-    return taciti_members_equal(a->members, members) && a->placement.lanes == placement.lanes;
+/* The same members have the same factors, wherever they meet. */
+static bool is_same(const taciti_mix *mix, const reduction *a, taciti_members members, taciti_placement placement) {
+    return taciti_members_equal(a->members, members) && (mix->columns > 0 || a->placement.lanes == placement.lanes);
 }
 
 static tacit_status add_reference(taciti_mix *mix, const taciti_reference *what, taciti_reference **out) {
@@ -99,44 +105,88 @@ static tacit_status add_edges(taciti_mix *mix, taciti_neighbours *nb, taciti_ref
     return add_reference(mix, &what, out);
 }
 
-/* The all-reduce of a group, a new one when no round before had it. */
+static tacit_status describe_sum(taciti_mix *mix, reduction *c) {
+    taciti_encoding encoding = mix->encoding;
+    encoding.codec = taciti_mix_codec(mix->hosts, c->members, encoding.codec);
+    if (encoding.codec != mix->encoding.codec) encoding.options = NULL;
+    TACITI_TRY(taciti_allreduce_describe(mix->hosts, c->members, mix->rank, &encoding, c->placement, mix->segment_bytes,
+                                         &c->reduce));
+    const bool differences = mix->differences && encoding.codec == mix->encoding.codec;
+    c->errors = taciti_allreduce_errors(&c->reduce, differences ? 1 : (float)c->members.count);
+    const taciti_reference what = {.kind = TACITI_REFERENCE_GROUP, .members = c->members.count};
+    return differences ? add_reference(mix, &what, &c->reference) : TACIT_OK;
+}
+
+static tacit_status describe_power(taciti_mix *mix, reduction *c) {
+    const taciti_power_setup setup = {.hosts = mix->hosts,
+                                      .rank = mix->rank,
+                                      .layout = mix->layout,
+                                      .members = c->members,
+                                      .placement = c->placement,
+                                      .segment_bytes = mix->segment_bytes,
+                                      .width = mix->columns,
+                                      .seed = mix->encoding.seed};
+    if (mix->reduction_count > TACITI_REFERENCES_MAX) return taciti_mix_refuse_ways(mix->topology, mix->rank);
+    return taciti_power_describe(&setup, &c->power);
+}
+
+/* The reduction of a group or a pair, a new one when no round before had it. */
 static tacit_status find_reduction(taciti_mix *mix, const taciti_round *round, taciti_members members, int *out) {
-    const taciti_placement placement = taciti_mix_placement(mix->hosts, round, members, mix->requested);
+    taciti_placement placement = mix->requested;
+    if (round->groups > 0)
+        placement = taciti_mix_placement(mix->hosts, round, members, mix->requested);
+    else
+        placement.lanes = 1;
     for (size_t c = 0; c < mix->reduction_count; c++) {
         *out = (int)c;
-        if (same_reduction(&mix->reductions[c], members, placement)) return TACIT_OK;
+        if (is_same(mix, &mix->reductions[c], members, placement)) return TACIT_OK;
     }
-    reduction *c = &mix->reductions[mix->reduction_count];
-    *c = (reduction){.members = members, .placement = placement};
-    taciti_encoding encoding = mix->encoding;
-    encoding.codec = taciti_mix_codec(mix->hosts, members, encoding.codec);
-    if (encoding.codec != mix->encoding.codec) encoding.options = NULL;
-    TACITI_TRY(taciti_allreduce_describe(mix->hosts, members, mix->rank, &encoding, placement, mix->segment_bytes,
-                                         &c->reduce));
     *out = (int)mix->reduction_count++;
-    const bool differences = mix->differences && encoding.codec == mix->encoding.codec;
-    c->errors = taciti_allreduce_errors(&c->reduce, differences ? 1 : (float)members.count);
-    const taciti_reference what = {.kind = TACITI_REFERENCE_GROUP, .members = members.count};
-    return differences ? add_reference(mix, &what, &c->reference) : TACIT_OK;
+    mix->reductions[*out] = (reduction){.members = members, .placement = placement};
+    return (mix->columns > 0 ? describe_power : describe_sum)(mix, &mix->reductions[*out]);
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
 
-static tacit_status plan_round(taciti_mix *mix, size_t r) {
-    const taciti_round *round = round_of(mix, r);
-    step *s = &mix->steps[r];
-    *s = (step){.group = IDLE, .edges = IDLE, .weights = {.keep = 1, .share = 0}};
-    if (round->groups > 0) {
-        taciti_members members;
-        members.count = taciti_topology_group(mix->topology, r, mix->rank, &members.ranks);
-        if (members.ranks == NULL) return TACIT_OK;
-        TACITI_TRY(find_reduction(mix, round, members, &s->group));
-        s->reference = mix->reductions[s->group].reference;
-        s->weights = (taciti_mix_weights){.keep = 0, .share = s->reference != NULL ? 1 : 1 / (float)members.count};
-        return TACIT_OK;
+/* The ranks that this one meets in a group or in a pair, itself included; none: it is idle. */
+static taciti_members members_at(const taciti_mix *mix, size_t r, int pair[2]) {
+    const int me = mix->rank, other = mix->partners[me];
+    taciti_members members = {.ranks = NULL};
+    if (round_of(mix, r)->groups > 0) {
+        members.count = taciti_topology_group(mix->topology, r, me, &members.ranks);
+    } else if (other != TACITI_MEETS_NOBODY) {
+        pair[0] = other < me ? other : me;
+        pair[1] = other < me ? me : other;
+        members = (taciti_members){.ranks = pair, .count = 2};
     }
+    return members;
+}
+
+/* A pair with the weight w moves 2 w of the way to its mean. */
+static tacit_status plan_power(taciti_mix *mix, size_t r, step *s) {
+    const taciti_round *round = round_of(mix, r);
+    const taciti_members members = members_at(mix, r, s->pair);
+    int at;
+    if (members.ranks == NULL) return TACIT_OK;
+    const float share = round->groups > 0 ? 1 : (float)(2 * (1 - round->self[mix->rank]));
+    s->weights = (taciti_mix_weights){.keep = 1 - share, .share = share};
+    TACITI_TRY(find_reduction(mix, round, members, &at));
+    s->power = &mix->reductions[at].power;
+    return TACIT_OK;
+}
+
+static tacit_status plan_group(taciti_mix *mix, size_t r, step *s) {
+    const taciti_members members = members_at(mix, r, s->pair);
+    if (members.ranks == NULL) return TACIT_OK;
+    TACITI_TRY(find_reduction(mix, round_of(mix, r), members, &s->group));
+    s->reference = mix->reductions[s->group].reference;
+    s->weights = (taciti_mix_weights){.keep = 0, .share = s->reference != NULL ? 1 : 1 / (float)members.count};
+    return TACIT_OK;
+}
+
+static tacit_status plan_edges(taciti_mix *mix, size_t r, step *s) {
     taciti_neighbours *nb = &mix->neighbours[mix->neighbours_count];
-    taciti_round_partners(round, mix->topology->ranks, mix->partners);
+    const taciti_round *round = round_of(mix, r);
     TACITI_TRY(taciti_neighbours_describe(mix->hosts, round, mix->rank, &mix->encoding, mix->segment_bytes, nb));
     s->segment_n = nb->segment_n;
     const int all = (int)mix->neighbours_count++;
@@ -146,22 +196,13 @@ static tacit_status plan_round(taciti_mix *mix, size_t r) {
     return mix->differences ? add_edges(mix, nb, &s->reference) : TACIT_OK;
 }
 
-/* All rounds go by PowerGossip. */
-static tacit_status plan_power(taciti_mix *mix, size_t columns) {
-    const taciti_power_setup setup = {.hosts = mix->hosts,
-                                      .rank = mix->rank,
-                                      .layout = mix->layout,
-                                      .placement = mix->requested,
-                                      .segment_bytes = mix->segment_bytes,
-                                      .width = columns,
-                                      .seed = mix->encoding.seed};
-    TACITI_TRY(taciti_power_rounds_describe(&setup, mix->topology, &mix->powers));
-    for (size_t r = 0; r < mix->topology->period; r++)
-        mix->steps[r] = (step){.group = IDLE,
-                               .edges = IDLE,
-                               .power = taciti_power_rounds_at(&mix->powers, r),
-                               .weights = mix->powers.rounds[r].weights};
-    return TACIT_OK;
+static tacit_status plan_round(taciti_mix *mix, size_t r) {
+    const taciti_round *round = round_of(mix, r);
+    step *s = &mix->steps[r];
+    *s = (step){.group = IDLE, .edges = IDLE, .weights = {.keep = 1, .share = 0}};
+    taciti_round_partners(round, mix->topology->ranks, mix->partners);
+    if (mix->columns > 0) return plan_power(mix, r, s);
+    return (round->groups > 0 ? plan_group : plan_edges)(mix, r, s);
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
@@ -185,14 +226,16 @@ static void count_bytes(const taciti_mix *mix, step *s) {
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
+static size_t workspace_bytes(const taciti_mix *mix, const reduction *c) {
+    return mix->columns > 0 ? taciti_power_workspace_bytes(&c->power) : taciti_allreduce_workspace_bytes(&c->reduce);
+}
+
 static void size_workspace(taciti_mix *mix) {
     for (size_t c = 0; c < mix->reduction_count; c++) {
-        const size_t bytes = taciti_allreduce_workspace_bytes(&mix->reductions[c].reduce);
-        if (bytes > mix->staging_bytes) mix->staging_bytes = bytes;
-        const size_t error_bytes = taciti_residual_back_bytes(&mix->reductions[c].errors);
-        if (error_bytes > mix->error_bytes) mix->error_bytes = error_bytes;
+        const reduction *one = &mix->reductions[c];
+        mix->staging_bytes = taciti_max(mix->staging_bytes, workspace_bytes(mix, one));
+        mix->error_bytes = taciti_max(mix->error_bytes, taciti_residual_back_bytes(&one->errors));
     }
-    mix->staging_bytes = taciti_max(mix->staging_bytes, taciti_power_rounds_workspace_bytes(&mix->powers));
     for (size_t i = 0; i < mix->neighbours_count; i++) {
         const size_t bytes = taciti_neighbours_workspace_bytes(&mix->neighbours[i]);
         if (bytes > mix->staging_bytes) mix->staging_bytes = bytes;
@@ -219,8 +262,8 @@ static tacit_status describe_mix(taciti_mix *mix, const taciti_comm *comm, const
                            topology->name, topology->ranks, taciti_comm_size(comm), taciti_comm_size(comm));
     mix->layout = layout;
     mix->topology = topology;
-    const size_t columns = form != NULL ? form->power : 0;
-    if (form != NULL && form->encoding.codec != NULL && columns == 0) {
+    mix->columns = form != NULL ? form->power : 0;
+    if (form != NULL && form->encoding.codec != NULL && mix->columns == 0) {
         mix->encoding = form->encoding;
         mix->differences = form->differences && !taciti_codec_suits(mix->encoding.codec, TACITI_USE_COPIES);
     } else {
@@ -230,9 +273,11 @@ static tacit_status describe_mix(taciti_mix *mix, const taciti_comm *comm, const
     mix->segment_bytes = taciti_comm_segment_bytes(comm);
     mix->rank = taciti_comm_rank(comm);
     mix->hosts = taciti_comm_hosts(comm);
+    if (mix->columns > 0 && !taciti_mix_takes_power(topology))
+        return taciti_fail(TACIT_E_INTERNAL, "PowerGossip on topology %s, which has other edges than those of pairs",
+                           topology->name);
     TACITI_TRY(allocate_plan(mix));
-    if (columns > 0) TACITI_TRY(plan_power(mix, columns));
-    for (size_t r = 0; r < topology->period && columns == 0; r++) TACITI_TRY(plan_round(mix, r));
+    for (size_t r = 0; r < topology->period; r++) TACITI_TRY(plan_round(mix, r));
     size_workspace(mix);
     mix->staging_bytes = taciti_round_up(mix->staging_bytes, TACITI_ALIGN_BYTES);
     return TACIT_OK;
@@ -260,16 +305,19 @@ static tacit_status move_bucket(void *owner, float *x, size_t n, const taciti_bu
     return status;
 }
 
+static tacit_status open_reduction(taciti_mix *mix, reduction *c) {
+    char *workspace = mix->workspace.base;
+    if (mix->columns > 0) return taciti_power_open(&c->power, mix->comm, workspace);
+    taciti_residual_back_open(&c->errors, workspace + mix->staging_bytes);
+    return taciti_allreduce_open(&c->reduce, mix->comm, workspace);
+}
+
 static tacit_status open_buffers(taciti_mix *mix, taciti_comm *comm) {
     mix->comm = comm;
     TACITI_TRY(taciti_references_open(&mix->references, mix->layout));
     TACITI_TRY(
         taciti_pages_create(mix->staging_bytes + mix->error_bytes + 1, "the workspace of gossip", &mix->workspace));
-    for (size_t c = 0; c < mix->reduction_count; c++) {
-        taciti_residual_back_open(&mix->reductions[c].errors, (char *)mix->workspace.base + mix->staging_bytes);
-        TACITI_TRY(taciti_allreduce_open(&mix->reductions[c].reduce, comm, mix->workspace.base));
-    }
-    TACITI_TRY(taciti_power_rounds_open(&mix->powers, comm, mix->workspace.base));
+    for (size_t c = 0; c < mix->reduction_count; c++) TACITI_TRY(open_reduction(mix, &mix->reductions[c]));
     for (size_t i = 0; i < mix->neighbours_count; i++)
         TACITI_TRY(taciti_neighbours_open(&mix->neighbours[i], comm, mix->workspace.base));
     for (size_t r = 0; r < mix->topology->period; r++) count_bytes(mix, &mix->steps[r]);
@@ -280,9 +328,11 @@ static tacit_status open_buffers(taciti_mix *mix, taciti_comm *comm) {
 
 /* Destroys what describe() has made. */
 static void forget_plan(taciti_mix *mix) {
-    for (size_t c = 0; c < mix->reduction_count; c++) taciti_allreduce_destroy(&mix->reductions[c].reduce);
+    for (size_t c = 0; c < mix->reduction_count; c++) {
+        taciti_allreduce_destroy(&mix->reductions[c].reduce);
+        taciti_power_destroy(&mix->reductions[c].power);
+    }
     for (size_t i = 0; i < mix->neighbours_count; i++) taciti_neighbours_destroy(&mix->neighbours[i]);
-    taciti_power_rounds_destroy(&mix->powers);
     taciti_free(mix->partners);
     taciti_free(mix->steps);
     taciti_free(mix->reductions);
@@ -316,8 +366,8 @@ size_t taciti_mix_predict_bytes(const taciti_comm *comm, const taciti_layout *la
                                 const taciti_exchange_options *options, const taciti_mix_form *form) {
     taciti_mix mix = {0};
     const tacit_status status = describe_mix(&mix, comm, layout, topology, options, form);
-    const size_t bytes = mix.staging_bytes + mix.error_bytes + taciti_references_bytes(&mix.references, layout) +
-                         taciti_power_rounds_factor_bytes(&mix.powers);
+    size_t bytes = mix.staging_bytes + mix.error_bytes + taciti_references_bytes(&mix.references, layout);
+    for (size_t c = 0; c < mix.reduction_count; c++) bytes += taciti_power_factor_bytes(&mix.reductions[c].power);
     forget_plan(&mix);
     return status == TACIT_OK ? bytes : 0;
 }
@@ -362,12 +412,25 @@ tacit_status taciti_mix_wait(taciti_mix *mix, float *flat, size_t bucket, int64_
 
 void taciti_mix_set_references(taciti_mix *mix, const float *flat) {
     if (mix->references.count > 0) taciti_references_set(&mix->references, flat);
-    taciti_power_rounds_begin_anew(&mix->powers);
+    for (size_t c = 0; c < mix->reduction_count && mix->columns > 0; c++)
+        taciti_power_begin_anew(&mix->reductions[c].power);
 }
 
 void taciti_mix_list(taciti_mix *mix, const char *prefix, taciti_state *out) {
     taciti_references_list(&mix->references, prefix, out);
-    taciti_power_rounds_list(&mix->powers, out);
+    for (size_t c = 0; c < mix->reduction_count && mix->columns > 0; c++) {
+        reduction *one = &mix->reductions[c];
+        size_t n = 0;
+        float *factors = taciti_power_factors(&one->power, &n);
+        (void)snprintf(one->name, sizeof one->name, "strategy.factors.%zu", c);
+        taciti_state_add(out, (taciti_state_entry){.name = one->name,
+                                                   .kind = TACITI_STATE_BYTES,
+                                                   .owner = TACITI_STATE_OWN,
+                                                   .regroup = TACITI_STATE_RESET,
+                                                   .data = factors,
+                                                   .n = n * sizeof *factors,
+                                                   .optional = true});
+    }
 }
 
 taciti_mix_weights taciti_mix_weights_of(const taciti_mix *mix, int64_t number) {

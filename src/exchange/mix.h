@@ -75,9 +75,6 @@ uint64_t taciti_mix_bytes(const taciti_mix *mix, int64_t number);
  * taciti_mix_bytes(). Submitting thread. */
 uint64_t taciti_mix_sent(const taciti_mix *mix, int64_t number);
 
-/* Whether PowerGossip mixes it: every rank meets a group, or one other with the weight that the other gives it. */
-bool taciti_mix_takes_power(const taciti_topology *topology);
-
 /* Predicts the bytes of workspace that create will allocate; 0 if the memory for the prediction is missing. */
 size_t taciti_mix_predict_bytes(const taciti_comm *comm, const taciti_layout *layout, const taciti_topology *topology,
                                 const taciti_exchange_options *options, const taciti_mix_form *form);

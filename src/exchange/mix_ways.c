@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "exchange/mix_ways.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -8,6 +9,8 @@
 #include "base/number.h"
 #include "exchange/demand.h"
 #include "exchange/reference.h"
+
+#define ROUNDING 1e-9 /* of weights */
 
 /* ---- partners ---------------------------------------------------------------------------------------------------- */
 
@@ -26,6 +29,26 @@ void taciti_round_partners(const taciti_round *round, int ranks, int *out) {
     }
     for (int rank = 0; rank < ranks; rank++)
         if (out[rank] >= ranks) out[rank] = TACITI_MEETS_SEVERAL;
+}
+
+/* Weights that are not equal would not keep the sum. */
+static bool is_taken(const taciti_round *round, const int *partners, int rank) {
+    if (partners[rank] == TACITI_MEETS_NOBODY) return true;
+    if (!taciti_partners_are_pair(partners, rank)) return false;
+    return fabs(round->self[rank] - round->self[partners[rank]]) < ROUNDING;
+}
+
+bool taciti_mix_takes_power(const taciti_topology *topology) {
+    int *partners = taciti_calloc((size_t)topology->ranks, sizeof *partners);
+    bool taken = partners != NULL && !topology->directed;
+    for (size_t r = 0; r < topology->period && taken; r++) {
+        if (topology->rounds[r].groups > 0) continue;
+        taciti_round_partners(&topology->rounds[r], topology->ranks, partners);
+        for (int rank = 0; rank < topology->ranks && taken; rank++)
+            taken = is_taken(&topology->rounds[r], partners, rank);
+    }
+    taciti_free(partners);
+    return taken;
 }
 
 /* ---- what ranks remember ----------------------------------------------------------------------------------------- */
@@ -73,7 +96,7 @@ static int lanes_at(const survey *s, const way *at) {
     return taciti_mix_placement(s->hosts, &s->topology->rounds[at->round], members_at(s, at), s->requested).lanes;
 }
 
-/* As a mix tells them apart (mix.c, mix_power.c). Lanes are counted where members agree, which is rare. */
+/* As a mix tells them apart (mix.c). Lanes are counted where members agree, which is rare. */
 static bool is_same(const survey *s, const way *a, const way *b) {
     if (!taciti_members_equal(members_at(s, a), members_at(s, b))) return false;
     return s->codec == NULL || lanes_at(s, a) == lanes_at(s, b);

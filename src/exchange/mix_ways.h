@@ -20,6 +20,9 @@ static inline bool taciti_partners_are_pair(const int *partners, int rank) {
     return partners[rank] >= 0 && partners[partners[rank]] == rank;
 }
 
+/* Whether PowerGossip mixes it: every rank meets a group, or one other with the weight that the other gives it. */
+bool taciti_mix_takes_power(const taciti_topology *topology);
+
 /* For groups, whose ranks are listed. */
 bool taciti_members_equal(taciti_members a, taciti_members b);
 

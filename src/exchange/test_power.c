@@ -16,7 +16,7 @@
 #include "base/number.h"
 #include "codec/low_rank.h"
 #include "exchange/demand.h"
-#include "exchange/mix.h"
+#include "exchange/mix_ways.h"
 #include "exchange/test_power.h"
 
 /* ---- one mix, by loops in double --------------------------------------------------------------------------------- */
