@@ -83,7 +83,6 @@ static tacit_status listen_for_ranks(mesh *m) {
 
 static tacit_status publish_record(mesh *m) {
     char key[TACITI_BOOTSTRAP_KEY_BYTES];
-    uint8_t bytes[TACITI_RECORD_BYTES];
     uint64_t number = 0;
     m->mine.epoch = m->request->epoch, m->mine.rank = m->request->rank, m->mine.size = m->request->size;
     taciti_host_identity(m->mine.host);
@@ -92,9 +91,9 @@ static tacit_status publish_record(mesh *m) {
     (void)snprintf(m->mine.local, sizeof m->mine.local, "tacit-%016" PRIx64, number);
     memcpy(m->cookie, m->mine.cookie, sizeof m->cookie);
     TACITI_TRY(listen_for_ranks(m));
-    taciti_tcp_record_write(&m->mine, m->request->key, bytes);
+    taciti_tcp_record_complete(&m->mine, m->request->key);
     name_key(m, m->request->rank, key);
-    return m->request->bootstrap.set(m->request->bootstrap.self, key, bytes, sizeof bytes);
+    return m->request->bootstrap.set(m->request->bootstrap.self, key, &m->mine, sizeof m->mine);
 }
 
 /* All are connected, so nobody reads it any more. */
@@ -160,13 +159,12 @@ static void end_attempt(attempt *a, int64_t now) {
 
 /* before: the proof of the hello that this one answers; NULL: there is none. */
 static bool send_hello(const mesh *m, attempt *a, int peer, taciti_cipher cipher, const uint8_t *before) {
-    uint8_t bytes[TACITI_HELLO_BYTES];
     a->mine = (taciti_hello){
         .epoch = m->request->epoch, .from = m->request->rank, .to = peer, .size = m->request->size, .cipher = cipher};
     memcpy(a->mine.cookie, m->cookie, sizeof a->mine.cookie);
     if (m->request->key != NULL && !taciti_seal_draw(a->mine.random)) return false;
-    taciti_hello_write(&a->mine, m->request->key, before, bytes);
-    return send(a->fd, bytes, sizeof bytes, MSG_NOSIGNAL) == (ssize_t)sizeof bytes;
+    taciti_hello_complete(&a->mine, m->request->key, before);
+    return send(a->fd, &a->mine, sizeof a->mine, MSG_NOSIGNAL) == (ssize_t)sizeof a->mine;
 }
 
 /* The proof by which the caller confirms, and from which the session begins. answer: the second hello. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the TCP engine writes on its connections and publishes in the bootstrap store: pure functions between structs
- * and bytes. No byte is believed before all of a header has been checked; a refusal is a text that says why.
+ * What the TCP engine writes on its connections and publishes in the bootstrap store. These structs travel as they lie
+ * in memory: the machine is little-endian (ckpt/sink.c insists). No byte is believed before all of a header has been
+ * checked; a refusal is a text that says why.
  *
  *   hello   128 bytes, first in each direction: the cookie of the run, who speaks, to whom
  *   frame   a header of 40 bytes, and up to TACITI_FRAME_CHUNK_BYTES of payload
@@ -9,8 +10,7 @@
  *
  * With a key (seal.h) hello and record carry a proof of it; header and payload are sealed, each followed by its tag.
  *
- * All numbers are little-endian; tcp_frame.c has the layouts. Frames are numbered by connection and direction, and
- * messages by the announcements from a rank to its peer.
+ * Frames are numbered by connection and direction, and messages by the announcements from a rank to its peer.
  *
  * The payload has no checksum: TCP's own covers it, or its tag.
  */
@@ -40,12 +40,14 @@ typedef enum taciti_frame_kind {
     TACITI_FRAME_GOODBYE,   /* nothing follows, and that is no failure */
 } taciti_frame_kind;
 
-typedef struct taciti_frame {
+/* The end of a header; tcp_frame.c has its beginning. */
+typedef struct taciti_frame taciti_frame;
+struct taciti_frame {
     taciti_frame_kind kind;
     int tag;
     uint32_t bytes;
     uint64_t message, value;
-} taciti_frame;
+} __attribute__((packed));
 
 /* Returns the part of the window that an eager message takes: memory is needed for short ones as well. */
 static inline size_t taciti_frame_cost(size_t bytes) { return bytes + 64; }
@@ -58,22 +60,24 @@ const char *taciti_frame_read(const uint8_t in[TACITI_FRAME_HEADER_BYTES], uint3
                               taciti_frame *out);
 
 /* ---- hello ------------------------------------------------------------------------------------------------------- */
-enum { TACITI_HELLO_BYTES = 128, TACITI_HELLO_MAGIC_BYTES = 8, TACITI_COOKIE_BYTES = 16 };
+enum { TACITI_HELLO_BYTES = 128, TACITI_COOKIE_BYTES = 16 };
 
 typedef struct taciti_hello {
-    uint8_t cookie[TACITI_COOKIE_BYTES];
+    uint8_t magic[8], cookie[TACITI_COOKIE_BYTES];
     uint32_t epoch;
     int from, to, size;
-
-    /* ---- with a key ---- */
     taciti_cipher cipher; /* of the caller: its best; of the answer: what is used */
-    uint8_t random[TACITI_SEAL_RANDOM_BYTES];
-    uint8_t proof[TACITI_SEAL_PROOF_BYTES]; /* set by write and read */
+    uint32_t zeros[3];
+    uint8_t random[TACITI_SEAL_RANDOM_BYTES]; /* with a key, as the proof */
+    uint8_t proof[TACITI_SEAL_PROOF_BYTES];   /* of all before it */
+    uint64_t checksum;                        /* of all before it */
 } taciti_hello;
 
-/* key: NULL without one. before: the proof of the hello that this one answers; NULL: it is the first. */
-void taciti_hello_write(taciti_hello *hello, const taciti_seal_key *key, const uint8_t *before,
-                        uint8_t out[TACITI_HELLO_BYTES]);
+_Static_assert(sizeof(taciti_hello) == TACITI_HELLO_BYTES, "no gaps");
+
+/* Sets magic, proof and checksum. key: NULL without one. before: the proof of the hello that this one answers; NULL: it
+ * is the first. */
+void taciti_hello_complete(taciti_hello *hello, const taciti_seal_key *key, const uint8_t *before);
 
 /* Returns true while `n` bytes (up to TACITI_HELLO_BYTES) may be the beginning of a hello. */
 int taciti_hello_may_begin(const uint8_t *bytes, size_t n);
@@ -87,24 +91,30 @@ const char *taciti_hello_read(const uint8_t in[TACITI_HELLO_BYTES], const taciti
 enum { TACITI_RECORD_BYTES = 256, TACITI_RECORD_ADDRESSES = 4, TACITI_TCP_HOST_BYTES = 16, TACITI_LOCAL_BYTES = 24 };
 
 typedef struct taciti_tcp_address {
-    int family;        /* 4 or 6 */
+    uint8_t family;    /* 4 or 6 */
     uint8_t bytes[16]; /* an address of family 4 takes four */
 } taciti_tcp_address;
 
 typedef struct taciti_tcp_record {
+    uint8_t magic[8];
     uint8_t cookie[TACITI_COOKIE_BYTES]; /* that of rank 0 is the cookie of the run */
     uint8_t host[TACITI_TCP_HOST_BYTES]; /* equal on two ranks: they reach each other by Unix-domain sockets */
     char local[TACITI_LOCAL_BYTES];      /* name of the Unix-domain socket in the abstract namespace */
     uint32_t epoch;
     int rank, size;
-    uint16_t port;
+    uint16_t port, zero;
     int addresses;
+    uint32_t zeros[3];
     taciti_tcp_address address[TACITI_RECORD_ADDRESSES];
+    uint8_t more_zeros[52];
+    uint8_t proof[TACITI_SEAL_PROOF_BYTES]; /* with a key: of all before it */
+    uint64_t checksum;                      /* of all before it */
 } taciti_tcp_record;
 
-/* key: NULL without one. */
-void taciti_tcp_record_write(const taciti_tcp_record *record, const taciti_seal_key *key,
-                             uint8_t out[TACITI_RECORD_BYTES]);
+_Static_assert(sizeof(taciti_tcp_record) == TACITI_RECORD_BYTES, "no gaps");
+
+/* Sets magic, proof and checksum. key: NULL without one. */
+void taciti_tcp_record_complete(taciti_tcp_record *record, const taciti_seal_key *key);
 
 /* Returns NULL, or why the record is refused. */
 const char *taciti_tcp_record_read(const uint8_t *in, size_t n, const taciti_seal_key *key, taciti_tcp_record *out);

@@ -278,7 +278,8 @@ static const char *begin_asked(taciti_tcp_peer *peer, const taciti_frame *frame)
 }
 
 static const char *begin_sending(taciti_tcp_peer *peer, const taciti_frame *frame) {
-    taciti_tcp_message *m = take_match(&peer->asking, 0, &frame->message);
+    const uint64_t number = frame->message;
+    taciti_tcp_message *m = take_match(&peer->asking, 0, &number);
     if (m == NULL) return "it answers what nobody asked";
     peer->asked--;
     if (frame->value > m->count) {

@@ -46,10 +46,9 @@ static void expect_closed_door(int fd) {
 }
 
 static int knock_with(const taciti_tcp_record *record, const taciti_seal_key *key, taciti_hello *hello) {
-    uint8_t bytes[TACITI_HELLO_BYTES];
     if (key != NULL) hello->cipher = key->best;
-    taciti_hello_write(hello, key, NULL, bytes);
-    return knock_at(record, false, bytes, sizeof bytes);
+    taciti_hello_complete(hello, key, NULL);
+    return knock_at(record, false, hello, sizeof *hello);
 }
 
 /* While rank 0 waits for rank 1. */
