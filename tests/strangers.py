@@ -46,7 +46,7 @@ class Recorder(threading.Thread):
     def spoken(self):
         """The longest of each protocol: ranks try often before the others are there."""
         flows = sorted(list(self.flows.values()), key=len, reverse=True)
-        return [said for begin in (b"\xb5tacith", b"\xb5tb") for said in [f for f in flows if f.startswith(begin)][:FLOWS_MAX]]
+        return [said for begin in (b"\xb5tacith", b"\xb5tB") for said in [f for f in flows if f.startswith(begin)][:FLOWS_MAX]]
 
 
 def record(tape, command):
@@ -121,7 +121,7 @@ def knock(door, reach, tapes, rng, visits, held):
              "tls": bytes.fromhex("16030100b0010000ac0303") + rng.randbytes(170)}
     for kind, text in words.items():
         visits[kind] += say(door, text)
-    for half in b"\xb5tacith\2" + rng.randbytes(20), b"\xb5tbS\1":
+    for half in b"\xb5tacith\2" + rng.randbytes(20), b"\xb5tBS\1":
         s = call(door)
         if s is not None:
             held.append((time.monotonic() + HOLD_S, s))
@@ -132,7 +132,7 @@ def knock(door, reach, tapes, rng, visits, held):
                 pass
     for name, flows in tapes:
         for flow in flows:
-            if reach == "all" or not flow.startswith(b"\xb5tb"):
+            if reach == "all" or not flow.startswith(b"\xb5tB"):
                 visits[name] += say(door, flow)
 
 

@@ -14,8 +14,9 @@
 #include "tacit/tacit.h"
 
 enum {
-    TACITI_BOOTSTRAP_KEY_BYTES = 64,     /* with the terminating zero; letters, digits, '-', '_' and '.' */
-    TACITI_BOOTSTRAP_VALUE_BYTES = 4096, /* the longest value */
+    TACITI_BOOTSTRAP_KEY_BYTES = 64,    /* with the terminating zero; letters, digits, '-', '_' and '.' */
+    TACITI_BOOTSTRAP_VALUE_BYTES = 512, /* the longest value that a rank sets */
+    TACITI_BOOTSTRAP_ROOM_BYTES = 4096, /* for a value that somebody else may have left in a store */
 };
 
 typedef struct taciti_bootstrap {

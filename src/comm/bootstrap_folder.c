@@ -67,7 +67,7 @@ static tacit_status folder_set(void *self, const char *key, const void *bytes, s
 
 /* E_PEER: there is no such file yet. */
 static tacit_status read_file(const char *path, void *bytes, size_t max, size_t *n) {
-    uint8_t text[TACITI_BOOTSTRAP_VALUE_BYTES + 1];
+    uint8_t text[TACITI_BOOTSTRAP_ROOM_BYTES + 1];
     const int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0 && errno == ENOENT) return TACIT_E_PEER;
     if (file < 0) return taciti_file_fail("cannot open", path);

@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A bootstrap store in the memory of rank 0, served on a port. A request and its answer have the same form:
+ * A bootstrap store in the memory of rank 0, served on a port. A request and its answer have the same form, `talk`.
  *
- *    0 three bytes of magic, then 'S' (set), 'G' (get), 'V' (answer: done, or the value) or 'N' (answer: no value,
- *      but the line about the last connection that was refused)
- *    4 u8 length of the key, u8 zero, u16 length of the value (little-endian)
- *    8 the key and the value
- *
- * With a key (seal.h) each is followed by a proof behind the proofs of all before it, and a connection begins with 'H'
- * of either side, whose value is a random number: what was recorded is of no use.
+ * With a key (seal.h) each carries a proof behind the proofs of all before it, and a connection begins with 'H' of
+ * either side, whose value is a random number: what was recorded is of no use.
  *
  * A get is answered at once; the reader asks again until its time is over, so that the server keeps no waiters.
  */
@@ -30,24 +25,23 @@
 
 #define IDLE_NS (5 * TACITI_NS_PER_S)
 
-enum { HEAD_BYTES = 8, VALUES_PER_RANK = 4, SPARE_CONNECTIONS = 16, OWN_FDS = 2, LOOK_MS = 1000, ANSWER_MS = 5000 };
-enum { TALK_BYTES = HEAD_BYTES + TACITI_BOOTSTRAP_KEY_BYTES + TACITI_BOOTSTRAP_VALUE_BYTES + TACITI_SEAL_PROOF_BYTES };
+enum { VALUES_PER_RANK = 4, SPARE_CONNECTIONS = 16, OWN_FDS = 2, LOOK_MS = 1000, ANSWER_MS = 5000 };
 
-static const uint8_t MAGIC[3] = {0xb5, 't', 'b'};
+static const uint8_t MAGIC[3] = {0xb5, 't', 'B'};
 
-/* A request or an answer. */
+/* It travels as it lies in memory (the machine is little-endian: ckpt/sink.c insists), without a key up to `proof`. */
 typedef struct talk {
-    char op;
+    uint8_t magic[sizeof MAGIC];
+    char op; /* 'S': set. 'G': get. Answers: 'V': done, or the value; 'N': none, but the line about the last connection
+                that was refused */
     char key[TACITI_BOOTSTRAP_KEY_BYTES];
-    const uint8_t *value; /* borrowed */
-    size_t value_bytes;
+    uint16_t bytes; /* of the value */
+    uint8_t value[TACITI_BOOTSTRAP_VALUE_BYTES];
+    uint8_t proof[TACITI_SEAL_PROOF_BYTES];
 } talk;
 
-typedef struct entry {
-    char key[TACITI_BOOTSTRAP_KEY_BYTES];
-    uint8_t *value; /* owned */
-    size_t bytes;
-} entry;
+_Static_assert(sizeof(talk) == 6 + TACITI_BOOTSTRAP_KEY_BYTES + TACITI_BOOTSTRAP_VALUE_BYTES + TACITI_SEAL_PROOF_BYTES,
+               "no gaps");
 
 /* With a key: the last proof of a connection. */
 typedef struct chain {
@@ -58,8 +52,8 @@ typedef struct chain {
 typedef struct connection {
     int64_t heard_ns;
     chain chain;
-    size_t count;
-    uint8_t bytes[TALK_BYTES];
+    size_t count; /* bytes of the question that have come */
+    talk question;
 } connection;
 
 typedef struct port_store {
@@ -82,111 +76,78 @@ typedef struct port_store {
     pthread_t thread;
     int stop;             /* eventfd */
     pthread_mutex_t lock; /* of entries and refusals */
-    entry *entries;
+    talk *entries;        /* as they were set */
     int entry_count, entry_max;
     struct pollfd *polls; /* [OWN_FDS + connection_max]: listener, stop, connections */
     connection *connections;
     int connection_max;
 } port_store;
 
-/* ---- bytes ------------------------------------------------------------------------------------------------------- */
-static size_t write_talk(const talk *t, uint8_t out[TALK_BYTES]) {
-    const size_t key_bytes = strlen(t->key);
-    memcpy(out, MAGIC, sizeof MAGIC);
-    out[3] = (uint8_t)t->op;
-    out[4] = (uint8_t)key_bytes;
-    out[5] = 0;
-    out[6] = (uint8_t)t->value_bytes;
-    out[7] = (uint8_t)(t->value_bytes >> 8);
-    memcpy(out + HEAD_BYTES, t->key, key_bytes);
-    if (t->value_bytes > 0) memcpy(out + HEAD_BYTES + key_bytes, t->value, t->value_bytes);
-    return HEAD_BYTES + key_bytes + t->value_bytes;
+/* ---- words ---------------------------------------------------------------------------------------------------------
+ */
+static talk make_talk(char op, const char *key, const void *value, size_t n) {
+    talk t = {.op = op, .bytes = (uint16_t)n};
+    memcpy(t.magic, MAGIC, sizeof MAGIC);
+    (void)snprintf(t.key, sizeof t.key, "%s", key);
+    if (n > 0) memcpy(t.value, value, n);
+    return t;
 }
 
-/* Returns 1 when `n` bytes hold a whole request or answer and `tail_bytes` behind it, 0 when more must come, -1 when
- * they never will. */
-static int read_talk(const uint8_t *in, size_t n, size_t tail_bytes, talk *out) {
-    if (memcmp(in, MAGIC, n < sizeof MAGIC ? n : sizeof MAGIC) != 0) return -1;
-    if (n < HEAD_BYTES) return 0;
-    const size_t key_bytes = in[4], value_bytes = (size_t)in[6] | (size_t)in[7] << 8;
-    if (strchr("SGVNH", in[3]) == NULL || in[3] == 0 || in[5] != 0) return -1;
-    if (key_bytes >= TACITI_BOOTSTRAP_KEY_BYTES || value_bytes > TACITI_BOOTSTRAP_VALUE_BYTES) return -1;
-    if (n < HEAD_BYTES + key_bytes + value_bytes + tail_bytes) return 0;
-    if (n > HEAD_BYTES + key_bytes + value_bytes + tail_bytes) return -1; /* one question at a time */
-    *out = (talk){.op = (char)in[3], .value = in + HEAD_BYTES + key_bytes, .value_bytes = value_bytes};
-    memcpy(out->key, in + HEAD_BYTES, key_bytes);
-    return 1;
-}
+static size_t talk_bytes(const port_store *store) { return store->sealed ? sizeof(talk) : offsetof(talk, proof); }
+
+/* Returns true while `n` bytes may be the beginning of one. */
+static bool may_begin(const talk *t, size_t n) { return memcmp(t, MAGIC, n < sizeof MAGIC ? n : sizeof MAGIC) == 0; }
 
 /* ---- proofs ------------------------------------------------------------------------------------------------------ */
-static size_t proof_bytes(const port_store *store) { return store->sealed ? TACITI_SEAL_PROOF_BYTES : 0; }
-
-/* Adds the proof to `n` bytes that are about to be sent; returns how many they are then. */
-static size_t sign_talk(const port_store *store, chain *c, uint8_t *bytes, size_t n) {
-    if (!store->sealed) return n;
-    taciti_seal_prove(&store->key, TACITI_SEAL_STORE, c->proof, bytes, n, c->proof);
-    memcpy(bytes + n, c->proof, sizeof c->proof);
-    return n + sizeof c->proof;
+static void sign_talk(const port_store *store, chain *c, talk *t) {
+    if (!store->sealed) return;
+    taciti_seal_prove(&store->key, TACITI_SEAL_STORE, c->proof, t, offsetof(talk, proof), c->proof);
+    memcpy(t->proof, c->proof, sizeof t->proof);
 }
 
-/* Checks the proof at the end of `n` bytes. */
-static bool check_talk(const port_store *store, chain *c, const uint8_t *bytes, size_t n) {
+static bool check_talk(const port_store *store, chain *c, const talk *t) {
     if (!store->sealed) return true;
-    const size_t said = n - sizeof c->proof;
-    taciti_seal_prove(&store->key, TACITI_SEAL_STORE, c->proof, bytes, said, c->proof);
-    return taciti_seal_proofs_match(c->proof, bytes + said);
+    taciti_seal_prove(&store->key, TACITI_SEAL_STORE, c->proof, t, offsetof(talk, proof), c->proof);
+    return taciti_seal_proofs_match(c->proof, t->proof);
 }
 
-static bool fill_greeting(talk *out, uint8_t random[TACITI_SEAL_RANDOM_BYTES]) {
-    *out = (talk){.op = 'H', .value = random, .value_bytes = TACITI_SEAL_RANDOM_BYTES};
-    return taciti_seal_draw(random);
+static bool make_greeting(talk *out) {
+    uint8_t random[TACITI_SEAL_RANDOM_BYTES] = {0};
+    const bool drawn = taciti_seal_draw(random);
+    *out = make_talk('H', "", random, sizeof random);
+    return drawn;
 }
 
 /* ---- the store, on rank 0 ---------------------------------------------------------------------------------------- */
-static entry *find_entry(port_store *store, const char *key) {
+static talk *find_entry(port_store *store, const char *key) {
     for (int i = 0; i < store->entry_count; i++)
         if (strcmp(store->entries[i].key, key) == 0) return &store->entries[i];
     return NULL;
 }
 
 /* With the lock. */
-static bool put_entry(port_store *store, const char *key, const void *bytes, size_t n) {
-    entry *e = find_entry(store, key);
-    uint8_t *value = taciti_calloc(n + 1, 1);
-    if (value == NULL || (e == NULL && store->entry_count == store->entry_max)) {
-        taciti_free(value);
-        return false;
-    }
-    if (e == NULL) {
-        e = &store->entries[store->entry_count++];
-        (void)snprintf(e->key, sizeof e->key, "%s", key);
-    }
-    if (n > 0) memcpy(value, bytes, n);
-    taciti_free(e->value);
-    e->value = value;
-    e->bytes = n;
+static bool put_entry(port_store *store, const talk *set) {
+    talk *e = find_entry(store, set->key);
+    if (e == NULL && store->entry_count == store->entry_max) return false;
+    if (e == NULL) e = &store->entries[store->entry_count++];
+    *e = *set;
     return true;
 }
 
-static const uint8_t *last_refusal(const port_store *store) { return (const uint8_t *)store->refusals.last; }
-
-/* Writes the answer; its length, or 0 if the question is refused. */
-static size_t answer_question(port_store *store, const talk *question, uint8_t out[TALK_BYTES]) {
-    talk answer = {.op = 'V'};
-    size_t n = 0;
-    if (!taciti_bootstrap_key_is_valid(question->key)) return 0;
+/* False: the question is refused. */
+static bool answer_question(port_store *store, const talk *question, talk *answer) {
+    const bool sets = question->op == 'S', gets = question->op == 'G' && question->bytes == 0;
+    if (!taciti_bootstrap_key_is_valid(question->key) || (!sets && !gets)) return false;
     (void)pthread_mutex_lock(&store->lock);
-    if (question->op == 'S') {
-        n = put_entry(store, question->key, question->value, question->value_bytes) ? write_talk(&answer, out) : 0;
-    } else if (question->op == 'G' && question->value_bytes == 0) {
-        const entry *e = find_entry(store, question->key);
-        if (e != NULL) answer.value = e->value, answer.value_bytes = e->bytes;
-        if (e == NULL)
-            answer = (talk){.op = 'N', .value = last_refusal(store), .value_bytes = strlen(store->refusals.last)};
-        n = write_talk(&answer, out);
-    }
+    const talk *e = gets ? find_entry(store, question->key) : NULL;
+    const char *refusal = store->refusals.last;
+    const bool fine = gets || put_entry(store, question);
+    if (gets && e == NULL)
+        *answer = make_talk('N', "", refusal, strlen(refusal));
+    else
+        *answer = make_talk('V', "", e == NULL ? NULL : e->value, e == NULL ? 0 : e->bytes);
     (void)pthread_mutex_unlock(&store->lock);
-    return n;
+    return fine;
 }
 
 /* ---- the server -------------------------------------------------------------------------------------------------- */
@@ -209,44 +170,39 @@ static void accept_connections(port_store *store, int64_t now) {
 
 /* Returns why the connection is not answered, as far as its first bytes tell, or NULL. */
 static const char *judge_head(const port_store *store, const connection *c) {
-    const bool greets = c->count > sizeof MAGIC && c->bytes[3] == 'H';
-    if (memcmp(c->bytes, MAGIC, c->count < sizeof MAGIC ? c->count : sizeof MAGIC) != 0)
-        return "it does not speak this protocol";
+    const bool greets = c->count > sizeof MAGIC && c->question.op == 'H';
+    if (!may_begin(&c->question, c->count)) return "it does not speak this protocol";
     if (c->count <= sizeof MAGIC || greets == (store->sealed && !c->chain.begun)) return NULL;
     if (!store->sealed) return "it has a comm.key_file, and this rank has none";
     return greets ? "it begins twice" : "it has no comm.key_file";
 }
 
-/* Writes the answer to a whole question; its length, or 0 if it is refused. */
-static size_t answer_connection(port_store *store, connection *c, const talk *question, uint8_t out[TALK_BYTES]) {
-    uint8_t random[TACITI_SEAL_RANDOM_BYTES];
-    talk greeting;
-    if (question->op != 'H') return answer_question(store, question, out);
-    c->chain.begun = fill_greeting(&greeting, random);
-    return c->chain.begun ? write_talk(&greeting, out) : 0;
+/* False: the question is refused. */
+static bool answer_connection(port_store *store, connection *c, talk *answer) {
+    if (c->question.op != 'H') return answer_question(store, &c->question, answer);
+    c->chain.begun = make_greeting(answer);
+    return c->chain.begun;
 }
 
 /* Returns why the connection shall be closed, or NULL. */
 static const char *serve_connection(port_store *store, int i, int64_t now) {
     connection *c = &store->connections[i];
     const int fd = store->polls[OWN_FDS + i].fd;
-    const ssize_t got = recv(fd, c->bytes + c->count, sizeof c->bytes - c->count, 0);
+    const size_t bytes = talk_bytes(store);
+    const ssize_t got = recv(fd, (uint8_t *)&c->question + c->count, bytes - c->count, 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return NULL;
     if (got <= 0) return "";
     c->count += (size_t)got;
-    talk question;
     const char *refusal = judge_head(store, c);
-    const int state = refusal != NULL ? -1 : read_talk(c->bytes, c->count, proof_bytes(store), &question);
-    if (state < 0) return refusal != NULL ? refusal : "it asks what cannot be";
-    if (state == 0) return NULL;
-    if (!check_talk(store, &c->chain, c->bytes, c->count)) return "it has another comm.key_file";
-    uint8_t answer[TALK_BYTES];
-    size_t n = answer_connection(store, c, &question, answer);
-    if (n == 0) return "it asks what cannot be";
-    n = sign_talk(store, &c->chain, answer, n);
+    if (refusal != NULL || c->count < bytes) return refusal;
+    if (c->question.bytes > sizeof c->question.value) return "it asks what cannot be";
+    if (!check_talk(store, &c->chain, &c->question)) return "it has another comm.key_file";
+    talk answer;
+    if (!answer_connection(store, c, &answer)) return "it asks what cannot be";
+    sign_talk(store, &c->chain, &answer);
     c->count = 0;
     c->heard_ns = now;
-    return send(fd, answer, n, MSG_NOSIGNAL) == (ssize_t)n ? NULL : "";
+    return send(fd, &answer, bytes, MSG_NOSIGNAL) == (ssize_t)bytes ? NULL : "";
 }
 
 /* Serves the connection if it has said something; closes it if it must. */
@@ -285,7 +241,6 @@ static void *serve_store(void *argument) {
 static void destroy_server(port_store *store) {
     for (int i = 0; store->polls != NULL && i < store->connection_max; i++)
         if (store->polls[OWN_FDS + i].fd >= 0) drop_connection(store, i);
-    for (int i = 0; i < store->entry_count; i++) taciti_free(store->entries[i].value);
     taciti_free(store->entries);
     taciti_free(store->polls);
     taciti_free(store->connections);
@@ -356,41 +311,38 @@ static bool connect_once(port_store *store) {
     return false;
 }
 
-/* Sends a question and reads its answer into `bytes`. Returns false, without a connection, if that fails. */
-static bool exchange_words(port_store *store, const talk *question, uint8_t bytes[TALK_BYTES], talk *answer) {
-    size_t n = sign_talk(store, &store->chain, bytes, write_talk(question, bytes));
-    bool fine = send(store->fd, bytes, n, MSG_NOSIGNAL) == (ssize_t)n;
-    int state = 0;
-    for (n = 0; fine && state == 0;) {
-        fine = wait_for(store->fd, POLLIN, ANSWER_MS);
-        const ssize_t got = fine ? recv(store->fd, bytes + n, TALK_BYTES - n, 0) : 0;
-        fine = got > 0;
-        if (fine) state = read_talk(bytes, n += (size_t)got, proof_bytes(store), answer);
-        fine = fine && state >= 0;
+/* Sends a question and reads its answer. Returns false, without a connection, if that fails. */
+static bool exchange_words(port_store *store, talk *question, talk *answer) {
+    const size_t bytes = talk_bytes(store);
+    sign_talk(store, &store->chain, question);
+    bool fine = send(store->fd, question, bytes, MSG_NOSIGNAL) == (ssize_t)bytes;
+    for (size_t n = 0; fine && n < bytes;) {
+        const bool heard = wait_for(store->fd, POLLIN, ANSWER_MS);
+        const ssize_t got = heard ? recv(store->fd, (uint8_t *)answer + n, bytes - n, 0) : 0;
+        if (got > 0) n += (size_t)got;
+        fine = got > 0 && may_begin(answer, n);
     }
-    fine = fine && check_talk(store, &store->chain, bytes, n);
+    fine = fine && answer->bytes <= sizeof answer->value && check_talk(store, &store->chain, answer);
     if (!fine) hang_up(store);
     return fine;
 }
 
 /* With a key: begins the conversation. */
-static bool greet_server(port_store *store, uint8_t bytes[TALK_BYTES]) {
-    uint8_t random[TACITI_SEAL_RANDOM_BYTES];
+static bool greet_server(port_store *store) {
     talk greeting, answer;
     if (!store->sealed || store->chain.begun) return true;
-    store->chain.begun =
-        fill_greeting(&greeting, random) && exchange_words(store, &greeting, bytes, &answer) && answer.op == 'H';
+    store->chain.begun = make_greeting(&greeting) && exchange_words(store, &greeting, &answer) && answer.op == 'H';
     return store->chain.begun;
 }
 
 /* As exchange_words(), from the beginning; rank 0 asks itself. */
-static bool ask_once(port_store *store, const talk *question, uint8_t bytes[TALK_BYTES], talk *answer) {
-    if (store->rank == 0) return read_talk(bytes, answer_question(store, question, bytes), 0, answer) == 1;
+static bool ask_once(port_store *store, talk *question, talk *answer) {
+    if (store->rank == 0) return answer_question(store, question, answer);
     if (!connect_once(store)) return false;
     if (!store->answered)
         store->trouble =
             store->sealed ? "does not prove this rank's comm.key_file" : "gives no answer (has it a comm.key_file?)";
-    const bool fine = greet_server(store, bytes) && exchange_words(store, question, bytes, answer);
+    const bool fine = greet_server(store) && exchange_words(store, question, answer);
     if (fine) store->trouble = "no longer answers"; /* what an error says from now on */
     store->answered = store->answered || fine;
     return fine;
@@ -399,18 +351,17 @@ static bool ask_once(port_store *store, const talk *question, uint8_t bytes[TALK
 /* A rank that is missing may be one that rank 0 has refused. */
 static void note_refusal(port_store *store, const talk *answer) {
     if (store->rank == 0) return;
-    (void)snprintf(store->refusals.last, sizeof store->refusals.last, "%.*s", (int)answer->value_bytes,
+    (void)snprintf(store->refusals.last, sizeof store->refusals.last, "%.*s", (int)answer->bytes,
                    (const char *)answer->value);
 }
 
 /* Asks until the answer is 'V', for up to timeout_s; *reached: rank 0 has answered. */
-static bool ask_until(port_store *store, const talk *question, double timeout_s, uint8_t bytes[TALK_BYTES],
-                      talk *answer, bool *reached) {
+static bool ask_until(port_store *store, talk *question, double timeout_s, talk *answer, bool *reached) {
     const int64_t end_ns = taciti_now_ns() + (int64_t)(timeout_s * 1e9);
     if (!store->answered) store->trouble = "cannot be reached";
     int64_t nap_ns = 0;
     do {
-        *reached = ask_once(store, question, bytes, answer);
+        *reached = ask_once(store, question, answer);
         if (*reached && answer->op == 'V') return true;
         if (*reached) note_refusal(store, answer);
     } while (taciti_sleep_between_looks(end_ns, &nap_ns));
@@ -420,11 +371,9 @@ static bool ask_until(port_store *store, const talk *question, double timeout_s,
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 static tacit_status port_set(void *self, const char *key, const void *bytes, size_t n) {
     port_store *store = self;
-    talk question = {.op = 'S', .value = bytes, .value_bytes = n}, answer;
-    uint8_t space[TALK_BYTES];
+    talk question = make_talk('S', key, bytes, n), answer;
     bool reached = false;
-    (void)snprintf(question.key, sizeof question.key, "%s", key);
-    if (ask_until(store, &question, store->rank == 0 ? 0 : store->timeout_s, space, &answer, &reached)) return TACIT_OK;
+    if (ask_until(store, &question, store->rank == 0 ? 0 : store->timeout_s, &answer, &reached)) return TACIT_OK;
     if (store->rank == 0) return taciti_fail(TACIT_E_INTERNAL, "more than %d bootstrap values", store->entry_max);
     return taciti_fail(TACIT_E_PEER, "rank %d: rank 0 at %s %s for %g s", store->rank, store->address, store->trouble,
                        store->timeout_s);
@@ -440,19 +389,17 @@ static void say_missing(port_store *store, const char *subject, const char *what
 
 static tacit_status port_get(void *self, const char *key, void *bytes, size_t max, size_t *n, double timeout_s) {
     port_store *store = self;
-    talk question = {.op = 'G'}, answer;
-    uint8_t space[TALK_BYTES];
+    talk question = make_talk('G', key, NULL, 0), answer;
     bool reached = false;
-    (void)snprintf(question.key, sizeof question.key, "%s", key);
-    if (!ask_until(store, &question, timeout_s, space, &answer, &reached)) {
+    if (!ask_until(store, &question, timeout_s, &answer, &reached)) {
         char server[sizeof store->address + 16];
         (void)snprintf(server, sizeof server, "rank 0 at %s", store->address);
         say_missing(store, reached ? key : server, reached ? "has published nothing" : store->trouble);
         return TACIT_E_PEER;
     }
-    if (answer.value_bytes > max) return taciti_fail(TACIT_E_DATA, "%s has more than %zu bytes", key, max);
-    if (answer.value_bytes > 0) memcpy(bytes, answer.value, answer.value_bytes);
-    *n = answer.value_bytes;
+    if (answer.bytes > max) return taciti_fail(TACIT_E_DATA, "%s has more than %zu bytes", key, max);
+    memcpy(bytes, answer.value, answer.bytes);
+    *n = answer.bytes;
     return TACIT_OK;
 }
 

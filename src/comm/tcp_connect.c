@@ -107,7 +107,7 @@ static void forget_record(const mesh *m) {
 /* E_PEER: there is none yet, or one of another run; m->reason says what was found. */
 static tacit_status look_up_record(mesh *m, int rank, double timeout_s, taciti_tcp_record *out) {
     char key[TACITI_BOOTSTRAP_KEY_BYTES];
-    uint8_t bytes[TACITI_BOOTSTRAP_VALUE_BYTES];
+    uint8_t bytes[TACITI_BOOTSTRAP_ROOM_BYTES];
     size_t n = 0;
     taciti_tcp_record record;
     name_key(m, rank, key);

@@ -188,9 +188,27 @@ static int connect_to(const char *address) {
     return fd;
 }
 
+enum {
+    BYTES_AT = 4 + TACITI_BOOTSTRAP_KEY_BYTES,
+    WORD_BYTES = BYTES_AT + 2 + TACITI_BOOTSTRAP_VALUE_BYTES,
+    SIGNED_BYTES = WORD_BYTES + TACITI_SEAL_PROOF_BYTES
+};
+
+/* A question or an answer without its proof. */
+typedef struct word {
+    uint8_t bytes[WORD_BYTES];
+} word;
+
+/* The value is of `n` zeros. A key of more than 63 bytes has no end. */
+static word make_word(char op, const char *key, size_t n) {
+    word w = {.bytes = {0xb5, 't', 'B', (uint8_t)op, [BYTES_AT] = (uint8_t)n, (uint8_t)(n >> 8)}};
+    memcpy(w.bytes + 4, key, strnlen(key, TACITI_BOOTSTRAP_KEY_BYTES));
+    return w;
+}
+
 /* Sends the bytes and, with a key, the proof of them. */
 static void say(int fd, const void *bytes, size_t n, uint8_t proof[TACITI_SEAL_PROOF_BYTES]) {
-    uint8_t all[128];
+    uint8_t all[SIGNED_BYTES];
     memcpy(all, bytes, n);
     if (test_seal_key() != NULL) {
         taciti_seal_prove(test_seal_key(), TACITI_SEAL_STORE, proof, all, n, proof);
@@ -209,13 +227,14 @@ static size_t hear(int fd, void *out, size_t max) {
 
 /* Connects and, with a key, begins the conversation. */
 static int begin_talk(const char *address, uint8_t proof[TACITI_SEAL_PROOF_BYTES]) {
-    uint8_t greeting[40] = "\xb5tbH\0\0\40", answer[sizeof greeting + TACITI_SEAL_PROOF_BYTES];
+    const word greeting = make_word('H', "", TACITI_SEAL_RANDOM_BYTES);
+    uint8_t answer[SIGNED_BYTES];
     const int fd = connect_to(address);
     memset(proof, 0, TACITI_SEAL_PROOF_BYTES);
     if (test_seal_key() == NULL) return fd;
-    say(fd, greeting, sizeof greeting, proof);
+    say(fd, greeting.bytes, WORD_BYTES, proof);
     assert_int_equal(hear(fd, answer, sizeof answer), sizeof answer);
-    memcpy(proof, answer + sizeof greeting, TACITI_SEAL_PROOF_BYTES);
+    memcpy(proof, answer + WORD_BYTES, TACITI_SEAL_PROOF_BYTES);
     return fd;
 }
 
@@ -233,32 +252,37 @@ static void expect_refusal(const char *address, const void *bytes, size_t n) {
     expect_silence(fd);
 }
 
+static void expect_refused_word(const char *address, char op, const char *key, size_t n) {
+    const word w = make_word(op, key, n);
+    expect_refusal(address, w.bytes, sizeof w.bytes);
+}
+
 static void strangers_at_the_port_do_no_harm(void **state) {
     (void)state;
-    char address[32], text[16];
+    char address[32], text[16], longer[TACITI_BOOTSTRAP_KEY_BYTES + 1] = "";
+    uint8_t answer[SIGNED_BYTES];
     taciti_bootstrap server, client;
     size_t n = 0;
     find_port(address);
     assert_int_equal(taciti_bootstrap_port_open(address, NULL, 0, 2, 20, test_seal_key(), &server), TACIT_OK);
     assert_int_equal(taciti_bootstrap_port_open(address, NULL, 1, 2, 20, test_seal_key(), &client), TACIT_OK);
     expect_refusal(address, "GET / HTTP/1.1\r\n\r\n", 18);
-    expect_refusal(address, "\xb5tbX\1\0\0\0k", 9);   /* an unknown word */
-    expect_refusal(address, "\xb5tbG\100\0\0\0", 8);  /* a key of 64 bytes */
-    expect_refusal(address, "\xb5tbS\1\0\1\x10", 8);  /* a value of 4097 bytes */
-    expect_refusal(address, "\xb5tbG\1\0\0\0/", 9);   /* no key */
-    expect_refusal(address, "\xb5tbG\1\0\0\0kk", 10); /* more than one question */
-    expect_refusal(address, "\xb5tbV\1\0\0\0k", 9);   /* an answer */
-    expect_refusal(address, "\xb5tbG\1\0\1\0kv", 10); /* a get with a value */
-    for (char i = 0; i < 8; i++) {                    /* 4 values per rank, no more */
-        char set[] = "\xb5tbS\1\0\0\0k";
-        set[8] = (char)('a' + i);
+    memset(longer, 'k', TACITI_BOOTSTRAP_KEY_BYTES);
+    expect_refused_word(address, 'X', "k", 0);
+    expect_refused_word(address, 'G', longer, 0);
+    expect_refused_word(address, 'S', "k", TACITI_BOOTSTRAP_VALUE_BYTES + 1);
+    expect_refused_word(address, 'G', "/", 0); /* no key */
+    expect_refused_word(address, 'V', "k", 0); /* an answer */
+    expect_refused_word(address, 'G', "k", 1); /* a get with a value */
+    for (char i = 0; i < 8; i++) {             /* 4 values per rank, no more */
+        const word set = make_word('S', (char[]){(char)('a' + i), 0}, 0);
         uint8_t proof[TACITI_SEAL_PROOF_BYTES];
         const int fd = begin_talk(address, proof);
-        say(fd, set, 9, proof);
-        assert_true(hear(fd, text, sizeof text) > 0);
+        say(fd, set.bytes, sizeof set.bytes, proof);
+        assert_true(hear(fd, answer, sizeof answer) > 0);
         (void)close(fd);
     }
-    expect_refusal(address, "\xb5tbS\1\0\0\0z", 9);
+    expect_refused_word(address, 'S', "z", 0);
     assert_int_equal(client.set(client.self, "a", "x", 1), TACIT_OK); /* known already */
     assert_int_equal(client.get(client.self, "a", text, sizeof text, &n, 5), TACIT_OK);
     taciti_bootstrap_port_close(&client);
@@ -291,12 +315,10 @@ static void slow_strangers_are_sent_away(void **state) {
     find_port(address);
     assert_int_equal(taciti_bootstrap_port_open(address, NULL, 0, 2, 60, test_seal_key(), &server), TACIT_OK);
     const int fd = connect_to(address);
-    enum { HEAD = 8 };
-    static const uint8_t GREETING[HEAD] = "\xb5tbH\0\0\40", SET[HEAD + 1] = "\xb5tbS\1\0\0\1";
-    const uint8_t *word = test_seal_key() == NULL ? SET : GREETING;
+    const word w = make_word(test_seal_key() == NULL ? 'S' : 'H', "k", 0);
     struct pollfd p = {.fd = fd, .events = POLLIN};
     const int64_t begin_ns = taciti_now_ns();
-    for (size_t i = 0; poll(&p, 1, 500) == 0; i++) (void)send(fd, i < HEAD ? &word[i] : word, 1, MSG_NOSIGNAL);
+    for (size_t i = 0; i < WORD_BYTES && poll(&p, 1, 500) == 0; i++) (void)send(fd, &w.bytes[i], 1, MSG_NOSIGNAL);
     assert_true(recv(fd, &answer, 1, 0) <= 0);
     assert_true(taciti_now_ns() - begin_ns < 20 * TACITI_NS_PER_S);
     (void)close(fd);
@@ -308,7 +330,8 @@ static void slow_strangers_are_sent_away(void **state) {
 static void recorded_words_are_refused(void **state) {
     (void)state;
     char address[32], text[16] = "";
-    uint8_t proof[TACITI_SEAL_PROOF_BYTES], greeting[40] = "\xb5tbH\0\0\40", answer[72], said[9 + sizeof proof];
+    const word greeting = make_word('H', "", TACITI_SEAL_RANDOM_BYTES), set = make_word('S', "k", 0);
+    uint8_t proof[TACITI_SEAL_PROOF_BYTES], answer[SIGNED_BYTES], said[SIGNED_BYTES];
     taciti_bootstrap server;
     size_t n = 0;
     if (test_seal_key() == NULL) skip();
@@ -318,13 +341,12 @@ static void recorded_words_are_refused(void **state) {
     for (int again = 0; again < 2; again++) { /* first by hand, then what was recorded, which overwrites nothing */
         const int fd = connect_to(address);
         memset(proof, 0, sizeof proof);
-        say(fd, greeting, sizeof greeting, proof);
+        say(fd, greeting.bytes, WORD_BYTES, proof);
         assert_int_equal(hear(fd, answer, sizeof answer), sizeof answer);
         if (again == 0) {
-            taciti_seal_prove(test_seal_key(), TACITI_SEAL_STORE, answer + sizeof greeting, "\xb5tbS\1\0\0\0k", 9,
-                              proof);
-            memcpy(said, "\xb5tbS\1\0\0\0k", 9);
-            memcpy(said + 9, proof, sizeof proof);
+            memcpy(said, set.bytes, WORD_BYTES);
+            taciti_seal_prove(test_seal_key(), TACITI_SEAL_STORE, answer + WORD_BYTES, said, WORD_BYTES,
+                              said + WORD_BYTES);
         }
         assert_int_equal(send(fd, said, sizeof said, MSG_NOSIGNAL), sizeof said);
         if (again == 0) assert_true(hear(fd, answer, sizeof answer) > 0), (void)close(fd);
