@@ -301,11 +301,13 @@ static void refuse_stranger(mesh *m, attempt *a, const char *why, int64_t now) {
     end_attempt(a, now);
 }
 
-/* A rank that gave a connection up may come again; nobody may take the place of one that is there. */
+/* A rank that gave a connection up, or was killed, may come again; nobody may take the place of one that is there. */
 static bool is_taken(const mesh *m, int peer) {
     char byte;
     const int fd = m->out->fds[peer];
-    return fd >= 0 && recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0;
+    if (fd < 0) return false;
+    const ssize_t got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return got > 0 || (got < 0 && errno != ECONNRESET);
 }
 
 static void leave_place(mesh *m, int peer) {

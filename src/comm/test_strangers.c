@@ -130,6 +130,32 @@ static void repeated_hellos_are_refused(void **state) {
     remove_world(&w);
 }
 
+/* Rank 1 is killed when rank 0 has answered: its connection ends with a reset, and its place is free. */
+static void a_rank_comes_again_after_a_reset(void **state) {
+    (void)state;
+    const struct linger now = {.l_onoff = 1};
+    world w;
+    if (test_seal_key() != NULL) skip();
+    prepare_world(&w, 3, TEST_OVER_TCP, false);
+    w.play = exchange_one_word;
+    start_seat(&w.seats[0]);
+    const taciti_tcp_record record = read_record_of(&w.seats[0]);
+    taciti_hello hello = {.from = 1, .to = 0, .size = 3};
+    memcpy(hello.cookie, record.cookie, sizeof hello.cookie);
+    const int fd = knock_with(&record, NULL, &hello);
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    assert_int_equal(poll(&p, 1, 20000), 1);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now), 0);
+    (void)close(fd);
+    start_seat(&w.seats[1]);
+    taciti_sleep_ns(500 * TACITI_NS_PER_MS); /* rank 1 is connected, rank 2 is not */
+    start_seat(&w.seats[2]);
+    for (int i = 0; i < 3; i++) (void)pthread_join(w.seats[i].thread, NULL);
+    for (int i = 0; i < 3; i++) assert_int_equal(w.seats[i].status, TACIT_OK);
+    assert_int_equal(test_log_count(""), 0);
+    remove_world(&w);
+}
+
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 static void exchange_sealed_word(seat *s) {
     CHECK((strstr(s->engine.library, "sealed") != NULL) == (s->request.key != NULL));
@@ -233,6 +259,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(strangers_are_kept_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(silent_strangers_do_not_block_the_door, set_up, tear_down),
         cmocka_unit_test_setup_teardown(repeated_hellos_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_rank_comes_again_after_a_reset, set_up, tear_down),
         cmocka_unit_test_setup_teardown(ranks_agree_on_a_cipher, set_up, tear_down),
         cmocka_unit_test_setup_teardown(only_holders_of_the_key_meet, set_up, tear_down),
         cmocka_unit_test_setup_teardown(recorded_hellos_take_no_place, set_up, tear_down),
