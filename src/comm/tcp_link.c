@@ -24,6 +24,7 @@ tacit_status taciti_tcp_link_create(int fd, uint32_t epoch, taciti_seal *seal, t
     if (seal != NULL) sealed = taciti_calloc(CHUNK_ROOM + TACITI_TCP_OUT_FRAMES * EAGER_ROOM, 1);
     if (stage == NULL || (seal != NULL && sealed == NULL)) {
         taciti_free(stage);
+        taciti_free(sealed);
         return TACIT_E_MEMORY;
     }
     *out = (taciti_tcp_link){.fd = fd, .epoch = epoch, .seal = seal, .sealed = sealed, .stage = stage};
