@@ -186,28 +186,23 @@ typedef struct refusal {
     char text[REASON_BYTES];
 } refusal;
 
-/* A refusal that several ranks share is logged by the first of them. Ranks that refuse nothing take the words of
- * the first that returns `status`: on every rank taciti_error_text() is the reason. */
-static void tell_refusals(const taciti_comm *comm, const refusal *all, int status) {
-    const refusal *mine = &all[comm->engine.rank];
-    bool first = true;
-    int speaker = 0;
-    for (int r = 0; r < comm->engine.rank; r++) first = first && all[r].held != mine->held;
+/* A refusal that several ranks share is logged by the first of them. Ranks that refuse nothing take the words of the
+ * first that returns `worst`: on every rank taciti_error_text() is the reason. One rank speaks after the other, so that
+ * this needs no memory: the lack of it may be what they talk about. */
+static tacit_status settle_refusals(taciti_comm *comm, tacit_status mine, tacit_status worst) {
+    const uint64_t held = taciti_log_held();
+    bool first = true, told = mine < 0;
+    for (int r = 0; r < comm->engine.size; r++) {
+        refusal one = {.held = held, .status = (int32_t)mine};
+        if (mine < 0) (void)snprintf(one.text, sizeof one.text, "%s", taciti_error_text());
+        TACITI_TRY(taciti_comm_broadcast(comm, r, &one, sizeof one));
+        first = first && (r >= comm->engine.rank || one.held != held);
+        if (told || one.status != worst) continue;
+        taciti_error_set("rank %d: %.*s", r, (int)REASON_BYTES, one.text);
+        told = true;
+    }
     taciti_log_settle(first);
-    while (all[speaker].status != status && speaker + 1 < comm->engine.size) speaker++;
-    if (mine->status >= 0) taciti_error_set("rank %d: %.*s", speaker, (int)REASON_BYTES, all[speaker].text);
-}
-
-static tacit_status settle_refusals(taciti_comm *comm, tacit_status mine, int worst) {
-    const size_t size = (size_t)comm->engine.size;
-    if (size == 1) return TACIT_OK;
-    refusal one = {.held = taciti_log_held(), .status = (int32_t)mine}, *all = taciti_calloc(size, sizeof *all);
-    if (all == NULL) return TACIT_E_MEMORY;
-    if (mine < 0) (void)snprintf(one.text, sizeof one.text, "%s", taciti_error_text());
-    const tacit_status status = taciti_comm_allgather(comm, &one, sizeof one, all);
-    if (status == TACIT_OK) tell_refusals(comm, all, worst);
-    taciti_free(all);
-    return status;
+    return TACIT_OK;
 }
 
 tacit_status taciti_comm_agree(taciti_comm *comm, tacit_status mine) {
