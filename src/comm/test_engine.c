@@ -238,6 +238,20 @@ uint64_t test_bytes_to_other_hosts(const taciti_comm *comm) {
     return seat->bytes_to_other_hosts;
 }
 
+double test_bytes_of_busiest_host(taciti_comm *comm, uint64_t before) {
+    const uint64_t mine = test_bytes_to_other_hosts(comm) - before;
+    const int size = taciti_comm_size(comm);
+    uint64_t *all = taciti_calloc(2 * (size_t)size, sizeof *all), *sums = all + size, max = 0;
+    CHECK(taciti_comm_allgather(comm, &mine, sizeof mine, all) == TACIT_OK);
+    for (int r = 0; r < size; r++) {
+        uint64_t *sum = &sums[taciti_comm_hosts(comm)->host_of[r]];
+        *sum += all[r];
+        if (*sum > max) max = *sum;
+    }
+    taciti_free(all);
+    return (double)max;
+}
+
 typedef struct player {
     pthread_t thread;
     taciti_engine engine;

@@ -74,6 +74,9 @@ void test_hosts(const int *hosts);
  * world began. */
 uint64_t test_bytes_to_other_hosts(const taciti_comm *comm);
 
+/* Returns the most bytes that ranks of one host have sent to other hosts since each had sent `before`. Collective. */
+double test_bytes_of_busiest_host(taciti_comm *comm, uint64_t before);
+
 /* Options fit for tests: no waiting for ever, a small segment. */
 taciti_comm_options test_comm_options(bool thread);
 

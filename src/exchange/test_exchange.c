@@ -113,19 +113,6 @@ static void try_all(int size, const taciti_comm_options *options, test_rank *ran
     test_hosts(NULL);
 }
 
-/* Returns the most bytes that the ranks of one host have sent to other hosts since `before`. */
-static double sent_by_host(taciti_comm *comm, uint64_t before) {
-    const uint64_t mine = test_bytes_to_other_hosts(comm) - before;
-    uint64_t all[8] = {0}, sums[8] = {0}, most = 0;
-    CHECK(taciti_comm_allgather(comm, &mine, sizeof mine, all) == TACIT_OK);
-    for (int r = 0; r < taciti_comm_size(comm); r++) {
-        uint64_t *sum = &sums[taciti_comm_hosts(comm)->host_of[r]];
-        *sum += all[r];
-        if (*sum > most) most = *sum;
-    }
-    return (double)most;
-}
-
 /* Pairs of ranks on a host and elsewhere that talk to each other, of the host with the most of them. */
 static size_t pairs_of(const taciti_arrangement *p) {
     size_t max = 0;
@@ -166,7 +153,7 @@ static void sum_integers(taciti_comm *comm, void *context) {
         const uint64_t before = taciti_comm_count(comm).bytes_sent, nic_before = test_bytes_to_other_hosts(comm);
         reduce_on_thread(comm, &reduce, x, n);
         CHECK(taciti_comm_count(comm).bytes_sent - before == taciti_allreduce_bytes(&reduce, n));
-        CHECK(is_planned(comm, t, &reduce, n, sent_by_host(comm, nic_before)));
+        CHECK(is_planned(comm, t, &reduce, n, test_bytes_of_busiest_host(comm, nic_before)));
         for (size_t i = 0; i < n; i++) {
             float sum = 0;
             for (int r = 0; r < size; r++) sum += small_integer(r, i);

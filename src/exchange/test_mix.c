@@ -18,6 +18,7 @@
 #include "codec/test_sparse.h"
 #include "comm/test_engine.h"
 #include "exchange/mix.h"
+#include "exchange/mix_ways.h"
 #include "exchange/test_layout.h"
 #include "exchange/test_rounds.h"
 #include "exchange/test_wire.h"
@@ -505,9 +506,22 @@ static void memory_does_not_grow_with_the_period(void **state) {
     test_world_run(8, &options, look_at_memory, NULL);
 }
 
+/* So that the graph that refusals name is one that takes PowerGossip. */
+static void base_k_takes_power_on_any_number_of_ranks(void **state) {
+    (void)state;
+    for (int ranks = 1; ranks <= 64; ranks++) {
+        taciti_topology topology;
+        assert_int_equal(taciti_topology_create(&(taciti_topo_request){.name = "base-k", .ranks = ranks}, &topology),
+                         TACIT_OK);
+        assert_true(taciti_mix_takes_power(&topology));
+        taciti_topology_destroy(&topology);
+    }
+}
+
 int main(void) {
     draw_values();
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(base_k_takes_power_on_any_number_of_ranks),
         cmocka_unit_test(every_round_is_its_matrix_times_the_arrays),
         cmocka_unit_test(groups_sum_small_integers_exactly_on_every_wire),
         cmocka_unit_test(members_of_a_group_hold_the_same_bits),

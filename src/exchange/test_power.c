@@ -16,7 +16,6 @@
 #include "base/number.h"
 #include "codec/low_rank.h"
 #include "exchange/demand.h"
-#include "exchange/mix_ways.h"
 #include "exchange/test_power.h"
 
 /* ---- one mix, by loops in double --------------------------------------------------------------------------------- */
@@ -418,19 +417,6 @@ static void a_run_without_settling_leaves_no_trace(void **state) {
 }
 
 /* ---- bytes, groups, memory --------------------------------------------------------------------------------------- */
-/* Most bytes that ranks of one host sent to other hosts since each had sent `before`. */
-static double sent_by_host(const bench *b, uint64_t before) {
-    const uint64_t mine = test_bytes_to_other_hosts(b->comm) - before;
-    uint64_t all[MAX_RANKS] = {0}, sums[MAX_RANKS] = {0}, most = 0;
-    CHECK(taciti_comm_allgather(b->comm, &mine, sizeof mine, all) == TACIT_OK);
-    for (int r = 0; r < b->size; r++) {
-        uint64_t *sum = &sums[taciti_comm_hosts(b->comm)->host_of[r]];
-        *sum += all[r];
-        if (*sum > most) most = *sum;
-    }
-    return (double)most;
-}
-
 /* Returns the bytes that the planner predicts of its two sums of every bucket, on the busiest host's link. *bound:
  * pairs of ranks that may talk are off by 96 floats in a sum that is not short (demand.c). */
 static double planned_bytes(const taciti_power *power, double *bound) {
@@ -482,7 +468,7 @@ static void count_bytes(taciti_comm *comm, void *context) {
         CHECK(!belongs || members.count == 1 || sent > 0);
         double bound = 0;
         const double planned = planned_bytes(&power, &bound);
-        CHECK(fabs(sent_by_host(&b, nic_before) - planned) <= bound);
+        CHECK(fabs(test_bytes_of_busiest_host(comm, nic_before) - planned) <= bound);
         taciti_power_destroy(&power);
     }
     tear_down(&b);
@@ -561,18 +547,6 @@ static void plain_tensors_are_not_compressed(void **state) {
     test_world_run(2, &options, leave_plain_tensors, &scheme);
 }
 
-/* So that the graph that refusals name is one that takes it. */
-static void base_k_takes_it_on_any_number_of_ranks(void **state) {
-    (void)state;
-    for (int ranks = 1; ranks <= 64; ranks++) {
-        taciti_topology topology;
-        assert_int_equal(taciti_topology_create(&(taciti_topo_request){.name = "base-k", .ranks = ranks}, &topology),
-                         TACIT_OK);
-        assert_true(taciti_mix_takes_power(&topology));
-        taciti_topology_destroy(&topology);
-    }
-}
-
 static void refuse_misuse(taciti_comm *comm, void *context) {
     bench b;
     set_up(comm, *(int *)context, &b);
@@ -601,7 +575,6 @@ static void misuse_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_mix_is_that_of_plain_loops),
-        cmocka_unit_test(base_k_takes_it_on_any_number_of_ranks),
         cmocka_unit_test(elements_of_no_matrix_become_their_mean),
         cmocka_unit_test(the_sum_over_members_is_kept),
         cmocka_unit_test(equal_replicas_stay_equal_and_their_matrices_as_they_are),
