@@ -19,10 +19,16 @@ EXAMPLES = """examples:
   python -m tacit plan examples/gpt2-124m.yaml --cluster examples/clusters/8x4-25gbe.json     (by the program tacit)"""
 
 
+def refuse(text):
+    """Ends with the code of wrong usage."""
+    print(text, file=sys.stderr)
+    sys.exit(2)
+
+
 def show_info(topics):
     for topic in topics:
         if topic not in TOPICS:
-            sys.exit(f"python -m tacit info: unknown topic {topic}; one of {', '.join(TOPICS)}")
+            refuse(f"python -m tacit info: unknown topic {topic}; one of {', '.join(TOPICS)}")
     for topic in topics or TOPICS:
         print(f"{topic}:")
         for name, text in list_names(TOPICS[topic]):
@@ -57,7 +63,7 @@ def find_program():
 def run_program(command, words):
     program = find_program()
     if program is None and command not in VERBS:
-        sys.exit(f"python -m tacit: unknown command {command}; one of info, doctor, and by the program tacit {', '.join(VERBS)}")
+        refuse(f"python -m tacit: unknown command {command}; one of info, doctor, and by the program tacit {', '.join(VERBS)}")
     if program is None:
         sys.exit(f"python -m tacit {command}: needs the program tacit, which is not in PATH; install the package tacit, or "
                  "set TACIT to its path")
@@ -79,7 +85,7 @@ def main():
     elif args.command == "doctor" and not args.words:
         show_doctor()
     elif args.command == "doctor" and not args.words[0].startswith("-"):
-        sys.exit(f"python -m tacit doctor: {args.words[0]} is a word too many: it takes none")
+        refuse(f"python -m tacit doctor: {args.words[0]} is a word too many: it takes none")
     else:
         run_program(args.command, args.words)
 

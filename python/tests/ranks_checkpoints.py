@@ -2,6 +2,7 @@
 """What load() takes and refuses of a checkpoint of another model or optimizer, on several ranks: python/tests/ranks.py 2
 python/tests/ranks_checkpoints.py."""
 import atexit
+import logging
 import shutil
 import tempfile
 import unittest
@@ -151,6 +152,25 @@ class Checkpoints(unittest.TestCase):
                 tacit.save("/nowhere", run.model, run.optimizer, step=step)
         self.assertEqual(run.load(run.save(step=0)), 0)
         run.model.close()
+
+    def test_a_checkpoint_of_half_a_step(self):
+        """Is told of where it is one; after the step, and without a codec, it is not."""
+        for settings, says in (({}, 0), ({"codec": "int4"}, 1), ({"strategy": "shard"}, 1), ({"strategy": "gossip"}, 0)):
+            module = make(Net)
+            optimizer, folder = sgd(module.parameters()), share_folder()
+            model = tacit.Parallel(module, optimizer, **settings)
+            with self.assertLogs("tacit", "WARNING") as logged:
+                logging.getLogger("tacit").warning("ours")
+                for step in range(2):
+                    optimizer.zero_grad()
+                    loss_of(model(mine(Net.batch(step, SIZE * SAMPLES)))).backward()
+                    if step == 1:
+                        tacit.save(folder, model, optimizer)
+                    else:
+                        optimizer.step()
+                        tacit.save(folder, model, optimizer)
+            self.assertEqual(sum("half a step" in line for line in logged.output), says, logged.output)
+            model.close()
 
 
 if __name__ == "__main__":

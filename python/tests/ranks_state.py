@@ -568,10 +568,15 @@ class States(unittest.TestCase):
 
     def test_metrics(self):
         path = os.path.join(FOLDER, f"metrics-{SIZE}-{RANK}", "run", "metrics.jsonl")
+        before = Loop()  # over the same communicator
+        before.step()
+        before.model.close()
         loop = Loop(metrics=path)
+        begin = loop.model.counters()["bytes_sent"]
         for step in range(3):
             loop.step()
             loop.model.log(loss=step + 0.5)
+        sent = loop.model.counters()["bytes_sent"] - begin
         loop.model.close()
         self.assertEqual(os.path.exists(path), RANK == 0)
         if RANK == 0:
@@ -579,6 +584,7 @@ class States(unittest.TestCase):
                 rows = [json.loads(line) for line in file]
             self.assertEqual([(r["step"], r["loss"]) for r in rows], [(1, 0.5), (2, 1.5), (3, 2.5)])
             self.assertEqual(rows[1]["bytes_sent"], rows[2]["bytes_sent"])  # of one step, not of all so far
+            self.assertEqual(sum(r["bytes_sent"] for r in rows), sent)
             self.assertTrue(all(r["grad_norm"] > 0 and r["bytes_sent"] > 0 and r["step_s"] > 0 for r in rows))
 
 

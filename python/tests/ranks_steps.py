@@ -175,6 +175,7 @@ class Steps(unittest.TestCase):
                 with self.assertRaises(tacit.DataError):
                     tacit.save("never made", model, *optimizers, Unreadable())
                 for optimizer in optimizers:
+                    optimizer.load_state_dict(optimizer.state_dict())
                     if step % 2:
                         scaler.unscale_(optimizer)
                     scaler.step(optimizer)
@@ -457,6 +458,13 @@ class Steps(unittest.TestCase):
             with self.assertRaisesRegex(tacit.UsageError, f"ranks have different models: .*{text}.* on rank"):
                 tacit.Parallel(module, **settings)
         tacit.Parallel(with_buffer(torch.ones(3 + RANK)), buffers="own").close()  # each rank its own
+
+    @unittest.skipUnless(SIZE > 1, "of ranks that differ")
+    def test_optimizers_that_differ(self):
+        for strategy in ALL:
+            module = make(Net)
+            with self.assertRaisesRegex(tacit.Error, "differ"):
+                tacit.Parallel(module, adamw(module) if RANK else sgd(module), strategy=strategy)
 
 
 if __name__ == "__main__":

@@ -364,6 +364,7 @@ class Refused(unittest.TestCase):
             with self.assertLogs("tacit", "WARNING") as log:
                 for _ in range(9):
                     self.step(model, second)
+                self.assertEqual(len(log.output), 1)
                 with model.average():
                     pass
             self.assertRegex("".join(log.output), says + ".*wrap the model again")
@@ -433,12 +434,12 @@ class Refused(unittest.TestCase):
         """Where the program is not installed."""
         variables = {**os.environ, "PATH": "/nowhere"}
         variables.pop("TACIT", None)
-        for words, text in ((["nix"], "unknown command nix; one of info, doctor, and by the program tacit .*probe, plan"),
-                            (["plan"], "python -m tacit plan: needs the program tacit"),
-                            (["doctor", "extra"], "doctor: extra is a word too many"),
-                            (["info", "codecs", "extra"], "unknown topic extra; one of options")):
+        for words, code, text in ((["nix"], 2, "unknown command nix; one of info, doctor, and by the program tacit .*probe, plan"),
+                                  (["plan"], 1, "python -m tacit plan: needs the program tacit"),
+                                  (["doctor", "extra"], 2, "doctor: extra is a word too many"),
+                                  (["info", "codecs", "extra"], 2, "unknown topic extra; one of options")):
             run = subprocess.run([sys.executable, "-m", "tacit", *words], env=variables, capture_output=True, text=True)
-            self.assertEqual((run.returncode, run.stdout), (1, ""))
+            self.assertEqual((run.returncode, run.stdout), (code, ""))
             self.assertRegex(run.stderr, text)
 
     def test_without_the_library(self):

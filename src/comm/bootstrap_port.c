@@ -83,8 +83,8 @@ typedef struct port_store {
     int connection_max;
 } port_store;
 
-/* ---- words ---------------------------------------------------------------------------------------------------------
- */
+/* ---- words ------------------------------------------------------------------------------------------------------- */
+
 static talk make_talk(char op, const char *key, const void *value, size_t n) {
     talk t = {.op = op, .bytes = (uint16_t)n};
     memcpy(t.magic, MAGIC, sizeof MAGIC);

@@ -179,10 +179,10 @@ tacit_status taciti_comm_barrier(taciti_comm *comm) {
     return run_call(comm, &(call){.name = "barrier", .in = &nothing, .bytes = &nothing}, run_allgather);
 }
 
-/* The refusal of one rank. */
+/* The refusal of one rank, without gaps that nobody fills. */
 typedef struct refusal {
     uint64_t held;
-    int32_t status;
+    int64_t status;
     char text[REASON_BYTES];
 } refusal;
 
@@ -193,7 +193,7 @@ static tacit_status settle_refusals(taciti_comm *comm, tacit_status mine, tacit_
     const uint64_t held = taciti_log_held();
     bool first = true, told = mine < 0;
     for (int r = 0; r < comm->engine.size; r++) {
-        refusal one = {.held = held, .status = (int32_t)mine};
+        refusal one = {.held = held, .status = mine};
         if (mine < 0) (void)snprintf(one.text, sizeof one.text, "%s", taciti_error_text());
         TACITI_TRY(taciti_comm_broadcast(comm, r, &one, sizeof one));
         first = first && (r >= comm->engine.rank || one.held != held);

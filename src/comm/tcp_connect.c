@@ -82,6 +82,7 @@ static tacit_status listen_for_ranks(mesh *m) {
 }
 
 static tacit_status publish_record(mesh *m) {
+    _Static_assert(sizeof m->mine <= TACITI_BOOTSTRAP_VALUE_BYTES, "a meeting place takes a record");
     char key[TACITI_BOOTSTRAP_KEY_BYTES];
     uint64_t number = 0;
     m->mine.epoch = m->request->epoch, m->mine.rank = m->request->rank, m->mine.size = m->request->size;
@@ -307,7 +308,7 @@ static bool is_taken(const mesh *m, int peer) {
     const int fd = m->out->fds[peer];
     if (fd < 0) return false;
     const ssize_t got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    return got > 0 || (got < 0 && errno != ECONNRESET);
+    return got > 0 || (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
 }
 
 static void leave_place(mesh *m, int peer) {

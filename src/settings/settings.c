@@ -109,7 +109,7 @@ tacit_status taciti_settings_init(taciti_settings *settings, const taciti_own_se
     return taciti_config_defaults(&settings->config);
 }
 
-/* Texts of values read back as the same values. */
+/* Texts of values read back as the same values, but for lists of words with blanks, which no job reads. */
 tacit_status taciti_settings_copy(const taciti_settings *from, taciti_settings *out) {
     taciti_place theirs, mine;
     TACITI_TRY(taciti_settings_init(out, NULL, 0));

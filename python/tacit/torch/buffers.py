@@ -131,9 +131,9 @@ class Buffers:
         table[self._comm.rank] = torch.frombuffer(bytearray(own), dtype=torch.uint8)
         return [bytes(row.tolist()) for row in self.sum_long(table.reshape(-1)).reshape(table.shape).to(torch.uint8)]
 
-    def check_same(self):
+    def check_same(self, optimizers):
         """Refuses ranks that differ in what the library does not compare: it compares shapes of trained parameters."""
-        lines = [f"buffers={self._choice!r}"]
+        lines = [f"buffers={self._choice!r}"] + [f"optimizer {type(optimizer).__name__}" for optimizer in optimizers]
         lines += [f"parameter {name}: {p.dtype}" for name, p in self._module.named_parameters()]
         lines += [f"buffer {name}: {b.dtype} {tuple(b.shape)}" for name, b in self._module.named_buffers() if self._choice != "own"]
         for rank, theirs in enumerate(self.gather(lines)):

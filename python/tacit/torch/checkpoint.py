@@ -40,6 +40,8 @@ def save(folder, model, *stateful, step=None, keep=2):
             raise UsageError(f"after the model come what has a state_dict(), such as optimizers, and this is {thing!r}; the step "
                              "has a name: step=...")
     states = [read_state(thing) for thing in stateful]
+    if not model._is_used and (model._parts is not None or model.settings["compress.codec"] != "none"):
+        logger.warning("save() comes between backward() and step(), and the checkpoint holds half a step: save after step()")
     model._meet()
     frozen, own_frozen = list_frozen(model)
     shared = {"step": model.counters()["steps"] if step is None else step, "buffers": share_buffers(model),

@@ -37,6 +37,10 @@ class Metrics:
     def wanted(self):
         return self._file is not None or self._progress
 
+    def start(self, counters):
+        """Begins to count: a communicator may have carried what belongs to no step of this model."""
+        self._bytes, self._began = (counters["bytes_sent"], counters["bytes_received"]), time.monotonic()
+
     def begin_row(self, step, counters):
         self.write_row()
         now, total = time.monotonic(), (counters["bytes_sent"], counters["bytes_received"])

@@ -54,10 +54,11 @@ class Parallel(torch.nn.Module):
             self._parts = Parts(self._tensors, optimizers) if is_shard else None
             states = [optimizer.state_dict() for optimizer in optimizers] if is_shard else []
             self._take_parameters()
-            self._rank_buffers.check_same()
+            self._rank_buffers.check_same(optimizers)
             self._rank_buffers.send_frozen()
             self._rank_buffers.send_first()
             self._split_states(states)
+            self._metrics.start(self._job.counters())
         except BaseException:
             self._give_back()
             raise
@@ -65,15 +66,14 @@ class Parallel(torch.nn.Module):
                             self.settings["exchange.overlap"] == "true")
         self._sync, self._queued, self._averaged = True, False, False
         self._skipped, self._waiting, self._unused_passes, self._applied = False, set(), 0, False
-        self.last_step = None
+        self._is_used, self.last_step = True, None  # the gradient of the last pass, by an optimizer
         self._arrived, self._missing, self._all = [], set(), frozenset(range(len(self._tensors.names)))
         self._held = []  # (parameter, gradient): the library reads and writes these until a pass has ended
         self._fresh = ()  # parameters without a gradient when a pass began: ids
         self._indices, self._known_orders = {id(p): i for i, p in enumerate(self._tensors.parameters)}, {}
         self._known = {id(p) for p in module.parameters() if p.requires_grad}
         self._members = _private.Members(module)
-        self._gradient_hooks = [] if self._keeps_replica else self._hook_parameters()
-        self._taken_hooks = []
+        self._gradient_hooks, self._taken_hooks = [] if self._keeps_replica else self._hook_parameters(), []
         self._unscaled = {o: _private.set_unscaling(o, True) for o in optimizers if self._keeps_replica}
         for optimizer in optimizers:
             _private.restore_hooks(optimizer)
@@ -146,6 +146,7 @@ class Parallel(torch.nn.Module):
             return self.module(*inputs, **named)
         if syncs:
             self._check_step_can_begin()
+            self._look_for_steps()
             self._rank_buffers.before_forward(self.training)
         outputs = self.module(*inputs, **named)
         if syncs and not self._keeps_replica:
@@ -349,6 +350,7 @@ class Parallel(torch.nn.Module):
             self._fill_unused(unused, self._share_use(unused))
             self._job.stepped()
         self._queued = self.comm.busy = False
+        self._is_used = self._skipped or not self.optimizers
         if replaced is not None:
             raise UsageError(f"{self._tensors.names[self._indices[id(replaced)]]} got another gradient, or None, before backward "
                              "ended: ranks exchange it until backward returns, so a hook may update and clear it afterwards")
@@ -412,8 +414,7 @@ class Parallel(torch.nn.Module):
             return arguments, {**named, "closure": self._follow(named["closure"], optimizer)}
         if len(arguments) > 1 and arguments[1] is not None:
             return (arguments[0], self._follow(arguments[1], optimizer), *arguments[2:]), named
-        self._take_gradients(optimizer)
-        return None
+        return self._take_gradients(optimizer)
 
     def _follow(self, closure, optimizer):
         """Returns the closure, which an optimizer may call several times."""
@@ -471,6 +472,7 @@ class Parallel(torch.nn.Module):
                              f"{self.settings['strategy']} all optimizers of the model step once per step")
 
     def _after_update(self, optimizer, *_):
+        self._is_used = True
         if id(optimizer) not in self._waiting:
             return
         self._waiting.discard(id(optimizer))
@@ -544,16 +546,20 @@ class Parallel(torch.nn.Module):
         logger.warning("%s, and no step of the optimizers that Parallel was given: if you have made another one since, close() "
                        "the tacit.Parallel and wrap the model again with it", happened)
 
+    def _look_for_steps(self):
+        if self._keeps_replica and self._first_step is not None and self._count_changes() > self._first_changes + 1:
+            if self.counters()["steps"] == self._first_step:
+                self._warn_of_steps("parameters have changed several times")
+            self._first_step = None
+
     def _count_changes(self):
         return max((p._version for p in self._tensors.parameters), default=0)
 
     def _meet(self):
         """Lets ranks meet before they do together what comes between steps."""
         self._end_parts()
-        made = self.counters()["steps"]
-        if self._keeps_replica and made == self._first_step and self._count_changes() > self._first_changes + 1:
-            self._warn_of_steps("parameters have changed several times")
-        steps = self._rank_buffers.gather(made)
+        self._look_for_steps()
+        steps = self._rank_buffers.gather(self.counters()["steps"])
         if min(steps) < max(steps):
             raise UsageError(f"ranks meet after different numbers of steps: {max(steps)} and, on rank {steps.index(min(steps))}, "
                              f"{min(steps)}; every rank makes as many backward passes and steps of the optimizer as the others")

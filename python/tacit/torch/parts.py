@@ -14,6 +14,9 @@ from .tensors import is_dense, order_dims, view_floats
 # Optimizers that update every element by itself, so that a part of a tensor is a tensor to them.
 BY_ELEMENT = {"SGD", "Adam", "AdamW", "Adadelta", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop"}
 
+# Methods of an optimizer that know of its parts.
+METHODS = ("zero_grad", "state_dict", "load_state_dict")
+
 
 def check_optimizer(optimizer):
     stepper = inspect.unwrap(type(optimizer).step).__qualname__.split(".")[-2]  # the class whose step() it is
@@ -48,6 +51,7 @@ class Parts:
         self._tensors = tensors
         # by optimizer and group; the groups themselves are others after load_state_dict()
         self._originals = {o: [group["params"] for group in o.param_groups] for o in optimizers}
+        self._methods = {}  # by optimizer: what stood in the places of wrapped methods of its own
         self._has_warned = False
         self.spoiled = False  # a pass before, of the same step, had a gradient that is not finite
         self._copies = None  # by place: how many ranks have it
@@ -86,29 +90,34 @@ class Parts:
         for optimizer in self._originals:
             for group in optimizer.param_groups:
                 group["params"] = [piece for p in group["params"] for piece in found.get(id(p), [])]
-            if "zero_grad" not in vars(optimizer):
+            if optimizer not in self._methods:
                 self._wrap_methods(optimizer)
 
     def _wrap_methods(self, optimizer):
         """Lets zero_grad() of the optimizer clear what passes in no_sync() have left in the parameters of the model, too, and
-        state_dict() leave out the stand-in."""
-        clear_parts, read_parts = optimizer.zero_grad, optimizer.state_dict
+        its state leave out the stand-in."""
+        self._methods[optimizer] = {name: vars(optimizer).get(name) for name in METHODS}
         whole = [p for params in self._originals[optimizer] for p in params]
+        clear_parts = optimizer.zero_grad
 
         @functools.wraps(clear_parts)
         def zero_grad(*args, **kwargs):
             clear_parts(*args, **kwargs)
             clear(whole)
+        optimizer.zero_grad = zero_grad
+        optimizer.state_dict = self._hide_stand_in(optimizer, optimizer.state_dict)
+        optimizer.load_state_dict = self._hide_stand_in(optimizer, optimizer.load_state_dict)
 
-        @functools.wraps(read_parts)
-        def state_dict(*args, **kwargs):
+    def _hide_stand_in(self, optimizer, method):
+        @functools.wraps(method)
+        def hidden(*args, **kwargs):
             groups = self.take_stand_ins(optimizer)
             try:
-                return read_parts(*args, **kwargs)
+                return method(*args, **kwargs)
             finally:
                 for params in groups:
                     params.append(self._stand_in)
-        optimizer.zero_grad, optimizer.state_dict = zero_grad, state_dict
+        return hidden
 
     def check_groups(self, optimizer):
         if len(optimizer.param_groups) != len(self._originals[optimizer]):
@@ -245,7 +254,9 @@ class Parts:
 
     def release(self):
         for optimizer, originals in self._originals.items():
-            vars(optimizer).pop("zero_grad", None)
-            vars(optimizer).pop("state_dict", None)
+            for name, before in self._methods.pop(optimizer, {}).items():
+                vars(optimizer).pop(name, None)
+                if before is not None:
+                    setattr(optimizer, name, before)
             for group, params in zip(optimizer.param_groups, originals):
                 group["params"] = params

@@ -16,7 +16,7 @@ _default, _default_settings = None, {}
 
 
 class TorchStore:
-    """Returns a store of torch.distributed, as tacit.Comm wants it."""
+    """A store of torch.distributed, as tacit.Comm wants it."""
 
     def __init__(self, store, group=None):
         count = _counts[group] = _counts.get(group, 0) + 1
