@@ -418,6 +418,16 @@ class Steps(unittest.TestCase):
             self.check_close(shard, dp)
             self.assertTrue(same_bits(shard[0], torch.ones(7)))
 
+    def test_methods_of_an_optimizer_come_back(self):
+        module = make(Head)
+        optimizer = sgd(module)
+        optimizer.zero_grad = own = lambda set_to_none=True: None
+        model = tacit.Parallel(module, optimizer, strategy="shard")
+        self.assertIsNot(optimizer.zero_grad, own)
+        model.close()
+        self.assertIs(optimizer.zero_grad, own)
+        self.assertTrue({"state_dict", "load_state_dict"}.isdisjoint(vars(optimizer)))
+
     def test_parameters_without_an_optimizer(self):
         module = make(Head)
         with self.assertRaisesRegex(tacit.UsageError, r"head.weight is trained, and no optimizer .* tacit.Parallel\(model, first, second\)"):
