@@ -169,6 +169,8 @@ class Checkpoints(unittest.TestCase):
                     else:
                         optimizer.step()
                         tacit.save(folder, model, optimizer)
+                self.assertEqual(tacit.load(folder, model, optimizer), model.counters()["steps"])
+                tacit.save(folder, model, optimizer)  # of a whole step again
             self.assertEqual(sum("half a step" in line for line in logged.output), says, logged.output)
             model.close()
 

@@ -66,7 +66,7 @@ class Parallel(torch.nn.Module):
                             self.settings["exchange.overlap"] == "true")
         self._sync, self._queued, self._averaged = True, False, False
         self._skipped, self._waiting, self._unused_passes, self._applied = False, set(), 0, False
-        self._is_used, self.last_step = True, None  # the gradient of the last pass, by an optimizer
+        self.last_step = None
         self._arrived, self._missing, self._all = [], set(), frozenset(range(len(self._tensors.names)))
         self._held = []  # (parameter, gradient): the library reads and writes these until a pass has ended
         self._fresh = ()  # parameters without a gradient when a pass began: ids
@@ -103,6 +103,7 @@ class Parallel(torch.nn.Module):
     def _take_parameters(self):
         """Takes what the job has written to the flat array."""
         self._folder = None  # that load() has read
+        self._is_used = True  # the gradient of the last pass, by an optimizer
         self._tensors.pull()
         self._first_step, self._first_changes = self._job.counters()["steps"], self._count_changes()
         if self._parts is not None:
@@ -491,7 +492,7 @@ class Parallel(torch.nn.Module):
         self._job.stepped()
         if updated:
             self._tensors.pull()
-        self._skipped = self.comm.busy = False
+        self._skipped, self._is_used, self.comm.busy = False, True, False
 
     def clip_grad_norm_(self, max_norm):
         """Scales the gradient so that its norm is at most max_norm, and returns the norm: of the whole batch, or, under
