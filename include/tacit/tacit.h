@@ -290,6 +290,7 @@ typedef struct tacit_step {
                    * localsgd: of this rank's own, or of its estimate of the mean */
     double lr;    /* learning rate of this step: by the schedule of optim.lr, or of tacit_job_set_lr() */
     double wait_s; /* seconds in which this thread waited for messages */
+    double factor, gain, kept; /* of the step's compressed sum, 0 without one: as in docs/metrics.md */
 } tacit_step;
 
 /* The gradient of this tensor is final; call it from inside the backward pass, so that the exchange runs beside the
@@ -451,8 +452,7 @@ TACIT_API tacit_status tacit_job_state(tacit_job *job, void *buffer, size_t room
 /* In place of tacit_job_start(): every rank goes on from the bytes of its own rank, all of the same step, bit for bit
  * as if the job had never stopped (but for auto, payoff, gravac: as tacit_job_load()). E_DATA, on all ranks, and the
  * job is as it was: bytes that are damaged, of another rank, of other tensors or of other settings - comm and what
- * affects no result may differ -, or of another number of ranks, which only a folder of tacit_job_save() serves. The
- * bytes are not needed any more afterwards. Collective. */
+ * affects no result may differ -, or of another number of ranks, for whom tacit_job_save() writes. Collective. */
 TACIT_API tacit_status tacit_job_restore(tacit_job *job, const void *bytes, size_t count);
 
 /* ---- 10. counters ------------------------------------------------------------------------------------------------ */

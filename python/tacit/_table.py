@@ -69,6 +69,9 @@ class tacit_step(Structure):
         ("norm", c_double),
         ("lr", c_double),
         ("wait_s", c_double),
+        ("factor", c_double),
+        ("gain", c_double),
+        ("kept", c_double),
     ]
 
 

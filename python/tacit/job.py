@@ -29,6 +29,8 @@ def array_type(item, count):
 def wait_in_slices(wait, seconds):
     """Returns False if what wait(seconds) waits for is still under way after this time. Python looks for Ctrl-C between
     slices."""
+    if not seconds >= 0:
+        raise UsageError(f"{seconds} seconds to wait: 0 or more are expected")
     end = time.monotonic() + seconds
     while check(wait(min(SLICE_S, max(0.0, end - time.monotonic())))):
         if time.monotonic() >= end:

@@ -28,17 +28,24 @@ def view_floats(address, count):
 
 
 class Owner:
-    """Opens a communicator for itself, unless the caller has one. Close it, or use `with`."""
+    """Opens a communicator for itself, unless the caller has one, and a job or a channel. Close it, or use `with`."""
+    _part = None
 
-    def _meet(self, comm):
+    def _open(self, comm, open_part):
         self._is_own, self.comm = comm is None, comm or Comm(self.settings)
+        try:
+            self._part = open_part()
+        except Exception:
+            self.close()
+            raise
 
-    def _close_with(self, part):
-        """A communicator over MPI stays until the process ends, because MPI begins only once in it."""
+    def close(self):
+        """The arrays of a model are gone afterwards, as when `comm` is closed: copy what you keep. A communicator over MPI
+        stays until the process ends, because MPI begins only once in it. Collective."""
         if self._is_own and (self.settings["comm.engine"] in ("tcp", "self") or not is_under_mpi()):
             self.comm.close()
-        else:
-            part.close()
+        elif self._part is not None:
+            self._part.close()
 
     def __enter__(self):
         return self
@@ -55,18 +62,18 @@ class Model(Owner):
 
     def __init__(self, shapes, *sources, comm=None, steps=0, threads=0, own_optimizer=False, **settings):
         self.settings = Settings(*sources, **settings)
-        self._meet(comm)
-        self.rank, self.size = self.comm.rank, self.comm.size
         self._layout = Layout()
         self._index = {name: self._layout.add(name, shape, decay=len(shape) > 1) for name, shape in shapes.items()}
-        self._job = Job(self.comm, self.settings, self._layout, steps=steps, threads=threads, own_optimizer=own_optimizer)
-        self._job.on_shut = self._forget
-        self.parameters = self._view(self._job.parameters, shapes)
-        self.gradients = self._view(self._job.gradients, shapes)
+        self._open(comm, lambda: Job(self.comm, self.settings, self._layout, steps=steps, threads=threads,
+                                     own_optimizer=own_optimizer))
+        self.rank, self.size = self.comm.rank, self.comm.size
+        self._part.on_shut = self._forget
+        self.parameters = self._view(self._part.parameters, shapes)
+        self.gradients = self._view(self._part.gradients, shapes)
 
     def __getattr__(self, name):
         """start, finish, settle, stepped, average, revert, save, load, state, restore, counters, set_lr: as of tacit.Job."""
-        return getattr(self.__dict__["_job"], name)
+        return getattr(self._part, name)
 
     def _view(self, address, shapes):
         flat, views = view_floats(address, self._layout.floats), {}
@@ -83,16 +90,12 @@ class Model(Owner):
         for name in names:
             if name not in self._index:
                 raise UsageError(f"{name!r} is no gradient of this model, which has {', '.join(self._index)}")
-            self._job.ready(self._index[name])
+            self._part.ready(self._index[name])
         if not names:
-            self._job.ready()
+            self._part.ready()
 
     def _forget(self):
         self.parameters = self.gradients = {}
-
-    def close(self):
-        """The arrays are gone afterwards, as when `comm` is closed: copy what you keep. Collective."""
-        self._close_with(self._job)
 
 
 class Sum(Owner):
@@ -101,9 +104,8 @@ class Sum(Owner):
 
     def __init__(self, elements, *sources, comm=None, **settings):
         self.settings = Settings(*sources, **settings)
-        self._meet(comm)
         self.elements = elements
-        self._channel = Channel(self.comm, self.settings, _table.ALL_REDUCE, elements)
+        self._open(comm, lambda: Channel(self.comm, self.settings, _table.ALL_REDUCE, elements))
 
     def start(self, array, scale=1.0):
         """Starts a sum that travels while you compute; the array is the sum of array * scale when wait() has returned."""
@@ -115,12 +117,12 @@ class Sum(Owner):
         if not array.flags.behaved:
             raise UsageError("the sum takes the array's place, and this array cannot be written to, as one of "
                              "numpy.load(..., mmap_mode=\"r\"), or is not aligned: pass array.copy()")
-        self._channel.start(array.ctypes.data, array.ctypes.data, KINDS[array.dtype], scale)
-        self._channel.held = array  # until the next start: a refused one leaves it
+        self._part.start(array.ctypes.data, array.ctypes.data, KINDS[array.dtype], scale)
+        self._part.held = array  # until the next start: a refused one leaves it
 
     def wait(self, seconds=float("inf")):
         """Waits for the sum. Returns False if it is still under way after this time."""
-        return self._channel.wait(seconds)
+        return self._part.wait(seconds)
 
     def __call__(self, array, scale=1.0):
         self.start(array, scale)
@@ -129,12 +131,8 @@ class Sum(Owner):
 
     def state(self):
         """Returns as bytes what this rank remembers, such as the residual. Between two sums."""
-        return self._channel.state()
+        return self._part.state()
 
     def restore(self, state):
         """Goes on from the state() of this rank, bit for bit but for auto. Before the first sum. Collective."""
-        self._channel.restore(state)
-
-    def close(self):
-        """Collective."""
-        self._close_with(self._channel)
+        self._part.restore(state)

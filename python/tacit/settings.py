@@ -2,6 +2,7 @@
 """Settings: the keys of `tacit info options`, by their whole names or by short ones."""
 import ctypes
 import difflib
+import functools
 import os
 
 from . import _table
@@ -19,6 +20,7 @@ def list_names(kind):
     return found
 
 
+@functools.lru_cache(maxsize=None)
 def options():
     """Returns [(key, what it does)] of all settings."""
     return list_names(_table.LIST_OPTIONS)

@@ -14,7 +14,7 @@ import tacit.torch as tacit
 from models import Net, loss_of, make, same_bits, state_of
 from ranks_parallel import RANK, SAMPLES, SIZE, mine
 
-STRATEGIES = ("dp", "shard")
+STRATEGIES, REPLICAS = ("dp", "shard"), ("gossip", "localsgd", "none")
 
 
 def adamw(parameters):
@@ -99,8 +99,24 @@ class Checkpoints(unittest.TestCase):
         run.step(1)
         run.model.close()
 
+    def test_nothing_to_load(self):
+        """Between two steps: replicas stay apart, and the exchange goes on."""
+        folder = share_folder()
+        for strategy in STRATEGIES + REPLICAS:
+            with self.subTest(strategy):
+                runs = [Run(sgd, strategy) for _ in range(2)]
+                for number in range(5):
+                    for run in runs:
+                        run.step(number)
+                    if number == 2:
+                        self.assertEqual(runs[1].load(folder), 0)
+                self.assertEqual(*[run.model.counters()["steps"] for run in runs])
+                self.assertTrue(all(map(same_bits, *[run.values() for run in runs])))
+                for run in runs:
+                    run.model.close()
+
     def test_another_optimizer(self):
-        for strategy in STRATEGIES:
+        for strategy in STRATEGIES + REPLICAS:
             for one, other, text in ((sgd, adamw, "the state of SGD, and .* AdamW, whose groups also need betas, eps: load it into"),
                                      (adamw, sgd, "the state of AdamW, and .* SGD, whose groups also need dampening, momentum")):
                 saved = Run(one, strategy)

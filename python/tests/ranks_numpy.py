@@ -51,6 +51,9 @@ class Arrays(unittest.TestCase):
             with self.assertRaisesRegex(tacit.UsageError, r"cannot be written to.*array.copy\(\)"):
                 total(array)
         self.assertEqual(total(locked.copy()).tolist(), [SIZE] * 7)
+        for seconds in (-1, float("nan")):
+            with self.assertRaisesRegex(tacit.UsageError, f"{seconds} seconds to wait: 0 or more"):
+                total.wait(seconds)
         total.close()
         folder.cleanup()
 
@@ -77,6 +80,9 @@ class Arrays(unittest.TestCase):
             model.close()
             model.close()
             self.assertEqual(opened, before)
+        with self.assertRaises(tacit.UsageError):
+            arrays.Sum(0)
+        self.assertEqual(opened, before)
         arrays.Sum(3, comm=tacit.default_comm()).close()
         self.assertEqual(tacit.default_comm().size, SIZE)
         self.assertIn(tacit.default_comm(), opened.values())

@@ -373,24 +373,6 @@ class States(unittest.TestCase):
             torch.testing.assert_close(loaded["short"].float(), saved["short"].float() + away, rtol=0, atol=1)
             self.assertTrue(all(same_bits(loaded[key], saved[key]) for key in saved if key != "short" or strategy == "gossip"))
 
-    def test_checkpoints_of_before(self):
-        """They have neither frozen parameters, which stay as they are, nor the kinds of objects."""
-        def write_older(value):
-            is_file = isinstance(value, dict)
-            return write_bytes({k: v for k, v in value.items() if k not in ("frozen", "kinds")} if is_file else value)
-        folder = os.path.join(FOLDER, f"before-{SIZE}")
-        with mock.patch.object(checkpoint, "write_bytes", write_older):
-            self.save_frozen(folder)
-        with self.assertLogs("tacit", "WARNING") if RANK == 0 else contextlib.nullcontext() as logged:
-            loaded = self.load_frozen(folder)
-        if RANK == 0:
-            self.assertRegex(logged.output[0], r"no parameters without requires_grad: short \(6 in all\) stays as it is")
-        self.assertTrue(same_bits(loaded["conv.weight"], make(PartlyFrozen, 7).conv.weight))
-        module, optimizer, model = self.wrap_frozen(7)
-        with self.assertRaisesRegex(tacit.UsageError, "holds an optimizer in this order, and load.. is given StepLR|1 objects"):
-            tacit.load(folder, model, optimizer, optimizer)
-        model.close()
-
     def test_frozen_parameters_that_are_missing(self):
         folder = os.path.join(FOLDER, f"missing-{SIZE}")
         self.save_frozen(folder)
@@ -568,8 +550,9 @@ class States(unittest.TestCase):
 
     def test_metrics(self):
         path = os.path.join(FOLDER, f"metrics-{SIZE}-{RANK}", "run", "metrics.jsonl")
-        before = Loop()  # over the same communicator
+        before = Loop(metrics=f"{path}.topk", codec="topk", factor=4, warmup=0)  # over the same communicator
         before.step()
+        self.assertEqual(before.model.last_step.factor, 4 if SIZE > 1 else 0)
         before.model.close()
         loop = Loop(metrics=path)
         begin = loop.model.counters()["bytes_sent"]
@@ -580,8 +563,10 @@ class States(unittest.TestCase):
         loop.model.close()
         self.assertEqual(os.path.exists(path), RANK == 0)
         if RANK == 0:
-            with open(path) as file:
-                rows = [json.loads(line) for line in file]
+            with open(path) as file, open(f"{path}.topk") as compressed:
+                rows, row = [json.loads(line) for line in file], json.loads(compressed.read())
+            self.assertEqual("factor" in row and (row["factor"], 0.1 < row["kept"] < 0.5, 0 < row["gain"] <= 1),
+                             SIZE > 1 and (4, True, True), row)
             self.assertEqual([(r["step"], r["loss"]) for r in rows], [(1, 0.5), (2, 1.5), (3, 2.5)])
             self.assertEqual(rows[1]["bytes_sent"], rows[2]["bytes_sent"])  # of one step, not of all so far
             self.assertEqual(sum(r["bytes_sent"] for r in rows), sent)

@@ -140,8 +140,11 @@ class Refused(unittest.TestCase):
         self.refuses("w is sparse", odd)
         twins = nn.ModuleDict({"a": nn.Linear(3, 3), "b": nn.Linear(3, 3)})
         twins["b"].weight = nn.Parameter(twins["a"].weight)
-        self.refuses("[ab].weight and [ab].weight are two parameters in the same memory: let both be one Parameter", twins)
+        self.refuses("[ab].weight and [ab].weight are two tensors in the same memory: let both be one Parameter", twins)
         twins["b"].weight = twins["a"].weight
+        twins.register_buffer("tail", twins["a"].bias.detach()[2:])
+        self.refuses("tail and a.bias are two tensors in the same memory", twins)
+        twins.tail = twins.tail.clone()
         self.wrap(module=twins)
         self.wrap()  # nothing of these is left behind
 
@@ -295,14 +298,33 @@ class Refused(unittest.TestCase):
         self.step(model, a)
         b.step()
 
+    def test_parts_outlive_the_communicator(self):
+        comm, optimizer = tacit.Comm(alone=True), torch.optim.Adam(self.module.parameters(), lr=0.1)
+        model = self.wrap(optimizer, strategy="shard", comm=comm)
+        self.step(model, optimizer)
+        before = [p.clone() for p in self.module.parameters()]
+        comm.close()
+        optimizer.zero_grad(set_to_none=False)
+        model.close()
+        for p, value in zip(self.module.parameters(), before):
+            self.assertTrue(torch.equal(p, value))
+
     def test_optimizers_of_shard(self):
         class Lars(torch.optim.SGD):
+            def step(self, closure=None):
+                """By norms of whole tensors."""
+
+        class Rprop(torch.optim.SGD):
+            """Not torch's of this name."""
             def step(self, closure=None):
                 """By norms of whole tensors."""
 
         class Named(torch.optim.SGD):
             """Its step() is SGD's."""
         self.refuses(r"for which step\(\) of Lars is not known", None, Lars(self.module.parameters(), lr=0.1), strategy="shard")
+        self.refuses(r"for which step\(\) of Rprop is not known", None, Rprop(self.module.parameters(), lr=0.1), strategy="shard")
+        Lars.step = lambda self, closure=None: None
+        self.refuses(r"for which step\(\) of ", None, Lars(self.module.parameters(), lr=0.1), strategy="shard")
         self.refuses(r"step\(\) of Adagrad", None, torch.optim.Adagrad(self.module.parameters()), strategy="shard")
         for kind in (Named, torch.optim.SGD, torch.optim.AdamW, torch.optim.Adam, torch.optim.NAdam, torch.optim.ASGD,
                      torch.optim.Adadelta, torch.optim.Adamax, torch.optim.RAdam, torch.optim.RMSprop, torch.optim.Rprop):
@@ -387,7 +409,7 @@ class Refused(unittest.TestCase):
             model = self.wrap(metrics=os.path.join(folder, "metrics.jsonl"))
             self.step(model)
             model.log(loss=1.5)
-            with self.assertRaisesRegex(tacit.UsageError, r"log\(time=...\): .* other than step, time, grad_norm.*skipped, event"):
+            with self.assertRaisesRegex(tacit.UsageError, r"log\(time=...\): .* other than step, time, grad_norm.*skipped, factor, gain, kept, event"):
                 model.log(loss=2.5, time=3)
             model.close()
             with open(os.path.join(folder, "metrics.jsonl")) as file:

@@ -194,7 +194,10 @@ static tacit_status end_step(tacit_job *job, bool own_optimizer, const char *fun
                         .skipped = record.report.skipped,
                         .norm = record.report.grad_norm,
                         .lr = lr,
-                        .wait_s = (double)record.report.wait_ns * 1e-9};
+                        .wait_s = (double)record.report.wait_ns * 1e-9,
+                        .factor = record.report.factor,
+                        .gain = record.report.gain,
+                        .kept = record.report.kept};
     if (out != NULL) taciti_struct_write(&step, sizeof step, out);
     if (!own_optimizer) count_step(job, &record);
     return taciti_job_leave(job, own_optimizer ? TACITI_JOB_SETTLED : TACITI_JOB_BETWEEN, TACIT_OK);

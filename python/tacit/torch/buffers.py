@@ -143,23 +143,24 @@ class Buffers:
 
     @torch.no_grad()
     def send_first(self):
-        """Every rank gets those of rank 0, to the bit."""
-        buffers = self._list()
-        if self._choice == "own" or not buffers or self._comm.size == 1:
-            return
-        self._send(buffers, as_bytes=True)
+        """Every rank gets those of rank 0."""
+        if self._choice != "own":
+            self._send_all(self._list())
 
     @torch.no_grad()
     def send_frozen(self):
         """Every rank gets rank 0's parameters that are not trained."""
-        frozen = [p for p in self._module.parameters() if not p.requires_grad and p.layout == torch.strided and p.numel()]
-        if self._comm.size > 1:
-            for as_bytes in (False, True):
-                for group in group_tensors([p for p in frozen if (p.dtype not in FLOATS) == as_bytes]):
-                    self._send(group, as_bytes)
+        self._send_all([p for p in self._module.parameters() if not p.requires_grad and p.layout == torch.strided])
+
+    def _send_all(self, tensors):
+        for as_bytes in (False, True):
+            for group in group_tensors([t for t in tensors if t.numel() and (t.dtype not in FLOATS) == as_bytes]):
+                self._send(group, as_bytes)
 
     def _send(self, tensors, as_bytes):
         """Sums of one rank's numbers and zeros: of floats, or of bytes, each of which travels as a float."""
+        if self._comm.size == 1:
+            return
         flats = [t.detach().contiguous().reshape(-1) for t in tensors]
         flats = [f.view(torch.uint8) if as_bytes else f for f in flats]
         flat, home = join(flats)
@@ -212,7 +213,7 @@ class Buffers:
         counts, bases = counts or [self._comm.size] * len(tensors), self._find_bases(tensors)
         rests = [t - bases[i] if i in bases else t for i, t in enumerate(tensors)]
         flat, home = join([r.float() / count for r, count in zip(rests, counts)])
-        flat = self._sum(flat).to(home)
+        flat = self.sum_long(flat).to(home)
         means = [piece.view(t.shape).to(t) for t, piece in zip(tensors, flat.split([t.numel() for t in tensors]))]
         for i, base in bases.items():
             means[i] += base * (self._comm.size / counts[i])
@@ -221,7 +222,7 @@ class Buffers:
     def _find_bases(self, tensors):
         """Returns {index: rank 0's} of float64 tensors: what is summed of them is the distance to these, in float32."""
         bases = {i: t.clone() for i, t in enumerate(tensors) if t.dtype == torch.float64}
-        if bases and self._comm.size > 1:
+        if bases:
             self._send(list(bases.values()), as_bytes=True)
         return {i: base.masked_fill(~base.isfinite(), 0) for i, base in bases.items()}
 

@@ -87,9 +87,9 @@ def list_places(model, thing):
 
 
 def has_same_parts(model, thing, places, i):
-    """Returns whether parts are those of the checkpoint. places: those that it holds; None of an older one."""
+    """Returns whether parts are those of the checkpoint. places: those that it holds."""
     here = list_places(model, thing)
-    return here is None or (places is not None and places[i] == here)
+    return here is None or places[i] == here
 
 
 def read_state(thing):
@@ -131,7 +131,7 @@ def load(folder, model, *stateful):
     own = read_bytes(blobs[1].data) if blobs[1].data is not None else {}
     restore_states(model, stateful, shared["states"], own)
     restore_tensors("buffer", _private.list_persistent(model.module), own.get("buffers", shared["buffers"]))
-    restore_frozen(model, shared.get("frozen"), own)
+    restore_frozen(model, shared["frozen"], own)
     if own:
         restore_random(own["random"], model._tensors.gpu)
     return shared["step"]
@@ -172,7 +172,7 @@ def check_model(model, verb):
 
 def check_names(model, shared):
     """Refuses a checkpoint of a larger model, which has what this one needs, too."""
-    missing = set(shared.get("names", ())) - set(model._tensors.names)
+    missing = set(shared["names"]) - set(model._tensors.names)
     if missing:
         raise DataError(f"the checkpoint has a trained parameter {min(missing)}, and the model trains none of this name; "
                         f"{REFROZEN}")
@@ -195,8 +195,7 @@ def check_kinds(stateful, shared):
     """An object may be of another class than the one that was saved, but an optimizer needs the state of one, and another
     order is none that was meant: many a load_state_dict() takes what is another's."""
     were = [isinstance(state, dict) and "param_groups" in state for state in shared["states"]]
-    saved = shared.get("kinds") or ["an optimizer" if was else "another object" for was in were]  # older ones have no kinds
-    here = name_kinds(stateful)
+    saved, here = shared["kinds"], name_kinds(stateful)
     if len(saved) != len(here):
         raise UsageError(f"the checkpoint holds {len(saved)} objects beside the model ({', '.join(saved) or 'none'}), and load() "
                          f"is given {len(here)} ({', '.join(here) or 'none'}): pass those of save()")
@@ -209,8 +208,7 @@ def check_kinds(stateful, shared):
 def check_groups(model, stateful, shared):
     """An optimizer cannot work without the numbers of its groups. It sets by itself what is True, False or None, as for
     checkpoints of an older torch."""
-    kinds = shared.get("kinds") or ["another optimizer"] * len(stateful)
-    for thing, state, kind in zip(stateful, shared["states"], kinds):
+    for thing, state, kind in zip(stateful, shared["states"], shared["kinds"]):
         if is_optimizer(thing):
             saved, here = [len(group["params"]) for group in state["param_groups"]], count_parameters(model, thing)
             if saved != here:
@@ -231,7 +229,7 @@ def count_parameters(model, optimizer):
 def restore_states(model, stateful, shared, own):
     is_same_form = own.get("form") == form_of(model)
     for i, (thing, state) in enumerate(zip(stateful, shared)):
-        is_own = bool(own) and (not is_optimizer(thing) or (is_same_form and has_same_parts(model, thing, own.get("places"), i)))
+        is_own = bool(own) and (not is_optimizer(thing) or (is_same_form and has_same_parts(model, thing, own["places"], i)))
         of_rank = own["states"][i] if is_own else None
         if is_optimizer(thing) and model._parts is not None:
             moments.load(model, thing, state, of_rank)
@@ -346,11 +344,6 @@ def copy_to_save(parameter):
 
 def restore_frozen(model, shared, own):
     here = name_frozen(model)
-    if shared is None:
-        if here and model.comm.rank == 0:
-            logger.warning("the checkpoint is of an older tacit, which saved no parameters without requires_grad: %s (%d in all) "
-                           "stays as it is; load what it was made of before you go on", next(iter(here)), len(here))
-        return
     if missing := sorted(here.keys() - shared.keys()):
         raise DataError(f"{missing[0]} has no requires_grad, and the checkpoint has no such parameter: make the model as it was "
                         "when it was saved, and add parameters after load()")

@@ -10,8 +10,9 @@ import time
 from .._library import UsageError
 
 PROGRESS_S = 10
+COMPRESSION = ("factor", "gain", "kept")  # of a step with a compressed sum
 # Keys of a row of a step, and the one by which other lines are known.
-OWN_KEYS = ("step", "time", "grad_norm", "wait_s", "step_s", "bytes_sent", "bytes_received", "skipped", "event")
+OWN_KEYS = ("step", "time", "grad_norm", "wait_s", "step_s", "bytes_sent", "bytes_received", "skipped", *COMPRESSION, "event")
 
 
 def check_names(names):
@@ -24,11 +25,13 @@ def check_names(names):
 class Metrics:
     """Writes the rows of rank 0, and on other ranks nothing. A row is written when the next step has begun, or at close()."""
 
-    def __init__(self, path, progress, rank):
-        self._file, self._progress = None, progress and rank == 0
+    def __init__(self, progress, comm):
+        self._comm, self._file, self._progress = comm, None, progress and comm.rank == 0
         self._row, self._bytes, self._began, self._shown = {}, (0, 0), time.monotonic(), 0.0
         self._coming, self.expects_step = {}, True  # values of a step that has begun, as a forward pass says
-        if path is not None and rank == 0:
+
+    def open(self, path):
+        if path is not None and self._comm.rank == 0:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             self._file = open(path, "a", buffering=1)
             atexit.register(self.close)
@@ -46,7 +49,8 @@ class Metrics:
         now, total = time.monotonic(), (counters["bytes_sent"], counters["bytes_received"])
         self._row = {"step": step.number, "time": round(time.time(), 3), "grad_norm": step.norm, "wait_s": step.wait_s,
                      "step_s": now - self._began, "bytes_sent": total[0] - self._bytes[0],
-                     "bytes_received": total[1] - self._bytes[1], "skipped": counters["skipped"], **self._coming}
+                     "bytes_received": total[1] - self._bytes[1], "skipped": counters["skipped"],
+                     **{key: value for key in COMPRESSION if (value := getattr(step, key)) > 0}, **self._coming}
         self._coming, self.expects_step = {}, False
         self._bytes, self._began = total, now
 
@@ -55,7 +59,7 @@ class Metrics:
         (self._coming if self.expects_step else self._row).update({name: float(value) for name, value in values.items()})
 
     def write_row(self):
-        if not self._row:
+        if not self._row or self._comm.is_parents:
             return
         row = {name: v for name, v in self._row.items() if math.isfinite(v)}
         if self._file is not None:
@@ -63,8 +67,10 @@ class Metrics:
         if self._progress and time.monotonic() - self._shown > PROGRESS_S:
             self._shown = time.monotonic()
             loss = f"  loss {row['loss']:.4f}" if "loss" in row else ""
+            factor = f"  factor {row['factor']:.3g}" if "factor" in row else ""
             share = 100 * row["wait_s"] / max(row["step_s"], 1e-9)
-            print(f"step {row['step']}{loss}  {row['step_s']:.3f} s  wait {share:.0f}%  {row['bytes_sent'] / 1e6:.3f} MB/step",
+            print(f"step {row['step']}{loss}  {row['step_s']:.3f} s  wait {share:.0f}%  {row['bytes_sent'] / 1e6:.3f} MB/step"
+                  f"{factor}",
                   file=sys.stderr, flush=True)
         self._row = {}
 

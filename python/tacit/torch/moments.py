@@ -3,7 +3,7 @@
 number of ranks and strategies dp and shard go on from it, and what close() gives the optimizer back."""
 import torch
 
-from .._library import DataError, Error
+from .._library import Error
 from ..comm import logger
 
 ARRAY = "of the shape of its parameter"
@@ -69,12 +69,7 @@ def split(model, optimizer, whole):
     """Returns state_dict() of this rank's parts, out of one of whole parameters. The entries of frozen parameters are left
     out."""
     parts, tensors = model._parts, model._tensors
-    by_group = parts.list_tensors(optimizer)
-    saved, here = [len(group["params"]) for group in whole["param_groups"]], [len(group) for group in by_group]
-    if saved != here:
-        raise DataError(f"the checkpoint has an optimizer with {saved} parameters in its groups, and {type(optimizer).__name__} "
-                        f"has {here}")
-    members = [i for group in by_group for i in group]
+    members = [i for group in parts.list_tensors(optimizer) for i in group]
     entries = {i: whole["state"][key] for key, i in enumerate(members) if key in whole["state"]}
     state = {}
     for key, (piece, begin, count) in enumerate(parts.list_pieces(optimizer)):

@@ -17,7 +17,7 @@ from .buffers import Buffers
 from .metrics import Metrics
 from .parts import Parts
 from .ranks import default_comm
-from .tensors import Tensors, list_ends, view_floats
+from .tensors import Tensors, list_ends, read_state, restore_state, view_floats
 
 MANY_PASSES = 8  # without a step
 
@@ -45,10 +45,11 @@ class Parallel(torch.nn.Module):
         self._keeps_replica, is_shard = self.settings["strategy"] in REPLICAS, self.settings["strategy"] == "shard"
         self.comm = comm or default_comm(self.settings)
         self.module, self.optimizers, self._steps = module, optimizers, operator.index(steps)
-        self._metrics = Metrics(metrics, progress, self.comm.rank)
         self._rank_buffers = Buffers(module, self.comm, buffers)
         self._tensors, self._job, self._parts = Tensors(module, stall_s=float(self.settings["comm.stall"])), None, None
+        self._metrics = Metrics(progress, self.comm)
         try:
+            self._metrics.open(metrics)
             self._open_job()
             self._job.start()
             self._parts = Parts(self._tensors, optimizers) if is_shard else None
@@ -99,6 +100,7 @@ class Parallel(torch.nn.Module):
         self._job = Job(self.comm, self.settings, self._tensors.layout, arrays=self._tensors.flat,
                         parameters=self._tensors.flat.data_ptr(), steps=self._steps, threads=torch.get_num_threads(),
                         own_optimizer=True)
+        self._job.on_shut = lambda: self._parts is not None and self._parts.leave_memory()
 
     def _take_parameters(self):
         """Takes what the job has written to the flat array."""
@@ -109,32 +111,34 @@ class Parallel(torch.nn.Module):
         if self._parts is not None:
             self._parts.bind(self._job)
 
-    def _begin_anew(self):
-        """Opens another job, which goes on from the parameters of the flat array."""
+    def _begin_anew(self, state=None):
+        """Opens another job, which goes on from the state of one, or from the parameters of the flat array alone."""
         self._job.close()
         self._open_job()
-        self._job.start()
+        if state is None:
+            self._job.start()
+        else:
+            restore_state(self._job, state)
         self._take_parameters()
 
     def _load(self, folder, blobs, read):
         """Sets blobs and returns read(), which may refuse what they hold; None where there is no checkpoint. A job loads before
-        it starts: it is another one then."""
+        it starts: it is another one then, which goes on as the one before where it has not loaded."""
         self._check_step_can_begin()
         self._end_parts()
         if self._parts is None:  # else the flat array has more bits than a parameter of 16
             self._tensors.push()
-        before = self._tensors.flat.clone()
+        before = read_state(self._job)
         self._job.close()
         self._open_job()
         try:
             held = read() if self._job.load(folder, blobs) else None
         except Exception:
-            with contextlib.suppress(Error):  # training may begin anew with these parameters
-                self._tensors.flat.copy_(before)
-                self._begin_anew()
+            with contextlib.suppress(Error):
+                self._begin_anew(before)
             raise
         if held is None:
-            self._job.start()
+            restore_state(self._job, before)
         self._take_parameters()
         return held
 

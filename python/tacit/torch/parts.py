@@ -19,8 +19,9 @@ METHODS = ("zero_grad", "state_dict", "load_state_dict")
 
 
 def check_optimizer(optimizer):
-    stepper = inspect.unwrap(type(optimizer).step).__qualname__.split(".")[-2]  # the class whose step() it is
-    if stepper not in BY_ELEMENT:
+    step = inspect.unwrap(type(optimizer).step)
+    stepper = step.__qualname__.rpartition(".")[0].rpartition(".")[2] or "a function"  # the class whose step() it is
+    if stepper not in BY_ELEMENT or not step.__module__.startswith("torch.optim."):
         raise UnsupportedError(f"strategy shard updates parts of tensors, for which step() of {stepper} is not known: one of "
                                f"{', '.join(sorted(BY_ELEMENT))}, or strategy=\"dp\"")
 
@@ -75,6 +76,11 @@ class Parts:
                 piece.data = piece.shared
         if self._tensors.gpu is not None:
             self._give("host")
+
+    def leave_memory(self):
+        """Gives the parts memory of their own: that of the job goes."""
+        for piece in self.list_parameters():
+            piece.data, piece.grad = piece.data.clone(), None
 
     def _make_pieces(self, parts):
         layout, found = self._tensors.layout, {}

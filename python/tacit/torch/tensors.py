@@ -2,6 +2,7 @@
 """Parameters of a model as a layout of the library: what is taken, in which order and where it lies."""
 import ctypes
 import functools
+import operator
 import weakref
 
 import torch
@@ -69,6 +70,19 @@ def list_trained(module, left_out=()):
         raise UnsupportedError(f"{first} is on {device}; parameters on the CPU or on a GPU of NVIDIA's can be trained: "
                                "model.cpu()")
     return named[::-1]
+
+
+def check_memory(module, named):
+    """Refuses tensors in the memory of a trained parameter, which moves to the flat array without them."""
+    trained, end, before = {name for name, _ in named}, 0, None
+    others = [(name, t) for name, t in (*module.named_parameters(), *module.named_buffers())
+              if name not in trained and t.layout == torch.strided and not is_uninitialized(t)]
+    for begin, name, tensor in sorted((t.data_ptr(), name, t) for name, t in named + others if t.numel()):
+        if begin < end and not trained.isdisjoint((name, before)):
+            raise UsageError(f"{name} and {before} are two tensors in the same memory: let both be one Parameter, as in "
+                             "b.weight = a.weight")
+        last = begin + tensor.element_size() * (1 + sum((n - 1) * step for n, step in zip(tensor.size(), tensor.stride())))
+        end, before = max((end, before), (last, name), key=operator.itemgetter(0))
 
 
 def list_ends(parameters, portion=64 << 10):
@@ -152,18 +166,11 @@ class Tensors:
         self.dtypes, self.orders = [p.dtype for p in self.parameters], []
         self.flat, self.views, self.copied = None, [], []
         if on_flat:
+            check_memory(module, named)
             self._move_to_flat()
         take(self.parameters)
 
-    def _check_memory(self):
-        at = {}
-        for name, p in zip(self.names, self.parameters):
-            if at.setdefault(p.data_ptr(), name) != name:
-                raise UsageError(f"{name} and {at[p.data_ptr()]} are two parameters in the same memory: let both be one Parameter, "
-                                 "as in b.weight = a.weight")
-
     def _move_to_flat(self):
-        self._check_memory()
         self.flat = self._make_flat()
         self.views = [self.view_in(self.flat, i) for i in range(len(self.parameters))]
         stays = [p.dtype != torch.float32 or self.gpu is not None for p in self.parameters]
