@@ -71,7 +71,8 @@ static void send_towards(taciti_switch *self, size_t source, size_t destination,
     *copy = (frame){.source = (uint8_t)source, .destination = (uint8_t)destination, .bytes = bytes};
     copy->wire_bytes = taciti_tap_wire_bytes(self->scratch, bytes);
     memcpy(copy->data, self->scratch, bytes);
-    put_on_agenda(self, taciti_shaped_link_arrival_ns(&from->link, &to->link, &from->noise, now), copy);
+    uint64_t *last_ns = &from->last_ns[destination];
+    put_on_agenda(self, taciti_shaped_link_arrival_ns(&from->link, &to->link, &from->noise, last_ns, now), copy);
 }
 
 static void take_in(taciti_switch *self, size_t source, size_t bytes) {

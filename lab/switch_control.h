@@ -13,6 +13,7 @@
 #include <stddef.h>
 
 #include "switch_line.h"
+#include "switch_tap.h"
 
 enum { TACITI_CONTROL_BYTES = 16384 };
 
@@ -26,6 +27,7 @@ typedef struct {
     taciti_link_noise noise;
     taciti_port_queue queue;
     taciti_port_count count;
+    uint64_t last_ns[TACITI_TAP_PORTS]; /* when the last frame reaches each port */
     int tap;
 } taciti_port;
 

@@ -36,13 +36,12 @@ static uint64_t jitter_offset_ns(const taciti_shaped_link *link, taciti_link_noi
 }
 
 uint64_t taciti_shaped_link_arrival_ns(const taciti_shaped_link *from, const taciti_shaped_link *to,
-                                       taciti_link_noise *noise, uint64_t now_ns) {
+                                       taciti_link_noise *noise, uint64_t *last_ns, uint64_t now_ns) {
     const uint64_t delay_ns = from->delay_ns / 2 + to->delay_ns / 2 + jitter_offset_ns(from, noise, now_ns);
     /* The offset lies around the delay, so half of its range is taken off; no path is shorter than 0. */
-    uint64_t at_ns = now_ns + (delay_ns > from->jitter_ns ? delay_ns - from->jitter_ns : 0);
-    if (at_ns < noise->last_ns) at_ns = noise->last_ns;
-    noise->last_ns = at_ns;
-    return at_ns;
+    const uint64_t at_ns = now_ns + (delay_ns > from->jitter_ns ? delay_ns - from->jitter_ns : 0);
+    if (at_ns > *last_ns) *last_ns = at_ns;
+    return *last_ns;
 }
 
 bool taciti_port_enqueue(taciti_port_queue *queue, const taciti_shaped_link *link, uint64_t now_ns, size_t bytes,

@@ -27,7 +27,6 @@ typedef struct {
     uint64_t state;           /* never 0 */
     uint64_t jitter_until_ns; /* end of the current offset's validity */
     uint64_t offset_ns;       /* 0 .. 2 jitter */
-    uint64_t last_ns;         /* frames of a link never overtake each other */
 } taciti_link_noise;
 
 enum { TACITI_JITTER_STEP_NS = 1000000 };
@@ -45,9 +44,10 @@ uint64_t taciti_shaped_link_queue_bytes(uint64_t rate_bps);
 /* Returns true if this incoming frame is lost. */
 bool taciti_shaped_link_loses(const taciti_shaped_link *link, taciti_link_noise *noise);
 
-/* Returns when a frame that enters on `from` at now_ns reaches the port towards `to`. */
+/* Returns when a frame that enters on `from` at now_ns reaches the port towards `to`. Frames of a path never overtake
+ * each other: *last_ns is when its last one does. */
 uint64_t taciti_shaped_link_arrival_ns(const taciti_shaped_link *from, const taciti_shaped_link *to,
-                                       taciti_link_noise *noise, uint64_t now_ns);
+                                       taciti_link_noise *noise, uint64_t *last_ns, uint64_t now_ns);
 
 /* Appends a frame to the port's queue; *leaves_ns receives the time when its last bit reaches the host. Returns false
  * if the queue is full. */

@@ -53,18 +53,32 @@ static void a_port_without_limit_is_never_full(void **state) {
 static void a_path_has_half_of_both_delays(void **state) {
     (void)state;
     taciti_link_noise noise = {.state = 1};
+    uint64_t last_ns[2] = {0};
     const taciti_shaped_link near = {.delay_ns = 1000000}, far = {.delay_ns = 5000000};
-    assert_int_equal(taciti_shaped_link_arrival_ns(&near, &far, &noise, 100), 3000100);
-    assert_int_equal(taciti_shaped_link_arrival_ns(&near, &near, &noise, 4000000), 5000000);
+    assert_int_equal(taciti_shaped_link_arrival_ns(&near, &far, &noise, &last_ns[1], 100), 3000100);
+    assert_int_equal(taciti_shaped_link_arrival_ns(&near, &near, &noise, &last_ns[0], 200), 1000200);
+    assert_int_equal(taciti_shaped_link_arrival_ns(&near, &near, &noise, &last_ns[0], 4000000), 5000000);
+}
+
+/* A shorter delay holds for frames that enter after it, and none of them overtakes one before. */
+static void a_path_that_becomes_shorter_keeps_its_order(void **state) {
+    (void)state;
+    taciti_link_noise noise = {.state = 1};
+    uint64_t last_ns = 0;
+    const taciti_shaped_link near = {.delay_ns = 1000000}, far = {.delay_ns = 10000000};
+    assert_int_equal(taciti_shaped_link_arrival_ns(&far, &far, &noise, &last_ns, 0), 10000000);
+    assert_int_equal(taciti_shaped_link_arrival_ns(&near, &near, &noise, &last_ns, 8000000), 10000000);
+    assert_int_equal(taciti_shaped_link_arrival_ns(&near, &near, &noise, &last_ns, 9500000), 10500000);
 }
 
 static void jitter_stays_in_its_range_and_keeps_the_order(void **state) {
     (void)state;
     taciti_link_noise noise = {.state = 99};
     const taciti_shaped_link link = {.delay_ns = 2000000, .jitter_ns = 500000};
-    uint64_t last_ns = 0, min = UINT64_MAX, max = 0;
+    uint64_t path_ns = 0, last_ns = 0, min = UINT64_MAX, max = 0;
     for (uint64_t i = 0; i < 10000; i++) {
-        const uint64_t now_ns = i * 3000000, at_ns = taciti_shaped_link_arrival_ns(&link, &link, &noise, now_ns);
+        const uint64_t now_ns = i * 3000000;
+        const uint64_t at_ns = taciti_shaped_link_arrival_ns(&link, &link, &noise, &path_ns, now_ns);
         assert_true(at_ns >= last_ns);
         last_ns = at_ns;
         if (at_ns - now_ns < min) min = at_ns - now_ns;
@@ -73,7 +87,7 @@ static void jitter_stays_in_its_range_and_keeps_the_order(void **state) {
     assert_in_range(min, 1500000, 1510000);
     assert_in_range(max, 2490000, 2500000);
     for (uint64_t i = 0; i < 1000; i++) { /* closely behind each other */
-        const uint64_t at_ns = taciti_shaped_link_arrival_ns(&link, &link, &noise, 40000000000 + i * 1000);
+        const uint64_t at_ns = taciti_shaped_link_arrival_ns(&link, &link, &noise, &path_ns, 40000000000 + i * 1000);
         assert_true(at_ns >= last_ns);
         last_ns = at_ns;
     }
@@ -82,9 +96,10 @@ static void jitter_stays_in_its_range_and_keeps_the_order(void **state) {
 static void jitter_larger_than_the_delay_never_goes_back_in_time(void **state) {
     (void)state;
     taciti_link_noise noise = {.state = 5};
+    uint64_t last_ns = 0;
     const taciti_shaped_link link = {.delay_ns = 10, .jitter_ns = 1000000};
     for (uint64_t i = 0; i < 1000; i++)
-        assert_true(taciti_shaped_link_arrival_ns(&link, &link, &noise, i * 2000000) >= i * 2000000);
+        assert_true(taciti_shaped_link_arrival_ns(&link, &link, &noise, &last_ns, i * 2000000) >= i * 2000000);
 }
 
 /* 100000 draws of p = 1 %: the mean is 1000, four standard deviations are 126. */
@@ -128,6 +143,7 @@ int main(void) {
         cmocka_unit_test(a_full_port_drops),
         cmocka_unit_test(a_port_without_limit_is_never_full),
         cmocka_unit_test(a_path_has_half_of_both_delays),
+        cmocka_unit_test(a_path_that_becomes_shorter_keeps_its_order),
         cmocka_unit_test(jitter_stays_in_its_range_and_keeps_the_order),
         cmocka_unit_test(jitter_larger_than_the_delay_never_goes_back_in_time),
         cmocka_unit_test(losses_have_their_share),
