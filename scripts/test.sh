@@ -94,7 +94,7 @@ style() {
   check "clang-format" style_of_sources
   check "layering" scripts/check-layering.sh
   check "names" scripts/check-names.sh
-  check "shell syntax" bash -c 'for f in scripts/*.sh scripts/results/*.sh tests/*.sh lab/cluster lab/*.sh; do bash -n "$f" || exit 1; done'
+  check "shell syntax" bash -c 'for f in lab/cluster $(git ls-files -co --exclude-standard "*.sh"); do bash -n "$f" || exit 1; done'
 }
 
 torch=
