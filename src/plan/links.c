@@ -277,12 +277,13 @@ static double message_s(const taciti_links *links) {
 
 static tacit_status read_timings(taciti_links *links) {
     const taciti_cluster *cluster = links->cluster;
-    taciti_hosts hosts;
-    tacit_status status = taciti_cluster_hosts(cluster, taciti_cluster_ranks(cluster), &hosts);
+    taciti_hosts hosts = {0};
+    tacit_status status = TACIT_OK;
     for (size_t i = 0; status == TACIT_OK && i < cluster->timing_count; i++) {
         const taciti_cluster_timing *t = &cluster->timings[i];
-        if (t->collective == TACITI_COLLECTIVE_ALL_REDUCE && strcmp(t->by, "tacit") == 0)
-            status = append_timing(links, &hosts, t);
+        if (t->collective != TACITI_COLLECTIVE_ALL_REDUCE || strcmp(t->by, "tacit") != 0) continue;
+        if (hosts.ranks == 0) status = taciti_cluster_hosts(cluster, taciti_cluster_ranks(cluster), &hosts);
+        if (status == TACIT_OK) status = append_timing(links, &hosts, t);
     }
     for (int kind = 0; kind < TACITI_GROUP_KINDS; kind++)
         if (links->measured_count[kind] > 0)
@@ -338,18 +339,21 @@ tacit_status taciti_links_create(const taciti_scene *scene, taciti_links *out) {
         if (links.measured[kind] == NULL) status = TACIT_E_MEMORY;
     }
     if (status == TACIT_OK) status = read_timings(&links);
-    if (status != TACIT_OK) {
+    if (status == TACIT_OK)
+        *out = links;
+    else
         taciti_links_destroy(&links);
-        return status;
-    }
-    if (scene->between_bit_per_s > 0 && scene->hosts->count > 1) { /* another rate than the cluster's */
-        const double factor = 8 / scene->between_bit_per_s / links.wire_beta_s;
-        links.wire_beta_s *= factor;
-        links.flow_beta_s *= factor;
-        links.crowd_beta_s *= factor;
-    }
-    *out = links;
-    return TACIT_OK;
+    return status;
+}
+
+taciti_links taciti_links_at(const taciti_links *links, double bit_per_s) {
+    taciti_links at = *links;
+    if (bit_per_s <= 0 || links->wire_beta_s <= 0) return at;
+    const double factor = 8 / bit_per_s / links->wire_beta_s;
+    at.wire_beta_s *= factor;
+    at.flow_beta_s *= factor;
+    at.crowd_beta_s *= factor;
+    return at;
 }
 
 void taciti_links_destroy(taciti_links *links) {

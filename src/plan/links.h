@@ -73,9 +73,12 @@ typedef struct taciti_links {
  * longest measured all-reduce of the world if it is higher. */
 double taciti_links_busy_s(const taciti_links *links, double bytes);
 
-/* Borrows the scene's parts. Returns owned. */
+/* Describes the links of the scene's cluster, at its own rate. Borrows the cluster. Returns owned. */
 tacit_status taciti_links_create(const taciti_scene *scene, taciti_links *out);
-void taciti_links_destroy(taciti_links *links);
+void taciti_links_destroy(taciti_links *links); /* {0} is fine */
+
+/* Returns the same links at another rate between hosts; 0: their own. Borrows their tables. */
+taciti_links taciti_links_at(const taciti_links *links, double bit_per_s);
 
 /* The parts of a transfer's time that depend on the number of consecutive messages and on bytes. */
 typedef struct taciti_transfer_time {

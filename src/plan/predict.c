@@ -61,7 +61,7 @@ typedef struct model {
     const taciti_scene *scene;
     const taciti_plan_options *options;
     taciti_method method; /* with its busiest link */
-    taciti_links links;
+    taciti_links links;   /* borrows what is reused */
     taciti_recursion recursion;
     taciti_stretches stretches;
     taciti_reuse *reuse, own;              /* own: where the caller shares nothing */
@@ -285,7 +285,6 @@ static tacit_status fill_stretches(model *m) {
 }
 
 static void tear_down(model *m) {
-    taciti_links_destroy(&m->links);
     taciti_parts_destroy(&m->parts);
     taciti_stretches_destroy(&m->stretches);
     taciti_reuse_destroy(&m->own);
@@ -305,7 +304,8 @@ static tacit_status build_model(const taciti_scene *scene, const taciti_method *
                                 const taciti_plan_options *options, model *m) {
     *m = (model){.scene = scene, .options = options, .method = *method};
     m->reuse = options->reuse != NULL ? options->reuse : &m->own;
-    tacit_status status = taciti_links_create(scene, &m->links);
+    tacit_status status = m->reuse->links.cluster != NULL ? TACIT_OK : taciti_links_create(scene, &m->reuse->links);
+    m->links = taciti_links_at(&m->reuse->links, scene->between_bit_per_s);
     if (status == TACIT_OK) status = taciti_uneven_range(scene, &m->method, options->seed, &m->even, &m->uneven);
     if (status == TACIT_OK) {
         m->waits_s = agreement_s(scene, method, &m->links) + hand_over_s(scene, method);
@@ -448,14 +448,9 @@ typedef struct request {
 /* As many rates at once as there are scenarios. */
 static tacit_status predict_rates(model *m, const double *bit_per_s, size_t count, taciti_prediction *out) {
     taciti_recursion_times times[TACITI_SCENARIOS];
-    taciti_scene other = *m->scene;
     for (size_t i = 0; i < count; i++) {
-        taciti_links links;
-        other.between_bit_per_s = bit_per_s[i];
-        TACITI_TRY(taciti_links_create(&other, &links));
-        const tacit_status status = time_links(m, i, &links, 1, 1);
-        taciti_links_destroy(&links);
-        TACITI_TRY(status);
+        const taciti_links links = taciti_links_at(&m->reuse->links, bit_per_s[i]);
+        TACITI_TRY(time_links(m, i, &links, 1, 1));
     }
     TACITI_TRY(run_model(m, times));
     for (size_t i = 0; i < count; i++)

@@ -8,6 +8,7 @@ enum { MEETINGS_MAX = 1 << 20 };
 
 void taciti_reuse_destroy(taciti_reuse *reuse) {
     taciti_draws_destroy(&reuse->draws);
+    taciti_links_destroy(&reuse->links);
     for (size_t i = 0; i <= TACITI_REUSE_ROUNDS; i++) taciti_rounds_destroy(&reuse->rounds[i]);
     reuse->result_count = reuse->sums_count = 0;
 }

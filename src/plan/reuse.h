@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Internal to the planner: what the predictions of one plan share, so that a thousand ranks are a matter of seconds.
- * Draws are drawn once; rounds of a topology are the same in every order and for all wires of the same length; and
- * simulations of equal inputs, as those of bf16 and fp16 or of codecs with equal payloads, are run once. So are the
- * sums over all ranks that many methods of gossip have in common.
+ * Draws are drawn once; measured collectives are described once; rounds of a topology are the same in every order and
+ * for all wires of the same length; and simulations of equal inputs, as those of bf16 and fp16 or of codecs with equal
+ * payloads, are run once. So are the sums over all ranks that many methods of gossip have in common.
  */
 #ifndef TACITI_PLAN_REUSE_H
 #define TACITI_PLAN_REUSE_H
@@ -16,6 +16,7 @@ enum { TACITI_REUSE_ROUNDS = 2, TACITI_REUSE_RESULTS = 256, TACITI_REUSE_SUMS = 
  * live as long. One thread at a time. */
 typedef struct taciti_reuse {
     taciti_draws draws;
+    taciti_links links;                            /* owned; at the cluster's own rate */
     taciti_rounds rounds[TACITI_REUSE_ROUNDS + 1]; /* owned */
     size_t next_rounds;
     size_t arranged; /* work so far: ranks x rounds whose traffic was counted */

@@ -162,6 +162,25 @@ static void the_busiest_group_is_the_measured_one(void **state) {
     taciti_cluster_destroy(&cluster);
 }
 
+/* The largest description of all, on four ranks. */
+static void what_was_not_measured_takes_no_memory(void **state) {
+    static const char TEXT[] =
+        "{\"format\": \"tacit-cluster-1\", \"hosts\": 100000, \"ranks_per_host\": 10000, \"links\": {" RATES(1, 1) "}}";
+    taciti_cluster cluster;
+    taciti_hosts hosts;
+    taciti_links links;
+    (void)state;
+    assert_int_equal(taciti_cluster_parse("c.json", TEXT, sizeof TEXT - 1, &cluster), TACIT_OK);
+    assert_int_equal(taciti_cluster_hosts(&cluster, 4, &hosts), TACIT_OK);
+    const taciti_scene scene = {.cluster = &cluster, .hosts = &hosts};
+    const size_t before_bytes = taciti_peak_resident_bytes();
+    assert_int_equal(taciti_links_create(&scene, &links), TACIT_OK);
+    assert_true(taciti_peak_resident_bytes() - before_bytes < (size_t)256 << 20);
+    taciti_links_destroy(&links);
+    taciti_hosts_destroy(&hosts);
+    taciti_cluster_destroy(&cluster);
+}
+
 /* Up to twice the measured hosts the error is that of the measurement. */
 static void a_far_larger_world_is_not_a_measured_one(void **state) {
     (void)state;
@@ -361,6 +380,7 @@ int main(void) {
         cmocka_unit_test(the_slower_of_a_flow_and_a_host_counts),
         cmocka_unit_test(every_kind_of_group_has_its_own_efficiency),
         cmocka_unit_test(the_busiest_group_is_the_measured_one),
+        cmocka_unit_test(what_was_not_measured_takes_no_memory),
         cmocka_unit_test(a_far_larger_world_is_not_a_measured_one),
         cmocka_unit_test(kinds_that_are_the_same_share_a_measurement),
         cmocka_unit_test(a_ring_crosses_each_link_once),

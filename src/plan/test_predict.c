@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "codec/trial.h"
-#include "plan/plan.h"
+#include "plan/reuse.h"
 #include "plan/test_predict.h"
 
 static char g_line[2048];
@@ -287,6 +287,27 @@ static void measured_collectives_scale_transfers(void **state) {
     close_stage(&s);
 }
 
+/* Predictions and rates that share results read the measured rows once. */
+static void measured_collectives_are_described_once(void **state) {
+    (void)state;
+    static const double RATES[] = {1e8, 1e9, 1e10};
+    double before[3], after[3];
+    stage s;
+    taciti_reuse reuse = {0};
+    open_stage(&s, 4, 1, GIGABIT, ", \"collectives\": [" TIMING(4194304, 0.10106) "]");
+    s.options.reuse = &reuse;
+    const double step_s = predict(&s).step_s;
+    assert_int_equal(taciti_predict_rates(&s.scene, &s.method, &s.options, RATES, 3, before), TACIT_OK);
+    s.cluster.timings[0].seconds *= 2;
+    assert_true(predict(&s).step_s == step_s);
+    assert_int_equal(taciti_predict_rates(&s.scene, &s.method, &s.options, RATES, 3, after), TACIT_OK);
+    assert_memory_equal(before, after, sizeof before);
+    s.options.reuse = NULL;
+    assert_true(predict(&s).step_s > step_s);
+    taciti_reuse_destroy(&reuse);
+    close_stage(&s);
+}
+
 /* 6 ms for 4 KiB are a busy machine's, not the link's: nothing for an array a thousand times as long. */
 static void short_arrays_say_nothing_of_long_ones(void **state) {
     (void)state;
@@ -506,6 +527,7 @@ int main(void) {
         cmocka_unit_test(one_rank_waits_for_nobody),
         cmocka_unit_test(the_same_answer_twice),
         cmocka_unit_test(measured_collectives_scale_transfers),
+        cmocka_unit_test(measured_collectives_are_described_once),
         cmocka_unit_test(short_arrays_say_nothing_of_long_ones),
         cmocka_unit_test(others_collectives_do_not_count),
         cmocka_unit_test(an_unknown_cv_widens_the_range),
