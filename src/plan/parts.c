@@ -234,10 +234,10 @@ uint64_t taciti_parts_key(const taciti_parts_plan *plan, uint64_t key) {
     return XXH3_64bits_withSeed(plan->transfer_s, plan->job_count * TACITI_SCENARIOS * sizeof *plan->transfer_s, key);
 }
 
-double taciti_parts_transfer_s(const taciti_parts_plan *plan) {
+double taciti_parts_transfer_s(const taciti_parts_plan *plan, size_t scenario) {
     double sum = 0;
     for (size_t job = 0; job < plan->job_count; job++)
-        sum += (double)plan->times[job] * plan->transfer_s[job * TACITI_SCENARIOS];
+        sum += (double)plan->times[job] * plan->transfer_s[job * TACITI_SCENARIOS + scenario];
     return sum;
 }
 

@@ -76,7 +76,7 @@ void taciti_parts_time(taciti_parts_plan *plan, size_t scenario, const taciti_li
                        double bytes);
 void taciti_parts_doubts(const taciti_parts_plan *plan, const taciti_links *links, double *error, double *calibrated);
 uint64_t taciti_parts_key(const taciti_parts_plan *plan, uint64_t key);
-double taciti_parts_transfer_s(const taciti_parts_plan *plan);
+double taciti_parts_transfer_s(const taciti_parts_plan *plan, size_t scenario);
 
 /* Returns the bytes of a step on the busiest host's link, per direction. */
 double taciti_parts_nic_bytes(const taciti_parts_plan *plan, const taciti_links *links);

@@ -233,6 +233,14 @@ static tacit_status time_scenarios(model *m, double link_error) {
     return time_links(m, NO_STRAGGLERS, &m->links, 1, 1);
 }
 
+/* Seconds of a mean step in which transfers are under way, or the updates wait. */
+static double transfer_s_of(const model *m, size_t scenario) {
+    const double arrays = m->method.order == TACITI_ORDER_ATC ? 1 + m->method.also_mixed : 1;
+    const double mixes_s = has_parts(m) ? taciti_parts_transfer_s(&m->parts, scenario)
+                                        : taciti_rounds_transfer_s(m->rounds, scenario) / m->recursion.every;
+    return mixes_s * arrays + m->waits_s;
+}
+
 static tacit_status simulate_scenarios(model *m, taciti_prediction *p) {
     taciti_recursion_times times[TACITI_SCENARIOS];
     TACITI_TRY(time_links(m, AS_IT_IS, &m->links, 1, 1));
@@ -241,10 +249,7 @@ static tacit_status simulate_scenarios(model *m, taciti_prediction *p) {
     p->step_s = p->fast_links_s = p->slow_links_s = times[AS_IT_IS].step_s;
     p->compute_s = times[AS_IT_IS].compute_s - m->waits_s;
     p->exposed_s = excess_of(p->step_s, p->compute_s);
-    p->transfer_s = has_parts(m) ? taciti_parts_transfer_s(&m->parts)
-                                 : taciti_rounds_transfer_s(m->rounds, AS_IT_IS) / m->recursion.every;
-    if (m->method.order == TACITI_ORDER_ATC) p->transfer_s *= 1 + m->method.also_mixed;
-    p->transfer_s += m->waits_s;
+    p->transfer_s = transfer_s_of(m, AS_IT_IS);
     if (m->method.order == TACITI_ORDER_ASYNC && m->busy_s[AS_IT_IS] > p->step_s)
         p->nic_bytes *= p->step_s / m->busy_s[AS_IT_IS]; /* there are fewer mixes than steps */
     if (m->options->brief) return TACIT_OK;
@@ -454,8 +459,7 @@ static tacit_status predict_rates(model *m, const double *bit_per_s, size_t coun
     }
     TACITI_TRY(run_model(m, times));
     for (size_t i = 0; i < count; i++)
-        out[i] = (taciti_prediction){.step_s = times[i].step_s,
-                                     .transfer_s = has_parts(m) ? 0 : taciti_rounds_transfer_s(m->rounds, i)};
+        out[i] = (taciti_prediction){.step_s = times[i].step_s, .transfer_s = transfer_s_of(m, i)};
     return TACIT_OK;
 }
 

@@ -345,7 +345,7 @@ static double transfers_s(fixture *f, double beta_s, double *step_s) {
     taciti_links_destroy(&links);
     assert_int_equal(taciti_parts_run(&f->plan, &r, times), TACIT_OK);
     *step_s = times[0].step_s;
-    return taciti_parts_transfer_s(&f->plan);
+    return taciti_parts_transfer_s(&f->plan, 0);
 }
 
 /* Each kind of traffic is what takes less time: on a slow link coded, on a fast one dense, and nothing between them is

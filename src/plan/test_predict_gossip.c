@@ -155,6 +155,27 @@ static void common_sums_have_the_buckets_of_their_mixes(void **state) {
     close_stage(&s);
 }
 
+/* At the cluster's own rate a curve has the step of the table, with all that beside mixes makes it longer. */
+static void curves_pass_through_the_table(void **state) {
+    (void)state;
+    for (int order = TACITI_ORDER_AWC; order <= TACITI_ORDER_ATC; order++)
+        for (int every = 1; every <= 2; every++)
+            for (int overlap = 0; overlap <= 1; overlap++) {
+                stage s;
+                double step_s;
+                open_stage(&s, 4, 1, GIGABIT, ", \"compute\": {\"cv\": 0, \"hand_over_us\": 3000}");
+                mix(&s, (taciti_order)order, "exp");
+                s.method.every = every;
+                s.method.overlap = overlap;
+                s.method.also_mixed = 1;
+                s.method.common = (taciti_common_sums){.every = 3, .codec = taciti_codec_find("int8"), .start = 0.25};
+                const double rate = 8 / taciti_plan_wire_beta_s(&s.cluster);
+                assert_int_equal(taciti_predict_rates(&s.scene, &s.method, &s.options, &rate, 1, &step_s), TACIT_OK);
+                assert_near(step_s, predict(&s).step_s, 1e-9);
+                close_stage(&s);
+            }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_waits_for_nobody_makes_steps_of_its_own_length),
@@ -164,6 +185,7 @@ int main(void) {
         cmocka_unit_test(offers_take_memory),
         cmocka_unit_test(a_tracker_is_mixed_with_the_parameters),
         cmocka_unit_test(common_sums_have_the_buckets_of_their_mixes),
+        cmocka_unit_test(curves_pass_through_the_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
