@@ -6,24 +6,11 @@
 #include "base/memory.h"
 #include "model/emulated.h"
 
-enum { KEPT_MAX = 1 << 22, STEPS_MIN = 64 };
+enum { KEPT_MAX = 1 << 22 };
 
 void taciti_draws_destroy(taciti_draws *draws) {
     taciti_free(draws->list);
     *draws = (taciti_draws){0};
-}
-
-/* Whether there is room for one more step. */
-static bool grow(taciti_draws *d) {
-    const size_t ranks = (size_t)d->ranks, room = d->room > 0 ? 2 * d->room : STEPS_MIN;
-    if (d->steps < d->room) return true;
-    double *list = room * ranks > KEPT_MAX ? NULL : taciti_calloc(room * ranks, sizeof *list);
-    if (list == NULL) return false;
-    if (d->steps > 0) memcpy(list, d->list, d->steps * ranks * sizeof *list);
-    taciti_free(d->list);
-    d->list = list;
-    d->room = room;
-    return true;
 }
 
 void taciti_draws_of(taciti_draws *draws, int64_t seed, double cv, int ranks, size_t step, double *out) {
@@ -38,5 +25,9 @@ void taciti_draws_of(taciti_draws *draws, int64_t seed, double cv, int ranks, si
     }
     for (int i = 0; i < ranks; i++) out[i] = taciti_compute_deviation(seed, cv, i, (int64_t)step);
     draws->drawn += (size_t)ranks;
-    if (step == draws->steps && grow(draws)) memcpy(draws->list + draws->steps++ * (size_t)ranks, out, bytes);
+    if (step != draws->steps || (step + 1) * (size_t)ranks > KEPT_MAX) return;
+    double *list = taciti_with_room(draws->list, step, bytes);
+    if (list == NULL) return;
+    draws->list = list;
+    memcpy(list + draws->steps++ * (size_t)ranks, out, bytes);
 }

@@ -14,7 +14,7 @@ typedef struct taciti_draws {
     double cv;
     int ranks;
     double *list;         /* [steps][ranks], the first ones; owned */
-    size_t steps, room;   /* kept, and allocated */
+    size_t steps;         /* kept */
     size_t drawn, events; /* work so far: draws, and buckets that ranks handed over in simulations */
 } taciti_draws;
 
