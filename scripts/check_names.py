@@ -6,6 +6,7 @@ macros of a .c file without our prefix) may repeat; everything that another file
 """
 import ast
 import collections
+import graphlib
 import pathlib
 import re
 import sys
@@ -168,32 +169,12 @@ def bare_verbs(sources):
             yield f"english: {source.path}:{source.line_of(match.start(1))}: {match.group(1)}(): a name is verb + object"
 
 
-def cycles(nodes, edges):
-    """Strongly connected components of more than one node (Tarjan 1972), each sorted."""
-    index, low, stack, result, on_stack = {}, {}, [], [], set()
-
-    def visit(node):
-        index[node] = low[node] = len(index)
-        stack.append(node)
-        on_stack.add(node)
-        for after in edges.get(node, ()):
-            if after not in index:
-                visit(after)
-                low[node] = min(low[node], low[after])
-            elif after in on_stack:
-                low[node] = min(low[node], index[after])
-        if low[node] == index[node]:
-            component = []
-            while not component or component[-1] != node:
-                component.append(stack.pop())
-                on_stack.discard(component[-1])
-            if len(component) > 1:
-                result.append(sorted(component))
-
-    for node in nodes:
-        if node not in index:
-            visit(node)
-    return result
+def cycles(edges):
+    """The nodes of a ring, sorted; of one ring where there are several."""
+    try:
+        graphlib.TopologicalSorter(edges).prepare()
+    except graphlib.CycleError as error:
+        yield sorted(set(error.args[1]))
 
 
 def call_cycles(sources):
@@ -204,15 +185,15 @@ def call_cycles(sources):
             for name, kind, _ in definitions(source):
                 if kind in ("function", "object") and PREFIX.match(name):
                     owner[name] = str(source.path)
-    edges, why = collections.defaultdict(set), {}
+    edges, why = collections.defaultdict(list), {}
     for source in sources:
         if source.header:
             continue
         for name in sorted(source.words & owner.keys()):
             if owner[name] != str(source.path):
-                edges[str(source.path)].add(owner[name])
+                edges[str(source.path)].append(owner[name])
                 why.setdefault((str(source.path), owner[name]), name)
-    for ring in cycles(sorted(edges), edges):
+    for ring in cycles(edges):
         uses = [f"{a} uses {why[a, b]} of {b}" for a in ring for b in ring if (a, b) in why]
         yield f"cycle: {' '.join(ring)}\n    " + "\n    ".join(uses)
 
@@ -220,7 +201,7 @@ def call_cycles(sources):
 def include_cycles(sources):
     edges = {str(s.path): [f"src/{i}" for i in s.includes] for s in sources if s.header}
     edges = {path: [i for i in after if i in edges] for path, after in edges.items()}
-    for ring in cycles(sorted(edges), edges):
+    for ring in cycles(edges):
         yield f"cycle: {' '.join(ring)} include each other"
 
 
