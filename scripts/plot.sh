@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by the plot scripts: prints their usage, which is their third line, checks what they need, and sets the looks of pictures of
-# a run.
+# Sourced by the plot scripts: prints their usage, which is their third line, checks what they need, and sets the looks of pictures.
 usage() {
     sed -n '3s/^# //p' "$0"
     exit 2
@@ -10,12 +9,11 @@ need() {
     command -v "$1" > /dev/null || { echo "${0##*/}: $1 is missing: apt-get install $2" >&2; exit 7; }
 }
 
-data=$(mktemp -d) # for the curves
-trap 'rm -rf "$data"' EXIT
-
 need_tools() {
     need gnuplot gnuplot-nox
     need python3 python3
+    data=$(mktemp -d) # for the curves
+    trap 'rm -rf "$data"' EXIT
 }
 
 # open_run NAME RUN [OUT]: sets run and out, which is RUN/NAME.svg by default.
@@ -28,10 +26,10 @@ open_run() {
     need_tools
 }
 
-# looks WIDTH: what gnuplot is told first.
+# looks WIDTH [HEIGHT]: what gnuplot is told first.
 looks() {
     case $out in
-        *.svg) echo "set terminal svg size $1,420 dynamic background rgb 'white' font 'Helvetica,Arial,sans-serif' fontscale 0.85" ;;
+        *.svg) echo "set terminal svg size $1,${2:-420} dynamic background rgb 'white' font 'Helvetica,Arial,sans-serif' fontscale 0.85" ;;
         *.png) echo "set terminal pngcairo size $((2 * $1)),840 font 'sans,18' linewidth 2" ;;
     esac
     cat << GNUPLOT

@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Sourced by the scripts that draw pictures of result pages: their common looks. They set data and out: folders of the curves
 # and of the pictures.
-command -v gnuplot > /dev/null || { echo "${0##*/}: gnuplot is missing: apt-get install gnuplot-nox" >&2; exit 7; }
+. "$(dirname "${BASH_SOURCE[0]}")/../plot.sh"
+need gnuplot gnuplot-nox
 
 # head FILE WIDTH HEIGHT: what all pictures have in common.
 head() {
+    out=$out/$1 looks "$2" "$3"
     cat << GNUPLOT
-set terminal svg size $2,$3 dynamic background rgb 'white' font 'Helvetica,Arial,sans-serif' fontscale 0.85
-set output '$out/$1'
-ink = '#30343b'
 set datafile missing '?'
-set border 3 lc rgb '#8a9099' lw 1
-set tics nomirror out scale 0.5 textcolor rgb ink
-set grid y lc rgb '#e6e8eb' lt 1 lw 1
 set key textcolor rgb ink samplen 2 spacing 1.2
 set pointintervalbox 0
 GNUPLOT
