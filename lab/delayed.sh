@@ -32,8 +32,7 @@ make_delayed_network() {
   local i namespaces=()
   [ -c /dev/net/tun ] || die 7 "/dev/net/tun is missing (kernel feature CONFIG_TUN): modprobe tun, or allow the device in the container"
   for ((i = 0; i < hosts; i++)); do namespaces+=("/run/netns/$name-n$i"); done
-  background switch "$switch" serve --control "$state/switch" --mtu "$mtu" --rate "$1" --delay "$delay_ns" --jitter "$jitter_ns" \
-    --loss "$loss_ppm" "${namespaces[@]}"
+  background switch "$switch" serve "$state/switch" "$mtu" "$1" "$delay_ns" "$jitter_ns" "$loss_ppm" "${namespaces[@]}"
   for i in {1..50}; do
     ! "$switch" ask "$state/switch" stat >/dev/null 2>&1 || break
     [ -d "/proc/$background_pid" ] || die 7 "the switch did not start: $(<"$state/switch.log")"

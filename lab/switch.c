@@ -2,22 +2,19 @@
 /* tacit-switch: an Ethernet switch in user space for emulated clusters, where the kernel has no netem: rate, delay,
  * jitter and loss per link, changed at run time. lab/cluster starts it; docs/lab.md describes what it is faithful to.
  *
- *   tacit-switch serve --control SOCKET --mtu BYTES --rate BPS --delay NS --jitter NS --loss PPM NAMESPACE...
- *   tacit-switch ask SOCKET WORDS...                                   see switch_control.h
+ *   tacit-switch serve SOCKET MTU_BYTES RATE_BPS DELAY_NS JITTER_NS LOSS_PPM NAMESPACE...     until a signal ends it
+ *   tacit-switch ask SOCKET WORDS...                                                          see switch_control.h
  *
  * One thread. Each host has a TAP device; a frame that is read from one gets its times in virtual nanoseconds
  * (switch_line.h) and waits on an agenda: first until it stands at the port of its destination, then until its last bit
  * has left there. Since times are computed and not slept, being woken late delays single frames but lowers no rate. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <getopt.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/signalfd.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,13 +34,12 @@ typedef struct {
     taciti_port ports[TACITI_TAP_PORTS];
     size_t port_count;
     taciti_agenda agenda;
-    int poll, timer, signals, control;
-    bool quit;
+    int poll, timer, control;
     uint8_t scratch[TACITI_FRAME_BYTES]; /* where frames are read; most are shorter, and a copy is cheap */
 } taciti_switch;
 
 /* Events that epoll reports beside those of ports. */
-enum { TIMER = TACITI_TAP_PORTS, SIGNALS, CONTROL };
+enum { TIMER = TACITI_TAP_PORTS, CONTROL };
 
 static uint64_t now_ns(void) {
     struct timespec now;
@@ -142,9 +138,9 @@ static void set_alarm(const taciti_switch *self) {
     (void)timerfd_settime(self->timer, TFD_TIMER_ABSTIME, &alarm, NULL);
 }
 
-static void serve_port(taciti_switch *self) {
+static _Noreturn void serve_ports(taciti_switch *self) {
     struct epoll_event events[TACITI_TAP_PORTS];
-    while (!self->quit) {
+    for (;;) {
         set_alarm(self);
         const int ready = epoll_wait(self->poll, events, TACITI_TAP_PORTS, -1);
         for (int i = 0; i < ready; i++) {
@@ -152,10 +148,8 @@ static void serve_port(taciti_switch *self) {
             uint64_t expirations;
             if (which == TIMER)
                 (void)!read(self->timer, &expirations, sizeof expirations);
-            else if (which == SIGNALS)
-                self->quit = true;
             else if (which == CONTROL)
-                taciti_control_serve(self->control, self->ports, self->port_count, &self->quit);
+                taciti_control_serve(self->control, self->ports, self->port_count);
             else
                 read_port(self, which);
         }
@@ -171,17 +165,10 @@ static bool watch_port(const taciti_switch *self, int file, uint32_t which) {
 }
 
 static bool open_files(taciti_switch *self, const char *control_path) {
-    sigset_t ending;
-    (void)sigemptyset(&ending);
-    (void)sigaddset(&ending, SIGTERM);
-    (void)sigaddset(&ending, SIGINT);
-    (void)sigprocmask(SIG_BLOCK, &ending, NULL);
     self->poll = epoll_create1(EPOLL_CLOEXEC);
     self->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-    self->signals = signalfd(-1, &ending, SFD_NONBLOCK | SFD_CLOEXEC);
     self->control = taciti_control_listen(control_path);
-    return self->control >= 0 && watch_port(self, self->timer, TIMER) && watch_port(self, self->signals, SIGNALS) &&
-           watch_port(self, self->control, CONTROL);
+    return self->control >= 0 && watch_port(self, self->timer, TIMER) && watch_port(self, self->control, CONTROL);
 }
 
 /* Ahead of the ranks, which would otherwise spin while their frames wait here. Without the right the rates still hold.
@@ -194,69 +181,46 @@ static void run_first(void) {
                 strerror(errno));
 }
 
-typedef struct {
-    const char *control_path;
-    size_t mtu;
-    taciti_shaped_link link;
-} settings;
+enum { FIRST_NAMESPACE = 8 };
 
-static bool read_settings(int argc, char **argv, settings *set) {
-    static const struct option options[] = {
-        {"control", required_argument, NULL, 'c'},
-        {"mtu", required_argument, NULL, 'm'},
-        {"rate", required_argument, NULL, 'r'},
-        {"delay", required_argument, NULL, 'd'},
-        {"jitter", required_argument, NULL, 'j'},
-        {"loss", required_argument, NULL, 'l'},
-        {NULL, 0, NULL, 0},
-    };
-    for (int letter; (letter = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        char *end = NULL;
-        const unsigned long long number = letter == 'c' || letter == '?' ? 0 : strtoull(optarg, &end, 10);
-        if (letter == '?' || (end != NULL && (end == optarg || *end != '\0'))) return false;
-        if (letter == 'c') set->control_path = optarg;
-        if (letter == 'm') set->mtu = (size_t)number;
-        if (letter == 'r') set->link.rate_bps = number;
-        if (letter == 'd') set->link.delay_ns = number;
-        if (letter == 'j') set->link.jitter_ns = number;
-        if (letter == 'l') set->link.loss_ppm = (uint32_t)number;
-    }
-    return set->control_path != NULL && set->mtu >= 576 && set->mtu <= 65000 &&
-           set->link.rate_bps <= TACITI_MAX_RATE_BPS && optind < argc && argc - optind <= TACITI_TAP_PORTS;
+static bool read_settings(int argc, char **argv, size_t *mtu, taciti_shaped_link *link) {
+    uint64_t mtu_bytes = 0, loss_ppm = 0;
+    if (argc <= FIRST_NAMESPACE || argc > FIRST_NAMESPACE + TACITI_TAP_PORTS) return false;
+    if (!taciti_control_number(argv[3], 65000, &mtu_bytes) || mtu_bytes < 576) return false;
+    if (!taciti_control_number(argv[4], TACITI_MAX_RATE_BPS, &link->rate_bps)) return false;
+    if (!taciti_control_number(argv[5], TACITI_MAX_DELAY_NS, &link->delay_ns)) return false;
+    if (!taciti_control_number(argv[6], TACITI_MAX_DELAY_NS, &link->jitter_ns)) return false;
+    if (!taciti_control_number(argv[7], 1000000, &loss_ppm)) return false;
+    *mtu = (size_t)mtu_bytes;
+    link->loss_ppm = (uint32_t)loss_ppm;
+    return true;
 }
 
 static int serve_command(int argc, char **argv) {
     static taciti_switch self;
-    settings set = {.mtu = 9000};
-    if (!read_settings(argc, argv, &set)) {
-        fprintf(stderr,
-                "usage: tacit-switch serve --control SOCKET [--mtu BYTES] [--rate BPS] [--delay NS] [--jitter NS] "
-                "[--loss PPM] "
-                "NAMESPACE... (at most %d)\n",
-                TACITI_TAP_PORTS);
+    size_t mtu = 0;
+    taciti_shaped_link link = {0};
+    if (!read_settings(argc, argv, &mtu, &link)) {
+        fputs("usage: tacit-switch serve SOCKET MTU_BYTES RATE_BPS DELAY_NS JITTER_NS LOSS_PPM NAMESPACE...\n", stderr);
         return 2;
     }
-    if (!open_files(&self, set.control_path)) return 7;
+    if (!open_files(&self, argv[2])) return 7;
     /* Losses strike single frames, so then the hosts have to send single frames. */
-    const bool whole_segments = set.link.loss_ppm == 0;
-    for (int i = optind; i < argc; i++) {
+    const bool whole_segments = link.loss_ppm == 0;
+    for (int i = FIRST_NAMESPACE; i < argc; i++) {
         const size_t number = self.port_count++;
         taciti_port *port = &self.ports[number];
-        *port = (taciti_port){.link = set.link, .noise = {.state = 0x9E3779B97F4A7C15u * (number + 1)}};
-        port->tap = taciti_tap_open(argv[i], (unsigned)number, set.mtu, whole_segments);
+        *port = (taciti_port){.link = link, .noise = {.state = 0x9E3779B97F4A7C15u * (number + 1)}};
+        port->tap = taciti_tap_open(argv[i], (unsigned)number, mtu, whole_segments);
         if (port->tap < 0 || !watch_port(&self, port->tap, (uint32_t)number)) return 7;
     }
     run_first();
-    serve_port(&self);
-    (void)unlink(set.control_path);
-    while (self.agenda.count > 0) free(taciti_agenda_take(&self.agenda));
-    taciti_agenda_free(&self.agenda);
-    return 0;
+    serve_ports(&self);
 }
 
 int main(int argc, char **argv) {
     if (argc > 3 && strcmp(argv[1], "ask") == 0) return taciti_control_ask(argv[2], argc - 3, argv + 3);
-    if (argc > 1 && strcmp(argv[1], "serve") == 0) return serve_command(argc - 1, argv + 1);
-    fprintf(stderr, "usage: tacit-switch serve OPTIONS NAMESPACE... | tacit-switch ask SOCKET WORDS...\n");
+    if (argc > 1 && strcmp(argv[1], "serve") == 0) return serve_command(argc, argv);
+    fprintf(stderr, "usage: tacit-switch serve ... | tacit-switch ask SOCKET WORDS...\n");
     return 2;
 }

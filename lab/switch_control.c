@@ -12,27 +12,13 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-static bool read_number(const char *word, uint64_t max, uint64_t *number) {
+bool taciti_control_number(const char *word, uint64_t max, uint64_t *number) {
     if (word == NULL || *word < '0' || *word > '9') return false;
     char *end;
     errno = 0;
     const unsigned long long value = strtoull(word, &end, 10);
     if (errno != 0 || *end != '\0' || value > max) return false;
     *number = value;
-    return true;
-}
-
-/* A port by its number, or all of them. */
-static bool read_ports(const char *word, size_t port_count, size_t *first, size_t *end) {
-    uint64_t number;
-    if (word != NULL && strcmp(word, "all") == 0) {
-        *first = 0;
-        *end = port_count;
-        return true;
-    }
-    if (!read_number(word, port_count - 1, &number)) return false;
-    *first = (size_t)number;
-    *end = *first + 1;
     return true;
 }
 
@@ -46,47 +32,38 @@ static void write_counts(const taciti_port *ports, size_t port_count, char answe
     }
 }
 
-enum { MAX_DELAY_NS = 2000000000 };
-
-static const char *change_rate(const char *verb, const char *who, const char *value, taciti_port *ports,
+static const char *change_link(const char *verb, const char *who, const char *value, taciti_port *ports,
                                size_t port_count) {
-    size_t first, end;
-    uint64_t number = 0;
+    uint64_t port, number = 0;
     const bool is_rate = strcmp(verb, "rate") == 0, is_delay = strcmp(verb, "delay") == 0,
                is_cut = strcmp(verb, "cut") == 0;
     if (!is_rate && !is_delay && !is_cut && strcmp(verb, "heal") != 0)
-        return "error: unknown word; rate, delay, cut, heal, stat, quit";
-    if (!read_ports(who, port_count, &first, &end)) return "error: a port or all is needed";
-    if (is_rate && !read_number(value, TACITI_MAX_RATE_BPS, &number))
+        return "error: unknown word; rate, delay, cut, heal, stat";
+    if (!taciti_control_number(who, port_count - 1, &port)) return "error: a port is needed";
+    if (is_rate && !taciti_control_number(value, TACITI_MAX_RATE_BPS, &number))
         return "error: a rate is a number of bits per second, at most 10^11";
-    if (is_delay && !read_number(value, MAX_DELAY_NS, &number)) return "error: a delay is at most 2 * 10^9 nanoseconds";
-    for (size_t i = first; i < end; i++) {
-        taciti_shaped_link *link = &ports[i].link;
-        if (is_rate)
-            link->rate_bps = number;
-        else if (is_delay)
-            link->delay_ns = number;
-        else
-            link->cut = is_cut;
-    }
+    if (is_delay && !taciti_control_number(value, TACITI_MAX_DELAY_NS, &number))
+        return "error: a delay is at most 2 * 10^9 nanoseconds";
+    taciti_shaped_link *link = &ports[port].link;
+    if (is_rate)
+        link->rate_bps = number;
+    else if (is_delay)
+        link->delay_ns = number;
+    else
+        link->cut = is_cut;
     return "ok";
 }
 
-void taciti_control_apply(char *request, taciti_port *ports, size_t port_count, bool *quit,
-                          char answer[TACITI_CONTROL_BYTES]) {
+void taciti_control_apply(char *request, taciti_port *ports, size_t port_count, char answer[TACITI_CONTROL_BYTES]) {
     char *rest = NULL, *words[4] = {NULL};
     size_t count = 0;
     for (char *word = strtok_r(request, " \n", &rest); word != NULL && count < 4; word = strtok_r(NULL, " \n", &rest))
         words[count++] = word;
     const char *result = "error: too many words or none";
-    if (count > 0 && count < 4) result = change_rate(words[0], words[1], words[2], ports, port_count);
+    if (count > 0 && count < 4) result = change_link(words[0], words[1], words[2], ports, port_count);
     if (count == 1 && strcmp(words[0], "stat") == 0) {
         write_counts(ports, port_count, answer);
         return;
-    }
-    if (count == 1 && strcmp(words[0], "quit") == 0) {
-        *quit = true;
-        result = "ok";
     }
     (void)snprintf(answer, TACITI_CONTROL_BYTES, "%s", result);
 }
@@ -113,14 +90,14 @@ int taciti_control_listen(const char *path) {
     return -1;
 }
 
-void taciti_control_serve(int control, taciti_port *ports, size_t port_count, bool *quit) {
+void taciti_control_serve(int control, taciti_port *ports, size_t port_count) {
     char request[256], answer[TACITI_CONTROL_BYTES];
     struct sockaddr_un sender;
     socklen_t sender_bytes = sizeof sender;
     const ssize_t got = recvfrom(control, request, sizeof request - 1, 0, (struct sockaddr *)&sender, &sender_bytes);
     if (got < 0) return;
     request[got] = '\0';
-    taciti_control_apply(request, ports, port_count, quit, answer);
+    taciti_control_apply(request, ports, port_count, answer);
     /* A client that does not wait gets no answer. */
     (void)sendto(control, answer, strlen(answer), MSG_DONTWAIT, (const struct sockaddr *)&sender, sender_bytes);
 }

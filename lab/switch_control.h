@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The control protocol of a running switch: one datagram of words to its socket, one datagram back.
  *
- *   rate PORT|all BPS      delay PORT|all NS      cut PORT      heal PORT
+ *   rate PORT BPS      delay PORT NS      cut PORT      heal PORT
  *   stat     one line per port: frames, bytes, dropped by the full queue, lost by chance, discarded by the cut
- *   quit
  *
  * The answer starts with "ok" or "error: ". */
 #ifndef TACIT_LAB_SWITCH_CONTROL_H
@@ -31,15 +30,18 @@ typedef struct {
     int tap;
 } taciti_port;
 
-/* Executes a request and writes the answer. Sets *quit if the request is `quit`. */
-void taciti_control_apply(char *request, taciti_port *ports, size_t port_count, bool *quit,
-                          char answer[TACITI_CONTROL_BYTES]);
+/* Reads a whole number of decimal digits, at most max. Returns false, and leaves *number, for any other word and NULL.
+ */
+bool taciti_control_number(const char *word, uint64_t max, uint64_t *number);
+
+/* Executes a request and writes the answer. */
+void taciti_control_apply(char *request, taciti_port *ports, size_t port_count, char answer[TACITI_CONTROL_BYTES]);
 
 /* Opens the control socket of a switch and replaces a stale one. Returns -1, with a line on stderr, on failure. */
 int taciti_control_listen(const char *path);
 
 /* Receives and answers one request. */
-void taciti_control_serve(int control, taciti_port *ports, size_t port_count, bool *quit);
+void taciti_control_serve(int control, taciti_port *ports, size_t port_count);
 
 /* The client: sends words and prints the answer. Returns an exit status: 0, 1 if the answer is an error, 7 if there is
  * none. */

@@ -92,8 +92,3 @@ void *taciti_agenda_take(taciti_agenda *agenda) {
     agenda->heap[hole] = last;
     return what;
 }
-
-void taciti_agenda_free(taciti_agenda *agenda) {
-    free(agenda->heap);
-    *agenda = (taciti_agenda){0};
-}

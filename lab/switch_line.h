@@ -33,6 +33,7 @@ enum { TACITI_JITTER_STEP_NS = 1000000 };
 
 /* Above this rate, 50 ms of queue times the nanoseconds of a second overflow 64 bits. */
 #define TACITI_MAX_RATE_BPS UINT64_C(100000000000)
+enum { TACITI_MAX_DELAY_NS = 2000000000 };
 
 /* Returns the nanoseconds that this many bytes take on a link; 0 if its rate is not limited. */
 uint64_t taciti_shaped_link_serial_ns(uint64_t rate_bps, size_t bytes);
@@ -61,13 +62,12 @@ typedef struct {
 } taciti_event;
 
 typedef struct {
-    taciti_event *heap;
+    taciti_event *heap; /* owned */
     size_t count, capacity;
     uint64_t next_order;
 } taciti_agenda;
 
 bool taciti_agenda_put(taciti_agenda *agenda, uint64_t at_ns, void *what); /* false: out of memory */
 void *taciti_agenda_take(taciti_agenda *agenda); /* removes the earliest; the agenda must not be empty */
-void taciti_agenda_free(taciti_agenda *agenda);  /* does not free the events' `what` */
 
 #endif

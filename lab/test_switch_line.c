@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -133,7 +134,7 @@ static void an_agenda_goes_by_time_and_then_by_arrival(void **state) {
         last_thing = thing;
     }
     assert_int_equal(agenda.count, 0);
-    taciti_agenda_free(&agenda);
+    free(agenda.heap);
 }
 
 int main(void) {

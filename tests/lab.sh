@@ -278,7 +278,7 @@ if [ -x "$TACIT_SWITCH" ] && [ -c /dev/net/tun ]; then
   check "goodput at 200 Mbit/s and 5 ms" measured 100 200 2
   expect "a round trip takes two delays" 0 '^1[0-9]' awk '/^rtt/ { print $2 / 1000 }' "$work/link"
   ask() { timeout 10 "$TACIT_SWITCH" ask "/run/tacit-lab/$ours/switch" "$@"; }
-  for words in "rate 2 1" "rate -1 1" "rate all" "rate all x" "rate all 1000000000000" "delay 0 -5" "delay all 3000000000" "cut" "cut n1" "heal" \
+  for words in "rate 2 1" "rate -1 1" "rate 0" "rate 0 x" "rate 0 1000000000000" "delay 0 -5" "delay 0 3000000000" "cut" "cut n1" "heal" \
     "stat now please then" "mend 1"; do
     # shellcheck disable=SC2086 # words
     expect "the switch refuses: $words" 1 '^error: ' ask $words
