@@ -335,14 +335,21 @@ static bool greet_server(port_store *store) {
     return store->chain.begun;
 }
 
-/* As exchange_words(), from the beginning; rank 0 asks itself. */
-static bool ask_once(port_store *store, talk *question, talk *answer) {
-    if (store->rank == 0) return answer_question(store, question, answer);
+/* As exchange_words(), from the beginning. */
+static bool ask_rank_0(port_store *store, talk *question, talk *answer) {
     if (!connect_once(store)) return false;
     if (!store->answered)
         store->trouble =
             store->sealed ? "does not prove this rank's comm.key_file" : "gives no answer (has it a comm.key_file?)";
-    const bool fine = greet_server(store) && exchange_words(store, question, answer);
+    return greet_server(store) && exchange_words(store, question, answer);
+}
+
+/* Rank 0 asks itself. It has closed a connection that asked nothing for a while: that it still answers, a fresh one
+ * shows. */
+static bool ask_once(port_store *store, talk *question, talk *answer) {
+    if (store->rank == 0) return answer_question(store, question, answer);
+    const bool open = store->fd >= 0;
+    const bool fine = ask_rank_0(store, question, answer) || (open && ask_rank_0(store, question, answer));
     if (fine) store->trouble = "no longer answers"; /* what an error says from now on */
     store->answered = store->answered || fine;
     return fine;

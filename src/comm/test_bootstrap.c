@@ -289,20 +289,25 @@ static void strangers_at_the_port_do_no_harm(void **state) {
     taciti_bootstrap_port_close(&server);
 }
 
-/* They take all connections; a rank gets one when the first of them have been silent for 5 s. */
+/* They take all connections; a rank gets one when the first of them have been silent for 5 s. The connection of a rank
+ * that was as silent is closed as well, and its next question is answered all the same, though it asks once. */
 static void silent_strangers_are_sent_away(void **state) {
     (void)state;
     char address[32], text[16];
     int fds[STRANGERS];
-    taciti_bootstrap server, client;
+    taciti_bootstrap server, client, idle;
     size_t n = 0;
     find_port(address);
     assert_int_equal(taciti_bootstrap_port_open(address, NULL, 0, 2, 60, test_seal_key(), &server), TACIT_OK);
     assert_int_equal(taciti_bootstrap_port_open(address, NULL, 1, 2, 60, test_seal_key(), &client), TACIT_OK);
+    assert_int_equal(taciti_bootstrap_port_open(address, NULL, 1, 2, 60, test_seal_key(), &idle), TACIT_OK);
     assert_int_equal(server.set(server.self, "k", "value", 5), TACIT_OK);
+    assert_int_equal(idle.get(idle.self, "k", text, sizeof text, &n, 60), TACIT_OK);
     for (int i = 0; i < STRANGERS; i++) fds[i] = connect_to(address);
     assert_int_equal(client.get(client.self, "k", text, sizeof text, &n, 60), TACIT_OK);
     for (int i = 0; i < STRANGERS; i++) (void)close(fds[i]);
+    assert_int_equal(idle.get(idle.self, "k", text, sizeof text, &n, 0), TACIT_OK);
+    taciti_bootstrap_port_close(&idle);
     taciti_bootstrap_port_close(&client);
     taciti_bootstrap_port_close(&server);
 }
