@@ -111,8 +111,8 @@ static tacit_status set_up(taciti_comm *comm) {
     TACITI_TRY(taciti_hosts_create(comm->engine.size, &comm->hosts));
     for (int i = 0; i < comm->engine.size; i++) comm->peers[i].rank = i;
     atomic_store(&comm->witness, &comm->own_witness);
-    TACITI_TRY(taciti_trace_create(size > 1 ? TRACE_SPANS : 0, &comm->trace));
     TACITI_TRY(taciti_detector_create(comm));
+    TACITI_TRY(taciti_trace_create(size > 1 ? TRACE_SPANS : 0, &comm->trace));
     TACITI_TRY(taciti_comm_introduce(comm));
     if (comm->engine.size == 1 || !comm->options.thread) return TACIT_OK;
     if (comm->engine.any_thread) return taciti_comm_thread_start(comm);
@@ -123,7 +123,10 @@ static tacit_status set_up(taciti_comm *comm) {
 tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const taciti_engine *engine,
                                      taciti_comm **out) {
     taciti_comm *comm = taciti_calloc(1, sizeof *comm);
-    if (comm == NULL) return TACIT_E_MEMORY;
+    if (comm == NULL) {
+        if (engine->drop != NULL) engine->drop(engine->self); /* the others see it go */
+        return TACIT_E_MEMORY;
+    }
     comm->engine = *engine;
     comm->options = *options;
     comm->data_tag = TACITI_TAG_DATA;
@@ -131,10 +134,12 @@ tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const t
     if (options->segment_bytes == 0) comm->options.segment_bytes = TACITI_SEGMENT_BYTES;
     (void)pthread_mutex_init(&comm->failure.lock, NULL);
     const tacit_status status = set_up(comm);
-    if (status == TACIT_OK)
+    if (status == TACIT_OK) {
         *out = comm;
-    else
-        abandon_comm(comm); /* receives are posted already */
+        return TACIT_OK;
+    }
+    if (taciti_comm_health(comm) == TACIT_OK) taciti_comm_give_up(comm); /* the others wait for this rank alone */
+    abandon_comm(comm);                                                  /* receives are posted already */
     return status;
 }
 

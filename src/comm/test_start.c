@@ -9,6 +9,7 @@
 /* cmocka wants the four above first */
 #include <cmocka.h>
 #include <pthread.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "comm/state.h"
@@ -75,6 +76,28 @@ static void who_does_not_come_is_named_after_comm_start(void **state) {
     taciti_engine_request request;
     char beat[64] = ""; /* rank 0 has freed what its receive would write to */
     assert_int_equal(late.isend(late.self, 0, TACITI_TAG_BEAT, beat, sizeof beat, &request), TACIT_OK);
+    test_world_destroy(world);
+}
+
+static tacit_status refuse_receive(void *self, int peer, int tag, void *bytes, size_t count,
+                                   taciti_engine_request *out) {
+    (void)self, (void)peer, (void)tag, (void)bytes, (void)count, (void)out;
+    return TACIT_E_MEMORY;
+}
+
+static void who_cannot_open_tells_the_others(void **state) {
+    (void)state;
+    taciti_comm_options options = test_comm_options(false);
+    options.start_s = 1;
+    test_world *world = test_world_create(2);
+    const taciti_engine engine = test_world_seat(world, 0);
+    taciti_engine broken = test_world_seat(world, 1);
+    taciti_comm *comm = NULL;
+    broken.irecv = refuse_receive;
+    assert_int_equal(taciti_comm_open_engine(&options, &broken, &comm), TACIT_E_MEMORY);
+    assert_int_equal(taciti_comm_open_engine(&options, &engine, &comm), TACIT_E_PEER);
+    assert_non_null(strstr(taciti_error_text(), "rank 1 (not yet introduced) has failed, as rank 1"));
+    assert_int_equal(test_log_count("not come up within"), 0);
     test_world_destroy(world);
 }
 
@@ -156,6 +179,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(who_comes_late_has_comm_start_and_not_comm_timeout),
         TEST(who_does_not_come_is_named_after_comm_start),
+        TEST(who_cannot_open_tells_the_others),
         TEST(who_has_left_is_named_when_all_its_messages_have_arrived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
