@@ -218,12 +218,12 @@ static tacit_status test_edge(taciti_comm *comm, taciti_async *a, edge *e) {
 static tacit_status move_arrays(taciti_comm *comm, void *context) {
     taciti_async *a = context;
     TACITI_TRY(post_all(comm, a));
-    do {
+    for (;;) {
         for (size_t i = 0; i < a->edges; i++) TACITI_TRY(test_edge(comm, a, &a->edge[i]));
         TACITI_TRY(taciti_calls_move(a->calls));
         if (atomic_load_explicit(&a->end, memory_order_acquire) != 0) return TACIT_OK;
-    } while (taciti_comm_rest(comm) == TACIT_OK);
-    return taciti_comm_health(comm);
+        TACITI_TRY(taciti_comm_rest(comm));
+    }
 }
 
 /* Without a communication thread the job looks once, and returns. */
