@@ -152,6 +152,18 @@ static tacit_status open_plugin(const taciti_launcher *launcher, const char *fam
     return status;
 }
 
+/* Opens the engine of a plugin, for which MPI waits for other ranks; logs `late` after comm.start. */
+static tacit_status open_guarded(const taciti_comm_options *options, const taciti_plugin *plugin,
+                                 const taciti_mpi_request *request, int rank, const char *late, taciti_engine *out) {
+    taciti_guard guard = {0};
+    /* One after the other, so that one line is enough: the launcher ends the rest when the first rank gives up. */
+    const double turn_s = rank < LATE_SPEAKERS ? rank : LATE_SPEAKERS;
+    taciti_guard_arm(&guard, options->start_s + turn_s, tacit_status_exit_code(TACIT_E_PEER), late);
+    const tacit_status status = plugin->open(request, out);
+    taciti_guard_disarm(&guard);
+    return status;
+}
+
 /* Starts MPI. */
 static tacit_status open_mpi(const taciti_comm_options *options, const taciti_launcher *launcher, const char *family,
                              bool others, taciti_comm **out) {
@@ -164,13 +176,7 @@ static tacit_status open_mpi(const taciti_comm_options *options, const taciti_la
                    "rank %d: MPI has not started within %.0f s (comm.start): at least one of the %d processes of %s "
                    "did not come up",
                    launcher->rank, options->start_s, launcher->size, launcher->name == NULL ? "MPI" : launcher->name);
-    taciti_guard guard = {0};
-    /* One after the other, so that one line is enough: the launcher ends the rest when the first rank gives up. */
-    const double turn_s = launcher->rank < LATE_SPEAKERS ? launcher->rank : LATE_SPEAKERS;
-    taciti_guard_arm(&guard, options->start_s + turn_s, tacit_status_exit_code(TACIT_E_PEER), late);
-    const tacit_status status = plugin->open(&request, &engine);
-    taciti_guard_disarm(&guard);
-    TACITI_TRY(status);
+    TACITI_TRY(open_guarded(options, plugin, &request, launcher->rank, late, &engine));
     if (engine.size > 1 || launcher->size <= 1) return taciti_comm_open_engine(options, &engine, out);
     engine.close(engine.self);
     return taciti_launcher_refuse(launcher, family, engine.library);
@@ -306,7 +312,12 @@ tacit_status taciti_comm_open_among(const taciti_comm_options *options, const ch
     const taciti_launcher launcher = taciti_launcher_detect();
     TACITI_TRY(check_seal(options, &launcher, TACITI_ENGINE_MPI));
     TACITI_TRY(taciti_plugin_open(family, &plugin));
-    TACITI_TRY(plugin->open(&request, &engine));
+    char late[256];
+    (void)snprintf(late, sizeof late,
+                   "rank %d: MPI has not duplicated the communicator within %g s (comm.start): at least one of its "
+                   "ranks has not opened it",
+                   launcher.rank, options->start_s);
+    TACITI_TRY(open_guarded(options, plugin, &request, launcher.rank, late, &engine));
     return taciti_comm_open_engine(options, &engine, out);
 }
 

@@ -305,6 +305,24 @@ static void ranks_meet_where_they_are_told(void **state) {
     assert_true(!found.by_port && strcmp(found.place, "./here") == 0);
 }
 
+static _Atomic int g_others_have_come;
+
+/* Others come when it was said that they are missing. */
+static void let_others_come(void *context, taciti_log_level level, const char *line) {
+    (void)context, (void)level;
+    if (strstr(line, "rank 0: MPI has not duplicated the communicator within 0.01 s (comm.start)") != NULL)
+        atomic_store(&g_others_have_come, 1);
+}
+
+static void ranks_that_do_not_open_a_communicator_are_missed(void **state) {
+    (void)state;
+    const taciti_comm_options options = {.start_s = 0.01};
+    taciti_comm *comm = NULL;
+    taciti_log_set_sink(let_others_come, NULL, TACITI_LOG_WARN);
+    assert_int_equal(taciti_comm_open_among(&options, "mpich", &g_others_have_come, &comm), TACIT_E_PEER);
+    assert_int_equal(atomic_load(&g_others_have_come), 1);
+}
+
 /* Last: the library stays in the process. */
 static void a_library_that_the_program_uses_goes_first(void **state) {
     (void)state;
@@ -335,6 +353,7 @@ int main(void) {
         TEST(variables_that_name_no_rank_are_refused),
         TEST(contradictions_are_refused_once),
         TEST(ranks_meet_where_they_are_told),
+        TEST(ranks_that_do_not_open_a_communicator_are_missed),
         TEST(a_library_that_the_program_uses_goes_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
