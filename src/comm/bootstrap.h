@@ -7,7 +7,6 @@
 #ifndef TACITI_COMM_BOOTSTRAP_H
 #define TACITI_COMM_BOOTSTRAP_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "comm/seal.h"
@@ -30,9 +29,6 @@ typedef struct taciti_bootstrap {
     /* Drops this rank's value when nobody reads it any more. NULL: the store goes as a whole. */
     void (*forget)(void *self, const char *key);
 } taciti_bootstrap;
-
-/* Returns true if the key can be used with every store. */
-bool taciti_bootstrap_key_is_valid(const char *key);
 
 /* A store in a folder that all ranks see. Every value is a file of its own, written under a temporary name and renamed,
  * so that nobody reads half of it. Creates the folder if it is missing; then a close removes it if it is empty. The

@@ -3,7 +3,6 @@
  * A bootstrap store in a folder that all ranks see.
  */
 #define _POSIX_C_SOURCE 200809L
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -23,14 +22,6 @@ enum { PATH_BYTES = 4096, CREATE_TURNS = 100, MODE_BITS = 05777, MADE_MODE = 017
 typedef struct folder_store {
     char folder[PATH_BYTES];
 } folder_store;
-
-bool taciti_bootstrap_key_is_valid(const char *key) {
-    const size_t n = strnlen(key, TACITI_BOOTSTRAP_KEY_BYTES);
-    if (n == 0 || n == TACITI_BOOTSTRAP_KEY_BYTES || key[0] == '.') return false;
-    for (size_t i = 0; i < n; i++)
-        if (isalnum((unsigned char)key[i]) == 0 && strchr("-_.", key[i]) == NULL) return false;
-    return true;
-}
 
 /* Writes the path of a key's file, or of the file of this process that will become it. */
 static tacit_status format_path(const folder_store *store, const char *key, bool temporary, char out[PATH_BYTES]) {

@@ -1,16 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "comm/tcp_frame.h"
 
+#include <sodium.h>
 #include <stdbool.h>
 #include <string.h>
 #include <xxhash.h>
-
-static bool are_zero(const void *bytes, size_t n) {
-    const uint8_t *in = bytes;
-    for (size_t i = 0; i < n; i++)
-        if (in[i] != 0) return false;
-    return true;
-}
 
 /* ---- frame ------------------------------------------------------------------------------------------------------- */
 typedef struct header {
@@ -77,19 +71,13 @@ int taciti_hello_may_begin(const uint8_t *bytes, size_t n) {
     return memcmp(bytes, HELLO_MAGIC, n < sizeof HELLO_MAGIC ? n : sizeof HELLO_MAGIC) == 0;
 }
 
-/* Takes the same time whatever differs: a stranger shall not learn the cookie byte by byte. */
-static bool cookies_differ(const uint8_t *a, const uint8_t *b) {
-    unsigned difference = 0;
-    for (int i = 0; i < TACITI_COOKIE_BYTES; i++) difference |= (unsigned)(a[i] ^ b[i]);
-    return difference != 0;
-}
-
 /* Returns NULL, or why the hello does not come from somebody with the same key, or also without one. */
 static const char *check_hello_proof(const taciti_hello *hello, const taciti_seal_key *key, const uint8_t *before) {
     uint8_t proof[TACITI_SEAL_PROOF_BYTES];
     if (key == NULL && hello->cipher != TACITI_CIPHER_NONE) return "it has a comm.key_file, and this rank has none";
     if (key == NULL)
-        return are_zero(hello->random, sizeof hello->random) && are_zero(hello->proof, sizeof hello->proof)
+        return sodium_is_zero(hello->random, sizeof hello->random) != 0 &&
+                       sodium_is_zero(hello->proof, sizeof hello->proof) != 0
                    ? NULL
                    : "its hello is damaged";
     if (hello->cipher == TACITI_CIPHER_NONE) return "it has no comm.key_file";
@@ -104,11 +92,12 @@ const char *taciti_hello_read(const uint8_t in[TACITI_HELLO_BYTES], const taciti
     memcpy(&hello, in, sizeof hello);
     if (!taciti_hello_may_begin(in, sizeof hello)) return "it does not speak this protocol";
     if (hello.checksum != XXH3_64bits(&hello, offsetof(taciti_hello, checksum)) ||
-        !are_zero(hello.zeros, sizeof hello.zeros))
+        sodium_is_zero((const uint8_t *)hello.zeros, sizeof hello.zeros) == 0)
         return "its hello is damaged";
     const char *refusal = check_hello_proof(&hello, key, before);
     if (refusal != NULL) return refusal;
-    if (cookies_differ(hello.cookie, expected->cookie)) return "it belongs to another run";
+    /* In constant time: a stranger shall not learn the cookie byte by byte. */
+    if (sodium_memcmp(hello.cookie, expected->cookie, sizeof hello.cookie) != 0) return "it belongs to another run";
     if (hello.epoch != expected->epoch) return "it belongs to another epoch";
     if (hello.to != expected->to) return "it looks for another rank";
     if (hello.size != expected->size) return "it believes in another number of ranks";
@@ -129,7 +118,7 @@ void taciti_tcp_record_complete(taciti_tcp_record *record, const taciti_seal_key
 
 static const char *check_record_proof(const taciti_tcp_record *record, const taciti_seal_key *key) {
     uint8_t proof[TACITI_SEAL_PROOF_BYTES];
-    const bool has_one = !are_zero(record->proof, sizeof record->proof);
+    const bool has_one = sodium_is_zero(record->proof, sizeof record->proof) == 0;
     if (key == NULL) return has_one ? "is of a rank with a comm.key_file, and this rank has none" : NULL;
     if (!has_one) return "is of a rank without a comm.key_file";
     taciti_seal_prove(key, TACITI_SEAL_RECORD, NULL, record, offsetof(taciti_tcp_record, proof), proof);

@@ -94,18 +94,6 @@ static void keep_contract(const taciti_bootstrap *store) {
     assert_int_equal(n, 0);
 }
 
-static void keys_are_file_names(void **state) {
-    (void)state;
-    assert_true(taciti_bootstrap_key_is_valid("tacit-1.rank_2"));
-    static const char *const BAD[] = {"", ".", "..", ".hidden", "a/b", "a b", "\xc3\xa4"};
-    for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) assert_false(taciti_bootstrap_key_is_valid(BAD[i]));
-    char longer[TACITI_BOOTSTRAP_KEY_BYTES + 1] = "";
-    memset(longer, 'x', TACITI_BOOTSTRAP_KEY_BYTES);
-    assert_false(taciti_bootstrap_key_is_valid(longer));
-    longer[TACITI_BOOTSTRAP_KEY_BYTES - 1] = 0;
-    assert_true(taciti_bootstrap_key_is_valid(longer));
-}
-
 static void a_folder_is_a_store(void **state) {
     (void)state;
     char folder[] = "/tmp/tacit-test-XXXXXX", below[64];
@@ -271,7 +259,6 @@ static void strangers_at_the_port_do_no_harm(void **state) {
     expect_refused_word(address, 'X', "k", 0);
     expect_refused_word(address, 'G', longer, 0);
     expect_refused_word(address, 'S', "k", TACITI_BOOTSTRAP_VALUE_BYTES + 1);
-    expect_refused_word(address, 'G', "/", 0); /* no key */
     expect_refused_word(address, 'V', "k", 0); /* an answer */
     expect_refused_word(address, 'G', "k", 1); /* a get with a value */
     for (char i = 0; i < 8; i++) {             /* 4 values per rank, no more */
@@ -505,7 +492,6 @@ static void without_files_there_is_no_meeting_place(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(keys_are_file_names, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_folder_is_a_store, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_store_removes_the_folder_that_it_made, set_up, tear_down),
         cmocka_unit_test_setup_teardown(rank_0_serves_a_store, set_up, tear_down),
