@@ -187,17 +187,6 @@ static bool is_loopback(const char *interface) {
     return strcmp(interface, "lo") == 0 || strncmp(interface, "127.", 4) == 0 || strcmp(interface, "::1") == 0;
 }
 
-/* Connects the ranks over sockets. The caller has set who they are, where they meet and with which key. */
-static tacit_status connect_ranks(const taciti_comm_options *options, const taciti_tcp_request *who,
-                                  taciti_engine *out) {
-    taciti_tcp_request request = *who;
-    request.start_s = options->start_s;
-    request.timeout_s = options->timeout_s;
-    request.only_tcp = is_loopback(options->interface.text);
-    if (*options->interface.text != 0) request.interface = options->interface.text;
-    return taciti_engine_tcp_open(&request, out);
-}
-
 /* Sets *used to `key` as it is in comm.key_file, or to NULL. Files belong to hosts, so the first rank of each host says
  * what is wrong with this one. */
 static tacit_status read_key(const taciti_comm_options *options, bool first_of_host, taciti_seal_key *key,
@@ -212,34 +201,39 @@ static tacit_status read_key(const taciti_comm_options *options, bool first_of_h
     return status;
 }
 
-static tacit_status meet_ranks(const taciti_comm_options *options, const taciti_launcher *launcher, uint32_t epoch,
-                               const taciti_seal_key *key, taciti_engine *out) {
+/* Connects the ranks over sockets. The caller has set who they are, where they meet and with which key. */
+static tacit_status connect_ranks(const taciti_comm_options *options, taciti_tcp_request who, taciti_comm **out) {
+    taciti_engine engine;
+    who.start_s = options->start_s;
+    who.timeout_s = options->timeout_s;
+    who.only_tcp = is_loopback(options->interface.text);
+    if (*options->interface.text != 0) who.interface = options->interface.text;
+    TACITI_TRY(taciti_engine_tcp_open(&who, &engine));
+    return taciti_comm_open_engine(options, &engine, out);
+}
+
+/* The same where the launcher says, or the options. When all have introduced themselves, nobody needs the place. */
+static tacit_status meet_ranks(const taciti_comm_options *options, const taciti_launcher *launcher,
+                               taciti_tcp_request who, taciti_comm **out) {
     taciti_meeting_place meeting;
-    TACITI_TRY(taciti_meet_open(options, launcher, key, &meeting));
-    const taciti_tcp_request who = {.rank = launcher->rank,
-                                    .size = launcher->size,
-                                    .epoch = epoch,
-                                    .bootstrap = meeting.store,
-                                    .interface = meeting.local,
-                                    .key = key};
-    const tacit_status status = connect_ranks(options, &who, out);
+    TACITI_TRY(taciti_meet_open(options, launcher, who.key, &meeting));
+    who.bootstrap = meeting.store;
+    who.interface = meeting.local;
+    const tacit_status status = connect_ranks(options, who, out);
     taciti_meet_close(&meeting);
     return status;
 }
 
-/* Every engine of a process is another epoch: all ranks open them in the same order. One that fails counts as well, for
- * it may fail on one rank only. */
-static tacit_status open_tcp(const taciti_comm_options *options, const taciti_launcher *launcher, taciti_comm **out) {
-    static _Atomic uint32_t opened;
-    const uint32_t epoch = atomic_fetch_add(&opened, 1);
+/* launcher NULL: ranks meet in a store of the caller's. Every rank may then be the only one of its host, so each says
+ * what is wrong with its key. */
+static tacit_status open_tcp(const taciti_comm_options *options, const taciti_launcher *launcher,
+                             taciti_tcp_request who, taciti_comm **out) {
     taciti_seal_key key;
-    const taciti_seal_key *used = NULL;
-    taciti_engine engine;
-    TACITI_TRY(read_key(options, launcher->first_of_host, &key, &used));
-    const tacit_status status = meet_ranks(options, launcher, epoch, used, &engine);
+    TACITI_TRY(read_key(options, launcher == NULL || launcher->first_of_host, &key, &who.key));
+    const tacit_status status =
+        launcher == NULL ? connect_ranks(options, who, out) : meet_ranks(options, launcher, who, out);
     taciti_seal_key_forget(&key);
-    TACITI_TRY(status);
-    return taciti_comm_open_engine(options, &engine, out);
+    return status;
 }
 
 /* The user asked for sealed messages: none may travel unsealed. */
@@ -259,17 +253,25 @@ static void log_choice(const taciti_comm *comm, const taciti_engine_choice *choi
                    comm->engine.library, choice->reason);
 }
 
-/* Opens the engine that is chosen; `others` as in taciti_mpi_request. */
+static tacit_status open_self(const taciti_comm_options *options, taciti_comm **out) {
+    taciti_engine engine;
+    taciti_engine_self_open(&engine);
+    return taciti_comm_open_engine(options, &engine, out);
+}
+
+/* Opens the engine that is chosen; `others` as in taciti_mpi_request. Every engine tcp of a process is another epoch:
+ * all ranks open them in the same order. One that fails counts as well, for it may fail on one rank only. */
 static tacit_status open_chosen(const taciti_comm_options *options, bool others, taciti_engine_choice *choice,
                                 taciti_comm **out) {
+    static _Atomic uint32_t opened;
     const taciti_launcher launcher = taciti_launcher_detect();
     TACITI_TRY(taciti_engine_choose(options->engine, &launcher, choice));
     TACITI_TRY(check_seal(options, &launcher, choice->kind));
     if (choice->kind == TACITI_ENGINE_MPI) return open_mpi(options, &launcher, choice->family, others, out);
-    if (choice->kind == TACITI_ENGINE_TCP) return open_tcp(options, &launcher, out);
-    taciti_engine engine;
-    taciti_engine_self_open(&engine);
-    return taciti_comm_open_engine(options, &engine, out);
+    if (choice->kind == TACITI_ENGINE_SELF) return open_self(options, out);
+    const taciti_tcp_request who = {
+        .rank = launcher.rank, .size = launcher.size, .epoch = atomic_fetch_add(&opened, 1)};
+    return open_tcp(options, &launcher, who, out);
 }
 
 /* `mine` is what this rank has refused so far. A rank that has refused comes here, too, so that nobody waits for it and
@@ -321,27 +323,12 @@ tacit_status taciti_comm_open_among(const taciti_comm_options *options, const ch
     return taciti_comm_open_engine(options, &engine, out);
 }
 
-/* Every rank may be the only one of its host, so each says what is wrong with its key. */
-static tacit_status connect_store(const taciti_comm_options *options, int rank, int size, const taciti_bootstrap *store,
-                                  taciti_engine *out) {
-    taciti_tcp_request who = {.rank = rank, .size = size, .bootstrap = *store};
-    taciti_seal_key key;
-    TACITI_TRY(read_key(options, true, &key, &who.key));
-    const tacit_status status = connect_ranks(options, &who, out);
-    taciti_seal_key_forget(&key);
-    return status;
-}
-
 tacit_status taciti_comm_open_store(const taciti_comm_options *options, int rank, int size,
                                     const taciti_bootstrap *store, taciti_comm **out) {
-    taciti_engine engine;
+    const taciti_tcp_request who = {.rank = rank, .size = size, .bootstrap = *store};
     taciti_engine_choice choice;
     TACITI_TRY(taciti_engine_choose_store(options, rank, size, &choice));
-    if (choice.kind == TACITI_ENGINE_TCP)
-        TACITI_TRY(connect_store(options, rank, size, store, &engine));
-    else
-        taciti_engine_self_open(&engine);
-    TACITI_TRY(taciti_comm_open_engine(options, &engine, out));
+    TACITI_TRY(choice.kind == TACITI_ENGINE_TCP ? open_tcp(options, NULL, who, out) : open_self(options, out));
     log_choice(*out, &choice);
     return TACIT_OK;
 }

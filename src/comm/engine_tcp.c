@@ -31,8 +31,7 @@
 
 enum {
     EVENTS = 64,
-    SPARE_FILES = 256, /* those of the meeting place, of strangers and of the caller */
-    TAG_MEET = -1,
+    SPARE_FILES = 256,    /* those of the meeting place, of strangers and of the caller */
     WAITS_KEPT = 4,       /* of which a mean is taken */
     SPINS_PER_POLL = 32,  /* looks at memory for one at the sockets, if there are peers on other hosts */
     SPINS_PER_YIELD = 32, /* where each rank may have a core */
@@ -406,39 +405,6 @@ static tacit_status share_memory(engine_tcp *tcp, bool wanted, int64_t end_ns) {
     return TACIT_OK;
 }
 
-static tacit_status await_request(engine_tcp *tcp, taciti_engine_request *request, int peer, int64_t end_ns) {
-    for (bool done = false; !done;) {
-        const tacit_status status = tcp_test(tcp, request, &done);
-        if (status != TACIT_OK)
-            return taciti_fail(status, "rank %d: %s: %s", tcp->rank, tcp->peers[peer].name, tcp->peers[peer].why);
-        if (!done && taciti_now_ns() > end_ns)
-            return taciti_fail(TACIT_E_PEER, "rank %d: %s is connected, but not all of the others are", tcp->rank,
-                               tcp->peers[peer].name);
-        if (!done) (void)tcp_wait(tcp, NAP_MAX_NS);
-    }
-    return TACIT_OK;
-}
-
-/* Rank 0 hears that every rank is connected to all, and tells them. */
-static tacit_status meet_all(engine_tcp *tcp, int64_t end_ns) {
-    taciti_engine_request request;
-    if (tcp->rank != 0) {
-        TACITI_TRY(tcp_isend(tcp, 0, TAG_MEET, NULL, 0, &request));
-        TACITI_TRY(await_request(tcp, &request, 0, end_ns));
-        TACITI_TRY(tcp_irecv(tcp, 0, TAG_MEET, NULL, 0, &request));
-        return await_request(tcp, &request, 0, end_ns);
-    }
-    for (int peer = 1; peer < tcp->size; peer++) {
-        TACITI_TRY(tcp_irecv(tcp, peer, TAG_MEET, NULL, 0, &request));
-        TACITI_TRY(await_request(tcp, &request, peer, end_ns));
-    }
-    for (int peer = 1; peer < tcp->size; peer++) {
-        TACITI_TRY(tcp_isend(tcp, peer, TAG_MEET, NULL, 0, &request));
-        TACITI_TRY(await_request(tcp, &request, peer, end_ns));
-    }
-    return TACIT_OK;
-}
-
 static tacit_status connect_engine(engine_tcp *tcp, const taciti_tcp_request *request, const taciti_tcp_mesh *mesh) {
     const int64_t end_ns = taciti_now_ns() + (int64_t)(request->start_s * 1e9);
     tcp->peers = taciti_calloc((size_t)tcp->size, sizeof *tcp->peers);
@@ -453,8 +419,7 @@ static tacit_status connect_engine(engine_tcp *tcp, const taciti_tcp_request *re
     tacit_status status = TACIT_OK;
     for (int rank = 0; rank < tcp->size && status == TACIT_OK; rank++)
         if (rank != tcp->rank) status = create_peer(tcp, rank, request->epoch, mesh);
-    if (status == TACIT_OK) status = share_memory(tcp, !request->no_memory, end_ns);
-    return status == TACIT_OK ? meet_all(tcp, end_ns) : status;
+    return status == TACIT_OK ? share_memory(tcp, !request->no_memory, end_ns) : status;
 }
 
 static tacit_status check_request(const taciti_tcp_request *r) {

@@ -12,9 +12,9 @@
  *   tcp_frame.c    the format of all of it
  *   seal.c         keys: proofs and sealed blocks
  *
- * All pairs are connected when the engine opens, so that whoever is missing is named then, and the port is closed from
- * then on: nobody can knock while a run goes on. An engine belongs to one epoch of membership; ranks that leave or join
- * open another one with the next epoch.
+ * A rank is connected to all others when its engine opens, so that whoever is missing is named then, and its port is
+ * closed from then on: nobody can knock while a run goes on. An engine belongs to one epoch of membership; ranks that
+ * leave or join open another one with the next epoch.
  */
 #ifndef TACITI_COMM_ENGINE_TCP_H
 #define TACITI_COMM_ENGINE_TCP_H
@@ -36,8 +36,8 @@ typedef struct taciti_tcp_request {
     bool no_memory;             /* ranks of one host share none */
 } taciti_tcp_request;
 
-/* Connects to all ranks. Returns E_PEER, naming ranks that are missing, after start_s. No rank returns TACIT_OK before
- * all are connected, so the store may be closed then. Collective. */
+/* Connects to all ranks. Returns E_PEER, naming ranks that are missing, after start_s. Others may still read the store
+ * then, until this rank has heard from all of them over the engine. Collective. */
 tacit_status taciti_engine_tcp_open(const taciti_tcp_request *request, taciti_engine *out);
 
 #endif

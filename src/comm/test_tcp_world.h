@@ -97,11 +97,32 @@ static inline void close_store(seat *s) {
         taciti_bootstrap_folder_close(&s->request.bootstrap);
 }
 
+static inline void finish_request(seat *s, taciti_engine_request *request) {
+    for (bool done = false; !done;) {
+        CHECK(s->engine.test(s->engine.self, request, &done) == TACIT_OK);
+        if (!done) CHECK(s->engine.wait(s->engine.self, 60 * TACITI_NS_PER_S) == TACIT_OK);
+    }
+}
+
+static inline void exchange_one_word(seat *s) {
+    taciti_engine_request in, out;
+    for (int peer = 0; peer < s->world->size; peer++) {
+        int word = -1;
+        if (peer == s->rank) continue;
+        CHECK(s->engine.irecv(s->engine.self, peer, 7, &word, sizeof word, &in) == TACIT_OK);
+        CHECK(s->engine.isend(s->engine.self, peer, 7, &s->rank, sizeof s->rank, &out) == TACIT_OK);
+        finish_request(s, &in);
+        finish_request(s, &out);
+        CHECK(word == peer);
+    }
+}
+
 static inline void *run_seat(void *argument) {
     seat *s = argument;
     open_store(s);
     s->status = taciti_engine_tcp_open(&s->request, &s->engine);
     (void)snprintf(s->why, sizeof s->why, "%.255s", taciti_error_text());
+    if (s->status == TACIT_OK) exchange_one_word(s); /* all are connected then */
     close_store(s);
     if (s->status != TACIT_OK || s->world->play == NULL) return NULL;
     CHECK(strcmp(s->engine.name, "tcp") == 0 && s->engine.rank == s->rank && s->engine.size == s->world->size);
@@ -124,26 +145,6 @@ static inline void run_world(world *w, void (*play)(seat *s)) {
     for (int i = 0; i < w->size; i++) (void)pthread_join(w->seats[i].thread, NULL);
     for (int i = 0; i < w->size; i++) CHECK(w->seats[i].status == TACIT_OK);
     remove_world(w);
-}
-
-static inline void finish_request(seat *s, taciti_engine_request *request) {
-    for (bool done = false; !done;) {
-        CHECK(s->engine.test(s->engine.self, request, &done) == TACIT_OK);
-        if (!done) CHECK(s->engine.wait(s->engine.self, 60 * TACITI_NS_PER_S) == TACIT_OK);
-    }
-}
-
-static inline void exchange_one_word(seat *s) {
-    taciti_engine_request in, out;
-    for (int peer = 0; peer < s->world->size; peer++) {
-        int word = -1;
-        if (peer == s->rank) continue;
-        CHECK(s->engine.irecv(s->engine.self, peer, 7, &word, sizeof word, &in) == TACIT_OK);
-        CHECK(s->engine.isend(s->engine.self, peer, 7, &s->rank, sizeof s->rank, &out) == TACIT_OK);
-        finish_request(s, &in);
-        finish_request(s, &out);
-        CHECK(word == peer);
-    }
 }
 
 #endif
