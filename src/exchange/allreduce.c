@@ -173,37 +173,25 @@ taciti_residual taciti_allreduce_residual(const taciti_allreduce *reduce, size_t
     if (!taciti_encoding_encodes(&reduce->encoding) || n == 0 || (!encodes && feedback.estimates))
         return (taciti_residual){0};
     return (taciti_residual){
-        .pieces = encodes ? taciti_allreduce_cut(reduce, n).pieces : 0,
+        .encodes = encodes,
         .feedback = feedback,
         .results = (!reduce->gather || feedback.errors) && !feedback.half, /* a resumed run may bring gather some */
     };
 }
 
-/* Pieces under way, so that none overwrites what another has not given back. */
 taciti_residual taciti_allreduce_errors(const taciti_allreduce *reduce, float back) {
     if (reduce->wire_shape.count == 1 || !taciti_encoding_encodes(&reduce->encoding)) return (taciti_residual){0};
-    return (taciti_residual){
-        .pieces = 2 * (reduce->local_depth + reduce->wire_depth) + 1,
-        .members = (size_t)reduce->wire_shape.count,
-        .cell_n = reduce->segment_n,
-        .back = back,
-    };
+    return (taciti_residual){.encodes = true, .back = back};
 }
 
-/* x (or what is kept apart from it) += back * error in this rank's share. The piece is final here; but my share of it
- * may still be on its way to my host's ranks. */
+/* x += back * the errors in this rank's share. The piece is final here; but my share of it may still be on its way
+ * to my host's ranks. */
 static tacit_status give_back(taciti_allreduce *reduce, const taciti_piece *t) {
     const taciti_residual *r = t->residual;
-    const taciti_kernels *kernels = taciti_kernels_get();
-    float *to = r->apart != NULL ? r->apart : t->x;
     TACITI_TRY(taciti_allreduce_local(reduce, taciti_gather_await_sent, t));
     for (int member = 0; member < reduce->wire_shape.count; member++) {
         const taciti_range range = chunk_of(&reduce->arrangement, t->cut, t->piece, member);
-        float *error = taciti_residual_error(r, TACITI_PAYLOAD_CONTRIBUTION, t->piece, (size_t)member);
-        if (range.n == 0) continue;
-        if (member == reduce->wire_shape.me)
-            kernels->add(error, taciti_residual_error(r, TACITI_PAYLOAD_RESULT, t->piece, 0), range.n);
-        kernels->add_scaled(to + range.at, error, r->back, range.n);
+        taciti_kernels_get()->add_scaled(t->x + range.at, r->errors + range.at, r->back, range.n);
     }
     return TACIT_OK;
 }
@@ -314,10 +302,11 @@ static tacit_status run_small(taciti_allreduce *reduce, float *x, size_t n, cons
                               taciti_residual *residual) {
     if (task->tallies != NULL)
         task->tallies[TACITI_PAYLOAD_CONTRIBUTION].bytes += taciti_small_bytes(&reduce->arrangement, n);
-    TACITI_TRY(taciti_small_run(&reduce->small, x, n, task, residual != NULL && residual->back != 0));
-    if (residual == NULL || residual->back == 0) return TACIT_OK;
-    taciti_kernels_get()->add_scaled(residual->apart != NULL ? residual->apart : x, reduce->small.error, residual->back,
-                                     n);
+    const bool keeps = residual != NULL && residual->errors != NULL;
+    TACITI_TRY(taciti_small_run(&reduce->small, x, n, task, keeps));
+    if (!keeps) return TACIT_OK;
+    const bool back = residual->back != 0;
+    taciti_kernels_get()->add_scaled(back ? x : residual->errors, reduce->small.error, back ? residual->back : 1, n);
     return TACIT_OK;
 }
 
@@ -327,7 +316,7 @@ tacit_status taciti_allreduce_run(taciti_allreduce *reduce, float *x, size_t n, 
     if (task == NULL) task = &FIRST;
     if (n == 0) return TACIT_OK;
     const bool alone = reduce->arrangement.size == 1;
-    if (residual != NULL && residual->pieces == 0) residual = NULL; /* nothing is encoded */
+    if (residual != NULL && !residual->encodes) residual = NULL; /* nothing is encoded */
     if (!alone && reduce->gather && task->phase != TACITI_PHASE_ALL_REDUCE)
         return taciti_fail(TACIT_E_INTERNAL, "bucket %zu: an all-reduce that gathers payloads has no halves",
                            task->bucket);

@@ -71,8 +71,8 @@ tacit_status taciti_allreduce_create(taciti_comm *comm, const taciti_encoding *e
 
 void taciti_allreduce_destroy(taciti_allreduce *reduce);
 
-/* Return the sizes of this rank's residuals for arrays of up to n floats: for feedback from step to step, or for adding
- * errors back to the result (taciti_residual.back). No pieces if nothing is encoded: on all ranks, or by this rank. */
+/* Return this rank's residuals for arrays of up to n floats: for feedback from step to step, or for errors that are
+ * kept or given back, with memory that the owner sets: `errors`, and segment_n floats of `scratch`. */
 taciti_residual taciti_allreduce_residual(const taciti_allreduce *reduce, size_t n, taciti_feedback feedback);
 taciti_residual taciti_allreduce_errors(const taciti_allreduce *reduce, float back);
 

@@ -201,7 +201,7 @@ static tacit_status encode_range(const taciti_halves *halves, const taciti_piece
                                  taciti_payload_kind kind, taciti_payload *out) {
     const taciti_codec *codec = halves->shape.encoding->codec;
     const taciti_range r = range_of(halves, t, member);
-    const taciti_residual_place place = {kind, t->piece, kind == TACITI_PAYLOAD_RESULT ? 0 : (size_t)member, r.at, r.n};
+    const taciti_residual_place place = {kind, r.at, r.n};
     const int64_t begin_ns = taciti_now_ns();
     taciti_tally *tally = tally_of(halves, t, kind);
     taciti_codec_call call = call_of(halves, t, halves->shape.me, kind, r);

@@ -112,7 +112,7 @@ static tacit_status describe_sum(taciti_mix *mix, reduction *c) {
     TACITI_TRY(taciti_allreduce_describe(mix->hosts, c->members, mix->rank, &encoding, c->placement, mix->segment_bytes,
                                          &c->reduce));
     const bool differences = mix->differences && encoding.codec == mix->encoding.codec;
-    c->errors = taciti_allreduce_errors(&c->reduce, differences ? 1 : (float)c->members.count);
+    c->errors = taciti_allreduce_errors(&c->reduce, differences ? 0 : (float)c->members.count);
     const taciti_reference what = {.kind = TACITI_REFERENCE_GROUP, .members = c->members.count};
     return differences ? add_reference(mix, &what, &c->reference) : TACIT_OK;
 }
@@ -230,11 +230,18 @@ static size_t workspace_bytes(const taciti_mix *mix, const reduction *c) {
     return mix->columns > 0 ? taciti_power_workspace_bytes(&c->power) : taciti_allreduce_workspace_bytes(&c->reduce);
 }
 
+/* Errors of a result, then of a whole bucket. */
+static size_t error_bytes(const taciti_mix *mix, const reduction *c) {
+    size_t n = 0;
+    for (size_t b = 0; b < mix->layout->bucket_count; b++) n = taciti_max(n, mix->layout->buckets[b].n);
+    return c->errors.encodes ? (c->reduce.segment_n + n) * sizeof(float) : 0;
+}
+
 static void size_workspace(taciti_mix *mix) {
     for (size_t c = 0; c < mix->reduction_count; c++) {
         const reduction *one = &mix->reductions[c];
         mix->staging_bytes = taciti_max(mix->staging_bytes, workspace_bytes(mix, one));
-        mix->error_bytes = taciti_max(mix->error_bytes, taciti_residual_back_bytes(&one->errors));
+        mix->error_bytes = taciti_max(mix->error_bytes, error_bytes(mix, one));
     }
     for (size_t i = 0; i < mix->neighbours_count; i++) {
         const size_t bytes = taciti_neighbours_workspace_bytes(&mix->neighbours[i]);
@@ -291,8 +298,7 @@ static tacit_status mix_bucket(taciti_mix *mix, float *x, size_t n, const taciti
     if (s->reference != NULL) taciti_reference_subtract(s->reference, x, at, n);
     if (s->edges != IDLE) return taciti_neighbours_run(&mix->neighbours[s->edges], x, apart, n, task);
     reduction *c = &mix->reductions[s->group];
-    c->errors.apart = apart;
-    if (apart != NULL) memset(apart, 0, n * sizeof *apart);
+    if (apart != NULL) c->errors.errors = memset(apart, 0, n * sizeof *apart);
     return taciti_allreduce_run(&c->reduce, x, n, task, &c->errors);
 }
 
@@ -308,7 +314,8 @@ static tacit_status move_bucket(void *owner, float *x, size_t n, const taciti_bu
 static tacit_status open_reduction(taciti_mix *mix, reduction *c) {
     char *workspace = mix->workspace.base;
     if (mix->columns > 0) return taciti_power_open(&c->power, mix->comm, workspace);
-    taciti_residual_back_open(&c->errors, workspace + mix->staging_bytes);
+    c->errors.scratch = (float *)(void *)(workspace + mix->staging_bytes);
+    c->errors.errors = c->errors.scratch + c->reduce.segment_n;
     return taciti_allreduce_open(&c->reduce, mix->comm, workspace);
 }
 

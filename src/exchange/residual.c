@@ -5,12 +5,6 @@
 
 #include "kernel/kernel.h"
 
-static size_t count_cells(const taciti_residual *r, int kind) {
-    return r->pieces * (kind == TACITI_PAYLOAD_RESULT ? 1 : r->members);
-}
-
-static bool in_cells(const taciti_residual *r) { return r->back != 0; }
-
 /* ---- forms ------------------------------------------------------------------------------------------------------- */
 size_t taciti_residual_form_bytes(taciti_residual_form form, size_t n) {
     if (form == TACITI_RESIDUAL_INT8) return taciti_line8_bytes(n);
@@ -49,33 +43,9 @@ size_t taciti_residual_bytes(const taciti_residual *r, taciti_residual_array whi
                                : 0;
 }
 
-static size_t cell_bytes(const taciti_residual *r, int kind) {
-    return count_cells(r, kind) * r->cell_n * sizeof(float);
-}
-
-size_t taciti_residual_back_bytes(const taciti_residual *r) {
-    return cell_bytes(r, TACITI_PAYLOAD_CONTRIBUTION) + cell_bytes(r, TACITI_PAYLOAD_RESULT);
-}
-
-void taciti_residual_back_open(taciti_residual *r, void *memory) {
-    char *at = memory;
-    for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++) {
-        r->arrays[kind].at[0] = r->arrays[kind].at[1] = at;
-        at += cell_bytes(r, kind);
-    }
-}
-
 /* ---- places ------------------------------------------------------------------------------------------------------ */
-static size_t cell_of(const taciti_residual *r, taciti_payload_kind kind, size_t piece, size_t member) {
-    return kind == TACITI_PAYLOAD_RESULT ? piece % r->pieces : piece % r->pieces * r->members + member;
-}
-
 static float *floats_at(const taciti_versions *v, int version, size_t at) {
     return (float *)(void *)v->at[version] + at;
-}
-
-float *taciti_residual_error(const taciti_residual *r, taciti_payload_kind kind, size_t piece, size_t member) {
-    return floats_at(&r->arrays[kind], 0, cell_of(r, kind, piece, member) * r->cell_n);
 }
 
 static bool is_narrow(const taciti_residual *r) { return r->feedback.stored != TACITI_RESIDUAL_F32; }
@@ -144,7 +114,7 @@ static void add_residual(const taciti_residual *r, taciti_payload_kind kind, siz
 
 float *taciti_residual_enter(taciti_residual *r, const taciti_residual_place *p, float *x) {
     const taciti_feedback *f = &r->feedback;
-    if (in_cells(r)) return taciti_residual_error(r, p->kind, p->piece, p->member);
+    if (r->errors != NULL) return p->kind == TACITI_PAYLOAD_RESULT ? scratch_at(r, p->at) : r->errors + p->at;
     if (f->estimates) {
         const bool result = p->kind == TACITI_PAYLOAD_RESULT;
         const float *estimate =
@@ -166,8 +136,10 @@ static void clear_gaps(const taciti_residual *r, size_t at, float *x, size_t n) 
 tacit_status taciti_residual_leave(taciti_residual *r, const taciti_residual_place *p, const float *x,
                                    const taciti_codec *codec, const taciti_codec_call *call, taciti_payload payload) {
     const taciti_feedback *f = &r->feedback;
+    if (r->errors != NULL && p->kind == TACITI_PAYLOAD_RESULT)
+        taciti_kernels_get()->add(r->errors + p->at, scratch_at(r, p->at), p->n);
     taciti_residual_keep(r, p->kind, p->at, p->n);
-    if (in_cells(r) || p->kind == TACITI_PAYLOAD_RESULT) return TACIT_OK;
+    if (p->kind == TACITI_PAYLOAD_RESULT) return TACIT_OK;
     if (f->estimates) {
         float *estimate = coming_floats(r, TACITI_RESIDUAL_CONTRIBUTION, p->at);
         const float *before = committed_floats(r, TACITI_RESIDUAL_CONTRIBUTION, p->at);
@@ -181,7 +153,7 @@ tacit_status taciti_residual_leave(taciti_residual *r, const taciti_residual_pla
 }
 
 void taciti_residual_keep(taciti_residual *r, taciti_payload_kind kind, size_t at, size_t n) {
-    if (in_cells(r) || !r->feedback.errors) return;
+    if (!r->feedback.errors) return;
     const taciti_versions *v = write_to(r, (taciti_residual_array)kind);
     clear_gaps(r, at, error_at(r, kind, at), n);
     if (is_narrow(r)) taciti_residual_narrow(r->feedback.stored, v->at[!v->now], at, scratch_at(r, at), n);

@@ -42,20 +42,17 @@ typedef struct taciti_versions {
     bool written; /* the step under way has written the other version */
 } taciti_versions;
 
-/* The residuals of one bucket. The owner of the object sets the sizes, down to `back`. {0} stores nothing. */
+/* The residuals of one bucket. The owner of the object sets what stands above `flushed`. {0} stores nothing. */
 typedef struct taciti_residual {
-    size_t pieces; /* of the bucket; 0: nothing is encoded, and the arrays hold only what a checkpoint brings */
+    bool encodes; /* false: nothing is encoded, and the arrays hold only what a checkpoint brings */
     taciti_feedback feedback;
-    bool results; /* results are encoded, too */
-    float back; /* if not 0, this rank's result is the decoded result + back * its errors, which are not feedback then:
-                   errors lie in cells of cell_n floats, piece i uses the cells of i % pieces, and only one version is
-                   stored */
-    float *apart; /* of the whole bucket: back * errors are added to it, and the result stays the same on all members;
-                     NULL: they are not kept apart. Borrows */
-    size_t cell_n, members;      /* members that exchange payloads */
+    bool results;  /* results are encoded, too */
+    float *errors; /* [n] of the bucket: takes those of this rank's encodings, which are no feedback then; borrows */
+    float back; /* with `errors`: this rank's result is the decoded one + back * errors; 0: all members have the same */
     const taciti_layout *layout; /* of the bucket: nothing is stored in its gaps; borrows; NULL: there are none */
     size_t bucket;
-    float *scratch; /* of narrow forms; borrows. Holds one range, or the whole bucket, each element at its place */
+    float *scratch; /* of narrow forms and `errors`; borrows. Holds one range, or the whole bucket, each element at its
+                       place */
     size_t scratch_n;
     bool scratch_is_bucket; /* several ranges are entered before the first one is left */
 
@@ -63,10 +60,10 @@ typedef struct taciti_residual {
     taciti_versions arrays[TACITI_RESIDUAL_ARRAYS];
 } taciti_residual;
 
-/* Where an encoding belongs: a range of the bucket, within a piece, for a member (of a contribution; 0 of a result). */
+/* Where an encoding belongs: a range of the bucket. */
 typedef struct taciti_residual_place {
     taciti_payload_kind kind;
-    size_t piece, member, at, n;
+    size_t at, n;
 } taciti_residual_place;
 
 /* Bytes of n floats in that form. Floats `at` .., a multiple of 16, begin at byte taciti_residual_form_bytes(at). */
@@ -79,11 +76,6 @@ void taciti_residual_narrow(taciti_residual_form form, void *stored, size_t at, 
 
 /* Bytes of one version of an array for a bucket of n floats. */
 size_t taciti_residual_bytes(const taciti_residual *residual, taciti_residual_array which, size_t n);
-
-/* Return the bytes of all errors for taciti_residual.back; and divide that memory, which is zeroed, 64-byte
- * aligned and borrowed. */
-size_t taciti_residual_back_bytes(const taciti_residual *residual);
-void taciti_residual_back_open(taciti_residual *residual, void *memory);
 
 /* Whether a flush would add nothing: no step has left errors that are not zeros. Communication thread. */
 bool taciti_residual_is_empty(const taciti_residual *residual);
@@ -107,9 +99,6 @@ void taciti_residual_keep(taciti_residual *residual, taciti_payload_kind kind, s
 
 /* Estimates: x[n], the sum of what was decoded for elements at .. of the bucket, becomes the array's new content. */
 void taciti_residual_accumulate(taciti_residual *residual, taciti_residual_array which, size_t at, float *x, size_t n);
-
-/* Returns the error of the last encoding there. For taciti_residual.back. */
-float *taciti_residual_error(const taciti_residual *residual, taciti_payload_kind kind, size_t piece, size_t member);
 
 /* End a step of a bucket. Drop: everything is as before. Commit: `swap` says for each array whether its versions change
  * places, which is necessary if any bucket has written to it; a bucket that has not keeps its content. No run may be

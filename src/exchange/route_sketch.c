@@ -209,7 +209,7 @@ static tacit_status run_bucket(taciti_route *route, float *x, size_t n, const ta
     if (s->reduce->arrangement.hosts == 1) return taciti_allreduce_run(s->reduce, x, n, task, residual);
     const taciti_cut cut = taciti_allreduce_cut(s->reduce, n);
     taciti_sketch_bucket b = {.s = s, .x = x, .task = task, .residual = residual, .cut = &cut};
-    if (residual != NULL && residual->pieces == 0) b.residual = NULL;
+    if (residual != NULL && !residual->encodes) b.residual = NULL;
     if (task->tallies != NULL) b.tally = &task->tallies[TACITI_PAYLOAD_CONTRIBUTION];
     if (taciti_phase_sums(task->phase)) {
         TACITI_TRY(sum_hosts(&b));

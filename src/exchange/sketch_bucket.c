@@ -102,7 +102,7 @@ static tacit_status name_sender(const bucket *b, tacit_status status, int member
 
 static taciti_residual_place place_of(const bucket *b, size_t piece, int owner) {
     const taciti_range r = range_of(b->s->reduce, b->cut, piece, owner);
-    return (taciti_residual_place){TACITI_PAYLOAD_CONTRIBUTION, piece, (size_t)owner, r.at, r.n};
+    return (taciti_residual_place){TACITI_PAYLOAD_CONTRIBUTION, r.at, r.n};
 }
 
 /* x becomes what is to be encoded. */

@@ -10,7 +10,7 @@ enum { LINE = TACITI_LINE8_N, CHUNK = 4096 };
 
 static taciti_residual residual_of(const taciti_allreduce *reduce, size_t n, taciti_feedback feedback) {
     if (reduce != NULL) return taciti_allreduce_residual(reduce, n, feedback);
-    return (taciti_residual){.pieces = 1, .feedback = feedback};
+    return (taciti_residual){.encodes = true, .feedback = feedback};
 }
 
 /* Returns the bytes of one version of an array for all buckets. Buckets are multiples of 64 bytes, so floats lie as in
@@ -147,7 +147,7 @@ void taciti_store_restored(taciti_store *store) {
     for (size_t b = 0; store->all != NULL && b < store->layout->bucket_count; b++)
         for (int a = 0; a < TACITI_RESIDUAL_ARRAYS; a++) {
             taciti_versions *v = &store->all[b].arrays[a];
-            v->held[v->now] = has_values(v, store->all[b].pieces > 0);
+            v->held[v->now] = has_values(v, store->all[b].encodes);
         }
 }
 

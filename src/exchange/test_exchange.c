@@ -290,8 +290,8 @@ static void give_errors_back(taciti_comm *comm, void *context) {
     CHECK(taciti_allreduce_create(comm, &(taciti_encoding){.codec = t->codec}, (taciti_members){0}, t->requested,
                                   taciti_comm_segment_bytes(comm), &reduce) == TACIT_OK);
     taciti_residual errors = taciti_allreduce_errors(&reduce, 1);
-    void *memory = taciti_calloc(taciti_residual_back_bytes(&errors), 1);
-    taciti_residual_back_open(&errors, memory);
+    errors.scratch = taciti_calloc(reduce.segment_n + MAX, sizeof *errors.scratch);
+    errors.errors = errors.scratch + reduce.segment_n;
     float *block = taciti_calloc((size_t)MAX * 2, sizeof *block);
     for (size_t l = 0; l < 2 * LENGTH_COUNT; l++) {
         const size_t n = LENGTHS[l % LENGTH_COUNT];
@@ -300,7 +300,7 @@ static void give_errors_back(taciti_comm *comm, void *context) {
         check_errors(comm, &reduce, &errors, block, n);
     }
     taciti_free(block);
-    taciti_free(memory);
+    taciti_free(errors.scratch);
     taciti_allreduce_destroy(&reduce);
 }
 

@@ -18,7 +18,7 @@ static const taciti_residual_place PLACE = {.kind = TACITI_PAYLOAD_CONTRIBUTION,
 static const bool ALL[TACITI_RESIDUAL_ARRAYS] = {true, true, true};
 
 static taciti_residual residual_of(taciti_feedback feedback) {
-    taciti_residual r = {.pieces = 1, .members = 1, .feedback = feedback};
+    taciti_residual r = {.encodes = true, .feedback = feedback};
     for (int a = 0; a < TACITI_RESIDUAL_ARRAYS; a++) {
         r.arrays[a].bytes = taciti_residual_bytes(&r, (taciti_residual_array)a, N);
         if (r.arrays[a].bytes == 0) continue;

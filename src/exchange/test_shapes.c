@@ -130,20 +130,18 @@ static void short_arrays_go_to_all_where_that_is_faster(void **state) {
     taciti_allreduce_destroy(&r);
 }
 
-/* Encodings leave cells for each piece under way and the one that is given back. */
-static void errors_have_cells_for_what_is_under_way(void **state) {
+static void lanes_encode_and_others_do_not(void **state) {
     (void)state;
     taciti_allreduce r;
     describe(&TWO, 2, "bf16", (taciti_placement){0}, &r);
     const taciti_residual errors = taciti_allreduce_errors(&r, 5);
-    assert_true(errors.pieces == 2 * (1 + 4) + 1 && errors.members == 2 && errors.cell_n == SEGMENT_N);
-    assert_true(errors.back == 5);
-    assert_int_equal(taciti_residual_back_bytes(&errors), 11 * (2 + 1) * SEGMENT_N * sizeof(float));
+    assert_true(errors.encodes && errors.back == 5);
     const taciti_residual lasting = taciti_allreduce_residual(&r, 100003, (taciti_feedback){.errors = true});
-    assert_true(lasting.pieces == 25 && lasting.results); /* 4 ranges of 1024: 24.4 */
+    assert_true(lasting.encodes && lasting.results);
+    assert_int_equal(taciti_allreduce_cut(&r, 100003).pieces, 25); /* 4 ranges of 1024: 24.4 */
     taciti_allreduce_destroy(&r);
     describe(&TWO, 4, "bf16", (taciti_placement){0}, &r);
-    assert_int_equal(taciti_allreduce_errors(&r, 5).pieces, 0); /* no lane */
+    assert_false(taciti_allreduce_errors(&r, 5).encodes);
     taciti_allreduce_destroy(&r);
 }
 
@@ -334,7 +332,7 @@ int main(void) {
         cmocka_unit_test(one_host_is_flat_or_has_no_wire),
         cmocka_unit_test(large_groups_stand_by_host),
         cmocka_unit_test(short_arrays_go_to_all_where_that_is_faster),
-        cmocka_unit_test(errors_have_cells_for_what_is_under_way),
+        cmocka_unit_test(lanes_encode_and_others_do_not),
         cmocka_unit_test(stores_take_what_a_rank_encodes),
         cmocka_unit_test(narrow_errors_are_read_as_they_were_written),
         cmocka_unit_test(neighbours_keep_a_slot_for_each_arrival),
