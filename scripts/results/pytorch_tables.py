@@ -310,8 +310,8 @@ def turning_rate(points):
         return "not known, with one rate"
     for (slow, a), (fast, b) in zip(points, points[1:]):
         if a <= 1 < b:
-            return "%.0f Mbit/s" % math.exp(math.log(slow) + (1 - a) / (b - a) * math.log(fast / slow))
-    return "beyond %.0f Mbit/s" % points[-1][0] if points[-1][1] <= 1 else "below %.0f Mbit/s" % points[0][0]
+            return "%.0f" % math.exp(math.log(slow) + (1 - a) / (b - a) * math.log(fast / slow))
+    return "beyond %.0f" % points[-1][0] if points[-1][1] <= 1 else "below %.0f" % points[0][0]
 
 
 def tagc_table(folder):
@@ -319,21 +319,17 @@ def tagc_table(folder):
     sections = {rate: Section(os.path.join(folder, "tagc", rate)) for rate in rates}
     methods = [w for w in TITLES if any(w in section.methods() for section in sections.values())]
     head = ["method", "MB sent per host and step"] + ["%s, seconds per step" % rate for rate in rates]
+    head.append("slower than `tacit.fsdp` in f32 from, Mbit/s")
     rows = [[TITLES[w], megabytes(sections[rates[0]].values(w, lambda a: a["sent_bytes"]))] +
-            [middle(section.values(w, seconds)) for section in sections.values()] for w in methods]
-    return finish(head, rows, list(sections.values()), *tagc_lines(sections))
-
-
-def tagc_lines(sections):
+            [middle(section.values(w, seconds)) for section in sections.values()] + [turns_at(sections, w)] for w in methods]
     found = {a["ranks"] for section in sections.values() for answers in section.answers.values() for a in answers.values()}
-    yield "Ranks, one per host: %s." % ", ".join(map(str, sorted(found)))
-    for which in ("fsdp-tagc", "fsdp-int8", "fsdp-int4", "fsdp-auto"):
-        rates = []
-        for base in ("fsdp", "fsdp-f32"):
-            found = {rate: section.ratios(which, base, seconds) for rate, section in sections.items()}
-            rates.append(turning_rate([(rate_mbit(rate), statistics.median(v)) for rate, v in found.items() if v]))
-        if any(section.answers[which] for section in sections.values()):
-            yield "%s turns negative: against FSDP2 over gloo %s; against itself in f32 %s." % (TITLES[which], *rates)
+    return finish(head, rows, list(sections.values()), "Ranks, one per host: %s." % ", ".join(map(str, sorted(found))))
+
+
+def turns_at(sections, which):
+    found = {rate: section.ratios(which, "fsdp-f32", seconds) for rate, section in sections.items()}
+    points = [(rate_mbit(rate), statistics.median(v)) for rate, v in found.items() if v]
+    return "-" if which in ("fsdp", "fsdp-f32") else turning_rate(points)
 
 
 # ---- bars ----------------------------------------------------------------------------------------------------------------
