@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m tacit: what is built in, and whether it works here. plan, probe and the rest are the program's."""
+"""python -m tacit: what is built in, and whether it works here; probe and plan are in the package, too, the rest in the program tacit."""
 import argparse
 import importlib.util
 import os
@@ -11,12 +11,14 @@ from .settings import list_names
 
 TOPICS = {"options": _table.LIST_OPTIONS, "strategies": _table.LIST_STRATEGIES, "codecs": _table.LIST_CODECS,
           "controllers": _table.LIST_CONTROLLERS, "optimizers": _table.LIST_OPTIMIZERS}
-VERBS = ("doctor", "probe", "plan", "train", "sample", "eval", "data", "import", "export", "bench", "completion", "man")  # of the program
+CARRIED = ("doctor", "info", "probe", "plan")  # by the program in the package, where pip has built it
+VERBS = (*CARRIED, "train", "sample", "eval", "data", "import", "export", "bench", "completion", "man")  # of the program tacit
 EXAMPLES = """examples:
   python -m tacit info codecs
   python -m tacit doctor
   torchrun --nproc-per-node 2 -m tacit doctor
-  python -m tacit plan examples/gpt2-124m.yaml --cluster examples/clusters/8x4-25gbe.json     (by the program tacit)"""
+  python -m tacit probe --ranks 2 -o cluster.json
+  python -m tacit plan examples/gpt2-124m.yaml --cluster cluster.json"""
 
 
 def refuse(text):
@@ -26,9 +28,11 @@ def refuse(text):
 
 
 def show_info(topics):
-    for topic in topics:
-        if topic not in TOPICS:
-            refuse(f"python -m tacit info: unknown topic {topic}; one of {', '.join(TOPICS)}")
+    others = [topic for topic in topics if topic not in TOPICS]
+    if others and find_program("info"):
+        run_program("info", topics)
+    if others:
+        refuse(f"python -m tacit info: unknown topic {others[0]}; one of {', '.join(TOPICS)}")
     for topic in topics or TOPICS:
         print(f"{topic}:")
         for name, text in list_names(TOPICS[topic]):
@@ -51,22 +55,23 @@ def show_doctor():
             print(f"ok    python      {sys.version.split()[0]}, torch {version}")
             print(f"ok    ranks       {comm.size} have met" + ("" if comm.size > 1 else
                   "; try: torchrun --nproc-per-node 2 -m tacit doctor"))
-            program = find_program()
-            print(f"ok    program     {program}" if program else
-                  "warn  program     tacit is not in PATH: plan, probe and train need it")
+            absent = [verb for verb in ("probe", "plan", "train") if find_program(verb) is None]
+            print(f"warn  program     tacit is not in PATH, which has {', '.join(absent)}" if absent else
+                  f"ok    program     {find_program('train')}")
 
 
-def find_program():
-    return os.environ.get("TACIT") or shutil.which("tacit")
+def find_program(command):
+    own = os.path.join(os.path.dirname(__file__), "_lib", "tacit")
+    return os.environ.get("TACIT") or (own if command in CARRIED and os.path.exists(own) else shutil.which("tacit"))
 
 
 def run_program(command, words):
-    program = find_program()
+    program = find_program(command)
     if program is None and command not in VERBS:
-        refuse(f"python -m tacit: unknown command {command}; one of info, doctor, and by the program tacit {', '.join(VERBS)}")
+        refuse(f"python -m tacit: unknown command {command}; one of {', '.join(VERBS)}")
     if program is None:
-        sys.exit(f"python -m tacit {command}: needs the program tacit, which is not in PATH; install the package tacit, or "
-                 "set TACIT to its path")
+        sys.exit(f"python -m tacit {command}: needs the program tacit, which is not in PATH and which pip does not install: README.md says "
+                 "how to build it, or set TACIT to its path")
     try:
         os.execv(program, [program, command, *words])
     except OSError as error:

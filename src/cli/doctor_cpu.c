@@ -3,10 +3,12 @@
  * Cores, instruction sets and topology.
  */
 #define _GNU_SOURCE
-#include <hwloc.h>
 #include <sched.h>
 #include <string.h>
 #include <unistd.h>
+#ifndef TACITI_PYTHON
+#include <hwloc.h>
+#endif
 
 #include "base/control_group.h"
 #include "base/text.h"
@@ -61,6 +63,9 @@ static void check_kernels(taciti_diagnosis *diagnosis) {
 /* ---- topology -------------------------------------------------------------------------------------------------- */
 
 static void check_topology(taciti_diagnosis *diagnosis) {
+#ifdef TACITI_PYTHON /* without hwloc */
+    (void)diagnosis;
+#else
     hwloc_topology_t topology;
     if (hwloc_topology_init(&topology) != 0) return;
     if (hwloc_topology_load(topology) == 0) {
@@ -79,6 +84,7 @@ static void check_topology(taciti_diagnosis *diagnosis) {
         }
     }
     hwloc_topology_destroy(topology);
+#endif
 }
 
 void taciti_check_cpu(taciti_diagnosis *diagnosis) {

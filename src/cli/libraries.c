@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/libraries.h"
 
-#include <dnnl.h>
-#include <hwloc.h>
 #include <jansson.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <xxhash.h>
 #include <yaml.h>
+#ifndef TACITI_PYTHON
+#include <dnnl.h>
+#include <hwloc.h>
+#endif
 #ifdef __GLIBC__
 #include <gnu/libc-version.h>
 #endif
@@ -42,12 +44,15 @@ static void add_mpi(taciti_linked_library *out) {
 }
 
 size_t taciti_libraries(taciti_linked_library out[TACITI_LIBRARIES]) {
-    const dnnl_version_t *onednn = dnnl_version();
-    const unsigned hwloc = hwloc_get_api_version(), xxhash = XXH_versionNumber();
+    const unsigned xxhash = XXH_versionNumber();
     size_t count = 0;
     add_mpi(&out[count++]);
+#ifndef TACITI_PYTHON /* whose program has no networks */
+    const dnnl_version_t *onednn = dnnl_version();
+    const unsigned hwloc = hwloc_get_api_version();
     add_numbers(&out[count++], "oneDNN", (unsigned)onednn->major, (unsigned)onednn->minor, (unsigned)onednn->patch);
     add_numbers(&out[count++], "hwloc", hwloc >> 16, hwloc >> 8 & 0xff, hwloc & 0xff);
+#endif
     add_text(&out[count++], "jansson", jansson_version_str());
     add_text(&out[count++], "libyaml", yaml_get_version_string());
     add_text(&out[count++], "libsodium", sodium_version_string());

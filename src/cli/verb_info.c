@@ -218,21 +218,29 @@ static tacit_status print_profile(const char *name) {
 
 /* ---- build ----------------------------------------------------------------------------------------------------- */
 
+#ifdef TACITI_PYTHON
+#define BF16_PATH "none" /* of a program without networks */
+#else
+#define BF16_PATH taciti_matmul_bf16_path()
+#endif
+
 static json_t *show_build(bool json, bool all) {
     taciti_linked_library libraries[TACITI_LIBRARIES];
     const size_t count = taciti_libraries(libraries);
-    const bool native = strcmp(taciti_matmul_bf16_path(), "native") == 0;
+    const char *const path = BF16_PATH;
+    const bool native = strcmp(path, "native") == 0;
     json_t *list = json ? json_object() : NULL;
     (void)all;
     for (size_t i = 0; i < count && json; i++)
         (void)json_object_set_new(list, libraries[i].name, json_string(libraries[i].version));
     if (json)
         return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o}", "version", tacit_version(), "compiler", TACIT_BUILD_COMPILER,
-                         "type", TACIT_BUILD_TYPE, "isa", taciti_kernels_get()->isa, "bf16_products",
-                         taciti_matmul_bf16_path(), "libraries", list);
+                         "type", TACIT_BUILD_TYPE, "isa", taciti_kernels_get()->isa, "bf16_products", path, "libraries",
+                         list);
     printf("%-10s %s\n%-10s %s\n%-10s %s\n%-10s %s\n", "tacit", tacit_version(), "compiler", TACIT_BUILD_COMPILER,
            "build", TACIT_BUILD_TYPE, "kernels", taciti_kernels_get()->isa);
-    printf("%-10s %s\n", "bf16", native ? "products by oneDNN" : "products widened to f32: slower than f32 here");
+    if (strcmp(path, "none") != 0)
+        printf("%-10s %s\n", "bf16", native ? "products by oneDNN" : "products widened to f32: slower than f32 here");
     for (size_t i = 0; i < count; i++) printf("%-10s %s\n", libraries[i].name, libraries[i].version);
     return NULL;
 }

@@ -56,6 +56,7 @@ static const taciti_verb VERBS[] = {
      .flags = taciti_plan_flags,
      .keys = "strategy train. model. exchange. compress. adapt. registered. compute.",
      .run = taciti_verb_plan},
+#ifndef TACITI_PYTHON /* whose program has no networks, and plans and probes only */
     {.name = "train",
      .synopsis = "[CONFIG.yaml] [--resume] [--section.key VALUE ...]",
      .summary = "train a GPT on any number of ranks",
@@ -130,6 +131,7 @@ static const taciti_verb VERBS[] = {
                 "tacit export run/ -o model.bin --dtype bf16      # for llm.c",
      .flags = taciti_export_flags,
      .run = taciti_verb_export},
+#endif
     {.name = "info",
      .synopsis = "[TOPIC [NAME]] [--json]",
      .summary = "show everything that is built in",
@@ -147,6 +149,7 @@ static const taciti_verb VERBS[] = {
                 "tacit info build --json",
      .flags = taciti_info_flags,
      .run = taciti_verb_info},
+#ifndef TACITI_PYTHON
     {.name = "bench kernels",
      .synopsis = "[--json] [--floats MI] [--rounds COUNT] [--threads COUNT]",
      .summary = "measure the array kernels against this machine's memory",
@@ -214,6 +217,7 @@ static const taciti_verb VERBS[] = {
      .keys = TACITI_SETTING_KEYS,
      .collective = true,
      .run = taciti_verb_bench_step},
+#endif
     {.name = "completion",
      .synopsis = "bash | zsh",
      .summary = "print the completion script of a shell",

@@ -100,7 +100,7 @@ static tacit_status find_radius(scene *c, double s, double *out) {
     c->s = s;
     TACITI_TRY(taciti_eigenvalues(&a, c->start, c->re, c->im, &count));
     *out = 0;
-    for (size_t i = 0; i < count; i++) *out = fmax(*out, hypot(c->re[i], c->im[i]));
+    for (size_t i = 0; i < count; i++) *out = fmax(*out, sqrt(c->re[i] * c->re[i] + c->im[i] * c->im[i]));
     return TACIT_OK;
 }
 

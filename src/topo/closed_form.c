@@ -22,7 +22,8 @@ static double exp_static_value(const graph *g, int k) {
         real += cos(angle);
         imaginary += sin(angle);
     }
-    return hypot(real, imaginary) / (g->rounds + 1);
+    /* Not hypot(): that of newer C libraries keeps packages from older systems. */
+    return sqrt(real * real + imaginary * imaginary) / (g->rounds + 1);
 }
 
 static double exp_directed_value(const graph *g, int k) {
