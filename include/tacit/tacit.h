@@ -289,7 +289,7 @@ typedef struct tacit_step {
     double norm;  /* of the gradient before optim.clip. dp, shard: of the whole batch, the same on all ranks; gossip,
                    * localsgd: of this rank's own, or of its estimate of the mean */
     double lr;    /* learning rate of this step: by the schedule of optim.lr, or of tacit_job_set_lr() */
-    double wait_s; /* seconds in which this thread waited for messages */
+    double wait_s;             /* seconds in which this thread waited for messages */
     double factor, gain, kept; /* of the step's compressed sum, 0 without one: as in docs/metrics.md */
 } tacit_step;
 
