@@ -24,6 +24,7 @@ states() { forked "$1" python/tests/ranks_state.py "$work"; }
 doctor() { torchrun 2 3 -m tacit doctor | grep "2 have met" && "$python" -m tacit info codecs | grep "int4"; }
 mpi_ranks() { MASTER_PORT=$((31000 + $$ % 1000)) "$MPIRUN" -n "$1" "$python" python/tests/ranks_parallel.py; }
 beside "Parallel on one rank" "$python" -W ignore python/tests/test_parallel_alone.py
+beside "calls and imports of the wrapper" "$python" -W ignore python/tests/test_costs.py
 beside "where ranks meet" "$python" -W ignore python/tests/test_ranks.py
 beside "what is refused" "$python" -W ignore python/tests/test_refused.py
 beside "ranks that fail" "$python" -W ignore python/tests/test_faults.py
