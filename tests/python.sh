@@ -33,6 +33,7 @@ for n in 3 5; do beside "Parallel on $n ranks" forked $n python/tests/ranks_para
 for n in 1 2 5; do beside "steps as scripts write them on $n ranks" forked $n python/tests/ranks_steps.py; done
 for n in 1 3; do beside "checkpoints of other models on $n ranks" forked $n python/tests/ranks_checkpoints.py; done
 for n in 2 3; do beside "numpy on $n ranks" forked $n python/tests/ranks_numpy.py; done
+for n in 4 8; do beside "bytes that leave 4 hosts of $((n / 4))" forked $n python/tests/ranks_bytes.py; done
 beside "python -m tacit" doctor
 together
 for n in 3 2; do check "states, shard and metrics on $n ranks" states $n; done
