@@ -12,6 +12,7 @@ python=$(command -v "${TACIT_PYTHON:-python3}") || { echo "$0: there is no ${TAC
 
 check "the table follows the header" "$python" scripts/make_python_table.py --check
 check "the table is what a C compiler finds" "$python" python/tests/test_table.py
+check "tables of results" "$python" python/tests/test_result_tables.py
 if ! "$python" -c 'import torch' 2>/dev/null; then
   skip "tacit.torch" "$python has no PyTorch; TACIT_PYTHON names one that has"
   finish_checks; exit

@@ -3,7 +3,8 @@
 """pytorch_tables.py FOLDER [PAGE]: the tables of what scripts/results/pytorch.sh has recorded.
 pytorch_tables.py --rate ANSWER RATIO: the rate at which DDP's ring takes RATIO times a step of that answer, without exchange.
 
-Ratios and differences are those of launches of one repetition or seed; of these the mean and its 95 % interval."""
+Ratios and differences are those of launches of one repetition or seed; of these the mean and its 95 % interval. Exit status 1:
+a bar that PAGE called met is missed now."""
 import glob
 import json
 import math
@@ -370,15 +371,23 @@ def decent_bars(section, steps):
                   own and losses, met, lost)
 
 
-def bars_table(folder, steps, loss, decent, page):
+def list_bars(folder, steps, loss, decent):
     times = times_to_goal(loss)
     hook, lost = best_hook(times), loss.lost("auto") + list(times.get("auto", {}).values()).count(None)
     rows = [at_least("`auto`, time to DDP's final loss, 4 times as much transfer as compute: 2.5 times as fast as DDP",
                      speedups(times, "auto", "ddp"), 2.5, lost),
             at_least("the same against the best of PyTorch's hooks: 1.3 times", speedups(times, "auto", hook) if hook else [], 1.3, lost),
             at_least("gossip `aer`, a step: 2 times as fast as DDP", steps.ratios("ddp", "aer", seconds), 2, steps.lost("aer"))]
-    rows += [*decent_bars(decent, steps), *dp_bars(folder)]
-    return record.table(["bar", "measured", ""], record.merge_rows(page, "bars", [row for row in rows if row[2] != "-"]))
+    return [row for row in rows + [*decent_bars(decent, steps), *dp_bars(folder)] if row[2] != "-"]
+
+
+def list_lost(rows, page):
+    """The bars that these rows miss and the page calls met."""
+    if page is None:
+        return []
+    with open(page) as file:
+        met = {old[0] for old in record.rows_in(file.read(), "bars") if "met" in old}
+    return [row[0] for row in rows if row[2] == "**missed**" and row[0] in met]
 
 
 def main():
@@ -390,7 +399,11 @@ def main():
               "loss": loss_table(loss, folder), "decent": decent_table(decent), "tagc": tagc_table(folder),
               "gravac": gravac_table({name: Section(os.path.join(folder, "gravac", name.lower())) for name in ("ResNet", "VGG", "LSTM")})}
     tables = {name: text and "\n\n".join(filter(None, (text, record.commit_line(folder, name)))) for name, text in tables.items()}
-    record.publish({"bars": bars_table(folder, steps, loss, decent, page), **tables}, page, {})
+    bars = list_bars(folder, steps, loss, decent)
+    lost = list_lost(bars, page)
+    record.publish({"bars": record.table(["bar", "measured", ""], record.merge_rows(page, "bars", bars)), **tables}, page, {})
+    if lost:
+        sys.exit("pytorch_tables.py: no longer met: " + "; ".join(lost))
 
 
 main()
