@@ -166,10 +166,13 @@ def with_ddp(flags, model, make_optimizer):
     if flags.method == "ddp-powersgd":
         state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=4, start_powerSGD_iter=2)
         ddp.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    counters = dict
     if flags.hook:
         import tacit.torch as tacit
-        ddp.register_comm_hook(*tacit.hook(ddp, **dict(pair.split("=", 1) for pair in flags.hook.split(","))))
-    return Method(ddp, make_optimizer(ddp.parameters()))
+        state, function = tacit.hook(ddp, **dict(pair.split("=", 1) for pair in flags.hook.split(",")))
+        ddp.register_comm_hook(state, function)
+        counters = state.counters
+    return Method(ddp, make_optimizer(ddp.parameters()), counters=counters)
 
 
 def with_fsdp(flags, model, make_optimizer):
@@ -250,8 +253,8 @@ def train(flags, model, data, loss_of):
                 curve.append((step + 1, seconds, evaluate(method, held[::4], loss_of)))
     result = dict(example=pathlib.Path(sys.argv[0]).stem, words=sys.argv[1:], ranks=RANKS, device=flags.device.type, parameters=parameters,
                   data=data.name, first_loss=losses[0], loss=statistics.mean(losses[-10:]), curve=curve, **clock.summary())
-    if flags.method == "tacit":
-        result["counters"] = method.model.counters()
+    if counters := method.counters():
+        result["counters"] = counters
     if not flags.emulate:
         result["held_loss"] = evaluate(method, held, loss_of)
         if hasattr(data, "right"):
