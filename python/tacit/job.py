@@ -38,6 +38,9 @@ def wait_in_slices(wait, seconds):
     return True
 
 
+late = []  # what messages that come after a failure may be written to
+
+
 class Layout:
     """Names and shapes of tensors, in the order in which a backward pass completes their gradients."""
 
@@ -82,6 +85,7 @@ class Part:
 
     def __init__(self, comm):
         self.comm, self.handle = comm, ctypes.c_void_p()
+        self.held = None  # arrays of the caller that the library reads and writes
         self.on_shut = None  # called before its memory goes
 
     @property
@@ -99,7 +103,10 @@ class Part:
         self.comm._parts.pop(self)
         if self.on_shut is not None:
             self.on_shut()
-        return self._shut(handle)
+        status = self._shut(handle)
+        if status < 0:
+            late.append(self.held)
+        return status
 
     def close(self):
         check(self.shut())

@@ -548,6 +548,10 @@ class States(unittest.TestCase):
             tacit.Parallel(net, torch.optim.SGD([*net.parameters(), other], lr=0.1), strategy="shard")
         tacit.Parallel(net, strategy="dp").close()  # none of them has kept the parameters
 
+    def test_metrics_of_a_file_that_is_not_there(self):
+        with self.assertRaisesRegex(tacit.FileError, "metrics='/proc/nowhere/rows': .*No such file"):
+            Loop(metrics="/proc/nowhere/rows")
+
     def test_metrics(self):
         path = os.path.join(FOLDER, f"metrics-{SIZE}-{RANK}", "run", "metrics.jsonl")
         before = Loop(metrics=f"{path}.topk", codec="topk", factor=4, warmup=0)  # over the same communicator

@@ -336,7 +336,7 @@ class Refused(unittest.TestCase):
             loss_of(self.module(Net.batch(0))).backward()
             optimizer.step()
             before, state = optimizer.param_groups[0]["params"], state_of(optimizer)
-            with self.assertRaises(OSError):
+            with self.assertRaises(tacit.FileError):
                 self.wrap(optimizer, strategy=strategy, metrics="/proc/nowhere/metrics.jsonl")
             with unittest.mock.patch("tacit.torch.buffers.Buffers.send_first", side_effect=MemoryError):
                 with self.assertRaises(MemoryError):
@@ -402,6 +402,17 @@ class Refused(unittest.TestCase):
                 with model.average():
                     pass
             model.close()
+
+    def test_metrics_that_cannot_be_written(self):
+        for path, text in (("/proc/nowhere/metrics.jsonl", "No such file"), (True, "expected str")):
+            self.refuses(f"metrics={path!r}: .*{text}", metrics=path)
+        with self.assertLogs("tacit", "WARNING") as logged:
+            model = self.wrap(metrics="/dev/full")
+            for _ in range(3):
+                self.step(model)
+            model.close()
+        self.assertEqual(len(logged.output), 1)
+        self.assertRegex(logged.output[0], "No space left.*no more rows of metrics are written")
 
     def test_names_of_values(self):
         """Those of a row's own keys are taken, whether there is a file or not."""

@@ -86,6 +86,7 @@ class Buffers:
         if flat.numel() not in self._channels:
             self._channels[flat.numel()] = Channel(self._comm, Settings(), _table.ALL_REDUCE, flat.numel())
         channel = self._channels[flat.numel()]
+        channel.held = flat  # also after Ctrl-C in wait()
         channel.start(flat.data_ptr(), flat.data_ptr())
         channel.wait()
         return flat
@@ -182,7 +183,7 @@ class Buffers:
     @contextlib.contextmanager
     def averaged(self):
         """Makes floats the mean over ranks in here, rank 0's under "broadcast"."""
-        kept = [(b, b.clone()) for b in self._list()]
+        kept = [] if self.is_own else [(b, b.clone()) for b in self._list()]
         self.average()
         try:
             yield

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of metrics.jsonl and lines of progress, as the program `tacit train` writes them (docs/metrics.md)."""
 import atexit
+import contextlib
 import json
 import math
 import os
 import sys
 import time
 
-from .._library import UsageError
+from .._library import FileError, UsageError
+from ..comm import logger
 
 PROGRESS_S = 10
 COMPRESSION = ("factor", "gain", "kept")  # of a step with a compressed sum
@@ -30,11 +32,18 @@ class Metrics:
         self._row, self._bytes, self._began, self._shown = {}, (0, 0), time.monotonic(), 0.0
         self._coming, self.expects_step = {}, True  # values of a step that has begun, as a forward pass says
 
-    def open(self, path):
+    def open(self, path, buffers):
+        """Raises on all ranks where rank 0 cannot write. Collective."""
+        refusal = None
         if path is not None and self._comm.rank == 0:
-            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-            self._file = open(path, "a", buffering=1)
+            try:
+                os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+                self._file = open(path, "a", buffering=1)
+            except (OSError, TypeError) as error:
+                refusal = f"metrics={path!r}: {error}"
             atexit.register(self.close)
+        if refusal := buffers.gather(refusal)[0]:
+            raise FileError(refusal)
 
     @property
     def wanted(self):
@@ -62,8 +71,12 @@ class Metrics:
         if not self._row or self._comm.is_parents:
             return
         row = {name: v for name, v in self._row.items() if math.isfinite(v)}
-        if self._file is not None:
-            self._file.write(json.dumps(row) + "\n")
+        try:
+            if self._file is not None:
+                self._file.write(json.dumps(row) + "\n")
+        except OSError as error:
+            logger.warning("%s: no more rows of metrics are written", error)
+            self._drop_file()
         if self._progress and time.monotonic() - self._shown > PROGRESS_S:
             self._shown = time.monotonic()
             loss = f"  loss {row['loss']:.4f}" if "loss" in row else ""
@@ -76,7 +89,11 @@ class Metrics:
 
     def close(self):
         self.write_row()
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-            atexit.unregister(self.close)
+        self._drop_file()
+        atexit.unregister(self.close)
+
+    def _drop_file(self):
+        file, self._file = self._file, None
+        with contextlib.suppress(OSError):  # of a row that it could not write
+            if file is not None:
+                file.close()

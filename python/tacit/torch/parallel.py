@@ -49,13 +49,13 @@ class Parallel(torch.nn.Module):
         self._tensors, self._job, self._parts = Tensors(module, stall_s=float(self.settings["comm.stall"])), None, None
         self._metrics = Metrics(progress, self.comm)
         try:
-            self._metrics.open(metrics)
             self._open_job()
             self._job.start()
             self._parts = Parts(self._tensors, optimizers) if is_shard else None
             states = [optimizer.state_dict() for optimizer in optimizers] if is_shard else []
             self._take_parameters()
             self._rank_buffers.check_same(optimizers)
+            self._metrics.open(metrics, self._rank_buffers)
             self._rank_buffers.send_frozen()
             self._rank_buffers.send_first()
             self._split_states(states)

@@ -80,7 +80,7 @@ def check_memory(module, named):
     for begin, name, tensor in sorted((t.data_ptr(), name, t) for name, t in named + others if t.numel()):
         if begin < end and not trained.isdisjoint((name, before)):
             raise UsageError(f"{name} and {before} are two tensors in the same memory: let both be one Parameter, as in "
-                             "b.weight = a.weight")
+                             "b.weight = a.weight, or clone() one")
         last = begin + tensor.element_size() * (1 + sum((n - 1) * step for n, step in zip(tensor.size(), tensor.stride())))
         end, before = max((end, before), (last, name), key=operator.itemgetter(0))
 
