@@ -86,10 +86,8 @@ typedef enum tacit_status {
  * names the values and what to do. Empty before the first failure; never NULL. Any thread, not collective. */
 TACIT_API const char *tacit_error_text(void);
 
-/* Short symbolic name, e.g. "E_CONFIG". Never NULL. Any thread, not collective. */
+/* Short name, e.g. "E_CONFIG", and text, e.g. "configuration refused". Never NULL. Any thread, not collective. */
 TACIT_API const char *tacit_status_name(tacit_status status);
-
-/* One-line text, e.g. "configuration refused". Never NULL. Any thread, not collective. */
 TACIT_API const char *tacit_status_text(tacit_status status);
 
 /* Process exit code of a status, as the program ends with it: 0 ok, 1 E_INTERNAL, 2 E_USAGE, 3 E_CONFIG and
@@ -119,8 +117,7 @@ typedef struct tacit_settings tacit_settings;
 /* All defaults. Returns owned. Any thread, not collective. */
 TACIT_API tacit_status tacit_settings_create(tacit_settings **out);
 
-/* One setting: "strategy=gossip", "optim.lr=0.01", "comm.timeout=5". E_CONFIG names what is wrong and the nearest legal
- * key. Not collective. */
+/* One setting: "strategy=gossip", "optim.lr=0.01". E_CONFIG names what is wrong and the nearest key. Not collective. */
 TACIT_API tacit_status tacit_settings_set(tacit_settings *settings, const char *key_is_value);
 
 /* A YAML file: `strategy: gossip` and sections of `key: value`. E_CONFIG names file, line and column. Settings
@@ -132,7 +129,6 @@ TACIT_API tacit_status tacit_settings_file(tacit_settings *settings, const char 
 enum { TACIT_VALUE_BYTES = 512 }; /* room for every value */
 TACIT_API tacit_status tacit_settings_get(const tacit_settings *settings, const char *key, char *text, size_t room);
 
-/* Lists of what is built in. */
 typedef enum tacit_list_kind {
     TACIT_LIST_OPTIONS, /* the keys: "optim.lr" */
     TACIT_LIST_STRATEGIES,
@@ -141,8 +137,8 @@ typedef enum tacit_list_kind {
     TACIT_LIST_OPTIMIZERS   /* of optim.name */
 } tacit_list_kind;
 
-/* The index-th member, and what it does in one line; name and help may be NULL. *name is valid until the next call of
- * this thread. False behind the last. Any thread, not collective. */
+/* The index-th of what is built in, and what it does in one line; name and help may be NULL. *name is valid until the
+ * next call of this thread. False behind the last. Any thread, not collective. */
 TACIT_API bool tacit_list(tacit_list_kind kind, size_t index, const char **name, const char **help);
 
 /* Jobs and other objects that were opened with the settings do not need them any more. NULL is fine. */
@@ -159,8 +155,7 @@ typedef struct tacit_comm tacit_comm;
  * libtacit has no plugin for the launcher's MPI; E_USAGE where the ranks do not find each other, where RANK and
  * WORLD_SIZE contradict the launcher, or where MPI was finalized in this process. Returns owned. Collective.
  *
- * MPI itself waits for all processes to start, however long that takes: if one has not come after comm.start, an error
- * is logged and the wait goes on. */
+ * MPI itself waits for all processes, however long that takes: an error is logged after comm.start. */
 TACIT_API tacit_status tacit_open(const tacit_settings *settings, tacit_comm **out);
 
 /* This process alone, whoever has started it. Not collective. */
@@ -384,8 +379,7 @@ TACIT_API bool tacit_job_part(const tacit_job *job, size_t index, tacit_part *pa
 TACIT_API tacit_status tacit_job_wait(tacit_job *job, size_t tensor, double seconds);
 
 /* The learning rate of this and all following steps, in place of the schedule of optim.lr; NaN: the schedule again. The
- * same on all ranks. A checkpoint does not hold it. E_USAGE for a number that is negative or infinite. Not collective.
- */
+ * same on all ranks. No checkpoint holds it. E_USAGE for a number that is negative or infinite. Not collective. */
 TACIT_API tacit_status tacit_job_set_lr(tacit_job *job, double lr);
 
 /* ---- 8. the mean of replicas ------------------------------------------------------------------------------------- */
@@ -396,8 +390,7 @@ TACIT_API tacit_status tacit_job_set_lr(tacit_job *job, double lr);
  * must stay as they are until tacit_job_revert(). Where replicas are equal (dp, shard) nothing changes. *distance, if
  * not NULL, receives the consensus distance sqrt(1/N sum_i |x_i - mean|^2), 0 in dp and shard. E_USAGE inside a step,
  * and, where replicas differ, on all ranks, naming one, if they have made different numbers of steps. But where others
- * wait in a step for a rank that has made fewer, communication ends with E_PEER, which says of two ranks where each is.
- * Collective. */
+ * wait in a step for a rank that has made fewer, communication ends: E_PEER says where two ranks are. Collective. */
 TACIT_API tacit_status tacit_job_average(tacit_job *job, double *distance);
 
 /* The rank's own parameters come back, bit for bit; needed before the next step. Not collective. */
@@ -474,8 +467,7 @@ TACIT_API tacit_status tacit_job_counters(const tacit_job *job, tacit_counters *
 
 typedef enum tacit_log_level { TACIT_LOG_DEBUG, TACIT_LOG_INFO, TACIT_LOG_WARN, TACIT_LOG_ERROR } tacit_log_level;
 
-/* Receives one line without its newline. May be called by any thread, also by those of the library, but by one at a
- * time; must not call this library. */
+/* Receives one line without its newline, from any thread, but from one at a time. Must not call this library. */
 typedef void tacit_log_callback(void *context, tacit_log_level level, const char *line);
 
 /* Lines of all communicators of the process from now on, of this level and above; NULL: none, as at first. An error is
@@ -496,6 +488,14 @@ typedef void tacit_failure_callback(void *context, tacit_status status, const ch
 
 /* NULL: none. A failure that is known already is reported before this returns. Not collective. */
 TACIT_API tacit_status tacit_on_failure(tacit_comm *comm, tacit_failure_callback *callback, void *context);
+
+/* Asked twice a second, in the thread of the caller, by a function that has waited for other ranks for half a second.
+ * Anything but OK, which it shall repeat, ends all communication: E_PEER here, and on the others, which name this rank.
+ * For languages that handle signals only when C has returned. Must not call this library. */
+typedef tacit_status tacit_wait_callback(void *context);
+
+/* For waits of the calling thread from now on, but not inside MPI or a tacit_store. NULL: none. Not collective. */
+TACIT_API tacit_status tacit_on_wait(tacit_wait_callback *callback, void *context);
 
 /* ---- 12. units of shard ------------------------------------------------------------------------------------------ */
 

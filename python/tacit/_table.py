@@ -38,6 +38,8 @@ tacit_log_callback = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 
 tacit_failure_callback = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 
+tacit_wait_callback = CFUNCTYPE(c_int, c_void_p)
+
 
 class tacit_store(Structure):
     _fields_ = [
@@ -162,6 +164,7 @@ FUNCTIONS = {  # name: (result, arguments)
     "tacit_log_to": (c_int, [tacit_log_callback, c_void_p, c_int]),
     "tacit_comm_log_to": (c_int, [c_void_p, tacit_log_callback, c_void_p, c_int]),
     "tacit_on_failure": (c_int, [c_void_p, tacit_failure_callback, c_void_p]),
+    "tacit_on_wait": (c_int, [tacit_wait_callback, c_void_p]),
     "tacit_job_need": (c_int, [c_void_p, c_size_t]),
     "tacit_job_release": (c_int, [c_void_p, c_size_t]),
     "tacit_job_write": (c_int, [c_void_p, c_size_t]),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/object.h"
+#include "base/interrupt.h"
 
 static tacit_status check_level(tacit_log_level lowest, const char *function) {
     if (lowest >= TACIT_LOG_DEBUG && lowest <= TACIT_LOG_ERROR) return TACIT_OK;
@@ -18,6 +19,11 @@ tacit_status tacit_comm_log_to(tacit_comm *comm, tacit_log_callback *callback, v
     TACITI_TRY(check_level(lowest, "tacit_comm_log_to"));
     const taciti_log_route route = {.subject = comm->comm, .sink = callback, .context = context, .lowest = lowest};
     taciti_log_set_route(&comm->log, callback == NULL ? NULL : &route);
+    return TACIT_OK;
+}
+
+tacit_status tacit_on_wait(tacit_wait_callback *callback, void *context) {
+    taciti_interrupt_by(callback, context);
     return TACIT_OK;
 }
 

@@ -134,6 +134,33 @@ static void a_missing_rank_is_named(void **state) {
     test_ranks_run(3, 0, miss_rank_0, test_store_create());
 }
 
+static void refuse(const char *setting, int rank, int ranks, const tacit_store *store, tacit_status status,
+                   const char *text) {
+    tacit_settings *settings = settings_with(setting);
+    tacit_comm *comm = NULL;
+    assert_int_equal(tacit_open_store(settings, rank, ranks, store, &comm), status);
+    if (strstr(tacit_error_text(), text) == NULL) fail_msg("\"%s\" is not in \"%s\"", text, tacit_error_text());
+    assert_null(comm);
+    tacit_settings_destroy(settings);
+}
+
+static tacit_status end_wait(void *context) {
+    ++*(int *)context;
+    return TACIT_E_USAGE;
+}
+
+/* Rank 0 waits for the call of rank 1, which then calls a rank that has gone. */
+static void the_program_ends_the_wait(void **state) {
+    const tacit_store store = test_store_of(test_store_create());
+    int asks = 0;
+    (void)state;
+    OK(tacit_on_wait(end_wait, &asks));
+    for (int rank = 0; rank < 2; rank++)
+        refuse("comm.start=600", rank, 2, &store, TACIT_E_PEER, "this rank has ended a wait");
+    OK(tacit_on_wait(NULL, NULL));
+    assert_int_equal(asks, 2);
+}
+
 /* ---- stores that fail -------------------------------------------------------------------------------------------- */
 
 typedef struct broken {
@@ -216,16 +243,6 @@ static void broken_stores_are_refused(void **state) {
     }
 }
 
-static void refuse(const char *setting, int rank, int ranks, const tacit_store *store, tacit_status status,
-                   const char *text) {
-    tacit_settings *settings = settings_with(setting);
-    tacit_comm *comm = NULL;
-    assert_int_equal(tacit_open_store(settings, rank, ranks, store, &comm), status);
-    if (strstr(tacit_error_text(), text) == NULL) fail_msg("\"%s\" is not in \"%s\"", text, tacit_error_text());
-    assert_null(comm);
-    tacit_settings_destroy(settings);
-}
-
 static void wrong_calls_are_refused(void **state) {
     const tacit_store store = test_store_of(test_store_create());
     tacit_store other = store;
@@ -254,6 +271,7 @@ int main(void) {
         cmocka_unit_test(ranks_meet),
         cmocka_unit_test(a_store_serves_again),
         cmocka_unit_test(a_missing_rank_is_named),
+        cmocka_unit_test(the_program_ends_the_wait),
         cmocka_unit_test(other_numbers_of_steps_are_refused),
         cmocka_unit_test(forks_are_refused),
         cmocka_unit_test(broken_stores_are_refused),

@@ -23,8 +23,9 @@ typedef struct taciti_bootstrap {
     /* Stores a copy of n bytes, replacing an older value. Keys are valid and values no longer than the maximum. */
     tacit_status (*set)(void *self, const char *key, const void *bytes, size_t n);
     /* Waits for up to timeout_s until the key has a value, and copies it. timeout_s = 0: asks once. Returns E_PEER if
-     * the time is over, E_DATA if the value is longer than `max`. In the first case it logs nothing, but sets the
-     * error's text (taciti_error_set): the caller knows which rank is missing. Writes *n only on success. */
+     * the time is over, E_DATA if the value is longer than `max`, PENDING if the program ends the wait
+     * (base/interrupt.h), as set may. In the first case it logs nothing, but sets the error's text (taciti_error_set):
+     * the caller knows which rank is missing. Writes *n only on success. */
     tacit_status (*get)(void *self, const char *key, void *bytes, size_t max, size_t *n, double timeout_s);
     /* Drops this rank's value when nobody reads it any more. NULL: the store goes as a whole. */
     void (*forget)(void *self, const char *key);

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/bootstrap.h"
@@ -75,11 +76,13 @@ static tacit_status read_file(const char *path, void *bytes, size_t max, size_t 
 static tacit_status folder_get(void *self, const char *key, void *bytes, size_t max, size_t *n, double timeout_s) {
     char path[PATH_BYTES];
     TACITI_TRY(format_path(self, key, false, path));
-    const int64_t end_ns = taciti_now_ns() + (int64_t)(timeout_s * 1e9);
+    const int64_t begin_ns = taciti_now_ns(), end_ns = begin_ns + (int64_t)(timeout_s * 1e9);
     int64_t nap_ns = 0;
     tacit_status status;
-    do status = read_file(path, bytes, max, n);
-    while (status == TACIT_E_PEER && taciti_sleep_between_looks(end_ns, &nap_ns));
+    do {
+        TACITI_TRY(taciti_interrupt_check(begin_ns));
+        status = read_file(path, bytes, max, n);
+    } while (status == TACIT_E_PEER && taciti_sleep_between_looks(end_ns, &nap_ns));
     if (status == TACIT_E_PEER) taciti_error_set("there is no %s", path);
     return status;
 }

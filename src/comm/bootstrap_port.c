@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/bootstrap.h"
@@ -362,17 +363,19 @@ static void note_refusal(port_store *store, const talk *answer) {
                    (const char *)answer->value);
 }
 
-/* Asks until the answer is 'V', for up to timeout_s; *reached: rank 0 has answered. */
-static bool ask_until(port_store *store, talk *question, double timeout_s, talk *answer, bool *reached) {
-    const int64_t end_ns = taciti_now_ns() + (int64_t)(timeout_s * 1e9);
+/* Asks until the answer is 'V'. E_PEER: it is not, after timeout_s; PENDING: the program has ended the wait. *reached:
+ * rank 0 has answered. */
+static tacit_status ask_until(port_store *store, talk *question, double timeout_s, talk *answer, bool *reached) {
+    const int64_t begin_ns = taciti_now_ns(), end_ns = begin_ns + (int64_t)(timeout_s * 1e9);
     if (!store->answered) store->trouble = "cannot be reached";
     int64_t nap_ns = 0;
     do {
         *reached = ask_once(store, question, answer);
-        if (*reached && answer->op == 'V') return true;
+        if (*reached && answer->op == 'V') return TACIT_OK;
         if (*reached) note_refusal(store, answer);
+        TACITI_TRY(taciti_interrupt_check(begin_ns));
     } while (taciti_sleep_between_looks(end_ns, &nap_ns));
-    return false;
+    return TACIT_E_PEER;
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
@@ -380,7 +383,8 @@ static tacit_status port_set(void *self, const char *key, const void *bytes, siz
     port_store *store = self;
     talk question = make_talk('S', key, bytes, n), answer;
     bool reached = false;
-    if (ask_until(store, &question, store->rank == 0 ? 0 : store->timeout_s, &answer, &reached)) return TACIT_OK;
+    const tacit_status status = ask_until(store, &question, store->rank == 0 ? 0 : store->timeout_s, &answer, &reached);
+    if (status != TACIT_E_PEER) return status;
     if (store->rank == 0) return taciti_fail(TACIT_E_INTERNAL, "more than %d bootstrap values", store->entry_max);
     return taciti_fail(TACIT_E_PEER, "rank %d: rank 0 at %s %s for %g s", store->rank, store->address, store->trouble,
                        store->timeout_s);
@@ -398,7 +402,9 @@ static tacit_status port_get(void *self, const char *key, void *bytes, size_t ma
     port_store *store = self;
     talk question = make_talk('G', key, NULL, 0), answer;
     bool reached = false;
-    if (!ask_until(store, &question, timeout_s, &answer, &reached)) {
+    const tacit_status status = ask_until(store, &question, timeout_s, &answer, &reached);
+    if (status == TACIT_PENDING) return status;
+    if (status != TACIT_OK) {
         char server[sizeof store->address + 16];
         (void)snprintf(server, sizeof server, "rank 0 at %s", store->address);
         say_missing(store, reached ? key : server, reached ? "has published nothing" : store->trouble);

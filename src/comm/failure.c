@@ -461,7 +461,7 @@ tacit_status taciti_detector_stall(taciti_comm *comm, int peer, int64_t begin_ns
     const taciti_link *link = i >= 0 ? &d->links[i] : NULL;
     const int64_t since_ns = begin_ns > d->rearmed_ns ? begin_ns : d->rearmed_ns;
     const double waited_s = (double)(taciti_now_ns() - since_ns) * 1e-9;
-    if (waited_s <= patience_s(comm, link)) return TACIT_OK;
+    if (waited_s <= patience_s(comm, link)) return taciti_comm_ask(comm, begin_ns);
     if (!comm->introduced) return declare_missing(comm, peer);
     taciti_sight own;
     char mine[TACITI_WITNESS_TEXT_BYTES];

@@ -93,7 +93,7 @@ tacit_status taciti_detector_compare(taciti_comm *comm, int peer);
 /* Restarts the measurement of silence and waits, because this process did not listen until now. */
 void taciti_detector_forgive(taciti_comm *comm);
 
-/* Returns E_PEER if a wait for `peer` that began at begin_ns has lasted too long, else OK. */
+/* Returns E_PEER if a wait for `peer` that began at begin_ns has lasted too long or the program ends it, else OK. */
 tacit_status taciti_detector_stall(taciti_comm *comm, int peer, int64_t begin_ns);
 
 /* Says goodbye to all neighbours and waits for their goodbyes. No message is under way afterwards. Collective. */

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/control_group.h"
+#include "base/interrupt.h"
 #include "base/pool.h"
 
 #define NAP_NS INT64_C(100000)
@@ -99,6 +100,18 @@ tacit_status taciti_comm_break(taciti_comm *comm, tacit_status status) {
     }
     (void)pthread_mutex_unlock(&comm->failure.lock);
     return status;
+}
+
+tacit_status taciti_comm_ask(taciti_comm *comm, int64_t begin_ns) {
+    const bool lends = atomic_load_explicit(&comm->borrowed, memory_order_acquire) != 0 &&
+                       pthread_equal(pthread_self(), comm->borrower) != 0;
+    if (taciti_comm_health(comm) != TACIT_OK) return TACIT_OK;
+    if (lends) (void)pthread_mutex_unlock(&comm->ownership);
+    const tacit_status status = taciti_interrupt_check(begin_ns);
+    if (lends) (void)pthread_mutex_lock(&comm->ownership);
+    if (status == TACIT_OK) return TACIT_OK;
+    atomic_store_explicit(&comm->giving_up, 1, memory_order_release);
+    return taciti_comm_break(comm, TACIT_E_PEER);
 }
 
 void taciti_comm_listen(taciti_comm *comm, taciti_comm_listener *listener, void *context) {

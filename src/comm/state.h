@@ -77,6 +77,10 @@ struct taciti_comm {
  * `status`. */
 tacit_status taciti_comm_break(taciti_comm *comm, tacit_status status);
 
+/* Lets the program end a wait that began at begin_ns (base/interrupt.h): communication ends with it. While the program
+ * answers, the communication thread beats. Returns E_PEER then, else OK. Any thread. */
+tacit_status taciti_comm_ask(taciti_comm *comm, int64_t begin_ns);
+
 /* One pause of a wait that has lasted `turns` turns: sleeps until something moves if the engine can do so; else nothing
  * or a yield at first, later a sleep, so that compute gets the core. Owner. */
 void taciti_comm_pause(taciti_comm *comm, uint32_t turns);

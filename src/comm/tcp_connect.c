@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
 
@@ -403,7 +404,9 @@ static tacit_status name_missing(mesh *m) {
 
 static tacit_status connect_all(mesh *m) {
     const int wanted = m->request->size - 1;
+    const int64_t begin_ns = taciti_now_ns();
     while (m->connected < wanted) {
+        TACITI_TRY(taciti_interrupt_check(begin_ns));
         poll_all(m);
         const int64_t now = taciti_now_ns();
         for (int i = 0; i < m->outgoing; i++) drive_attempt(m, &m->attempts[i], m->polls[LISTENERS + i].revents, now);
@@ -452,5 +455,5 @@ tacit_status taciti_tcp_connect(const taciti_tcp_request *request, int64_t end_n
     if (m.records != NULL && m.attempts != NULL && m.polls != NULL) status = meet_ranks(&m);
     if (status == TACIT_OK) forget_record(&m);
     clean_up(&m, status != TACIT_OK);
-    return status;
+    return status == TACIT_PENDING ? TACIT_E_PEER : status; /* the program has ended a wait */
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Waits: how often they read the clock, and those that are expected to be long, how often they ask the engine. And the
- * queue of jobs.
+ * Waits: how often they read the clock, and those that are expected to be long, how often they ask the engine; the
+ * program may end them. And the queue of jobs.
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
@@ -10,11 +10,14 @@
 #include <stdint.h>
 /* cmocka wants the four above first */
 #include <cmocka.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/interrupt.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "comm/state.h"
 #include "comm/test_engine.h"
@@ -91,6 +94,53 @@ static void waits_read_the_clock_once_per_test_and_sleep_if_they_are_long(void *
     assert_true(count > 0);
 }
 
+/* ---- waits that the program ends --------------------------------------------------------------------------------- */
+
+typedef struct program {
+    taciti_comm *comm;
+    int asks;
+} program;
+
+/* Meanwhile the communication thread beats, also where this thread has borrowed the engine. */
+static tacit_status answer_twice(void *context) {
+    program *p = context;
+    const uint32_t pulse = atomic_load(&p->comm->queue.pulse);
+    while (atomic_load(&p->comm->queue.pulse) == pulse) taciti_sleep_ns(TACITI_NS_PER_MS);
+    return ++p->asks == 1 ? TACIT_OK : TACIT_E_USAGE;
+}
+
+static tacit_status receive_nothing(taciti_comm *comm, void *context) {
+    char byte;
+    (void)context;
+    return taciti_comm_receive(comm, 1, &byte, sizeof byte);
+}
+
+static void end_wait(taciti_comm *comm, void *context) {
+    taciti_job job = {.run = receive_nothing, .name = "test", .detail = -1};
+    program mine = {.comm = comm};
+    char text[TACITI_ERROR_BYTES];
+    if (taciti_comm_rank(comm) == 0) {
+        taciti_interrupt_by(answer_twice, &mine);
+        if (*(const bool *)context) taciti_job_submit(comm, &job);
+        const tacit_status status = *(const bool *)context ? taciti_job_wait(comm, &job) : taciti_job_run(comm, &job);
+        taciti_interrupt_by(NULL, NULL);
+        CHECK(status == TACIT_E_PEER && mine.asks == 2);
+        CHECK(strstr(taciti_error_text(), "this rank has ended a wait") != NULL);
+    }
+    while (taciti_comm_health(comm) == TACIT_OK) taciti_sleep_ns(TACITI_NS_PER_MS);
+    taciti_comm_failure_text(comm, text);
+    CHECK(taciti_comm_rank(comm) == 0 || strstr(text, "rank 0") != NULL);
+}
+
+static void the_program_ends_waits(void **state) {
+    const taciti_comm_options options = test_comm_options(true);
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        bool queued = i == 1;
+        test_world_run(2, &options, end_wait, &queued);
+    }
+}
+
 /* ---- the queue --------------------------------------------------------------------------------------------------- */
 
 static _Atomic int g_full;
@@ -138,6 +188,7 @@ static void any_number_of_jobs_runs_in_order(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(waits_read_the_clock_once_per_test_and_sleep_if_they_are_long),
+        cmocka_unit_test(the_program_ends_waits),
         cmocka_unit_test(any_number_of_jobs_runs_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -105,6 +105,7 @@ static bool serve_once(taciti_comm *comm) {
     taciti_queue *queue = &comm->queue;
     /* After a failure the tick only obeys aborts; the failure itself is kept in comm->health. */
     (void)taciti_detector_tick(comm, taciti_now_ns());
+    if (atomic_load_explicit(&comm->borrowed, memory_order_acquire) != 0) return false; /* lent: taciti_comm_ask() */
     taciti_job *job = take_job(queue);
     if (job == NULL) return false;
     run_job(comm, job);
@@ -262,6 +263,7 @@ tacit_status taciti_job_wait_for(taciti_comm *comm, taciti_job *job, double seco
         taciti_futex_wait(&job->done, 0, left_ns < (double)IDLE_NS ? (int64_t)left_ns : IDLE_NS);
         const double limit_s = stuck_for(comm, &owner);
         if (limit_s > 0) return give_up(comm, job, limit_s);
+        (void)taciti_comm_ask(comm, begin_ns); /* the job ends when communication does */
     }
     if (job->status >= 0) return job->status;
     (void)pthread_mutex_lock(&comm->failure.lock);
