@@ -75,6 +75,12 @@ while IFS=: read -r file line _; do
     esac
 done < <(grep -rnE '\b(stdout|stderr|STDOUT_FILENO|STDERR_FILENO)\b|\bprintf\(' src --include='*.[ch]')
 
+# An attribute that begins with an underscore is torch's, unless it is of an object of this package.
+while IFS=: read -r file line text; do
+    [[ $file == */_private.py ]] || violation "$file:$line: $text is private, or undocumented, in torch: it belongs to torch/_private.py"
+done < <(grep -rnoE "[])A-Za-z0-9_]+\._[a-z]\w*|parameters_to_ignore" python/tacit/torch --include='*.py' |
+    grep -vE ':(self|model|comm|_default|_owner)\._')
+
 # The public header stands alone.
 while IFS=: read -r file line text; do
     [[ $text == *'"tacit/'* ]] || violation "$file:$line: a public header includes only tacit/ and the system's headers"

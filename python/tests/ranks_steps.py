@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps as scripts write them, on several ranks, against strategy dp or a second way to write them: closures, a GradScaler,
 zero_grad() of model and optimizer, several backward passes, parameters that nobody uses. As ranks_parallel.py."""
+import logging
 import unittest
 
 import torch
@@ -453,6 +454,55 @@ class Steps(unittest.TestCase):
             with model.average():
                 pass
         model.close()
+
+    @unittest.skipUnless(SIZE > 1, "of ranks that mix")
+    def test_parameters_that_change_between_steps(self):
+        """All become 0.5. Where the next step, which makes no update, undoes that, it says so, once."""
+        def fill(model):
+            with torch.no_grad():
+                for p in model.parameters():
+                    p.fill_(0.5)
+
+        def load(model):
+            model.load_state_dict({name: torch.full_like(value, 0.5) for name, value in model.state_dict().items()})
+
+        for change, kept, words in ((fill, False, {}), (fill, True, dict(order="atc")), (load, True, {}),
+                                    (lambda model: load(model.module), False, {}), (fill, True, dict(exchange__overlap=False)),
+                                    (fill, True, dict(every=2)), (fill, True, dict(delay=1, gamma=0.5)),
+                                    (fill, False, dict(codec="int4")), (fill, True, dict(steps=20, start=0.3)),
+                                    (fill, False, dict(steps=20, start=0.1)), (fill, True, dict(strategy="localsgd"))):
+            with self.subTest(words=words, change=change), self.assertLogs("tacit", "WARNING") as logged:
+                logging.getLogger("tacit").warning("ours")
+                module = make(Net)
+                optimizer = torch.optim.SGD(module.parameters(), lr=0.0)
+                model = tacit.Parallel(module, optimizer, **{"strategy": "gossip", **words})
+                for step in range(6):
+                    if step in (2, 4):
+                        with model.average():
+                            pass
+                        change(model)
+                    loss_of(model(batch(step))).backward()
+                    optimizer.step()
+                    if step == 2:
+                        self.assertEqual(all(torch.allclose(p, torch.tensor(0.5)) for p in module.parameters()), kept)
+                model.close()
+            self.assertEqual(sum("changed between two steps" in line for line in logged.output), 0 if kept else 1)
+
+    @unittest.skipUnless(SIZE > 1, "of ranks that mix")
+    def test_parameters_that_the_library_changes(self):
+        """Those of 16 bits are copies of its own: nobody is told of that."""
+        with self.assertLogs("tacit", "WARNING") as logged:
+            logging.getLogger("tacit").warning("ours")
+            module = make(Net).bfloat16()
+            optimizer = sgd(module)
+            model = tacit.Parallel(module, optimizer, strategy="gossip")
+            for step in range(4):
+                with model.average():
+                    pass
+                loss_of(model(batch(step).bfloat16())).backward()
+                optimizer.step()
+            model.close()
+        self.assertEqual(len(logged.output), 1, logged.output)
 
     @unittest.skipUnless(SIZE > 1, "of ranks that differ")
     def test_models_whose_buffers_differ(self):

@@ -34,6 +34,11 @@ def shares_memory(tensor):
     return count is None or count(storage._cdata) > 2  # the tensor and `storage`
 
 
+def list_versions(tensors):
+    """Returns how often PyTorch has changed each."""
+    return [t._version for t in tensors]
+
+
 def is_in_backward():
     """Returns whether this thread is inside a backward pass."""
     return torch._C._current_graph_task_id() != -1
@@ -72,6 +77,13 @@ def list_tensors(outputs):
         elif dataclasses.is_dataclass(leaf) and not isinstance(leaf, type):
             found += list_tensors(list(vars(leaf).values()))
     return found
+
+
+def list_left_out(ddp):
+    """Returns the parameters that DDP does not train though they want a gradient. It looks for those of the model itself, as
+    opposed to its parts, with a dot in front."""
+    return {name for name, _ in ddp.module.named_parameters()
+            if (name if "." in name else "." + name) in ddp.parameters_to_ignore}
 
 
 class Members:

@@ -55,7 +55,7 @@ class Hook:
         if self.settings["exchange.overlap"] != "true":
             raise ConfigError("exchange.overlap=false: DDP wants the sum of a bucket before backward has ended, and nothing would "
                               "leave until then: leave it out")
-        self._tensors = Tensors(ddp.module, on_flat=False, left_out=list_left_out(ddp),
+        self._tensors = Tensors(ddp.module, on_flat=False, left_out=_private.list_left_out(ddp),
                                 stall_s=float(self.settings["comm.stall"]))
         self._own_comm, self.comm, self._job = comm is None, comm, None
         try:
@@ -250,13 +250,6 @@ class Hook:
         finally:
             if self._own_comm:
                 self.comm.close()
-
-
-def list_left_out(ddp):
-    """Returns the parameters that DDP does not train though they want a gradient. It looks for those of the model itself, as
-    opposed to its parts, with a dot in front."""
-    return {name for name, _ in ddp.module.named_parameters()
-            if (name if "." in name else "." + name) in ddp.parameters_to_ignore}
 
 
 AFRESH = "; make DistributedDataParallel and its hook when all parameters are as they will be"

@@ -9,11 +9,11 @@ import sys
 import torch
 
 from .._library import Error, UsageError, check
-from ..comm import logger
 from ..job import Job
 from . import _private, moments
 from .arguments import REPLICAS, read_arguments
 from .buffers import Buffers
+from .changes import Changes, warn_of_steps
 from .metrics import Metrics
 from .parts import Parts
 from .ranks import default_comm
@@ -48,6 +48,7 @@ class Parallel(torch.nn.Module):
         self._rank_buffers = Buffers(module, self.comm, buffers)
         self._tensors, self._job, self._parts = Tensors(module, stall_s=float(self.settings["comm.stall"])), None, None
         self._metrics = Metrics(progress, self.comm)
+        self._changes = Changes(self._tensors, self.settings, self.comm.size, self._steps)
         try:
             self._open_job()
             self._job.start()
@@ -107,7 +108,7 @@ class Parallel(torch.nn.Module):
         self._folder = None  # that load() has read
         self._is_used = True  # the gradient of the last pass, by an optimizer
         self._tensors.pull()
-        self._first_step, self._first_changes = self._job.counters()["steps"], self._count_changes()
+        self._changes.begin(self._job.counters()["steps"])
         if self._parts is not None:
             self._parts.bind(self._job)
 
@@ -338,7 +339,7 @@ class Parallel(torch.nn.Module):
         if self._waiting:
             self._unused_passes += 1
             if self._unused_passes == MANY_PASSES:
-                self._warn_of_steps(f"{MANY_PASSES} backward passes")
+                warn_of_steps(f"{MANY_PASSES} backward passes")
             self._end_step(updated=False)  # this pass holds the parameters as they are
         self._parts.keep_gradients(skipped)
 
@@ -463,6 +464,7 @@ class Parallel(torch.nn.Module):
         if not self._waiting:
             self._check_step_can_begin()
             self._check_parameters()
+            self._changes.look_between_steps(self.counters)
             self._tensors.push()
             self._missing = set(self._all)
             self.comm.busy = True
@@ -496,6 +498,7 @@ class Parallel(torch.nn.Module):
         self._job.stepped()
         if updated:
             self._tensors.pull()
+        self._changes.note()
         self._skipped, self._is_used, self.comm.busy = False, True, False
 
     def clip_grad_norm_(self, max_norm):
@@ -535,6 +538,7 @@ class Parallel(torch.nn.Module):
             self._job.revert()
             for (_, p), own in zip(self._tensors.copied, kept):
                 p.data.copy_(own)
+            self._changes.note()
 
     def _refuse_backward(self, _):
         """Refuses one in average(), where strategies of replicas, and passes in no_sync(), have no other hook that notices
@@ -547,23 +551,15 @@ class Parallel(torch.nn.Module):
             self._drop_skipped()
             self._end_step()
 
-    def _warn_of_steps(self, happened):
-        logger.warning("%s, and no step of the optimizers that Parallel was given: if you have made another one since, close() "
-                       "the tacit.Parallel and wrap the model again with it", happened)
-
     def _look_for_steps(self):
-        if self._keeps_replica and self._first_step is not None and self._count_changes() > self._first_changes + 1:
-            if self.counters()["steps"] == self._first_step:
-                self._warn_of_steps("parameters have changed several times")
-            self._first_step = None
-
-    def _count_changes(self):
-        return max((p._version for p in self._tensors.parameters), default=0)
+        if self._keeps_replica:
+            self._changes.look_for_steps(self.counters)
 
     def _meet(self):
         """Lets ranks meet before they do together what comes between steps."""
         self._end_parts()
         self._look_for_steps()
+        self._changes.look_between_steps(self.counters)
         steps = self._rank_buffers.gather(self.counters()["steps"])
         if min(steps) < max(steps):
             raise UsageError(f"ranks meet after different numbers of steps: {max(steps)} and, on rank {steps.index(min(steps))}, "
