@@ -95,18 +95,36 @@ def open_library():
     return library
 
 
-lib = open_library()
+def run_handlers():
+    """Lets Python handle signals, such as Ctrl-C, whenever the library asks in a wait, and yields whether that has raised an
+    exception: then the call ends. A generator goes on inside of its try. Where a function begins, and Python looks for signals,
+    no try has begun, and ctypes drops what is raised."""
+    while True:
+        try:
+            while True:
+                yield bool(raised)
+        except (Exception, KeyboardInterrupt, SystemExit) as error:
+            raised[:] = [error]
+
+
+lib, raised = open_library(), []  # raised: by a handler, in a call that fails for it
+handlers = run_handlers()
+next(handlers)
+answer_wait = _table.tacit_wait_callback(handlers.send)  # the library has no other reference
+lib.tacit_on_wait(answer_wait, None)  # Python handles signals in its first thread
 
 
 def fail(status):
-    """Raises the exception of a status, with the text of the call that has just failed in this thread."""
+    """Raises the exception of a status, with the text of the call that has just failed in this thread, or that of a signal."""
+    if raised:
+        raise raised.pop()
     name = _table.STATUSES.get(status, "E_INTERNAL")
     raise ERRORS.get(name, InternalError)(lib.tacit_error_text().decode(errors="replace"))
 
 
 def check(status):
     """Returns if the status is OK, True where it is PENDING, and raises otherwise."""
-    if status == 0:
+    if status == 0 and not raised:
         return False
     if status > 0:
         return True

@@ -5,6 +5,7 @@ import ctypes
 import logging
 import os
 import sys
+import threading
 
 from . import _table
 from ._library import Error, PeerError, UsageError, check, lib
@@ -52,9 +53,34 @@ class StoreCalls:
         try:
             work()
             return 0
-        except BaseException as error:  # no exception can cross C, not even that of Ctrl-C
+        except BaseException as error:  # no exception can cross C
             self.error = error
             return -4
+
+
+def run_aside(work):
+    """Runs it in a thread of its own: where C calls Python, no handler of a signal may raise an exception. One that comes here
+    ends the wait there."""
+    failed, over = [], []
+
+    def run():
+        try:
+            lib.tacit_on_wait(answer, None)
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    answer = _table.tacit_wait_callback(lambda _: len(over))
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(0.5)
+    except BaseException:
+        over.append(True)
+        raise
+    if failed:
+        raise failed[0]
 
 
 class Comm:
@@ -75,10 +101,8 @@ class Comm:
         elif store is not None:
             calls = StoreCalls(store)
             try:
-                check(lib.tacit_open_store(settings._handle, rank, size, ctypes.byref(calls.struct), out))
+                run_aside(lambda: check(lib.tacit_open_store(settings._handle, rank, size, ctypes.byref(calls.struct), out)))
             except PeerError as error:
-                if calls.error and not isinstance(calls.error, Exception):
-                    raise calls.error
                 raise error from calls.error
         else:
             check(lib.tacit_open(settings._handle, out))
