@@ -85,6 +85,25 @@ def start_ranks(count):
     return started
 
 
+def text_of_fork(work):
+    """What a fork of this process raises there."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            text = "nothing raised"
+        except BaseException as error:
+            text = f"{type(error).__name__}: {error}"
+        os.write(write, text.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as told:
+        text = told.read()
+    os.waitpid(child, 0)
+    return text
+
+
 @contextlib.contextmanager
 def own_folder():
     """A folder that goes with this process; ranks that it has forked leave it alone."""

@@ -4,15 +4,18 @@ in time, and no process is left. TACIT_KILLS: how often a rank is killed (defaul
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 import unittest
 
 import torch
+import torch.distributed as dist
 from torch.utils.data import DataLoader, Dataset
 
 from launch import free_port, launch
-from models import Net, loss_of, make
+from models import Net, loss_of, make, same_bits
+from ranks import own_folder
 
 TIMEOUT = 2.0
 MOMENT = 1.0
@@ -47,6 +50,62 @@ def train(rank, steps, strategy="dp", workers=0, at=lambda rank, step, place: No
     print("done", flush=True)
 
 
+def meet_in_store(rank):
+    """Lets ranks meet as under torchrun, in the store of an agent, which is that of rank 0 here."""
+    os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
+    if rank == 0:
+        meet_in_store.store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), is_master=True, wait_for_workers=False)
+
+
+IN_A_STEP, WHERE_RANKS_MEET, LONG = ("dp", "gossip", "shard"), ("open", "called", "store"), 600.0
+
+
+def wait_for_other(rank, place):
+    """A rank waits at this place for the other, which is alive and asleep."""
+    import tacit.torch as tacit
+
+    def sleep():
+        if rank == (0 if place in ("called", "store") else 1):
+            print("asleep", flush=True)
+            time.sleep(LONG)
+
+    if place == "store":
+        meet_in_store(rank)
+    if place in WHERE_RANKS_MEET:
+        sleep()
+    module = make(Net)
+    optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
+    strategy = place if place in IN_A_STEP else "gossip"
+    model = tacit.Parallel(module, optimizer, strategy=strategy, timeout=LONG, comm__start=LONG)
+    for step in range(9):
+        if step == 3 and place in IN_A_STEP:
+            sleep()
+        loss_of(model(Net.batch(step))).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    sleep()
+    calls = {"average": model.average().__enter__, "save": lambda: tacit.save("nowhere", model), "close": model.comm.close}
+    calls[place]()
+
+
+def train_on(rank, folder, dies=False):
+    """Goes on from the folder to step 6, and leaves the parameters of each rank there. dies: rank 1 does before step 3."""
+    import tacit.torch as tacit
+    module = make(Net)
+    optimizer = torch.optim.AdamW(module.parameters(), lr=0.01)
+    model = tacit.Parallel(module, optimizer, strategy="gossip")
+    start = tacit.load(folder, model, optimizer)
+    print("begins at", start, flush=True)
+    for step in range(start, 6):
+        if dies and rank == 1 and step == 3:
+            os._exit(3)
+        optimizer.zero_grad()
+        loss_of(model(Net.batch(2 * step + rank))).backward()
+        optimizer.step()
+        tacit.save(folder, model, optimizer)
+    torch.save(module.state_dict(), os.path.join(folder, f"rank{rank}.pt"))
+
+
 class Faults(unittest.TestCase):
     def tearDown(self):
         for rank in self.ranks:
@@ -60,11 +119,14 @@ class Faults(unittest.TestCase):
         return self.ranks
 
     def wait_begun(self):
-        end = time.monotonic() + 30
-        while not all("begun" in rank.text() for rank in self.ranks):
-            self.assertLess(time.monotonic(), end, [r.text() for r in self.ranks])
-            time.sleep(0.02)
+        self.wait_told("begun", self.ranks)
         time.sleep(0.2)
+
+    def wait_told(self, word, ranks):
+        end = time.monotonic() + 60
+        while not all(word in rank.text() for rank in ranks):
+            self.assertLess(time.monotonic(), end, [r.text() for r in ranks])
+            time.sleep(0.02)
 
     def check_named(self, rank, culprit, seconds, began, text=""):
         """The rank has ended with a PeerError that names the culprit, in time."""
@@ -158,6 +220,94 @@ class Faults(unittest.TestCase):
         os.killpg(ranks[0].pid, signal.SIGINT)
         self.assertTrue(ranks[0].wait(TIMEOUT + 2), ranks[0].text())
 
+    def test_interrupted_while_others_sleep(self):
+        """Ctrl-C ends every wait for a rank that is alive, long before comm.timeout, comm.start and comm.stall."""
+        places = {place: launch(wait_for_other, 2, place)
+                  for place in (*IN_A_STEP, *WHERE_RANKS_MEET, "average", "save", "close")}
+        self.ranks = [rank for ranks in places.values() for rank in ranks]
+        pairs = {place: ranks[::-1] if place in ("called", "store") else ranks for place, ranks in places.items()}
+        self.wait_told("asleep", [sleeper for _, sleeper in pairs.values()])
+        time.sleep(2)  # an interrupt that comes before the wait ends the rank as well
+        for waiter, _ in pairs.values():
+            os.killpg(waiter.pid, signal.SIGINT)
+        for place, (waiter, sleeper) in pairs.items():
+            with self.subTest(place=place):
+                self.assertTrue(waiter.wait(60), f"does not end: {waiter.text()}")
+                self.assertEqual(waiter.status, 130, waiter.text())
+                self.assertIn("KeyboardInterrupt", waiter.text())
+                self.assertFalse(sleeper.wait(0.01), sleeper.text())
+
+    def test_handlers_that_raise_nothing(self):
+        """Python handles a signal in a wait, which then goes on."""
+        def work(rank):
+            import tacit.torch as tacit
+            signal.signal(signal.SIGUSR1, lambda *_: print("handled", flush=True))
+            model = tacit.Parallel(make(Net), timeout=LONG)
+            print("met", flush=True)
+            while rank == 1 and not os.path.exists(self.file):
+                time.sleep(0.02)
+            loss_of(model(Net.batch(0))).backward()
+            print("done", flush=True)
+        with own_folder() as folder:
+            self.file = os.path.join(folder, "go")
+            first, second = self.launch(work=work)
+            self.wait_told("met", self.ranks)
+            time.sleep(0.5)
+            first.kill(signal.SIGUSR1)
+            self.wait_told("handled", [first])
+            self.assertNotIn("done", first.text())
+            open(self.file, "w").close()
+            for rank in (first, second):
+                self.assertTrue(rank.wait(20), rank.text())
+                self.assertTrue(rank.text().endswith("done\n"), rank.text())
+
+    def test_loader_workers_end_with_their_rank(self):
+        """After an exception, and where the rank leaves in mid-step; of the other rank, too."""
+        def fail(rank, step, place):
+            if rank == 1 and step == 5 and place == "between":
+                raise KeyError("mine")
+
+        def leave(rank, step, place):
+            if rank == 1 and step == 5 and place == "inside":
+                raise SystemExit(7)
+        self.ranks = launch(train, 2, 1 << 30, "dp", 4, fail) + launch(train, 2, 1 << 30, "gossip", 4, leave)
+        for rank in self.ranks:
+            self.assertTrue(rank.wait(30), rank.text())
+        for rank, status in zip(self.ranks, (1, 1, 1, 7)):
+            self.assertEqual(rank.status, status, rank.text())
+            self.assertEqual(rank.orphans(), [])
+
+    def test_started_again_by_torchrun(self):
+        """Rank 1 dies, torchrun starts both again, and they end with the bits of a run that nothing has interrupted."""
+        with own_folder() as again, own_folder() as at_once:
+            for rank in self.launch(at_once, work=train_on):
+                self.assertTrue(rank.wait(60), rank.text())
+                self.assertEqual(rank.status, 0, rank.text())
+            run = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+                                  "--max-restarts", "1", "--monitor-interval", "0.1", __file__, "train_on", again],
+                                 capture_output=True, text=True, timeout=120)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertRegex(run.stdout, "(?s)begins at 0.*begins at [23]")
+            for rank in range(2):
+                ends = [torch.load(os.path.join(folder, f"rank{rank}.pt"), weights_only=True) for folder in (again, at_once)]
+                for name, p in ends[0].items():
+                    self.assertTrue(same_bits(p, ends[1][name]), name)
+
+    def test_keys_that_differ(self):
+        def work(rank):
+            import tacit.torch as tacit
+            meet_in_store(rank)
+            try:
+                tacit.default_comm(tacit.Settings(key_file=os.path.join(self.folder, f"key{rank}"), comm__start=2))
+            except tacit.PeerError as error:
+                print(error, flush=True)
+                time.sleep(LONG)  # rank 0 has the store
+        with own_folder() as self.folder:
+            for rank in range(2):
+                with open(os.path.join(self.folder, f"key{rank}"), "wb", opener=lambda *a: os.open(*a, mode=0o600)) as file:
+                    file.write(bytes([rank]) * 32)
+            self.wait_told("is of a rank with another comm.key_file", self.launch(work=work))
+
     def test_closing_after_a_failure(self):
         """The state of parts is lost, and the log says so; the model and its optimizer are ordinary ones again."""
         def work(rank):
@@ -213,6 +363,16 @@ class Faults(unittest.TestCase):
                 self.assertIn(str(port + 1), rank.text())
             self.assertRegex(self.ranks[0].text(), "in use")
 
+    def test_a_port_that_only_torch_wants(self):
+        """Ranks that nobody's store serves meet at the next one."""
+        port = free_port()
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", port))
+            other.listen()
+            for rank in self.launch(3, port=port):
+                self.assertTrue(rank.wait(20), rank.text())
+                self.assertTrue(rank.text().endswith("done\n"), rank.text())
+
     def test_a_rank_that_never_comes(self):
         def work(rank):
             import tacit.torch as tacit
@@ -226,4 +386,7 @@ class Faults(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    if sys.argv[1:2] == ["train_on"]:
+        train_on(int(os.environ["RANK"]), sys.argv[2], dies=os.environ["TORCHELASTIC_RESTART_COUNT"] == "0")
+    else:
+        unittest.main()

@@ -16,7 +16,7 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 import tacit.torch as tacit
-from ranks import run_tests, start_ranks
+from ranks import run_tests, start_ranks, text_of_fork
 from tacit.torch.fsdp import ReduceScatter
 from test_hook import data, distance, prepare, refused, through_file
 
@@ -234,6 +234,15 @@ def test_close():
     run(ours, 0)
     same(ours, plain)
     second.close()
+
+
+def test_after_fork():
+    model, channels = make({})
+    run(model, 0)
+    text = text_of_fork(lambda: run(model, 1))
+    assert text.startswith("UsageError") and "fork" in text, text
+    run(model, 1)
+    channels.close()
 
 
 def fail_rank():

@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 import tacit.torch as tacit
 from tacit import _table
 from tacit.settings import list_names
-from ranks import run_tests, start_ranks
+from ranks import run_tests, start_ranks, text_of_fork
 
 
 takes_bfloat16 = hasattr(torch.amp, "GradScaler")  # gloo, which DDP sends its first parameters by: from torch 2.3 on
@@ -414,6 +414,16 @@ def test_refusals():
     refused(tacit.UsageError, "side.bias wants a gradient, but DDP", lambda: ddp(data(0)).square().mean().backward())
     ddp, _ = hooked(nn.Sequential(nn.Embedding(9, 4, sparse=True)))
     refused(tacit.UsageError, "sparse=False", lambda: ddp(torch.tensor([1, 2])).sum().backward())
+
+
+def test_after_fork():
+    ours, state = hooked(make_odd())
+    for step in range(2):
+        for work in (lambda: state.send(None), state.close, state.counters) if step else ():
+            text = text_of_fork(work)
+            assert text.startswith("UsageError") and "fork" in text, text
+        ours(data(step)).square().mean().backward()
+    state.close()
 
 
 # ---- failures ----------------------------------------------------------------------------------------------------------

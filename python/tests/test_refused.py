@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 import tacit
 import tacit.torch as parallel
 from models import Net, loss_of, make, state_of
+from ranks import text_of_fork
 
 torch.set_num_threads(1)
 
@@ -446,21 +447,9 @@ class Refused(unittest.TestCase):
         model = self.wrap()
         for batch in DataLoader(Squares(), batch_size=8, num_workers=4):
             self.step(model, x=batch)
-        for work in (lambda: self.step(model), model.counters, lambda: parallel.Parallel(make(Net))):
-            read, write = os.pipe()
-            child = os.fork()
-            if child == 0:
-                try:
-                    work()
-                    text = "nothing raised"
-                except BaseException as error:
-                    text = f"{type(error).__name__}: {error}"
-                os.write(write, text.encode())
-                os._exit(0)
-            os.close(write)
-            with os.fdopen(read) as told:
-                self.assertRegex(told.read(), "UsageError.*(fork|parent)")
-            self.assertEqual(os.waitpid(child, 0)[1], 0)
+        for work in (lambda: self.step(model), model.counters, lambda: parallel.Parallel(make(Net)), model.close,
+                     model.average().__enter__, lambda: parallel.save("folder", model), lambda: parallel.load("folder", model)):
+            self.assertRegex(text_of_fork(work), "UsageError.*(fork|parent)")
         self.step(model)
 
     def test_words_of_the_command(self):
