@@ -445,6 +445,14 @@ class Alone(unittest.TestCase):
             torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7)
         model.close()
 
+    def test_buffers_of_ones_own(self):
+        module = make(Net)
+        module.register_buffer("wide", torch.ones(1).expand(5))  # overlaps itself
+        model = tacit.Parallel(module, buffers="own")
+        with model.average():
+            self.assertEqual(module.wide.tolist(), [1] * 5)
+        model.close()
+
     def test_log_names_the_step_under_way(self):
         for strategy in ("dp", "gossip", "shard"):
             with tempfile.TemporaryDirectory() as folder:
