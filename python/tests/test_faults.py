@@ -95,7 +95,7 @@ def train_on(rank, folder, dies=False):
     optimizer = torch.optim.AdamW(module.parameters(), lr=0.01)
     model = tacit.Parallel(module, optimizer, strategy="gossip")
     start = tacit.load(folder, model, optimizer)
-    print("begins at", start, flush=True)
+    os.write(1, f"begins at {start}\n".encode())  # in one piece: ranks write to one pipe
     for step in range(start, 6):
         if dies and rank == 1 and step == 3:
             os._exit(3)
