@@ -258,7 +258,7 @@ class Faults(unittest.TestCase):
             self.assertNotIn("done", first.text())
             open(self.file, "w").close()
             for rank in (first, second):
-                self.assertTrue(rank.wait(20), rank.text())
+                self.assertTrue(rank.wait(60), rank.text())
                 self.assertTrue(rank.text().endswith("done\n"), rank.text())
 
     def test_loader_workers_end_with_their_rank(self):
@@ -272,7 +272,7 @@ class Faults(unittest.TestCase):
                 raise SystemExit(7)
         self.ranks = launch(train, 2, 1 << 30, "dp", 4, fail) + launch(train, 2, 1 << 30, "gossip", 4, leave)
         for rank in self.ranks:
-            self.assertTrue(rank.wait(30), rank.text())
+            self.assertTrue(rank.wait(60), rank.text())
         for rank, status in zip(self.ranks, (1, 1, 1, 7)):
             self.assertEqual(rank.status, status, rank.text())
             self.assertEqual(rank.orphans(), [])
@@ -298,7 +298,7 @@ class Faults(unittest.TestCase):
             import tacit.torch as tacit
             meet_in_store(rank)
             try:
-                tacit.default_comm(tacit.Settings(key_file=os.path.join(self.folder, f"key{rank}"), comm__start=2))
+                tacit.default_comm(tacit.Settings(key_file=os.path.join(self.folder, f"key{rank}"), comm__start=10))
             except tacit.PeerError as error:
                 print(error, flush=True)
                 time.sleep(LONG)  # rank 0 has the store
@@ -370,7 +370,7 @@ class Faults(unittest.TestCase):
             other.bind(("127.0.0.1", port))
             other.listen()
             for rank in self.launch(3, port=port):
-                self.assertTrue(rank.wait(20), rank.text())
+                self.assertTrue(rank.wait(60), rank.text())
                 self.assertTrue(rank.text().endswith("done\n"), rank.text())
 
     def test_a_rank_that_never_comes(self):
