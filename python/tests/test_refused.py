@@ -303,8 +303,10 @@ class Refused(unittest.TestCase):
         comm, optimizer = tacit.Comm(alone=True), torch.optim.Adam(self.module.parameters(), lr=0.1)
         model = self.wrap(optimizer, strategy="shard", comm=comm)
         self.step(model, optimizer)
-        before = [p.clone() for p in self.module.parameters()]
+        before, part = [p.clone() for p in self.module.parameters()], optimizer.param_groups[0]["params"][0]
+        place = part.data_ptr()
         comm.close()
+        self.assertNotEqual(part.data_ptr(), place)
         optimizer.zero_grad(set_to_none=False)
         model.close()
         for p, value in zip(self.module.parameters(), before):
