@@ -83,8 +83,7 @@ class Metrics:
             factor = f"  factor {row['factor']:.3g}" if "factor" in row else ""
             share = 100 * row["wait_s"] / max(row["step_s"], 1e-9)
             print(f"step {row['step']}{loss}  {row['step_s']:.3f} s  wait {share:.0f}%  {row['bytes_sent'] / 1e6:.3f} MB/step"
-                  f"{factor}",
-                  file=sys.stderr, flush=True)
+                  f"{factor}", file=sys.stderr, flush=True)
         self._row = {}
 
     def close(self):
