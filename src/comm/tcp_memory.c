@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -44,8 +43,12 @@ static taciti_tcp_memory *map_rings(int file, int bell, bool first) {
         (void)munmap(map, 2 * sizeof(taciti_tcp_ring));
         return NULL;
     }
-    taciti_tcp_ring *rings = map;
-    *memory = (taciti_tcp_memory){.bell = bell, .rings = rings, .out = &rings[first ? 0 : 1], .in = &rings[first]};
+    taciti_tcp_ring *rings = map, *out = &rings[first ? 0 : 1], *in = &rings[first];
+    *memory = (taciti_tcp_memory){
+        .bell = bell,
+        .rings = rings,
+        .out = {.ring = out, .mine = &out->written, .theirs = &out->read, .lead = TACITI_TCP_RING_BYTES},
+        .in = {.ring = in, .mine = &in->read, .theirs = &in->written}};
     return memory;
 }
 
@@ -183,14 +186,14 @@ static void ring_bell(const taciti_tcp_memory *memory, _Atomic uint32_t *sleeps)
 }
 
 void taciti_tcp_memory_sleep(taciti_tcp_memory *memory, bool for_room) {
-    atomic_store_explicit(&memory->in->reader_sleeps, 1, memory_order_relaxed);
-    if (for_room) atomic_store_explicit(&memory->out->writer_sleeps, 1, memory_order_relaxed);
+    atomic_store_explicit(&memory->in.ring->reader_sleeps, 1, memory_order_relaxed);
+    if (for_room) atomic_store_explicit(&memory->out.ring->writer_sleeps, 1, memory_order_relaxed);
     atomic_thread_fence(memory_order_seq_cst);
 }
 
 void taciti_tcp_memory_wake(taciti_tcp_memory *memory) {
-    atomic_store_explicit(&memory->in->reader_sleeps, 0, memory_order_relaxed);
-    atomic_store_explicit(&memory->out->writer_sleeps, 0, memory_order_relaxed);
+    atomic_store_explicit(&memory->in.ring->reader_sleeps, 0, memory_order_relaxed);
+    atomic_store_explicit(&memory->out.ring->writer_sleeps, 0, memory_order_relaxed);
 }
 
 bool taciti_tcp_memory_hear(const taciti_tcp_memory *memory) {
@@ -201,79 +204,62 @@ bool taciti_tcp_memory_hear(const taciti_tcp_memory *memory) {
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
 bool taciti_tcp_memory_has_bytes(const taciti_tcp_memory *memory) {
-    return atomic_load_explicit(&memory->in->written, memory_order_acquire) != memory->in_read;
+    return atomic_load_explicit(memory->in.theirs, memory_order_acquire) != memory->in.moved;
 }
 
 static bool is_half_empty(uint64_t written, uint64_t read) { return written - read <= TACITI_TCP_RING_BYTES / 2; }
 
 bool taciti_tcp_memory_has_room(const taciti_tcp_memory *memory) {
-    return is_half_empty(memory->out_written, atomic_load_explicit(&memory->out->read, memory_order_acquire));
+    return is_half_empty(memory->out.moved, atomic_load_explicit(memory->out.theirs, memory_order_acquire));
 }
 
 /* Bytes from `at` on that lie behind each other in memory. */
 static size_t straight_bytes(uint64_t at) { return TACITI_TCP_RING_BYTES - at % TACITI_TCP_RING_BYTES; }
-
-/* How many bytes can be written or read in one copy, at most n; if none are known of, looks at the other end's counter.
- * SIZE_MAX: the counter is impossible. */
-static size_t room_for(taciti_tcp_memory *memory, size_t n) {
-    if (memory->out_written - memory->out_read == TACITI_TCP_RING_BYTES)
-        memory->out_read = atomic_load_explicit(&memory->out->read, memory_order_acquire);
-    const uint64_t used = memory->out_written - memory->out_read;
-    if (used > TACITI_TCP_RING_BYTES) return SIZE_MAX;
-    return taciti_min(n, taciti_min(TACITI_TCP_RING_BYTES - used, straight_bytes(memory->out_written)));
-}
-
-static size_t bytes_for(taciti_tcp_memory *memory, size_t n) {
-    if (memory->in_written == memory->in_read)
-        memory->in_written = atomic_load_explicit(&memory->in->written, memory_order_acquire);
-    const uint64_t used = memory->in_written - memory->in_read;
-    if (used > TACITI_TCP_RING_BYTES) return SIZE_MAX;
-    return taciti_min(n, taciti_min(used, straight_bytes(memory->in_read)));
-}
 
 static ssize_t fail_with(int error) {
     errno = error;
     return -1;
 }
 
-ssize_t taciti_tcp_memory_write(taciti_tcp_memory *memory, const struct iovec *parts, int count) {
-    const uint64_t begin = memory->out_written;
+/* How many bytes can be moved in one copy, at most n; if none are known of, looks at the other end's counter. SIZE_MAX:
+ * the counter is impossible. */
+static size_t bytes_for(taciti_tcp_way *way, size_t n) {
+    if (way->limit == way->moved) way->limit = atomic_load_explicit(way->theirs, memory_order_acquire) + way->lead;
+    const uint64_t left = way->limit - way->moved;
+    return left > TACITI_TCP_RING_BYTES ? SIZE_MAX : taciti_min(n, taciti_min(left, straight_bytes(way->moved)));
+}
+
+/* Copies between the parts and the ring. */
+static ssize_t move_parts(taciti_tcp_way *way, const struct iovec *parts, int count) {
+    const uint64_t begin = way->moved;
     uint64_t told = begin;
     for (int i = 0; i < count; i++)
         for (size_t at = 0, n = 0; at < parts[i].iov_len; at += n) {
-            n = room_for(memory, taciti_min(parts[i].iov_len - at, STEP_BYTES));
+            char *part = (char *)parts[i].iov_base + at, *bytes = way->ring->bytes + way->moved % TACITI_TCP_RING_BYTES;
+            n = bytes_for(way, taciti_min(parts[i].iov_len - at, STEP_BYTES));
             if (n == SIZE_MAX) return fail_with(EPROTO);
-            if (n == 0) goto full;
-            memcpy(memory->out->bytes + memory->out_written % TACITI_TCP_RING_BYTES, (char *)parts[i].iov_base + at, n);
-            memory->out_written += n;
-            if (memory->out_written - told < STEP_BYTES) continue;
-            told = memory->out_written;
-            atomic_store_explicit(&memory->out->written, told, memory_order_release);
+            if (n == 0) goto stop;
+            memcpy(way->lead > 0 ? bytes : part, way->lead > 0 ? part : bytes, n);
+            way->moved += n;
+            if (way->moved - told < STEP_BYTES) continue;
+            told = way->moved;
+            atomic_store_explicit(way->mine, told, memory_order_release);
         }
-full:
-    if (memory->out_written == begin) return fail_with(EAGAIN);
-    atomic_store_explicit(&memory->out->written, memory->out_written, memory_order_release);
-    ring_bell(memory, &memory->out->reader_sleeps);
-    return (ssize_t)(memory->out_written - begin);
+stop:
+    if (way->moved == begin) return fail_with(EAGAIN);
+    atomic_store_explicit(way->mine, way->moved, memory_order_release);
+    return (ssize_t)(way->moved - begin);
+}
+
+ssize_t taciti_tcp_memory_write(taciti_tcp_memory *memory, const struct iovec *parts, int count) {
+    const ssize_t moved = move_parts(&memory->out, parts, count);
+    if (moved > 0) ring_bell(memory, &memory->out.ring->reader_sleeps);
+    return moved;
 }
 
 ssize_t taciti_tcp_memory_read(taciti_tcp_memory *memory, const struct iovec *parts, int count) {
-    const uint64_t begin = memory->in_read;
-    uint64_t told = begin;
-    for (int i = 0; i < count; i++)
-        for (size_t at = 0, n = 0; at < parts[i].iov_len; at += n) {
-            n = bytes_for(memory, taciti_min(parts[i].iov_len - at, STEP_BYTES));
-            if (n == SIZE_MAX) return fail_with(EPROTO);
-            if (n == 0) goto empty;
-            memcpy((char *)parts[i].iov_base + at, memory->in->bytes + memory->in_read % TACITI_TCP_RING_BYTES, n);
-            memory->in_read += n;
-            if (memory->in_read - told < STEP_BYTES) continue;
-            told = memory->in_read;
-            atomic_store_explicit(&memory->in->read, told, memory_order_release);
-        }
-empty:
-    if (memory->in_read == begin) return fail_with(EAGAIN);
-    atomic_store_explicit(&memory->in->read, memory->in_read, memory_order_release);
-    if (is_half_empty(memory->in_written, memory->in_read)) ring_bell(memory, &memory->in->writer_sleeps);
-    return (ssize_t)(memory->in_read - begin);
+    const ssize_t moved = move_parts(&memory->in, parts, count);
+    if (moved > 0 && is_half_empty(memory->in.limit, memory->in.moved))
+        ring_bell(memory, &memory->in.ring->writer_sleeps);
+    return moved;
 }

@@ -10,6 +10,7 @@
 #ifndef TACITI_COMM_TCP_MEMORY_H
 #define TACITI_COMM_TCP_MEMORY_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/uio.h>
@@ -20,12 +21,18 @@ enum { TACITI_TCP_RING_BYTES = 512 << 10 };
 
 typedef struct taciti_tcp_ring taciti_tcp_ring;
 
-/* One end. */
+/* A ring as one of its ends sees it: the one that writes it, or the one that reads it. */
+typedef struct taciti_tcp_way {
+    taciti_tcp_ring *ring;
+    _Atomic uint64_t *mine, *theirs; /* counters of both ends, in the ring */
+    uint64_t lead;                   /* how far this end may be before the other: by the size of the ring; a reader 0 */
+    uint64_t moved, limit;           /* bytes that this end has moved; how far it may move, as last seen */
+} taciti_tcp_way;
+
 typedef struct taciti_tcp_memory {
     int bell; /* the socket; borrowed */
-    taciti_tcp_ring *rings, *out, *in;
-    uint64_t out_written, out_read; /* bytes; what the peer has read: as last seen */
-    uint64_t in_read, in_written;
+    taciti_tcp_ring *rings;
+    taciti_tcp_way out, in;
 } taciti_tcp_memory;
 
 /* Makes the memory and sends it through `fd`, a connected Unix-domain socket. *out is NULL if it is not wanted or the
