@@ -344,16 +344,6 @@ static tacit_status refuse_watch(const engine_tcp *tcp) {
                        strerror(errno));
 }
 
-static tacit_status create_peer(engine_tcp *tcp, int rank, uint32_t epoch, const taciti_tcp_mesh *mesh) {
-    taciti_tcp_peer *peer = &tcp->peers[rank];
-    *peer = (taciti_tcp_peer){.rank = rank, .link = {.fd = -1}, .pool = &tcp->pool, .abort_code = -1};
-    (void)snprintf(peer->name, sizeof peer->name, "rank %d (%s)", rank, mesh->names[rank]);
-    TACITI_TRY(taciti_tcp_link_create(mesh->fds[rank], epoch, mesh->seals[rank], &peer->link));
-    mesh->fds[rank] = -1;
-    mesh->seals[rank] = NULL;
-    return watch_peer(tcp, peer, EPOLL_CTL_ADD, false) ? TACIT_OK : refuse_watch(tcp);
-}
-
 /* ---- memory: the lower rank of a pair offers it, the higher one takes it ---- */
 static bool is_unix(const taciti_tcp_link *link) {
     int domain = 0;
@@ -405,21 +395,20 @@ static tacit_status share_memory(engine_tcp *tcp, bool wanted, int64_t end_ns) {
     return TACIT_OK;
 }
 
-static tacit_status connect_engine(engine_tcp *tcp, const taciti_tcp_request *request, const taciti_tcp_mesh *mesh) {
+static tacit_status connect_engine(engine_tcp *tcp, const taciti_tcp_request *request) {
     const int64_t end_ns = taciti_now_ns() + (int64_t)(request->start_s * 1e9);
     tcp->peers = taciti_calloc((size_t)tcp->size, sizeof *tcp->peers);
     tcp->local = taciti_calloc((size_t)tcp->size, sizeof *tcp->local);
-    for (int i = 0; tcp->peers != NULL && i < tcp->size; i++) tcp->peers[i].link.fd = -1;
+    for (int i = 0; tcp->peers != NULL && i < tcp->size; i++)
+        tcp->peers[i] = (taciti_tcp_peer){.rank = i, .link = {.fd = -1}, .pool = &tcp->pool, .abort_code = -1};
     if (tcp->peers == NULL || tcp->local == NULL) return TACIT_E_MEMORY;
     taciti_file_allow((size_t)(tcp->size + SPARE_FILES));
     tcp->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (tcp->epoll < 0) return refuse_watch(tcp);
-    taciti_tcp_mesh filled = *mesh;
-    TACITI_TRY(taciti_tcp_connect(request, end_ns, &filled));
-    tacit_status status = TACIT_OK;
-    for (int rank = 0; rank < tcp->size && status == TACIT_OK; rank++)
-        if (rank != tcp->rank) status = create_peer(tcp, rank, request->epoch, mesh);
-    return status == TACIT_OK ? share_memory(tcp, !request->no_memory, end_ns) : status;
+    TACITI_TRY(taciti_tcp_connect(request, end_ns, tcp->peers));
+    for (int rank = 0; rank < tcp->size; rank++)
+        if (!watch_peer(tcp, &tcp->peers[rank], EPOLL_CTL_ADD, false)) return refuse_watch(tcp);
+    return share_memory(tcp, !request->no_memory, end_ns);
 }
 
 static tacit_status check_request(const taciti_tcp_request *r) {
@@ -451,22 +440,7 @@ tacit_status taciti_engine_tcp_open(const taciti_tcp_request *request, taciti_en
     if (tcp == NULL) return TACIT_E_MEMORY;
     tcp->rank = request->rank, tcp->size = request->size;
     tcp->epoll = -1;
-    const size_t size = (size_t)tcp->size;
-    const taciti_tcp_mesh mesh = {.fds = taciti_calloc(size, sizeof *mesh.fds),
-                                  .seals = taciti_calloc(size, sizeof *mesh.seals),
-                                  .names = taciti_calloc(size, sizeof *mesh.names)};
-    tacit_status status = TACIT_E_MEMORY;
-    if (mesh.fds != NULL && mesh.seals != NULL && mesh.names != NULL) {
-        for (size_t i = 0; i < size; i++) mesh.fds[i] = -1;
-        status = connect_engine(tcp, request, &mesh);
-        for (size_t i = 0; i < size; i++) {
-            if (mesh.fds[i] >= 0) (void)close(mesh.fds[i]);
-            taciti_seal_destroy(mesh.seals[i]);
-        }
-    }
-    taciti_free(mesh.fds);
-    taciti_free(mesh.seals);
-    taciti_free(mesh.names);
+    const tacit_status status = connect_engine(tcp, request);
     if (status != TACIT_OK) {
         destroy_engine(tcp);
         return status;

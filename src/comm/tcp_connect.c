@@ -14,6 +14,7 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "comm/tcp_address.h"
 
 #define STRANGER_NS (5 * TACITI_NS_PER_S)
 #define CONNECT_NS (3 * TACITI_NS_PER_S) /* for an address that does not answer at all */
@@ -35,7 +36,7 @@ typedef struct attempt {
 
 typedef struct mesh {
     const taciti_tcp_request *request;
-    taciti_tcp_mesh *out;
+    taciti_tcp_peer *peers; /* [rank] */
     int64_t end_ns;
     taciti_tcp_record mine;
     taciti_tcp_record *records; /* [rank]: of those below */
@@ -176,17 +177,23 @@ static void prove_end(const mesh *m, const taciti_hello *last, uint8_t out[TACIT
 
 /* The connection is a rank's from now on. answer: the second hello, of either side. */
 static bool adopt_connection(mesh *m, attempt *a, int peer, const taciti_hello *answer) {
+    taciti_tcp_peer *it = &m->peers[peer];
     taciti_socket_name name = {.bytes = sizeof name.storage};
+    char address[TACITI_ADDRESS_TEXT_BYTES] = "";
     uint8_t proof[TACITI_SEAL_PROOF_BYTES];
+    taciti_seal *seal = NULL;
     if (m->request->key != NULL) {
         prove_end(m, answer, proof);
-        taciti_seal *seal = taciti_seal_create(m->request->key, answer->cipher, proof, answer != &a->mine);
+        seal = taciti_seal_create(m->request->key, answer->cipher, proof, answer != &a->mine);
         if (seal == NULL) return false;
-        m->out->seals[peer] = seal;
     }
-    if (getpeername(a->fd, &name.address, &name.bytes) == 0) taciti_socket_name_text(&name, m->out->names[peer]);
+    if (taciti_tcp_link_create(a->fd, m->request->epoch, seal, &it->link) != TACIT_OK) {
+        taciti_seal_destroy(seal);
+        return false;
+    }
+    if (getpeername(a->fd, &name.address, &name.bytes) == 0) taciti_socket_name_text(&name, address);
+    (void)snprintf(it->name, sizeof it->name, "rank %d (%s)", peer, address);
     taciti_socket_tune(a->fd, 2 * (m->request->timeout_s > 0 ? m->request->timeout_s : 15));
-    m->out->fds[peer] = a->fd;
     m->connected++;
     a->fd = -1;
     return true;
@@ -306,19 +313,15 @@ static void refuse_stranger(mesh *m, attempt *a, const char *why, int64_t now) {
 /* A rank that gave a connection up, or was killed, may come again; nobody may take the place of one that is there. */
 static bool is_taken(const mesh *m, int peer) {
     char byte;
-    const int fd = m->out->fds[peer];
+    const int fd = m->peers[peer].link.fd;
     if (fd < 0) return false;
     const ssize_t got = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     return got > 0 || (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
 }
 
 static void leave_place(mesh *m, int peer) {
-    int *fd = &m->out->fds[peer];
-    if (*fd < 0) return;
-    (void)close(*fd);
-    *fd = -1;
-    taciti_seal_destroy(m->out->seals[peer]);
-    m->out->seals[peer] = NULL;
+    if (m->peers[peer].link.fd < 0) return;
+    taciti_tcp_link_close(&m->peers[peer].link);
     m->connected--;
 }
 
@@ -395,7 +398,7 @@ static tacit_status name_missing(mesh *m) {
     int first = -1, missing = 0;
     char more[32] = "";
     for (int peer = 0; peer < m->request->size; peer++)
-        if (peer != m->request->rank && m->out->fds[peer] < 0 && missing++ == 0) first = peer;
+        if (peer != m->request->rank && m->peers[peer].link.fd < 0 && missing++ == 0) first = peer;
     if (missing > 1) (void)snprintf(more, sizeof more, " and %d more", missing - 1);
     find_reason(m, first);
     return taciti_fail(TACIT_E_PEER, "rank %d: rank %d%s did not connect within %g s (comm.start)%s%s",
@@ -442,11 +445,10 @@ static void clean_up(mesh *m, bool failed) {
     taciti_free(m->polls);
 }
 
-tacit_status taciti_tcp_connect(const taciti_tcp_request *request, int64_t end_ns, taciti_tcp_mesh *out) {
-    mesh m = {.request = request, .out = out, .end_ns = end_ns, .listeners = {-1, -1}};
+tacit_status taciti_tcp_connect(const taciti_tcp_request *request, int64_t end_ns, taciti_tcp_peer *peers) {
+    mesh m = {.request = request, .peers = peers, .end_ns = end_ns, .listeners = {-1, -1}};
     m.outgoing = request->rank;
     m.count = m.outgoing + TACITI_TCP_STRANGERS_MAX;
-    for (int i = 0; i < request->size; i++) out->fds[i] = -1;
     m.records = taciti_calloc((size_t)request->rank + 1, sizeof *m.records);
     m.attempts = taciti_calloc((size_t)m.count, sizeof *m.attempts);
     m.polls = taciti_calloc((size_t)(LISTENERS + m.count), sizeof *m.polls);

@@ -16,19 +16,12 @@
 #define TACITI_COMM_TCP_CONNECT_H
 
 #include "comm/engine_tcp.h"
-#include "comm/tcp_address.h"
+#include "comm/tcp_peer.h"
 
 enum { TACITI_TCP_STRANGERS_MAX = 64 };
 
-/* The connections of a rank: [size], by peer; -1 for the rank itself. */
-typedef struct taciti_tcp_mesh {
-    int *fds;
-    taciti_seal **seals;                      /* [size]: with a key, else NULL */
-    char (*names)[TACITI_ADDRESS_TEXT_BYTES]; /* [size]: the address of each peer */
-} taciti_tcp_mesh;
-
-/* Fills `out`, whose arrays the caller provides, until end_ns of the monotonic clock. After an error all are closed.
- * Collective. */
-tacit_status taciti_tcp_connect(const taciti_tcp_request *request, int64_t end_ns, taciti_tcp_mesh *out);
+/* Opens the links of peers[size], all closed, but this rank's own, until end_ns of the monotonic clock, and sets the
+ * names of the peers. After an error all are closed. Collective. */
+tacit_status taciti_tcp_connect(const taciti_tcp_request *request, int64_t end_ns, taciti_tcp_peer *peers);
 
 #endif
