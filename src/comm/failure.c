@@ -128,11 +128,10 @@ tacit_status taciti_detector_create(taciti_comm *comm) {
     const int64_t now = taciti_now_ns();
     d->last_look_ns = d->rearmed_ns = now;
     for (int rank = 0; rank < size; rank++) {
-        d->link_of[rank] = -1;
         if (!are_neighbours(me, rank, size)) continue;
-        d->link_of[rank] = d->count;
-        d->links[d->count] = (taciti_link){.peer = rank, .heard_ns = now};
-        TACITI_TRY(listen_to(comm, &d->links[d->count++]));
+        taciti_link *link = d->link_of[rank] = &d->links[d->count++];
+        *link = (taciti_link){.peer = rank, .heard_ns = now};
+        TACITI_TRY(listen_to(comm, link));
     }
     return TACIT_OK;
 }
@@ -143,15 +142,14 @@ void taciti_detector_destroy(taciti_comm *comm) {
 }
 
 void taciti_detector_sent(taciti_comm *comm, int peer) {
-    const int i = comm->detector.link_of[peer];
-    if (i >= 0) comm->detector.links[i].sent++;
+    if (comm->detector.link_of[peer] != NULL) comm->detector.link_of[peer]->sent++;
 }
 
 void taciti_detector_heard(taciti_comm *comm, int peer, int64_t now_ns) {
-    const int i = comm->detector.link_of[peer];
-    if (i < 0) return;
-    comm->detector.links[i].heard_ns = now_ns;
-    comm->detector.links[i].received++;
+    taciti_link *link = comm->detector.link_of[peer];
+    if (link == NULL) return;
+    link->heard_ns = now_ns;
+    link->received++;
 }
 
 static void tell_neighbours(taciti_comm *comm, int culprit) {
@@ -223,12 +221,11 @@ static tacit_status hear_link(taciti_comm *comm, taciti_link *link, int64_t now)
 
 /* How many neighbours of `peer` come before this rank and look well from here: they speak first. */
 static int speakers_before_me(const taciti_comm *comm, int peer, int64_t now, int64_t limit_ns) {
-    const taciti_detector *d = &comm->detector;
     int count = 0;
     for (int rank = 0; rank < comm->engine.rank; rank++) {
         if (!are_neighbours(rank, peer, comm->engine.size)) continue;
-        const int i = d->link_of[rank];
-        count += i < 0 || (!d->links[i].gone && d->links[i].lost_ns == 0 && now - d->links[i].heard_ns < limit_ns);
+        const taciti_link *link = comm->detector.link_of[rank];
+        count += link == NULL || (!link->gone && link->lost_ns == 0 && now - link->heard_ns < limit_ns);
     }
     return count;
 }
@@ -285,8 +282,7 @@ static void last_seen(const taciti_link *link, char out[SEEN_BYTES]) {
 
 /* One error is enough: that of a watcher, if there is one, says more. */
 static tacit_status pronounce_lost(taciti_comm *comm, int peer) {
-    const int i = comm->detector.link_of[peer];
-    const taciti_link *link = i >= 0 ? &comm->detector.links[i] : NULL;
+    const taciti_link *link = comm->detector.link_of[peer];
     const char *reason = reason_of_loss(comm, peer);
     char name[NAME_BYTES], seen[SEEN_BYTES];
     name_of(comm, peer, name);
@@ -297,7 +293,7 @@ static tacit_status pronounce_lost(taciti_comm *comm, int peer) {
 }
 
 tacit_status taciti_detector_lost(taciti_comm *comm, int peer) {
-    return comm->detector.link_of[peer] >= 0 ? TACIT_OK : pronounce_lost(comm, peer);
+    return comm->detector.link_of[peer] != NULL ? TACIT_OK : pronounce_lost(comm, peer);
 }
 
 static tacit_status judge_link(taciti_comm *comm, taciti_link *link, int64_t now) {
@@ -409,8 +405,8 @@ static bool is_elsewhere(const taciti_sight *mine, const taciti_sight *theirs) {
 tacit_status taciti_detector_compare(taciti_comm *comm, int peer) {
     taciti_detector *d = &comm->detector;
     taciti_sight mine;
-    if (d->link_of[peer] < 0) return TACIT_OK;
-    const taciti_link *link = &d->links[d->link_of[peer]];
+    const taciti_link *link = d->link_of[peer];
+    if (link == NULL) return TACIT_OK;
     const uint64_t enough = link->beats + FRESH_BEATS;
     TACITI_TRY(hear_anew(comm, link, enough));
     if (link->beats < enough) return TACIT_OK; /* what it did earlier tells nothing */
@@ -457,8 +453,7 @@ static tacit_status declare_stalled(taciti_comm *comm, int peer, const taciti_li
 
 tacit_status taciti_detector_stall(taciti_comm *comm, int peer, int64_t begin_ns) {
     const taciti_detector *d = &comm->detector;
-    const int i = d->link_of[peer];
-    const taciti_link *link = i >= 0 ? &d->links[i] : NULL;
+    const taciti_link *link = d->link_of[peer];
     const int64_t since_ns = begin_ns > d->rearmed_ns ? begin_ns : d->rearmed_ns;
     const double waited_s = (double)(taciti_now_ns() - since_ns) * 1e-9;
     if (waited_s <= patience_s(comm, link)) return taciti_comm_ask(comm, begin_ns);

@@ -55,7 +55,7 @@ typedef struct taciti_link {
 typedef struct taciti_detector {
     taciti_link *links; /* owned */
     int count;
-    int *link_of; /* by rank: index of its link or -1; owned */
+    taciti_link **link_of; /* by rank: its link; NULL: no neighbour; owned */
     int64_t last_look_ns, next_look_ns, next_beat_ns;
     int64_t rearmed_ns; /* when the measurement of silence was last restarted */
     bool leaving;

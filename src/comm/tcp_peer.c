@@ -19,21 +19,12 @@ static void append_message(taciti_tcp_list *list, taciti_tcp_message *m) {
     list->last = m;
 }
 
-static taciti_tcp_message *take_first(taciti_tcp_list *list) {
-    taciti_tcp_message *m = list->first;
-    if (m != NULL) list->first = m->next;
-    return m;
-}
-
-/* Takes the first message that has this tag or, if `number` is given, this number. */
-static taciti_tcp_message *take_match(taciti_tcp_list *list, int tag, const uint64_t *number) {
-    taciti_tcp_message *before = NULL, *m = list->first;
-    while (m != NULL && (number != NULL ? m->number != *number : m->tag != tag)) before = m, m = m->next;
+/* Takes this message, which is in the list, out of it; NULL: nothing. Returns it. */
+static taciti_tcp_message *take_message(taciti_tcp_list *list, taciti_tcp_message *m) {
+    taciti_tcp_message **at = &list->first, *before = NULL;
     if (m == NULL) return NULL;
-    if (before == NULL)
-        list->first = m->next;
-    else
-        before->next = m->next;
+    for (; *at != m; at = &before->next) before = *at;
+    *at = m->next;
     if (list->last == m) list->last = before;
     return m;
 }
@@ -139,7 +130,7 @@ static void note_written(void *owner, size_t bytes) {
 
 static void put_announcements(taciti_tcp_peer *peer) {
     while (peer->out.first != NULL && taciti_tcp_link_has_room(&peer->link, peer->out.first->frame.kind)) {
-        taciti_tcp_message *m = take_first(&peer->out);
+        taciti_tcp_message *m = take_message(&peer->out, peer->out.first);
         const bool asks = !m->is_control && m->frame.kind == TACITI_FRAME_ASK;
         taciti_tcp_link_put(&peer->link, &m->frame, m->bytes, asks ? NULL : m);
         if (asks) append_message(&peer->asking, m);
@@ -148,7 +139,7 @@ static void put_announcements(taciti_tcp_peer *peer) {
 
 static void put_chunk(taciti_tcp_peer *peer) {
     if (peer->sending.first == NULL || !taciti_tcp_link_has_room(&peer->link, TACITI_FRAME_CHUNK)) return;
-    taciti_tcp_message *m = take_first(&peer->sending);
+    taciti_tcp_message *m = take_message(&peer->sending, peer->sending.first);
     const size_t left = m->wanted - m->claimed, n = left < TACITI_FRAME_CHUNK_BYTES ? left : TACITI_FRAME_CHUNK_BYTES;
     const taciti_frame frame = {
         .kind = TACITI_FRAME_CHUNK, .bytes = (uint32_t)n, .message = m->number, .value = m->claimed};
@@ -215,7 +206,7 @@ tacit_status taciti_tcp_peer_receive(taciti_tcp_peer *peer, int tag, void *bytes
                                      taciti_tcp_message **out) {
     taciti_tcp_message *m = new_message(peer, tag, bytes, count);
     if (m == NULL) return TACIT_E_MEMORY;
-    taciti_tcp_message *kept = take_match(&peer->unexpected, tag, NULL);
+    taciti_tcp_message *kept = take_message(&peer->unexpected, find_tag(&peer->unexpected, tag));
     *out = m;
     if (kept == NULL) {
         append_message(&peer->posted, m);
@@ -243,7 +234,7 @@ static tacit_status end_eager(taciti_tcp_peer *peer, taciti_tcp_message *m) {
         m->done = true;
         return give_credit(peer, m->total);
     }
-    taciti_tcp_message *receive = take_match(&peer->posted, m->tag, NULL);
+    taciti_tcp_message *receive = take_message(&peer->posted, find_tag(&peer->posted, m->tag));
     if (receive != NULL) return deliver_copy(peer, receive, m);
     append_message(&peer->unexpected, m);
     return TACIT_OK;
@@ -254,7 +245,7 @@ static const char *begin_eager(taciti_tcp_peer *peer, const taciti_frame *frame)
     taciti_tcp_message *m = find_tag(&peer->posted, frame->tag);
     if (peer->window_held + cost > TACITI_FRAME_WINDOW_BYTES) return "it sends more than it may";
     if (m != NULL && m->count >= frame->bytes) {
-        (void)take_match(&peer->posted, frame->tag, NULL);
+        (void)take_message(&peer->posted, m);
         m->total = frame->bytes;
     } else {
         const char *refusal = keep_message(peer, frame, &m);
@@ -270,7 +261,7 @@ static const char *begin_eager(taciti_tcp_peer *peer, const taciti_frame *frame)
 static const char *begin_asked(taciti_tcp_peer *peer, const taciti_frame *frame) {
     if (peer->asked_held == TACITI_TCP_ASKED_MAX) return "it announces more messages than it may";
     peer->asked_held++;
-    taciti_tcp_message *receive = take_match(&peer->posted, frame->tag, NULL), *kept = NULL;
+    taciti_tcp_message *receive = take_message(&peer->posted, find_tag(&peer->posted, frame->tag)), *kept = NULL;
     if (receive != NULL) return answer_asker(peer, receive, frame) == TACIT_OK ? NULL : "there is no memory";
     const char *refusal = keep_message(peer, frame, &kept);
     if (refusal == NULL) append_message(&peer->unexpected, kept);
@@ -278,8 +269,7 @@ static const char *begin_asked(taciti_tcp_peer *peer, const taciti_frame *frame)
 }
 
 static const char *begin_sending(taciti_tcp_peer *peer, const taciti_frame *frame) {
-    const uint64_t number = frame->message;
-    taciti_tcp_message *m = take_match(&peer->asking, 0, &number);
+    taciti_tcp_message *m = take_message(&peer->asking, find_number(&peer->asking, frame->message));
     if (m == NULL) return "it answers what nobody asked";
     peer->asked--;
     if (frame->value > m->count) {
@@ -306,7 +296,7 @@ static const char *begin_chunk(taciti_tcp_peer *peer, const taciti_frame *frame)
 static void end_chunk(taciti_tcp_peer *peer, taciti_tcp_message *m, size_t bytes) {
     m->moved += bytes;
     if (m->moved < m->wanted) return;
-    (void)take_match(&peer->arriving, 0, &m->number);
+    (void)take_message(&peer->arriving, m);
     m->done = true;
 }
 
