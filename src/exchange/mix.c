@@ -430,13 +430,7 @@ void taciti_mix_list(taciti_mix *mix, const char *prefix, taciti_state *out) {
         size_t n = 0;
         float *factors = taciti_power_factors(&one->power, &n);
         (void)snprintf(one->name, sizeof one->name, "strategy.factors.%zu", c);
-        taciti_state_add(out, (taciti_state_entry){.name = one->name,
-                                                   .kind = TACITI_STATE_BYTES,
-                                                   .owner = TACITI_STATE_OWN,
-                                                   .regroup = TACITI_STATE_RESET,
-                                                   .data = factors,
-                                                   .n = n * sizeof *factors,
-                                                   .optional = true});
+        taciti_state_add_bytes(out, one->name, TACITI_STATE_OWN, factors, n * sizeof *factors)->optional = true;
     }
 }
 

@@ -131,27 +131,22 @@ void taciti_reference_settle(const taciti_reference *reference, const float *apa
     }
 }
 
-static void list_entry(taciti_references *references, size_t number, const char *prefix, taciti_state_entry entry,
+/* Exactly one of floats and doubles is given, or nothing. */
+static void list_array(taciti_references *references, size_t number, const char *prefix, float *floats, double *doubles,
                        taciti_state *out) {
+    const taciti_layout *layout = references->layout;
     char *name = references->names[number];
     (void)snprintf(name, TACITI_REFERENCE_NAME_BYTES, "strategy.%s.%zu", prefix, number);
-    entry.name = name;
-    entry.owner = TACITI_STATE_OWN;
-    entry.regroup = TACITI_STATE_RESET;
-    entry.n = references->layout->n * (entry.kind == TACITI_STATE_BYTES ? sizeof(double) : 1);
-    entry.optional = true;
-    taciti_state_add(out, entry);
+    if (floats != NULL)
+        taciti_state_add_array(out, name, TACITI_STATE_OWN, TACITI_STATE_RESET, layout, floats)->optional = true;
+    if (doubles != NULL)
+        taciti_state_add_bytes(out, name, TACITI_STATE_OWN, doubles, layout->n * sizeof *doubles)->optional = true;
 }
 
 void taciti_references_list(taciti_references *references, const char *prefix, taciti_state *out) {
     for (size_t i = 0; i < references->count; i++) {
         const taciti_reference *reference = &references->all[i];
-        const taciti_state_kind kind =
-            reference->kind == TACITI_REFERENCE_EDGES ? TACITI_STATE_BYTES : TACITI_STATE_ARRAY;
-        void *const arrays[] = {kind == TACITI_STATE_BYTES ? (void *)reference->known : reference->mine,
-                                kind == TACITI_STATE_BYTES ? (void *)reference->sum : reference->other};
-        for (size_t k = 0; k < 2 && arrays[k] != NULL; k++)
-            list_entry(references, 2 * i + k, prefix,
-                       (taciti_state_entry){.kind = kind, .data = arrays[k], .layout = references->layout}, out);
+        list_array(references, 2 * i, prefix, reference->mine, reference->known, out);
+        list_array(references, 2 * i + 1, prefix, reference->other, reference->sum, out);
     }
 }

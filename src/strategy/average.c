@@ -150,13 +150,8 @@ void taciti_average_list_model(taciti_average *average, taciti_state *out) {
     const taciti_strategy_context *c = &average->context;
     taciti_state_add_array(out, "model", TACITI_STATE_OWN, TACITI_STATE_MEAN, c->layout,
                            average->aside ? c->gradients : c->parameters);
-    taciti_state_add(out, (taciti_state_entry){.name = "noisy_moments",
-                                               .kind = TACITI_STATE_NUMBERS,
-                                               .owner = TACITI_STATE_OWN,
-                                               .regroup = TACITI_STATE_MEAN,
-                                               .data = &average->noisy,
-                                               .n = 1,
-                                               .optional = true});
+    taciti_state_add_numbers(out, "noisy_moments", TACITI_STATE_OWN, TACITI_STATE_MEAN, &average->noisy, 1)->optional =
+        true;
 }
 
 double *taciti_average_noisy(taciti_average *average) { return &average->noisy; }

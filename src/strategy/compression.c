@@ -245,27 +245,15 @@ static void add_residuals(taciti_compression *c, taciti_state *out) {
         taciti_state_access access = {.read = NULL};
         if (residual == NULL && !taciti_exchange_narrow_residual(c->exchange, (taciti_residual_array)i, &access))
             continue;
-        taciti_state_add(out, (taciti_state_entry){.name = NAMES[has_estimates(c)][i],
-                                                   .kind = TACITI_STATE_ARRAY,
-                                                   .owner = TACITI_STATE_OWN,
-                                                   .regroup = rule,
-                                                   .data = residual,
-                                                   .layout = c->layout,
-                                                   .n = c->layout->n,
-                                                   .access = access,
-                                                   .optional = true});
+        taciti_state_entry *entry =
+            taciti_state_add_array(out, NAMES[has_estimates(c)][i], TACITI_STATE_OWN, rule, c->layout, residual);
+        entry->access = access;
+        entry->optional = true;
     }
 }
 
 static void add_bytes(taciti_state *out, const char *name, taciti_state_owner owner, void *bytes, size_t n) {
-    if (n == 0) return;
-    taciti_state_add(out, (taciti_state_entry){.name = name,
-                                               .kind = TACITI_STATE_BYTES,
-                                               .owner = owner,
-                                               .regroup = TACITI_STATE_RESET,
-                                               .data = bytes,
-                                               .n = n,
-                                               .optional = true});
+    if (n > 0) taciti_state_add_bytes(out, name, owner, bytes, n)->optional = true;
 }
 
 /* The names contain that of the controller, so another one starts from its first state. Controllers that measure times
@@ -283,11 +271,8 @@ static void add_controller(taciti_compression *c, taciti_state *out) {
 }
 
 static void add_levels(taciti_state *out, const char *name, taciti_level *list, size_t count) {
-    taciti_state_add(out, (taciti_state_entry){.name = name,
-                                               .kind = TACITI_STATE_NUMBERS,
-                                               .data = &list[0].factor,
-                                               .n = count * LEVEL_N,
-                                               .optional = true});
+    taciti_state_add_numbers(out, name, TACITI_STATE_SHARED, TACITI_STATE_RESET, &list[0].factor, count * LEVEL_N)
+        ->optional = true;
 }
 
 static void add_thresholds(taciti_compression *c, taciti_state *out) {
@@ -312,12 +297,9 @@ void taciti_compression_state(taciti_compression *c, taciti_state *out) {
                                                .data = &c->saved_placement,
                                                .optional = true});
     if (c->period_sum != NULL)
-        taciti_state_add(out, (taciti_state_entry){.name = "strategy.period_sum",
-                                                   .kind = TACITI_STATE_ARRAY,
-                                                   .data = c->period_sum,
-                                                   .layout = c->layout,
-                                                   .n = c->layout->n,
-                                                   .optional = true});
+        taciti_state_add_array(out, "strategy.period_sum", TACITI_STATE_SHARED, TACITI_STATE_RESET, c->layout,
+                               c->period_sum)
+            ->optional = true;
 }
 
 static uint64_t digest_bytes(const void *bytes, size_t n) {

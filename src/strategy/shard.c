@@ -351,19 +351,10 @@ static void add_parameters(taciti_shard *s, taciti_state *out) {
     const size_t units = s->context.layout->unit_count;
     for (size_t u = 0; u < units && s->started; u++) s->saved[u] = s->units[u].state == TACITI_UNIT_PRESENT;
     if (s->started) s->saved[units] = s->whole;
-    taciti_state_add(out, (taciti_state_entry){.name = "strategy.parameters",
-                                               .kind = TACITI_STATE_ARRAY,
-                                               .regroup = TACITI_STATE_RESET,
-                                               .data = s->context.parameters,
-                                               .layout = s->context.layout,
-                                               .n = s->context.layout->n,
-                                               .optional = true});
-    taciti_state_add(out, (taciti_state_entry){.name = "strategy.present",
-                                               .kind = TACITI_STATE_BYTES,
-                                               .regroup = TACITI_STATE_RESET,
-                                               .data = s->saved,
-                                               .n = units + 1,
-                                               .optional = true});
+    taciti_state_add_array(out, "strategy.parameters", TACITI_STATE_SHARED, TACITI_STATE_RESET, s->context.layout,
+                           s->context.parameters)
+        ->optional = true;
+    taciti_state_add_bytes(out, "strategy.present", TACITI_STATE_SHARED, s->saved, units + 1)->optional = true;
 }
 
 /* Before start() what this rank needs from a checkpoint; afterwards what it alone writes. */

@@ -3,28 +3,31 @@
 
 #include <string.h>
 
-void taciti_state_add(taciti_state *state, taciti_state_entry entry) {
-    if (state->count < TACITI_STATE_MAX_ENTRIES) state->entries[state->count] = entry;
-    state->count++;
+#include "base/number.h"
+
+taciti_state_entry *taciti_state_add(taciti_state *state, taciti_state_entry entry) {
+    taciti_state_entry *added = &state->entries[taciti_min(state->count++, TACITI_STATE_MAX_ENTRIES)];
+    *added = entry;
+    return added;
 }
 
-void taciti_state_add_array(taciti_state *state, const char *name, taciti_state_owner owner,
-                            taciti_state_regroup regroup, const taciti_layout *layout, float *flat) {
-    taciti_state_add_ranges(state, name, owner, regroup, layout, flat, NULL, 0);
+taciti_state_entry *taciti_state_add_array(taciti_state *state, const char *name, taciti_state_owner owner,
+                                           taciti_state_regroup regroup, const taciti_layout *layout, float *flat) {
+    return taciti_state_add_ranges(state, name, owner, regroup, layout, flat, NULL, 0);
 }
 
-void taciti_state_add_ranges(taciti_state *state, const char *name, taciti_state_owner owner,
-                             taciti_state_regroup regroup, const taciti_layout *layout, float *flat,
-                             const taciti_range *ranges, size_t range_count) {
-    taciti_state_add(state, (taciti_state_entry){.name = name,
-                                                 .kind = TACITI_STATE_ARRAY,
-                                                 .owner = owner,
-                                                 .regroup = regroup,
-                                                 .data = flat,
-                                                 .layout = layout,
-                                                 .n = layout->n,
-                                                 .ranges = ranges,
-                                                 .range_count = range_count});
+taciti_state_entry *taciti_state_add_ranges(taciti_state *state, const char *name, taciti_state_owner owner,
+                                            taciti_state_regroup regroup, const taciti_layout *layout, float *flat,
+                                            const taciti_range *ranges, size_t range_count) {
+    return taciti_state_add(state, (taciti_state_entry){.name = name,
+                                                        .kind = TACITI_STATE_ARRAY,
+                                                        .owner = owner,
+                                                        .regroup = regroup,
+                                                        .data = flat,
+                                                        .layout = layout,
+                                                        .n = layout->n,
+                                                        .ranges = ranges,
+                                                        .range_count = range_count});
 }
 
 bool taciti_state_range(const taciti_state_entry *entry, size_t index, taciti_range *out) {
@@ -39,12 +42,19 @@ bool taciti_state_held(const taciti_state_entry *entry, size_t index, taciti_ran
     return true;
 }
 
-void taciti_state_add_numbers(taciti_state *state, const char *name, taciti_state_owner owner,
-                              taciti_state_regroup regroup, double *numbers, size_t n) {
-    taciti_state_add(
+taciti_state_entry *taciti_state_add_numbers(taciti_state *state, const char *name, taciti_state_owner owner,
+                                             taciti_state_regroup regroup, double *numbers, size_t n) {
+    return taciti_state_add(
         state,
         (taciti_state_entry){
             .name = name, .kind = TACITI_STATE_NUMBERS, .owner = owner, .regroup = regroup, .data = numbers, .n = n});
+}
+
+taciti_state_entry *taciti_state_add_bytes(taciti_state *state, const char *name, taciti_state_owner owner, void *bytes,
+                                           size_t n) {
+    return taciti_state_add(
+        state,
+        (taciti_state_entry){.name = name, .kind = TACITI_STATE_BYTES, .owner = owner, .data = bytes, .n = n});
 }
 
 bool taciti_state_is_of_rank(const taciti_state_entry *entry) {

@@ -67,23 +67,28 @@ typedef struct taciti_state_entry {
 enum { TACITI_STATE_MAX_ENTRIES = 80, TACITI_STATE_NAME_BYTES = 48 };
 
 typedef struct taciti_state {
-    taciti_state_entry entries[TACITI_STATE_MAX_ENTRIES];
+    taciti_state_entry entries[TACITI_STATE_MAX_ENTRIES + 1]; /* the last one takes what does not fit */
     size_t count; /* above TACITI_STATE_MAX_ENTRIES: some did not fit, and the table is refused */
 } taciti_state;
 
-void taciti_state_add(taciti_state *state, taciti_state_entry entry);
+/* Adds an entry and returns it, for members that are set afterwards; as do all below. */
+taciti_state_entry *taciti_state_add(taciti_state *state, taciti_state_entry entry);
 
 /* A whole flat array. */
-void taciti_state_add_array(taciti_state *state, const char *name, taciti_state_owner owner,
-                            taciti_state_regroup regroup, const taciti_layout *layout, float *flat);
+taciti_state_entry *taciti_state_add_array(taciti_state *state, const char *name, taciti_state_owner owner,
+                                           taciti_state_regroup regroup, const taciti_layout *layout, float *flat);
 
 /* Ranges of a flat array, borrowed. */
-void taciti_state_add_ranges(taciti_state *state, const char *name, taciti_state_owner owner,
-                             taciti_state_regroup regroup, const taciti_layout *layout, float *flat,
-                             const taciti_range *ranges, size_t range_count);
+taciti_state_entry *taciti_state_add_ranges(taciti_state *state, const char *name, taciti_state_owner owner,
+                                            taciti_state_regroup regroup, const taciti_layout *layout, float *flat,
+                                            const taciti_range *ranges, size_t range_count);
 
-void taciti_state_add_numbers(taciti_state *state, const char *name, taciti_state_owner owner,
-                              taciti_state_regroup regroup, double *numbers, size_t n);
+taciti_state_entry *taciti_state_add_numbers(taciti_state *state, const char *name, taciti_state_owner owner,
+                                             taciti_state_regroup regroup, double *numbers, size_t n);
+
+/* With TACITI_STATE_RESET. */
+taciti_state_entry *taciti_state_add_bytes(taciti_state *state, const char *name, taciti_state_owner owner, void *bytes,
+                                           size_t n);
 
 /* The index-th run of floats that an array entry consists of, relative to its data. False behind the last. */
 bool taciti_state_range(const taciti_state_entry *entry, size_t index, taciti_range *out);
