@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 
 #define FIRST_LINE "tacit arrivals 1 rank %d of %d run %016" PRIx64
 
@@ -34,22 +35,23 @@ struct taciti_arrivals {
     bool whole;          /* it ends with a line break: no crash has cut it off */
     bool ended;          /* there is no further line */
     uint64_t stamp, sum; /* sum: of all lines so far */
-    char *text;          /* the line that is being written; owned */
-    size_t text_bytes, text_used;
+    size_t text_bytes;
+    char text[]; /* the line that is being written */
 };
 
 static void close_file(taciti_arrivals *a) {
     if (a->file != NULL) (void)fclose(a->file);
     free(a->line);
-    taciti_free(a->text);
     taciti_free(a);
 }
 
 static tacit_status open_file(const char *folder, const taciti_arrivals_run *run, const char *mode,
                               taciti_arrivals **out) {
-    taciti_arrivals *a = taciti_calloc(1, sizeof *a);
+    const size_t text_bytes = HEAD_BYTES + 2 * NUMBER_BYTES * (size_t)run->ranks;
+    taciti_arrivals *a = taciti_calloc(1, sizeof *a + text_bytes);
     char name[HEAD_BYTES];
     if (a == NULL) return TACIT_E_MEMORY;
+    a->text_bytes = text_bytes;
     (void)snprintf(name, sizeof name, "rank-%d.log", run->rank);
     tacit_status status = taciti_path_join(a->path, sizeof a->path, folder, name);
     a->ranks = run->ranks;
@@ -82,12 +84,6 @@ tacit_status taciti_arrivals_record(const char *folder, const taciti_arrivals_ru
     taciti_arrivals *a = NULL;
     char line[HEAD_BYTES];
     TACITI_TRY(open_file(folder, run, "we", &a));
-    a->text_bytes = HEAD_BYTES + 2 * NUMBER_BYTES * (size_t)run->ranks;
-    a->text = taciti_calloc(a->text_bytes, 1);
-    if (a->text == NULL) {
-        close_file(a);
-        return TACIT_E_MEMORY;
-    }
     (void)snprintf(line, sizeof line, FIRST_LINE STAMP, run->rank, run->ranks, run->digest, run->stamp);
     (void)add_to_sum(a, line);
     if (fprintf(a->file, "%s\n", line) < 0) note_failure(a);
@@ -223,32 +219,23 @@ bool taciti_arrivals_ended(const taciti_arrivals *a) { return taciti_arrivals_re
 
 bool taciti_arrivals_replays(const taciti_arrivals *a) { return a != NULL && a->replays; }
 
-static void put_word(taciti_arrivals *a, const char *word) {
-    const int n = snprintf(a->text + a->text_used, a->text_bytes - a->text_used, "%s", word);
-    a->text_used += (size_t)n;
+/* Begins a line: a step, and what is said of it. */
+static void begin_line(taciti_arrivals *a, int64_t step, const char *word) {
+    (void)snprintf(a->text, a->text_bytes, "%" PRId64 " %s", step, word);
 }
 
-static void put_number(taciti_arrivals *a, const char *before, int64_t number) {
-    char word[NUMBER_BYTES + 1];
-    (void)snprintf(word, sizeof word, "%s%" PRId64, before, number);
-    put_word(a, word);
-}
-
-static void put_ranks(taciti_arrivals *a, const char *word, const int *ranks, size_t count) {
-    put_word(a, word);
-    for (size_t i = 0; i < count; i++) put_number(a, " ", ranks[i]);
+static void add_ranks(taciti_arrivals *a, const int *ranks, size_t count) {
+    for (size_t i = 0; i < count; i++) taciti_text_add(a->text, a->text_bytes, " %d", ranks[i]);
 }
 
 static void end_line(taciti_arrivals *a) {
     if (!a->failed && fprintf(a->file, "%s" SUM "\n", a->text, add_to_sum(a, a->text)) < 0) note_failure(a);
-    a->text_used = 0;
 }
 
 tacit_status taciti_arrivals_begin(taciti_arrivals *a, int64_t step) {
     if (a == NULL) return TACIT_OK;
     if (!a->replays) {
-        put_number(a, "", step);
-        put_word(a, " begin");
+        begin_line(a, step, "begin");
         end_line(a);
         return TACIT_OK;
     }
@@ -269,10 +256,12 @@ void taciti_arrivals_write(taciti_arrivals *a, const taciti_arrivals_step *step)
         return;
     }
     if (!step->meet && step->taken + step->offered == 0) return;
-    put_number(a, "", step->step);
-    if (step->meet) put_word(a, " meet");
-    if (!step->meet) put_ranks(a, " take", step->take, step->taken);
-    if (!step->meet) put_ranks(a, " offer", step->offer, step->offered);
+    begin_line(a, step->step, step->meet ? "meet" : "take");
+    if (!step->meet) {
+        add_ranks(a, step->take, step->taken);
+        taciti_text_add(a->text, a->text_bytes, " offer");
+        add_ranks(a, step->offer, step->offered);
+    }
     end_line(a);
 }
 
