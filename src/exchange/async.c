@@ -55,7 +55,7 @@ struct taciti_async {
     taciti_pages pages;
     int *ranks; /* [2 ranks] of the log; owned */
     taciti_arrivals_step step;
-    size_t *taken;       /* [edges] that add() works on; owned */
+    edge **taken;        /* [edges] that add() works on; owned */
     double *squares;     /* [threads] of the changes; owned */
     double *weights;     /* [ranks] that each takes in at a meeting; owned */
     float *x;            /* that add() changes, or copy() reads */
@@ -245,10 +245,9 @@ static tacit_status end_job(taciti_async *a) {
 
 /* ---- take -------------------------------------------------------------------------------------------------------- */
 
-static tacit_status find_edge(const taciti_async *a, int peer, size_t *out) {
-    for (*out = 0; *out < a->edges; ++*out)
-        if (a->edge[*out].peer == peer) return TACIT_OK;
-    *out = 0;
+static tacit_status find_edge(const taciti_async *a, int peer, edge **out) {
+    for (*out = a->edge; *out < a->edge + a->edges; ++*out)
+        if ((*out)->peer == peer) return TACIT_OK;
     return taciti_fail(TACIT_E_DATA,
                        "the log of arrivals has rank %d meet rank %d after step %lld: they are no neighbours",
                        taciti_comm_rank(a->comm), peer, (long long)a->step.step);
@@ -269,9 +268,8 @@ static tacit_status await_taken(taciti_comm *comm, void *context) {
     taciti_async *a = context;
     TACITI_TRY(post_all(comm, a));
     for (size_t i = 0; i < a->step.taken; i++) {
-        size_t at = 0;
-        TACITI_TRY(find_edge(a, a->step.take[i], &at));
-        edge *e = &a->edge[at];
+        edge *e = NULL;
+        TACITI_TRY(find_edge(a, a->step.take[i], &e));
         TACITI_TRY(await_edge(comm, e, message_bytes(a->n)));
         if (e->offered && e->arrived) continue;
         return taciti_fail(TACIT_E_DATA,
@@ -300,7 +298,7 @@ static void add_part(void *context, int thread, int threads) {
     double squares = 0;
     taciti_pool_part(a->n, 16, thread, threads, &begin, &end);
     for (size_t k = 0; k < a->step.taken; k++) {
-        const edge *e = &a->edge[a->taken[k]];
+        const edge *e = a->taken[k];
         const float *mine = (const float *)(const void *)(e->mine + HEAD_BYTES);
         const float weight = (float)(a->gamma * e->weight * e->portion);
         const float *theirs = (const float *)(const void *)(e->theirs + HEAD_BYTES);
@@ -324,10 +322,9 @@ static bool has_waited(const taciti_async *a, const edge *e) { return a->own_ste
 /* Adds what step.take names, and makes these edges idle. */
 static tacit_status add_taken(taciti_async *a, float *x, int64_t *clock, double *moved) {
     for (size_t k = 0; k < a->step.taken; k++) {
-        size_t at = 0;
-        TACITI_TRY(find_edge(a, a->step.take[k], &at));
-        edge *e = &a->edge[at];
-        a->taken[k] = at;
+        edge *e = NULL;
+        TACITI_TRY(find_edge(a, a->step.take[k], &e));
+        a->taken[k] = e;
         if (clock_of(e) > *clock) *clock = clock_of(e);
         if (!e->answered) e->late = has_waited(a, e);
         e->offered = e->answered = e->arrived = false;
@@ -399,9 +396,8 @@ static void copy_part(void *context, int thread, int threads) {
 static tacit_status await_sends(taciti_comm *comm, void *context) {
     taciti_async *a = context;
     for (size_t k = 0; k < a->step.offered; k++) {
-        size_t at = 0;
-        TACITI_TRY(find_edge(a, a->step.offer[k], &at));
-        edge *e = &a->edge[at];
+        edge *e = NULL;
+        TACITI_TRY(find_edge(a, a->step.offer[k], &e));
         if (e->sending) TACITI_TRY(taciti_comm_await(comm, &e->send));
         e->sending = false;
     }
@@ -412,9 +408,8 @@ static tacit_status await_sends(taciti_comm *comm, void *context) {
 static tacit_status copy_offers(taciti_async *a, int64_t clock, float *x) {
     const head mine = {.clock = clock};
     for (size_t k = 0; k < a->step.offered; k++) {
-        size_t at = 0;
-        TACITI_TRY(find_edge(a, a->step.offer[k], &at));
-        edge *e = &a->edge[at];
+        edge *e = NULL;
+        TACITI_TRY(find_edge(a, a->step.offer[k], &e));
         e->offered = e->to_send = true;
         e->offers++;
         e->offered_at = a->own_steps;
