@@ -23,19 +23,7 @@
 #include "exchange/power.h"
 #include "exchange/reference.h"
 
-enum { IDLE = -1, POWER_SEED = 1 };
-
-/* The part of this rank in one round. */
-typedef struct step {
-    int group, edges;    /* index of its all-reduce, of its neighbours; IDLE: none */
-    taciti_power *power; /* in place of both; NULL: none */
-    int pair[2];         /* its members, if they are a pair along edges */
-    taciti_mix_weights weights;
-    taciti_reference *reference; /* of differences; NULL: arrays travel as they are */
-    uint64_t bytes;              /* of all buckets; the maximum if the codec does not fix them */
-    uint64_t sent;               /* of all buckets in the last mix; before that `bytes` */
-    size_t segment_n;            /* floats of a message along edges */
-} step;
+enum { POWER_SEED = 1 };
 
 /* An all-reduce, or PowerGossip, among some ranks. */
 typedef struct reduction {
@@ -47,6 +35,16 @@ typedef struct reduction {
     taciti_power power;
     char name[TACITI_REFERENCE_NAME_BYTES]; /* of its factors */
 } reduction;
+
+/* The part of this rank in one round: a reduction, or edges, or nothing. */
+typedef struct step {
+    reduction *group;         /* or pair; NULL: none */
+    taciti_neighbours *edges; /* NULL: none */
+    int pair[2];              /* the members of a reduction, if they are a pair along edges */
+    taciti_mix_weights weights;
+    taciti_reference *reference; /* of differences; NULL: arrays travel as they are */
+    uint64_t sent;               /* of all buckets in the last mix; before that taciti_mix_bytes() */
+} step;
 
 struct taciti_mix {
     taciti_comm *comm;               /* borrows */
@@ -131,19 +129,18 @@ static tacit_status describe_power(taciti_mix *mix, reduction *c) {
 }
 
 /* The reduction of a group or a pair, a new one when no round before had it. */
-static tacit_status find_reduction(taciti_mix *mix, const taciti_round *round, taciti_members members, int *out) {
+static tacit_status find_reduction(taciti_mix *mix, const taciti_round *round, taciti_members members,
+                                   reduction **out) {
     taciti_placement placement = mix->requested;
     if (round->groups > 0)
         placement = taciti_mix_placement(mix->hosts, round, members, mix->requested);
     else
         placement.lanes = 1;
-    for (size_t c = 0; c < mix->reduction_count; c++) {
-        *out = (int)c;
-        if (is_same(mix, &mix->reductions[c], members, placement)) return TACIT_OK;
-    }
-    *out = (int)mix->reduction_count++;
-    mix->reductions[*out] = (reduction){.members = members, .placement = placement};
-    return (mix->columns > 0 ? describe_power : describe_sum)(mix, &mix->reductions[*out]);
+    for (*out = mix->reductions; *out < mix->reductions + mix->reduction_count; ++*out)
+        if (is_same(mix, *out, members, placement)) return TACIT_OK;
+    mix->reduction_count++;
+    **out = (reduction){.members = members, .placement = placement};
+    return (mix->columns > 0 ? describe_power : describe_sum)(mix, *out);
 }
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
@@ -162,36 +159,28 @@ static taciti_members members_at(const taciti_mix *mix, size_t r, int pair[2]) {
     return members;
 }
 
-/* A pair with the weight w moves 2 w of the way to its mean. */
-static tacit_status plan_power(taciti_mix *mix, size_t r, step *s) {
+/* A pair along edges, which PowerGossip mixes, moves 2 w of the way to its mean with the weight w. Of a sum without
+ * references a rank takes its part. */
+static tacit_status plan_group(taciti_mix *mix, size_t r, step *s) {
     const taciti_round *round = round_of(mix, r);
     const taciti_members members = members_at(mix, r, s->pair);
-    int at;
+    float share = 1, part = 1;
     if (members.ranks == NULL) return TACIT_OK;
-    const float share = round->groups > 0 ? 1 : (float)(2 * (1 - round->self[mix->rank]));
-    s->weights = (taciti_mix_weights){.keep = 1 - share, .share = share};
-    TACITI_TRY(find_reduction(mix, round, members, &at));
-    s->power = &mix->reductions[at].power;
-    return TACIT_OK;
-}
-
-static tacit_status plan_group(taciti_mix *mix, size_t r, step *s) {
-    const taciti_members members = members_at(mix, r, s->pair);
-    if (members.ranks == NULL) return TACIT_OK;
-    TACITI_TRY(find_reduction(mix, round_of(mix, r), members, &s->group));
-    s->reference = mix->reductions[s->group].reference;
-    s->weights = (taciti_mix_weights){.keep = 0, .share = s->reference != NULL ? 1 : 1 / (float)members.count};
+    TACITI_TRY(find_reduction(mix, round, members, &s->group));
+    s->reference = s->group->reference;
+    if (round->groups == 0) share = (float)(2 * (1 - round->self[mix->rank]));
+    if (mix->columns == 0 && s->reference == NULL) part = 1 / (float)members.count;
+    s->weights = (taciti_mix_weights){.keep = 1 - share, .share = share * part};
     return TACIT_OK;
 }
 
 static tacit_status plan_edges(taciti_mix *mix, size_t r, step *s) {
     taciti_neighbours *nb = &mix->neighbours[mix->neighbours_count];
-    const taciti_round *round = round_of(mix, r);
-    TACITI_TRY(taciti_neighbours_describe(mix->hosts, round, mix->rank, &mix->encoding, mix->segment_bytes, nb));
-    s->segment_n = nb->segment_n;
-    const int all = (int)mix->neighbours_count++;
+    TACITI_TRY(
+        taciti_neighbours_describe(mix->hosts, round_of(mix, r), mix->rank, &mix->encoding, mix->segment_bytes, nb));
+    mix->neighbours_count++;
     if (nb->in_count == 0 && nb->out_count == 0 && nb->self == 1) return TACIT_OK;
-    s->edges = all;
+    s->edges = nb;
     s->weights = (taciti_mix_weights){.keep = mix->differences ? 1 : 0, .share = 1};
     return mix->differences ? add_edges(mix, nb, &s->reference) : TACIT_OK;
 }
@@ -199,10 +188,9 @@ static tacit_status plan_edges(taciti_mix *mix, size_t r, step *s) {
 static tacit_status plan_round(taciti_mix *mix, size_t r) {
     const taciti_round *round = round_of(mix, r);
     step *s = &mix->steps[r];
-    *s = (step){.group = IDLE, .edges = IDLE, .weights = {.keep = 1, .share = 0}};
+    *s = (step){.weights = {.keep = 1, .share = 0}};
     taciti_round_partners(round, mix->topology->ranks, mix->partners);
-    if (mix->columns > 0) return plan_power(mix, r, s);
-    return (round->groups > 0 ? plan_group : plan_edges)(mix, r, s);
+    return (round->groups > 0 || mix->columns > 0 ? plan_group : plan_edges)(mix, r, s);
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
@@ -217,12 +205,15 @@ static uint64_t edge_bytes(const taciti_mix *mix, size_t segment_n) {
     return bytes;
 }
 
-static void count_bytes(const taciti_mix *mix, step *s) {
-    if (s->power != NULL) s->bytes = taciti_power_bytes(s->power);
-    for (size_t b = 0; b < mix->layout->bucket_count && s->group != IDLE; b++)
-        s->bytes += taciti_allreduce_bytes(&mix->reductions[s->group].reduce, mix->layout->buckets[b].n);
-    if (s->edges != IDLE) s->bytes = edge_bytes(mix, s->segment_n) * mix->neighbours[s->edges].out_count;
-    s->sent = s->bytes;
+uint64_t taciti_mix_bytes(const taciti_mix *mix, int64_t number) {
+    const step *s = &mix->steps[round_number(mix, number)];
+    uint64_t bytes = 0;
+    if (s->edges != NULL) return edge_bytes(mix, s->edges->segment_n) * s->edges->out_count;
+    if (s->group == NULL) return 0;
+    if (mix->columns > 0) return taciti_power_bytes(&s->group->power);
+    for (size_t b = 0; b < mix->layout->bucket_count; b++)
+        bytes += taciti_allreduce_bytes(&s->group->reduce, mix->layout->buckets[b].n);
+    return bytes;
 }
 
 /* ---- life -------------------------------------------------------------------------------------------------------- */
@@ -292,14 +283,13 @@ static tacit_status describe_mix(taciti_mix *mix, const taciti_comm *comm, const
 
 static tacit_status mix_bucket(taciti_mix *mix, float *x, size_t n, const taciti_bucket_task *task) {
     const step *s = &mix->steps[round_number(mix, task->step)];
-    if (s->power != NULL) return taciti_power_run(s->power, x, n, task);
+    if (mix->columns > 0) return taciti_power_run(&s->group->power, x, n, task);
     const size_t at = mix->layout->buckets[task->bucket].offset;
     float *apart = s->reference == NULL ? NULL : mix->references.apart + at;
     if (s->reference != NULL) taciti_reference_subtract(s->reference, x, at, n);
-    if (s->edges != IDLE) return taciti_neighbours_run(&mix->neighbours[s->edges], x, apart, n, task);
-    reduction *c = &mix->reductions[s->group];
-    if (apart != NULL) c->errors.errors = memset(apart, 0, n * sizeof *apart);
-    return taciti_allreduce_run(&c->reduce, x, n, task, &c->errors);
+    if (s->edges != NULL) return taciti_neighbours_run(s->edges, x, apart, n, task);
+    if (apart != NULL) s->group->errors.errors = memset(apart, 0, n * sizeof *apart);
+    return taciti_allreduce_run(&s->group->reduce, x, n, task, &s->group->errors);
 }
 
 /* Jobs run one after the other, and nobody else sends meanwhile. */
@@ -327,7 +317,7 @@ static tacit_status open_buffers(taciti_mix *mix, taciti_comm *comm) {
     for (size_t c = 0; c < mix->reduction_count; c++) TACITI_TRY(open_reduction(mix, &mix->reductions[c]));
     for (size_t i = 0; i < mix->neighbours_count; i++)
         TACITI_TRY(taciti_neighbours_open(&mix->neighbours[i], comm, mix->workspace.base));
-    for (size_t r = 0; r < mix->topology->period; r++) count_bytes(mix, &mix->steps[r]);
+    for (size_t r = 0; r < mix->topology->period; r++) mix->steps[r].sent = taciti_mix_bytes(mix, (int64_t)r);
     mix->sent = taciti_calloc(mix->layout->bucket_count, sizeof *mix->sent);
     if (mix->sent == NULL) return TACIT_E_MEMORY;
     return taciti_bucket_jobs_create(comm, mix->layout, move_bucket, mix, &mix->jobs);
@@ -383,14 +373,14 @@ size_t taciti_mix_predict_bytes(const taciti_comm *comm, const taciti_layout *la
 tacit_status taciti_mix_begin(taciti_mix *mix, float *flat, size_t bucket, int64_t number) {
     const step *s = &mix->steps[round_number(mix, number)];
     taciti_bucket_task task = {.bucket = bucket, .step = number};
-    if (s->group == IDLE && s->edges == IDLE && s->power == NULL) {
+    if (s->group == NULL && s->edges == NULL) {
         mix->sent[bucket] = 0;
         return taciti_bucket_skip(&mix->jobs, bucket);
     }
     task.setting[TACITI_PAYLOAD_CONTRIBUTION] = mix->encoding.expected;
-    if (s->group != IDLE)
+    if (s->group != NULL)
         task.setting[TACITI_PAYLOAD_RESULT] =
-            taciti_encoding_result_setting(&mix->encoding, (int)mix->reductions[s->group].members.count);
+            taciti_encoding_result_setting(&mix->encoding, (int)s->group->members.count);
     return taciti_bucket_begin(&mix->jobs, flat, &task, "mix of bucket");
 }
 
@@ -407,7 +397,7 @@ tacit_status taciti_mix_wait(taciti_mix *mix, float *flat, size_t bucket, int64_
     const taciti_bucket *b = &mix->layout->buckets[bucket];
     TACITI_TRY(taciti_bucket_wait(&mix->jobs, bucket));
     count_sent(mix, s, bucket);
-    if (s->power != NULL) taciti_power_settle(s->power, bucket);
+    if (mix->columns > 0 && s->group != NULL) taciti_power_settle(&s->group->power, bucket);
     if (s->reference == NULL) return TACIT_OK;
     /* Codecs that rotate blocks decode something else than 0 in padding. */
     float *apart = mix->references.apart + b->offset;
@@ -437,7 +427,5 @@ void taciti_mix_list(taciti_mix *mix, const char *prefix, taciti_state *out) {
 taciti_mix_weights taciti_mix_weights_of(const taciti_mix *mix, int64_t number) {
     return mix->steps[round_number(mix, number)].weights;
 }
-
-uint64_t taciti_mix_bytes(const taciti_mix *mix, int64_t number) { return mix->steps[round_number(mix, number)].bytes; }
 
 uint64_t taciti_mix_sent(const taciti_mix *mix, int64_t number) { return mix->steps[round_number(mix, number)].sent; }
