@@ -99,8 +99,6 @@ static tacit_status create_alone(const taciti_strategy_context *c, taciti_shard 
     if (s == NULL) return TACIT_E_MEMORY;
     s->context = *c;
     s->options = *(const taciti_shard_options *)c->options;
-    s->reduce_options = taciti_shard_reduce_options(c);
-    s->gather_options = taciti_shard_gather_options(c);
     TACITI_TRY(taciti_shard_arrange(c, &s->arrangement));
     s->place = taciti_shard_place_of(&s->arrangement, &s->options);
     s->units = taciti_calloc(c->layout->unit_count + 1, sizeof *s->units + 1);
@@ -116,11 +114,13 @@ static tacit_status create_alone(const taciti_strategy_context *c, taciti_shard 
 }
 
 static tacit_status create_exchanges(taciti_shard *s) {
+    const taciti_exchange_options reduce = taciti_shard_reduce_options(&s->context),
+                                  gather = taciti_shard_gather_options(&s->context);
     taciti_strategy_context half = s->context;
-    half.exchange_options = &s->reduce_options;
+    half.exchange_options = &reduce;
     half.compression.phase = taciti_shard_reduce_phase(&s->options);
     TACITI_TRY(taciti_compression_create(&half, &s->reduce));
-    half.exchange_options = &s->gather_options;
+    half.exchange_options = &gather;
     TACITI_TRY(taciti_exchange_create(half.comm, half.layout, half.exchange_options, NULL, &s->gather));
     if (s->context.compression.gathers.codec == NULL) return TACIT_OK;
     half.hooks = NULL;

@@ -80,7 +80,6 @@ typedef struct taciti_shard {
     taciti_shard_options options;
     taciti_arrangement arrangement;
     taciti_shard_place place;
-    taciti_exchange_options reduce_options, gather_options;
     taciti_compression *reduce; /* of gradients */
     taciti_exchange *gather;    /* as a whole; owned, like the next */
     taciti_compression *coded;  /* of what compress.gather compresses; NULL: nothing */
