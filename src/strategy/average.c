@@ -36,14 +36,14 @@ void taciti_average_destroy(taciti_average *average) {
     taciti_free(average);
 }
 
-static taciti_exchange_options exact_options(const taciti_exchange_options *options) {
+taciti_exchange_options taciti_exact_options(const taciti_exchange_options *options) {
     taciti_exchange_options out = *options;
     out.wire = (taciti_text){"f32"};
     return out;
 }
 
 tacit_status taciti_average_create(const taciti_strategy_context *context, taciti_average **out) {
-    const taciti_exchange_options options = exact_options(context->exchange_options);
+    const taciti_exchange_options options = taciti_exact_options(context->exchange_options);
     taciti_average *average = taciti_calloc(1, sizeof *average);
     double *squares = taciti_calloc(context->layout->n / BLOCK_FLOATS + 1, sizeof *squares);
     taciti_exchange *exchange = NULL;
@@ -66,7 +66,7 @@ tacit_status taciti_average_create(const taciti_strategy_context *context, tacit
 }
 
 size_t taciti_average_predict_bytes(const taciti_strategy_context *context) {
-    const taciti_exchange_options f32 = exact_options(context->exchange_options);
+    const taciti_exchange_options f32 = taciti_exact_options(context->exchange_options);
     return taciti_exchange_predict_bytes(context->comm, context->layout, &f32, NULL);
 }
 

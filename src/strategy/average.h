@@ -10,6 +10,9 @@
 
 typedef struct taciti_average taciti_average;
 
+/* The same options with f32 on the wire. */
+taciti_exchange_options taciti_exact_options(const taciti_exchange_options *options);
+
 /* Creates a separate exchange among all ranks; nothing is allocated later. Copies *context and borrows what it points
  * to. Collective. */
 tacit_status taciti_average_create(const taciti_strategy_context *context, taciti_average **out);

@@ -58,12 +58,6 @@ taciti_encoding taciti_gossip_sum_encoding(void) {
     return (taciti_encoding){.codec = codec, .expected = taciti_codec_setting_of(codec, (taciti_codec_setting){0})};
 }
 
-static taciti_exchange_options plain_options(const taciti_strategy_context *context) {
-    taciti_exchange_options options = *context->exchange_options;
-    options.wire = (taciti_text){"f32"};
-    return options;
-}
-
 /* One float per tensor. */
 static tacit_status make_tensor_layout(size_t tensors, taciti_layout *out) {
     TACITI_TRY(taciti_layout_create(1, out));
@@ -92,7 +86,7 @@ tacit_status taciti_gossip_noise_allocate(taciti_gossip *g) {
 tacit_status taciti_gossip_noise_connect(taciti_gossip *g) {
     taciti_gossip_noise *noise = &g->noise;
     const taciti_strategy_context *c = &g->context;
-    const taciti_exchange_options options = plain_options(c);
+    const taciti_exchange_options options = taciti_exact_options(c->exchange_options);
     const taciti_encoding encoding = taciti_gossip_sum_encoding();
     if (!noise->active) return TACIT_OK;
     TACITI_TRY(taciti_exchange_create(c->comm, c->layout, &options, &encoding, &noise->signals));
@@ -110,7 +104,7 @@ void taciti_gossip_noise_destroy(taciti_gossip *g) {
 }
 
 size_t taciti_gossip_noise_predict_bytes(const taciti_strategy_context *context) {
-    const taciti_exchange_options options = plain_options(context);
+    const taciti_exchange_options options = taciti_exact_options(context->exchange_options);
     const taciti_encoding encoding = taciti_gossip_sum_encoding();
     if (!taciti_gossip_denoises(context)) return 0;
     return 2 * context->layout->n * sizeof(float) +
