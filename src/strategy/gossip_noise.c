@@ -28,7 +28,6 @@
  * makes Adam's steps; overlapped equals blocking and resumed equals uninterrupted, bit for bit.
  */
 #include <math.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "strategy/gossip_state.h"
@@ -67,19 +66,12 @@ static tacit_status make_tensor_layout(size_t tensors, taciti_layout *out) {
 
 tacit_status taciti_gossip_noise_allocate(taciti_gossip *g) {
     taciti_gossip_noise *noise = &g->noise;
-    const taciti_layout *layout = g->context.layout;
+    const size_t tensors = g->context.layout->tensor_count;
     noise->norm = 1;
-    noise->active = taciti_gossip_denoises(&g->context);
     if (!noise->active) return TACIT_OK;
-    TACITI_TRY(taciti_pages_create(layout->n * sizeof(float), "signals of moments", &noise->signal_pages));
-    TACITI_TRY(taciti_pages_create(layout->n * sizeof(float), "shares of moments", &noise->share_pages));
-    noise->signal = noise->signal_pages.base;
-    noise->share = noise->share_pages.base;
-    memset(noise->signal, 0, layout->n * sizeof(float));
-    memset(noise->share, 0, layout->n * sizeof(float));
-    TACITI_TRY(make_tensor_layout(layout->tensor_count, &noise->tensors));
+    TACITI_TRY(make_tensor_layout(tensors, &noise->tensors));
     noise->energy = taciti_calloc(noise->tensors.n, sizeof *noise->energy);
-    noise->sums = taciti_calloc(2 * layout->tensor_count, sizeof *noise->sums);
+    noise->sums = taciti_calloc(2 * tensors, sizeof *noise->sums);
     return noise->energy == NULL || noise->sums == NULL ? TACIT_E_MEMORY : TACIT_OK;
 }
 
@@ -97,8 +89,6 @@ void taciti_gossip_noise_destroy(taciti_gossip *g) {
     taciti_exchange_destroy(g->noise.signals);
     taciti_exchange_destroy(g->noise.energies);
     taciti_layout_destroy(&g->noise.tensors);
-    taciti_pages_destroy(&g->noise.signal_pages);
-    taciti_pages_destroy(&g->noise.share_pages);
     taciti_free(g->noise.energy);
     taciti_free(g->noise.sums);
 }

@@ -243,10 +243,11 @@ static tacit_status make_masses(taciti_gossip *g) {
 
 /* Touched at once: else the first transfers of a run, on the communication thread, wait for the system to clear pages
  * (seconds for 500 MB on a small machine, and with gossip.delay in the second step, when nobody expects it). */
-static tacit_status make_array(const taciti_gossip *g, bool wanted, const char *what, taciti_pages *pages,
-                               float **out) {
+static tacit_status make_array(taciti_gossip *g, bool wanted, const char *what, float **out) {
+    taciti_pages *pages = &g->pages[g->arrays];
     if (!wanted) return TACIT_OK;
     TACITI_TRY(taciti_pages_create(g->context.layout->n * sizeof **out, what, pages));
+    g->arrays++;
     *out = pages->base;
     memset(pages->base, 0, pages->bytes);
     return TACIT_OK;
@@ -258,13 +259,16 @@ static bool wants_channel(const taciti_gossip_options *o, int channel) {
 
 static tacit_status make_arrays(taciti_gossip *g) {
     const taciti_gossip_options *o = &g->options;
+    taciti_gossip_noise *noise = &g->noise;
+    noise->active = taciti_gossip_denoises(&g->context);
     for (int c = 0; c < TACITI_GOSSIP_CHANNELS; c++)
-        TACITI_TRY(make_array(g, wants_channel(o, c), "parameters on their way", &g->channels[c].pages,
-                              &g->channels[c].buffer));
-    TACITI_TRY(make_array(g, taciti_gossip_keeps_own(o), "parameters handed over", &g->own_pages, &g->own));
-    TACITI_TRY(make_array(g, o->tracker, "gradient tracker", &g->tracker_pages, &g->tracker));
-    TACITI_TRY(make_array(g, o->tracker, "gradient of the step before", &g->gradient_pages, &g->gradient));
-    TACITI_TRY(make_array(g, g->gain > 0, "integral of mixes", &g->integral_pages, &g->integral));
+        TACITI_TRY(make_array(g, wants_channel(o, c), "parameters on their way", &g->channels[c].buffer));
+    TACITI_TRY(make_array(g, taciti_gossip_keeps_own(o), "parameters handed over", &g->own));
+    TACITI_TRY(make_array(g, o->tracker, "gradient tracker", &g->tracker));
+    TACITI_TRY(make_array(g, o->tracker, "gradient of the step before", &g->gradient));
+    TACITI_TRY(make_array(g, g->gain > 0, "integral of mixes", &g->integral));
+    TACITI_TRY(make_array(g, noise->active, "signals of moments", &noise->signal));
+    TACITI_TRY(make_array(g, noise->active, "shares of moments", &noise->share));
     return taciti_gossip_noise_allocate(g);
 }
 
@@ -336,14 +340,8 @@ void taciti_gossip_destroy(void *self) {
     taciti_gossip_noise_destroy(g);
     taciti_gossip_async_destroy(g);
     taciti_average_destroy(g->average);
-    for (int c = 0; c < TACITI_GOSSIP_CHANNELS; c++) {
-        taciti_mix_destroy(g->channels[c].mix);
-        taciti_pages_destroy(&g->channels[c].pages);
-    }
-    taciti_pages_destroy(&g->own_pages);
-    taciti_pages_destroy(&g->tracker_pages);
-    taciti_pages_destroy(&g->gradient_pages);
-    taciti_pages_destroy(&g->integral_pages);
+    for (int c = 0; c < TACITI_GOSSIP_CHANNELS; c++) taciti_mix_destroy(g->channels[c].mix);
+    for (size_t i = 0; i < g->arrays; i++) taciti_pages_destroy(&g->pages[i]);
     taciti_topology_destroy(&g->topology);
     taciti_free(g->masses);
     taciti_free(g);

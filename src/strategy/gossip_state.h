@@ -22,13 +22,12 @@
 #include "strategy/gossip.h"
 #include "strategy/strategy.h"
 
-enum { TACITI_GOSSIP_CHANNELS = 3 };
+enum { TACITI_GOSSIP_CHANNELS = 3, TACITI_GOSSIP_ARRAYS = 9 };
 
 /* A transfer of an array: a copy whose buckets are exchanged in place. */
 typedef struct taciti_gossip_channel {
-    taciti_mix *mix;    /* owned */
-    float *buffer;      /* layout->n floats, in pages */
-    taciti_pages pages; /* owned */
+    taciti_mix *mix; /* owned */
+    float *buffer;   /* layout->n floats */
 } taciti_gossip_channel;
 
 /* The effect of mix number `number` on an array of this rank: x <- keep x + share buffer, where keep and share contain
@@ -44,7 +43,6 @@ typedef struct taciti_gossip_noise {
     bool active;
     taciti_exchange *signals, *energies; /* of `signal` and `energy`; owned */
     taciti_layout tensors;               /* a float for each tensor; owned */
-    taciti_pages signal_pages, share_pages;
     float *signal;       /* flat: of this rank, on its way, or the sum over ranks */
     float *share;        /* flat: of second moments that counts */
     float *energy;       /* per tensor: the mean square of signals; this rank's, or the sum over ranks; owned */
@@ -66,7 +64,8 @@ typedef struct taciti_gossip {
     taciti_average *average;
     taciti_gossip_channel channels[TACITI_GOSSIP_CHANNELS]; /* parameters of even and odd numbers (odd: delay only),
                                                              * tracker */
-    taciti_pages own_pages, tracker_pages, gradient_pages, integral_pages;
+    taciti_pages pages[TACITI_GOSSIP_ARRAYS]; /* of all flat arrays, those of channels and noise, too; owned */
+    size_t arrays;
     float *own;      /* the parameters that this rank has sent; NULL if they do not change until the result arrives */
     float *tracker;  /* estimate of the mean gradient; NULL without */
     float *gradient; /* the gradient last added to it */
@@ -193,7 +192,7 @@ void taciti_gossip_dense_list(const taciti_gossip *g, taciti_state *out);
 bool taciti_gossip_denoises(const taciti_strategy_context *context);
 taciti_encoding taciti_gossip_sum_encoding(void); /* through taciti_gossip_sum_codec() */
 size_t taciti_gossip_noise_predict_bytes(const taciti_strategy_context *context);
-tacit_status taciti_gossip_noise_allocate(taciti_gossip *g);
+tacit_status taciti_gossip_noise_allocate(taciti_gossip *g); /* all but its flat arrays; if it is active */
 tacit_status taciti_gossip_noise_connect(taciti_gossip *g); /* collective */
 void taciti_gossip_noise_destroy(taciti_gossip *g);
 
