@@ -122,19 +122,15 @@ void taciti_gossip_async_destroy(taciti_gossip *g) {
     (void)taciti_arrivals_close(g->arrivals);
 }
 
-/* Updates all buckets, or renews copy16 alone. */
+/* Updates all parameters, or renews copy16 alone. */
 static void update_all(const taciti_gossip *g, bool update) {
     const taciti_strategy_context *c = &g->context;
     const int64_t begin_ns = taciti_now_ns();
     taciti_blend nothing = {.arrived = NULL};
-    for (size_t b = 0; b < c->layout->bucket_count; b++) {
-        const taciti_bucket *bucket = &c->layout->buckets[b];
-        if (update)
-            taciti_optim_update_range(c->optim, c->parameters, c->gradients, c->copy16, bucket->offset, bucket->n,
-                                      &nothing);
-        else
-            taciti_optim_blend_range(c->optim, c->parameters, c->copy16, bucket->offset, bucket->n, &nothing);
-    }
+    if (update)
+        taciti_optim_update_range(c->optim, c->parameters, c->gradients, c->copy16, 0, c->layout->n, &nothing);
+    else
+        taciti_optim_blend_range(c->optim, c->parameters, c->copy16, 0, c->layout->n, &nothing);
     (void)taciti_trace_add(c->trace, TACITI_SPAN_UPDATE, -1, begin_ns);
 }
 

@@ -15,14 +15,10 @@
 #include "base/log.h"
 #include "strategy/gossip_state.h"
 
-/* y <- y + share x; in buckets, because blends are */
+/* y <- y + share x */
 static void add(taciti_gossip *g, const float *x, float share) {
-    const taciti_layout *layout = g->context.layout;
-    for (size_t b = 0; b < layout->bucket_count; b++) {
-        taciti_blend blend = {.arrived = x, .keep = 1, .share = share};
-        taciti_optim_blend_range(g->context.optim, g->tracker, NULL, layout->buckets[b].offset, layout->buckets[b].n,
-                                 &blend);
-    }
+    taciti_blend blend = {.arrived = x, .keep = 1, .share = share};
+    taciti_optim_blend_range(g->context.optim, g->tracker, NULL, 0, g->context.layout->n, &blend);
 }
 
 tacit_status taciti_gossip_track(taciti_gossip *g, bool finite) {
