@@ -70,13 +70,13 @@ static void advance_masses(taciti_gossip *g, int64_t number, double gamma) {
 void taciti_gossip_plan_step(taciti_gossip *g) {
     const double gamma = g->options.gamma;
     taciti_gossip_plan *plan = &g->plan;
-    *plan = (taciti_gossip_plan){.number = g->number, .keep = 1, .share = 0};
+    *plan = (taciti_gossip_plan){.keep = 1, .share = 0};
     plan->mass_before = plan->mass_after = taciti_gossip_mass(g);
-    if (plan->number < 0) return;
-    const taciti_mix_weights w = taciti_mix_weights_of(taciti_gossip_channel_of(g, plan->number)->mix, plan->number);
+    if (g->number < 0) return;
+    const taciti_mix_weights w = taciti_mix_weights_of(taciti_gossip_channel_of(g, g->number)->mix, g->number);
     plan->keep = (float)(1 - gamma + gamma * (double)w.keep);
     plan->share = (float)(gamma * (double)w.share);
-    if (g->masses != NULL) advance_masses(g, plan->number, gamma);
+    if (g->masses != NULL) advance_masses(g, g->number, gamma);
     plan->mass_after = taciti_gossip_mass(g);
 }
 
@@ -106,14 +106,13 @@ static bool is_late(const taciti_gossip *g, const float *flat) {
 }
 
 tacit_status taciti_gossip_collect(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t bucket) {
-    const taciti_gossip_plan *plan = &g->plan;
-    if (plan->number < 0) return TACIT_OK;
+    if (g->number < 0) return TACIT_OK;
     if (!g->context.exchange_options->overlap) {
-        taciti_gossip_copy(g, channel->buffer, is_late(g, flat) ? g->own : flat, plan->mass_before, bucket);
-        TACITI_TRY(taciti_gossip_begin(channel, bucket, plan->number));
+        taciti_gossip_copy(g, channel->buffer, is_late(g, flat) ? g->own : flat, g->plan.mass_before, bucket);
+        TACITI_TRY(taciti_gossip_begin(channel, bucket, g->number));
     }
     const int64_t begin_ns = taciti_now_ns();
-    TACITI_TRY(taciti_mix_wait(channel->mix, channel->buffer, bucket, plan->number));
+    TACITI_TRY(taciti_mix_wait(channel->mix, channel->buffer, bucket, g->number));
     g->wait_ns += taciti_trace_add(g->context.trace, TACITI_SPAN_WAIT, (int)bucket, begin_ns) - begin_ns;
     return TACIT_OK;
 }

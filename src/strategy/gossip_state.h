@@ -30,10 +30,10 @@ typedef struct taciti_gossip_channel {
     float *buffer;   /* layout->n floats */
 } taciti_gossip_channel;
 
-/* The effect of mix number `number` on an array of this rank: x <- keep x + share buffer, where keep and share contain
- * W' = gamma W + (1 - gamma) I. The push-sum weights before and after it are 1 unless the topology is directed. */
+/* The effect of the mix of the step that runs on an array of this rank: x <- keep x + share buffer, where keep and share
+ * contain W' = gamma W + (1 - gamma) I. The push-sum weights before and after it are 1 unless the topology is directed.
+ */
 typedef struct taciti_gossip_plan {
-    int64_t number;
     float keep, share;
     double mass_before, mass_after;
 } taciti_gossip_plan;
@@ -78,8 +78,8 @@ typedef struct taciti_gossip {
     taciti_gossip_noise noise;
 
     int64_t step;                          /* finished steps */
-    int64_t number;                        /* of the next mix; below 0: nothing arrives */
-    taciti_gossip_plan plan;               /* of the step that runs */
+    int64_t number;                        /* of the next mix, or of that of the step; below 0: nothing arrives */
+    taciti_gossip_plan plan;
     int64_t wait_ns;                       /* of the step that runs */
     double numbers[TACITI_GOSSIP_NUMBERS]; /* the counters above, for a checkpoint */
     uint64_t digest;                       /* of the topology and of the hosts of its ranks */
