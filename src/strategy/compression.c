@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/rng.h"
@@ -210,13 +209,10 @@ tacit_status taciti_compression_begin(taciti_compression *c, float *flat, size_t
 tacit_status taciti_compression_settle(taciti_compression *c, bool taken, double lr, double norm,
                                        taciti_step_report *report) {
     TACITI_TRY(taciti_exchange_settle(c->exchange, taken));
-    if (c->encoding.codec == NULL || !taken) {
-        c->decision.changed = false;
-        taciti_compression_advance(c);
-        c->settled_ns = taciti_now_ns();
-        return TACIT_OK;
-    }
-    return taciti_compression_learn(c, lr, norm, report);
+    c->decision.changed = false;
+    if (c->encoding.codec != NULL && taken) return taciti_compression_learn(c, lr, norm, report);
+    taciti_compression_advance(c, false);
+    return TACIT_OK;
 }
 
 bool taciti_compression_event(const taciti_compression *c, char *out, size_t size) {

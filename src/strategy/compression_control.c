@@ -342,41 +342,46 @@ static void correct_contributions(taciti_compression *c, const taciti_tally *t, 
     c->tried[0] = (taciti_level){trial, threshold_for(c, levels, LEVELS, trial)};
 }
 
-void taciti_compression_advance(taciti_compression *c) { c->step += c->setup.every > 0 ? c->setup.every : 1; }
+void taciti_compression_advance(taciti_compression *c, bool taken) {
+    c->taken += taken;
+    c->step += c->setup.every > 0 ? c->setup.every : 1;
+    c->settled_ns = taciti_now_ns();
+}
 
-tacit_status taciti_compression_learn(taciti_compression *c, double lr, double norm, taciti_step_report *report) {
-    const size_t all = c->layout->bucket_count;
-    const double factor = taciti_compression_factor(c, all), back = taciti_compression_back_factor(c, factor);
-    report->factor = c->encoding.expected.factor > 0 || factor <= 1 ? factor : 0;
-    report->gain = report->kept = 1;
-    c->decision.changed = false;
-    fill_statistics(c, report);
-    if (factor <= 1 && (taciti_comm_size(c->comm) == 1 || c->state_bytes == 0)) { /* nobody learns from this step */
-        report->bytes = costs_of(c)->bytes;
-        memset(c->sent, 0, sizeof c->sent); /* the dense step has sent the residuals, too */
-        taciti_compression_advance(c);
-        c->taken++;
-        c->settled_ns = taciti_now_ns();
-        return TACIT_OK;
-    }
-    TACITI_TRY(reduce_statistics(c));
-    if (c->state_bytes > 0) count_dense(c, norm);
-    taciti_tally sums[TACITI_PAYLOAD_KINDS];
+/* Adds the tallies of all buckets up, by kind. */
+static void report_sums(const taciti_compression *c, taciti_tally sums[TACITI_PAYLOAD_KINDS],
+                        taciti_step_report *report) {
+    const taciti_tally *contributions = &sums[TACITI_PAYLOAD_CONTRIBUTION];
+    const taciti_codec_tally *sent = &contributions->sent;
     for (int kind = 0; kind < TACITI_PAYLOAD_KINDS; kind++) {
         sums[kind] = sum_of(c, kind, c->shown_buckets);
         report->bytes += (double)sums[kind].bytes / taciti_comm_size(c->comm);
     }
-    const taciti_tally *contributions = &sums[TACITI_PAYLOAD_CONTRIBUTION];
-    const taciti_codec_tally *sent = &contributions->sent;
     if (sent->squares_in > 0) report->gain = sent->squares_out / sent->squares_in;
     if (sent->n > 0) report->kept = (double)sent->selected / (double)sent->n;
     report->pending = (double)contributions->pending;
-    if (c->state_bytes > 0) TACITI_TRY(decide_step(c, lr, contributions));
-    taciti_compression_advance(c);
-    c->taken++;
+}
+
+tacit_status taciti_compression_learn(taciti_compression *c, double lr, double norm, taciti_step_report *report) {
+    const size_t all = c->layout->bucket_count;
+    const double factor = taciti_compression_factor(c, all), back = taciti_compression_back_factor(c, factor);
+    taciti_tally sums[TACITI_PAYLOAD_KINDS];
+    report->factor = c->encoding.expected.factor > 0 || factor <= 1 ? factor : 0;
+    report->gain = report->kept = 1;
+    fill_statistics(c, report);
+    if (factor <= 1 && (taciti_comm_size(c->comm) == 1 || c->state_bytes == 0)) { /* nobody learns from this step */
+        report->bytes = costs_of(c)->bytes;
+        memset(c->sent, 0, sizeof c->sent); /* the dense step has sent the residuals, too */
+        taciti_compression_advance(c, true);
+        return TACIT_OK;
+    }
+    TACITI_TRY(reduce_statistics(c));
+    if (c->state_bytes > 0) count_dense(c, norm);
+    report_sums(c, sums, report);
+    if (c->state_bytes > 0) TACITI_TRY(decide_step(c, lr, &sums[TACITI_PAYLOAD_CONTRIBUTION]));
+    taciti_compression_advance(c, true);
     const double next = taciti_compression_factor(c, all), next_back = taciti_compression_back_factor(c, next);
-    correct_contributions(c, contributions, factor, next);
+    correct_contributions(c, &sums[TACITI_PAYLOAD_CONTRIBUTION], factor, next);
     correct_results(c, &sums[TACITI_PAYLOAD_RESULT], back, next_back);
-    c->settled_ns = taciti_now_ns();
     return TACIT_OK;
 }

@@ -80,8 +80,8 @@ double taciti_compression_back_factor(const taciti_compression *c, double factor
 /* Returns the threshold of a step with this factor: none if it was made for another one. */
 taciti_threshold taciti_compression_threshold(const taciti_compression *c, taciti_payload_kind kind, double factor);
 
-/* Goes on to the step of the next exchange. */
-void taciti_compression_advance(taciti_compression *c);
+/* Goes on to the step of the next exchange; taken: the controller has seen this one. */
+void taciti_compression_advance(taciti_compression *c, bool taken);
 
 /* Returns the first step in which few elements may be sent: the end of compress.warmup. */
 int64_t taciti_compression_safe_step(const taciti_compression *c);
