@@ -90,7 +90,7 @@ typedef struct taciti_controller {
     int64_t (*period)(const void *options);
 
     /* Bytes of state. */
-    size_t (*state_bytes)(const void *options, size_t buckets);
+    size_t (*state_bytes)(size_t buckets);
 
     /* Decides the first step. `state` and `factors` are zeroed. */
     void (*start)(const void *options, const taciti_adapt_start *start, void *state, taciti_decision *decision,

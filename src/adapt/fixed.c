@@ -4,8 +4,7 @@
  */
 #include "adapt/adapt.h"
 
-static size_t state_bytes(const void *options, size_t buckets) {
-    (void)options;
+static size_t state_bytes(size_t buckets) {
     (void)buckets;
     return 0;
 }

@@ -80,8 +80,7 @@ typedef struct state {
     level bucket[];                /* [count][buckets] */
 } state;
 
-static size_t state_bytes(const void *options, size_t buckets) {
-    (void)options;
+static size_t state_bytes(size_t buckets) {
     return sizeof(state) + KINDS * buckets * sizeof(level);
 }
 

@@ -38,7 +38,7 @@ static inline driven driven_create(const char *name) {
 
 static inline void driven_start(driven *d, const taciti_adapt_start *begin) {
     d->buckets = begin->buckets;
-    d->state_bytes = d->controller->state_bytes(d->options, begin->buckets);
+    d->state_bytes = d->controller->state_bytes(begin->buckets);
     d->state = calloc(1, d->state_bytes + 1);
     if (d->state == NULL) abort();
     d->controller->start(d->options, begin, d->state, &d->decision, d->factors);

@@ -23,7 +23,7 @@ typedef struct run {
 static void begin(run *r, double factor) {
     *r = (run){.controller = taciti_controller_find("payoff")};
     const taciti_adapt_start start = {.factor = factor, .buckets = 1};
-    r->state = taciti_calloc(1, r->controller->state_bytes(NULL, 1));
+    r->state = taciti_calloc(1, r->controller->state_bytes(1));
     r->controller->start(NULL, &start, r->state, &r->decision, NULL);
     assert_true(r->decision.factor == 1);
 }
@@ -51,7 +51,7 @@ static void buckets_that_the_codec_slows_stay_dense(void **state) {
     run r = {.controller = taciti_controller_find("payoff")};
     const taciti_adapt_start start = {.factor = 8, .buckets = 3};
     double factors[3] = {0};
-    r.state = taciti_calloc(1, r.controller->state_bytes(NULL, 3));
+    r.state = taciti_calloc(1, r.controller->state_bytes(3));
     r.controller->start(NULL, &start, r.state, &r.decision, factors);
     for (; r.step < 2000; r.step++) {
         const bool slow = r.step >= 1000, coded = r.decision.factor > 1;
@@ -164,7 +164,7 @@ static void a_copy_goes_on_alike(void **state) {
         begin(&a, 4);
         go(&a, at, 0.2, 0.025);
         begin(&b, 4);
-        memcpy(b.state, a.state, a.controller->state_bytes(NULL, 1));
+        memcpy(b.state, a.state, a.controller->state_bytes(1));
         b.decision = a.decision;
         b.step = a.step;
         a.coded = 0;
@@ -198,7 +198,7 @@ typedef struct ladder {
 static void climb_by(ladder *l, const taciti_codec_rung *rungs) {
     const taciti_controller *payoff = taciti_controller_find("payoff");
     const taciti_adapt_start start = {.factor = 10, .rungs = rungs, .loss = 5, .selects_at = 1000, .buckets = BUCKETS};
-    *l = (ladder){.state = taciti_calloc(1, payoff->state_bytes(NULL, BUCKETS))};
+    *l = (ladder){.state = taciti_calloc(1, payoff->state_bytes(BUCKETS))};
     payoff->start(NULL, &start, l->state, &l->decision, l->factors);
 }
 
@@ -322,8 +322,8 @@ static void kinds_that_select_join_at_a_step_of_the_run(void **state) {
 static void buckets_take_equal_parts_of_the_state(void **state) {
     (void)state;
     const taciti_controller *payoff = taciti_controller_find("payoff");
-    const size_t one = payoff->state_bytes(NULL, 1), two = payoff->state_bytes(NULL, 2);
-    assert_true(two > one && payoff->state_bytes(NULL, 10) == one + 9 * (two - one));
+    const size_t one = payoff->state_bytes(1), two = payoff->state_bytes(2);
+    assert_true(two > one && payoff->state_bytes(10) == one + 9 * (two - one));
 }
 
 int main(void) {

@@ -99,7 +99,7 @@ static bool fact_holds(const inquiry *q, const taciti_place *place, fact_id id) 
         return strcmp(q->settings->compress.codec.text, "auto") == 0 && !taciti_strategy_mixes_only(q->strategy);
     case RISES:
         if (s->options->warmup >= 0) return s->options->warmup > 0;
-        return s->controller == NULL || s->controller->state_bytes(s->controller_options, 1) == 0;
+        return s->controller == NULL || s->controller->state_bytes(1) == 0;
     case RETURNS_BY_FACTOR:
         return gather_factor || (factor && taciti_route_of(codec)->results && q->strategy->units == NULL &&
                                  s->options->collective != TACITI_WAY_GATHER);

@@ -13,7 +13,7 @@
 
 static tacit_status allocate_arrays(taciti_compression *c) {
     const size_t buckets = c->layout->bucket_count;
-    c->state_bytes = c->controller->state_bytes(c->setup.controller_options, buckets);
+    c->state_bytes = c->controller->state_bytes(buckets);
     c->shown_buckets = c->state_bytes > 0 ? buckets : 1;
     c->statistics_n = taciti_compression_statistics_bytes(buckets, c->state_bytes > 0) / sizeof *c->statistics;
     c->statistics = taciti_calloc(c->statistics_n, sizeof *c->statistics);

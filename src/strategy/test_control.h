@@ -33,8 +33,7 @@ typedef struct script_state {
     taciti_adapt_facts facts[MAX_STEPS];
 } script_state;
 
-static inline size_t script_state_bytes(const void *options, size_t buckets) {
-    (void)options;
+static inline size_t script_state_bytes(size_t buckets) {
     (void)buckets;
     return sizeof(script_state);
 }

@@ -42,8 +42,7 @@ typedef struct witness {
     _Atomic int decisions, others;
 } witness;
 
-static size_t witness_state_bytes(const void *options, size_t buckets) {
-    (void)options;
+static size_t witness_state_bytes(size_t buckets) {
     (void)buckets;
     return sizeof(double);
 }

@@ -214,8 +214,7 @@ static tacit_status check_options(const void *options) {
         "gravac.ceiling 1 compresses nothing: leave adapt.policy and compress.codec out, or give a ceiling above 1");
 }
 
-static size_t state_bytes(const void *options, size_t buckets) {
-    (void)options;
+static size_t state_bytes(size_t buckets) {
     (void)buckets;
     return sizeof(gravac_state);
 }
