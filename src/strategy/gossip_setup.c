@@ -16,34 +16,23 @@
 
 /* ---- refusals ---------------------------------------------------------------------------------------------------- */
 
-typedef struct refusal {
-    bool applies;
-    const char *text;
-} refusal;
-
-static tacit_status refuse_first(const refusal *refusals, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (refusals[i].applies) return taciti_fail(TACIT_E_CONFIG, "%s", refusals[i].text);
-    return TACIT_OK;
-}
-
 static tacit_status check_options(const taciti_gossip_options *o) {
     const bool late = o->delay > 0;
-    const refusal refusals[] = {
-        {late && o->order != TACITI_GOSSIP_AWC,
-         "gossip.delay 1 is for gossip.order awc: with atc every step waits for its own mix; --gossip.order awc or "
-         "--gossip.delay 0"},
-        {late && o->gamma > 0.5,
-         "gossip.delay 1 mixes with parameters of the step before, which swings up unless gossip.gamma is 0.5 or less; "
-         "add --gossip.gamma 0.5"},
-        {late && o->every > 1,
-         "gossip.delay 1 needs gossip.every 1: with several steps per mix a transfer has as many iterations anyway; "
-         "--gossip.delay 0"},
-        {late && o->tracker, "gossip.delay 1 does not go with gossip.tracker; --gossip.delay 0"},
-        {o->tracker && o->every > 1,
-         "gossip.tracker needs gossip.every 1: the estimate takes in every step's gradient; --gossip.every 1"},
-    };
-    return refuse_first(refusals, sizeof refusals / sizeof *refusals);
+    if (late && o->order != TACITI_GOSSIP_AWC)
+        return taciti_fail(TACIT_E_CONFIG, "gossip.delay 1 is for gossip.order awc: with atc every step waits for its "
+                                           "own mix; --gossip.order awc or --gossip.delay 0");
+    if (late && o->gamma > 0.5)
+        return taciti_fail(TACIT_E_CONFIG, "gossip.delay 1 mixes with parameters of the step before, which swings up "
+                                           "unless gossip.gamma is 0.5 or less; add --gossip.gamma 0.5");
+    if (late && o->every > 1)
+        return taciti_fail(TACIT_E_CONFIG, "gossip.delay 1 needs gossip.every 1: with several steps per mix a transfer "
+                                           "has as many iterations anyway; --gossip.delay 0");
+    if (late && o->tracker)
+        return taciti_fail(TACIT_E_CONFIG, "gossip.delay 1 does not go with gossip.tracker; --gossip.delay 0");
+    if (o->tracker && o->every > 1)
+        return taciti_fail(TACIT_E_CONFIG, "gossip.tracker needs gossip.every 1: the estimate takes in every step's "
+                                           "gradient; --gossip.every 1");
+    return TACIT_OK;
 }
 
 /* Regular directed graphs keep all weights of push-sum at 1 and need none. */
