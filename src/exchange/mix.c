@@ -145,25 +145,11 @@ static tacit_status find_reduction(taciti_mix *mix, const taciti_round *round, t
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
 
-/* The ranks that this one meets in a group or in a pair, itself included; none: it is idle. */
-static taciti_members members_at(const taciti_mix *mix, size_t r, int pair[2]) {
-    const int me = mix->rank, other = mix->partners[me];
-    taciti_members members = {.ranks = NULL};
-    if (round_of(mix, r)->groups > 0) {
-        members.count = taciti_topology_group(mix->topology, r, me, &members.ranks);
-    } else if (other != TACITI_MEETS_NOBODY) {
-        pair[0] = other < me ? other : me;
-        pair[1] = other < me ? me : other;
-        members = (taciti_members){.ranks = pair, .count = 2};
-    }
-    return members;
-}
-
 /* A pair along edges, which PowerGossip mixes, moves 2 w of the way to its mean with the weight w. Of a sum without
  * references a rank takes its part. */
 static tacit_status plan_group(taciti_mix *mix, size_t r, step *s) {
     const taciti_round *round = round_of(mix, r);
-    const taciti_members members = members_at(mix, r, s->pair);
+    const taciti_members members = taciti_round_members(round, mix->partners, mix->rank, s->pair);
     float share = 1, part = 1;
     if (members.ranks == NULL) return TACIT_OK;
     TACITI_TRY(find_reduction(mix, round, members, &s->group));

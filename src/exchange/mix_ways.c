@@ -22,6 +22,8 @@ static int note_meeting(int before, int other, int ranks) {
 
 void taciti_round_partners(const taciti_round *round, int ranks, int *out) {
     for (int rank = 0; rank < ranks; rank++) out[rank] = TACITI_MEETS_NOBODY;
+    for (size_t g = 0; g < round->groups; g++)
+        for (size_t i = round->first[g]; i < round->first[g + 1]; i++) out[round->members[i]] = (int)g;
     for (size_t e = 0; e < round->edge_count; e++) {
         const taciti_edge *edge = &round->edges[e];
         out[edge->from] = note_meeting(out[edge->from], edge->to, ranks);
@@ -29,6 +31,15 @@ void taciti_round_partners(const taciti_round *round, int ranks, int *out) {
     }
     for (int rank = 0; rank < ranks; rank++)
         if (out[rank] >= ranks) out[rank] = TACITI_MEETS_SEVERAL;
+}
+
+taciti_members taciti_round_members(const taciti_round *round, const int *partners, int rank, int pair[2]) {
+    const int other = partners[rank];
+    if (other == TACITI_MEETS_NOBODY) return (taciti_members){.ranks = NULL};
+    if (round->groups > 0) return taciti_members_of(round, (size_t)other);
+    pair[0] = other < rank ? other : rank;
+    pair[1] = other < rank ? rank : other;
+    return (taciti_members){.ranks = pair, .count = 2};
 }
 
 /* Weights that are not equal would not keep the sum. */
@@ -65,17 +76,9 @@ tacit_status taciti_mix_refuse_ways(const taciti_topology *topology, int rank) {
                        topology->name, rank, (int)TACITI_REFERENCES_MAX);
 }
 
-/* A group of a round, or the two ranks of a pair along edges. */
-typedef struct way {
-    size_t round, group;
-    bool pair;
-    int ranks[2];
-} way;
-
-/* The knowledge of one rank. */
+/* What one rank remembers. */
 typedef struct memory {
-    way known[TACITI_REFERENCES_MAX]; /* that may come again */
-    size_t known_count, ways, arrays;
+    size_t ways, arrays;
 } memory;
 
 typedef struct survey {
@@ -84,22 +87,27 @@ typedef struct survey {
     taciti_placement requested;
     const taciti_codec *codec; /* NULL: PowerGossip */
     memory *ranks;             /* one per rank; owned */
-    int *partners;             /* [ranks]; owned */
+    int *partners;             /* [period][ranks]; owned */
 } survey;
 
-static taciti_members members_at(const survey *s, const way *at) {
-    if (at->pair) return (taciti_members){.ranks = at->ranks, .count = 2};
-    return taciti_members_of(&s->topology->rounds[at->round], at->group);
+static const int *partners_in(const survey *s, size_t r) { return s->partners + r * (size_t)s->topology->ranks; }
+
+static int lanes_in(const survey *s, size_t r, taciti_members members) {
+    return taciti_mix_placement(s->hosts, &s->topology->rounds[r], members, s->requested).lanes;
 }
 
-static int lanes_at(const survey *s, const way *at) {
-    return taciti_mix_placement(s->hosts, &s->topology->rounds[at->round], members_at(s, at), s->requested).lanes;
-}
-
-/* As a mix tells them apart (mix.c). Lanes are counted where members agree, which is rare. */
-static bool is_same(const survey *s, const way *a, const way *b) {
-    if (!taciti_members_equal(members_at(s, a), members_at(s, b))) return false;
-    return s->codec == NULL || lanes_at(s, a) == lanes_at(s, b);
+/* Whether these members of a round have met before, as a mix tells that (mix.c). Lanes are counted where members agree,
+ * which is rare. */
+static bool have_met(const survey *s, size_t round, taciti_members members) {
+    int pair[2];
+    for (size_t r = 0; r < round; r++) {
+        const taciti_round *before = &s->topology->rounds[r];
+        if (before->groups == 0 && s->codec != NULL) continue; /* references of edges are those of their round */
+        if (taciti_members_equal(taciti_round_members(before, partners_in(s, r), members.ranks[0], pair), members) &&
+            (s->codec == NULL || lanes_in(s, r, members) == lanes_in(s, round, members)))
+            return true;
+    }
+    return false;
 }
 
 static tacit_status remember_way(const survey *s, int rank, taciti_reference_kind kind) {
@@ -110,37 +118,25 @@ static tacit_status remember_way(const survey *s, int rank, taciti_reference_kin
     return TACIT_OK;
 }
 
-static tacit_status remember_once(const survey *s, int rank, const way *at) {
-    memory *m = &s->ranks[rank];
-    for (size_t i = 0; i < m->known_count; i++)
-        if (is_same(s, &m->known[i], at)) return TACIT_OK;
-    TACITI_TRY(remember_way(s, rank, TACITI_REFERENCE_GROUP));
-    m->known[m->known_count++] = *at;
-    return TACIT_OK;
-}
-
 static tacit_status survey_groups(const survey *s, size_t r) {
     for (size_t g = 0; g < s->topology->rounds[r].groups; g++) {
-        const way at = {.round = r, .group = g};
-        const taciti_members members = members_at(s, &at);
+        const taciti_members members = taciti_members_of(&s->topology->rounds[r], g);
         const bool encoded = s->codec == NULL || taciti_mix_codec(s->hosts, members, s->codec) == s->codec;
-        for (size_t i = 0; i < members.count && encoded; i++) TACITI_TRY(remember_once(s, members.ranks[i], &at));
+        if (!encoded || have_met(s, r, members)) continue;
+        for (size_t i = 0; i < members.count; i++)
+            TACITI_TRY(remember_way(s, members.ranks[i], TACITI_REFERENCE_GROUP));
     }
     return TACIT_OK;
 }
 
-/* References of edges are those of their round. */
 static tacit_status survey_edges(const survey *s, size_t r) {
-    taciti_round_partners(&s->topology->rounds[r], s->topology->ranks, s->partners);
+    const int *partners = partners_in(s, r);
     for (int rank = 0; rank < s->topology->ranks; rank++) {
-        const int other = s->partners[rank];
-        const bool pair = taciti_partners_are_pair(s->partners, rank);
-        const way at = {.pair = true, .ranks = {rank < other ? rank : other, rank < other ? other : rank}};
-        if (other == TACITI_MEETS_NOBODY) continue;
-        if (s->codec == NULL)
-            TACITI_TRY(remember_once(s, rank, &at));
-        else
-            TACITI_TRY(remember_way(s, rank, pair ? TACITI_REFERENCE_PAIR : TACITI_REFERENCE_EDGES));
+        int pair[2];
+        const taciti_members members = taciti_round_members(&s->topology->rounds[r], partners, rank, pair);
+        const bool paired = taciti_partners_are_pair(partners, rank);
+        if (members.ranks == NULL || (s->codec == NULL && have_met(s, r, members))) continue;
+        TACITI_TRY(remember_way(s, rank, paired ? TACITI_REFERENCE_PAIR : TACITI_REFERENCE_EDGES));
     }
     return TACIT_OK;
 }
@@ -153,10 +149,12 @@ tacit_status taciti_mix_check_ways(const taciti_hosts *hosts, const taciti_topol
                       .requested = requested,
                       .codec = codec,
                       .ranks = taciti_calloc(ranks, sizeof *s.ranks),
-                      .partners = taciti_calloc(ranks, sizeof *s.partners)};
+                      .partners = taciti_calloc(topology->period * ranks, sizeof *s.partners)};
     tacit_status status = s.ranks != NULL && s.partners != NULL ? TACIT_OK : TACIT_E_MEMORY;
-    for (size_t r = 0; r < topology->period && status == TACIT_OK; r++)
+    for (size_t r = 0; r < topology->period && status == TACIT_OK; r++) {
+        taciti_round_partners(&topology->rounds[r], topology->ranks, s.partners + r * ranks);
         status = (topology->rounds[r].groups > 0 ? survey_groups : survey_edges)(&s, r);
+    }
     *arrays = 0;
     for (size_t rank = 0; rank < ranks && status == TACIT_OK; rank++)
         *arrays = taciti_max(*arrays, s.ranks[rank].arrays);

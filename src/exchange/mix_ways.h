@@ -10,12 +10,16 @@
 #include "exchange/arrangement.h"
 #include "topo/topo.h"
 
-/* Sets out[ranks], one per rank: the only other rank that it meets in a round of edges, along one edge in each
- * direction; SEVERAL for any other edges; NOBODY without. One pass over the edges. */
+/* Sets out[ranks], one per rank: the number of its group; in a round of edges the only other rank that it meets, along
+ * one edge in each direction; SEVERAL for any other edges; NOBODY without either. One pass over groups and edges. */
 enum { TACITI_MEETS_NOBODY = -1, TACITI_MEETS_SEVERAL = -2 };
 void taciti_round_partners(const taciti_round *round, int ranks, int *out);
 
-/* Whether this rank and one other meet nobody else. */
+/* Returns the members of this rank's group or, in a round of edges, of its pair, which are written to `pair`. ranks
+ * NULL: it meets nobody. */
+taciti_members taciti_round_members(const taciti_round *round, const int *partners, int rank, int pair[2]);
+
+/* Whether this rank and one other meet nobody else in a round of edges. */
 static inline bool taciti_partners_are_pair(const int *partners, int rank) {
     return partners[rank] >= 0 && partners[partners[rank]] == rank;
 }
