@@ -118,12 +118,15 @@ static taciti_demand demand_of(const taciti_arrangement *p, int hosts, taciti_le
 }
 
 /* Hosts that these members are on. */
-static int count_hosts(const taciti_hosts *hosts, taciti_members members, const loads *l) {
+static int hosts_of_members(const taciti_hosts *hosts, taciti_members members) {
     int seen = 0;
-    for (size_t i = 0; i < members.count; i++)
-        seen += l->count[hosts->host_of[members.ranks == NULL ? (int)i : members.ranks[i]]]++ == 0;
-    for (size_t i = 0; i < members.count; i++)
-        l->count[hosts->host_of[members.ranks == NULL ? (int)i : members.ranks[i]]] = 0;
+    if (members.ranks == NULL) return hosts->count;
+    for (size_t i = 0; i < members.count; i++) {
+        bool first = true;
+        for (size_t k = 0; k < i && first; k++)
+            first = hosts->host_of[members.ranks[k]] != hosts->host_of[members.ranks[i]];
+        seen += first;
+    }
     return seen;
 }
 
@@ -136,10 +139,9 @@ taciti_demand taciti_allreduce_demand(const taciti_hosts *hosts, const int *memb
     loads l = {0};
     if (taciti_arrangement_of(hosts, all, 0, placement, &arrangement) == TACIT_OK &&
         loads_create(hosts, 1, &l) == TACIT_OK) {
-        const int members_hosts = count_hosts(hosts, all, &l);
         mark_hosts(&arrangement, &l, true);
         carry_allreduce(&arrangement, len, &l);
-        demand = demand_of(&arrangement, members_hosts, len, &l);
+        demand = demand_of(&arrangement, hosts_of_members(hosts, all), len, &l);
     }
     taciti_arrangement_destroy(&arrangement);
     taciti_free(l.out);
@@ -172,17 +174,6 @@ static int crowd_of(const taciti_hosts *hosts, const taciti_round *round, taciti
     return max;
 }
 
-static int hosts_of_members(const taciti_hosts *hosts, taciti_members members) {
-    int seen = 0;
-    for (size_t i = 0; i < members.count; i++) {
-        bool first = true;
-        for (size_t k = 0; k < i && first; k++)
-            first = hosts->host_of[members.ranks[k]] != hosts->host_of[members.ranks[i]];
-        seen += first;
-    }
-    return seen;
-}
-
 const taciti_codec *taciti_mix_codec(const taciti_hosts *hosts, taciti_members members, const taciti_codec *wire) {
     return hosts->count > 1 && hosts_of_members(hosts, members) == 1 ? taciti_codec_find("f32") : wire;
 }
@@ -204,7 +195,7 @@ taciti_placement taciti_mix_placement(const taciti_hosts *hosts, const taciti_ro
 static void find_crowds(const taciti_hosts *hosts, const taciti_round *round, const loads *l) {
     for (size_t g = 0; g < round->groups; g++) {
         const taciti_members members = taciti_members_of(round, g);
-        const bool crosses = count_hosts(hosts, members, l) > 1;
+        const bool crosses = hosts_of_members(hosts, members) > 1;
         for (size_t i = 0; i < members.count && crosses; i++) {
             const int host = hosts->host_of[members.ranks[i]];
             l->crowd[host] += l->count[host]++ == 0;
@@ -230,7 +221,7 @@ typedef struct arranged {
 
 static tacit_status arrange_group(const order *o, taciti_members members, const loads *l, arranged *out) {
     int crowd = 1;
-    out->hosts = count_hosts(o->hosts, members, l);
+    out->hosts = hosts_of_members(o->hosts, members);
     for (size_t i = 0; i < members.count; i++) {
         const int here = l->crowd[o->hosts->host_of[members.ranks[i]]];
         crowd = here > crowd ? here : crowd;
