@@ -20,7 +20,6 @@ enum { BLOCK_FLOATS = 65536, CHUNK_FLOATS = 1024 };
 
 struct taciti_average {
     taciti_strategy_context context;
-    const taciti_kernels *kernels;
     taciti_exchange *exchange;
     double *block_squares;  /* one per BLOCK_FLOATS floats of the layout; owned */
     const float *reference; /* of the call that runs */
@@ -56,7 +55,6 @@ tacit_status taciti_average_create(const taciti_strategy_context *context, tacit
         return status;
     }
     *average = (taciti_average){.context = *context,
-                                .kernels = taciti_kernels_get(),
                                 .exchange = exchange,
                                 .block_squares = squares,
                                 .weight = 1,
@@ -81,21 +79,21 @@ static void set_aside(void *context, int thread, int threads) {
     memcpy(a->context.gradients + begin, p + begin, (end - begin) * sizeof *p);
     if (a->reference != NULL) {
         taciti_blend difference = {.arrived = a->reference + begin, .keep = -1, .share = 1};
-        a->kernels->blend(&difference, p + begin, NULL, end - begin);
+        taciti_kernels_get()->blend(&difference, p + begin, NULL, end - begin);
     } else if (a->weight < 1 || a->weight > 1) {
-        a->kernels->scale(p + begin, a->weight, end - begin);
+        taciti_kernels_get()->scale(p + begin, a->weight, end - begin);
     }
 }
 
 /* |x - y|^2 of a range, chunk by chunk through the cache. */
-static double square_distance(const taciti_kernels *kernels, const float *x, const float *y, size_t n) {
+static double square_distance(const float *x, const float *y, size_t n) {
     float copy[CHUNK_FLOATS];
     taciti_blend take = {.keep = 0, .share = 1};
     for (size_t at = 0; at < n; at += CHUNK_FLOATS) {
         const size_t count = n - at < CHUNK_FLOATS ? n - at : CHUNK_FLOATS;
         memcpy(copy, x + at, count * sizeof *x);
         take.arrived = y + at;
-        kernels->blend(&take, copy, NULL, count);
+        taciti_kernels_get()->blend(&take, copy, NULL, count);
     }
     return take.moved;
 }
@@ -112,8 +110,8 @@ static void take_mean(void *context, int thread, int threads) {
         float *p = c->parameters + at;
         taciti_blend mean = {.arrived = c->gradients + at, .keep = share, .share = 0};
         if (a->reference != NULL) mean = (taciti_blend){.arrived = a->reference + at, .keep = -share, .share = 1};
-        a->kernels->blend(&mean, p, c->copy16 != NULL ? c->copy16 + at : NULL, n);
-        a->block_squares[at / BLOCK_FLOATS] = square_distance(a->kernels, c->gradients + at, p, n);
+        taciti_kernels_get()->blend(&mean, p, c->copy16 != NULL ? c->copy16 + at : NULL, n);
+        a->block_squares[at / BLOCK_FLOATS] = square_distance(c->gradients + at, p, n);
     }
 }
 
@@ -138,7 +136,7 @@ static void bring_back(void *context, int thread, int threads) {
     size_t begin = 0, end = 0;
     taciti_pool_part(c->layout->n, BLOCK_FLOATS, thread, threads, &begin, &end);
     memcpy(c->parameters + begin, c->gradients + begin, (end - begin) * sizeof *c->parameters);
-    if (c->copy16 != NULL) a->kernels->bf16_encode(c->copy16 + begin, c->parameters + begin, end - begin);
+    if (c->copy16 != NULL) taciti_kernels_get()->bf16_encode(c->copy16 + begin, c->parameters + begin, end - begin);
 }
 
 void taciti_average_revert(taciti_average *average) {

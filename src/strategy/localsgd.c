@@ -54,12 +54,11 @@ const taciti_option_table taciti_localsgd_option_table =
 typedef struct localsgd {
     taciti_strategy_context context;
     taciti_localsgd_options options;
-    const taciti_kernels *kernels;
     taciti_compression *compression;
     taciti_average *average;
     taciti_pages anchor;   /* what all replicas started the period from, the same bits on every rank */
     taciti_pages momentum; /* of the outer step; nothing when that has none */
-    double *block_squares; /* one per BLOCK_FLOATS floats of the largest bucket; owned */
+    double *block_squares; /* one per BLOCK_FLOATS floats of a bucket; owned */
     bool alone;            /* one rank, plain averaging: the average is what it has */
     double lr;             /* of this step */
     int64_t step;          /* that comes next */
@@ -85,16 +84,9 @@ static void localsgd_destroy(void *self) {
     taciti_free(l);
 }
 
-static size_t largest_bucket(const taciti_layout *layout) {
-    size_t max = 0;
-    for (size_t b = 0; b < layout->bucket_count; b++)
-        if (layout->buckets[b].n > max) max = layout->buckets[b].n;
-    return max;
-}
-
 static tacit_status allocate_outer(localsgd *l) {
-    const size_t bytes = l->context.layout->n * sizeof(float);
-    l->block_squares = taciti_calloc(largest_bucket(l->context.layout) / BLOCK_FLOATS + 1, sizeof *l->block_squares);
+    const size_t n = l->context.layout->n, bytes = n * sizeof(float);
+    l->block_squares = taciti_calloc(n / BLOCK_FLOATS + 1, sizeof *l->block_squares);
     if (l->block_squares == NULL) return TACIT_E_MEMORY;
     TACITI_TRY(taciti_pages_create(bytes, "outer parameters", &l->anchor));
     return l->options.outer_momentum > 0 ? taciti_pages_create(bytes, "outer momentum", &l->momentum) : TACIT_OK;
@@ -116,7 +108,6 @@ static tacit_status build_alone(localsgd *l, const taciti_strategy_context *cont
     if (l == NULL) return TACIT_E_MEMORY;
     *l = (localsgd){.context = *context,
                     .options = *options,
-                    .kernels = taciti_kernels_get(),
                     .alone = taciti_comm_size(context->comm) == 1 && is_plain(options)};
     l->context.compression.every = options->every;
     l->context.compression.averages = true;
@@ -186,9 +177,10 @@ static void step_block(const localsgd *l, size_t at, size_t n, double *square_mo
                                   .grad_scale = 1 / (float)taciti_comm_size(c->comm),
                                   .nesterov = true};
     float *momentum = momentum_of(l);
-    l->kernels->sgd(&step, anchor_of(l) + at, c->gradients + at, momentum == NULL ? NULL : momentum + at, NULL, n);
+    taciti_kernels_get()->sgd(&step, anchor_of(l) + at, c->gradients + at, momentum == NULL ? NULL : momentum + at,
+                              NULL, n);
     taciti_blend follow = {.arrived = anchor_of(l) + at, .keep = 0, .share = 1};
-    l->kernels->blend(&follow, c->parameters + at, c->copy16 == NULL ? NULL : c->copy16 + at, n);
+    taciti_kernels_get()->blend(&follow, c->parameters + at, c->copy16 == NULL ? NULL : c->copy16 + at, n);
     *square_moved = follow.moved;
 }
 
