@@ -9,6 +9,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -60,7 +61,6 @@ typedef struct connection {
 typedef struct port_store {
     taciti_socket_name name;
     char address[192]; /* as given and by whom, for messages */
-    char local[TACITI_ADDRESS_TEXT_BYTES];
     bool shared;        /* all hosts know `name` as this one does */
     int rank, size, fd; /* fd: rank 0's listener, or the connection to it or -1 */
     double timeout_s;
@@ -284,14 +284,6 @@ static tacit_status start_server(port_store *store) {
 }
 
 /* ---- a client ---------------------------------------------------------------------------------------------------- */
-/* Rank 0 may not have come up yet: the system's routes tell. */
-static void find_local_address(port_store *store) {
-    taciti_socket_name mine = {.bytes = sizeof mine.storage};
-    const bool found = store->rank == 0 ? getsockname(store->fd, &mine.address, &mine.bytes) == 0
-                                        : taciti_socket_name_towards(&store->name, &mine);
-    if (found && store->shared) taciti_socket_name_text(&mine, store->local);
-}
-
 static void hang_up(port_store *store) {
     if (store->fd >= 0) (void)close(store->fd);
     store->fd = -1;
@@ -438,12 +430,10 @@ tacit_status taciti_bootstrap_port_open(const char *address, const char *origin,
     tacit_status status = taciti_socket_name_resolve(address, origin, &store->name);
     store->shared = status == TACIT_OK && taciti_socket_name_is_shared(address, &store->name);
     if (status == TACIT_OK && rank == 0) status = start_server(store);
-    if (status == TACIT_OK) {
-        find_local_address(store);
+    if (status == TACIT_OK)
         *out = (taciti_bootstrap){.self = store, .set = port_set, .get = port_get};
-        return TACIT_OK;
-    }
-    destroy_store(store);
+    else
+        destroy_store(store);
     return status;
 }
 
@@ -460,10 +450,13 @@ void taciti_bootstrap_port_close(taciti_bootstrap *bootstrap) {
 
 void taciti_bootstrap_port_local_address(const taciti_bootstrap *bootstrap, char *out, size_t bytes) {
     const port_store *store = bootstrap->self;
-    const char *begin = store->local[0] == '[' ? store->local + 1 : store->local;
-    const char *end = strrchr(store->local, store->local[0] == '[' ? ']' : ':');
-    const bool any = strncmp(begin, "0.0.0.0:", 8) == 0 || strncmp(begin, "::]", 3) == 0;
+    taciti_socket_name mine = {.bytes = sizeof mine.storage};
     taciti_tcp_address addresses[TACITI_RECORD_ADDRESSES];
-    (void)snprintf(out, bytes, "%.*s", end == NULL || any ? 0 : (int)(end - begin), begin);
+    /* Rank 0 may not have come up yet: the system's routes tell. */
+    const bool known = store->rank == 0 ? getsockname(store->fd, &mine.address, &mine.bytes) == 0
+                                        : taciti_socket_name_towards(&store->name, &mine);
+    out[0] = 0;
+    if (known && store->shared)
+        (void)getnameinfo(&mine.address, mine.bytes, out, (socklen_t)bytes, NULL, 0, NI_NUMERICHOST);
     if (taciti_tcp_addresses_find(out, addresses) == 0) out[0] = 0;
 }
