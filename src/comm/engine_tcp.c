@@ -317,7 +317,8 @@ static void tcp_abort(void *self, int exit_code) {
     taciti_guard_end_process(exit_code);
 }
 
-static void destroy_engine(engine_tcp *tcp) {
+static void tcp_drop(void *self) {
+    engine_tcp *tcp = self;
     unregister_engine(tcp);
     for (int i = 0; tcp->peers != NULL && i < tcp->size; i++) taciti_tcp_link_close(&tcp->peers[i].link);
     if (tcp->epoll >= 0) (void)close(tcp->epoll);
@@ -333,10 +334,8 @@ static void tcp_close(void *self) {
         tell_all(tcp, TACITI_FRAME_GOODBYE, 0);
         drain_out(tcp, true, CLOSE_NS);
     }
-    destroy_engine(tcp);
+    tcp_drop(tcp);
 }
-
-static void tcp_drop(void *self) { destroy_engine(self); }
 
 /* ---- open -------------------------------------------------------------------------------------------------------- */
 static tacit_status refuse_watch(const engine_tcp *tcp) {
@@ -442,7 +441,7 @@ tacit_status taciti_engine_tcp_open(const taciti_tcp_request *request, taciti_en
     tcp->epoll = -1;
     const tacit_status status = connect_engine(tcp, request);
     if (status != TACIT_OK) {
-        destroy_engine(tcp);
+        tcp_drop(tcp);
         return status;
     }
     register_engine(tcp);
