@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/number.h"
 #include "exchange/route_payload.h"
 #include "exchange/sketch_bucket.h"
 
@@ -50,26 +51,22 @@ typedef struct extent {
     size_t slots;          /* blocks of a bucket that may be under way */
 } extent;
 
-static extent extent_of_block(const taciti_allreduce *reduce, const taciti_cut *cut, size_t block, extent max) {
-    size_t all = 0;
-    for (int m = 0; m < reduce->wire_shape.count; m++) {
-        const size_t n = taciti_sketch_padded_n(taciti_sketch_owned_n(reduce, cut, block, m));
-        all += n;
-        max.range_n = n > max.range_n ? n : max.range_n;
-    }
-    max.all_n = all > max.all_n ? all : max.all_n;
-    return max;
-}
-
 static extent extent_of(const taciti_allreduce *reduce, const taciti_layout *layout) {
     extent max = {0};
     for (size_t b = 0; b < layout->bucket_count; b++) {
         const taciti_cut cut = taciti_allreduce_cut(reduce, layout->buckets[b].n);
         const size_t blocks = taciti_sketch_block_count(reduce, &cut);
-        max.slots = blocks > max.slots ? blocks : max.slots;
-        for (size_t k = 0; k < blocks; k++) max = extent_of_block(reduce, &cut, k, max);
+        max.slots = taciti_min(taciti_max(max.slots, blocks), SLOTS);
+        for (size_t k = 0; k < blocks; k++) {
+            size_t all = 0;
+            for (int m = 0; m < reduce->wire_shape.count; m++) {
+                const size_t n = taciti_sketch_padded_n(taciti_sketch_owned_n(reduce, &cut, k, m));
+                max.range_n = taciti_max(max.range_n, n);
+                all += n;
+            }
+            max.all_n = taciti_max(max.all_n, all);
+        }
     }
-    max.slots = max.slots < SLOTS ? max.slots : SLOTS;
     return max;
 }
 
