@@ -260,24 +260,25 @@ static tacit_status declare_missing(taciti_comm *comm, int peer) {
     return tell_death(comm, peer);
 }
 
-static tacit_status pronounce_dead(taciti_comm *comm, const taciti_link *link, int64_t now) {
-    if (!comm->introduced) return declare_missing(comm, link->peer);
-    char name[NAME_BYTES], sight[TACITI_WITNESS_TEXT_BYTES], others[512];
-    name_of(comm, link->peer, name);
-    taciti_sight_text(&link->seen, sight);
-    name_others(comm, link, now - (int64_t)(comm->options.warn_s * 1e9), others, sizeof others);
-    (void)taciti_fail(TACIT_E_PEER, "%s stopped answering %.1f s ago; last seen in %s%s", name,
-                      (double)(now - link->heard_ns) * 1e-9, sight, others);
-    return tell_death(comm, link->peer);
-}
-
-/* Writes "; last seen in step 5, play", or nothing about a rank that sends this one no heartbeats. */
-static void last_seen(const taciti_link *link, char out[SEEN_BYTES]) {
+/* Writes its name, and "; last seen in step 5, play", or nothing about a rank that sends this one no heartbeats. */
+static void describe_peer(const taciti_comm *comm, int peer, char name[NAME_BYTES], char seen[SEEN_BYTES]) {
+    const taciti_link *link = comm->detector.link_of[peer];
     char sight[TACITI_WITNESS_TEXT_BYTES];
-    out[0] = 0;
+    name_of(comm, peer, name);
+    seen[0] = 0;
     if (link == NULL) return;
     taciti_sight_text(&link->seen, sight);
-    (void)snprintf(out, SEEN_BYTES, "; last seen in %s", sight);
+    (void)snprintf(seen, SEEN_BYTES, "; last seen in %s", sight);
+}
+
+static tacit_status pronounce_dead(taciti_comm *comm, const taciti_link *link, int64_t now) {
+    if (!comm->introduced) return declare_missing(comm, link->peer);
+    char name[NAME_BYTES], seen[SEEN_BYTES], others[512];
+    describe_peer(comm, link->peer, name, seen);
+    name_others(comm, link, now - (int64_t)(comm->options.warn_s * 1e9), others, sizeof others);
+    (void)taciti_fail(TACIT_E_PEER, "%s stopped answering %.1f s ago%s%s", name, (double)(now - link->heard_ns) * 1e-9,
+                      seen, others);
+    return tell_death(comm, link->peer);
 }
 
 /* One error is enough: that of a watcher, if there is one, says more. */
@@ -285,8 +286,7 @@ static tacit_status pronounce_lost(taciti_comm *comm, int peer) {
     const taciti_link *link = comm->detector.link_of[peer];
     const char *reason = reason_of_loss(comm, peer);
     char name[NAME_BYTES], seen[SEEN_BYTES];
-    name_of(comm, peer, name);
-    last_seen(link, seen);
+    describe_peer(comm, peer, name, seen);
     taciti_error_set("%s has failed: %s%s", name, reason != NULL ? reason : "its connection is gone", seen);
     taciti_log(link != NULL && link->watched ? TACITI_LOG_WARN : TACITI_LOG_ERROR, "%s", taciti_error_text());
     return tell_death(comm, peer);
@@ -299,7 +299,7 @@ tacit_status taciti_detector_lost(taciti_comm *comm, int peer) {
 static tacit_status judge_link(taciti_comm *comm, taciti_link *link, int64_t now) {
     const int64_t age = now - link->heard_ns, warn_ns = (int64_t)(comm->options.warn_s * 1e9),
                   timeout_ns = (int64_t)(timeout_s(comm) * 1e9);
-    char name[NAME_BYTES], sight[TACITI_WITNESS_TEXT_BYTES];
+    char name[NAME_BYTES], seen[SEEN_BYTES];
     if (link->gone) return TACIT_OK;
     if (link->lost_ns != 0) {
         const int before = speakers_before_me(comm, link->peer, now, warn_ns);
@@ -317,10 +317,9 @@ static tacit_status judge_link(taciti_comm *comm, taciti_link *link, int64_t now
     if (age > timeout_ns + before * GRACE_NS) return pronounce_dead(comm, link, now);
     if (link->warned || before > 0) return TACIT_OK;
     link->warned = true;
-    name_of(comm, link->peer, name);
-    taciti_sight_text(&link->seen, sight);
-    taciti_log(TACITI_LOG_WARN, "%s has been silent for %.1f s (it counts as failed after %.1f s); last seen in %s",
-               name, (double)age * 1e-9, timeout_s(comm), sight);
+    describe_peer(comm, link->peer, name, seen);
+    taciti_log(TACITI_LOG_WARN, "%s has been silent for %.1f s (it counts as failed after %.1f s)%s", name,
+               (double)age * 1e-9, timeout_s(comm), seen);
     return TACIT_OK;
 }
 
@@ -441,11 +440,9 @@ static tacit_status declare_left(taciti_comm *comm, const taciti_link *link, con
     return tell_death(comm, link->peer);
 }
 
-static tacit_status declare_stalled(taciti_comm *comm, int peer, const taciti_link *link, double waited_s,
-                                    const char *mine) {
+static tacit_status declare_stalled(taciti_comm *comm, int peer, double waited_s, const char *mine) {
     char name[NAME_BYTES], seen[SEEN_BYTES];
-    last_seen(link, seen);
-    name_of(comm, peer, name);
+    describe_peer(comm, peer, name, seen);
     (void)taciti_fail(TACIT_E_PEER, "%s is alive but has kept rank %d waiting for %.1f s in %s%s", name,
                       comm->engine.rank, waited_s, mine, seen);
     return tell_death(comm, peer);
@@ -463,7 +460,7 @@ tacit_status taciti_detector_stall(taciti_comm *comm, int peer, int64_t begin_ns
     taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &own);
     taciti_sight_text(&own, mine);
     if (link != NULL && link->gone) return declare_left(comm, link, mine);
-    return declare_stalled(comm, peer, link, waited_s, mine);
+    return declare_stalled(comm, peer, waited_s, mine);
 }
 
 tacit_status taciti_detector_goodbye(taciti_comm *comm) {
