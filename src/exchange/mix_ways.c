@@ -76,7 +76,7 @@ tacit_status taciti_mix_refuse_ways(const taciti_topology *topology, int rank) {
                        topology->name, rank, (int)TACITI_REFERENCES_MAX);
 }
 
-/* What one rank remembers. */
+/* The number of ways in which one rank meets others, and the arrays that it holds for them. */
 typedef struct memory {
     size_t ways, arrays;
 } memory;
