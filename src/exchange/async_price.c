@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "exchange/async.h"
 
-/* What is asked of the ranks that a rank exchanges offers with. */
+/* A rank, and a count of the ranks that it exchanges offers with. */
 typedef struct partners {
     int rank;
     bool *met;                 /* [ranks] marks them; NULL: nobody asks */
