@@ -223,32 +223,32 @@ static ssize_t fail_with(int error) {
 
 /* How many bytes can be moved in one copy, at most n; if none are known of, looks at the other end's counter. SIZE_MAX:
  * the counter is impossible. */
-static size_t bytes_for(taciti_tcp_way *way, size_t n) {
-    if (way->limit == way->moved) way->limit = atomic_load_explicit(way->theirs, memory_order_acquire) + way->lead;
-    const uint64_t left = way->limit - way->moved;
-    return left > TACITI_TCP_RING_BYTES ? SIZE_MAX : taciti_min(n, taciti_min(left, straight_bytes(way->moved)));
+static size_t bytes_for(taciti_tcp_end *end, size_t n) {
+    if (end->limit == end->moved) end->limit = atomic_load_explicit(end->theirs, memory_order_acquire) + end->lead;
+    const uint64_t left = end->limit - end->moved;
+    return left > TACITI_TCP_RING_BYTES ? SIZE_MAX : taciti_min(n, taciti_min(left, straight_bytes(end->moved)));
 }
 
 /* Copies between the parts and the ring. */
-static ssize_t move_parts(taciti_tcp_way *way, const struct iovec *parts, int count) {
-    const uint64_t begin = way->moved;
+static ssize_t move_parts(taciti_tcp_end *end, const struct iovec *parts, int count) {
+    const uint64_t begin = end->moved;
     uint64_t told = begin;
     for (int i = 0; i < count; i++)
         for (size_t at = 0, n = 0; at < parts[i].iov_len; at += n) {
-            char *part = (char *)parts[i].iov_base + at, *bytes = way->ring->bytes + way->moved % TACITI_TCP_RING_BYTES;
-            n = bytes_for(way, taciti_min(parts[i].iov_len - at, STEP_BYTES));
+            char *part = (char *)parts[i].iov_base + at, *bytes = end->ring->bytes + end->moved % TACITI_TCP_RING_BYTES;
+            n = bytes_for(end, taciti_min(parts[i].iov_len - at, STEP_BYTES));
             if (n == SIZE_MAX) return fail_with(EPROTO);
             if (n == 0) goto stop;
-            memcpy(way->lead > 0 ? bytes : part, way->lead > 0 ? part : bytes, n);
-            way->moved += n;
-            if (way->moved - told < STEP_BYTES) continue;
-            told = way->moved;
-            atomic_store_explicit(way->mine, told, memory_order_release);
+            memcpy(end->lead > 0 ? bytes : part, end->lead > 0 ? part : bytes, n);
+            end->moved += n;
+            if (end->moved - told < STEP_BYTES) continue;
+            told = end->moved;
+            atomic_store_explicit(end->mine, told, memory_order_release);
         }
 stop:
-    if (way->moved == begin) return fail_with(EAGAIN);
-    atomic_store_explicit(way->mine, way->moved, memory_order_release);
-    return (ssize_t)(way->moved - begin);
+    if (end->moved == begin) return fail_with(EAGAIN);
+    atomic_store_explicit(end->mine, end->moved, memory_order_release);
+    return (ssize_t)(end->moved - begin);
 }
 
 ssize_t taciti_tcp_memory_write(taciti_tcp_memory *memory, const struct iovec *parts, int count) {

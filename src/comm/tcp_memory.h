@@ -22,17 +22,17 @@ enum { TACITI_TCP_RING_BYTES = 512 << 10 };
 typedef struct taciti_tcp_ring taciti_tcp_ring;
 
 /* A ring as one of its ends sees it: the one that writes it, or the one that reads it. */
-typedef struct taciti_tcp_way {
+typedef struct taciti_tcp_end {
     taciti_tcp_ring *ring;
     _Atomic uint64_t *mine, *theirs; /* counters of both ends, in the ring */
     uint64_t lead;                   /* how far this end may be before the other: by the size of the ring; a reader 0 */
     uint64_t moved, limit;           /* bytes that this end has moved; how far it may move, as last seen */
-} taciti_tcp_way;
+} taciti_tcp_end;
 
 typedef struct taciti_tcp_memory {
     int bell; /* the socket; borrowed */
     taciti_tcp_ring *rings;
-    taciti_tcp_way out, in;
+    taciti_tcp_end out, in;
 } taciti_tcp_memory;
 
 /* Makes the memory and sends it through `fd`, a connected Unix-domain socket. *out is NULL if it is not wanted or the
