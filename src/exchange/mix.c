@@ -145,8 +145,8 @@ static tacit_status find_reduction(taciti_mix *mix, const taciti_round *round, t
 
 /* ---- rounds ------------------------------------------------------------------------------------------------------ */
 
-/* A pair along edges, which PowerGossip mixes, moves 2 w of the way to its mean with the weight w. Of a sum without
- * references a rank takes its part. */
+/* A pair along edges, which PowerGossip mixes, moves 2 w of the way to its mean with the weight w. A sum without
+ * references is divided by the members. */
 static tacit_status plan_group(taciti_mix *mix, size_t r, step *s) {
     const taciti_round *round = round_of(mix, r);
     const taciti_members members = taciti_round_members(round, mix->partners, mix->rank, s->pair);
