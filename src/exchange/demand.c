@@ -213,30 +213,23 @@ typedef struct order {
     size_t count;
 } order;
 
-/* A group of a round, and how many hosts it is on. */
-typedef struct arranged {
-    taciti_arrangement arrangement;
-    int hosts;
-} arranged;
-
-static tacit_status arrange_group(const order *o, taciti_members members, const loads *l, arranged *out) {
+static tacit_status arrange_group(const order *o, taciti_members members, const loads *l, taciti_arrangement *out) {
     int crowd = 1;
-    out->hosts = hosts_of_members(o->hosts, members);
     for (size_t i = 0; i < members.count; i++) {
         const int here = l->crowd[o->hosts->host_of[members.ranks[i]]];
         crowd = here > crowd ? here : crowd;
     }
-    return taciti_arrangement_of(o->hosts, members, members.ranks[0], placement_of(o->requested, out->hosts, crowd),
-                                 &out->arrangement);
+    return taciti_arrangement_of(o->hosts, members, members.ranks[0],
+                                 placement_of(o->requested, hosts_of_members(o->hosts, members), crowd), out);
 }
 
-static void leave_groups(const order *o, arranged *groups) {
-    for (size_t g = 0; g < o->round->groups && groups != NULL; g++) taciti_arrangement_destroy(&groups[g].arrangement);
+static void leave_groups(const order *o, taciti_arrangement *groups) {
+    for (size_t g = 0; g < o->round->groups && groups != NULL; g++) taciti_arrangement_destroy(&groups[g]);
     taciti_free(groups);
 }
 
 /* All groups of a round; owned. Without groups NULL. */
-static tacit_status arrange_groups(const order *o, const loads *l, arranged **out) {
+static tacit_status arrange_groups(const order *o, const loads *l, taciti_arrangement **out) {
     tacit_status status = TACIT_OK;
     *out = o->round->groups == 0 ? NULL : taciti_calloc(o->round->groups, sizeof **out);
     if (*out == NULL) return o->round->groups == 0 ? TACIT_OK : TACIT_E_MEMORY;
@@ -249,14 +242,14 @@ static tacit_status arrange_groups(const order *o, const loads *l, arranged **ou
     return status;
 }
 
-static void carry_round(const order *o, const loads *l, const arranged *groups) {
+static void carry_round(const order *o, const loads *l, const taciti_arrangement *groups) {
     for (size_t g = 0; g < o->round->groups; g++) {
-        mark_hosts(&groups[g].arrangement, l, true);
+        mark_hosts(&groups[g], l, true);
         for (size_t i = 0; i < o->count; i++) {
             const loads one = loads_of(l, i);
-            carry_allreduce(&groups[g].arrangement, o->lengths[i], &one);
+            carry_allreduce(&groups[g], o->lengths[i], &one);
         }
-        mark_hosts(&groups[g].arrangement, l, false);
+        mark_hosts(&groups[g], l, false);
     }
     for (size_t i = 0; i < o->count; i++) {
         const loads one = loads_of(l, i);
@@ -269,19 +262,20 @@ static void carry_round(const order *o, const loads *l, const arranged *groups) 
     }
 }
 
-static void demands_of_groups(const order *o, const loads *l, const arranged *groups, taciti_demand *out) {
+static void demands_of_groups(const order *o, const loads *l, const taciti_arrangement *groups, taciti_demand *out) {
     for (size_t g = 0; g < o->round->groups; g++) {
         const taciti_members members = taciti_members_of(o->round, g);
-        mark_hosts(&groups[g].arrangement, l, true);
+        const int hosts = hosts_of_members(o->hosts, members);
+        mark_hosts(&groups[g], l, true);
         for (size_t i = 0; i < o->count; i++) {
             const loads one = loads_of(l, i);
             taciti_length len = o->lengths[i];
-            if (o->hosts->count > 1 && groups[g].hosts == 1) len.wire_bytes = len.f32_bytes; /* taciti_mix_codec() */
-            const taciti_demand demand = demand_of(&groups[g].arrangement, groups[g].hosts, len, &one);
+            if (o->hosts->count > 1 && hosts == 1) len.wire_bytes = len.f32_bytes; /* taciti_mix_codec() */
+            const taciti_demand demand = demand_of(&groups[g], hosts, len, &one);
             for (size_t m = 0; m < members.count; m++)
                 out[i * (size_t)o->hosts->ranks + (size_t)members.ranks[m]] = demand;
         }
-        mark_hosts(&groups[g].arrangement, l, false);
+        mark_hosts(&groups[g], l, false);
     }
 }
 
@@ -371,7 +365,7 @@ tacit_status taciti_mix_demands(const taciti_hosts *hosts, const taciti_topology
     const order o = {hosts, &topology->rounds[round], placement, lengths, count};
     loads l = {0};
     for (size_t i = 0; i < count * (size_t)hosts->ranks; i++) out[i] = (taciti_demand){0};
-    arranged *groups = NULL;
+    taciti_arrangement *groups = NULL;
     tacit_status status = loads_create(hosts, count, &l);
     if (status == TACIT_OK) status = arrange_groups(&o, &l, &groups);
     if (status == TACIT_OK) {
@@ -393,7 +387,7 @@ static double nic_bytes_of_rounds(const taciti_hosts *hosts, const taciti_topolo
     tacit_status status = loads_create(hosts, 1, &l);
     for (size_t r = begin; r < end && status == TACIT_OK; r++) {
         const order o = {hosts, &topology->rounds[r], placement, &len, 1};
-        arranged *groups = NULL;
+        taciti_arrangement *groups = NULL;
         status = arrange_groups(&o, &l, &groups);
         if (status != TACIT_OK) break;
         carry_round(&o, &l, groups);
