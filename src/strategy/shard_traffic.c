@@ -83,26 +83,22 @@ static uint64_t reduce_bytes_of(const sender *from) {
     return bytes;
 }
 
-/* How often a unit is gathered, and how often of these inside hosts alone. */
-typedef struct gathers {
-    size_t all, inside;
-} gathers;
-
-static gathers gathers_of(const sender *from, size_t unit) {
-    gathers g = {.all = from->units != NULL ? from->units[unit].per_step
-                                            : taciti_shard_gathers(from->context->layout, unit, from->options->stage)};
-    if (taciti_shard_is_over_host(from->context)) g.inside = g.all;
-    if (from->options->secondary && g.all > 1) g.inside = g.all - 1;
-    return g;
+/* How often a unit is gathered, counted in the last step or expected. */
+static size_t gathers_of(const sender *from, size_t unit) {
+    if (from->units != NULL) return from->units[unit].per_step;
+    return taciti_shard_gathers(from->context->layout, unit, from->options->stage);
 }
 
+/* With shard.secondary the first gather alone leaves a host, with shard.over host none. */
 static uint64_t gather_bytes_of(const sender *from) {
     const taciti_layout *layout = from->context->layout;
     uint64_t bytes = 0;
     for (size_t b = 0; b < layout->bucket_count; b++) {
         const taciti_bucket *bucket = &layout->buckets[b];
-        const gathers g = gathers_of(from, layout->tensors[bucket->first].unit);
-        bytes += g.all * share_bytes(from, bucket) + (g.all - g.inside) * own_bytes(from, bucket, from->gather);
+        const size_t all = gathers_of(from, layout->tensors[bucket->first].unit);
+        bytes += all * share_bytes(from, bucket);
+        if (!taciti_shard_is_over_host(from->context))
+            bytes += (from->options->secondary ? 1 : all) * own_bytes(from, bucket, from->gather);
     }
     return bytes;
 }
