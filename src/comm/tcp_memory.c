@@ -90,9 +90,10 @@ typedef union ancillary {
     char bytes[CMSG_SPACE(sizeof(int))];
 } ancillary;
 
-static tacit_status send_word(int fd, int file, bool yes) {
+/* Tells the peer whether this end has the memory; *out receives it if the peer is there. file: of an offer, or -1. */
+static tacit_status send_word(int fd, int file, taciti_tcp_memory *memory, taciti_tcp_memory **out) {
     ancillary control = {.bytes = {0}};
-    char word = yes ? 1 : 0;
+    char word = memory != NULL ? 1 : 0;
     struct iovec part = {.iov_base = &word, .iov_len = 1};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     if (file >= 0) {
@@ -102,7 +103,12 @@ static tacit_status send_word(int fd, int file, bool yes) {
         message.msg_control = &control;
         message.msg_controllen = sizeof control;
     }
-    return sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1 ? TACIT_OK : TACIT_E_PEER;
+    if (sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1) {
+        *out = memory;
+        return TACIT_OK;
+    }
+    taciti_tcp_memory_destroy(memory);
+    return TACIT_E_PEER;
 }
 
 /* Neither a signal nor a false alarm ends the wait. */
@@ -139,12 +145,8 @@ tacit_status taciti_tcp_memory_offer(int fd, bool wanted, taciti_tcp_memory **ou
     const int file = wanted ? create_file() : -1;
     taciti_tcp_memory *memory = file >= 0 ? map_rings(file, fd, true) : NULL;
     if (wanted && memory == NULL) *why = strerror(errno);
-    const tacit_status status = send_word(fd, memory != NULL ? file : -1, memory != NULL);
+    const tacit_status status = send_word(fd, memory != NULL ? file : -1, memory, out);
     if (file >= 0) (void)close(file);
-    if (status == TACIT_OK)
-        *out = memory;
-    else
-        taciti_tcp_memory_destroy(memory);
     return status;
 }
 
@@ -157,12 +159,7 @@ tacit_status taciti_tcp_memory_accept(int fd, bool wanted, int64_t end_ns, tacit
     if (wanted && file >= 0 && is_sound(file)) memory = map_rings(file, fd, false);
     if (wanted && memory == NULL) *why = offered ? strerror(errno) : NULL;
     if (file >= 0) (void)close(file);
-    const tacit_status status = send_word(fd, -1, memory != NULL);
-    if (status == TACIT_OK)
-        *out = memory;
-    else
-        taciti_tcp_memory_destroy(memory);
-    return status;
+    return send_word(fd, -1, memory, out);
 }
 
 tacit_status taciti_tcp_memory_confirm(int fd, int64_t end_ns, taciti_tcp_memory **memory) {
