@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "exchange/payload.h"
 #include "exchange/pipeline.h"
 #include "kernel/kernel.h"
@@ -15,26 +16,6 @@ enum { SENDS_PER_NEIGHBOUR = 2 };
 static bool is_encoded(const taciti_neighbours *nb) { return taciti_encoding_encodes(nb->encoding); }
 
 /* ---- who they are ------------------------------------------------------------------------------------------------ */
-/* The state of counting the edges of a round. */
-typedef struct survey {
-    taciti_neighbours *neighbours;
-    const taciti_hosts *hosts;
-    int rank;
-    size_t *in_degree; /* [ranks] of everybody: all must cut alike */
-    size_t max_in;
-    bool one_host;
-} survey;
-
-static void count_edges(survey *s, const taciti_round *round) {
-    for (size_t e = 0; e < round->edge_count; e++) {
-        const taciti_edge *edge = &round->edges[e];
-        if (++s->in_degree[edge->to] > s->max_in) s->max_in = s->in_degree[edge->to];
-        s->one_host = s->one_host && s->hosts->host_of[edge->to] == s->hosts->host_of[edge->from];
-        s->neighbours->in_count += edge->to == s->rank;
-        s->neighbours->out_count += edge->from == s->rank;
-    }
-}
-
 static void collect_edges(taciti_neighbours *nb, const taciti_round *round, int rank) {
     size_t in = 0, out = 0;
     for (size_t e = 0; e < round->edge_count; e++) {
@@ -57,28 +38,26 @@ static void rotate_to_me(taciti_neighbour *list, size_t count, int rank) {
     }
 }
 
-static tacit_status collect_neighbours(survey *s, const taciti_round *round) {
-    taciti_neighbours *nb = s->neighbours;
-    count_edges(s, round);
-    nb->in = taciti_calloc(nb->in_count + nb->out_count, sizeof *nb->in);
-    if (nb->in == NULL) return TACIT_E_MEMORY;
-    nb->out = nb->in + nb->in_count;
-    collect_edges(nb, round, s->rank);
-    rotate_to_me(nb->out, nb->out_count, s->rank);
-    nb->self = round->self[s->rank];
-    return TACIT_OK;
-}
-
 tacit_status taciti_neighbours_describe(const taciti_hosts *hosts, const taciti_round *round, int rank,
                                         const taciti_encoding *encoding, size_t segment_bytes, taciti_neighbours *out) {
-    taciti_neighbours nb = {.encoding = encoding, .rank = rank};
-    survey s = {.neighbours = &nb, .hosts = hosts, .rank = rank, .one_host = true};
-    s.in_degree = taciti_calloc((size_t)hosts->ranks, sizeof *s.in_degree);
-    tacit_status status = s.in_degree == NULL ? TACIT_E_MEMORY : collect_neighbours(&s, round);
-    taciti_free(s.in_degree);
-    if (status != TACIT_OK) return status;
+    taciti_neighbours nb = {.encoding = encoding, .rank = rank, .self = round->self[rank]};
+    size_t in_degree = 0, max_in = 0;
+    bool one_host = true;
+    for (size_t e = 0; e < round->edge_count; e++) {
+        const taciti_edge *edge = &round->edges[e]; /* ascending by receivers */
+        in_degree = e > 0 && edge[-1].to == edge->to ? in_degree + 1 : 1;
+        max_in = taciti_max(max_in, in_degree);
+        one_host = one_host && hosts->host_of[edge->to] == hosts->host_of[edge->from];
+        nb.in_count += edge->to == rank;
+        nb.out_count += edge->from == rank;
+    }
+    nb.in = taciti_calloc(nb.in_count + nb.out_count, sizeof *nb.in);
+    if (nb.in == NULL) return TACIT_E_MEMORY;
+    nb.out = nb.in + nb.in_count;
+    collect_edges(&nb, round, rank);
+    rotate_to_me(nb.out, nb.out_count, rank);
     /* All ranks know this alike: sender and receiver must cut in the same way. */
-    const taciti_pipeline pipeline = taciti_pipeline_of(encoding, segment_bytes, s.one_host, 1, s.max_in);
+    const taciti_pipeline pipeline = taciti_pipeline_of(encoding, segment_bytes, one_host, 1, max_in);
     nb.segment_n = pipeline.segment_n;
     nb.slots = pipeline.depth + 1;
     nb.stride_bytes = taciti_round_up(taciti_encoding_bound(encoding, nb.segment_n), TACITI_ALIGN_BYTES);
