@@ -16,25 +16,16 @@ enum { SENDS_PER_NEIGHBOUR = 2 };
 static bool is_encoded(const taciti_neighbours *nb) { return taciti_encoding_encodes(nb->encoding); }
 
 /* ---- who they are ------------------------------------------------------------------------------------------------ */
+/* Receivers after this rank come first, so that not all send to the lowest rank at the same time. */
 static void collect_edges(taciti_neighbours *nb, const taciti_round *round, int rank) {
-    size_t in = 0, out = 0;
+    size_t in = 0, after = 0, before = 0;
+    for (size_t e = 0; e < round->edge_count; e++) before += round->edges[e].from == rank && round->edges[e].to > rank;
     for (size_t e = 0; e < round->edge_count; e++) {
         const taciti_edge *edge = &round->edges[e];
         if (edge->to == rank) nb->in[in++] = (taciti_neighbour){edge->from, edge->weight};
         if (edge->from != rank) continue;
-        nb->out[out++] = (taciti_neighbour){edge->to, edge->weight};
+        nb->out[edge->to > rank ? after++ : before++] = (taciti_neighbour){edge->to, edge->weight};
         nb->given += edge->weight;
-    }
-}
-
-/* Those after me first, so that not all send to the lowest rank at the same time. */
-static void rotate_to_me(taciti_neighbour *list, size_t count, int rank) {
-    size_t before = 0;
-    while (before < count && list[before].rank < rank) before++;
-    for (size_t moved = 0; moved < before; moved++) {
-        const taciti_neighbour first = list[0];
-        memmove(list, list + 1, (count - 1) * sizeof *list);
-        list[count - 1] = first;
     }
 }
 
@@ -55,7 +46,6 @@ tacit_status taciti_neighbours_describe(const taciti_hosts *hosts, const taciti_
     if (nb.in == NULL) return TACIT_E_MEMORY;
     nb.out = nb.in + nb.in_count;
     collect_edges(&nb, round, rank);
-    rotate_to_me(nb.out, nb.out_count, rank);
     /* All ranks know this alike: sender and receiver must cut in the same way. */
     const taciti_pipeline pipeline = taciti_pipeline_of(encoding, segment_bytes, one_host, 1, max_in);
     nb.segment_n = pipeline.segment_n;
