@@ -5,9 +5,8 @@
  */
 #include "data/bpe.h"
 
+#include <stdio.h>
 #include <string.h>
-
-#include <xxhash.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -18,13 +17,11 @@
 /* GPT-2's files have 1.0 and 0.5 MB; these limits only keep a wrong file from filling the memory. */
 enum { FILE_BYTES = 256 << 20, MAX_TOKENS = 1 << 24, SHOWN_BYTES = 40, BYTE_CODES = 256 + 68 };
 
-/* While loading: string -> id, and the byte of each shown character. */
 typedef struct loader {
     const char *vocab_path, *merges_path;
-    int32_t byte_of_code[BYTE_CODES]; /* -1: not a shown byte */
-    int32_t *slots;                   /* hash table of ids, -1: empty; owned */
-    size_t mask;
-    taciti_bpe *bpe; /* being filled */
+    int32_t byte_of_code[BYTE_CODES]; /* of each shown character; -1: not a shown byte */
+    json_t *vocab;                    /* shown string -> id; owned */
+    taciti_bpe *bpe;                  /* being filled */
 } loader;
 
 static void map_bytes(loader *l) {
@@ -49,23 +46,19 @@ static bool unmap_text(const loader *l, const char *shown, size_t count, char *o
     return true;
 }
 
-/* The slot of these bytes: holds their id, or -1. */
-static int32_t *slot_of(const loader *l, const char *bytes, size_t count) {
-    for (size_t slot = (size_t)XXH3_64bits(bytes, count) & l->mask;; slot = (slot + 1) & l->mask) {
-        const int32_t id = l->slots[slot];
-        const size_t *at = l->bpe->offsets + (id < 0 ? 0 : id);
-        if (id < 0 || (at[1] - at[0] == count && memcmp(l->bpe->pieces + at[0], bytes, count) == 0))
-            return &l->slots[slot];
-    }
+/* The id of a token as vocab.json shows it, or -1. */
+static int32_t id_of(const loader *l, const char *shown) {
+    const json_t *id = json_object_get(l->vocab, shown);
+    return id == NULL ? -1 : (int32_t)json_integer_value(id);
 }
 
 /* ---- vocab.json ------------------------------------------------------------------------------------------------ */
 
 /* Sorts the object's keys by id: keys[id]. */
-static tacit_status keys_by_id(const loader *l, json_t *root, const char **keys, size_t n) {
+static tacit_status keys_by_id(const loader *l, const char **keys, size_t n) {
     const char *key;
     json_t *value;
-    json_object_foreach(root, key, value) {
+    json_object_foreach(l->vocab, key, value) {
         const json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
         if (id < 0 || id >= (json_int_t)n)
             return taciti_fail(TACIT_E_DATA, "%s: the id of \"%.*s\" must be an integer of 0 to %zu (%zu tokens)",
@@ -100,46 +93,32 @@ static tacit_status fill_pieces(const loader *l, const char *const *keys, size_t
     return TACIT_OK;
 }
 
-static tacit_status index_pieces(loader *l) {
-    size_t slots = 1024;
-    while (slots < 2 * (size_t)l->bpe->vocabulary) slots *= 2;
-    l->mask = slots - 1;
-    l->slots = taciti_calloc(slots, sizeof *l->slots);
-    if (l->slots == NULL) return TACIT_E_MEMORY;
-    for (size_t i = 0; i < slots; i++) l->slots[i] = -1;
-    const taciti_bpe *bpe = l->bpe;
+static tacit_status find_byte_ids(const loader *l) {
+    taciti_bpe *bpe = l->bpe;
+    for (size_t b = 0; b < 256; b++) bpe->byte_ids[b] = -1;
     for (int32_t id = 0; id < bpe->vocabulary; id++)
-        *slot_of(l, bpe->pieces + bpe->offsets[id], bpe->offsets[id + 1] - bpe->offsets[id]) = id;
-    for (size_t b = 0; b < 256; b++) {
-        const char one = (char)b;
-        l->bpe->byte_ids[b] = *slot_of(l, &one, 1);
-        if (l->bpe->byte_ids[b] < 0)
+        if (bpe->offsets[id + 1] - bpe->offsets[id] == 1)
+            bpe->byte_ids[(unsigned char)bpe->pieces[bpe->offsets[id]]] = id;
+    for (size_t b = 0; b < 256; b++)
+        if (bpe->byte_ids[b] < 0)
             return taciti_fail(TACIT_E_DATA, "%s: there is no token for the byte 0x%02zx; all 256 are needed",
                                l->vocab_path, b);
-    }
     return TACIT_OK;
-}
-
-static tacit_status read_vocab(loader *l, json_t *root) {
-    const size_t n = json_object_size(root);
-    if (!json_is_object(root) || n < 256 || n > MAX_TOKENS)
-        return taciti_fail(TACIT_E_DATA, "%s: %zu tokens; expected is an object of 256 to %d {\"token\": id}",
-                           l->vocab_path, n, MAX_TOKENS);
-    const char **keys = taciti_calloc(n, sizeof *keys);
-    if (keys == NULL) return TACIT_E_MEMORY;
-    tacit_status status = keys_by_id(l, root, keys, n);
-    if (status == TACIT_OK) status = fill_pieces(l, keys, n);
-    taciti_free(keys);
-    return status == TACIT_OK ? index_pieces(l) : status;
 }
 
 static tacit_status load_vocab(loader *l) {
     const taciti_strict_reader reader = {.file = l->vocab_path, .status = TACIT_E_DATA};
-    json_t *root = NULL;
-    TACITI_TRY(taciti_strict_load(&reader, FILE_BYTES, &root));
-    const tacit_status status = read_vocab(l, root);
-    json_decref(root);
-    return status;
+    TACITI_TRY(taciti_strict_load(&reader, FILE_BYTES, &l->vocab));
+    const size_t n = json_object_size(l->vocab);
+    if (!json_is_object(l->vocab) || n < 256 || n > MAX_TOKENS)
+        return taciti_fail(TACIT_E_DATA, "%s: %zu tokens; expected is an object of 256 to %d {\"token\": id}",
+                           l->vocab_path, n, MAX_TOKENS);
+    const char **keys = taciti_calloc(n, sizeof *keys);
+    if (keys == NULL) return TACIT_E_MEMORY;
+    tacit_status status = keys_by_id(l, keys, n);
+    if (status == TACIT_OK) status = fill_pieces(l, keys, n);
+    taciti_free(keys);
+    return status == TACIT_OK ? find_byte_ids(l) : status;
 }
 
 /* ---- merges.txt ------------------------------------------------------------------------------------------------ */
@@ -155,18 +134,22 @@ static tacit_status add_merge(const loader *l, size_t line, const char *text, si
     const size_t left = space == NULL ? 0 : (size_t)(space - text), right = bytes - left - (left != 0);
     if (left == 0 || right == 0 || memchr(space + 1, ' ', right) != NULL)
         return fail_merge(l, line, text, bytes, "expected are two tokens with one space between them");
-    size_t a = 0, b = 0;
-    if (!unmap_text(l, text, left, buffer, &a) || !unmap_text(l, space + 1, right, buffer + a, &b))
+    size_t count = 0;
+    if (!unmap_text(l, text, left, buffer, &count) || !unmap_text(l, space + 1, right, buffer, &count))
         return fail_merge(l, line, text, bytes, "a character stands for no byte");
-    const int32_t ids[] = {*slot_of(l, buffer, a), *slot_of(l, buffer + a, b), *slot_of(l, buffer, a + b)};
-    if (ids[0] < 0 || ids[1] < 0)
+    taciti_bpe_merge merge = {.rank = (uint32_t)line};
+    (void)snprintf(buffer, bytes, "%.*s", (int)left, text);
+    merge.left = id_of(l, buffer);
+    (void)snprintf(buffer + left, bytes - left, "%.*s", (int)right, space + 1);
+    merge.right = id_of(l, buffer + left);
+    merge.merged = id_of(l, buffer);
+    if (merge.left < 0 || merge.right < 0)
         return fail_merge(l, line, text, bytes, "a side of the pair is no token of the vocabulary");
-    if (ids[2] < 0) return fail_merge(l, line, text, bytes, "the merged pair is no token of the vocabulary");
-    size_t slot = (size_t)(taciti_bpe_find(l->bpe, ids[0], ids[1]) - l->bpe->merges);
+    if (merge.merged < 0) return fail_merge(l, line, text, bytes, "the merged pair is no token of the vocabulary");
+    const size_t slot = (size_t)(taciti_bpe_find(l->bpe, merge.left, merge.right) - l->bpe->merges);
     if (l->bpe->merges[slot].rank != TACITI_BPE_NO_RANK)
         return fail_merge(l, line, text, bytes, "the pair comes twice");
-    l->bpe->merges[slot] =
-        (taciti_bpe_merge){.left = ids[0], .right = ids[1], .merged = ids[2], .rank = (uint32_t)line};
+    l->bpe->merges[slot] = merge;
     return TACIT_OK;
 }
 
@@ -214,7 +197,7 @@ tacit_status taciti_bpe_load(const char *vocab_path, const char *merges_path, ta
     map_bytes(&l);
     tacit_status status = load_vocab(&l);
     if (status == TACIT_OK) status = load_merges(&l);
-    taciti_free(l.slots);
+    json_decref(l.vocab);
     if (status == TACIT_OK)
         *out = bpe;
     else
