@@ -40,7 +40,7 @@ typedef struct subject {
 
 typedef struct bench {
     taciti_probe *probe;
-    taciti_grouping groupings[TACITI_GROUP_KINDS];
+    taciti_topology groupings[TACITI_GROUP_KINDS];
     taciti_allreduce
         reduces[TACITI_GROUP_KINDS]; /* as training has them; of kinds in which this rank is in no group none */
     taciti_pages x, y;               /* the longest array, and what the collectives need beside it */
@@ -214,12 +214,12 @@ static tacit_status measure_all(bench *b, double share) {
  * flows. */
 static tacit_status prepare_kind(bench *b, taciti_group_kind kind) {
     taciti_comm *comm = b->probe->comm;
-    taciti_grouping *grouping = &b->groupings[kind];
+    taciti_topology *grouping = &b->groupings[kind];
     TACITI_TRY(taciti_grouping_create(taciti_comm_hosts(comm), kind, grouping));
     const taciti_members members = taciti_grouping_of(grouping, b->probe->rank);
     if (members.count == 0) return TACIT_OK;
     const taciti_placement placement =
-        taciti_mix_placement(taciti_comm_hosts(comm), &grouping->round, members,
+        taciti_mix_placement(taciti_comm_hosts(comm), &grouping->rounds[0], members,
                              (taciti_placement){.scheme = TACITI_SCHEME_AUTO, .lanes = 0});
     const taciti_encoding f32 = {.codec = taciti_codec_find("f32")};
     return taciti_allreduce_create(comm, &f32, members, placement, taciti_comm_segment_bytes(comm), &b->reduces[kind]);
@@ -242,9 +242,9 @@ static tacit_status list_natives(taciti_comm *comm, void *context) { return taci
 
 static void release_bench(bench *b) {
     for (int kind = 0; kind < TACITI_GROUP_KINDS; kind++) {
-        if (b->groupings[kind].members != NULL && taciti_grouping_of(&b->groupings[kind], b->probe->rank).count > 0)
+        if (b->groupings[kind].rounds != NULL && taciti_grouping_of(&b->groupings[kind], b->probe->rank).count > 0)
             taciti_allreduce_destroy(&b->reduces[kind]);
-        taciti_grouping_destroy(&b->groupings[kind]);
+        taciti_topology_destroy(&b->groupings[kind]);
     }
     taciti_pages_destroy(&b->x);
     taciti_pages_destroy(&b->y);

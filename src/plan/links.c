@@ -225,15 +225,15 @@ static double described_s(const taciti_links *links, const taciti_transfer *t) {
 /* The busiest of the largest groups of the kind, in the cluster as it was when it was measured. */
 static tacit_status describe_group(const taciti_links *links, const taciti_hosts *hosts, taciti_group_kind kind,
                                    taciti_transfer *t) {
-    taciti_grouping grouping;
+    taciti_topology grouping = {.period = 0};
     taciti_demand *demands = taciti_calloc((size_t)hosts->ranks, sizeof *demands);
     if (demands == NULL) return TACIT_E_MEMORY;
     tacit_status status = taciti_grouping_create(hosts, kind, &grouping);
     if (status == TACIT_OK)
-        status = taciti_mix_demands(hosts, &grouping.topology, 0, (taciti_placement){0},
+        status = taciti_mix_demands(hosts, &grouping, 0, (taciti_placement){0},
                                     &(taciti_length){t->f32_bytes, t->f32_bytes}, 1, demands);
-    for (size_t g = 0; status == TACIT_OK && g < grouping.round.groups; g++) {
-        const taciti_members members = taciti_members_of(&grouping.round, g);
+    for (size_t g = 0; status == TACIT_OK && g < grouping.rounds[0].groups; g++) {
+        const taciti_members members = taciti_members_of(&grouping.rounds[0], g);
         taciti_transfer one = *t;
         one.ranks = (int)members.count;
         one.demand = demands[members.ranks[0]];
@@ -241,7 +241,7 @@ static tacit_status describe_group(const taciti_links *links, const taciti_hosts
         if (one.ranks > t->ranks || (one.ranks == t->ranks && described_s(links, &one) > described_s(links, t)))
             *t = one;
     }
-    if (status == TACIT_OK) taciti_grouping_destroy(&grouping);
+    taciti_topology_destroy(&grouping);
     taciti_free(demands);
     return status;
 }

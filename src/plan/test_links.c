@@ -61,17 +61,16 @@ static taciti_transfer_time time_of(const stage *s, const taciti_transfer *trans
 
 /* The busiest of the groups of this kind, all at once. */
 static taciti_transfer_time time_of_kind_and_bytes(const stage *s, taciti_group_kind kind, size_t bytes) {
-    taciti_grouping g;
+    taciti_topology g;
     taciti_demand demands[64];
     assert_int_equal(taciti_grouping_create(&s->hosts, kind, &g), TACIT_OK);
-    assert_true(g.round.groups > 0);
+    assert_true(g.rounds[0].groups > 0);
     const taciti_length length = {bytes, bytes};
-    assert_int_equal(taciti_mix_demands(&s->hosts, &g.topology, 0, (taciti_placement){0}, &length, 1, demands),
-                     TACIT_OK);
-    const taciti_members members = taciti_members_of(&g.round, 0);
+    assert_int_equal(taciti_mix_demands(&s->hosts, &g, 0, (taciti_placement){0}, &length, 1, demands), TACIT_OK);
+    const taciti_members members = taciti_members_of(&g.rounds[0], 0);
     const taciti_transfer t = {
         .demand = demands[members.ranks[0]], .hosts = demands[members.ranks[0]].hosts, .ranks = (int)members.count};
-    taciti_grouping_destroy(&g);
+    taciti_topology_destroy(&g);
     return time_of_bytes(s, &t, bytes);
 }
 
@@ -362,16 +361,17 @@ static void groups_of_a_kind_are_whole_hosts_or_partners(void **state) {
     (void)state;
     int host_of[7] = {0, 0, 0, 1, 1, 2, 2}; /* the last host has no partner */
     const taciti_hosts hosts = {7, 3, host_of};
-    taciti_grouping g;
+    taciti_topology g;
     assert_int_equal(taciti_grouping_create(&hosts, TACITI_GROUP_PAIR, &g), TACIT_OK);
-    assert_int_equal(g.round.groups, 2);
+    assert_int_equal(g.rounds[0].groups, 2);
     const taciti_members second = taciti_grouping_of(&g, 4);
     assert_true(second.count == 2 && second.ranks[0] == 1 && second.ranks[1] == 4);
     assert_int_equal(taciti_grouping_of(&g, 2).count, 0);
-    taciti_grouping_destroy(&g);
+    taciti_topology_destroy(&g);
     assert_int_equal(taciti_grouping_create(&hosts, TACITI_GROUP_TWO_HOSTS, &g), TACIT_OK);
-    assert_true(g.round.groups == 1 && taciti_grouping_of(&g, 3).count == 5 && taciti_grouping_of(&g, 6).count == 0);
-    taciti_grouping_destroy(&g);
+    assert_true(g.rounds[0].groups == 1 && taciti_grouping_of(&g, 3).count == 5 &&
+                taciti_grouping_of(&g, 6).count == 0);
+    taciti_topology_destroy(&g);
 }
 
 int main(void) {
