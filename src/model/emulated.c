@@ -265,29 +265,19 @@ static tacit_status run_step(void *self, int64_t step, const taciti_network_hook
 
 /* ---- the optimizer ----------------------------------------------------------------------------------------------- */
 
-static double sum_nothing(void *self, const float *x, size_t n) {
-    (void)self, (void)x, (void)n;
-    return 0;
-}
-
 /* Returns the time after which an update reaches this float; the parts of any cut add up to the whole to the
  * nanosecond. */
 static int64_t updated_ns(const taciti_emulated *e, size_t offset) {
     return (int64_t)((double)to_ns(e->profile->update_s) * ((double)offset / (double)e->layout->n));
 }
 
-static void pass_time(void *self, const taciti_optim_range *range, taciti_blend *blend) {
-    (void)blend;
-    if (range->gradients == NULL) return;
-    const int64_t part_ns = updated_ns(self, range->offset + range->n) - updated_ns(self, range->offset);
+static void wait_for_update(void *self, size_t offset, size_t n) {
+    const int64_t part_ns = updated_ns(self, offset + n) - updated_ns(self, offset);
     taciti_sleep_until_ns(taciti_now_ns() + part_ns);
 }
 
-static void run_nothing(void *self, taciti_pool_job *job, void *context) { (void)self, (void)job, (void)context; }
-
 static tacit_status create_optimizer(void *self, taciti_optim **out) {
-    static const taciti_optim_passes PASSES = {sum_nothing, pass_time, run_nothing};
-    return taciti_optim_create_with(&PASSES, self, ((const taciti_emulated *)self)->layout, out);
+    return taciti_optim_create_idle(wait_for_update, self, ((const taciti_emulated *)self)->layout, out);
 }
 
 /* ---- the network ------------------------------------------------------------------------------------------------- */

@@ -32,8 +32,8 @@ enum { FLOATS_PER_LINE = 16, NORM_FLOATS = 65536, BLEND_FLOATS = 16384 };
 static const char STATE[] = "optimizer state";
 
 struct taciti_optim {
-    const taciti_optim_passes *passes; /* borrows */
-    void *self;                        /* of the passes; borrows */
+    taciti_optim_wait *wait; /* instead of passes over elements; NULL: none */
+    void *self;              /* of `wait`; borrows */
     taciti_optim_options options;
     const taciti_layout *layout; /* borrows */
     taciti_pool *pool;           /* borrows */
@@ -97,17 +97,13 @@ static void sum_blocks(void *context, int thread, int threads) {
     }
 }
 
-static double sum_squares(void *self, const float *x, size_t n) {
-    const taciti_optim *optim = self;
-    norm_job job = {.optim = optim, .x = x, .n = n};
+double taciti_optim_sum_squares(taciti_optim *optim, const float *flat, size_t offset, size_t n) {
+    if (optim->wait != NULL) return 0;
+    norm_job job = {.optim = optim, .x = flat + offset, .n = n};
     taciti_pool_run(optim->pool, sum_blocks, &job);
     double sum = 0;
     for (size_t block = 0; block * NORM_FLOATS < n; block++) sum += optim->block_sums[block];
     return sum;
-}
-
-double taciti_optim_sum_squares(taciti_optim *optim, const float *flat, size_t offset, size_t n) {
-    return optim->passes->sum_squares(optim->self, flat + offset, n);
 }
 
 /* ---- update -------------------------------------------------------------------------------------------------- */
@@ -150,26 +146,27 @@ void taciti_optim_begin(taciti_optim *optim, double lr, double grad_scale) {
                                    .grad_scale = (float)grad_scale};
 }
 
-/* One pass over a range of the flat arrays. */
+/* One pass over floats [offset, offset + n) of the flat arrays: update, blend or both. */
 typedef struct pass_job {
     taciti_optim *optim;
-    const taciti_optim_range *range;
-    const taciti_blend *blend; /* or NULL */
+    float *parameters;
+    const float *gradients; /* NULL: no update */
+    taciti_bf16 *copy16;    /* or NULL */
+    size_t offset, n;
+    taciti_blend *blend; /* or NULL */
 } pass_job;
 
 static float *state_at(const taciti_optim *optim, int i, size_t at) {
     return i < optim->state_count ? (float *)optim->states[i].base + at : NULL;
 }
 
-static taciti_bf16 *copy_at(const pass_job *job, size_t at) {
-    return job->range->copy16 != NULL ? job->range->copy16 + at : NULL;
-}
+static taciti_bf16 *copy_at(const pass_job *job, size_t at) { return job->copy16 != NULL ? job->copy16 + at : NULL; }
 
 /* blend (may be NULL) begins where the floats do. */
 static void update_floats(const pass_job *job, size_t begin, size_t end, bool decay, taciti_blend *blend) {
     const taciti_optim *optim = job->optim;
-    float *p = job->range->parameters + begin;
-    const float *g = job->range->gradients + begin;
+    float *p = job->parameters + begin;
+    const float *g = job->gradients + begin;
     const taciti_accum_state state = {state_at(optim, 0, begin), state_at(optim, 1, begin), state_at(optim, 2, begin)};
     taciti_accum_step adam = optim->adam;
     taciti_sgd_step sgd = optim->sgd;
@@ -212,7 +209,7 @@ static taciti_blend blend_at(const taciti_blend *blend, size_t at) {
 static double blend_floats(const pass_job *job, size_t begin, size_t end) {
     if (job->blend == NULL || begin == end) return 0;
     taciti_blend blend = blend_at(job->blend, begin);
-    job->optim->kernels->blend(&blend, job->range->parameters + begin, copy_at(job, begin), end - begin);
+    job->optim->kernels->blend(&blend, job->parameters + begin, copy_at(job, begin), end - begin);
     return blend.moved;
 }
 
@@ -237,34 +234,35 @@ static void pass_part(void *context, int thread, int threads) {
     const pass_job *job = context;
     const size_t unit = job->blend != NULL ? BLEND_FLOATS : FLOATS_PER_LINE;
     size_t begin = 0, end = 0;
-    taciti_pool_part(job->range->n, unit, thread, threads, &begin, &end);
-    if (job->blend == NULL) (void)pass_floats(job, job->range->offset + begin, job->range->offset + end);
+    taciti_pool_part(job->n, unit, thread, threads, &begin, &end);
+    if (job->blend == NULL) (void)pass_floats(job, job->offset + begin, job->offset + end);
     for (size_t at = begin; job->blend != NULL && at < end; at += BLEND_FLOATS) {
-        const size_t first = job->range->offset + at,
-                     last = end - at < BLEND_FLOATS ? job->range->offset + end : first + BLEND_FLOATS;
+        const size_t first = job->offset + at,
+                     last = end - at < BLEND_FLOATS ? job->offset + end : first + BLEND_FLOATS;
         job->optim->block_sums[at / BLEND_FLOATS] =
-            job->range->gradients != NULL ? pass_floats(job, first, last) : blend_floats(job, first, last);
+            job->gradients != NULL ? pass_floats(job, first, last) : blend_floats(job, first, last);
     }
 }
 
-static void pass_range(void *self, const taciti_optim_range *range, taciti_blend *blend) {
-    taciti_optim *optim = self;
-    pass_job job = {.optim = optim, .range = range, .blend = blend};
-    taciti_pool_run(optim->pool, pass_part, &job);
-    for (size_t block = 0; blend != NULL && block * BLEND_FLOATS < range->n; block++)
-        blend->moved += optim->block_sums[block];
+static void run_pass(pass_job *job) {
+    const taciti_optim *optim = job->optim;
+    if (optim->wait != NULL) {
+        if (job->gradients != NULL) optim->wait(optim->self, job->offset, job->n);
+        return;
+    }
+    taciti_pool_run(optim->pool, pass_part, job);
+    for (size_t block = 0; job->blend != NULL && block * BLEND_FLOATS < job->n; block++)
+        job->blend->moved += optim->block_sums[block];
 }
 
 void taciti_optim_update_range(taciti_optim *optim, float *parameters, const float *gradients, taciti_bf16 *copy16,
                                size_t offset, size_t n, taciti_blend *blend) {
-    const taciti_optim_range range = {parameters, gradients, copy16, offset, n};
-    optim->passes->pass(optim->self, &range, blend);
+    run_pass(&(pass_job){optim, parameters, gradients, copy16, offset, n, blend});
 }
 
 void taciti_optim_blend_range(taciti_optim *optim, float *parameters, taciti_bf16 *copy16, size_t offset, size_t n,
                               taciti_blend *blend) {
-    const taciti_optim_range range = {.parameters = parameters, .copy16 = copy16, .offset = offset, .n = n};
-    optim->passes->pass(optim->self, &range, blend);
+    run_pass(&(pass_job){optim, parameters, NULL, copy16, offset, n, blend});
 }
 
 void taciti_optim_update(taciti_optim *optim, float *parameters, const float *gradients, taciti_bf16 *copy16, double lr,
@@ -328,12 +326,8 @@ void taciti_optim_signal(taciti_optim *optim, float *out) {
 
 /* ---- jobs of others ------------------------------------------------------------------------------------------ */
 
-static void run_job(void *self, taciti_pool_job *job, void *context) {
-    taciti_pool_run(((taciti_optim *)self)->pool, job, context);
-}
-
 void taciti_optim_run(taciti_optim *optim, taciti_pool_job *job, void *context) {
-    optim->passes->run(optim->self, job, context);
+    if (optim->wait == NULL) taciti_pool_run(optim->pool, job, context);
 }
 
 typedef struct scale_job {
@@ -356,8 +350,6 @@ void taciti_optim_scale(taciti_optim *optim, float *flat, double factor) {
 
 /* ---- life ------------------------------------------------------------------------------------------------------ */
 
-static const taciti_optim_passes OURS = {sum_squares, pass_range, run_job};
-
 typedef tacit_status make_pages(size_t bytes, const char *what, taciti_pages *out);
 
 static tacit_status create_on_pages(const taciti_optim_options *options, const taciti_layout *layout, taciti_pool *pool,
@@ -365,12 +357,7 @@ static tacit_status create_on_pages(const taciti_optim_options *options, const t
     TACITI_TRY(taciti_optim_check(options));
     taciti_optim *optim = taciti_calloc(1, sizeof *optim);
     if (optim == NULL) return TACIT_E_MEMORY;
-    *optim = (taciti_optim){.passes = &OURS,
-                            .self = optim,
-                            .options = *options,
-                            .layout = layout,
-                            .pool = pool,
-                            .kernels = taciti_kernels_get()};
+    *optim = (taciti_optim){.options = *options, .layout = layout, .pool = pool, .kernels = taciti_kernels_get()};
     optim->block_sums = taciti_calloc(layout->n / BLEND_FLOATS + 1, sizeof *optim->block_sums);
     tacit_status status = optim->block_sums == NULL ? TACIT_E_MEMORY : TACIT_OK;
     while (status == TACIT_OK && optim->state_count < states_of(options)) {
@@ -400,11 +387,11 @@ tacit_status taciti_optim_hold(taciti_optim *optim, taciti_range range) {
     return TACIT_OK;
 }
 
-tacit_status taciti_optim_create_with(const taciti_optim_passes *passes, void *self, const taciti_layout *layout,
+tacit_status taciti_optim_create_idle(taciti_optim_wait *wait, void *self, const taciti_layout *layout,
                                       taciti_optim **out) {
     taciti_optim *optim = taciti_calloc(1, sizeof *optim);
     if (optim == NULL) return TACIT_E_MEMORY;
-    *optim = (taciti_optim){.passes = passes, .self = self, .layout = layout};
+    *optim = (taciti_optim){.wait = wait, .self = self, .layout = layout};
     *out = optim;
     return TACIT_OK;
 }

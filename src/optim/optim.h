@@ -145,26 +145,15 @@ int taciti_optim_state_count(const taciti_optim *optim);
 int64_t taciti_optim_updates(const taciti_optim *optim);
 void taciti_optim_set_updates(taciti_optim *optim, int64_t updates);
 
-/* ---- another's passes ----------------------------------------------------------------------------------------------
- * All that an optimizer does with elements are three passes. An accelerator that only pretends to compute brings its
- * own, without state: model/emulated.h. */
+/* ---- no passes -----------------------------------------------------------------------------------------------------
+ * For an accelerator that only pretends to compute (model/emulated.h): no state, and no pass over elements. Sums of
+ * squares are 0, blends move 0, jobs are left out, and an update is a wait. */
 
-/* Floats [offset, offset + n) of flat arrays. */
-typedef struct taciti_optim_range {
-    float *parameters;
-    const float *gradients; /* NULL: no update */
-    taciti_bf16 *copy16;    /* or NULL */
-    size_t offset, n;
-} taciti_optim_range;
+/* Waits as long as an update of these floats takes. */
+typedef void taciti_optim_wait(void *self, size_t offset, size_t n);
 
-typedef struct taciti_optim_passes {
-    double (*sum_squares)(void *self, const float *x, size_t n);
-    void (*pass)(void *self, const taciti_optim_range *range, taciti_blend *blend); /* update, blend or both */
-    void (*run)(void *self, taciti_pool_job *job, void *context);
-} taciti_optim_passes;
-
-/* Borrows passes, self and layout. */
-tacit_status taciti_optim_create_with(const taciti_optim_passes *passes, void *self, const taciti_layout *layout,
+/* Borrows self and layout. */
+tacit_status taciti_optim_create_idle(taciti_optim_wait *wait, void *self, const taciti_layout *layout,
                                       taciti_optim **out);
 
 /* Bytes of state per parameter float (adamw 8, accum-adamw 12, sgd with momentum 4): for the memory prediction. */
