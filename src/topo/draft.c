@@ -69,12 +69,12 @@ void taciti_draft_destroy(taciti_draft *draft) {
 
 /* ---- adding ------------------------------------------------------------------------------------------------------ */
 
-static int by_number(const void *a, const void *b) {
+int taciti_rank_order(const void *a, const void *b) {
     const int x = *(const int *)a, y = *(const int *)b;
     return (x > y) - (x < y);
 }
 
-static int by_to_and_from(const void *a, const void *b) {
+int taciti_edge_order(const void *a, const void *b) {
     const taciti_edge *x = a, *y = b;
     return x->to != y->to ? (x->to > y->to) - (x->to < y->to) : (x->from > y->from) - (x->from < y->from);
 }
@@ -86,7 +86,7 @@ void taciti_draft_mean(taciti_draft *draft, const int *members, size_t count) {
     if (size == NULL || place == NULL) return;
     *size = count;
     memcpy(place, members, count * sizeof *place);
-    qsort(place, count, sizeof *place, by_number);
+    qsort(place, count, sizeof *place, taciti_rank_order);
     open_round(draft)->groups++;
     open_round(draft)->members += count;
 }
@@ -130,12 +130,12 @@ static void merge_edges(taciti_draft *draft, double *kept) {
     taciti_draft_round *round = open_round(draft);
     taciti_edge *edges = (taciti_edge *)draft->edges.items + round->edge_at;
     size_t count = 0;
-    if (round->edges > 0) qsort(edges, round->edges, sizeof *edges, by_to_and_from);
+    if (round->edges > 0) qsort(edges, round->edges, sizeof *edges, taciti_edge_order);
     for (int i = 0; i < draft->ranks; i++) kept[i] = 1;
     for (size_t e = 0; e < round->edges; e++) {
         if (edges[e].to == edges[e].from || edges[e].weight == 0) continue;
         kept[edges[e].to] -= edges[e].weight;
-        if (count > 0 && by_to_and_from(&edges[count - 1], &edges[e]) == 0)
+        if (count > 0 && taciti_edge_order(&edges[count - 1], &edges[e]) == 0)
             edges[count - 1].weight += edges[e].weight;
         else
             edges[count++] = edges[e];
@@ -268,7 +268,7 @@ static void put_groups(const taciti_draft *draft, const taciti_draft_round *from
         const size_t count = (size_t)length[lowest];
         first[group++] = done;
         for (size_t i = 0; i < count; i++) out[done + i] = rank_at[members[(size_t)start[lowest] + i]];
-        qsort(out + done, count, sizeof *out, by_number);
+        qsort(out + done, count, sizeof *out, taciti_rank_order);
         done += count;
     }
     first[group] = done;
@@ -284,7 +284,7 @@ static void put_edges(const taciti_draft *draft, const taciti_draft_round *from,
     for (size_t e = 0; e < from->edges; e++)
         free_parts->edges[e] =
             (taciti_edge){.to = rank_at[edges[e].to], .from = rank_at[edges[e].from], .weight = edges[e].weight};
-    if (from->edges > 0) qsort(free_parts->edges, from->edges, sizeof *edges, by_to_and_from);
+    if (from->edges > 0) qsort(free_parts->edges, from->edges, sizeof *edges, taciti_edge_order);
     for (int p = 0; p < draft->ranks; p++) free_parts->self[rank_at[p]] = self[p];
     *to = (taciti_round){.edges = free_parts->edges, .edge_count = from->edges, .self = free_parts->self};
     free_parts->edges += from->edges;

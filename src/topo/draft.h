@@ -68,6 +68,10 @@ const int *taciti_draft_members(const taciti_draft *draft, const taciti_draft_ro
 const size_t *taciti_draft_sizes(const taciti_draft *draft, const taciti_draft_round *round);
 const taciti_edge *taciti_draft_edges(const taciti_draft *draft, const taciti_draft_round *round);
 
+/* Orders of ranks and of edges by (to, from), as a topology has them. For qsort() and bsearch(). */
+int taciti_rank_order(const void *a, const void *b);
+int taciti_edge_order(const void *a, const void *b);
+
 /* Creates the topology with position p assigned to rank_at[p]. Sets name, ranks, directed, rounds, period and position.
  */
 tacit_status taciti_draft_finish(const taciti_draft *draft, const int *rank_at, const char *name, taciti_topology *out);

@@ -4,6 +4,7 @@
  */
 #include "topo/topo.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -138,15 +139,7 @@ void taciti_topology_destroy(taciti_topology *topology) {
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
 static bool has_member(const int *members, size_t count, int rank) {
-    size_t low = 0, high = count;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        if (members[middle] < rank)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < count && members[low] == rank;
+    return bsearch(&rank, members, count, sizeof rank, taciti_rank_order) != NULL;
 }
 
 size_t taciti_topology_group(const taciti_topology *topology, size_t round, int rank, const int **members) {
@@ -161,26 +154,13 @@ size_t taciti_topology_group(const taciti_topology *topology, size_t round, int 
     return 1;
 }
 
-/* The first edge that is not before (to, from). */
-static size_t first_edge(const taciti_round *round, int to, int from) {
-    size_t low = 0, high = round->edge_count;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        const taciti_edge *edge = &round->edges[middle];
-        if (edge->to < to || (edge->to == to && edge->from < from))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 double taciti_topology_weight(const taciti_topology *topology, size_t round, int to, int from) {
     const taciti_round *r = &topology->rounds[round];
     if (r->self != NULL && to == from) return r->self[to];
     if (r->self != NULL) {
-        const size_t e = first_edge(r, to, from);
-        return e < r->edge_count && r->edges[e].to == to && r->edges[e].from == from ? r->edges[e].weight : 0;
+        const taciti_edge key = {.to = to, .from = from};
+        const taciti_edge *edge = bsearch(&key, r->edges, r->edge_count, sizeof key, taciti_edge_order);
+        return edge == NULL ? 0 : edge->weight;
     }
     const int *members = NULL;
     const size_t count = taciti_topology_group(topology, round, to, &members);
