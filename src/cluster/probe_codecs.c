@@ -48,24 +48,18 @@ static tacit_status time_codec(taciti_trial *trial, double max_s, taciti_cluster
     return TACIT_OK;
 }
 
-typedef struct measurement {
-    const taciti_codec *codec;
-    double factor, max_s;
-    const float *gradient;
-    size_t n;
-} measurement;
-
 /* In pieces as the exchange's; codecs of class linear take whole buckets. */
-static tacit_status measure_codec(const measurement *m, taciti_cluster_compression *out) {
-    const taciti_codec_setting setting = {.factor = m->factor};
+static tacit_status measure_codec(const taciti_codec *codec, double factor, const float *gradient, size_t n,
+                                  double max_s, taciti_cluster_compression *out) {
+    const taciti_codec_setting setting = {.factor = factor};
     void *options = NULL;
     taciti_trial trial = {0};
-    TACITI_TRY(taciti_codec_defaults(m->codec, &options));
-    const taciti_encoding encoding = {.codec = m->codec, .options = options, .expected = setting};
+    TACITI_TRY(taciti_codec_defaults(codec, &options));
+    const taciti_encoding encoding = {.codec = codec, .options = options, .expected = setting};
     size_t piece = taciti_pipeline_of(&encoding, TACITI_WIRE_SEGMENT_BYTES, false, 1, RANKS).segment_n;
-    if (taciti_route_of(m->codec)->whole) piece = 0;
-    tacit_status status = taciti_trial_create(m->codec, options, setting, m->gradient, m->n, piece, &trial);
-    if (status == TACIT_OK) status = time_codec(&trial, m->max_s, out);
+    if (taciti_route_of(codec)->whole) piece = 0;
+    tacit_status status = taciti_trial_create(codec, options, setting, gradient, n, piece, &trial);
+    if (status == TACIT_OK) status = time_codec(&trial, max_s, out);
     taciti_trial_destroy(&trial);
     taciti_free(options);
     return status;
@@ -73,9 +67,12 @@ static tacit_status measure_codec(const measurement *m, taciti_cluster_compressi
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
 
-static tacit_status probe_codec(taciti_probe *probe, const measurement *m) {
+/* max_s: of a pass. */
+static tacit_status probe_codec(taciti_probe *probe, const taciti_codec *codec, double factor, const float *gradient,
+                                size_t n, double max_s) {
     taciti_cluster_compression found = {.factor = 0};
-    const tacit_status status = probe->rank == 0 ? measure_codec(m, &found) : TACIT_OK;
+    tacit_status status = TACIT_OK;
+    if (probe->rank == 0) status = measure_codec(codec, factor, gradient, n, max_s, &found);
     TACITI_TRY(taciti_comm_agree(probe->comm, status));
     TACITI_TRY(taciti_comm_broadcast(probe->comm, 0, &found, sizeof found));
     return taciti_cluster_add_compression(probe->cluster, &found);
@@ -86,14 +83,10 @@ static tacit_status probe_formats(taciti_probe *probe, const float *gradient, do
     size_t count = 0;
     while (taciti_codec_dense_name(count) != NULL) count++;
     TACITI_TRY(taciti_probe_left(probe, share, &left_s));
-    const double each_s = left_s / (3 * (double)count);
+    const double each_s = left_s / (3 * (double)count), max_s = each_s < FORMAT_MAX_S ? each_s : FORMAT_MAX_S;
     for (size_t i = 0; i < count; i++) {
-        const measurement m = {.codec = taciti_codec_find(taciti_codec_dense_name(i)),
-                               .factor = 1,
-                               .max_s = each_s < FORMAT_MAX_S ? each_s : FORMAT_MAX_S,
-                               .gradient = gradient,
-                               .n = FORMAT_FLOATS};
-        TACITI_TRY(probe_codec(probe, &m));
+        const taciti_codec *codec = taciti_codec_find(taciti_codec_dense_name(i));
+        TACITI_TRY(probe_codec(probe, codec, 1, gradient, FORMAT_FLOATS, max_s));
     }
     return TACIT_OK;
 }
@@ -104,16 +97,11 @@ static tacit_status probe_factor(taciti_probe *probe, const float *gradient, siz
                                  size_t *skipped) {
     for (const taciti_codec *const *codec = taciti_codec_list(); *codec != NULL; codec++) {
         const double used = taciti_codec_setting_of(*codec, (taciti_codec_setting){.factor = FACTORS[factor]}).factor;
-        const measurement m = {.codec = *codec,
-                               .factor = used > 0 ? used : 1,
-                               .max_s = COMPRESSION_MAX_S,
-                               .gradient = gradient,
-                               .n = FLOATS};
         double left_s = 0;
         if (!taciti_codec_suits(*codec, TACITI_USE_BY_ITSELF) || (used == 0 && factor != FACTOR_COUNT / 2)) continue;
         TACITI_TRY(taciti_probe_left(probe, share, &left_s));
         if (left_s > 0)
-            TACITI_TRY(probe_codec(probe, &m));
+            TACITI_TRY(probe_codec(probe, *codec, used > 0 ? used : 1, gradient, FLOATS, COMPRESSION_MAX_S));
         else
             ++*skipped;
     }
