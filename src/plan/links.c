@@ -30,7 +30,7 @@ static double codec_s(const taciti_links *links, const taciti_transfer *t) {
         t->codec == NULL ? NULL : taciti_cluster_format_speed(links->cluster, t->codec->name);
     const int lanes = t->demand.lanes > 0 ? t->demand.lanes : 1;
     if (speed == NULL) return 0;
-    return (double)t->f32_bytes / sizeof(float) / lanes *
+    return (double)t->price.length.f32_bytes / sizeof(float) / lanes *
            ((t->codec->identity ? 0 : speed->encode_s) + 2 * speed->add_s);
 }
 
@@ -41,7 +41,9 @@ static double wire_s(const taciti_links *links, const taciti_transfer *t) {
 }
 
 /* A compressed array is as good as the dense one that sends as many bytes. */
-static double bytes_of(const taciti_transfer *t) { return (double)(t->compressed ? t->wire_bytes : t->f32_bytes); }
+static double bytes_of(const taciti_transfer *t) {
+    return (double)(t->compressed ? t->price.length.wire_bytes : t->price.length.f32_bytes);
+}
 
 /* While all ranks exchange. */
 static double busy_latency_s(const taciti_links *links, int wire_hops, int local_hops) {
@@ -113,9 +115,10 @@ static taciti_transfer_time time_of_ours(const taciti_links *links, const taciti
         time.latency_s = busy_latency_s(links, t->demand.wire_hops, t->demand.local_hops);
         /* The pieces that fill the pipeline are encoded before the first message is awaited, later pieces while others
          * travel. Messages are handled while others travel. */
-        const double own_s = t->demand.local_bytes * links->local_beta_s + t->codec_s;
-        const double on_wire_s = factor * wire_s(links, t), fillings = t->fillings > 0 ? (double)t->fillings : 1;
-        time.bytes_s = taciti_max_real(on_wire_s, own_s + (double)t->messages * links->message_s) +
+        const taciti_price *p = &t->price;
+        const double own_s = t->demand.local_bytes * links->local_beta_s + p->codec_s;
+        const double on_wire_s = factor * wire_s(links, t), fillings = p->fillings > 0 ? (double)p->fillings : 1;
+        time.bytes_s = taciti_max_real(on_wire_s, own_s + (double)p->messages * links->message_s) +
                        (on_wire_s < own_s ? on_wire_s : own_s) / fillings;
     }
     time.calibrated = row != NULL && !is_far_larger(links, t);
@@ -149,10 +152,10 @@ static taciti_transfer_time time_of_ring(const taciti_links *links, const taciti
     taciti_transfer ring = *t;
     ring.hosts = t->hosts > 1 ? 2 : 1; /* each host receives from one */
     ring.codec = taciti_codec_find("f32");
-    ring.demand = taciti_links_ring(t->ranks, t->hosts, t->f32_bytes);
+    ring.demand = taciti_links_ring(t->ranks, t->hosts, t->price.length.f32_bytes);
     taciti_transfer_time time = described_time(links, &ring);
     const double local = ring.demand.local_bytes * links->local_beta_s, wire = wire_s(links, &ring);
-    const double factor = taciti_max_real(1, efficiency_at(links, TACITI_GROUP_WORLD, (double)t->f32_bytes));
+    const double factor = taciti_max_real(1, efficiency_at(links, TACITI_GROUP_WORLD, bytes_of(t)));
     time.bytes_s = factor * taciti_max_real(wire, local);
     time.latency_s *= factor;
     time.error = error_without_measurement(links, t);
@@ -175,7 +178,7 @@ static void find_around(const taciti_cluster *c, const char *by, double bytes, c
 /* Longer arrays than were measured take longer in proportion, shorter ones as long as the shortest. */
 static taciti_transfer_time time_of_measured(const taciti_links *links, const taciti_transfer *t) {
     const taciti_cluster_timing *below, *above;
-    const double bytes = (double)t->f32_bytes;
+    const double bytes = bytes_of(t);
     taciti_transfer_time time = {.calibrated = true, .error = ERROR_MEASURED};
     find_around(links->cluster, t->by, bytes, &below, &above);
     const taciti_cluster_timing *nearest = below != NULL ? below : above;
@@ -230,8 +233,7 @@ static tacit_status describe_group(const taciti_links *links, const taciti_hosts
     if (demands == NULL) return TACIT_E_MEMORY;
     tacit_status status = taciti_grouping_create(hosts, kind, &grouping);
     if (status == TACIT_OK)
-        status = taciti_mix_demands(hosts, &grouping, 0, (taciti_placement){0},
-                                    &(taciti_length){t->f32_bytes, t->f32_bytes}, 1, demands);
+        status = taciti_mix_demands(hosts, &grouping, 0, (taciti_placement){0}, &t->price.length, 1, demands);
     for (size_t g = 0; status == TACIT_OK && g < grouping.rounds[0].groups; g++) {
         const taciti_members members = taciti_members_of(&grouping.rounds[0], g);
         taciti_transfer one = *t;
@@ -247,7 +249,7 @@ static tacit_status describe_group(const taciti_links *links, const taciti_hosts
 }
 
 static tacit_status append_timing(taciti_links *links, const taciti_hosts *hosts, const taciti_cluster_timing *timing) {
-    taciti_transfer t = {.f32_bytes = timing->bytes, .codec = taciti_codec_find("f32")};
+    taciti_transfer t = {.price = {.length = {timing->bytes, timing->bytes}}, .codec = taciti_codec_find("f32")};
     TACITI_TRY(describe_group(links, hosts, timing->group, &t));
     const double seconds = described_s(links, &t);
     for (int kind = 0; kind < TACITI_GROUP_KINDS && t.ranks > 1 && seconds > 0; kind++)

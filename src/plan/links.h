@@ -41,18 +41,17 @@
 #ifndef TACITI_PLAN_LINKS_H
 #define TACITI_PLAN_LINKS_H
 
+#include "exchange/route.h"
 #include "plan/plan.h"
 
 /* The exchange of one array among some ranks. */
 typedef struct taciti_transfer {
     taciti_demand demand;
-    int hosts, ranks; /* that take part */
-    size_t f32_bytes;
+    int hosts, ranks;          /* that take part */
+    taciti_price price;        /* of the array; unless it is compressed, only its f32_bytes count */
+    bool compressed;           /* the price counts instead of the codec's rates */
     const taciti_codec *codec; /* NULL: nothing is encoded or added */
-    bool compressed;           /* the five below count instead of the codec's rates */
-    double codec_s;
-    size_t fillings, messages, wire_bytes;
-    taciti_library library; /* implementation; if not ours, the demand is ignored */
+    taciti_library library;    /* implementation; if not ours, the demand is ignored */
     const char *by;
 } taciti_transfer;
 

@@ -25,29 +25,28 @@ static void take_part(const taciti_method *method, int class, taciti_demand *d) 
     if (inside) d->hosts = 1;
 }
 
-/* Returns the transfer of an array of that length. Nothing is added or encoded where ranks of a host gather. */
+/* Returns the transfer of an array of that price. Nothing is added or encoded where ranks of a host gather. */
 static taciti_transfer transfer_of(const taciti_scene *scene, const taciti_method *method, int class,
-                                   taciti_length length) {
+                                   const taciti_price *price) {
     const bool inside = class == TACITI_PARTS_SHARE;
     taciti_demand d =
         taciti_allreduce_demand(scene->hosts, NULL, (size_t)scene->hosts->ranks, taciti_plan_placement(scene, method),
-                                length.wire_bytes, length.f32_bytes);
+                                price->length.wire_bytes, price->length.f32_bytes);
     take_part(method, class, &d);
     return (taciti_transfer){.demand = d,
                              .hosts = d.hosts,
                              .ranks = inside ? d.lanes : scene->hosts->ranks,
-                             .f32_bytes = length.f32_bytes,
+                             .price = *price,
                              .codec = inside                         ? NULL
                                       : class == TACITI_PARTS_GATHER ? method->parts.gather
-                                                                     : method->wire,
-                             .wire_bytes = length.wire_bytes};
+                                                                     : method->wire};
 }
 
 static taciti_transfer dense_transfer(const taciti_scene *scene, const taciti_method *method, int class,
                                       size_t floats) {
     const taciti_codec *wire = class == TACITI_PARTS_GATHER ? method->parts.gather : method->wire;
-    return transfer_of(scene, method, class,
-                       (taciti_length){taciti_codec_length(wire, NULL, floats).max, floats * sizeof(float)});
+    const taciti_length length = {taciti_codec_length(wire, NULL, floats).max, floats * sizeof(float)};
+    return transfer_of(scene, method, class, &(taciti_price){.length = length});
 }
 
 /* The same through the codec of this class. */
@@ -58,13 +57,10 @@ static tacit_status coded_transfer(const taciti_scene *scene, const taciti_metho
     taciti_price sum;
     TACITI_TRY(taciti_plan_price(scene, method, c, gather ? TACITI_PHASE_ALL_GATHER : taciti_plan_reduce_phase(method),
                                  floats, &sum));
-    *out = transfer_of(scene, method, class, sum.length);
+    *out = transfer_of(scene, method, class, &sum);
     taciti_compressed_demand(&sum, &out->demand);
     out->codec = c->encoding.codec;
     out->compressed = true;
-    out->codec_s = sum.codec_s;
-    out->fillings = sum.fillings;
-    out->messages = sum.messages;
     return TACIT_OK;
 }
 

@@ -79,13 +79,9 @@ static tacit_status find_kind(walk *w, size_t first, const taciti_meeting *meeti
         *t = (taciti_transfer){.demand = demand[i * ranks],
                                .hosts = demand[i * ranks].hosts,
                                .ranks = members,
-                               .f32_bytes = w->lengths[i].f32_bytes,
-                               .codec = codec,
+                               .price = w->sums[i],
                                .compressed = is_coded(w, i),
-                               .codec_s = w->sums[i].codec_s,
-                               .fillings = w->sums[i].fillings,
-                               .messages = w->sums[i].messages,
-                               .wire_bytes = w->lengths[i].wire_bytes,
+                               .codec = codec,
                                .library = w->method->library,
                                .by = w->method->by};
         if (is_pair(meeting) && t->hosts > 2) t->hosts = 2; /* on uncontended links */

@@ -50,7 +50,7 @@ static void assert_near(double value, double expected) {
 
 static taciti_transfer_time time_of_bytes(const stage *s, const taciti_transfer *transfer, size_t bytes) {
     taciti_transfer t = *transfer;
-    t.f32_bytes = bytes;
+    t.price.length.f32_bytes = bytes;
     t.codec = taciti_codec_find("f32");
     return taciti_links_time(&s->links, &t);
 }
@@ -92,9 +92,7 @@ static void encoding_hides_behind_the_wire_once_the_pipeline_is_full(void **stat
                                    .ranks = 2,
                                    .demand = {.host_bytes = MiB4, .flow_bytes = MiB4},
                                    .compressed = true,
-                                   .codec_s = own_s,
-                                   .fillings = fillings,
-                                   .wire_bytes = BYTES};
+                                   .price = {{.wire_bytes = BYTES}, .codec_s = own_s, .fillings = fillings}};
         assert_near(time_of(&s, &t).bytes_s, own_s + wire_s / (double)fillings);
     }
     close_stage(&s);
@@ -323,16 +321,12 @@ static void messages_of_compressed_sums_take_their_time(void **state) {
     taciti_transfer t = {.demand = {.host_bytes = 1e6, .flow_bytes = 1e6, .wire_hops = 2},
                          .hosts = 4,
                          .ranks = 4,
-                         .f32_bytes = 4 << 20,
-                         .wire_bytes = 4 << 20,
+                         .price = {{4 << 20, 4 << 20}, .codec_s = 0.004, .fillings = 1, .messages = 10},
                          .codec = taciti_codec_find("f32"),
-                         .compressed = true,
-                         .codec_s = 0.004,
-                         .fillings = 1,
-                         .messages = 10};
+                         .compressed = true};
     assert_near(taciti_links_time(&s.links, &t).latency_s, 2 * 100e-6);
     assert_near(taciti_links_time(&s.links, &t).bytes_s, 0.008 + 0.004); /* they hide behind the wire */
-    t.messages = 1000;
+    t.price.messages = 1000;
     assert_near(taciti_links_time(&s.links, &t).bytes_s, 0.004 + 1000 * 50e-6 + 0.004);
     t.compressed = false; /* what was measured of dense arrays has them */
     assert_near(taciti_links_time(&s.links, &t).latency_s, 2 * 20e-6);

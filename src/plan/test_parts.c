@@ -287,10 +287,12 @@ static void codecs_take_the_seconds_of_their_half(void **state) {
     set_up_coded(&f, 2, "int4", "int8", false);
     for (size_t u = 0; u < UNITS; u++) {
         const taciti_transfer *coded = f.plan.transfers + f.plan.job_count;
-        const double n = (double)coded[u].f32_bytes / sizeof(float), own = n / RANKS;
-        assert_int_equal(coded[u].f32_bytes, taciti_layout_unit(&f.layout, u).n / f.plan.buckets[u] * sizeof(float));
-        assert_near(coded[u].codec_s, (own * ENCODE_S + n * DECODE_S) / CORE_SHARE);
-        assert_near(coded[UNITS + u].codec_s, (n * ENCODE_S + own * (DECODE_S + (RANKS - 1) * ADD_S)) / CORE_SHARE);
+        const taciti_price *gather = &coded[u].price, *reduce = &coded[UNITS + u].price;
+        const size_t n = gather->length.f32_bytes / sizeof(float);
+        const double all = (double)n, own = all / RANKS;
+        assert_int_equal(n, taciti_layout_unit(&f.layout, u).n / f.plan.buckets[u]);
+        assert_near(gather->codec_s, (own * ENCODE_S + all * DECODE_S) / CORE_SHARE);
+        assert_near(reduce->codec_s, (all * ENCODE_S + own * (DECODE_S + (RANKS - 1) * ADD_S)) / CORE_SHARE);
         assert_int_equal(coded[u].demand.wire_hops, 1);
     }
     tear_down_coded(&f);
