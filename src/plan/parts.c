@@ -91,24 +91,20 @@ static int class_of(const taciti_parts_plan *plan, size_t job) {
     return (int)(job / (plan->job_count / TACITI_PARTS_CLASSES));
 }
 
-static tacit_status fill_job(const taciti_scene *scene, const taciti_method *method, size_t max, size_t job,
+static tacit_status fill_job(const taciti_scene *scene, const taciti_method *method, size_t max, size_t index,
                              taciti_parts_plan *p) {
     const size_t units = p->job_count / TACITI_PARTS_CLASSES;
-    const int class = class_of(p, job);
-    const cut coded = cut_of(scene->layout, job % units, false, max);
-    const cut plain = cut_of(scene->layout, job % units, true, max);
-    taciti_transfer *transfers[TACITI_PARTS_FORMS];
-    for (size_t form = 0; form < TACITI_PARTS_FORMS; form++) {
-        transfers[form] = &p->transfers[form * p->job_count + job];
-        p->buckets[form * p->job_count + job] = form == TACITI_PARTS_PLAIN ? plain.buckets : coded.buckets;
-    }
-    if (plain.buckets > 0)
-        *transfers[TACITI_PARTS_PLAIN] = dense_transfer(scene, method, class, plain.floats / plain.buckets);
+    const int class = class_of(p, index);
+    const cut coded = cut_of(scene->layout, index % units, false, max);
+    const cut plain = cut_of(scene->layout, index % units, true, max);
+    taciti_parts_job *job = &p->jobs[index];
+    job->buckets = coded.buckets;
+    job->plain_buckets = plain.buckets;
+    if (plain.buckets > 0) job->plain = dense_transfer(scene, method, class, plain.floats / plain.buckets);
     if (coded.buckets == 0) return TACIT_OK;
     const size_t floats = coded.floats / coded.buckets;
-    *transfers[TACITI_PARTS_AS_IT_IS] = dense_transfer(scene, method, class, floats);
-    if (!p->compressed[class]) return TACIT_OK;
-    return coded_transfer(scene, method, class, floats, transfers[TACITI_PARTS_CODED]);
+    job->dense = dense_transfer(scene, method, class, floats);
+    return p->compressed[class] ? coded_transfer(scene, method, class, floats, &job->coded) : TACIT_OK;
 }
 
 tacit_status taciti_parts_create(const taciti_scene *scene, const taciti_method *method, double wait_s,
@@ -124,46 +120,39 @@ tacit_status taciti_parts_create(const taciti_scene *scene, const taciti_method 
     TACITI_TRY(taciti_parts_owners(scene, method, &owners));
     const double update_s = (scene->profile->update_s + method->serial_s) / owners + wait_s;
     out->job_count = TACITI_PARTS_CLASSES * (layout->tensors[layout->tensor_count - 1].unit + 1);
-    out->transfers = taciti_calloc(TACITI_PARTS_FORMS * out->job_count, sizeof *out->transfers);
-    out->buckets = taciti_calloc((TACITI_PARTS_FORMS + 1) * out->job_count, sizeof *out->buckets);
-    out->transfer_s = taciti_calloc(out->job_count * TACITI_SCENARIOS, sizeof *out->transfer_s);
-    const bool room = out->transfers != NULL && out->buckets != NULL && out->transfer_s != NULL;
-    if (room) out->times = out->buckets + TACITI_PARTS_FORMS * out->job_count;
-    tacit_status status = room ? taciti_parts_build_step(scene, method, update_s, out) : TACIT_E_MEMORY;
+    out->jobs = taciti_calloc(out->job_count, sizeof *out->jobs);
+    tacit_status status = out->jobs == NULL ? TACIT_E_MEMORY : taciti_parts_build_step(scene, method, update_s, out);
     for (size_t i = 0; i < out->op_count && status == TACIT_OK; i++)
-        if (out->ops[i].kind == TACITI_PARTS_SUBMIT) out->times[out->ops[i].job]++;
-    for (size_t job = 0; job < out->job_count && scene->hosts->ranks > 1 && status == TACIT_OK; job++)
-        if (out->times[job] > 0) status = fill_job(scene, method, layout->bucket_max, job, out);
+        if (out->ops[i].kind == TACITI_PARTS_SUBMIT) out->jobs[out->ops[i].job].times++;
+    for (size_t i = 0; i < out->job_count && scene->hosts->ranks > 1 && status == TACIT_OK; i++)
+        if (out->jobs[i].times > 0) status = fill_job(scene, method, layout->bucket_max, i, out);
     if (status != TACIT_OK) taciti_parts_destroy(out);
     return status;
 }
 
 void taciti_parts_destroy(taciti_parts_plan *plan) {
     taciti_free(plan->ops);
-    taciti_free(plan->transfers);
-    taciti_free(plan->buckets);
-    taciti_free(plan->transfer_s);
+    taciti_free(plan->jobs);
     *plan = (taciti_parts_plan){0};
 }
 
-/* Returns the time of all buckets of a job in this form. */
-static taciti_transfer_time time_of_form(const taciti_parts_plan *plan, const taciti_links *links, size_t job,
-                                         int form) {
-    const size_t at = (size_t)form * plan->job_count + job;
-    if (plan->transfers[at].ranks < 2) return (taciti_transfer_time){0};
-    taciti_transfer_time time = taciti_links_time(links, &plan->transfers[at]);
-    time.latency_s *= (double)plan->buckets[at];
-    time.bytes_s *= (double)plan->buckets[at];
+/* Returns the time of that many transfers. */
+static taciti_transfer_time time_of_buckets(const taciti_links *links, const taciti_transfer *one, size_t buckets) {
+    if (one->ranks < 2) return (taciti_transfer_time){0};
+    taciti_transfer_time time = taciti_links_time(links, one);
+    time.latency_s *= (double)buckets;
+    time.bytes_s *= (double)buckets;
     return time;
 }
 
-static int form_of(bool coded) { return coded ? TACITI_PARTS_CODED : TACITI_PARTS_AS_IT_IS; }
+static const taciti_transfer *form_of(const taciti_parts_job *job, bool coded) {
+    return coded ? &job->coded : &job->dense;
+}
 
 /* Returns the time of all buckets of a job; plain ones do not spread. */
-static taciti_transfer_time time_of(const taciti_parts_plan *plan, const taciti_links *links, size_t job, bool coded,
-                                    double spread) {
-    taciti_transfer_time time = time_of_form(plan, links, job, form_of(coded));
-    const taciti_transfer_time plain = time_of_form(plan, links, job, TACITI_PARTS_PLAIN);
+static taciti_transfer_time time_of(const taciti_links *links, const taciti_parts_job *job, bool coded, double spread) {
+    taciti_transfer_time time = time_of_buckets(links, form_of(job, coded), job->buckets);
+    const taciti_transfer_time plain = time_of_buckets(links, &job->plain, job->plain_buckets);
     const double own_s = time.latency_s + time.bytes_s, plain_s = plain.latency_s + plain.bytes_s;
     time.latency_s += plain.latency_s;
     time.bytes_s = spread * time.bytes_s + plain.bytes_s;
@@ -174,10 +163,10 @@ static taciti_transfer_time time_of(const taciti_parts_plan *plan, const taciti_
 
 static double class_s(const taciti_parts_plan *plan, const taciti_links *links, int class, bool coded) {
     double sum = 0;
-    for (size_t job = 0; job < plan->job_count; job++) {
-        if (class_of(plan, job) != class) continue;
-        const taciti_transfer_time time = time_of(plan, links, job, coded, 1);
-        sum += (double)plan->times[job] * (time.latency_s + time.bytes_s);
+    for (size_t i = 0; i < plan->job_count; i++) {
+        if (class_of(plan, i) != class) continue;
+        const taciti_transfer_time time = time_of(links, &plan->jobs[i], coded, 1);
+        sum += (double)plan->jobs[i].times * (time.latency_s + time.bytes_s);
     }
     return sum;
 }
@@ -196,11 +185,11 @@ void taciti_parts_time(taciti_parts_plan *plan, size_t scenario, const taciti_li
     bool coded[TACITI_PARTS_CLASSES];
     choose_forms(plan, links, coded);
     plan->codes_gathers[scenario] = coded[TACITI_PARTS_GATHER];
-    for (size_t job = 0; job < plan->job_count; job++) {
-        const int class = class_of(plan, job);
+    for (size_t i = 0; i < plan->job_count; i++) {
+        const int class = class_of(plan, i);
         const double spread = class == TACITI_PARTS_REDUCE && coded[class] ? plan->spread[scenario] : 1;
-        const taciti_transfer_time time = time_of(plan, links, job, coded[class], spread);
-        plan->transfer_s[job * TACITI_SCENARIOS + scenario] = latency * time.latency_s + bytes * time.bytes_s;
+        const taciti_transfer_time time = time_of(links, &plan->jobs[i], coded[class], spread);
+        plan->jobs[i].transfer_s[scenario] = latency * time.latency_s + bytes * time.bytes_s;
     }
 }
 
@@ -208,9 +197,9 @@ void taciti_parts_doubts(const taciti_parts_plan *plan, const taciti_links *link
     double sum = 0, doubtful = 0, known = 0;
     bool coded[TACITI_PARTS_CLASSES];
     choose_forms(plan, links, coded);
-    for (size_t job = 0; job < plan->job_count; job++) {
-        const taciti_transfer_time time = time_of(plan, links, job, coded[class_of(plan, job)], 1);
-        const double seconds = (double)plan->times[job] * (time.latency_s + time.bytes_s);
+    for (size_t i = 0; i < plan->job_count; i++) {
+        const taciti_transfer_time time = time_of(links, &plan->jobs[i], coded[class_of(plan, i)], 1);
+        const double seconds = (double)plan->jobs[i].times * (time.latency_s + time.bytes_s);
         sum += seconds;
         doubtful += seconds * time.error;
         known += time.calibrated ? seconds : 0;
@@ -226,14 +215,15 @@ uint64_t taciti_parts_key(const taciti_parts_plan *plan, uint64_t key) {
         key = XXH3_64bits_withSeed(numbers, sizeof numbers, key);
         key = XXH3_64bits_withSeed(&op->seconds, sizeof op->seconds, key);
     }
-    key = XXH3_64bits_withSeed(plan->codes_gathers, sizeof plan->codes_gathers, key);
-    return XXH3_64bits_withSeed(plan->transfer_s, plan->job_count * TACITI_SCENARIOS * sizeof *plan->transfer_s, key);
+    for (size_t i = 0; i < plan->job_count; i++)
+        key = XXH3_64bits_withSeed(plan->jobs[i].transfer_s, sizeof plan->jobs[i].transfer_s, key);
+    return XXH3_64bits_withSeed(plan->codes_gathers, sizeof plan->codes_gathers, key);
 }
 
 double taciti_parts_transfer_s(const taciti_parts_plan *plan, size_t scenario) {
     double sum = 0;
-    for (size_t job = 0; job < plan->job_count; job++)
-        sum += (double)plan->times[job] * plan->transfer_s[job * TACITI_SCENARIOS + scenario];
+    for (const taciti_parts_job *job = plan->jobs; job < plan->jobs + plan->job_count; job++)
+        sum += (double)job->times * job->transfer_s[scenario];
     return sum;
 }
 
@@ -241,11 +231,11 @@ double taciti_parts_nic_bytes(const taciti_parts_plan *plan, const taciti_links 
     bool coded[TACITI_PARTS_CLASSES];
     double sum = 0;
     choose_forms(plan, links, coded);
-    for (size_t job = 0; job < plan->job_count; job++) {
-        const size_t at = (size_t)form_of(coded[class_of(plan, job)]) * plan->job_count + job;
-        const size_t plain = TACITI_PARTS_PLAIN * plan->job_count + job;
-        sum += (double)plan->times[job] * ((double)plan->buckets[at] * plan->transfers[at].demand.host_bytes +
-                                           (double)plan->buckets[plain] * plan->transfers[plain].demand.host_bytes);
+    for (size_t i = 0; i < plan->job_count; i++) {
+        const taciti_parts_job *job = &plan->jobs[i];
+        const double bytes = form_of(job, coded[class_of(plan, i)])->demand.host_bytes;
+        sum += (double)job->times *
+               ((double)job->buckets * bytes + (double)job->plain_buckets * job->plain.demand.host_bytes);
     }
     return sum;
 }
@@ -277,7 +267,7 @@ static void run_op(state *s, const taciti_parts_op *op) {
     if (is_skipped(s, op)) return;
     if (op->kind == TACITI_PARTS_SUBMIT) {
         for (size_t i = 0; i < s->count; i++) s->free_s = s->at[i] > s->free_s ? s->at[i] : s->free_s;
-        s->free_s += s->plan->transfer_s[op->job * TACITI_SCENARIOS + s->scenario];
+        s->free_s += s->plan->jobs[op->job].transfer_s[s->scenario];
         s->end[op->job] = s->free_s;
         return;
     }

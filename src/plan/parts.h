@@ -33,9 +33,6 @@
 /* Classes of traffic. */
 enum { TACITI_PARTS_GATHER, TACITI_PARTS_REDUCE, TACITI_PARTS_SHARE, TACITI_PARTS_CLASSES };
 
-/* Transfers of a job: of the buckets that may be compressed as they are, of the same compressed, of the others. */
-enum { TACITI_PARTS_AS_IT_IS, TACITI_PARTS_CODED, TACITI_PARTS_PLAIN, TACITI_PARTS_FORMS };
-
 typedef enum taciti_parts_kind { TACITI_PARTS_COMPUTE, TACITI_PARTS_SUBMIT, TACITI_PARTS_WAIT } taciti_parts_kind;
 
 typedef struct taciti_parts_op {
@@ -46,15 +43,22 @@ typedef struct taciti_parts_op {
     bool coded;     /* only where gathers are compressed */
 } taciti_parts_op;
 
+/* The transfer of a unit in a class. Each is of one bucket; no ranks: there is none. */
+typedef struct taciti_parts_job {
+    size_t times;                 /* in a step */
+    size_t buckets;               /* that may be compressed */
+    taciti_transfer dense, coded; /* of one of them, as it is and compressed */
+    size_t plain_buckets;         /* the others */
+    taciti_transfer plain;
+    double transfer_s[TACITI_SCENARIOS]; /* of all of them */
+} taciti_parts_job;
+
 typedef struct taciti_parts_plan {
     taciti_parts_op *ops; /* of a step, owned */
     size_t op_count, job_count;
-    taciti_transfer *transfers; /* [forms][jobs] of one bucket; no ranks: there is none. Owned */
+    taciti_parts_job *jobs; /* owned */
     bool compressed[TACITI_PARTS_CLASSES], adapts[TACITI_PARTS_CLASSES];
     double spread[TACITI_SCENARIOS]; /* factors of the time of compressed sums */
-    size_t *buckets;                 /* [forms][jobs] owned */
-    size_t *times;                   /* [jobs] how often in a step; in the same block */
-    double *transfer_s;              /* [jobs][TACITI_SCENARIOS]; owned */
     bool codes_gathers[TACITI_SCENARIOS];
 } taciti_parts_plan;
 

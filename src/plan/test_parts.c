@@ -114,7 +114,7 @@ static taciti_recursion_times time_with(fixture *f, double gather_s, double redu
     r.steps = 2000;
     for (size_t job = 0; job < f->plan.job_count; job++)
         for (size_t c = 0; c < TACITI_SCENARIOS; c++)
-            f->plan.transfer_s[job * TACITI_SCENARIOS + c] = (double)(c + 1) * (job < UNITS ? gather_s : reduce_s);
+            f->plan.jobs[job].transfer_s[c] = (double)(c + 1) * (job < UNITS ? gather_s : reduce_s);
     assert_int_equal(taciti_parts_run(&f->plan, &r, times), TACIT_OK);
     taciti_draws_destroy(&draws);
     assert_true(times[1].step_s >= times[0].step_s - 1e-12);
@@ -286,14 +286,14 @@ static void codecs_take_the_seconds_of_their_half(void **state) {
     fixture f;
     set_up_coded(&f, 2, "int4", "int8", false);
     for (size_t u = 0; u < UNITS; u++) {
-        const taciti_transfer *coded = f.plan.transfers + f.plan.job_count;
-        const taciti_price *gather = &coded[u].price, *reduce = &coded[UNITS + u].price;
+        const taciti_parts_job *job = &f.plan.jobs[u];
+        const taciti_price *gather = &job->coded.price, *reduce = &job[UNITS].coded.price;
         const size_t n = gather->length.f32_bytes / sizeof(float);
         const double all = (double)n, own = all / RANKS;
-        assert_int_equal(n, taciti_layout_unit(&f.layout, u).n / f.plan.buckets[u]);
+        assert_int_equal(n, taciti_layout_unit(&f.layout, u).n / job->buckets);
         assert_near(gather->codec_s, (own * ENCODE_S + all * DECODE_S) / CORE_SHARE);
         assert_near(reduce->codec_s, (all * ENCODE_S + own * (DECODE_S + (RANKS - 1) * ADD_S)) / CORE_SHARE);
-        assert_int_equal(coded[u].demand.wire_hops, 1);
+        assert_int_equal(job->coded.demand.wire_hops, 1);
     }
     tear_down_coded(&f);
 }
@@ -303,8 +303,7 @@ static void gathers_have_a_factor_of_their_own(void **state) {
     (void)state;
     fixture f;
     set_up_coded(&f, 1, "topk", "topk", false);
-    const taciti_transfer *coded = f.plan.transfers + f.plan.job_count;
-    const double ratio = coded[1].demand.host_bytes / coded[UNITS + 1].demand.host_bytes;
+    const double ratio = f.plan.jobs[1].coded.demand.host_bytes / f.plan.jobs[UNITS + 1].coded.demand.host_bytes;
     assert_true(ratio > 1.7 && ratio < 2.1);
     tear_down_coded(&f);
 }

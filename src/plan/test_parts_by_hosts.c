@@ -198,7 +198,7 @@ static void replicas_send_what_dp_sends(void **state) {
 static size_t times_of(const taciti_parts_plan *p, int class) {
     const size_t units = p->job_count / TACITI_PARTS_CLASSES;
     size_t times = 0;
-    for (size_t u = 0; u < units; u++) times += p->times[(size_t) class * units + u];
+    for (size_t u = 0; u < units; u++) times += p->jobs[(size_t) class * units + u].times;
     return times;
 }
 
@@ -237,10 +237,10 @@ static void gathers_inside_hosts_take_their_time(void **state) {
     assert_int_equal(taciti_parts_create(&g.scene, &find_label("shard 3 over host f32")->method, 0, &p), TACIT_OK);
     taciti_parts_time(&p, 0, &links, 1, 1);
     for (size_t u = 0; u < UNITS; u++) {
-        const size_t job = TACITI_PARTS_SHARE * UNITS + u;
+        const taciti_parts_job *job = &p.jobs[TACITI_PARTS_SHARE * UNITS + u];
         const double bytes = 4.0 * (double)taciti_layout_unit(&g.layout, u).n * (PER_HOST - 1) / PER_HOST;
-        assert_near(p.transfer_s[job * TACITI_SCENARIOS], 1e-9 * bytes + 1e-5 * (double)p.buckets[job]);
-        assert_true(p.transfers[job].demand.host_bytes <= 0 && p.transfers[job].demand.wire_hops == 0);
+        assert_near(job->transfer_s[0], 1e-9 * bytes + 1e-5 * (double)job->buckets);
+        assert_true(job->dense.demand.host_bytes <= 0 && job->dense.demand.wire_hops == 0);
     }
     taciti_parts_destroy(&p);
     taciti_links_destroy(&links);
