@@ -97,14 +97,9 @@ tacit_status taciti_hf_describe(const char *path, taciti_model_options *out) {
 
 /* ---- which files ------------------------------------------------------------------------------------------------- */
 
-typedef struct file_list {
-    char **names; /* owned, each once */
-    size_t count;
-} file_list;
-
-static tacit_status add_file(file_list *list, const char *name) {
-    list->names[list->count] = taciti_strdup(name);
-    return list->names[list->count++] == NULL ? TACIT_E_MEMORY : TACIT_OK;
+/* Names are the keys of an object, which has each once. */
+static tacit_status add_file(json_t *files, const char *name) {
+    return json_object_set_new(files, name, json_null()) == 0 ? TACIT_OK : TACIT_E_MEMORY;
 }
 
 /* A name in the index must stay in its folder. */
@@ -113,7 +108,7 @@ static bool name_is_plain(const char *name) {
            taciti_text_ends_with(name, ".safetensors");
 }
 
-static tacit_status parse_index(const char *path, const json_t *index, file_list *list) {
+static tacit_status parse_index(const char *path, const json_t *index, json_t *files) {
     const char *key = NULL;
     json_t *value = NULL, *map = json_object_get(index, "weight_map");
     if (!json_is_object(map)) return taciti_fail(TACIT_E_DATA, "%s: \"weight_map\" must be an object", path);
@@ -122,31 +117,27 @@ static tacit_status parse_index(const char *path, const json_t *index, file_list
         if (name == NULL || !name_is_plain(name))
             return taciti_fail(TACIT_E_DATA, "%s: tensor %.64s: \"%.80s\" is not a legal file name", path, key,
                                name == NULL ? "" : name);
-        size_t i = 0;
-        while (i < list->count && strcmp(list->names[i], name) != 0) i++;
-        if (i < list->count) continue;
-        if (i == SHARDS_MAX) return taciti_fail(TACIT_E_DATA, "%s: more than %d files", path, (int)SHARDS_MAX);
-        TACITI_TRY(add_file(list, name));
+        TACITI_TRY(add_file(files, name));
+        if (json_object_size(files) > SHARDS_MAX)
+            return taciti_fail(TACIT_E_DATA, "%s: more than %d files", path, (int)SHARDS_MAX);
     }
     return TACIT_OK;
 }
 
-static tacit_status read_index(const char *folder, file_list *list) {
+static tacit_status read_index(const char *folder, json_t *files) {
     char path[TACITI_PATH_BYTES];
     const taciti_strict_reader reader = {.file = path, .status = TACIT_E_DATA};
     json_t *index = NULL;
     TACITI_TRY(taciti_path_join(path, sizeof path, folder, index_name));
     TACITI_TRY(taciti_strict_load(&reader, JSON_MAX_BYTES, &index));
-    const tacit_status status = parse_index(path, index, list);
+    const tacit_status status = parse_index(path, index, files);
     json_decref(index);
     return status;
 }
 
-static tacit_status list_files(const char *folder, file_list *list) {
-    list->names = taciti_calloc(SHARDS_MAX, sizeof *list->names);
-    if (list->names == NULL) return TACIT_E_MEMORY;
-    if (taciti_file_exists_in(folder, single_name)) return add_file(list, single_name);
-    if (taciti_file_exists_in(folder, index_name)) return read_index(folder, list);
+static tacit_status list_files(const char *folder, json_t *files) {
+    if (taciti_file_exists_in(folder, single_name)) return add_file(files, single_name);
+    if (taciti_file_exists_in(folder, index_name)) return read_index(folder, files);
     if (!taciti_file_exists_in(folder, pickle_name))
         return taciti_fail(TACIT_E_DATA, "%s: holds neither %s nor %s", folder, single_name, index_name);
     char pickle[TACITI_PATH_BYTES];
@@ -158,7 +149,7 @@ static tacit_status list_files(const char *folder, file_list *list) {
 
 typedef struct hf_reader {
     const char *folder;
-    file_list files;
+    json_t *files; /* owned */
     bool tied;
     const taciti_layout *layout;
     float *flat;
@@ -183,11 +174,13 @@ static bool is_tied_head(const hf_reader *reader, const char *name) {
 typedef tacit_status entry_visitor(hf_reader *reader, const taciti_safe_file *file, const taciti_safe_entry *entry);
 
 static tacit_status visit_files(hf_reader *reader, entry_visitor *visit) {
-    for (size_t f = 0; f < reader->files.count; f++) {
+    const char *name = NULL;
+    json_t *nothing = NULL;
+    json_object_foreach(reader->files, name, nothing) {
         char path[TACITI_PATH_BYTES];
         taciti_safe_file file;
         tacit_status status = TACIT_OK;
-        TACITI_TRY(taciti_path_join(path, sizeof path, reader->folder, reader->files.names[f]));
+        TACITI_TRY(taciti_path_join(path, sizeof path, reader->folder, name));
         TACITI_TRY(taciti_safe_open(path, &file));
         for (size_t i = 0; i < file.count && status == TACIT_OK; i++) status = visit(reader, &file, &file.entries[i]);
         taciti_safe_close(&file);
@@ -234,7 +227,7 @@ static tacit_status compare_head(hf_reader *reader, const taciti_safe_file *file
 }
 
 static tacit_status read_all(hf_reader *reader) {
-    TACITI_TRY(list_files(reader->folder, &reader->files));
+    TACITI_TRY(list_files(reader->folder, reader->files));
     TACITI_TRY(visit_files(reader, read_entry));
     for (size_t t = 0; t < reader->layout->tensor_count; t++)
         if (!reader->seen[t])
@@ -251,10 +244,10 @@ tacit_status taciti_hf_read(const char *folder, const taciti_model_options *opti
     TACITI_TRY(taciti_path_join(path, sizeof path, folder, "config.json"));
     TACITI_TRY(taciti_hf_describe(path, &file));
     TACITI_TRY(taciti_run_match(path, &file, options));
+    reader.files = json_object();
     reader.seen = taciti_calloc(layout->tensor_count, 1);
     const tacit_status status = reader.seen == NULL ? TACIT_E_MEMORY : read_all(&reader);
-    for (size_t i = 0; i < reader.files.count; i++) taciti_free(reader.files.names[i]);
-    taciti_free(reader.files.names);
+    json_decref(reader.files);
     taciti_free(reader.seen);
     return status;
 }
