@@ -152,12 +152,10 @@ static tacit_status parse_header(const char *path, json_t *header, size_t data_a
 }
 
 static tacit_status read_header(const char *path, taciti_safe_file *file) {
-    unsigned char prefix[PREFIX_BYTES];
+    uint64_t length = 0;
     if (file->view.bytes < PREFIX_BYTES)
         return taciti_fail(TACIT_E_DATA, "%s: %zu bytes are too few for a safetensors file", path, file->view.bytes);
-    TACITI_TRY(taciti_view_read(&file->view, 0, sizeof prefix, prefix));
-    uint64_t length = 0;
-    for (int i = PREFIX_BYTES - 1; i >= 0; i--) length = length << 8 | prefix[i];
+    TACITI_TRY(taciti_view_read(&file->view, 0, sizeof length, &length));
     if (length < 2 || length > HEADER_MAX_BYTES || length > file->view.bytes - PREFIX_BYTES)
         return taciti_fail(TACIT_E_DATA, "%s: header of %llu bytes does not fit a safetensors file of %zu bytes", path,
                            (unsigned long long)length, file->view.bytes);
@@ -279,9 +277,8 @@ static tacit_status write_header(taciti_sink *sink, const char *text) {
     const size_t bytes = strlen(text), padded = taciti_round_up(PREFIX_BYTES + bytes, sizeof blanks) - PREFIX_BYTES;
     if (padded > HEADER_MAX_BYTES)
         return taciti_fail(TACIT_E_INTERNAL, "%s: header of %zu bytes is too long", sink->path, padded);
-    unsigned char prefix[PREFIX_BYTES];
-    for (int i = 0; i < PREFIX_BYTES; i++) prefix[i] = (unsigned char)((uint64_t)padded >> (8 * i));
-    TACITI_TRY(taciti_sink_bytes(sink, prefix, sizeof prefix));
+    const uint64_t length = padded;
+    TACITI_TRY(taciti_sink_bytes(sink, &length, sizeof length));
     TACITI_TRY(taciti_sink_bytes(sink, text, bytes));
     return taciti_sink_bytes(sink, blanks, padded - bytes);
 }

@@ -120,9 +120,7 @@ static tacit_status digest_range(const taciti_segment *segment, uint64_t first, 
 }
 
 static void digest_number(uint64_t number, XXH3_state_t *hash) {
-    unsigned char bytes[8];
-    for (size_t b = 0; b < sizeof bytes; b++) bytes[b] = (unsigned char)(number >> (8 * b));
-    (void)XXH3_128bits_update(hash, bytes, sizeof bytes);
+    (void)XXH3_128bits_update(hash, &number, sizeof number);
 }
 
 tacit_status taciti_tokens_digest(const taciti_tokens *tokens, XXH3_state_t *hash, int64_t *largest) {
