@@ -1,21 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plan/layers.h"
-
 #include <string.h>
 
+#include "plan/plan.h"
 #include "tensor/choice.h"
-
-void taciti_plan_choose_layout(taciti_scene *scene, taciti_method *method) {
-    const bool compresses = method->compression.encoding.codec != NULL || method->gather.encoding.codec != NULL;
-    const bool mixes_coded = method->topology != NULL && !taciti_codec_is_dense(method->wire);
-    if (scene->coded == NULL || !(compresses || mixes_coded)) return;
-    size_t bucket = 0;
-    while (bucket < scene->coded->bucket_count && scene->coded->buckets[bucket].plain) bucket++;
-    if (bucket < scene->coded->bucket_count)
-        scene->layout = scene->coded;
-    else
-        method->compression = method->gather = (taciti_plan_compression){.adapts = false};
-}
 
 taciti_plan_layers taciti_plan_layers_of(const taciti_scene *s) {
     const taciti_layout *layout = s->coded != NULL ? s->coded : s->layout;

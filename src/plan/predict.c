@@ -33,7 +33,6 @@
 #include "base/number.h"
 #include "plan/compressed.h"
 #include "plan/footprint.h"
-#include "plan/layers.h"
 #include "plan/parts.h"
 #include "plan/reuse.h"
 #include "plan/uneven.h"
@@ -435,6 +434,21 @@ static void add_common(const taciti_scene *scene, const taciti_method *method, c
 
 /* ---- with its codec, or without ---------------------------------------------------------------------------------- */
 
+/* Sets the scene's layout to the one that this method exchanges: methods that compress have buckets of their own, in
+ * which what compress.layers chooses and what it does not lie apart. Where nothing is left to compress, the method
+ * becomes dense. */
+static void choose_layout(taciti_scene *scene, taciti_method *method) {
+    const bool compresses = method->compression.encoding.codec != NULL || method->gather.encoding.codec != NULL;
+    const bool mixes_coded = method->topology != NULL && !taciti_codec_is_dense(method->wire);
+    if (scene->coded == NULL || !(compresses || mixes_coded)) return;
+    size_t bucket = 0;
+    while (bucket < scene->coded->bucket_count && scene->coded->buckets[bucket].plain) bucket++;
+    if (bucket < scene->coded->bucket_count)
+        scene->layout = scene->coded;
+    else
+        method->compression = method->gather = (taciti_plan_compression){.adapts = false};
+}
+
 /* Whether a method whose sums adapt has to be predicted without its codec as well. Parts find out by themselves. */
 static bool has_choice(const taciti_method *method) {
     return method->compression.adapts && method->compression.encoding.codec != NULL &&
@@ -481,7 +495,7 @@ static tacit_status predict_choice(const request *q, const taciti_method *method
     request own = *q;
     taciti_method m = *method;
     own.scene = &scene;
-    taciti_plan_choose_layout(&scene, &m);
+    choose_layout(&scene, &m);
     TACITI_TRY(predict_one(&own, &m, out));
     if (!has_choice(&m)) return TACIT_OK;
     m.compression.encoding.codec = NULL;

@@ -11,7 +11,7 @@
 
 #include "base/memory.h"
 #include "codec/trial.h"
-#include "plan/layers.h"
+#include "plan/plan.h"
 #include "strategy/strategy.h"
 
 /* 4 hosts of 2 ranks, gpt2-124m at 1 Gbit/s; every codec is equally fast. */
