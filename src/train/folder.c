@@ -20,23 +20,29 @@ enum { MANY_OLD = 3 };
 
 /* ---- what cannot be ---------------------------------------------------------------------------------------------- */
 
-static bool holds_steps(const char *folder) {
-    char path[TACITI_PATH_BYTES];
+typedef bool is_such(const char *folder, const char *name);
+
+static bool has_entry(const char *folder, is_such *such) {
     bool found = false;
     DIR *entries = opendir(folder);
     for (const struct dirent *entry; entries != NULL && !found && (entry = readdir(entries)) != NULL;)
-        found = strncmp(entry->d_name, "step_", strlen("step_")) == 0 &&
-                taciti_path_join(path, sizeof path, folder, entry->d_name) == TACIT_OK &&
-                taciti_file_exists_in(path, "manifest.json");
+        found = such(folder, entry->d_name);
     if (entries != NULL) (void)closedir(entries);
     return found;
+}
+
+static bool is_checkpoint(const char *folder, const char *name) {
+    char path[TACITI_PATH_BYTES];
+    return strncmp(name, "step_", strlen("step_")) == 0 &&
+           taciti_path_join(path, sizeof path, folder, name) == TACIT_OK &&
+           taciti_file_exists_in(path, "manifest.json");
 }
 
 /* A run in the checkpoints of another one would be deleted with them. */
 static tacit_status refuse_checkpoints(const char *folder) {
     const bool one = taciti_file_exists_in(folder, "manifest.json");
     char path[TACITI_PATH_BYTES];
-    if (!one && !holds_steps(folder)) return TACIT_OK;
+    if (!one && !has_entry(folder, is_checkpoint)) return TACIT_OK;
     TACITI_TRY(taciti_path_join(path, sizeof path, folder, one ? "../.." : ".."));
     char *real = realpath(path, NULL);
     const char *run = real != NULL ? real : path;
@@ -170,9 +176,9 @@ tacit_status taciti_trainer_check_folder(const taciti_trainer *trainer) {
 typedef struct leftovers {
     const char *what, *instead;
     bool (*holds)(const char *folder);
-    bool (*moves)(const char *folder, const char *name); /* an entry of the folder */
-    const char *last;                                    /* that is moved; NULL: any */
-    bool advises; /* says how to remove many of them: nothing else has such a name */
+    is_such *moves;   /* an entry of the folder */
+    const char *last; /* that is moved; NULL: any */
+    bool advises;     /* says how to remove many of them: nothing else has such a name */
 } leftovers;
 
 static tacit_status fail_move(const leftovers *old, const char *folder, const char *aside) {
@@ -259,14 +265,7 @@ static bool is_log(const char *folder, const char *name) {
            taciti_path_join(path, sizeof path, folder, name) == TACIT_OK && taciti_file_is_plain(path);
 }
 
-static bool holds_log(const char *folder) {
-    bool found = false;
-    DIR *entries = opendir(folder);
-    for (const struct dirent *entry; entries != NULL && !found && (entry = readdir(entries)) != NULL;)
-        found = is_log(folder, entry->d_name);
-    if (entries != NULL) (void)closedir(entries);
-    return found;
-}
+static bool holds_log(const char *folder) { return has_entry(folder, is_log); }
 
 tacit_status taciti_set_old_log_aside(const char *folder) {
     static const leftovers log = {
