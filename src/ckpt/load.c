@@ -190,22 +190,18 @@ tacit_status taciti_ckpt_check_arrays(const char *path, const taciti_ckpt_array 
 /* Reads n floats from a byte of the file to float `at` of the array, or adds them. */
 static tacit_status read_floats(const taciti_ckpt_array *array, size_t at, const taciti_view *view, size_t offset,
                                 size_t n) {
-    const taciti_state_access *access = &array->entry.access;
-    float *flat = array->entry.data;
+    const taciti_state_entry *entry = &array->entry;
     float chunk[CHUNK_FLOATS], before[CHUNK_FLOATS];
-    if (access->read == NULL && !array->add) return taciti_view_read(view, offset, n * sizeof *chunk, flat + at);
+    if (entry->access.read == NULL && !array->add)
+        return taciti_view_read(view, offset, n * sizeof *chunk, (float *)entry->data + at);
     for (size_t i = 0; i < n; i += CHUNK_FLOATS) {
-        const size_t part = n - i < CHUNK_FLOATS ? n - i : CHUNK_FLOATS;
+        const size_t part = taciti_min(n - i, CHUNK_FLOATS);
         TACITI_TRY(taciti_view_read(view, offset + i * sizeof *chunk, part * sizeof *chunk, chunk));
-        if (access->read == NULL) {
-            taciti_kernels_get()->add(flat + at + i, chunk, part);
-            continue;
-        }
         if (array->add) {
-            access->read(access->object, access->which, at + i, before, part);
+            taciti_state_read(entry, at + i, before, part);
             taciti_kernels_get()->add(chunk, before, part);
         }
-        access->write(access->object, access->which, at + i, chunk, part);
+        taciti_state_write(entry, at + i, chunk, part);
     }
     return TACIT_OK;
 }

@@ -5,36 +5,22 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/number.h"
 
 enum { CHUNK_FLOATS = 4096, BLOCK_BYTES = 4096 };
 
-/* Bytes of an entry that lie together in memory. */
-typedef struct run {
-    unsigned char *base;
-    size_t bytes;
-} run;
-
-/* The index-th run of an entry without another form; false behind the last. */
-static bool run_at(const taciti_state_entry *entry, size_t index, run *out) {
-    taciti_range r;
-    unsigned char *data = entry->data;
-    if (entry->kind == TACITI_STATE_ARRAY) {
-        if (!taciti_state_held(entry, index, &r)) return false;
-        *out = (run){data + r.at * sizeof(float), r.n * sizeof(float)};
-        return true;
-    }
-    *out = (run){data, entry->n};
-    if (entry->kind == TACITI_STATE_COUNT) out->bytes = sizeof(int64_t);
-    if (entry->kind == TACITI_STATE_NUMBERS) out->bytes *= sizeof(double);
-    return index == 0;
+/* Of an entry that is no array. */
+static size_t value_bytes(const taciti_state_entry *entry) {
+    if (entry->kind == TACITI_STATE_COUNT) return sizeof(int64_t);
+    return entry->kind == TACITI_STATE_NUMBERS ? entry->n * sizeof(double) : entry->n;
 }
 
 size_t taciti_pack_entry_bytes(const taciti_state_entry *entry) {
-    size_t bytes = 0;
-    run r;
-    if (entry->access.read != NULL) return entry->n * sizeof(float);
-    for (size_t i = 0; run_at(entry, i, &r); i++) bytes += r.bytes;
-    return bytes;
+    size_t floats = 0;
+    taciti_range r;
+    if (entry->kind != TACITI_STATE_ARRAY) return value_bytes(entry);
+    for (size_t i = 0; taciti_state_held(entry, i, &r); i++) floats += r.n;
+    return floats * sizeof(float);
 }
 
 tacit_status taciti_pack_bytes(const taciti_state *state, size_t *out) {
@@ -63,38 +49,44 @@ static void copy_blocks(unsigned char *out, const unsigned char *from, size_t n)
     }
 }
 
-/* ---- arrays in another form -------------------------------------------------------------------------------------- */
-
-static void pack_accessed(const taciti_state_entry *entry, copier *copy, unsigned char *out) {
-    const taciti_state_access *access = &entry->access;
-    float chunk[CHUNK_FLOATS];
-    for (size_t at = 0; at < entry->n; at += CHUNK_FLOATS) {
-        const size_t n = entry->n - at < CHUNK_FLOATS ? entry->n - at : CHUNK_FLOATS;
-        access->read(access->object, access->which, at, chunk, n);
-        copy(out + at * sizeof *chunk, (const unsigned char *)chunk, n * sizeof *chunk);
-    }
-}
-
-static void unpack_accessed(const taciti_state_entry *entry, const unsigned char *bytes) {
-    const taciti_state_access *access = &entry->access;
-    float chunk[CHUNK_FLOATS];
-    for (size_t at = 0; at < entry->n; at += CHUNK_FLOATS) {
-        const size_t n = entry->n - at < CHUNK_FLOATS ? entry->n - at : CHUNK_FLOATS;
-        memcpy(chunk, bytes + at * sizeof *chunk, n * sizeof *chunk);
-        access->write(access->object, access->which, at, chunk, n);
-    }
-}
-
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
+static void pack_entry(copier *copy, const taciti_state_entry *entry, unsigned char *out) {
+    float chunk[CHUNK_FLOATS];
+    taciti_range r;
+    if (entry->kind != TACITI_STATE_ARRAY) {
+        copy(out, entry->data, value_bytes(entry));
+        return;
+    }
+    for (size_t i = 0; taciti_state_held(entry, i, &r); i++)
+        for (size_t at = 0; at < r.n; at += CHUNK_FLOATS) {
+            const size_t n = taciti_min(r.n - at, CHUNK_FLOATS);
+            taciti_state_read(entry, r.at + at, chunk, n);
+            copy(out, (const unsigned char *)chunk, n * sizeof *chunk);
+            out += n * sizeof *chunk;
+        }
+}
+
+static void unpack_entry(const taciti_state_entry *entry, const unsigned char *bytes) {
+    float chunk[CHUNK_FLOATS];
+    taciti_range r;
+    if (entry->kind != TACITI_STATE_ARRAY) {
+        copy_bytes(entry->data, bytes, value_bytes(entry));
+        return;
+    }
+    for (size_t i = 0; taciti_state_held(entry, i, &r); i++)
+        for (size_t at = 0; at < r.n; at += CHUNK_FLOATS) {
+            const size_t n = taciti_min(r.n - at, CHUNK_FLOATS);
+            memcpy(chunk, bytes, n * sizeof *chunk);
+            taciti_state_write(entry, r.at + at, chunk, n);
+            bytes += n * sizeof *chunk;
+        }
+}
+
 static void pack_with(copier *copy, const taciti_state *state, unsigned char *out) {
-    run r;
     for (const taciti_state_entry *e = state->entries; e < state->entries + state->count; e++) {
-        const size_t bytes = taciti_pack_entry_bytes(e);
-        if (e->access.read != NULL) pack_accessed(e, copy, out);
-        for (size_t i = 0, at = 0; e->access.read == NULL && run_at(e, i, &r); at += r.bytes, i++)
-            copy(out + at, r.base, r.bytes);
-        out += bytes;
+        pack_entry(copy, e, out);
+        out += taciti_pack_entry_bytes(e);
     }
 }
 
@@ -119,11 +111,8 @@ tacit_status taciti_pack_check(const taciti_state *state, const unsigned char *b
 }
 
 void taciti_unpack(const taciti_state *state, const unsigned char *bytes) {
-    run r;
     for (const taciti_state_entry *e = state->entries; e < state->entries + state->count; e++) {
-        if (e->access.read != NULL) unpack_accessed(e, bytes);
-        for (size_t i = 0, at = 0; e->access.read == NULL && run_at(e, i, &r); at += r.bytes, i++)
-            if (r.bytes > 0) memcpy(r.base, bytes + at, r.bytes);
+        unpack_entry(e, bytes);
         bytes += taciti_pack_entry_bytes(e);
     }
 }

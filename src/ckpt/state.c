@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/strict_json.h"
 #include "kernel/kernel.h"
 
@@ -303,33 +304,19 @@ static double factor_of(const taciti_ckpt_origin *from, const taciti_state_entry
     return what == TAKE_SUM && entry->regroup == TACITI_STATE_TERM ? (double)from->ranks / formers : 1;
 }
 
-static void scale_accessed(const taciti_state_entry *entry, float factor) {
-    const taciti_state_access *access = &entry->access;
-    float chunk[CHUNK_FLOATS] = {0};
-    for (size_t at = 0; at < entry->n; at += CHUNK_FLOATS) {
-        const size_t n = entry->n - at < CHUNK_FLOATS ? entry->n - at : CHUNK_FLOATS;
-        if (factor > 0) {
-            access->read(access->object, access->which, at, chunk, n);
-            taciti_kernels_get()->scale(chunk, factor, n);
-        }
-        access->write(access->object, access->which, at, chunk, n);
-    }
-}
-
 /* A factor of 0 clears. */
 static void scale_entry(const taciti_state_entry *entry, float factor) {
+    float chunk[CHUNK_FLOATS] = {0};
     taciti_range r;
-    if (entry->access.read != NULL) {
-        scale_accessed(entry, factor);
-        return;
-    }
-    for (size_t i = 0; taciti_state_range(entry, i, &r); i++) {
-        float *x = (float *)entry->data + r.at;
-        if (factor > 0)
-            taciti_kernels_get()->scale(x, factor, r.n);
-        else
-            memset(x, 0, r.n * sizeof *x);
-    }
+    for (size_t i = 0; taciti_state_range(entry, i, &r); i++)
+        for (size_t done = 0; done < r.n; done += CHUNK_FLOATS) {
+            const size_t at = r.at + done, n = taciti_min(r.n - done, CHUNK_FLOATS);
+            if (factor > 0) {
+                taciti_state_read(entry, at, chunk, n);
+                taciti_kernels_get()->scale(chunk, factor, n);
+            }
+            taciti_state_write(entry, at, chunk, n);
+        }
 }
 
 /* Former ranks in order, so that all ranks add up the same bits. */

@@ -42,6 +42,22 @@ bool taciti_state_held(const taciti_state_entry *entry, size_t index, taciti_ran
     return true;
 }
 
+void taciti_state_read(const taciti_state_entry *entry, size_t at, float *out, size_t n) {
+    const taciti_state_access *access = &entry->access;
+    if (access->read != NULL)
+        access->read(access->object, access->which, at, out, n);
+    else
+        memcpy(out, (const float *)entry->data + at, n * sizeof *out);
+}
+
+void taciti_state_write(const taciti_state_entry *entry, size_t at, const float *x, size_t n) {
+    const taciti_state_access *access = &entry->access;
+    if (access->read != NULL)
+        access->write(access->object, access->which, at, x, n);
+    else
+        memcpy((float *)entry->data + at, x, n * sizeof *x);
+}
+
 taciti_state_entry *taciti_state_add_numbers(taciti_state *state, const char *name, taciti_state_owner owner,
                                              taciti_state_regroup regroup, double *numbers, size_t n) {
     return taciti_state_add(

@@ -96,6 +96,10 @@ bool taciti_state_range(const taciti_state_entry *entry, size_t index, taciti_ra
 /* The same of what this rank holds. */
 bool taciti_state_held(const taciti_state_entry *entry, size_t index, taciti_range *out);
 
+/* Copy floats [at, at + n) of an array entry, from its memory or its other form, and back. */
+void taciti_state_read(const taciti_state_entry *entry, size_t at, float *out, size_t n);
+void taciti_state_write(const taciti_state_entry *entry, size_t at, const float *x, size_t n);
+
 /* Every rank writes a part of the entry to a checkpoint: an own entry that lies in the shards, or a range. */
 bool taciti_state_is_of_rank(const taciti_state_entry *entry);
 
