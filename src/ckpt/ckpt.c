@@ -53,29 +53,27 @@ tacit_status taciti_ckpt_sees(taciti_comm *comm, const char *path, bool *sees) {
     return TACIT_OK;
 }
 
-/* Chooses the ranks that take part: writer[r] is the number of rank r among the ranks that see rank 0's folder, or -1.
- * A host that does not share the folder keeps no share; the others write more. */
-static tacit_status choose_writers(taciti_comm *comm, const char *folder, int64_t step, int *writer, int *writers) {
-    char path[TACITI_PATH_BYTES] = "";
-    bool same = false;
-    (void)taciti_stage_path(folder, step, ".tmp", path);
-    TACITI_TRY(taciti_ckpt_sees(comm, path, &same));
-    const int sees = same || rank_of(comm) == 0;
-    TACITI_TRY(gather_bytes(comm, &sees, sizeof sees, writer));
-    *writers = 0;
-    for (int r = 0; r < size_of(comm); r++) writer[r] = writer[r] ? (*writers)++ : -1;
-    if (rank_of(comm) == 0 && *writers < size_of(comm))
-        taciti_log(TACITI_LOG_WARN, "%s: %d of %d ranks do not share this folder; the others write their part", folder,
-                   size_of(comm) - *writers, size_of(comm));
-    return TACIT_OK;
-}
-
-/* Memory of one save; entries by rank. */
+/* One save. */
 typedef struct save_work {
-    int *writer;
-    taciti_stage_share *shares;
+    char tmp[TACITI_PATH_BYTES]; /* where the files are written */
+    int *writer;                 /* [ranks] */
+    taciti_stage_share *shares;  /* [ranks] */
     int writers;
 } save_work;
+
+/* Chooses the ranks that take part: writer[r] is the number of rank r among the ranks that see rank 0's folder, or -1.
+ * A host that does not share the folder keeps no share; the others write more. */
+static tacit_status choose_writers(taciti_comm *comm, const char *folder, save_work *work) {
+    bool same = false;
+    TACITI_TRY(taciti_ckpt_sees(comm, work->tmp, &same));
+    const int sees = same || rank_of(comm) == 0;
+    TACITI_TRY(gather_bytes(comm, &sees, sizeof sees, work->writer));
+    for (int r = 0; r < size_of(comm); r++) work->writer[r] = work->writer[r] ? work->writers++ : -1;
+    if (rank_of(comm) == 0 && work->writers < size_of(comm))
+        taciti_log(TACITI_LOG_WARN, "%s: %d of %d ranks do not share this folder; the others write their part", folder,
+                   size_of(comm) - work->writers, size_of(comm));
+    return TACIT_OK;
+}
 
 /* Nobody else can write what only this rank holds. */
 static tacit_status check_own(taciti_comm *comm, const char *folder, const taciti_ckpt_state *state, bool writes) {
@@ -91,11 +89,11 @@ static tacit_status check_own(taciti_comm *comm, const char *folder, const tacit
 static tacit_status write_shares(taciti_comm *comm, const char *folder, int64_t step, const taciti_ckpt_state *state,
                                  save_work *work) {
     taciti_stage_share mine = {.tensors = 0};
-    TACITI_TRY(choose_writers(comm, folder, step, work->writer, &work->writers));
+    TACITI_TRY(choose_writers(comm, folder, work));
     const int writer = work->writer[rank_of(comm)];
     tacit_status status = check_own(comm, folder, state, writer >= 0);
     if (status == TACIT_OK && writer >= 0)
-        status = taciti_stage_write(folder, step, state, writer, work->writers, &mine);
+        status = taciti_stage_write(work->tmp, step, state, writer, work->writers, &mine);
     TACITI_TRY(agree_on(comm, status));
     TACITI_TRY(gather_bytes(comm, &mine, sizeof mine, work->shares));
     for (int r = 0; r < size_of(comm); r++)
@@ -106,11 +104,12 @@ static tacit_status write_shares(taciti_comm *comm, const char *folder, int64_t 
 static tacit_status save_state(taciti_comm *comm, const char *folder, int64_t step, const taciti_ckpt_state *state,
                                save_work *work) {
     const int root = rank_of(comm) == 0;
-    tacit_status status = work->writer == NULL || work->shares == NULL ? TACIT_E_MEMORY : TACIT_OK;
-    if (status == TACIT_OK && root) status = taciti_stage_begin(folder, step);
+    tacit_status status = taciti_stage_path(folder, step, ".tmp", work->tmp);
+    if (work->writer == NULL || work->shares == NULL) status = TACIT_E_MEMORY;
+    if (status == TACIT_OK && root) status = taciti_stage_begin(folder, work->tmp);
     TACITI_TRY(agree_on(comm, status));
     TACITI_TRY(write_shares(comm, folder, step, state, work));
-    if (root) status = taciti_stage_commit(folder, step, state->meta_json, work->shares, work->writers);
+    if (root) status = taciti_stage_commit(folder, work->tmp, step, state->meta_json, work->shares, work->writers);
     return agree_on(comm, status);
 }
 
@@ -126,7 +125,7 @@ tacit_status taciti_ckpt_save(taciti_comm *comm, const char *folder, int64_t ste
     taciti_free(work.shares);
     if (rank_of(comm) != 0) return status;
     if (status != TACIT_OK)
-        taciti_stage_undo(folder, step);
+        (void)taciti_file_remove(work.tmp);
     else if (taciti_stage_rotate(folder, step, keep) != TACIT_OK)
         taciti_log(TACITI_LOG_WARN, "%s: checkpoint %" PRId64 " is safe, but old ones could not be removed", folder,
                    step);

@@ -17,7 +17,7 @@
 #include "ckpt/part.h"
 #include "ckpt/safetensors.h"
 
-static const char step_prefix[] = "step_", tmp_suffix[] = ".tmp", manifest_name[] = "manifest.json";
+static const char step_prefix[] = "step_", manifest_name[] = "manifest.json";
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
@@ -71,20 +71,18 @@ static tacit_status remove_stale(const char *folder) {
     for (const struct dirent *entry; (entry = readdir(listing)) != NULL;) {
         char path[TACITI_PATH_BYTES];
         if (strncmp(entry->d_name, step_prefix, sizeof step_prefix - 1) != 0) continue;
-        if (!taciti_text_ends_with(entry->d_name, tmp_suffix)) continue;
+        if (!taciti_text_ends_with(entry->d_name, ".tmp")) continue;
         if (taciti_path_join(path, sizeof path, folder, entry->d_name) == TACIT_OK) (void)taciti_file_remove(path);
     }
     (void)closedir(listing);
     return TACIT_OK;
 }
 
-tacit_status taciti_stage_begin(const char *folder, int64_t step) {
-    char path[TACITI_PATH_BYTES];
-    TACITI_TRY(taciti_stage_path(folder, step, tmp_suffix, path));
+tacit_status taciti_stage_begin(const char *folder, const char *tmp) {
     TACITI_TRY(taciti_file_make_folder(folder));
     TACITI_TRY(remove_stale(folder));
-    if (mkdir(path, 0777) == 0) return TACIT_OK;
-    return taciti_fail(TACIT_E_IO, "%s: cannot be made: %s", path, strerror(errno));
+    if (mkdir(tmp, 0777) == 0) return TACIT_OK;
+    return taciti_fail(TACIT_E_IO, "%s: cannot be made: %s", tmp, strerror(errno));
 }
 
 /* ---- write ------------------------------------------------------------------------------------------------------- */
@@ -200,13 +198,11 @@ static tacit_status write_file(const char *tmp, int64_t step, const inventory *a
     return TACIT_OK;
 }
 
-tacit_status taciti_stage_write(const char *folder, int64_t step, const taciti_ckpt_state *state, int writer,
-                                int writers, taciti_stage_share *out) {
-    char tmp[TACITI_PATH_BYTES];
+tacit_status taciti_stage_write(const char *tmp, int64_t step, const taciti_ckpt_state *state, int writer, int writers,
+                                taciti_stage_share *out) {
     inventory all;
     taciti_stage_share share = {.tensors = 0};
     (void)snprintf(share.name, sizeof share.name, "rank-%05d.safetensors", writer);
-    TACITI_TRY(taciti_stage_path(folder, step, tmp_suffix, tmp));
     tacit_status status = inventory_create(state, &all);
     if (status == TACIT_OK) status = taciti_stage_assign(all.sizes, all.shared, writers, all.owner);
     size_t count = 0; /* the writer's share and its own tensors move to the front */
@@ -261,10 +257,8 @@ static tacit_status commit_folder(const char *folder, const char *tmp, const tac
     return publish_folder(folder, manifest->step, tmp);
 }
 
-tacit_status taciti_stage_commit(const char *folder, int64_t step, const char *meta_json,
+tacit_status taciti_stage_commit(const char *folder, const char *tmp, int64_t step, const char *meta_json,
                                  const taciti_stage_share *shares, int writers) {
-    char tmp[TACITI_PATH_BYTES];
-    TACITI_TRY(taciti_stage_path(folder, step, tmp_suffix, tmp));
     taciti_manifest manifest = {.step = step, .world = writers};
     manifest.files = taciti_calloc((size_t)writers, sizeof *manifest.files);
     manifest.meta_json = taciti_strdup(meta_json);
@@ -277,11 +271,6 @@ tacit_status taciti_stage_commit(const char *folder, int64_t step, const char *m
     if (status == TACIT_OK) status = commit_folder(folder, tmp, &manifest);
     taciti_manifest_destroy(&manifest);
     return status;
-}
-
-void taciti_stage_undo(const char *folder, int64_t step) {
-    char tmp[TACITI_PATH_BYTES];
-    if (taciti_stage_path(folder, step, tmp_suffix, tmp) == TACIT_OK) (void)taciti_file_remove(tmp);
 }
 
 void taciti_stage_set_aside(const char *folder, int64_t step) {

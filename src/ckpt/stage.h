@@ -7,7 +7,8 @@
  *   commit  one rank    writes the manifest, renames the folder
  *   rotate  one rank    removes the oldest
  *
- * None is collective; a "writer" is a rank that can see the folder.
+ * None is collective; a "writer" is a rank that can see the folder. tmp: taciti_stage_path() with ".tmp", which is
+ * removed if a step fails.
  */
 #ifndef TACITI_CKPT_STAGE_H
 #define TACITI_CKPT_STAGE_H
@@ -23,7 +24,7 @@ tacit_status taciti_stage_path(const char *folder, int64_t step, const char *suf
  * taciti_free(). */
 tacit_status taciti_stage_list(const char *folder, int64_t **out, size_t *count);
 
-tacit_status taciti_stage_begin(const char *folder, int64_t step);
+tacit_status taciti_stage_begin(const char *folder, const char *tmp);
 
 /* Assigns `count` pieces to writers: largest first, each to the writer with the fewest bytes so far. */
 tacit_status taciti_stage_assign(const size_t *sizes, size_t count, int writers, int *owner);
@@ -31,14 +32,11 @@ tacit_status taciti_stage_assign(const size_t *sizes, size_t count, int writers,
 /* A share as its writer describes it; tensors == 0: nothing to write, no file. */
 typedef taciti_manifest_file taciti_stage_share;
 
-tacit_status taciti_stage_write(const char *folder, int64_t step, const taciti_ckpt_state *state, int writer,
-                                int writers, taciti_stage_share *out);
+tacit_status taciti_stage_write(const char *tmp, int64_t step, const taciti_ckpt_state *state, int writer, int writers,
+                                taciti_stage_share *out);
 
-tacit_status taciti_stage_commit(const char *folder, int64_t step, const char *meta_json,
+tacit_status taciti_stage_commit(const char *folder, const char *tmp, int64_t step, const char *meta_json,
                                  const taciti_stage_share *shares, int writers);
-
-/* Removes the temporary folder of a save that failed. */
-void taciti_stage_undo(const char *folder, int64_t step);
 
 /* Renames checkpoints of later steps, which cannot be loaded, to step_XXXXXXXX.damaged: the newest is that of `step`,
  * from which a run goes on, and what cannot be loaded is none of those that a run keeps. */

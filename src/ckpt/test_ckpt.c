@@ -108,11 +108,13 @@ static void any_number_of_writers_gives_the_same(void **state) {
     for (int writers = 1; writers <= 8; writers++) {
         taciti_stage_share shares[8];
         state_fill(&g_state, writers);
-        assert_int_equal(taciti_stage_begin(g_folder.text, writers), TACIT_OK);
+        assert_int_equal(taciti_stage_begin(g_folder.text, tmp_of(g_folder.text, writers)), TACIT_OK);
         for (int w = writers - 1; w >= 0; w--)
-            assert_int_equal(taciti_stage_write(g_folder.text, writers, &g_state.state, w, writers, &shares[w]),
-                             TACIT_OK);
-        assert_int_equal(taciti_stage_commit(g_folder.text, writers, g_state.state.meta_json, shares, writers),
+            assert_int_equal(
+                taciti_stage_write(tmp_of(g_folder.text, writers), writers, &g_state.state, w, writers, &shares[w]),
+                TACIT_OK);
+        assert_int_equal(taciti_stage_commit(g_folder.text, tmp_of(g_folder.text, writers), writers,
+                                             g_state.state.meta_json, shares, writers),
                          TACIT_OK);
         expect_newest(writers);
     }
@@ -132,7 +134,7 @@ static void write_as_rank(int64_t step, int rank, int ranks, taciti_stage_share 
     state_fill(&g_state, 10 + rank);
     for (size_t i = 0; i < g_state.layout.n; i++) g_state.flat[0][i] = (float)i;
     const taciti_ckpt_state state = {.arrays = arrays, .array_count = 2, .meta_json = "{}"};
-    assert_int_equal(taciti_stage_write(g_folder.text, step, &state, rank, ranks, share), TACIT_OK);
+    assert_int_equal(taciti_stage_write(tmp_of(g_folder.text, step), step, &state, rank, ranks, share), TACIT_OK);
 }
 
 static void load_as_rank(const char *path, int rank) {
@@ -156,9 +158,10 @@ static void every_rank_gets_its_own_back(void **state) {
         test_path folder;
         char *meta = NULL, name[32];
         int64_t step = 0;
-        assert_int_equal(taciti_stage_begin(g_folder.text, ranks), TACIT_OK);
+        assert_int_equal(taciti_stage_begin(g_folder.text, tmp_of(g_folder.text, ranks)), TACIT_OK);
         for (int r = 0; r < ranks; r++) write_as_rank(ranks, r, ranks, &shares[r]);
-        assert_int_equal(taciti_stage_commit(g_folder.text, ranks, "{}", shares, ranks), TACIT_OK);
+        assert_int_equal(taciti_stage_commit(g_folder.text, tmp_of(g_folder.text, ranks), ranks, "{}", shares, ranks),
+                         TACIT_OK);
         (void)snprintf(name, sizeof name, "step_%08d", ranks);
         folder = path_in(g_folder.text, name);
         assert_int_equal(taciti_ckpt_check(folder.text, &step, &meta), TACIT_OK);
@@ -174,13 +177,13 @@ static void a_share_that_is_not_there_stops_the_commit(void **state) {
     (void)state;
     taciti_stage_share shares[2];
     save(1, 2);
-    assert_int_equal(taciti_stage_begin(g_folder.text, 2), TACIT_OK);
+    assert_int_equal(taciti_stage_begin(g_folder.text, tmp_of(g_folder.text, 2)), TACIT_OK);
     for (int w = 0; w < 2; w++)
-        assert_int_equal(taciti_stage_write(g_folder.text, 2, &g_state.state, w, 2, &shares[w]), TACIT_OK);
+        assert_int_equal(taciti_stage_write(tmp_of(g_folder.text, 2), 2, &g_state.state, w, 2, &shares[w]), TACIT_OK);
     const test_path tmp = path_in(g_folder.text, "step_00000002.tmp"), lost = path_in(tmp.text, shares[1].name);
     assert_int_equal(unlink(lost.text), 0);
-    assert_int_equal(taciti_stage_commit(g_folder.text, 2, "{}", shares, 2), TACIT_E_IO);
-    taciti_stage_undo(g_folder.text, 2);
+    assert_int_equal(taciti_stage_commit(g_folder.text, tmp_of(g_folder.text, 2), 2, "{}", shares, 2), TACIT_E_IO);
+    assert_int_equal(taciti_file_remove(tmp.text), TACIT_OK);
     assert_false(file_exists(tmp.text));
     expect_newest(1);
 }

@@ -47,10 +47,11 @@ static void save_two(void) {
     state_fill(&g_state, 1);
     assert_int_equal(taciti_ckpt_save(NULL, g_folder.text, 1, 2, &g_state.state), TACIT_OK);
     state_fill(&g_state, 2);
-    assert_int_equal(taciti_stage_begin(g_folder.text, 2), TACIT_OK);
+    assert_int_equal(taciti_stage_begin(g_folder.text, tmp_of(g_folder.text, 2)), TACIT_OK);
     for (int w = 0; w < 2; w++)
-        assert_int_equal(taciti_stage_write(g_folder.text, 2, &g_state.state, w, 2, &shares[w]), TACIT_OK);
-    assert_int_equal(taciti_stage_commit(g_folder.text, 2, g_state.state.meta_json, shares, 2), TACIT_OK);
+        assert_int_equal(taciti_stage_write(tmp_of(g_folder.text, 2), 2, &g_state.state, w, 2, &shares[w]), TACIT_OK);
+    assert_int_equal(
+        taciti_stage_commit(g_folder.text, tmp_of(g_folder.text, 2), 2, g_state.state.meta_json, shares, 2), TACIT_OK);
 }
 
 static int64_t newest_in(const char *folder) {

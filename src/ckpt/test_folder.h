@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "ckpt/stage.h"
 
 typedef struct test_path {
     char text[512];
@@ -52,6 +53,13 @@ static inline char *file_get(const char *path, size_t *count) {
 static inline int file_exists(const char *path) {
     struct stat info;
     return lstat(path, &info) == 0;
+}
+
+/* The folder in which checkpoint `step` is written; stands until the next call. */
+static inline const char *tmp_of(const char *folder, int64_t step) {
+    static char tmp[TACITI_PATH_BYTES];
+    assert_int_equal(taciti_stage_path(folder, step, ".tmp", tmp), TACIT_OK);
+    return tmp;
 }
 
 #endif
