@@ -56,13 +56,8 @@ static const char *next_word(const char *list, char word[WORD_BYTES]) {
 }
 
 /* A word sets chosen[] of the tensors that it names to `value`. */
-typedef struct choice {
-    const char *origin;
-    bool value;
-    bool *chosen;
-} choice;
-
-static tacit_status choose_class(const taciti_layout *layout, const char *word, const choice *c) {
+static tacit_status choose_class(const taciti_layout *layout, const char *origin, const char *word, bool value,
+                                 bool *chosen) {
     const bool all = strcmp(word, "all") == 0;
     bool known = all;
     for (int i = 0; i < CLASSES; i++) known = known || strcmp(word, MODULES[i].class_) == 0;
@@ -70,34 +65,35 @@ static tacit_status choose_class(const taciti_layout *layout, const char *word, 
         return taciti_fail(TACIT_E_CONFIG,
                            "%s: \"%s\" is no class of tensors: all, attention, mlp, embedding, position, norm, head, "
                            "other, or a regular expression between slashes, such as /c_proj/",
-                           c->origin, word);
+                           origin, word);
     for (size_t t = 0; t < layout->tensor_count; t++)
-        if (all || strcmp(word, taciti_tensor_class_of(layout->tensors[t].name)) == 0) c->chosen[t] = c->value;
+        if (all || strcmp(word, taciti_tensor_class_of(layout->tensors[t].name)) == 0) chosen[t] = value;
     return TACIT_OK;
 }
 
-static tacit_status choose_pattern(const taciti_layout *layout, const char *word, const choice *c) {
+static tacit_status choose_pattern(const taciti_layout *layout, const char *origin, const char *word, bool value,
+                                   bool *chosen) {
     char pattern[WORD_BYTES], reason[REASON_BYTES];
     const size_t n = strlen(word);
     size_t found = 0;
     regex_t compiled;
     if (n < 3 || word[n - 1] != '/')
         return taciti_fail(TACIT_E_CONFIG, "%s: %s is no regular expression between two slashes, such as /c_proj/",
-                           c->origin, word);
+                           origin, word);
     (void)snprintf(pattern, sizeof pattern, "%.*s", (int)(n - 2), word + 1);
     const int code = regcomp(&compiled, pattern, REG_EXTENDED | REG_NOSUB);
     if (code != 0) {
         (void)regerror(code, &compiled, reason, sizeof reason);
-        return taciti_fail(TACIT_E_CONFIG, "%s: %s is no regular expression: %s", c->origin, word, reason);
+        return taciti_fail(TACIT_E_CONFIG, "%s: %s is no regular expression: %s", origin, word, reason);
     }
     for (size_t t = 0; t < layout->tensor_count; t++)
         if (regexec(&compiled, layout->tensors[t].name, 0, NULL, 0) == 0) {
-            c->chosen[t] = c->value;
+            chosen[t] = value;
             found++;
         }
     regfree(&compiled);
     if (found > 0) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG, "%s: %s finds none of the %zu tensors; the first is called %s", c->origin, word,
+    return taciti_fail(TACIT_E_CONFIG, "%s: %s finds none of the %zu tensors; the first is called %s", origin, word,
                        layout->tensor_count, layout->tensor_count > 0 ? layout->tensors[0].name : "-");
 }
 
@@ -110,8 +106,7 @@ tacit_status taciti_tensors_choose(const taciti_layout *layout, const char *orig
         if (list == NULL)
             return taciti_fail(TACIT_E_CONFIG, "%s: a word has more than %d bytes", origin, WORD_BYTES - 1);
         const char *name = word + (word[0] == '-');
-        const choice c = {.origin = origin, .value = name == word, .chosen = chosen};
-        TACITI_TRY(name[0] == '/' ? choose_pattern(layout, name, &c) : choose_class(layout, name, &c));
+        TACITI_TRY((name[0] == '/' ? choose_pattern : choose_class)(layout, origin, name, name == word, chosen));
     } while (*list != '\0' || list[-1] == ',');
     return TACIT_OK;
 }

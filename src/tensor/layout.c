@@ -54,28 +54,22 @@ void taciti_layout_next_unit(taciti_layout *layout) {
     if (layout->tensor_count > 0) layout->unit_count++;
 }
 
-/* How a flat array is cut into buckets. */
-typedef struct bucket_rule {
-    size_t max; /* floats of a bucket */
-    bool units; /* no bucket belongs to two units */
-} bucket_rule;
-
-/* Whether tensor `next` may be in a bucket with tensor `first`. */
-static bool may_share_bucket(const taciti_layout *layout, size_t first, size_t next, bucket_rule rule) {
+/* Whether tensor `next` may be in a bucket with tensor `first`. units: no bucket belongs to two. */
+static bool may_share_bucket(const taciti_layout *layout, size_t first, size_t next, bool units) {
     const taciti_tensor *t = layout->tensors;
-    return t[next].plain == t[first].plain && (!rule.units || t[next].unit == t[first].unit);
+    return t[next].plain == t[first].plain && (!units || t[next].unit == t[first].unit);
 }
 
-/* Where the bucket that begins at `begin`, in tensor `first`, ends: at the last boundary of a tensor within rule.max
- * floats, or after rule.max floats if one tensor is larger than that. *last: the last tensor it overlaps; padding
- * belongs to the tensor before it. */
-static size_t bucket_end(const taciti_layout *layout, size_t begin, size_t first, bucket_rule rule, size_t *last) {
+/* Where the bucket that begins at `begin`, in tensor `first`, ends: at the last boundary of a tensor within `max`
+ * floats, or after `max` floats if one tensor is larger than that. *last: the last tensor it overlaps; padding belongs
+ * to the tensor before it. */
+static size_t bucket_end(const taciti_layout *layout, size_t begin, size_t first, size_t max, bool units,
+                         size_t *last) {
     const taciti_tensor *t = layout->tensors;
-    const size_t max = rule.max;
     size_t i = first, end = begin;
-    while (i + 1 < layout->tensor_count && t[i + 1].offset - begin <= max && may_share_bucket(layout, first, i, rule))
+    while (i + 1 < layout->tensor_count && t[i + 1].offset - begin <= max && may_share_bucket(layout, first, i, units))
         end = t[++i].offset;
-    if (layout->n - begin <= max && i + 1 == layout->tensor_count && may_share_bucket(layout, first, i, rule))
+    if (layout->n - begin <= max && i + 1 == layout->tensor_count && may_share_bucket(layout, first, i, units))
         end = layout->n;
     const bool cut = end == begin; /* inside of `first` */
     *last = cut || end == layout->n ? i : i - 1;
@@ -90,21 +84,21 @@ size_t taciti_layout_choose_bucket(const taciti_layout *layout, bool coded) {
 static tacit_status cut_layout(taciti_layout *layout, size_t bucket_bytes, bool units) {
     const size_t bytes = bucket_bytes > 0 ? bucket_bytes : taciti_layout_choose_bucket(layout, false);
     const size_t floats = bytes / sizeof(float) + (bytes < sizeof(float));
-    const bucket_rule rule = {taciti_round_up(floats, FLOATS_PER_LINE), units};
-    /* A bucket ends behind a tensor or has rule.max floats. */
-    taciti_bucket *buckets = taciti_calloc(layout->tensor_count + layout->n / rule.max, sizeof *buckets);
+    const size_t max = taciti_round_up(floats, FLOATS_PER_LINE);
+    /* A bucket ends behind a tensor or has `max` floats. */
+    taciti_bucket *buckets = taciti_calloc(layout->tensor_count + layout->n / max, sizeof *buckets);
     if (buckets == NULL) return TACIT_E_MEMORY;
     size_t count = 0, first = 0;
     for (size_t at = 0, end = 0, last = 0; at < layout->n; at = end) {
         while (first + 1 < layout->tensor_count && layout->tensors[first + 1].offset <= at) first++;
-        end = bucket_end(layout, at, first, rule, &last);
+        end = bucket_end(layout, at, first, max, units, &last);
         buckets[count++] = (taciti_bucket){
             .offset = at, .n = end - at, .first = first, .last = last, .plain = layout->tensors[first].plain};
     }
     taciti_free(layout->buckets);
     layout->buckets = buckets;
     layout->bucket_count = count;
-    layout->bucket_max = rule.max;
+    layout->bucket_max = max;
     return TACIT_OK;
 }
 
