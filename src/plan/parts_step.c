@@ -22,7 +22,7 @@ typedef struct builder {
     taciti_parts_plan *out;
     size_t units, first_unit; /* first_unit: of the first layer with tensors, the last in layout order */
     unit_use *state;          /* [units] */
-    size_t *order;            /* [order_count] of the units that a step needs */
+    size_t *order;            /* [order_count] the units that a step needs, in this order */
     size_t order_count, position;
     bool recorded, failed;
     double update_s, pass_s; /* pass_s: of a float */
@@ -36,14 +36,6 @@ static void append_op(builder *b, taciti_parts_op op) {
     if (b->failed) return;
     p->ops = ops;
     ops[p->op_count++] = op;
-}
-
-static void append_unit(builder *b, size_t unit) {
-    size_t *order = b->failed ? NULL : taciti_with_room(b->order, b->order_count, sizeof *order);
-    b->failed = order == NULL;
-    if (b->failed) return;
-    b->order = order;
-    order[b->order_count++] = unit;
 }
 
 static void append_transfer(builder *b, taciti_parts_kind kind, int class, size_t unit) {
@@ -84,7 +76,7 @@ static void need_unit(builder *b, size_t unit) {
     if (b->recorded)
         b->position = (b->position + i) % b->order_count + 1;
     else
-        append_unit(b, unit);
+        b->order[b->order_count++] = unit;
     begin_gather(b, unit);
     prefetch_next(b);
     if (b->state[unit].state == GATHERING) {
@@ -187,7 +179,8 @@ tacit_status taciti_parts_build_step(const taciti_scene *scene, const taciti_met
                  .pass_s = pass_s(scene->cluster)};
     TACITI_TRY(taciti_parts_owners(scene, method, &b.owners));
     b.state = taciti_calloc(units, sizeof *b.state);
-    b.failed = b.state == NULL;
+    b.order = taciti_calloc(4 * scene->profile->layer_count, sizeof *b.order); /* own and tied, there and back */
+    b.failed = b.state == NULL || b.order == NULL;
     for (int step = 0; step < 2 && !b.failed;
          step++) { /* the first records the order; all others are like the second */
         out->op_count = 0;
