@@ -19,11 +19,10 @@ tacit_status taciti_seating_create(const taciti_topo_request *request, taciti_se
                                n, n - 1);
         if (host >= hosts) hosts = host + 1;
     }
-    taciti_seating s = {.block = taciti_calloc((size_t)n * 3 + 1, sizeof(int))};
-    if (s.block == NULL) return TACIT_E_MEMORY;
-    s.rank_at = s.block;
-    s.host_at = s.block + n;
-    s.first = s.block + 2 * n;
+    taciti_seating s = {.rank_at = taciti_calloc((size_t)n * 3 + 1, sizeof(int))};
+    if (s.rank_at == NULL) return TACIT_E_MEMORY;
+    s.host_at = s.rank_at + n;
+    s.first = s.host_at + n;
     int at = 0;
     for (int h = 0; h < hosts; h++) {
         const int begin = at;
@@ -40,7 +39,7 @@ tacit_status taciti_seating_create(const taciti_topo_request *request, taciti_se
 }
 
 void taciti_seating_destroy(taciti_seating *seating) {
-    taciti_free(seating->block);
+    taciti_free(seating->rank_at);
     *seating = (taciti_seating){0};
 }
 

@@ -9,11 +9,10 @@
 #include "topo/family.h"
 
 typedef struct taciti_seating {
-    int *rank_at;                /* [ranks] by position */
+    int *rank_at;                /* [ranks] by position; owns the block of all three */
     int *host_at;                /* [ranks] by position */
     int *first;                  /* [hosts + 1] positions of a host */
     taciti_host_positions hosts; /* for families: `first` again */
-    int *block;                  /* owns all of it */
 } taciti_seating;
 
 /* Fills the positions host by host, the ranks of a host in ascending order. Refuses host numbers out of range. */
