@@ -254,35 +254,29 @@ tacit_status taciti_hf_read(const char *folder, const taciti_model_options *opti
 
 /* ---- writing, as GPT2LMHeadModel.save_pretrained() does ---------------------------------------------------------- */
 
-typedef struct hf_writer {
-    const char *folder;
-    taciti_safe_tensor *tensors; /* owned */
-    char (*names)[NAME_BYTES];   /* owned */
-    size_t count;
-} hf_writer;
-
-/* The layout is in the order of gradients, from the head down: backwards it reads as people expect. */
-static void collect_tensors(hf_writer *writer, const taciti_layout *layout, const float *flat,
-                            taciti_safe_dtype dtype) {
-    for (size_t i = 0; i < writer->count; i++) {
-        const taciti_tensor *tensor = &layout->tensors[writer->count - 1 - i];
+/* Fills in all tensors. The layout is in the order of gradients, from the head down: backwards it reads as people
+ * expect. */
+static void collect_tensors(const taciti_layout *layout, const float *flat, taciti_safe_dtype dtype,
+                            char (*names)[NAME_BYTES], taciti_safe_tensor *out) {
+    for (size_t i = 0; i < layout->tensor_count; i++) {
+        const taciti_tensor *tensor = &layout->tensors[layout->tensor_count - 1 - i];
         const bool head = strcmp(tensor->name, head_name) == 0;
-        (void)snprintf(writer->names[i], NAME_BYTES, "%s%s", head ? "" : name_prefix, tensor->name);
-        writer->tensors[i] = (taciti_safe_tensor){.name = writer->names[i],
-                                                  .dims = tensor->dims,
-                                                  .shape = tensor->shape,
-                                                  .data = flat + tensor->offset,
-                                                  .dtype = dtype};
+        (void)snprintf(names[i], NAME_BYTES, "%s%s", head ? "" : name_prefix, tensor->name);
+        out[i] = (taciti_safe_tensor){.name = names[i],
+                                      .dims = tensor->dims,
+                                      .shape = tensor->shape,
+                                      .data = flat + tensor->offset,
+                                      .dtype = dtype};
     }
 }
 
-static tacit_status write_tensors(const hf_writer *writer) {
+static tacit_status write_tensors(const char *folder, const taciti_safe_tensor *tensors, size_t count) {
     static const char *const metadata[] = {"format", "pt", NULL};
     char path[TACITI_PATH_BYTES], temporary[TACITI_PATH_BYTES], digest[TACITI_DIGEST_BYTES];
     uint64_t bytes = 0;
-    TACITI_TRY(taciti_path_join(path, sizeof path, writer->folder, single_name));
+    TACITI_TRY(taciti_path_join(path, sizeof path, folder, single_name));
     TACITI_TRY(taciti_formats_temporary(path, temporary));
-    TACITI_TRY(taciti_safe_write(temporary, writer->tensors, writer->count, metadata, &bytes, digest));
+    TACITI_TRY(taciti_safe_write(temporary, tensors, count, metadata, &bytes, digest));
     return taciti_formats_publish(temporary, path);
 }
 
@@ -327,18 +321,18 @@ static tacit_status prepare_folder(const char *folder) {
 tacit_status taciti_hf_write(const char *folder, const taciti_weights_write_options *how,
                              const taciti_model_options *options, const taciti_layout *layout, const float *flat) {
     TACITI_TRY(prepare_folder(folder));
-    hf_writer writer = {.folder = folder,
-                        .tensors = taciti_calloc(layout->tensor_count, sizeof *writer.tensors),
-                        .names = taciti_calloc(layout->tensor_count, sizeof *writer.names),
-                        .count = layout->tensor_count};
+    const size_t count = layout->tensor_count;
+    const taciti_safe_dtype dtype = how->dtype == TACITI_DTYPE_BF16 ? TACITI_SAFE_BF16 : TACITI_SAFE_F32;
+    taciti_safe_tensor *tensors = taciti_calloc(count, sizeof *tensors);
+    char(*names)[NAME_BYTES] = taciti_calloc(count, sizeof *names);
     tacit_status status = TACIT_E_MEMORY;
-    if (writer.tensors != NULL && writer.names != NULL) {
-        collect_tensors(&writer, layout, flat, how->dtype == TACITI_DTYPE_BF16 ? TACITI_SAFE_BF16 : TACITI_SAFE_F32);
-        status = write_tensors(&writer);
+    if (tensors != NULL && names != NULL) {
+        collect_tensors(layout, flat, dtype, names, tensors);
+        status = write_tensors(folder, tensors, count);
         /* config.json comes last: a folder without it is not taken for a model. */
         if (status == TACIT_OK) status = write_config(folder, options, how->dtype);
     }
-    taciti_free(writer.tensors);
-    taciti_free(writer.names);
+    taciti_free(tensors);
+    taciti_free(names);
     return status;
 }
