@@ -304,37 +304,29 @@ static bool shall_meet(const taciti_trainer *trainer, int64_t since, agenda due)
     return due.leaving || trainer->strategy->replicas->answer(strategy, due.evaluation || due.save);
 }
 
-/* One pass of the loop. *stop: some rank was asked to stop: leave after this step. */
-static tacit_status make_step(taciti_trainer *trainer, int64_t deadline_ns, bool *stop) {
-    const bool lost = trainer->rank == 0 && taciti_console_lost(&trainer->console);
-    const bool requested = lost || taciti_stop_signal() != 0 || (deadline_ns > 0 && taciti_now_ns() > deadline_ns);
-    TACITI_TRY(taciti_trainer_step(trainer, requested));
+/* Records what the strategy has decided about compression. */
+static void record_decision(taciti_trainer *trainer) {
     const taciti_strategy *strategy = trainer->strategy;
-    char decision[2 * LINE_BYTES]; /* about compression */
+    char decision[2 * LINE_BYTES];
     if (strategy->event != NULL && strategy->event(taciti_driver_strategy(trainer->driver), decision, sizeof decision))
         record_event(trainer, trainer->position.step, "compression", "%s", decision);
-    const int64_t since = trainer->alone.active ? trainer->alone.met.step : trainer->position.step - 1;
-    agenda due = plan_step(trainer, since, taciti_reports_stop(&trainer->reports));
-    if (trainer->alone.active) {
-        *stop = false;
-        if (!shall_meet(trainer, since, due)) return report_steps(trainer, false);
-        TACITI_TRY(taciti_trainer_meet(trainer));
-        due = plan_step(trainer, since, taciti_reports_stop(&trainer->reports));
-    } else if (due.evaluation || due.save || due.leaving) {
-        TACITI_TRY(taciti_reports_collect(trainer, 0));
-        due = plan_step(trainer, since,
-                        taciti_reports_stop(&trainer->reports)); /* the last reports may ask to stop, too */
-    }
-    if (due.evaluation || due.save) { /* before a loss or a checkpoint claims to be of this data */
-        tacit_status data = taciti_data_unchanged(trainer->data);
-        if (data != TACIT_OK)
-            data = taciti_fail(TACIT_E_DATA,
-                               "the data changed in the middle of the run, before step %" PRId64
-                               ": no checkpoint is made of that; put the old file back and use --resume, or begin anew",
-                               trainer->position.step);
-        TACITI_TRY(taciti_comm_agree(trainer->comm, data));
-    }
-    tacit_status evaluated = TACIT_OK;
+}
+
+/* Before a loss or a checkpoint claims to be of this data. */
+static tacit_status check_data(const taciti_trainer *trainer) {
+    tacit_status status = taciti_data_unchanged(trainer->data);
+    if (status != TACIT_OK)
+        status = taciti_fail(TACIT_E_DATA,
+                             "the data changed in the middle of the run, before step %" PRId64
+                             ": no checkpoint is made of that; put the old file back and use --resume, or begin anew",
+                             trainer->position.step);
+    return taciti_comm_agree(trainer->comm, status);
+}
+
+/* An evaluation that fails ends the run, but costs no step of it. */
+static tacit_status do_what_is_due(taciti_trainer *trainer, int64_t since, agenda due, bool *stop) {
+    tacit_status evaluated = TACIT_OK, saved = TACIT_OK;
+    if (due.evaluation || due.save) TACITI_TRY(check_data(trainer));
     if (due.evaluation) {
         evaluated = evaluate_newest(trainer);
         if (evaluated == TACIT_E_PEER) return evaluated;
@@ -342,13 +334,30 @@ static tacit_status make_step(taciti_trainer *trainer, int64_t deadline_ns, bool
     }
     *stop = taciti_reports_stop(&trainer->reports);
     TACITI_TRY(report_steps(trainer, false));
-    /* An evaluation that fails ends the run, but costs no step of it. */
     const bool leaving = due.leaving || evaluated != TACIT_OK;
     const bool unsaved = has_checkpoints(trainer) && trainer->position.step != trainer->saved_step;
-    const tacit_status saved = due.save || (leaving && unsaved) ? save_checkpoint(trainer) : TACIT_OK;
+    if (due.save || (leaving && unsaved)) saved = save_checkpoint(trainer);
     if (!leaving) taciti_driver_revert(trainer->driver); /* the final model is the average */
-    if (saved == TACIT_E_PEER || (leaving && saved != TACIT_OK)) return saved;
-    return evaluated;
+    return saved == TACIT_E_PEER || (leaving && saved != TACIT_OK) ? saved : evaluated;
+}
+
+/* One pass of the loop. *stop: some rank was asked to stop: leave after this step. */
+static tacit_status make_step(taciti_trainer *trainer, int64_t deadline_ns, bool *stop) {
+    const bool lost = trainer->rank == 0 && taciti_console_lost(&trainer->console);
+    const bool requested = lost || taciti_stop_signal() != 0 || (deadline_ns > 0 && taciti_now_ns() > deadline_ns);
+    TACITI_TRY(taciti_trainer_step(trainer, requested));
+    record_decision(trainer);
+    const int64_t since = trainer->alone.active ? trainer->alone.met.step : trainer->position.step - 1;
+    agenda due = plan_step(trainer, since, taciti_reports_stop(&trainer->reports));
+    if (trainer->alone.active) {
+        *stop = false;
+        if (!shall_meet(trainer, since, due)) return report_steps(trainer, false);
+        TACITI_TRY(taciti_trainer_meet(trainer));
+    } else if (due.evaluation || due.save || due.leaving) {
+        TACITI_TRY(taciti_reports_collect(trainer, 0));
+    }
+    due = plan_step(trainer, since, taciti_reports_stop(&trainer->reports)); /* the last reports may ask to stop, too */
+    return do_what_is_due(trainer, since, due, stop);
 }
 
 static void announce_end(const taciti_trainer *trainer, bool stop, int64_t first) {
