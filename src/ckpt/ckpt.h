@@ -21,7 +21,7 @@
  * says how ranges cut a tensor), bytes as "<prefix>". */
 typedef struct taciti_ckpt_array {
     const char *prefix;       /* "model.", "optim.m.", "rank.00003.model.", ... */
-    taciti_state_entry entry; /* what and where it is; its name, owner and rules have no meaning here */
+    taciti_state_entry entry; /* what and where it is; of its name, owner and rules only `optional` counts */
     bool own; /* only this rank holds it, under a prefix that no other rank uses; ignored when loading */
     bool add; /* when loading: adds the stored values to the array */
 } taciti_ckpt_array;
@@ -67,7 +67,9 @@ tacit_status taciti_ckpt_check_arrays(const char *path, const taciti_ckpt_array 
 /* Finds the size of the bytes saved under this prefix; *held is false if there are none. Not collective. */
 tacit_status taciti_ckpt_find_bytes(const char *path, const char *prefix, bool *held, size_t *bytes);
 
-/* held[a]: the checkpoint holds array `a` completely. Not collective. */
-tacit_status taciti_ckpt_find_held(const char *path, const taciti_ckpt_array *arrays, size_t array_count, bool *held);
+/* held[a]: the checkpoint holds array `a` completely. other[a], false before: it has optional bytes of another size
+ * instead, which is an error where `other` is NULL; other mismatches always are. Not collective. */
+tacit_status taciti_ckpt_find_held(const char *path, const taciti_ckpt_array *arrays, size_t array_count, bool *held,
+                                   bool *other);
 
 #endif

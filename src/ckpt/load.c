@@ -27,6 +27,7 @@ typedef struct shards {
     taciti_manifest manifest;
     const taciti_ckpt_array *arrays;
     size_t array_count;
+    bool *other;   /* [array_count] set for optional bytes of another size; NULL: they are refused */
     piece *pieces; /* owned; sorted by array, tensor and first float when all are there */
     size_t count;
 } shards;
@@ -54,11 +55,20 @@ static tacit_status check_entry(const char *file, const taciti_safe_entry *entry
     return TACIT_OK;
 }
 
+static bool has_other_size(const taciti_state_entry *wanted, const taciti_safe_entry *stored) {
+    return wanted->kind == TACITI_STATE_BYTES && wanted->optional && stored->dtype == TACITI_SAFE_U8 &&
+           stored->bytes != wanted->n;
+}
+
 /* Adds a piece for every array that wants something of the entry. */
 static tacit_status note_entry(shards *s, size_t file, const taciti_safe_file *open, size_t entry) {
     for (size_t a = 0; a < s->array_count; a++) {
         piece one = {.array = a, .file = file, .entry = entry};
         if (!taciti_ckpt_part_parse(&s->arrays[a], open->entries[entry].name, &one.part)) continue;
+        if (s->other != NULL && has_other_size(&s->arrays[a].entry, &open->entries[entry])) {
+            s->other[a] = true;
+            continue;
+        }
         TACITI_TRY(check_entry(open->view.path, &open->entries[entry], &one.part));
         piece *pieces = taciti_with_room(s->pieces, s->count, sizeof *pieces);
         if (pieces == NULL) return TACIT_E_MEMORY;
@@ -115,8 +125,9 @@ static tacit_status list_pieces(shards *s) {
 }
 
 /* `out` is to be closed whatever comes back. */
-static tacit_status shards_open(const char *path, const taciti_ckpt_array *arrays, size_t array_count, shards *out) {
-    *out = (shards){.path = path, .arrays = arrays, .array_count = array_count};
+static tacit_status shards_open(const char *path, const taciti_ckpt_array *arrays, size_t array_count, bool *other,
+                                shards *out) {
+    *out = (shards){.path = path, .arrays = arrays, .array_count = array_count, .other = other};
     TACITI_TRY(taciti_manifest_read(path, &out->manifest));
     return list_pieces(out);
 }
@@ -157,10 +168,11 @@ static bool find_missing(const shards *s, size_t array, taciti_ckpt_part *out) {
     return false;
 }
 
-tacit_status taciti_ckpt_find_held(const char *path, const taciti_ckpt_array *arrays, size_t array_count, bool *held) {
+tacit_status taciti_ckpt_find_held(const char *path, const taciti_ckpt_array *arrays, size_t array_count, bool *held,
+                                   bool *other) {
     shards s;
     taciti_ckpt_part part;
-    const tacit_status status = shards_open(path, arrays, array_count, &s);
+    const tacit_status status = shards_open(path, arrays, array_count, other, &s);
     for (size_t a = 0; status == TACIT_OK && a < array_count; a++) held[a] = !find_missing(&s, a, &part);
     shards_close(&s);
     return status;
@@ -170,7 +182,7 @@ tacit_status taciti_ckpt_find_held(const char *path, const taciti_ckpt_array *ar
 static tacit_status shards_open_complete(const char *path, const taciti_ckpt_array *arrays, size_t array_count,
                                          shards *out) {
     taciti_ckpt_part part;
-    TACITI_TRY(shards_open(path, arrays, array_count, out));
+    TACITI_TRY(shards_open(path, arrays, array_count, NULL, out));
     for (size_t a = 0; a < array_count; a++)
         if (find_missing(out, a, &part))
             return taciti_fail(TACIT_E_DATA, "%s: tensor %s%s is not in this checkpoint", path, arrays[a].prefix,

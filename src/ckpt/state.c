@@ -220,46 +220,28 @@ static const json_t *own_number(const taciti_ckpt_origin *from, int rank, const 
     return json_object_get(json_array_get(json_object_get(from->meta, replicas_key), (size_t)rank), name);
 }
 
-/* Finds out whether optional bytes have another size than in the run: from other buckets or another version. */
-static tacit_status has_other_size(const taciti_ckpt_origin *from, const taciti_state_entry *entry, int rank,
-                                   bool *out) {
-    *out = false;
-    if (entry->kind != TACITI_STATE_BYTES || !entry->optional) return TACIT_OK;
-    for (int own = 0; own < 2 && !*out; own++) {
-        array_list list = {.count = 0};
-        size_t bytes = 0;
-        bool held = false;
-        append_entry(&list, entry, own == 1 ? rank : -1, false);
-        TACITI_TRY(taciti_ckpt_find_bytes(from->path, list.arrays[0].prefix, &held, &bytes));
-        *out = held && bytes != entry->n;
-    }
-    return TACIT_OK;
-}
-
 /* Shards are looked into once for all entries. A rank looks for its own where it needs that, else for those of rank 0.
  */
 static tacit_status decide_all(const taciti_ckpt_origin *from, const taciti_state *state, action *out) {
     array_list list = {.count = 0};
-    bool held[2 * TACITI_STATE_MAX_ENTRIES] = {false}, other[TACITI_STATE_MAX_ENTRIES] = {false};
+    bool held[2 * TACITI_STATE_MAX_ENTRIES] = {false}, other[2 * TACITI_STATE_MAX_ENTRIES] = {false};
     const int rank = from->resumption == TACITI_RESUME_EXACTLY ? from->rank : 0;
     for (size_t i = 0; i < state->count; i++) {
-        TACITI_TRY(has_other_size(from, &state->entries[i], rank, &other[i]));
-        if (other[i] || !is_stored_in_shards(&state->entries[i])) continue;
+        if (!is_stored_in_shards(&state->entries[i])) continue;
         append_entry(&list, &state->entries[i], -1, false);
         append_entry(&list, &state->entries[i], rank, false);
     }
-    TACITI_TRY(taciti_ckpt_find_held(from->path, list.arrays, list.count, held));
+    TACITI_TRY(taciti_ckpt_find_held(from->path, list.arrays, list.count, held, other));
     for (size_t i = 0, at = 0; i < state->count; i++) {
         const taciti_state_entry *entry = &state->entries[i];
-        if (other[i]) {
-            out[i] = BEGIN_AGAIN;
-        } else if (is_stored_in_shards(entry)) {
-            out[i] = decide_action(from, entry, held[at], held[at + 1]);
-            at += 2;
-        } else {
+        if (!is_stored_in_shards(entry)) {
             out[i] = decide_action(from, entry, json_object_get(from->meta, entry->name) != NULL,
                                    own_number(from, rank, entry->name) != NULL);
+            continue;
         }
+        /* Optional bytes of another size are of other buckets or of another version. */
+        out[i] = other[at] || other[at + 1] ? BEGIN_AGAIN : decide_action(from, entry, held[at], held[at + 1]);
+        at += 2;
     }
     return TACIT_OK;
 }

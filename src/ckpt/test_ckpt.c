@@ -382,7 +382,7 @@ static void arrays_that_are_held_are_found(void **state) {
     arrays[3].entry.range_count = 1;
     save(4, 1);
     assert_int_equal(taciti_stage_path(g_folder.text, 4, "", path), TACIT_OK);
-    assert_int_equal(taciti_ckpt_find_held(path, arrays, 4, held), TACIT_OK);
+    assert_int_equal(taciti_ckpt_find_held(path, arrays, 4, held, NULL), TACIT_OK);
     for (size_t a = 0; a < 4; a++) assert_int_equal(held[a], expected[a]);
 }
 

@@ -49,7 +49,7 @@ static tacit_status find_array(const taciti_resume *resume, const taciti_layout 
     (void)snprintf(what, sizeof what, "%s.", name);
     taciti_ckpt_own_prefix(0, what, prefix);
     const taciti_ckpt_array array = {.prefix = prefix, .entry = {.layout = layout}, .own = true};
-    return taciti_ckpt_find_held(resume->ckpt.path, &array, 1, out);
+    return taciti_ckpt_find_held(resume->ckpt.path, &array, 1, out, NULL);
 }
 
 /* Writes the changed keys without which a run keeps residuals, and what to do about them; "" if there is none. */
