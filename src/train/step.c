@@ -11,26 +11,17 @@
 enum { DROPOUT_STREAM = 'd' };
 
 /* For tests: TACIT_FAIL_AT=STEP or STEP:COUNT in the environment makes the last rank's gradient of these steps not
- * finite. Returns whether the text is that. */
-static bool parse_fault(const char *text, long long *first, long long *count) {
+ * finite. */
+static tacit_status read_fault(taciti_trainer *trainer) {
+    const char *text = getenv("TACIT_FAIL_AT");
+    long long first = 0, count = 1;
     int end = 0;
-    *count = 1;
-    return sscanf(text, "%lld%n:%lld%n", first, &end, count, &end) > 0 && text[end] == '\0' && *first >= 0 &&
-           *count > 0;
-}
-
-static tacit_status check_fault(void) {
-    const char *text = getenv("TACIT_FAIL_AT");
-    long long first, count;
-    if (text == NULL || parse_fault(text, &first, &count)) return TACIT_OK;
-    return taciti_fail(TACIT_E_CONFIG, "environment: TACIT_FAIL_AT=%.80s is not STEP or STEP:COUNT", text);
-}
-
-static bool is_faulty(const taciti_trainer *trainer, int64_t step) {
-    const char *text = getenv("TACIT_FAIL_AT");
-    long long first, count;
-    return text != NULL && trainer->rank == trainer->ranks - 1 && parse_fault(text, &first, &count) && step >= first &&
-           step - first < count;
+    if (text == NULL) return TACIT_OK;
+    if (sscanf(text, "%lld%n:%lld%n", &first, &end, &count, &end) < 1 || text[end] != '\0' || first < 0 || count < 1)
+        return taciti_fail(TACIT_E_CONFIG, "environment: TACIT_FAIL_AT=%.80s is not STEP or STEP:COUNT", text);
+    trainer->fault_at = first;
+    trainer->fault_steps = trainer->rank == trainer->ranks - 1 ? count : 0;
+    return TACIT_OK;
 }
 
 /* Reads the samples of this rank, micro-batch by micro-batch. A rank without samples still makes one empty pass: its
@@ -50,13 +41,14 @@ static tacit_status next_batch(void *context, int64_t step, size_t pass, taciti_
                                  trainer->time, trainer->tokens, trainer->targets));
     (void)taciti_trace_add(&trainer->trace, TACITI_SPAN_DATA, -1, begin);
     const double scale = 1.0 / ((double)s->train.batch * (double)trainer->time);
+    const bool faulty = step >= trainer->fault_at && step - trainer->fault_at < trainer->fault_steps;
     *last = pass >= idle && count == left;
     *out = (taciti_model_batch){
         .tokens = trainer->tokens,
         .targets = trainer->targets,
         .batch = count,
         .time = trainer->time,
-        .scale = is_faulty(trainer, step) ? NAN : (float)scale,
+        .scale = faulty ? NAN : (float)scale,
         .dropout_key = taciti_rng_key(taciti_rng_key(seed, DROPOUT_STREAM), number),
         .first_sample = trainer->first + done,
     };
@@ -69,7 +61,7 @@ static bool wants_to_leave(void *caller) {
 }
 
 tacit_status taciti_trainer_create_driver(taciti_trainer *trainer, const taciti_strategy_context *context) {
-    TACITI_TRY(taciti_comm_agree(trainer->comm, check_fault()));
+    TACITI_TRY(taciti_comm_agree(trainer->comm, read_fault(trainer)));
     trainer->network = (taciti_model_network){.model = trainer->model, .batch = next_batch, .context = trainer};
     const taciti_driver_setup setup = {.strategy = trainer->strategy,
                                        .context = *context,

@@ -113,11 +113,12 @@ typedef struct taciti_trainer {
     taciti_reports reports;
     taciti_profiling profiling;
     taciti_alone alone;
-    const char *replay;       /* taciti_train_request.replay */
-    uint64_t digest;          /* of all that decides the course of the run */
-    bool from_mean, dry_run;  /* taciti_train_request.from_mean, .dry_run */
-    int64_t skipped_in_a_row; /* consecutive steps in which at least one rank skipped */
-    double peak_flops;        /* of all ranks together, measured; 0 if unknown */
+    const char *replay;            /* taciti_train_request.replay */
+    uint64_t digest;               /* of all that decides the course of the run */
+    bool from_mean, dry_run;       /* taciti_train_request.from_mean, .dry_run */
+    int64_t fault_at, fault_steps; /* for tests: these steps of this rank fail */
+    int64_t skipped_in_a_row;      /* consecutive steps in which at least one rank skipped */
+    double peak_flops;             /* of all ranks together, measured; 0 if unknown */
     taciti_memory_plan memory;
     taciti_lock lock;     /* of run.dir, rank 0 only */
     taciti_lock log_lock; /* of run.arrivals, rank 0 only */
