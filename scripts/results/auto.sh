@@ -29,8 +29,7 @@ cd "$(dirname "$0")/../.." || exit 2
 : "${SEEDS:=1}" "${STEPS:=1500}" "${BATCH:=32}" "${TEXTS:=shakespeare bible pages}" "${RATIOS:=0.1 1 4 8 16}" "${FLAGS:=}" "${WINDOWS:=128}"
 : "${FIXED:=dense dense-bf16 int8 int4 topk}" "${CHOOSING:=auto gravac accordion}"
 
-read_words "-o --name --tacit --text --quick loss steps lab tables" "$@"
-[ ${#sections[@]} -gt 0 ] || sections=(loss steps lab)
+read_words "-o --name --tacit --text --quick" "loss steps lab" tables "$@"
 [ -z "$quick" ] || SEEDS=1 STEPS=24 TEXTS="shakespeare pages" RATIOS="0.1 8" FIXED="dense int4" WINDOWS=8
 
 warm_up=$((STEPS / 10)) # of the learning rate
@@ -120,4 +119,4 @@ section_lab() {
   done
 }
 
-run_sections /usr/bin/env python3 scripts/results/auto_tables.py "$folder"
+run_sections

@@ -40,8 +40,7 @@ apart=30  # steps between averages of localsgd
 : "${LAB_METHODS:=dense dense-bf16 c20 c30 gravac-int4 gravac accordion topk-10 topk-1000}" "${HOSTS_METHODS:=dense dense-bf16 c20}"
 : "${PLAN_METHODS:=dense dense-bf16 int8 int4 efsign topk-10 topk-100 c20}" "${CLIFF_RATES:=1e-2 3e-3}" "${TUNE_RATES:=7e-3 1e-2 1.4e-2 2e-2}"
 
-read_words "-o --name --tacit --text --quick loss text lab hosts localsgd cliff plan tables tune" "$@"
-[ ${#sections[@]} -gt 0 ] || sections=(loss text lab hosts localsgd cliff plan)
+read_words "-o --name --tacit --text --quick" "loss text lab hosts localsgd cliff plan" "tables tune" "$@"
 [ -z "$quick" ] || SEEDS=1 LAB_SEEDS=1 TEXT_SEEDS=1 STEPS=10 CLIFF_RATES=1e-2 TUNE_RATES=1e-2 windows=8 apart=5
 
 # ---- settings -------------------------------------------------------------------------------------------------------
@@ -200,14 +199,4 @@ section_plan() {
   done
 }
 
-# ---- tables and pictures --------------------------------------------------------------------------------------------
-
-section_tables() {
-  local page=docs/results/compression.md pictures=docs/img
-  [ -z "$quick" ] || { page=""; pictures=$folder; }
-  # shellcheck disable=SC2086 # no word when there is no page
-  /usr/bin/env python3 scripts/results/compression_tables.py "$folder" $page &&
-    scripts/results/plot_compression_results.sh "$folder" "$pictures"
-}
-
-run_sections section_tables
+run_sections scripts/results/plot_compression_results.sh "$folder" "$pictures"

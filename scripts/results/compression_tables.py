@@ -16,7 +16,7 @@ import re
 import statistics
 import sys
 
-from plan_table import predictions_table, rows_of
+from plan_tables import predictions_table, rows_of
 from record import (commit_line, compute_seconds, evaluations, final_loss, final_losses, lab_rate, load, machine_line, merge_rows, met,
                     percent_above, percent_interval, publish, reached, runs_by_seed, runs_in, table, within, write_rows)
 
@@ -321,7 +321,7 @@ def tune_table(folder):
 
 
 def plan_cells(folder):
-    """What plan_table.cells() yields, of section plan."""
+    """What plan_tables.cells() yields, of section plan."""
     for path in sorted(glob.glob(os.path.join(folder, "plan/*-measured.json")), key=plan_order):
         base = os.path.basename(path)[: -len("-measured.json")]
         predicted = load(folder, "plan/%s-predicted.json" % base)

@@ -34,8 +34,7 @@ windows=0 time_windows=256 # of validation; 0: all
 : "${METHODS:=dense accum-aer accum-exp accum-aer-atc adam-aer}"
 : "${TIME_RATE:=100mbit}" "${TIME_STEPS:=3000}" "${TIME_METHODS:=accum-aer:1.15 accum-aer-delay:1.15}"
 
-read_words "-o --name --tacit --text --quick steps jitter plan train time tables tune" "$@"
-[ ${#sections[@]} -gt 0 ] || sections=(steps jitter plan train time)
+read_words "-o --name --tacit --text --quick" "steps jitter plan train time" "tables tune" "$@"
 [ -z "$quick" ] || BLOCKS=1 SEEDS=1 STEPS=10 TIME_STEPS=20 WIRES=f32 RATIOS=1 windows=8 time_windows=8
 
 # ---- steps: time per step -------------------------------------------------------------------------------------------
@@ -230,13 +229,4 @@ section_time() {
   done
 }
 
-# ---- tables and pictures --------------------------------------------------------------------------------------------
-
-section_tables() {
-  local page=docs/results/gossip.md pictures=docs/img
-  [ -z "$quick" ] || { page=""; pictures=$folder; }
-  # shellcheck disable=SC2086 # no word when there is no page
-  /usr/bin/env python3 scripts/results/gossip_tables.py "$folder" $page && scripts/results/plot_gossip.sh "$folder" "$pictures"
-}
-
-run_sections section_tables
+run_sections scripts/results/plot_gossip.sh "$folder" "$pictures"

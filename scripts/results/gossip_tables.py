@@ -16,7 +16,7 @@ import os
 import statistics
 import sys
 
-from plan_table import BAR, rows_of
+from plan_tables import BAR, rows_of
 from record import (evaluations, final_loss, final_losses, load, machine_line, mean_over_seeds, met, percent_above, publish, reached,
                     read_run, runs_by_seed, runs_in, table, write_rows)
 
@@ -139,7 +139,7 @@ def all_measured(folder):
 
 
 def predicted_cells(folder):
-    """What plan_table.cells() yields, of sections steps and jitter."""
+    """What plan_tables.cells() yields, of sections steps and jitter."""
     for (wire, ratio), cell in step_cells(folder).items():
         found = predictions(folder, "steps-%s-%sx" % (wire, ratio))
         for method in ("dense",) + TOPOLOGIES:

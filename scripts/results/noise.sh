@@ -29,8 +29,7 @@ cd "$(dirname "$0")/../.." || exit 2
 : "${CODEC_RANKS:=5 6 8}" "${CODEC_STEPS:=600}" "${CODEC_TEXT:=bible}"
 : "${STEPS:=1500}" "${LENGTHS:=1000 3000}" "${RANKS:=6}" "${SAMPLES:=5}" "${FLAGS:=}"
 
-read_words "-o --tacit --text ablation lengths codecs tables" "$@"
-[ ${#sections[@]} -gt 0 ] || sections=(ablation lengths codecs)
+read_words "-o --tacit --text" "ablation lengths codecs" tables "$@"
 
 # one NAME STEPS SEED FLAG...: the settings are those of dense all-reduce.
 one() {
@@ -91,7 +90,4 @@ section_codecs() {
   done
 }
 
-page=docs/results/noise.md
-[ -f "$page" ] || page=""
-# shellcheck disable=SC2086 # no word when there is no page
-run_sections /usr/bin/env python3 scripts/results/noise_tables.py "$folder" $page
+run_sections

@@ -23,8 +23,7 @@ cd "$(dirname "$0")/../.." || exit 2
 
 : "${CLUSTERS:=6x2-300 3x4-150 5x1-80}" "${NETWORKS:=resnet-101:35:f32 lstm-66m:60:bf16}"
 
-read_words "-o --name --tacit measure probe predict tables" "$@"
-[ ${#sections[@]} -gt 0 ] || sections=(measure probe predict)
+read_words "-o --name --tacit" "measure probe predict" tables "$@"
 
 # cluster_up HOSTSxRANKS-MBIT
 cluster_up() {
@@ -84,4 +83,4 @@ section_probe() {
   done
 }
 
-run_sections /usr/bin/env python3 scripts/results/plan_table.py "$folder" docs/results/plan.md
+run_sections

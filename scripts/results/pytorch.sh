@@ -43,8 +43,7 @@ cd "$(dirname "$0")/../.." || exit 2
 : "${TAGC_METHODS:=fsdp fsdp-f32 fsdp-tagc fsdp-int8 fsdp-int4 fsdp-auto}"
 : "${DP_SETTINGS:=200mbit 1gbit host vgg}" "${GRAVAC_EXAMPLES:=resnet vgg lstm}" "${TAGC_RATES:=200mbit 1gbit 10gbit}" "${TAGC_HOSTS:=2}"
 
-read_words "-o --name --text --quick steps dp loss gravac decent tagc tables" "$@"
-[ ${#sections[@]} -gt 0 ] || sections=(steps dp loss gravac decent tagc)
+read_words "-o --name --text --quick" "steps dp loss gravac decent tagc" tables "$@"
 if [ -n "$quick" ]; then
   : "${REPEATS:=1}" "${SEEDS:=1}" "${STEPS:=14}" "${WARM_UP:=6}" "${VGG_STEPS:=4}" "${LOSS_STEPS:=30}" "${GRAVAC_STEPS:=10}"
   : "${DECENT_STEPS:=10}" "${TAGC_STEPS:=14}"
@@ -107,23 +106,11 @@ launch() {
 
 # ---- sections ------------------------------------------------------------------------------------------------------------
 
-# take_turns FOLDER REPETITIONS METHODS EXAMPLE WORD...
+# take_turns FOLDER SEEDS METHODS EXAMPLE WORD...: a repetition is a seed, too.
 take_turns() {
-  local at=$1 repetitions=$2 methods=$3 example=$4 repetition which
+  local at=$1 seeds=$2 methods=$3 example=$4 seed which
   shift 4
-  for ((repetition = 1; repetition <= repetitions; repetition++)); do
-    # shellcheck disable=SC2086 # words
-    for which in $(in_turns "$repetition" $methods); do
-      launch "$at/$which-$repetition" "$which" "$example" --seed "$repetition" "$@"
-    done
-  done
-}
-
-# take_seeds FOLDER METHODS EXAMPLE WORD...
-take_seeds() {
-  local at=$1 methods=$2 example=$3 seed which
-  shift 3
-  for seed in $SEEDS; do
+  for seed in $seeds; do
     # shellcheck disable=SC2086 # words
     for which in $(in_turns "$seed" $methods); do
       launch "$at/$which-$seed" "$which" "$example" --seed "$seed" "$@"
@@ -136,7 +123,7 @@ gpt_words() { echo "--data $text --batch $BATCH --steps $STEPS --warm-up $WARM_U
 section_steps() {
   lab_up 4 1 "$RATE"
   # shellcheck disable=SC2046 # words
-  take_turns steps "${REPEATS:-9}" "$METHODS" gpt $(gpt_words)
+  take_turns steps "$(seq "${REPEATS:-9}")" "$METHODS" gpt $(gpt_words)
 }
 
 # VGG-16 computes for the 0.149 s that its profile states.
@@ -147,12 +134,12 @@ section_dp() {
       host) lab_up 1 4 none ;;
       vgg)
         lab_up 4 2 1gbit
-        take_turns dp/vgg "${REPEATS:-5}" "ddp dp" vgg --size paper --emulate 149 --steps "$VGG_STEPS" --warm-up 3
+        take_turns dp/vgg "$(seq "${REPEATS:-5}")" "ddp dp" vgg --size paper --emulate 149 --steps "$VGG_STEPS" --warm-up 3
         continue ;;
       *) lab_up 4 1 "$setting" ;;
     esac
     # shellcheck disable=SC2046 # words
-    take_turns "dp/$setting" "${REPEATS:-9}" "ddp dp" gpt $(gpt_words)
+    take_turns "dp/$setting" "$(seq "${REPEATS:-9}")" "ddp dp" gpt $(gpt_words)
   done
 }
 
@@ -199,13 +186,13 @@ section_gravac() {
   for example in $GRAVAC_EXAMPLES; do
     words=$(gravac_words "$example") || exit 2
     # shellcheck disable=SC2086 # words
-    take_seeds "gravac/$example" "$GRAVAC_METHODS" "$example" $words --warm-up 2
+    take_turns "gravac/$example" "$SEEDS" "$GRAVAC_METHODS" "$example" $words --warm-up 2
   done
 }
 
 section_decent() {
   lab_up 4 1 "$RATE"
-  take_seeds decent "$DECENT_METHODS" gpt --data "$text" --batch "$BATCH" --optimizer accum-adam --steps "$DECENT_STEPS"
+  take_turns decent "$SEEDS" "$DECENT_METHODS" gpt --data "$text" --batch "$BATCH" --optimizer accum-adam --steps "$DECENT_STEPS"
 }
 
 # Two hosts, as TAGC had: with four the sum of what ranks select does not decode from its sketch.
@@ -213,21 +200,11 @@ section_tagc() {
   local rate
   for rate in $TAGC_RATES; do
     lab_up "$TAGC_HOSTS" 1 "$rate"
-    take_turns "tagc/$rate" "${REPEATS:-5}" "$TAGC_METHODS" gpt --data "$text" --batch "$BATCH" --steps "$TAGC_STEPS" --warm-up 6
+    take_turns "tagc/$rate" "$(seq "${REPEATS:-5}")" "$TAGC_METHODS" gpt --data "$text" --batch "$BATCH" --steps "$TAGC_STEPS" --warm-up 6
   done
 }
 
-section_tables() {
-  local page=docs/results/pytorch.md
-  [ -z "$quick" ] && [ -f "$page" ] || page=""
-  # shellcheck disable=SC2086 # no word when there is no page
-  /usr/bin/env python3 scripts/results/pytorch_tables.py "$folder" $page
-}
-
 [ "${sections[*]}" = tables ] || find_text
-for section in "${sections[@]}"; do
-  [ "$section" != tables ] || continue
-  "section_$section"
-done
-section_tables || exit 1
+for section in "${sections[@]}"; do [ "$section" = tables ] || "section_$section"; done
+make_tables || exit 1
 [ "$failures" -eq 0 ] || echo "pytorch.sh: $failures launches failed; the tables say which" >&2

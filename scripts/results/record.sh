@@ -1,30 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by the scripts of this folder, behind mpi-environment.sh: their command lines, and launches whose answers are kept.
+# Sourced by the scripts of this folder, and by some of bench/: their command lines, and launches whose answers are kept.
 
-misuse() { echo "${0##*/}: $1; see scripts/results/${0##*/} --help" >&2; exit 2; }
+self=bench/${0##*/}
+[ -e "$self" ] || self=scripts/results/${0##*/}
+misuse() { echo "${0##*/}: $1; see $self --help" >&2; exit 2; }
 
-# read_words "OPTION ... SECTION ..." WORD...: sets folder (-o), name (of the lab's cluster), tacit, text, shakespeare (--text) and quick
-# by the options that a script has, sections to those that are named, and failures to 0. A script has a folder of its own below build/,
-# and one more for quick launches. The lab's cluster goes when the script ends. --help prints the head of the script.
+# read_words OPTIONS SECTIONS OTHERS WORD...: sets folder (-o), name (of the lab's cluster), tacit, text, shakespeare (--text), quick and what
+# else OPTIONS has, --per-host as per_host, by the words; sections to those that are named, or else SECTIONS, of which OTHERS are none by
+# default; extra to what follows "--"; failures to 0. page is the script's page of results and pictures the folder of its pictures, which
+# quick launches leave alone. A script has a folder of its own below build/, and one more for quick launches. The lab's cluster goes when
+# the script ends. --help prints the head of the script.
 read_words() {
-  local known=" $1 " own=${0##*/}
+  local known=" $1 $2 $3 " usual=$2 own=${0##*/} option
   own=${own%.sh}
-  folder="" name=$own-$$ tacit=$PWD/build/release/bin/tacit text="" quick="" sections=() failures=0
-  shift
+  folder="" name=$own-$$ tacit=$PWD/build/release/bin/tacit text="" quick="" sections=() extra=() failures=0
+  shift 3
   while [ $# -gt 0 ]; do
-    case $1 in -h | --help) sed -n '3,${/^#/!q;s/^# \{0,1\}//p}' "scripts/results/${0##*/}"; exit 0 ;; esac
-    [[ -n $1 && $1 != *" "* && $known == *" $1 "* ]] || misuse "unknown word \"$1\""
+    case $1 in -h | --help) sed -n '3,${/^#/!q;s/^# \{0,1\}//p}' "$self"; exit 0 ;; esac
+    [[ -n $1 && $1 != *" "* && $known == *" $1 "* ]] || case $1 in -*) misuse "unknown option $1" ;; *) misuse "unknown word \"$1\"" ;; esac
     case $1 in
       --quick) quick=yes ;;
+      --) extra=("${@:2}"); break ;;
       -*)
         [ $# -ge 2 ] || misuse "$1 needs a value"
-        if [ "$1" = -o ]; then folder=$2; else declare -g "${1#--}=$2"; fi
+        option=${1#--}
+        if [ "$1" = -o ]; then folder=$2; else declare -g "${option//-/_}=$2"; fi
         shift
         ;;
       *) sections+=("$1") ;;
     esac
     shift
   done
+  [ ${#sections[@]} -gt 0 ] || read -ra sections <<<"$usual"
   shakespeare=$text
   if [[ $known == *" --tacit "* ]]; then
     [ -x "$tacit" ] || { echo "${0##*/}: there is no program $tacit; build it: cmake --preset release && cmake --build build/release" >&2; exit 7; }
@@ -33,14 +40,22 @@ read_words() {
   folder=${folder:-build/$own${quick:+-quick}}
   mkdir -p "$folder" || exit 7
   folder=$(realpath "$folder")
+  page=docs/results/$own.md pictures=docs/img
+  if [ -n "$quick" ] || [ ! -f "$page" ]; then page="" pictures=$folder; fi
   guard_lab
 }
 
-# run_sections COMMAND...: the sections of this run, and at the end its tables, which COMMAND makes.
+# make_tables [COMMAND...]: tables of what FOLDER holds, and COMMAND, which draws their pictures.
+make_tables() {
+  # shellcheck disable=SC2086 # no word when there is no page
+  /usr/bin/env python3 "${self%.sh}_tables.py" "$folder" $page && { [ $# -eq 0 ] || "$@"; }
+}
+
+# run_sections [COMMAND...]: the sections of this run, and at the end make_tables.
 run_sections() {
   local section
   for section in "${sections[@]}"; do [ "$section" = tables ] || "section_$section"; done
-  "$@" || failures=$((failures + 1))
+  make_tables "$@" || failures=$((failures + 1))
   [ "$failures" -eq 0 ] || { echo "${0##*/}: $failures failed; run it again to repeat them alone" >&2; exit 1; }
 }
 
@@ -72,16 +87,22 @@ record() {
   fi
 }
 
-# train_run FOLDER/NAME PREFIX FLAG...: a run whose metrics become FOLDER/NAME.jsonl, unless they are there. PREFIX is what
-# launches the ranks.
-train_run() {
-  local answer=$folder/$1.jsonl log=$1.txt prefix=$2
-  shift 2
+# keep_run FOLDER/NAME COMMAND...: a run into the folder $folder/run whose metrics become FOLDER/NAME.jsonl, unless they are there.
+keep_run() {
+  local answer=$folder/$1.jsonl log=$1.txt
+  shift
   [ ! -s "$answer" ] || return 0
   rm -rf "$folder/run" "${folder:?}/$log"
-  # shellcheck disable=SC2086 # words
-  record "$log" $prefix "$tacit" train scripts/results/shakespeare.yaml --data.train "$text" --run.dir "$folder/run" "$@" || return 0
+  record "$log" "$@" || return 0
   mv "$folder/run/metrics.jsonl" "$answer" || exit 1
+}
+
+# train_run FOLDER/NAME PREFIX FLAG...: such a run of the network of shakespeare.yaml. PREFIX is what launches the ranks.
+train_run() {
+  local answer=$1 prefix=$2
+  shift 2
+  # shellcheck disable=SC2086 # words
+  keep_run "$answer" $prefix "$tacit" train scripts/results/shakespeare.yaml --data.train "$text" --run.dir "$folder/run" "$@"
 }
 
 # Sets text to tiny-shakespeare: what text says already, input.txt, or the file beside the checkout.

@@ -26,8 +26,7 @@ cd "$(dirname "$0")/../.." || exit 2
 : "${SEEDS:=1 2 3}" "${STEPS:=1500}" "${BLOCKS:=3}" "${FLAGS:=}"
 : "${CLUSTERS:=3-500 5-1000}" "${METHODS:=dp s3 s2 s3-int4-int8 s2-int4-int4}"
 
-read_words "-o --name --tacit --text base two hosts plan loss tables" "$@"
-[ ${#sections[@]} -gt 0 ] || sections=(base two hosts plan loss)
+read_words "-o --name --tacit --text" "base two hosts plan loss" tables "$@"
 
 # measure ANSWER WARM_UP ROUNDS BLOCKS PROFILE FLAG...: a first step through a codec touches the memory of its residuals, and the
 # automatic choice is made after two dozen steps, so these need more warm-up.
@@ -133,4 +132,4 @@ section_loss() {
   losses short $((STEPS * 4 / 15)) plain tagc80 topk80
 }
 
-run_sections /usr/bin/env python3 scripts/results/shard_tables.py "$folder" docs/results/shard.md
+run_sections

@@ -6,7 +6,7 @@ import os
 import statistics
 import sys
 
-import plan_table
+import plan_tables
 import record
 
 PLANNED = {
@@ -84,7 +84,7 @@ def losses(folder, section, page):
 
 
 def planned(folder):
-    """Cells of section plan, as plan_table.cells()."""
+    """Cells of section plan, as plan_tables.cells()."""
     for path in sorted(glob.glob(os.path.join(folder, "plan", "*"))):
         hosts, rate = os.path.basename(path).split("-")
         for name, method in PLANNED.items():
@@ -105,7 +105,7 @@ def main():
         "two": steps(load("two/steps.json"), load("two/auto.json"), "shard", 2e9),
         "slow": steps(load("two/slow.json"), None, "shard", 1e9),
         "hosts": steps(load("hosts/steps.json"), load("hosts/auto.json"), "shard shard.gather=bf16", 2e8),
-        "plan": plan_table.predictions_table(list(planned(folder)), 2),
+        "plan": plan_tables.predictions_table(list(planned(folder)), 2),
         "loss": losses(folder, "loss", page),
         "short": losses(folder, "short", page),
         "loss commit": record.commit_line(folder, "loss", "short"),

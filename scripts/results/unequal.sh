@@ -19,10 +19,9 @@ cd "$(dirname "$0")/../.." || exit 2
 : "${SEEDS:=1 2 3}" "${STEPS:=300}" "${PREFIX:=}" "${RATES:=}" "${TABLE:=unequal}" "${PARTITIONS:=global dirichlet:0.1 by-rank}"
 : "${METHODS:=dense-adam adam accum adam-tracker dense-sgd sgd-atc}"
 
-read_words "-o --tacit --text --quick" "$@"
+read_words "-o --tacit --text --quick" "" "" "$@"
 find_text
-page=${PAGE-docs/results/unequal.md}
-[ -z "$quick" ] || STEPS=10 SEEDS="1 2" METHODS="adam adam-tracker" page=""
+[ -z "$quick" ] || STEPS=10 SEEDS="1 2" METHODS="adam adam-tracker"
 
 # Five fifths of the text, in small letters, each written in an alphabet of its own (bytes 128 and up for all but the first): as if
 # the text went through five languages with the same punctuation. The last 10 % of each fifth are for validation.
@@ -66,21 +65,13 @@ rates() {
 
 # train METHOD PARTITION RATE SEED: its metrics become FOLDER/METHOD_PARTITION_RATE_SEED.jsonl, unless they are there.
 train() {
-  local answer=$folder/$1_$2_$3_$4 words
-  [ ! -s "$answer.jsonl" ] || return 0
-  words="train --model.preset nano --model.context 32 --model.channels 48 --model.dtype f32 --train.threads 1 --train.batch 32
-    --train.steps $STEPS --train.eval_every 0 --train.eval_windows 2048 --train.save_every -1 --train.save_early 0
-    --run.tensorboard false --optim.warmup 50 $(method "$1") --optim.lr $3 --train.seed $4 --data.partition $2"
-  words=$(echo $words)
-  echo "mpirun -n 4 tacit $words --data.train train.txt --data.validation held.txt" >"$answer.command"
+  local words
+  words=$(method "$1") || exit 2
   # shellcheck disable=SC2086 # words
-  if $PREFIX "$MPIRUN" -n 4 "$tacit" $words --data.train "$folder/train.txt" --data.validation "$folder/held.txt" \
-    --run.dir "$answer.run" >"$answer.log" 2>&1 </dev/null; then
-    mv "$answer.run/metrics.jsonl" "$answer.jsonl" && rm -rf "$answer.run"
-  else
-    echo "unequal.sh: failed: $(cat "$answer.command")" >&2
-    failures=$((failures + 1))
-  fi
+  keep_run "$1_$2_$3_$4" $PREFIX "$MPIRUN" -n 4 "$tacit" train --model.preset nano --model.context 32 --model.channels 48 --model.dtype f32 \
+    --train.threads 1 --train.batch 32 --train.steps "$STEPS" --train.eval_every 0 --train.eval_windows 2048 --train.save_every -1 \
+    --train.save_early 0 --run.tensorboard false --optim.warmup 50 $words --optim.lr "$3" --train.seed "$4" --data.partition "$2" \
+    --data.train "$folder/train.txt" --data.validation "$folder/held.txt" --run.dir "$folder/run"
 }
 
 make_text || exit 7
@@ -91,5 +82,5 @@ for partition in $PARTITIONS; do
     for seed in $SEEDS; do train "$which" "$partition" "$best" "$seed"; done
   done
 done
-# shellcheck disable=SC2086 # no word when there is no page
-run_sections /usr/bin/env python3 scripts/results/unequal_tables.py "$folder" $page ${page:+"$TABLE"}
+page=${page:+$page $TABLE}
+run_sections

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of docs/results/plan.md from what scripts/results/plan.sh has recorded.
 
-    scripts/results/plan_table.py FOLDER [PAGE.md]
+    scripts/results/plan_tables.py FOLDER [PAGE.md]
 """
 import glob
 import os
