@@ -13,31 +13,23 @@
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
-tacit=$PWD/build/release/bin/tacit kind=rank ranks='' repeats=3 seconds=20 steps=1600 text=../shared/data/tinyshakespeare.txt mbit=200
-misuse() { echo "async.sh: $1; see the head of scripts/results/async.sh" >&2; exit 2; }
-while [ $# -gt 0 ]; do
-  [ $# -ge 2 ] || misuse "$1 needs a value"
-  case $1 in
-    --kind) kind=$2 ;; --mbit) mbit=$2 ;; --tacit) tacit=$2 ;; --ranks) ranks=$2 ;; --repeats) repeats=$2 ;; --seconds) seconds=$2 ;; --steps) steps=$2 ;; --text) text=$2 ;;
-    *) misuse "unknown option $1" ;;
-  esac
-  shift 2
-done
+. scripts/results/record.sh
+
+kind=rank ranks='' repeats=3 seconds=20 steps=1600 mbit=200
+read_words "--kind --tacit --ranks --repeats --seconds --steps --text --mbit" "" "" "$@"
+find_text
 case $kind in rank) ranks=${ranks:-2} ;; link | loss) ranks=${ranks:-5} ;; *) misuse "--kind $kind: rank, link or loss" ;; esac
-[ -x "$tacit" ] || misuse "there is no program $tacit"
-[ -r "$text" ] || misuse "there is no text $text"
-work=$(mktemp -d)
-cluster=async$$
-trap 'pkill -P $$ 2>/dev/null; [ ! -d "/run/tacit-lab/$cluster" ] || lab/cluster down --name $cluster; rm -rf "$work"' EXIT
+run=$folder/run out=$folder/out
+trap 'pkill -P $$ 2>/dev/null; lab_down' EXIT
 words=(train --strategy gossip --gossip.topology base-k --gossip.start 0 --model.preset byte-2m --model.layers 2 --train.batch $((4 * ranks))
-  --train.threads 1 --train.steps 1000000 --train.eval_every -1 --train.save_every -1 --comm.timeout 60 --data.train "$text" --run.dir "$work/run"
+  --train.threads 1 --train.steps 1000000 --train.eval_every -1 --train.save_every -1 --comm.timeout 60 --data.train "$text" --run.dir "$run"
   --train.max_minutes "$(python3 -c "print(($seconds + 5) / 60)")")
 
 # find_worker LAUNCHER: the worker of the last rank, when it makes steps; metrics tell when.
 find_worker() {
   local line
   for _ in $(seq 200); do
-    [ -s "$work/run/metrics.jsonl" ] && grep -q '"step"' "$work/run/metrics.jsonl" && break
+    [ -s "$run/metrics.jsonl" ] && grep -q '"step"' "$run/metrics.jsonl" && break
     sleep 0.1
   done
   line=$(pgrep -P "$1" -f "^watch: rank $((ranks - 1))") && pgrep -P "$line"
@@ -50,64 +42,62 @@ hold() {
   while kill -STOP "$2" 2>/dev/null; do sleep $stopped; kill -CONT "$2" 2>/dev/null; sleep $running; done
 }
 
+# The time of the newest line of metrics.
+last_time() { tail -n 1 "$run/metrics.jsonl" | sed 's/.*"time":\([0-9.]*\).*/\1/'; }
+
+# count_steps NAME WHAT [BEGIN END]: the steps per second that rank 0 made itself between two times, by default in all but the first 3 seconds.
+count_steps() {
+  python3 - "$run/metrics.jsonl" "$@" <<'EOF'
+import json, sys
+path, name, what, *span = sys.argv[1:]
+lines = [json.loads(line) for line in open(path)]
+times = [l["time"] for l in lines if "event" not in l]
+begin, end = map(float, span) if span else (next(t for t in times if t >= times[0] + 3), times[-1])
+made = [l["made"] for l in lines if l.get("event") == "meeting"]
+rate = sum(begin < t <= end for t in times) / (end - begin)
+print(f"{name:14} {what:7} {rate:7.2f} steps/s of rank 0" + (f", made {made[-1]}" if made else ""), flush=True)
+EOF
+}
+
 # launch NAME HELD FLAG...: HELD: even, slow or frozen
 launch() {
-  local name=$1 held=$2 launcher worker holder; shift 2
-  rm -rf "$work/run"
-  timeout -k 5 $((seconds + 120)) "$MPIRUN" -n "$ranks" "$tacit" "${words[@]}" "$@" >"$work/out" 2>&1 &
-  local run=$!
-  until launcher=$(pgrep -P $run); do kill -0 $run || return; sleep 0.1; done
+  local name=$1 held=$2 launcher worker holder begin; shift 2
+  rm -rf "$run"
+  timeout -k 5 $((seconds + 120)) "$MPIRUN" -n "$ranks" "$tacit" "${words[@]}" "$@" >"$out" 2>&1 &
+  local job=$!
+  until launcher=$(pgrep -P $job); do kill -0 $job || return; sleep 0.1; done
   worker=$(find_worker "$launcher")
   [ "$held" = even ] || { hold "$held" "$worker" & holder=$!; }
   sleep 2
-  local before after
-  before=$(tail -n 1 "$work/run/metrics.jsonl"); sleep "$seconds"; after=$(tail -n 1 "$work/run/metrics.jsonl")
+  begin=$(last_time); sleep "$seconds"; count_steps "$name" "$held" "$begin" "$(last_time)"
   [ "$held" = even ] || { kill "$holder"; wait "$holder" 2>/dev/null; kill -CONT "$worker"; }
-  pkill -TERM -P "$launcher" -f "^watch: rank"; wait $run 2>/dev/null
-  python3 - "$name" "$held" "$before" "$after" "$work/run/metrics.jsonl" <<'EOF'
-import json, sys
-name, held, before, after, path = sys.argv[1:]
-begin, end = json.loads(before)["time"], json.loads(after)["time"]
-lines = [json.loads(line) for line in open(path)]
-steps = sum("event" not in l and begin < l["time"] <= end for l in lines)
-made = [l["made"] for l in lines if l.get("event") == "meeting"]
-print(f"{name:14} {held:7} {steps / (end - begin):7.2f} steps/s of rank 0" + (f", made {made[-1]}" if made else ""), flush=True)
-EOF
+  pkill -TERM -P "$launcher" -f "^watch: rank"; wait $job 2>/dev/null
 }
 
-# across NAME LINKS FLAG...: LINKS: equal, or slow. Counts the steps that rank 0 made itself, but for the first 3 seconds.
+# across NAME LINKS FLAG...: LINKS: equal, or slow
 across() {
-  local name=$1 links=$2; shift 2
-  rm -rf "$work/run"
-  lab/cluster rate "${mbit}mbit" --name $cluster >/dev/null
-  [ "$links" = equal ] || lab/cluster rate "$(python3 -c "print($mbit / 10)")mbit" n$((ranks - 1)) --name $cluster >/dev/null
-  lab/cluster run --name $cluster --mpi none --timeout $((seconds + 120)) -- "$tacit" "${words[@]}" "$@" >"$work/out" 2>&1 ||
-    { tail -n 20 "$work/out" >&2; return 1; }
-  python3 - "$name" "$links" "$work/run/metrics.jsonl" <<'EOF'
-import json, sys
-name, links, path = sys.argv[1:]
-lines = [json.loads(line) for line in open(path)]
-times = [l["time"] for l in lines if "event" not in l]
-times = [t for t in times if t >= times[0] + 3]
-made = [l["made"] for l in lines if l.get("event") == "meeting"]
-print(f"{name:14} {links:7} {(len(times) - 1) / (times[-1] - times[0]):7.2f} steps/s of rank 0" + (f", made {made[-1]}" if made else ""), flush=True)
-EOF
+  rm -rf "$run"
+  lab/cluster rate "${mbit}mbit" --name "$name" >/dev/null
+  [ "$2" = equal ] || lab/cluster rate "$(python3 -c "print($mbit / 10)")mbit" n$((ranks - 1)) --name "$name" >/dev/null
+  lab/cluster run --name "$name" --mpi none --timeout $((seconds + 120)) -- "$tacit" "${words[@]}" "${@:3}" >"$out" 2>&1 ||
+    { tail -n 20 "$out" >&2; return 1; }
+  count_steps "$1" "$2"
 }
 
-# trained NAME HELD SEED STEPS FLAG...: prints the loss and the steps of every rank, also to $work/answer
+# trained NAME HELD SEED STEPS FLAG...: prints the loss and the steps of every rank, also to FOLDER/answer
 trained() {
   local name=$1 held=$2 seed=$3 length=$4 launcher holder=""; shift 4
-  rm -rf "$work/run"
+  rm -rf "$run"
   timeout -k 5 1200 "$MPIRUN" -n "$ranks" "$tacit" train scripts/results/shakespeare.yaml --strategy gossip --gossip.topology base-k \
     --model.layers 2 --model.channels 64 --model.heads 4 --model.dtype f32 --train.batch $((5 * ranks)) --train.steps "$length" \
     --optim.warmup $((length / 10)) --optim.lr 1e-2 --optim.weight_decay 0.2 --optim.beta2 0.99 --optim.clip 1 --train.threads 1 \
-    --train.eval_every "$length" --train.eval_windows 0 --train.seed "$seed" --data.train "$text" --run.dir "$work/run" "$@" >"$work/out" 2>&1 &
-  local run=$!
-  until launcher=$(pgrep -P $run); do kill -0 $run || return; sleep 0.1; done
+    --train.eval_every "$length" --train.eval_windows 0 --train.seed "$seed" --data.train "$text" --run.dir "$run" "$@" >"$out" 2>&1 &
+  local job=$!
+  until launcher=$(pgrep -P $job); do kill -0 $job || return; sleep 0.1; done
   [ "$held" = even ] || { hold "$held" "$(find_worker "$launcher")" & holder=$!; }
-  wait $run || { tail -n 20 "$work/out" >&2; return 1; }
+  wait $job || { tail -n 20 "$out" >&2; return 1; }
   [ -z "$holder" ] || wait "$holder" 2>/dev/null
-  python3 - "$name" "$held" "$seed" "$ranks" "$length" "$work/run/metrics.jsonl" <<'EOF' | tee "$work/answer"
+  python3 - "$name" "$held" "$seed" "$ranks" "$length" "$run/metrics.jsonl" <<'EOF' | tee "$folder/answer"
 import json, sys
 name, held, seed, ranks, length, path = sys.argv[1:]
 lines = [json.loads(line) for line in open(path)]
@@ -120,13 +110,13 @@ EOF
 if [ "$kind" = loss ]; then
   for seed in $(seq "$repeats"); do
     trained asynchronous slow "$seed" "$steps" --gossip.async true || exit
-    samples=$(sed 's/.*, \([0-9]*\) in all/\1/' "$work/answer")
+    samples=$(sed 's/.*, \([0-9]*\) in all/\1/' "$folder/answer")
     trained synchronous even "$seed" $((samples / ranks)) || exit
   done
   exit
 fi
 if [ "$kind" = link ]; then
-  lab/cluster up "$ranks" --rate "${mbit}mbit" --name $cluster >/dev/null || exit
+  lab_up "$ranks" 1 "${mbit}mbit"
   for _ in $(seq "$repeats"); do
     for links in equal slow; do
       across synchronous $links && across asynchronous $links --gossip.async true || exit
