@@ -12,36 +12,19 @@
 #
 # A block is one launch of `tacit bench collectives`, which runs its candidates in turns, and one of bench/peers/gloo.py;
 # odd blocks begin with the one, even blocks with the other. A send from host to host comes first and says what the line
-# really carries. FOLDER (default build/collectives) receives runs.jsonl (every result as it came), collectives.json and
+# really carries. FOLDER (default build/collectives, or -quick behind it) receives runs.jsonl (every result as it came), collectives.json and
 # table.txt. Needs root, for lab/cluster. The cluster is taken down at the end, also of an interrupted run.
 set -u -o pipefail
 cd "$(dirname "$0")/.." || exit 2
+. scripts/results/record.sh
 
-hosts="4 8" per_host="1 2 4" rates="100mbit 200mbit 1gbit 2.5gbit" bytes=64MB by="tacit,mpi-default,mpi-ring,mpi-han,gloo"
-blocks=3 rounds=2 name=collectives-$$ tacit=$PWD/build/release/bin/tacit folder=build/collectives extra=()
-
-misuse() { echo "collectives.sh: $1; see bench/collectives.sh --help" >&2; exit 2; }
-
-while [ $# -gt 0 ]; do
-  case $1 in
-    -o | --hosts | --per-host | --rates | --bytes | --by | --blocks | --rounds | --name | --tacit)
-      [ $# -ge 2 ] || misuse "$1 needs a value"
-      option=${1#--}
-      [ "$1" = -o ] && option=folder
-      declare "${option/-/_}=$2"
-      shift 2
-      ;;
-    --quick) hosts=4 per_host=2 rates=1gbit blocks=1; shift ;;
-    --help) sed -n '3,17s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    --) shift; extra=("$@"); break ;;
-    *) misuse "unknown option $1" ;;
-  esac
-done
+hosts="" per_host="" rates="" bytes=64MB by="tacit,mpi-default,mpi-ring,mpi-han,gloo" blocks="" rounds=2
+read_words "-o --hosts --per-host --rates --bytes --by --blocks --rounds --quick --name --tacit --" "" "" "$@"
+[ -z "$quick" ] || : "${hosts:=4}" "${per_host:=2}" "${rates:=1gbit}" "${blocks:=1}"
+: "${hosts:=4 8}" "${per_host:=1 2 4}" "${rates:=100mbit 200mbit 1gbit 2.5gbit}" "${blocks:=3}"
 for count in $hosts $per_host $blocks $rounds; do
   [[ $count =~ ^[1-9][0-9]*$ ]] || misuse "\"$count\" is not a whole number above 0"
 done
-[ -x "$tacit" ] || { echo "collectives.sh: there is no program $tacit; build it: cmake --preset release && cmake --build build/release" >&2; exit 7; }
-tacit=$(realpath "$tacit")
 
 # Who runs where: gloo is not MPI's.
 with_gloo="" mpi_by=""
@@ -51,18 +34,13 @@ done
 [ -z "$with_gloo" ] || /usr/bin/python3 -c 'import torch' 2>/dev/null ||
   { echo "collectives.sh: PyTorch is missing: apt-get install python3-torch, or leave gloo out of --by" >&2; exit 7; }
 
-mkdir -p "$folder" || exit 7
 runs=$folder/runs.jsonl
 : >"$runs"
 log=$folder/last.log
-failures=0
 
-. lab/own.sh
-guard_lab
-
-# record WHAT BLOCK RANKS PER_HOST COMMAND...: runs it on the cluster and keeps the JSON it prints, with the cell it belongs
-# to.
-record() {
+# keep_answer WHAT BLOCK RANKS PER_HOST COMMAND...: runs it on the cluster and keeps the JSON it prints, with the cell it
+# belongs to.
+keep_answer() {
   local what=$1 block=$2 where=(-n "$3" --per-host "$4") answer
   shift 4
   echo "$(date +%T) $h hosts x $p, $rate: block $block of $blocks: $what" >&2
@@ -77,16 +55,16 @@ record() {
 }
 
 run_tacit() {
-  [ -z "$mpi_by" ] || record "${mpi_by//,/ }" "$1" $((h * p)) "$p" "$tacit" bench collectives --json --bytes "$bytes" --by "$mpi_by" --rounds "$rounds" \
-    ${line[@]+"${line[@]}"} ${extra[@]+"${extra[@]}"}
+  [ -z "$mpi_by" ] || keep_answer "${mpi_by//,/ }" "$1" $((h * p)) "$p" "$tacit" bench collectives --json --bytes "$bytes" --by "$mpi_by" --rounds "$rounds" \
+    "${line[@]}" "${extra[@]}"
 }
-run_gloo() { [ -z "$with_gloo" ] || record gloo "$1" $((h * p)) "$p" /usr/bin/python3 "$PWD/bench/peers/gloo.py" --bytes "$bytes" --rounds "$rounds"; }
+run_gloo() { [ -z "$with_gloo" ] || keep_answer gloo "$1" $((h * p)) "$p" /usr/bin/python3 "$PWD/bench/peers/gloo.py" --bytes "$bytes" --rounds "$rounds"; }
 
 cell() {
   local block line=()
   [ "$rate" = none ] || line=(--line "$rate")
   # Two ranks alone: others that wait would take the cores from them.
-  [ "$h" -lt 2 ] || record send 0 2 1 "$tacit" bench collectives --op send --json --bytes "$bytes" --rounds 3 ${line[@]+"${line[@]}"}
+  [ "$h" -lt 2 ] || keep_answer send 0 2 1 "$tacit" bench collectives --op send --json --bytes "$bytes" --rounds 3 "${line[@]}"
   for ((block = 1; block <= blocks; block++)); do
     if ((block % 2)); then run_tacit "$block"; run_gloo "$block"; else run_gloo "$block"; run_tacit "$block"; fi
   done

@@ -9,39 +9,17 @@
 # formed within a round, because a machine's speed drifts between rounds. Leave the machine alone meanwhile.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
+. scripts/results/record.sh
 
-rounds=5 steps=5 models="gpt2-30m gpt2-124m" dtypes="f32 bf16" threads="2 1" batch=4 seq=256 json="" tacit=""
-while [ $# -gt 0 ]; do
-    case $1 in
-        --rounds | --steps | --models | --dtypes | --threads | --batch | --seq | --tacit | --json)
-            [ $# -ge 2 ] || { echo "compare_pytorch.sh: $1 needs a value" >&2; exit 2; }
-            declare "${1#--}=$2"
-            shift 2
-            ;;
-        --help)
-            sed -n '3,9s/^# \{0,1\}//p' "$0"
-            exit 0
-            ;;
-        *)
-            echo "compare_pytorch.sh: unknown option $1" >&2
-            exit 2
-            ;;
-    esac
-done
-
-if [ -z "$tacit" ]; then
-    for candidate in build/release/bin/tacit build/bin/tacit "$(command -v tacit || true)"; do
-        if [ -x "$candidate" ]; then tacit=$candidate && break; fi
-    done
-fi
-[ -x "$tacit" ] || { echo "compare_pytorch.sh: no tacit program found; build it, or give --tacit PROGRAM" >&2; exit 7; }
+rounds=5 steps=5 models="gpt2-30m gpt2-124m" dtypes="f32 bf16" threads="2 1" batch=4 seq=256 json=""
+read_words "--rounds --steps --models --dtypes --threads --batch --seq --tacit --json" "" "" "$@"
 /usr/bin/python3 -c 'import torch' 2> /dev/null ||
     { echo "compare_pytorch.sh: PyTorch is missing: apt-get install python3-torch libopenblas0-openmp" >&2; exit 7; }
 
-results=$(mktemp)
-trap 'rm -f "$results"' EXIT
+results=$folder/rounds.jsonl
+: > "$results"
 
-record() { # PROGRAM ROUND COMMAND...
+keep_answer() { # PROGRAM ROUND COMMAND...
     local program=$1 round=$2 line
     shift 2
     line=$("$@") || { echo "compare_pytorch.sh: failed: $*" >&2; exit 1; }
@@ -54,9 +32,9 @@ for model in $models; do
             shape=(--model "$model" --batch "$batch" --seq "$seq" --dtype "$dtype" --threads "$n" --rounds "$steps" --json)
             for ((round = 1; round <= rounds; round++)); do
                 printf '\r%-72s' "$model $dtype $n thread(s): round $round of $rounds" >&2
-                record "tacit $model $dtype $n" "$round" "$tacit" bench step "${shape[@]}"
-                record "tuned $model $dtype $n" "$round" bench/peers/pytorch_gpt.py --mode tuned "${shape[@]}"
-                record "stock $model $dtype $n" "$round" bench/peers/pytorch_gpt.py --mode stock "${shape[@]}"
+                keep_answer "tacit $model $dtype $n" "$round" "$tacit" bench step "${shape[@]}"
+                keep_answer "tuned $model $dtype $n" "$round" bench/peers/pytorch_gpt.py --mode tuned "${shape[@]}"
+                keep_answer "stock $model $dtype $n" "$round" bench/peers/pytorch_gpt.py --mode stock "${shape[@]}"
             done
         done
     done
