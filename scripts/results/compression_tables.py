@@ -16,8 +16,8 @@ import re
 import statistics
 import sys
 
-from plan_tables import predictions_table, rows_of
-from record import (commit_line, compute_seconds, evaluations, final_loss, final_losses, lab_rate, load, machine_line, merge_rows, met,
+from plan_tables import cell_of, predictions_table, rows_of
+from record import (commit_line, compute_seconds, evaluations, final_loss, final_losses, lab_rate, load, load_all, machine_line, merge_rows, met,
                     percent_above, percent_interval, publish, reached, runs_by_seed, runs_in, table, within, write_rows)
 
 RANKS = 8
@@ -325,13 +325,10 @@ def plan_cells(folder):
     for path in sorted(glob.glob(os.path.join(folder, "plan/*-measured.json")), key=plan_order):
         base = os.path.basename(path)[: -len("-measured.json")]
         predicted = load(folder, "plan/%s-predicted.json" % base)
-        if predicted is None:
-            continue
-        rate, method = base.split("-", 1)
-        setting = load(folder, "plan/%s-measured.json" % base)["settings"][0]
-        configured = next(m for m in predicted["methods"] if m["configured"])
-        yield ("8x1, %s Mbit/s" % rate[: -len("mbit")], "GPT", "dense" if method.startswith("dense") else method,
-               setting["configuration"]["exchange.wire"], setting["seconds"]["step"]["mean"], configured["seconds"])
+        if predicted:
+            rate, method = base.split("-", 1)
+            yield cell_of("8x1, %s Mbit/s" % rate[: -len("mbit")], "GPT", "dense" if method.startswith("dense") else method,
+                          load(folder, "plan/%s-measured.json" % base), predicted)
 
 
 def plan_order(path):
@@ -374,17 +371,12 @@ def bars_table(folder, page):
     return table(["asked", "measured", ""], merge_rows(page, "bars", [list(bar) for bar in bars])) if bars else None
 
 
-def machine_block(folder):
-    names = sorted(glob.glob(os.path.join(folder, "plan/*-measured.json")))
-    return machine_line([load(folder, os.path.relpath(name, folder)) for name in names])
-
-
 def main():
     if sys.argv[1] == "--rate":
         print(lab_rate(sys.argv[2], RATIO))
         return
     folder, page = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
-    tables = {"machine": machine_block(folder), "bars": bars_table(folder, page), "settings": settings_table(folder),
+    tables = {"machine": machine_line(load_all(folder, "plan/*-measured.json")), "bars": bars_table(folder, page), "settings": settings_table(folder),
               "loss": loss_table(folder, "loss"), "text": loss_table(folder, "text"),
               "rate": rate_line(folder), "lab": lab_table(folder, "lab"), "hosts": lab_table(folder, "hosts"),
               "localsgd": local_table(folder), "cliff": cliff_table(folder), "tune": tune_table(folder),

@@ -17,8 +17,8 @@ import statistics
 import sys
 
 from plan_tables import BAR, rows_of
-from record import (evaluations, final_loss, final_losses, load, machine_line, mean_over_seeds, met, percent_above, publish, reached,
-                    read_run, runs_by_seed, runs_in, table, write_rows)
+from record import (evaluations, final_loss, final_losses, load, load_all, machine_line, mean_over_seeds, met, percent_above, publish, reached,
+                    runs_by_seed, runs_in, table, write_rows)
 
 RATIOS = ("1", "2", "4")
 WIRES = ("f32", "bf16")
@@ -216,12 +216,8 @@ def best_settings(folder, optimizer):
 
 def time_runs(folder):
     """{wire: {method: steps}} of wires with a dense run that ended well, and another."""
-    runs = {}
-    for wire in WIRES:
-        for method in METHODS:
-            path = os.path.join(folder, "time/%s-%s.jsonl" % (method, wire))
-            if os.path.exists(path):
-                runs.setdefault(wire, {})[method] = read_run(path)
+    by_method = runs_by_seed(folder, "time")
+    runs = {wire: {method: by_method[method][wire] for method in METHODS if wire in by_method.get(method, {})} for wire in WIRES}
     return {wire: found for wire, found in runs.items() if math.isfinite(final_loss(found.get("dense"))) and len(found) > 1}
 
 
@@ -250,11 +246,6 @@ def time_table(folder):
     head = ["wire", "method", "steps laid out", "ms per step", "least loss", "dense's last loss: steps, time", "shorter by, bar",
             "1 % above it: steps, time", "shorter by"]
     return table(head, rows) if rows else None
-
-
-def machine_block(folder):
-    names = sorted(glob.glob(os.path.join(folder, "steps/*.json")) + glob.glob(os.path.join(folder, "jitter/*.json")))
-    return machine_line([load(folder, os.path.relpath(name, folder)) for name in names])
 
 
 # ---- pictures -------------------------------------------------------------------------------------------------------
@@ -294,7 +285,7 @@ def main():
         print(best_settings(*sys.argv[2:]))
         return
     folder = sys.argv[1]
-    tables = {"machine": machine_block(folder) if step_cells(folder) else None, "steps": steps_table(folder),
+    tables = {"machine": machine_line(load_all(folder, "steps/*.json", "jitter/*.json")) if step_cells(folder) else None, "steps": steps_table(folder),
               "jitter": jitter_table(folder), "plan": plan_line(folder),
               "train": train_table(folder), "time": time_table(folder)}
     for plot in (plot_steps, plot_train, plot_time):

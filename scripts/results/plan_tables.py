@@ -13,18 +13,20 @@ from record import load, put_all, table
 BAR = 10.0  # most per cent
 
 
+def cell_of(where, network, method, measured, predicted):
+    """What cells() yields of an answer of `tacit bench step` and one of `tacit plan`."""
+    setting, chosen = measured["settings"][0], next(m for m in predicted["methods"] if m["configured"])
+    return where, network, method, setting["configuration"]["exchange.wire"], setting["seconds"]["step"]["mean"], chosen["seconds"]
+
+
 def cells(folder):
     """(cluster, network, method, wire, what was measured, what was predicted)"""
     for path in sorted(glob.glob(os.path.join(folder, "measure/*.json"))):
         base = os.path.basename(path)
-        if not os.path.exists(os.path.join(folder, "predict", base)):
-            continue
-        size, rate, rest = base[:-5].split("-", 2)
-        network, method = rest.rsplit("-", 1)
-        setting = load(folder, "measure/" + base)["settings"][0]
-        chosen = [m for m in load(folder, "predict/" + base)["methods"] if m["configured"]]
-        yield (size + ", " + rate + " Mbit/s", network, method, setting["configuration"]["exchange.wire"],
-               setting["seconds"]["step"]["mean"], chosen[0]["seconds"])
+        predicted = load(folder, "predict/" + base)
+        if predicted:
+            size, rate, rest = base[:-5].split("-", 2)
+            yield cell_of("%s, %s Mbit/s" % (size, rate), *rest.rsplit("-", 1), load(folder, "measure/" + base), predicted)
 
 
 def verdict(dense, other):

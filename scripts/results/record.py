@@ -19,6 +19,11 @@ def load(folder, name):
         return json.load(file)
 
 
+def load_all(folder, *patterns):
+    """The answers whose names match one of the patterns, in the order of their names."""
+    return [load("", path) for path in sorted(path for pattern in patterns for path in glob.glob(os.path.join(folder, pattern)))]
+
+
 def read_run(path):
     """Steps of a metrics file, with `elapsed`: seconds of training so far, evaluations left out."""
     steps, elapsed = [], 0.0

@@ -63,14 +63,9 @@ def steps(answer, auto, base, rate):
 
 
 def losses(folder, section, page):
-    found = {}
-    for which in LOSSES:
-        for seed in range(1, 100):
-            path = os.path.join(folder, section, "%s-%d.jsonl" % (which, seed))
-            if os.path.exists(path):
-                run = record.read_run(path)
-                found.setdefault(which, {})[seed] = (record.final_loss(run),
-                                                     statistics.harmonic_mean([m["compression"] for m in run if m.get("compression")]))
+    runs = record.runs_by_seed(folder, section)
+    found = {which: {seed: (record.final_loss(run), statistics.harmonic_mean([m["compression"] for m in run if m.get("compression")]))
+                     for seed, run in runs[which].items()} for which in LOSSES if which in runs}
     if "plain" not in found:
         return None
     rows, plain = [], {seed: loss for seed, (loss, _) in found["plain"].items()}
@@ -78,7 +73,7 @@ def losses(folder, section, page):
         both = [s for s in seeds if s in found["plain"]]
         above = record.percent_above({s: seeds[s][0] for s in both}, plain)
         fewer = statistics.mean(seeds[s][1] / found["plain"][s][1] for s in both)
-        rows.append([LOSSES[which], "%.1f" % fewer, ", ".join("%d: %.4f" % (s, seeds[s][0]) for s in both),
+        rows.append([LOSSES[which], "%.1f" % fewer, ", ".join("%s: %.4f" % (s, seeds[s][0]) for s in both),
                      "-" if which == "plain" else record.percent_interval(above)])
     return record.table(["traffic", "times fewer bytes", "seed: validation loss", "above uncompressed"], record.merge_rows(page, section, rows))
 
@@ -90,9 +85,7 @@ def planned(folder):
         for name, method in PLANNED.items():
             measured, predicted = record.load(path, name + ".json"), record.load(path, name + "-predicted.json")
             if measured and predicted:
-                chosen = [m for m in predicted["methods"] if m["configured"]]
-                yield ("%sx1, %s Mbit/s" % (hosts, rate), "gpt2-124m", method, "f32", measured["settings"][0]["seconds"]["step"]["mean"],
-                       chosen[0]["seconds"])
+                yield plan_tables.cell_of("%sx1, %s Mbit/s" % (hosts, rate), "gpt2-124m", method, measured, predicted)
 
 
 def main():
