@@ -1,12 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Draws a run: loss against time, where the time of a step went, how far replicas are apart. Usage: scripts/plot_loss.sh RUN [OUT.svg|OUT.png]
+# Draws a run: loss against time, and where the time of a step went. Usage: scripts/plot_loss.sh RUN [OUT.svg|OUT.png]
 set -eu -o pipefail
 
 . "$(dirname "$0")/plot.sh"
 open_run loss "$@"
-wide=2 # panels; replicas that differ have a third
-if grep -q '"distance"' "$run/metrics.jsonl"; then wide=3; fi
 
 # Time is time spent training: pauses between a stop and a resume are left out (a gap counts as one step).
 python3 - "$run/metrics.jsonl" "$data" << 'PYTHON'
@@ -51,22 +49,12 @@ with open(sys.argv[2] + "/validation", "w") as validation:
     points = [(t / unit, m["val_loss"]) for t, m in rows if "val_loss" in m]
     for point in points:
         print(*point, file=validation)
-# Distances span orders of magnitude: drawn on a logarithmic axis, so zeros are left out.
-with open(sys.argv[2] + "/distance", "w") as distance:
-    apart = [(t / unit, m["distance"]) for t, m in rows if m.get("distance", 0) > 0]
-    for point in apart:
-        print(*point, file=distance)
-with open(sys.argv[2] + "/consensus", "w") as consensus:
-    for t, m in rows:
-        if m.get("consensus", 0) > 0:
-            print(t / unit, m["consensus"], file=consensus)
 last = points[-1] if points else (0, 0)
 losses = [m["loss"] for _, m in rows if "loss" in m]
 tail = sorted(losses[len(losses) // 10 :] + [p[1] for p in points])
 with open(sys.argv[2] + "/facts", "w") as facts:
     print("unit='%s'" % ("minutes" if minutes else "seconds"), file=facts)
     print("has_validation=%d; last_x=%g; last_y=%g" % (bool(points), last[0], last[1]), file=facts)
-    print("panels=%d" % (3 if apart else 2), file=facts)
     print("steps=%d; rate='%s'" % (steps[-1]["step"], format(int(mean(m.get("tokens_per_s") for _, m in rows) or 0), ",")), file=facts)
     span = tail[-1] - tail[0] or 1.0
     print("low=%g; high=%g; end=%g" % (tail[0] - 0.06 * span, tail[-1] + 0.12 * span, elapsed / unit), file=facts)
@@ -74,11 +62,11 @@ PYTHON
 
 gnuplot << GNUPLOT
 load '$data/facts'
-$(looks $((450 * wide)))
+$(looks 900)
 set xrange [0:end]
 set xlabel unit.' of training' textcolor rgb ink offset 0,0.4
 set key textcolor rgb ink samplen 2 spacing 1.2
-set multiplot layout 1,panels margins 0.075,0.985,0.145,0.88 spacing 0.085
+set multiplot layout 1,2 margins 0.075,0.985,0.145,0.88 spacing 0.085
 
 set title 'loss, nats per token' textcolor rgb ink offset 0,-0.4
 set yrange [low:high]
@@ -99,15 +87,6 @@ plot '$data/split' using 1:5 with filledcurves x1 fc rgb '#d9dce0' title 'other'
      '' using 1:4 with filledcurves x1 fc rgb '#7fae7a' title 'update', \
      '' using 1:3 with filledcurves x1 fc rgb '#e0913f' title 'waiting', \
      '' using 1:2 with filledcurves x1 fc rgb '#5b8fc4' title 'compute'
-if (panels == 3) {
-    set title 'distance of the replicas' textcolor rgb ink offset 0,-0.4
-    set logscale y
-    set yrange [*:*]
-    set format y '%g'
-    set key top right nobox noreverse Right
-    plot '$data/consensus' with lines lw 1.2 lc rgb '#9dbbdc' title 'changed by mixing', \
-         '$data/distance' with linespoints lw 2.4 pt 7 ps 0.45 lc rgb '#b3401f' title 'from the mean'
-}
 unset multiplot
 GNUPLOT
 echo "$out"
