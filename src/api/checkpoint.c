@@ -115,11 +115,10 @@ static tacit_status save_mean(tacit_job *job, const char *folder, int keep, cons
 tacit_status tacit_job_save(tacit_job *job, const char *folder, int keep, const tacit_blob *blobs, size_t blob_count) {
     double distance = 0;
     tacit_blob mine[MAX_BLOBS];
-    taciti_job_phase was;
     TACITI_TRY(taciti_handle_check(job, TACITI_HANDLE_JOB));
     TACITI_TRY(taciti_argument_check(folder, "folder"));
     if (keep < 1) return taciti_fail(TACIT_E_USAGE, "tacit_job_save: keep %d checkpoints; 1 is the minimum", keep);
-    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_BETWEEN, TACITI_JOB_AVERAGED, "tacit_job_save", &was));
+    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_BETWEEN, TACITI_JOB_AVERAGED, "tacit_job_save"));
     taciti_comm_announce(job->comm->comm, job->step, "checkpoint");
     taciti_api_log_together(job->comm);
     tacit_status status = taciti_comm_agree_step(job->comm->comm, job->step);
@@ -127,9 +126,9 @@ tacit_status tacit_job_save(tacit_job *job, const char *folder, int keep, const 
     if (status == TACIT_OK) status = agree_on_blobs(job->comm->comm, mine, blob_count);
     if (status == TACIT_OK) status = taciti_driver_average(job->driver, &distance);
     if (status == TACIT_OK) status = save_mean(job, folder, keep, mine, blob_count);
-    if (was == TACITI_JOB_BETWEEN) taciti_driver_revert(job->driver);
+    if (job->before == TACITI_JOB_BETWEEN) taciti_driver_revert(job->driver);
     taciti_api_log_alone();
-    return taciti_job_leave(job, was, status);
+    return taciti_job_leave(job, job->before, status);
 }
 
 /* ---- load -------------------------------------------------------------------------------------------------------- */
@@ -278,16 +277,15 @@ static tacit_status find_and_restore(tacit_job *job, const char *folder, tacit_b
 tacit_status tacit_job_load(tacit_job *job, const char *folder, tacit_blob *blobs, size_t blob_count, bool *found) {
     bool there = false;
     tacit_blob mine[MAX_BLOBS];
-    taciti_job_phase was;
     TACITI_TRY(taciti_handle_check(job, TACITI_HANDLE_JOB));
     TACITI_TRY(taciti_argument_check(folder, "folder"));
     TACITI_TRY(taciti_argument_check(found, "found"));
-    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_NEW, TACITI_JOB_NEW, "tacit_job_load", &was));
+    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_NEW, TACITI_JOB_NEW, "tacit_job_load"));
     taciti_api_log_together(job->comm);
     tacit_status status = taciti_comm_agree(job->comm->comm, read_blobs(blobs, blob_count, true, mine));
     if (status == TACIT_OK) status = find_and_restore(job, folder, mine, blob_count, &there);
     taciti_api_log_alone();
     if (status == TACIT_OK && there) write_blobs(mine, blob_count, blobs);
     if (status == TACIT_OK) *found = there;
-    return taciti_job_leave(job, status == TACIT_OK && there ? TACITI_JOB_BETWEEN : was, status);
+    return taciti_job_leave(job, there ? TACITI_JOB_BETWEEN : TACITI_JOB_NEW, status);
 }

@@ -285,22 +285,21 @@ tacit_status taciti_job_check(const tacit_job *job, taciti_job_phase phase, taci
     return taciti_fail(TACIT_E_USAGE, "%s: called %s, allowed %s", function, PHASES[job->phase], PHASES[phase]);
 }
 
-tacit_status taciti_job_enter(tacit_job *job, taciti_job_phase phase, taciti_job_phase other, const char *function,
-                              taciti_job_phase *was) {
+tacit_status taciti_job_enter(tacit_job *job, taciti_job_phase phase, taciti_job_phase other, const char *function) {
     TACITI_TRY(taciti_handle_check(job, TACITI_HANDLE_JOB));
     (void)pthread_mutex_lock(&job->lock);
     const tacit_status status = taciti_job_check(job, phase, other, function);
     if (status == TACIT_OK) {
-        *was = job->phase;
+        job->before = job->phase;
         job->phase = TACITI_JOB_BUSY;
     }
     (void)pthread_mutex_unlock(&job->lock);
     return status;
 }
 
-tacit_status taciti_job_leave(tacit_job *job, taciti_job_phase phase, tacit_status status) {
+tacit_status taciti_job_leave(tacit_job *job, taciti_job_phase next, tacit_status status) {
     (void)pthread_mutex_lock(&job->lock);
-    job->phase = phase;
+    job->phase = status == TACIT_OK ? next : job->before;
     (void)pthread_mutex_unlock(&job->lock);
     return taciti_api_report(job->comm, status);
 }
@@ -313,14 +312,13 @@ tacit_status taciti_units_check_released(const tacit_job *job, const char *funct
 }
 
 tacit_status tacit_job_start(tacit_job *job) {
-    taciti_job_phase was;
-    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_NEW, TACITI_JOB_NEW, "tacit_job_start", &was));
+    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_NEW, TACITI_JOB_NEW, "tacit_job_start"));
     tacit_status status = taciti_units_check_released(job, "tacit_job_start");
     if (status == TACIT_OK && !job->gradients_only && job->units == NULL)
         status = taciti_comm_broadcast(job->comm->comm, 0, job->arrays.parameters,
                                        job->layout.n * sizeof *job->arrays.parameters);
     if (status == TACIT_OK) status = taciti_driver_start(job->driver, 0, false);
-    return taciti_job_leave(job, status == TACIT_OK ? TACITI_JOB_BETWEEN : was, status);
+    return taciti_job_leave(job, TACITI_JOB_BETWEEN, status);
 }
 
 tacit_status tacit_job_close(tacit_job *job) {

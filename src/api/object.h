@@ -102,8 +102,8 @@ typedef struct taciti_job_unit {
 struct tacit_job {
     taciti_handle handle;
     tacit_comm *comm;
-    taciti_job_phase phase;
-    taciti_layout layout; /* owned */
+    taciti_job_phase phase, before; /* before: the function that is running */
+    taciti_layout layout;           /* owned */
     const taciti_strategy *strategy;
     taciti_settings settings; /* owned */
     char *config;             /* JSON text of the settings that affect results; owned */
@@ -117,7 +117,7 @@ struct tacit_job {
     int64_t total_steps;   /* of the schedule */
     int64_t step, skipped; /* finished */
     double wait_s;
-    pthread_mutex_t lock;   /* of phase and all below, and of the driver inside a step */
+    pthread_mutex_t lock;   /* of both phases and all below, and of the driver inside a step */
     size_t missing;         /* tensors that are not ready in the current step */
     bool *ready;            /* per tensor; owned */
     taciti_job_unit *units; /* [layout.unit_count], owned; NULL: the job is not by_units */
@@ -167,11 +167,11 @@ void taciti_api_log_alone(void);
 tacit_status taciti_job_check(const tacit_job *job, taciti_job_phase phase, taciti_job_phase other,
                               const char *function);
 
-/* The same without the lock, at the begin of a function. Sets *was to the phase; the job is BUSY until leave sets
- * another one, and refuses what other threads call. leave returns taciti_api_report() of the status. */
-tacit_status taciti_job_enter(tacit_job *job, taciti_job_phase phase, taciti_job_phase other, const char *function,
-                              taciti_job_phase *was);
-tacit_status taciti_job_leave(tacit_job *job, taciti_job_phase phase, tacit_status status);
+/* The same without the lock, at the begin of a function. The job is BUSY until leave, and refuses what other threads
+ * call; then it is in phase `next`, or after an error in job->before again. leave returns taciti_api_report() of the
+ * status. */
+tacit_status taciti_job_enter(tacit_job *job, taciti_job_phase phase, taciti_job_phase other, const char *function);
+tacit_status taciti_job_leave(tacit_job *job, taciti_job_phase next, tacit_status status);
 
 /* For jobs with or without units, with the lock: return E_USAGE if one of them is needed; and if that of a tensor was
  * not written in this step. _end: a step is over. */

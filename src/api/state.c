@@ -145,14 +145,13 @@ static tacit_status hand_out(const image *from, void *buffer, size_t room, size_
 
 tacit_status tacit_job_state(tacit_job *job, void *buffer, size_t room, size_t *bytes) {
     image mine;
-    taciti_job_phase was;
     TACITI_TRY(taciti_handle_check(job, TACITI_HANDLE_JOB));
     TACITI_TRY(taciti_argument_check(bytes, "bytes"));
-    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_BETWEEN, TACITI_JOB_AVERAGED, "tacit_job_state", &was));
+    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_BETWEEN, TACITI_JOB_AVERAGED, "tacit_job_state"));
     tacit_status status = open_job_image(job, &mine);
     if (status == TACIT_OK) status = hand_out(&mine, buffer, room, bytes);
     close_image(&mine);
-    return taciti_job_leave(job, was, status);
+    return taciti_job_leave(job, job->before, status);
 }
 
 /* Between two starts, none of which has failed. */
@@ -294,12 +293,11 @@ static tacit_status restore_job(tacit_job *job, const unsigned char *bytes, size
 }
 
 tacit_status tacit_job_restore(tacit_job *job, const void *bytes, size_t count) {
-    taciti_job_phase was;
-    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_NEW, TACITI_JOB_NEW, "tacit_job_restore", &was));
+    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_NEW, TACITI_JOB_NEW, "tacit_job_restore"));
     taciti_api_log_together(job->comm);
     const tacit_status status = restore_job(job, bytes, count);
     taciti_api_log_alone();
-    return taciti_job_leave(job, status == TACIT_OK ? TACITI_JOB_BETWEEN : was, status);
+    return taciti_job_leave(job, TACITI_JOB_BETWEEN, status);
 }
 
 static tacit_status check_new(const tacit_channel *channel) {

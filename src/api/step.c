@@ -158,17 +158,6 @@ static tacit_status check_complete(const tacit_job *job, bool own_optimizer, con
                        job->missing, job->layout.tensor_count, first, job->layout.tensors[first].name);
 }
 
-/* As taciti_job_enter(), for a step in which every tensor is ready. */
-static tacit_status enter_end(tacit_job *job, bool own_optimizer, const char *function) {
-    TACITI_TRY(taciti_handle_check(job, TACITI_HANDLE_JOB));
-    (void)pthread_mutex_lock(&job->lock);
-    tacit_status status = taciti_job_check(job, TACITI_JOB_COMPUTING, TACITI_JOB_COMPUTING, function);
-    if (status == TACIT_OK) status = check_complete(job, own_optimizer, function);
-    if (status == TACIT_OK) job->phase = TACITI_JOB_BUSY;
-    (void)pthread_mutex_unlock(&job->lock);
-    return status;
-}
-
 static void count_step(tacit_job *job, const taciti_driver_record *record) {
     job->step++;
     job->skipped += record->report.skipped ? 1 : 0;
@@ -185,11 +174,12 @@ static tacit_status end_step(tacit_job *job, bool own_optimizer, const char *fun
     taciti_driver_record record;
     tacit_step step;
     if (out != NULL) TACITI_TRY(taciti_struct_read(out, "tacit_step", sizeof step, &step));
-    TACITI_TRY(enter_end(job, own_optimizer, function));
+    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_COMPUTING, TACITI_JOB_COMPUTING, function));
     const double lr = lr_of(job);
-    const tacit_status status =
-        own_optimizer ? taciti_driver_settle(job->driver, lr, &record) : taciti_driver_finish(job->driver, lr, &record);
-    if (status != TACIT_OK) return taciti_job_leave(job, TACITI_JOB_COMPUTING, status);
+    tacit_status status = check_complete(job, own_optimizer, function);
+    if (status == TACIT_OK)
+        status = (own_optimizer ? taciti_driver_settle : taciti_driver_finish)(job->driver, lr, &record);
+    if (status != TACIT_OK) return taciti_job_leave(job, job->before, status);
     step = (tacit_step){.number = job->step + 1,
                         .skipped = record.report.skipped,
                         .norm = record.report.grad_norm,
@@ -213,11 +203,10 @@ tacit_status tacit_job_settle(tacit_job *job, tacit_step *step) {
 
 tacit_status tacit_job_stepped(tacit_job *job) {
     taciti_driver_record record;
-    taciti_job_phase was;
-    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_SETTLED, TACITI_JOB_SETTLED, "tacit_job_stepped", &was));
+    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_SETTLED, TACITI_JOB_SETTLED, "tacit_job_stepped"));
     const tacit_status status = taciti_driver_stepped(job->driver, &record);
     if (status == TACIT_OK) count_step(job, &record);
-    return taciti_job_leave(job, status == TACIT_OK ? TACITI_JOB_BETWEEN : was, status);
+    return taciti_job_leave(job, TACITI_JOB_BETWEEN, status);
 }
 
 bool tacit_job_part(const tacit_job *job, size_t index, tacit_part *part) {
@@ -255,16 +244,14 @@ static tacit_status average_replicas(const tacit_job *job, double *distance) {
 
 tacit_status tacit_job_average(tacit_job *job, double *distance) {
     double apart = 0;
-    taciti_job_phase was;
-    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_BETWEEN, TACITI_JOB_BETWEEN, "tacit_job_average", &was));
+    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_BETWEEN, TACITI_JOB_BETWEEN, "tacit_job_average"));
     const tacit_status status = average_replicas(job, &apart);
     if (status == TACIT_OK && distance != NULL) *distance = apart;
-    return taciti_job_leave(job, status == TACIT_OK ? TACITI_JOB_AVERAGED : was, status);
+    return taciti_job_leave(job, TACITI_JOB_AVERAGED, status);
 }
 
 tacit_status tacit_job_revert(tacit_job *job) {
-    taciti_job_phase was;
-    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_AVERAGED, TACITI_JOB_AVERAGED, "tacit_job_revert", &was));
+    TACITI_TRY(taciti_job_enter(job, TACITI_JOB_AVERAGED, TACITI_JOB_AVERAGED, "tacit_job_revert"));
     taciti_driver_revert(job->driver);
     return taciti_job_leave(job, TACITI_JOB_BETWEEN, TACIT_OK);
 }
