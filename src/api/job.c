@@ -26,8 +26,6 @@ static tacit_status copy_layout(tacit_job *job, const taciti_settings *settings,
         if (i > 0 && t->unit > t[-1].unit) taciti_layout_next_unit(&job->layout);
         TACITI_TRY(taciti_layout_append(&job->layout, t->name, t->dims, t->shape, t->decay));
     }
-    job->ready = taciti_calloc(from->tensor_count, sizeof *job->ready);
-    if (job->ready == NULL) return TACIT_E_MEMORY;
     return taciti_settings_seal(settings, &job->layout);
 }
 
@@ -236,7 +234,6 @@ static void release_job(tacit_job *job) {
     taciti_settings_destroy(&job->settings);
     (void)pthread_mutex_destroy(&job->lock);
     taciti_free(job->config);
-    taciti_free(job->ready);
     taciti_free(job->units);
     taciti_free(job);
 }

@@ -118,8 +118,6 @@ struct tacit_job {
     int64_t step, skipped; /* finished */
     double wait_s;
     pthread_mutex_t lock;   /* of both phases and all below, and of the driver inside a step */
-    size_t missing;         /* tensors that are not ready in the current step */
-    bool *ready;            /* per tensor; owned */
     taciti_job_unit *units; /* [layout.unit_count], owned; NULL: the job is not by_units */
 };
 

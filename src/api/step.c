@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <float.h>
 #include <math.h>
-#include <string.h>
 
 #include "api/object.h"
 
@@ -11,7 +10,7 @@ static tacit_status check_tensor(const tacit_job *job, size_t tensor, const char
     if (tensor >= job->layout.tensor_count)
         return taciti_fail(TACIT_E_USAGE, "%s: tensor %zu of a layout of %zu", function, tensor,
                            job->layout.tensor_count);
-    if (job->phase != TACITI_JOB_COMPUTING || !job->ready[tensor]) return TACIT_OK;
+    if (!taciti_driver_is_ready(job->driver, tensor)) return TACIT_OK;
     return taciti_fail(TACIT_E_USAGE,
                        "%s: tensor %zu (%s) was ready before in this step; with several micro-batches report it in the "
                        "last one only",
@@ -19,8 +18,6 @@ static tacit_status check_tensor(const tacit_job *job, size_t tensor, const char
 }
 
 static void begin_step(tacit_job *job) {
-    memset(job->ready, 0, job->layout.tensor_count * sizeof *job->ready);
-    job->missing = job->layout.tensor_count;
     job->phase = TACITI_JOB_COMPUTING;
     taciti_driver_begin(job->driver, job->step);
 }
@@ -35,18 +32,12 @@ typedef struct reported {
     double scale;
 } reported;
 
-static tacit_status mark_one(tacit_job *job, size_t tensor, const taciti_source *source) {
-    job->ready[tensor] = true;
-    job->missing--;
-    return taciti_driver_ready_from(job->driver, tensor, source);
-}
-
 static tacit_status mark_rest(tacit_job *job, const char *function) {
     tacit_status status = TACIT_OK;
     for (size_t t = 0; t < job->layout.tensor_count; t++) TACITI_TRY(taciti_units_check_written(job, t, function));
     if (job->phase == TACITI_JOB_BETWEEN) begin_step(job);
     for (size_t t = 0; t < job->layout.tensor_count && status == TACIT_OK; t++)
-        if (!job->ready[t]) status = mark_one(job, t, NULL);
+        if (!taciti_driver_is_ready(job->driver, t)) status = taciti_driver_ready(job->driver, t);
     return status;
 }
 
@@ -63,9 +54,9 @@ static tacit_status mark_reported(tacit_job *job, size_t which, const reported *
     if (list->sources != NULL) TACITI_TRY(check_place(job, tensor, list, list->sources[which]));
     TACITI_TRY(taciti_units_check_written(job, tensor, list->function));
     if (job->phase == TACITI_JOB_BETWEEN) begin_step(job);
-    if (list->sources == NULL) return mark_one(job, tensor, NULL);
+    if (list->sources == NULL) return taciti_driver_ready(job->driver, tensor);
     const taciti_source from = {list->sources[which], list->type, (float)list->scale};
-    return mark_one(job, tensor, &from);
+    return taciti_driver_ready_from(job->driver, tensor, &from);
 }
 
 /* With the lock. */
@@ -151,11 +142,15 @@ static tacit_status check_complete(const tacit_job *job, bool own_optimizer, con
                            own_optimizer ? "a step ends with tacit_job_finish()"
                                          : "a step ends with tacit_job_settle() and tacit_job_stepped()");
     TACITI_TRY(taciti_units_check_released(job, function));
-    if (job->missing == 0) return TACIT_OK;
-    size_t first = 0;
-    while (job->ready[first]) first++;
-    return taciti_fail(TACIT_E_USAGE, "%s: %zu of %zu tensors are not ready, the first is %zu (%s)", function,
-                       job->missing, job->layout.tensor_count, first, job->layout.tensors[first].name);
+    size_t missing = 0, first = 0;
+    for (size_t t = job->layout.tensor_count; t-- > 0;) {
+        if (taciti_driver_is_ready(job->driver, t)) continue;
+        missing++;
+        first = t;
+    }
+    if (missing == 0) return TACIT_OK;
+    return taciti_fail(TACIT_E_USAGE, "%s: %zu of %zu tensors are not ready, the first is %zu (%s)", function, missing,
+                       job->layout.tensor_count, first, job->layout.tensors[first].name);
 }
 
 static void count_step(tacit_job *job, const taciti_driver_record *record) {

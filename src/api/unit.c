@@ -15,8 +15,8 @@ tacit_status taciti_units_check_written(const tacit_job *job, size_t tensor, con
 }
 
 static tacit_status check_unready(const tacit_job *job, size_t unit) {
-    for (size_t t = 0; t < job->layout.tensor_count && job->phase == TACITI_JOB_COMPUTING; t++)
-        if (job->layout.tensors[t].unit == unit && job->ready[t])
+    for (size_t t = 0; t < job->layout.tensor_count; t++)
+        if (job->layout.tensors[t].unit == unit && taciti_driver_is_ready(job->driver, t))
             return taciti_fail(TACIT_E_USAGE, "tacit_job_write: tensor %zu (%s) of unit %zu is ready in this step", t,
                                job->layout.tensors[t].name, unit);
     return TACIT_OK;

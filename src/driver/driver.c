@@ -53,6 +53,10 @@ static void mark_rest(taciti_driver *d) {
         if (!d->reported[t]) mark_tensor(d, t);
 }
 
+bool taciti_driver_is_ready(const taciti_driver *driver, size_t tensor) {
+    return driver->phase == COMPUTING && driver->reported[tensor];
+}
+
 static tacit_status check_tensor(const taciti_driver *driver, size_t tensor) {
     const taciti_layout *layout = driver->readiness.layout;
     if (driver->phase != COMPUTING || tensor >= layout->tensor_count)

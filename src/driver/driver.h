@@ -88,6 +88,9 @@ tacit_status taciti_driver_compute(taciti_driver *driver);
  * communication thread, does not block. Not collective. */
 tacit_status taciti_driver_ready(taciti_driver *driver, size_t tensor);
 
+/* Returns whether the tensor was reported in the step that is being computed. Not collective. */
+bool taciti_driver_is_ready(const taciti_driver *driver, size_t tensor);
+
 /* As ready, for a gradient in the caller's memory, which is the driver's until the step is finished or settled; settle
  * leaves the gradient for the update there, too. With setup.sources. */
 tacit_status taciti_driver_ready_from(taciti_driver *driver, size_t tensor, const taciti_source *source);
