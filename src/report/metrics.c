@@ -11,6 +11,7 @@
 #include "base/json_text.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "report/appender.h"
 #include "report/report.h"
 #include "report/tensorboard.h"
@@ -92,12 +93,13 @@ typedef struct figure {
     const uint64_t *count; /* what metrics.jsonl holds of a count; NULL: the value */
 } figure;
 
-enum { FIGURES_MAX = 32 };
+/* A line has room for every figure: a key of at most 16 characters and a number of at most 20. */
+enum { FIGURES_MAX = 32, LINE_BYTES = 2048, STAMP_BYTES = 80 };
 
 static double or_nan_if_zero(double value) { return value > 0 ? value : (double)NAN; }
 
 /* Appends the figures to the line and to the scalars, in the order of the line. */
-static size_t put_figures(const taciti_step_metrics *m, FILE *line, taciti_scalar scalars[FIGURES_MAX]) {
+static size_t put_figures(const taciti_step_metrics *m, char line[LINE_BYTES], taciti_scalar scalars[FIGURES_MAX]) {
     const double megabyte = 1e6;
     const uint64_t slowest_rank = (uint64_t)m->slowest_rank, skipped = (uint64_t)m->skipped;
     const figure figures[] = {
@@ -130,42 +132,29 @@ static size_t put_figures(const taciti_step_metrics *m, FILE *line, taciti_scala
     size_t count = 0;
     for (const figure *f = figures; f < figures + sizeof figures / sizeof *figures; f++) {
         if (f->tag != NULL) scalars[count++] = (taciti_scalar){f->tag, f->value};
-        if (f->key != NULL && f->count != NULL) (void)fprintf(line, ",\"%s\":%" PRIu64, f->key, *f->count);
+        if (f->key != NULL && f->count != NULL)
+            taciti_text_add(line, LINE_BYTES, ",\"%s\":%" PRIu64, f->key, *f->count);
         if (f->key != NULL && f->count == NULL && isfinite(f->value)) /* nine digits preserve any float */
-            (void)fprintf(line, ",\"%s\":%.9g", f->key, f->value);
+            taciti_text_add(line, LINE_BYTES, ",\"%s\":%.9g", f->key, f->value);
     }
     return count;
 }
 
-/* ,"time": seconds, with three decimals. */
-static void put_time(FILE *out) {
+/* "step":STEP,"time":SECONDS with three decimals. */
+static const char *stamp_step(int64_t step, char out[STAMP_BYTES]) {
     const int64_t ms = taciti_wall_ns() / 1000000;
-    (void)fprintf(out, ",\"time\":%" PRId64 ".%03" PRId64, ms / 1000, ms % 1000);
-}
-
-typedef struct step_line {
-    const taciti_step_metrics *m;
-    taciti_scalar *scalars; /* [FIGURES_MAX] */
-    size_t *scalar_count;
-} step_line;
-
-static void write_step(FILE *out, const void *object) {
-    const step_line *line = object;
-    (void)fprintf(out, "{\"step\":%" PRId64, line->m->step);
-    put_time(out);
-    *line->scalar_count = put_figures(line->m, out, line->scalars);
-    (void)fputs("}\n", out);
+    (void)snprintf(out, STAMP_BYTES, "\"step\":%" PRId64 ",\"time\":%" PRId64 ".%03" PRId64, step, ms / 1000, ms % 1000);
+    return out;
 }
 
 tacit_status taciti_metrics_step(taciti_metrics *metrics, const taciti_step_metrics *m) {
+    char line[LINE_BYTES], stamp[STAMP_BYTES];
     taciti_scalar scalars[FIGURES_MAX];
-    size_t count = 0;
-    char *line = taciti_text_of(write_step, &(step_line){m, scalars, &count});
-    if (line == NULL) return TACIT_E_MEMORY;
-    const tacit_status status = taciti_appender_put(&metrics->lines, line, strlen(line));
-    taciti_free(line);
-    if (status != TACIT_OK || metrics->events.fd < 0) return status;
-    return taciti_tensorboard_put(&metrics->events, m->step, scalars, count);
+    (void)snprintf(line, sizeof line, "{%s", stamp_step(m->step, stamp));
+    const size_t count = put_figures(m, line, scalars);
+    taciti_text_add(line, sizeof line, "}\n");
+    TACITI_TRY(taciti_appender_put(&metrics->lines, line, strlen(line)));
+    return metrics->events.fd < 0 ? TACIT_OK : taciti_tensorboard_put(&metrics->events, m->step, scalars, count);
 }
 
 typedef struct event_line {
@@ -175,10 +164,10 @@ typedef struct event_line {
 
 static void write_event(FILE *out, const void *object) {
     const event_line *line = object;
+    char stamp[STAMP_BYTES];
     (void)fputs("{\"event\":", out);
     taciti_json_quote(out, line->event);
-    (void)fprintf(out, ",\"step\":%" PRId64, line->step);
-    put_time(out);
+    (void)fprintf(out, ",%s", stamp_step(line->step, stamp));
     if (*line->members != '\0') (void)fputc(',', out);
     /* A newline inside a JSON text stands between tokens only: strings hold it escaped. */
     for (const char *c = line->members; *c != '\0'; c++) (void)fputc(*c == '\n' || *c == '\r' ? ' ' : *c, out);
