@@ -22,9 +22,8 @@ struct taciti_cluster_run {
     taciti_comm *comm;
     taciti_cluster_shape shape;
     taciti_bench_variant variants[TACITI_SETTINGS_MAX];
-    size_t periods[TACITI_SETTINGS_MAX]; /* of their strategies, steps */
-    size_t period;                       /* the least that is a whole number of each */
     taciti_cluster_records records[TACITI_SETTINGS_MAX];
+    size_t period; /* the least that is a whole number of each one's */
     size_t variant_count;
     taciti_bench_worker worker;
     int machine_ranks; /* that share this machine, whatever hosts they believe to be on */
@@ -32,9 +31,8 @@ struct taciti_cluster_run {
     bool speaks;       /* this rank is the first of them */
     double machine_available_bytes;
     int64_t blocks_begin_ns;
-    taciti_bench_length length; /* chosen from what was asked for */
-    double step_sum_s;          /* a step of each setting, one after the other; rank 0's estimate */
-    atomic_size_t blocks_done;  /* of all settings; their records are complete */
+    double step_sum_s;         /* a step of each setting, one after the other; rank 0's estimate */
+    atomic_size_t blocks_done; /* of all settings; their records are complete */
     taciti_cluster_bench facts; /* what is known of the answer before the first block */
 };
 typedef taciti_cluster_run run;
@@ -75,8 +73,7 @@ static tacit_status find_machine(run *r) {
 
 /* Computes the bytes that a block of this variant holds. An emulated accelerator touches only gradients that
  * are exchanged and parameters that are gathered; the strategy owns whatever else travels. */
-static tacit_status variant_bytes(const run *r, const taciti_bench_variant *variant, int threads, size_t *period,
-                                  size_t *out) {
+static tacit_status variant_bytes(const run *r, const taciti_bench_variant *variant, size_t *period, size_t *out) {
     const taciti_settings *s = &variant->setting->job;
     taciti_strategy_context context = taciti_bench_variant_context(variant, r->comm);
     taciti_strategy_figures figures;
@@ -87,24 +84,26 @@ static tacit_status variant_bytes(const run *r, const taciti_bench_variant *vari
     *period = figures.period;
     *out = own + arrays * variant->layout.n * sizeof(float);
     if (is_emulated(r)) return TACIT_OK;
-    const taciti_model_memory m =
-        taciti_model_predict(&s->model, &variant->layout, r->options->batch, r->options->time, threads, true);
+    const taciti_model_memory m = taciti_model_predict(&s->model, &variant->layout, r->options->batch, r->options->time,
+                                                       r->facts.threads, true);
     *out = m.parameters + m.gradients + m.copy16 + m.activations + m.workspace + own +
            variant->layout.n * taciti_optim_bytes_per_float(&s->optim);
     return TACIT_OK;
 }
 
-static tacit_status check_memory(run *r, int threads, taciti_cluster_bench *out) {
+static tacit_status check_memory(run *r) {
+    const taciti_bench_length *asked = &r->options->length;
     size_t max = 0;
     for (size_t i = 0; i < r->variant_count; i++) {
         size_t bytes = 0;
-        TACITI_TRY(taciti_comm_agree(r->comm, variant_bytes(r, &r->variants[i], threads, &r->periods[i], &bytes)));
+        TACITI_TRY(taciti_comm_agree(r->comm, variant_bytes(r, &r->variants[i], &r->records[i].period, &bytes)));
         if (bytes > max) max = bytes;
     }
-    const size_t rounds = r->shape.rounds > 0 ? r->shape.rounds : TACITI_LENGTH_AUTO_MAX;
-    out->predicted_bytes = max + r->shape.blocks * r->shape.ranks * r->variant_count *
-                                     (rounds * sizeof(taciti_step_record) + sizeof(taciti_block_record));
-    const double needed = (double)out->predicted_bytes * r->machine_ranks, available = r->machine_available_bytes;
+    const size_t rounds = asked->rounds > 0 ? asked->rounds : TACITI_LENGTH_AUTO_MAX;
+    const size_t predicted = max + asked->blocks * r->shape.ranks * r->variant_count *
+                                       (rounds * sizeof(taciti_step_record) + sizeof(taciti_block_record));
+    const double needed = (double)predicted * r->machine_ranks, available = r->machine_available_bytes;
+    r->facts.predicted_bytes = predicted;
     const bool fits = available <= 0 || needed <= available;
     const tacit_status worst = taciti_comm_agree(r->comm, fits ? TACIT_OK : TACIT_E_MEMORY);
     if (fits || !r->speaks) return worst;
@@ -112,7 +111,7 @@ static tacit_status check_memory(run *r, int threads, taciti_cluster_bench *out)
                        "the %d rank%s of this machine would need %.2f GiB (%.2f GiB each) and %.2f GiB are available: "
                        "take a smaller network, fewer ranks or fewer steps",
                        r->machine_ranks, r->machine_ranks == 1 ? "" : "s", needed * GIB,
-                       (double)out->predicted_bytes * GIB, available * GIB);
+                       (double)predicted * GIB, available * GIB);
 }
 
 /* ---- variants ---------------------------------------------------------------------------------------------------- */
@@ -183,14 +182,14 @@ static tacit_status find_period(run *r) {
     r->period = 1;
     for (size_t i = 0; i < r->variant_count; i++) {
         const size_t before = r->period;
-        while (r->period % r->periods[i] != 0 && r->period <= TACITI_CLUSTER_MAX_ROUNDS) r->period += before;
+        while (r->period % r->records[i].period != 0 && r->period <= TACITI_CLUSTER_MAX_ROUNDS) r->period += before;
         if (r->period <= TACITI_CLUSTER_MAX_ROUNDS) continue;
         return taciti_comm_rank(r->comm) != 0
                    ? TACIT_E_CONFIG
                    : taciti_fail(TACIT_E_CONFIG,
                                  "%s: what is exchanged repeats after %zu steps, which with the settings before it "
                                  "makes blocks of more than %d steps: compare such settings in runs of their own",
-                                 r->variants[i].setting->label, r->periods[i], TACITI_CLUSTER_MAX_ROUNDS);
+                                 r->variants[i].setting->label, r->records[i].period, TACITI_CLUSTER_MAX_ROUNDS);
     }
     return TACIT_OK;
 }
@@ -205,8 +204,9 @@ static tacit_status time_steps(run *r) {
     taciti_step_record records[TACITI_LENGTH_AUTO_MAX];
     taciti_block_record block;
     for (size_t i = 0; i < r->variant_count; i++) {
-        const bool whole = r->length.rounds == 0 && r->periods[i] <= TACITI_LENGTH_AUTO_MAX;
-        taciti_bench_span span = {.first = 0, .warm_up = 1, .rounds = whole ? r->periods[i] : 1};
+        const size_t period = r->records[i].period;
+        const bool whole = r->options->length.rounds == 0 && period <= TACITI_LENGTH_AUTO_MAX;
+        taciti_bench_span span = {.first = 0, .warm_up = 1, .rounds = whole ? period : 1};
         for (bool again = true; again; span.rounds = MANY) {
             TACITI_TRY(taciti_bench_block_run(&r->worker, &r->variants[i], &span, records, &block));
             TACITI_TRY(taciti_comm_broadcast(r->comm, 0, &block.wall_s, sizeof block.wall_s));
@@ -218,25 +218,26 @@ static tacit_status time_steps(run *r) {
 }
 
 static tacit_status choose_length(run *r) {
+    taciti_bench_length length = r->options->length;
     TACITI_TRY(time_steps(r));
-    if (r->length.rounds == 0) taciti_bench_length_choose(&r->length, r->step_sum_s);
-    const taciti_bench_length before = r->length;
+    if (length.rounds == 0) taciti_bench_length_choose(&length, r->step_sum_s);
+    const taciti_bench_length before = length;
     /* Whole periods, so that what is measured of a block is the mean over all that a strategy does in turns. */
-    const bool longer = taciti_bench_length_round_up(&r->length, r->period), speaks = taciti_comm_rank(r->comm) == 0;
+    const bool longer = taciti_bench_length_round_up(&length, r->period), speaks = taciti_comm_rank(r->comm) == 0;
     if (longer && speaks)
         taciti_log(TACITI_LOG_INFO,
                    "what is exchanged repeats after %zu steps: blocks of %zu + %zu steps instead of %zu + %zu",
-                   r->period, r->length.warm_up, r->length.rounds, before.warm_up, before.rounds);
-    const double seconds = taciti_bench_length_seconds(&r->length, r->step_sum_s);
+                   r->period, length.warm_up, length.rounds, before.warm_up, before.rounds);
+    const double seconds = taciti_bench_length_seconds(&length, r->step_sum_s);
     const bool minutes = seconds >= 120;
     if (speaks)
         taciti_log(TACITI_LOG_INFO, "%zu block%s of %zu + %zu steps of each of %zu setting%s: about %.0f %s",
-                   r->length.blocks, r->length.blocks == 1 ? "" : "s", r->length.warm_up, r->length.rounds,
+                   length.blocks, length.blocks == 1 ? "" : "s", length.warm_up, length.rounds,
                    r->variant_count, r->variant_count == 1 ? "" : "s", minutes ? seconds / 60 : seconds,
                    minutes ? "min" : "s");
-    r->shape.blocks = r->length.blocks;
-    r->shape.rounds = r->length.rounds;
-    r->shape.warm_up = r->length.warm_up;
+    r->shape.blocks = length.blocks;
+    r->shape.rounds = length.rounds;
+    r->shape.warm_up = length.warm_up;
     return TACIT_OK;
 }
 
@@ -337,7 +338,7 @@ static tacit_status prepare_run(run *r) {
     const int share = taciti_usable_cores() / r->core_ranks, asked = r->options->threads;
     facts->threads = is_emulated(r) || share < 1 ? 1 : share;
     if (!is_emulated(r) && asked > 0) facts->threads = asked;
-    TACITI_TRY(check_memory(r, facts->threads, facts));
+    TACITI_TRY(check_memory(r));
     const tacit_status status = taciti_bench_worker_create(r->comm, &r->variants[0], holds_parts(r), r->options->batch,
                                                            r->options->time, facts->threads, &r->worker);
     return taciti_comm_agree(r->comm, status);
@@ -351,10 +352,8 @@ static tacit_status measure_run(run *r) {
     TACITI_TRY(find_period(r));
     TACITI_TRY(choose_length(r));
     tacit_status status = TACIT_OK;
-    for (size_t i = 0; status == TACIT_OK && i < r->variant_count; i++) {
+    for (size_t i = 0; status == TACIT_OK && i < r->variant_count; i++)
         status = taciti_cluster_records_create(&r->shape, &r->records[i]);
-        r->records[i].period = r->periods[i];
-    }
     TACITI_TRY(taciti_comm_agree(r->comm, status));
     r->facts.resident_bytes = taciti_peak_resident_bytes();
     show_run(r, r);
@@ -369,13 +368,8 @@ static tacit_status measure_run(run *r) {
 
 tacit_status taciti_cluster_bench_run(taciti_comm *comm, const taciti_cluster_options *options,
                                       taciti_cluster_bench *out) {
-    const taciti_bench_length *asked = &options->length;
     run *r = taciti_calloc(1, sizeof *r);
-    if (r != NULL)
-        *r = (run){.options = options,
-                   .comm = comm,
-                   .length = *asked,
-                   .shape = {.blocks = asked->blocks, .rounds = asked->rounds, .warm_up = asked->warm_up}};
+    if (r != NULL) *r = (run){.options = options, .comm = comm};
     tacit_status status = taciti_comm_agree(comm, r == NULL ? TACIT_E_MEMORY : TACIT_OK);
     if (status == TACIT_OK) status = prepare_run(r);
     if (status == TACIT_OK) status = measure_run(r);

@@ -8,9 +8,8 @@
 
 tacit_status taciti_cluster_records_create(const taciti_cluster_shape *shape, taciti_cluster_records *out) {
     const size_t blocks = shape->blocks * shape->ranks;
-    *out = (taciti_cluster_records){.period = 1,
-                                    .steps = taciti_calloc(blocks * shape->rounds, sizeof *out->steps),
-                                    .blocks = taciti_calloc(blocks, sizeof *out->blocks)};
+    out->steps = taciti_calloc(blocks * shape->rounds, sizeof *out->steps);
+    out->blocks = taciti_calloc(blocks, sizeof *out->blocks);
     if (out->steps != NULL && out->blocks != NULL) return TACIT_OK;
     taciti_cluster_records_destroy(out);
     return TACIT_E_MEMORY;

@@ -39,7 +39,7 @@ typedef struct taciti_block_record {
 /* All records of one setting. The exchange of a strategy repeats after `period` steps, so the samples of all times
  * except those of compute are means over a period. */
 typedef struct taciti_cluster_records {
-    size_t period;               /* divides rounds and warm_up */
+    size_t period;               /* of the caller; divides rounds and warm_up */
     taciti_step_record *steps;   /* [blocks][ranks][rounds]; owned */
     taciti_block_record *blocks; /* [blocks][ranks]; owned */
 } taciti_cluster_records;
@@ -50,7 +50,7 @@ typedef struct taciti_cluster_shape {
     const taciti_hosts *hosts; /* borrowed */
 } taciti_cluster_shape;
 
-/* Creates records of period 1. Returns owned. */
+/* Allocates the records; the period stays. Returns owned. */
 tacit_status taciti_cluster_records_create(const taciti_cluster_shape *shape, taciti_cluster_records *out);
 void taciti_cluster_records_destroy(taciti_cluster_records *records);
 

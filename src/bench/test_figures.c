@@ -48,6 +48,7 @@ static void fill(taciti_cluster_records *records, double factor) {
 
 static int set_up(void **state) {
     (void)state;
+    g_records.period = g_base.period = 1;
     if (taciti_cluster_records_create(&SHAPE, &g_records) != TACIT_OK ||
         taciti_cluster_records_create(&SHAPE, &g_base) != TACIT_OK)
         return 1;
