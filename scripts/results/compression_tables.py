@@ -38,12 +38,7 @@ METHODS = {
     "topk-1000": "top-k 1000x",
 }
 LOCAL = {"f32": "f32", "int4": "`int4`", "sparseloco": "`sparseloco`, k = 64 of 4096"}
-FAMILIES = {  # of section cliff: what their settings are called
-    "topk": "top-k, f32 values",
-    "topk-int4": "top-k, int4 values",
-    "bits": "all elements",
-    "onebit": "onebit",
-}
+FAMILIES = ("topk", "topk-int4", "bits", "onebit")  # of settings of section cliff
 PICTURES = {  # of plot_compression_results.sh
     "lab": ("compression-time", "Validation loss against time"),
     "cliff": ("compression-cliff", "Validation loss against bits per parameter and half"),
@@ -179,17 +174,13 @@ def local_bars(folder):
 # ---- the lab --------------------------------------------------------------------------------------------------------
 
 
-def chosen_rate(folder):
-    path = os.path.join(folder, "rate/chosen")
-    with open(path) as file:
-        return file.read().strip()
-
-
 def rate_line(folder):
-    if not os.path.exists(os.path.join(folder, "rate/chosen")):
+    path = os.path.join(folder, "rate/chosen")
+    if not os.path.exists(path):
         return None
+    with open(path) as file:
+        rate = float(file.read().strip()[: -len("mbit")])
     seconds, sent_bytes = compute_seconds(folder)
-    rate = float(chosen_rate(folder)[: -len("mbit")])
     return ("A step computes for %.1f ms (rank 0, median of a dense run whose links have no limit); a dense f32 all-reduce puts %.3f MB on a "
             "link, which take %.1f times as long at **%g Mbit/s**." % (1e3 * seconds, sent_bytes / 1e6, 8e-6 * sent_bytes / rate / seconds, rate))
 

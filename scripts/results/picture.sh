@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by the scripts that draw pictures of result pages: their common looks. They set data and out: folders of the curves
-# and of the pictures.
+# Sourced by the scripts that draw pictures of result pages: their words FOLDER OUT_FOLDER, and common looks. Sets data and out,
+# the folders of the curves and of the pictures.
+[ $# -eq 2 ] || { sed -n '3,4s/^# //p' "$0"; exit 2; }
+data=$1/plot out=$2
+mkdir -p "$out"
 . "$(dirname "${BASH_SOURCE[0]}")/../plot.sh"
 need gnuplot gnuplot-nox
 
-# head FILE WIDTH HEIGHT: what all pictures have in common.
-head() {
-    out=$out/$1 looks "$2" "$3"
-    cat << GNUPLOT
-set datafile missing '?'
-set key textcolor rgb ink samplen 2 spacing 1.2
-set pointintervalbox 0
-GNUPLOT
-}
-
-# written FILE: gnuplot titles unnamed curves by the path of their data, which is of this machine alone.
-written() {
+# draw FILE WIDTH HEIGHT: a picture, by the commands of stdin. gnuplot titles unnamed curves by the path of their data, which is of
+# this machine alone.
+draw() {
+    {
+        out=$out/$1 looks "$2" "$3"
+        echo "set datafile missing '?'; set key textcolor rgb ink samplen 2 spacing 1.2; set pointintervalbox 0"
+        cat
+    } | gnuplot
     sed -i "s#$data/##g" "$out/$1"
     echo "$out/$1"
 }

@@ -4,9 +4,6 @@
 # nothing is there. Usage: scripts/results/plot_compression_results.sh FOLDER OUT_FOLDER
 set -eu -o pipefail
 
-[ $# -eq 2 ] || { sed -n '3,4s/^# //p' "$0"; exit 2; }
-data=$1/plot out=$2
-mkdir -p "$out"
 . "$(dirname "$0")/picture.sh"
 
 color_of() {
@@ -40,12 +37,10 @@ against_time() {
         [ ! -s "$data/time-$method" ] || plots+="${plots:+, }'$data/time-$method' with linespoints lw 2 pt 7 ps 0.3 lc rgb '$(color_of $method)' title '$(title_of $method)'"
     done
     {
-        head compression-time.svg 720 400
         echo "set title 'validation loss, nats per byte: 8 hosts, seed 1' textcolor rgb ink"
         echo "set xlabel 'seconds of training' textcolor rgb ink; set key top right; set logscale x"
         echo "plot $plots"
-    } | gnuplot
-    written compression-time.svg
+    } | draw compression-time.svg 720 400
 }
 
 # The first learning rate has solid lines, the others are dashed. Dense runs are horizontal.
@@ -60,12 +55,10 @@ cliff() {
     done
     [ -n "$plots" ] || return 0
     {
-        head compression-cliff.svg 800 440
         echo "set title 'validation loss after the same steps, nats per byte' textcolor rgb ink"
         echo "set xlabel 'bits per parameter and half' textcolor rgb ink; set logscale x 2; set key outside right top"
         echo "plot $plots"
-    } | gnuplot
-    written compression-cliff.svg
+    } | draw compression-cliff.svg 800 440
 }
 
 against_time

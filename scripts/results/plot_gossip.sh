@@ -4,9 +4,6 @@
 # nothing is there. Usage: scripts/results/plot_gossip.sh FOLDER OUT_FOLDER
 set -eu -o pipefail
 
-[ $# -eq 2 ] || { sed -n '3,4s/^# //p' "$0"; exit 2; }
-data=$1/plot out=$2
-mkdir -p "$out"
 . "$(dirname "$0")/picture.sh"
 
 color_of() {
@@ -40,7 +37,6 @@ steps() {
     for topology in aer exp complete; do key+="NaN with boxes lc rgb '$(color_of $topology)' title '$topology', "; done
     key+="NaN with lines lw 2.5 lc rgb '#b3401f' title 'least asked of aer', NaN with lines dt 2 lc rgb '#8a9099' title 'dense all-reduce'"
     {
-        head gossip-steps.svg $((140 + 380 * ${#panels[@]})) 400
         echo "set multiplot; unset key"
         echo "set yrange [0:$most]; set xrange [-0.55:2.55]; set style fill solid noborder; set boxwidth 0.26"
         echo "set xlabel 'dense all-reduce / compute' textcolor rgb ink; set ylabel 'dense step / gossip step' textcolor rgb ink"
@@ -61,8 +57,7 @@ steps() {
         done
         top "Speed-up of a step over dense all-reduce: 16 ranks on 4 hosts" "$key"
         echo "unset multiplot"
-    } | gnuplot
-    written gossip-steps.svg
+    } | draw gossip-steps.svg $((140 + 380 * ${#panels[@]})) 400
 }
 
 # curves KEY: one line for each method that has the key, with the range over seeds.
@@ -85,7 +80,6 @@ loss() {
         [ ! -s "$data/val_loss-$method" ] || key="NaN with lines lw 2 lc rgb '$(color_of $method)' title '$(title_of $method)'${key:+, $key}"
     done
     {
-        head gossip-loss.svg 960 420
         echo "set multiplot; unset key; set xlabel 'steps' textcolor rgb ink"
         panel 0 $panels
         echo "set title 'validation loss, nats per byte' textcolor rgb ink offset 0,-0.3"
@@ -97,8 +91,7 @@ loss() {
         fi
         top "Mean over the seeds, with the range from the least to the most" "$key"
         echo "unset multiplot"
-    } | gnuplot
-    written gossip-loss.svg
+    } | draw gossip-loss.svg 960 420
 }
 
 against_time() {
@@ -111,12 +104,10 @@ against_time() {
         dash=2
     done
     {
-        head gossip-time.svg 720 400
         echo "set title 'validation loss, nats per byte: 4 hosts of 2 ranks' textcolor rgb ink"
         echo "set xlabel 'seconds of training' textcolor rgb ink; set key top right"
         echo "plot $plots"
-    } | gnuplot
-    written gossip-time.svg
+    } | draw gossip-time.svg 720 400
 }
 
 steps

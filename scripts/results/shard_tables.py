@@ -44,20 +44,20 @@ def megabytes(setting):
 
 
 def name_of(setting, base):
-    return "`%s`" % base if setting["label"] == "base" else "`%s`" % setting["label"]
+    return "`%s`" % (base if setting["label"] == "base" else setting["label"])
 
 
 def steps(answer, auto, base, rate):
     """Rows of one launch, and of the automatic choice, whose bytes are not those of a step: it has tried others first."""
-    found = [(name_of(s, base), s) for a in (answer,) if a for s in a["settings"]]
-    if not found:
+    if not answer:
         return None
-    first = found[0][1]["seconds"]["step"]["median"]
-    rows = [[label, seconds(s), "%.2f" % (s["seconds"]["step"]["median"] / first), "%.2f" % (first / s["seconds"]["step"]["median"]),
-             megabytes(s), "%.0f %%" % (100 * goodput(s, rate))] for label, s in found]
-    for s in auto["settings"] if auto else []:
-        median = s["seconds"]["step"]["median"]
-        rows.append(["`shard compress.codec=auto`", seconds(s), "%.2f" % (median / first), "%.2f" % (first / median), "", ""])
+
+    def times(setting):
+        share = setting["seconds"]["step"]["median"] / answer["settings"][0]["seconds"]["step"]["median"]
+        return [seconds(setting), "%.2f" % share, "%.2f" % (1 / share)]
+
+    rows = [[name_of(s, base), *times(s), megabytes(s), "%.0f %%" % (100 * goodput(s, rate))] for s in answer["settings"]]
+    rows += [["`shard compress.codec=auto`", *times(s), "", ""] for s in (auto["settings"] if auto else [])]
     return record.table(["setting", "s per step: median (least-most)", "times the first", "first / it", "MB sent per rank", "of the line"],
                         rows)
 
