@@ -18,56 +18,12 @@
 typedef struct inquiry {
     const taciti_settings *settings;
     taciti_reader reader;
+    const taciti_place *place; /* of the option */
     const taciti_strategy *strategy;
     taciti_compression_setup setup;
 } inquiry;
 
 /* ---- facts ------------------------------------------------------------------------------------------------------- */
-
-typedef enum fact_id {
-    COMPRESSES,
-    COMPRESSES_ANY,
-    IS_LOSSY,
-    SELECTS,
-    KNOWS_FACTOR,
-    KEEPS_FACTOR,
-    IS_AUTOMATIC,
-    RISES,
-    RETURNS_BY_FACTOR,
-    HAS_THRESHOLDS,
-    CHOOSES_WHOLE,
-    SENDS_PAYLOADS,
-    SUMS_EVERYWHERE,
-    GATHERS_PLAINLY,
-    EMULATES,
-} fact_id;
-
-typedef struct fact {
-    const char *name;
-    fact_id id;
-    const char *words;
-} fact;
-
-static const fact FACTS[] = {
-    {"compressed", COMPRESSES, "a compress.codec, such as --compress.codec topk"},
-    {"compressed-any", COMPRESSES_ANY, "a compress.codec, such as --compress.codec topk"},
-    {"lossy", IS_LOSSY, "a compress.codec that loses something, such as --compress.codec topk"},
-    {"selects", SELECTS, "a compress.codec that selects, such as --compress.codec topk"},
-    {"factor", KNOWS_FACTOR, "a compress.codec that selects, such as --compress.codec topk"},
-    {"fixed-factor", KEEPS_FACTOR,
-     "a factor that no controller chooses: --adapt.policy fixed, and not --compress.codec auto"},
-    {"automatic", IS_AUTOMATIC, "--compress.codec auto"},
-    {"rising", RISES, "a warm-up of the factor, such as --compress.warmup 200"},
-    {"back", RETURNS_BY_FACTOR,
-     "a compress.codec that selects and whose sums it sends back, such as --compress.codec topk, and not "
-     "--compress.collective gather"},
-    {"threshold", HAS_THRESHOLDS, "a compress.codec with thresholds, such as --compress.codec topk"},
-    {"whole-model", CHOOSES_WHOLE, "an adapt.policy with one factor for the whole model, such as --adapt.policy fixed"},
-    {"payloads", SENDS_PAYLOADS, "a compress.codec without an all-reduce of its own, such as --compress.codec topk"},
-    {"sums-everywhere", SUMS_EVERYWHERE, "a strategy that gives sums to all ranks, such as --strategy dp"},
-    {"plain-gather", GATHERS_PLAINLY, "--compress.gather none"},
-    {"emulation", EMULATES, "tacit plan, or tacit bench step with --compute.emulate PROFILE"},
-};
 
 /* The planner prices every codec beside the configured one. */
 static bool is_plan(const inquiry *q) { return q->reader == TACITI_READER_PLAN; }
@@ -78,42 +34,94 @@ static taciti_codec_setting read_by(const taciti_encoding *encoding) {
     return encoding->codec != NULL ? taciti_codec_setting_of(encoding->codec, all) : none;
 }
 
-static bool fact_holds(const inquiry *q, const taciti_place *place, fact_id id) {
-    const taciti_compression_setup *s = &q->setup, gathers = taciti_compression_gather_setup(s);
-    const taciti_codec *codec = s->sums.codec, *gather = s->gathers.codec;
-    const bool plan = is_plan(q), compresses = codec != NULL || plan;
-    const bool gathers_by_factor = gather != NULL && !(s->options->back > 0); /* compress.back takes its place there */
-    const bool factor = read_by(&s->sums).factor > 0, gather_factor = read_by(&s->gathers).factor > 0;
-    switch (id) {
-    case COMPRESSES: return compresses;
-    case COMPRESSES_ANY: return compresses || gather != NULL;
-    case IS_LOSSY: return compresses && (codec == NULL || taciti_compression_is_lossy(s));
-    case SELECTS: return factor || gather_factor;
-    case KNOWS_FACTOR: /* with factor 1 every codec sends dense steps */
-        return factor || read_by(&s->mixes).factor > 0 || (gathers_by_factor && gather_factor) ||
-               (codec != NULL && s->options->factor <= 1);
-    case KEEPS_FACTOR:
-        return (codec != NULL && taciti_compression_keeps_factor(s)) || s->mixes.codec != NULL ||
-               (gathers_by_factor && taciti_compression_keeps_factor(&gathers));
-    case IS_AUTOMATIC:
-        return strcmp(q->settings->compress.codec.text, "auto") == 0 && !taciti_strategy_mixes_only(q->strategy);
-    case RISES:
-        if (s->options->warmup >= 0) return s->options->warmup > 0;
-        return s->controller == NULL || s->controller->state_bytes(1) == 0;
-    case RETURNS_BY_FACTOR:
-        return gather_factor || (factor && taciti_route_of(codec)->results && q->strategy->units == NULL &&
-                                 s->options->collective != TACITI_WAY_GATHER);
-    case HAS_THRESHOLDS: return plan || read_by(&s->sums).threshold > 0 || read_by(&s->gathers).threshold > 0;
-    case CHOOSES_WHOLE: return s->controller == NULL || !s->controller->per_bucket;
-    case SENDS_PAYLOADS: return compresses && (codec == NULL || !taciti_route_of(codec)->whole);
-    case SUMS_EVERYWHERE: return plan || q->strategy->units == NULL;
-    case GATHERS_PLAINLY: return gather == NULL;
-    case EMULATES: /* a file of training may describe the machine for the planner */
-        return plan || *place->given == TACITI_GIVEN_IN_FILE ||
-               (q->reader == TACITI_READER_BENCH && q->settings->compute.emulate.text[0] != '\0');
-    }
-    return false;
+static bool compresses(const inquiry *q) { return q->setup.sums.codec != NULL || is_plan(q); }
+
+static bool compresses_any(const inquiry *q) { return compresses(q) || q->setup.gathers.codec != NULL; }
+
+static bool is_lossy(const inquiry *q) {
+    return compresses(q) && (q->setup.sums.codec == NULL || taciti_compression_is_lossy(&q->setup));
 }
+
+static bool sums_by_factor(const inquiry *q) { return read_by(&q->setup.sums).factor > 0; }
+
+static bool gathers_by_factor(const inquiry *q) { return read_by(&q->setup.gathers).factor > 0; }
+
+static bool selects(const inquiry *q) { return sums_by_factor(q) || gathers_by_factor(q); }
+
+/* In gathers compress.back takes the place of compress.factor. With factor 1 every codec sends dense steps. */
+static bool knows_factor(const inquiry *q) {
+    const taciti_compress_options *o = q->setup.options;
+    return sums_by_factor(q) || read_by(&q->setup.mixes).factor > 0 || (gathers_by_factor(q) && !(o->back > 0)) ||
+           (q->setup.sums.codec != NULL && o->factor <= 1);
+}
+
+static bool keeps_factor(const inquiry *q) {
+    const taciti_compression_setup *s = &q->setup, gathers = taciti_compression_gather_setup(s);
+    return (s->sums.codec != NULL && taciti_compression_keeps_factor(s)) || s->mixes.codec != NULL ||
+           (s->gathers.codec != NULL && !(s->options->back > 0) && taciti_compression_keeps_factor(&gathers));
+}
+
+static bool is_automatic(const inquiry *q) {
+    return strcmp(q->settings->compress.codec.text, "auto") == 0 && !taciti_strategy_mixes_only(q->strategy);
+}
+
+static bool factor_rises(const inquiry *q) {
+    const taciti_compression_setup *s = &q->setup;
+    if (s->options->warmup >= 0) return s->options->warmup > 0;
+    return s->controller == NULL || s->controller->state_bytes(1) == 0;
+}
+
+static bool returns_by_factor(const inquiry *q) {
+    return gathers_by_factor(q) || (sums_by_factor(q) && taciti_route_of(q->setup.sums.codec)->results &&
+                                    q->strategy->units == NULL && q->setup.options->collective != TACITI_WAY_GATHER);
+}
+
+static bool has_thresholds(const inquiry *q) {
+    return is_plan(q) || read_by(&q->setup.sums).threshold > 0 || read_by(&q->setup.gathers).threshold > 0;
+}
+
+static bool chooses_whole(const inquiry *q) { return q->setup.controller == NULL || !q->setup.controller->per_bucket; }
+
+static bool sends_payloads(const inquiry *q) {
+    return compresses(q) && (q->setup.sums.codec == NULL || !taciti_route_of(q->setup.sums.codec)->whole);
+}
+
+static bool sums_everywhere(const inquiry *q) { return is_plan(q) || q->strategy->units == NULL; }
+
+static bool gathers_plainly(const inquiry *q) { return q->setup.gathers.codec == NULL; }
+
+/* A file of training may describe the machine for the planner. */
+static bool emulates(const inquiry *q) {
+    return is_plan(q) || *q->place->given == TACITI_GIVEN_IN_FILE ||
+           (q->reader == TACITI_READER_BENCH && q->settings->compute.emulate.text[0] != '\0');
+}
+
+typedef struct fact {
+    const char *name;
+    bool (*holds)(const inquiry *q);
+    const char *words;
+} fact;
+
+static const fact FACTS[] = {
+    {"compressed", compresses, "a compress.codec, such as --compress.codec topk"},
+    {"compressed-any", compresses_any, "a compress.codec, such as --compress.codec topk"},
+    {"lossy", is_lossy, "a compress.codec that loses something, such as --compress.codec topk"},
+    {"selects", selects, "a compress.codec that selects, such as --compress.codec topk"},
+    {"factor", knows_factor, "a compress.codec that selects, such as --compress.codec topk"},
+    {"fixed-factor", keeps_factor,
+     "a factor that no controller chooses: --adapt.policy fixed, and not --compress.codec auto"},
+    {"automatic", is_automatic, "--compress.codec auto"},
+    {"rising", factor_rises, "a warm-up of the factor, such as --compress.warmup 200"},
+    {"back", returns_by_factor,
+     "a compress.codec that selects and whose sums it sends back, such as --compress.codec topk, and not "
+     "--compress.collective gather"},
+    {"threshold", has_thresholds, "a compress.codec with thresholds, such as --compress.codec topk"},
+    {"whole-model", chooses_whole, "an adapt.policy with one factor for the whole model, such as --adapt.policy fixed"},
+    {"payloads", sends_payloads, "a compress.codec without an all-reduce of its own, such as --compress.codec topk"},
+    {"sums-everywhere", sums_everywhere, "a strategy that gives sums to all ranks, such as --strategy dp"},
+    {"plain-gather", gathers_plainly, "--compress.gather none"},
+    {"emulation", emulates, "tacit plan, or tacit bench step with --compute.emulate PROFILE"},
+};
 
 static const fact *find_fact(const char *name) {
     for (size_t i = 0; i < sizeof FACTS / sizeof *FACTS; i++)
@@ -141,16 +149,16 @@ static const char *next_term(const char *when, term *out) {
     return when + length;
 }
 
-static bool term_holds(const inquiry *q, const taciti_place *place, const term *t) {
+static bool term_holds(const inquiry *q, const term *t) {
     char value[TACITI_VALUE_BYTES];
     taciti_place other;
-    const bool is_of_gossip = place->table == &taciti_gossip_option_table; /* which knows no optimizer of a caller */
+    const bool is_of_gossip = q->place->table == &taciti_gossip_option_table; /* which knows no optimizer of a caller */
     if (q->reader == TACITI_READER_OWN_OPTIMIZER && is_of_gossip && strcmp(t->key, "optim.name") == 0) return true;
     if (t->compares)
         return taciti_config_find(&q->settings->config, t->key, &other) &&
                taciti_text_among(taciti_place_text(&other, value), t->values) != t->differs;
     const fact *known = find_fact(t->key);
-    return known != NULL && fact_holds(q, place, known->id);
+    return known != NULL && known->holds(q);
 }
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
@@ -226,7 +234,8 @@ static bool guides_own_optimizer(const inquiry *q, const char *key) {
 }
 
 /* Whether the option changes the state of an optimizer of the library. */
-static bool needs_our_optimizer(const inquiry *q, const taciti_place *place) {
+static bool needs_our_optimizer(const inquiry *q) {
+    const taciti_place *place = q->place;
     if (place->table == &taciti_gossip_option_table) return strcmp(place->option->key, "denoise") == 0;
     return place->table == &taciti_optim_option_table && !guides_own_optimizer(q, place->option->key);
 }
@@ -251,8 +260,8 @@ static bool suits_channel(const taciti_place *place) {
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
 /* Says what is missing for a term. Mixes read the factor alone of the section `compress`. */
-static void add_missing(const inquiry *q, const taciti_place *place, const term *t, char needs[TACITI_NEEDS_BYTES]) {
-    if (!taciti_strategy_mixes_only(q->strategy) || place->table != &taciti_compress_option_table)
+static void add_missing(const inquiry *q, const term *t, char needs[TACITI_NEEDS_BYTES]) {
+    if (!taciti_strategy_mixes_only(q->strategy) || q->place->table != &taciti_compress_option_table)
         add_term(t, needs);
     else if (strcmp(t->key, "factor") == 0)
         add(needs, "a gossip.codec that selects, such as --gossip.codec topk");
@@ -261,7 +270,8 @@ static void add_missing(const inquiry *q, const taciti_place *place, const term 
 }
 
 /* Whether anything reads the option; if not, `needs` receives the first condition that does not hold. */
-static bool is_read(const inquiry *q, const taciti_place *place, char needs[TACITI_NEEDS_BYTES]) {
+static bool is_read(const inquiry *q, char needs[TACITI_NEEDS_BYTES]) {
+    const taciti_place *place = q->place;
     const bool registered = taciti_settings_registered(place->table);
     const char *const conditions[] = {place->table->when, place->option->when};
     term t;
@@ -276,23 +286,24 @@ static bool is_read(const inquiry *q, const taciti_place *place, char needs[TACI
         add(needs, "tacit train, plan or bench step");
         return false;
     }
-    if (q->reader == TACITI_READER_OWN_OPTIMIZER && needs_our_optimizer(q, place)) {
+    if (q->reader == TACITI_READER_OWN_OPTIMIZER && needs_our_optimizer(q)) {
         add(needs, "a job without own_optimizer");
         return false;
     }
     for (size_t i = 0; i < sizeof conditions / sizeof *conditions && !(is_plan(q) && registered); i++)
         for (const char *rest = conditions[i]; (rest = next_term(rest, &t)) != NULL;)
-            if (!term_holds(q, place, &t)) {
-                add_missing(q, place, &t, needs);
+            if (!term_holds(q, &t)) {
+                add_missing(q, &t, needs);
                 return false;
             }
     return true;
 }
 
 /* A channel has the sums of dp, whatever its settings say of a strategy. */
-static inquiry inquiry_of(const taciti_settings *settings, taciti_reader reader) {
+static inquiry inquiry_of(const taciti_settings *settings, taciti_reader reader, const taciti_place *place) {
     return (inquiry){.settings = settings,
                      .reader = reader,
+                     .place = place,
                      .strategy = reader == TACITI_READER_CHANNEL ? taciti_strategy_find("dp")
                                                                  : taciti_settings_strategy(settings),
                      .setup = reader == TACITI_READER_CHANNEL ? taciti_settings_sums(settings)
@@ -301,17 +312,17 @@ static inquiry inquiry_of(const taciti_settings *settings, taciti_reader reader)
 
 bool taciti_settings_reads(const taciti_settings *settings, taciti_reader reader, const taciti_place *place) {
     char needs[TACITI_NEEDS_BYTES];
-    const inquiry q = inquiry_of(settings, reader);
-    return is_read(&q, place, needs);
+    const inquiry q = inquiry_of(settings, reader, place);
+    return is_read(&q, needs);
 }
 
 char *taciti_settings_read_json(const taciti_settings *settings, taciti_reader reader) {
-    const inquiry q = inquiry_of(settings, reader);
     json_t *values = taciti_config_values(&settings->config, 1);
     char key[TACITI_KEY_BYTES], needs[TACITI_NEEDS_BYTES];
     taciti_place place;
+    const inquiry q = inquiry_of(settings, reader, &place);
     for (size_t i = 0; taciti_config_at(&settings->config, i, &place); i++)
-        if (!is_read(&q, &place, needs)) (void)json_object_del(values, taciti_place_key(&place, key));
+        if (!is_read(&q, needs)) (void)json_object_del(values, taciti_place_key(&place, key));
     return taciti_json_dump(values, JSON_COMPACT);
 }
 
@@ -331,10 +342,10 @@ static bool find_unread(const taciti_settings *const *settings, size_t count, ta
                         finding *out) {
     bool found = false;
     for (size_t i = 0; i < count; i++) {
-        const inquiry q = inquiry_of(settings[i], reader);
         finding one;
+        const inquiry q = inquiry_of(settings[i], reader, &one.place);
         if (!taciti_config_at(&settings[i]->config, index, &one.place) || !is_meant(&one.place)) continue;
-        if (is_read(&q, &one.place, one.needs)) return false;
+        if (is_read(&q, one.needs)) return false;
         if (!found) *out = one;
         found = true;
     }
