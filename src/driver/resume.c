@@ -174,6 +174,16 @@ static tacit_status say_begun(const taciti_resume *resume, const taciti_state *s
     return TACIT_OK;
 }
 
+/* Whether all replicas had made the same number of updates, or every rank has its own back. */
+static bool updated_together(const taciti_resume *resume) {
+    const json_t *replicas = json_object_get(resume->ckpt.meta, "replicas");
+    const json_t *first = json_object_get(json_array_get(replicas, 0), "updates");
+    for (size_t r = 1; r < json_array_size(replicas); r++)
+        if (json_integer_value(json_object_get(json_array_get(replicas, r), "updates")) != json_integer_value(first))
+            return resume->ckpt.resumption == TACITI_RESUME_EXACTLY;
+    return true;
+}
+
 /* Restores the optimizer's count of updates. Where a window of AccumAdam has another length now, or ranks stood at
  * different places in it, a new one begins: M and V keep the windows that have ended, and their number is what the bias
  * correction counts; gradients of the unfinished window stay outside, as their share in A was for the old length. */
@@ -187,22 +197,16 @@ static tacit_status resume_updates(taciti_resume *resume, const taciti_state *st
                            resume->ckpt.path, updates, resume->optim_advice);
     const int64_t before = taciti_changes_window_before(&resume->changes), windows = updates / before;
     const int64_t now = taciti_changes_window_now(&resume->changes);
-    const json_t *replicas = json_object_get(resume->ckpt.meta, "replicas");
-    const json_t *first = json_object_get(json_array_get(replicas, 0), "updates");
-    bool together = true; /* all replicas had made the same number of updates, or every rank has its own back */
-    for (size_t r = 1; r < json_array_size(replicas) && resume->ckpt.resumption != TACITI_RESUME_EXACTLY; r++) {
-        const json_t *one = json_object_get(json_array_get(replicas, r), "updates");
-        together = together && json_integer_value(one) == json_integer_value(first);
-    }
-    const taciti_state_entry *unfinished = taciti_state_find(state, "optim.a");
+    const bool together = updated_together(resume);
     if (before == now && (together || now == 1)) return TACIT_OK;
     if (windows > INT64_MAX / now)
         return taciti_fail(TACIT_E_DATA, "%s: %" PRId64 " updates are too many", resume->ckpt.path, updates);
+    const taciti_state_entry *unfinished = taciti_state_find(state, "optim.a");
     taciti_range r;
     for (size_t i = 0; unfinished != NULL && taciti_state_range(unfinished, i, &r); i++)
         memset((float *)unfinished->data + r.at, 0, r.n * sizeof(float));
     taciti_optim_set_updates(optim, windows * now);
-    if ((updates % before != 0 || !together) && resume->ckpt.rank == 0)
+    if ((updates % before != 0 || !together) && is_speaker(resume))
         taciti_log(TACITI_LOG_WARN,
                    "resume: the optimizer's window begins anew; the last %" PRId64
                    " gradients are not in the moments, which hold %" PRId64 " windows",
