@@ -349,8 +349,12 @@ class Ranks(unittest.TestCase):
             module.register_buffer("counts", torch.tensor([2 ** 40 + RANK, -RANK]))
             module.register_buffer("flag", torch.tensor(RANK == 0))
             module.register_buffer("fine", torch.tensor([1 + RANK * 2.0 ** -40, float("inf")], dtype=torch.float64))
+            minus = [torch.full((3,), -0.0, dtype=kind) for kind in (torch.float16, torch.float32, torch.float64)]
+            for i, buffer in enumerate(minus):
+                module.register_buffer(f"minus{i}", buffer)
             optimizer = sgd(module)
             model = tacit.Parallel(module, optimizer, buffers=choice)
+            self.assertTrue(all(bool(b.signbit().all()) for b in minus), choice)
             begins = 0 if choice != "own" else RANK
             self.assertEqual(float(module.layers[1].running_mean[0]), begins)
             self.assertEqual(module.counts.tolist(), [2 ** 40 + begins, -begins])
@@ -367,6 +371,7 @@ class Ranks(unittest.TestCase):
             with model.average():
                 torch.testing.assert_close(module.layers[1].running_mean, expected, rtol=1e-6, atol=1e-6)
                 self.assertEqual(int(module.layers[1].num_batches_tracked), 3)
+                self.assertTrue(all(bool(b.signbit().all()) for b in minus), choice)
                 self.assertLess(abs(float(module.fine[0]) - fine), 2.0 ** -44)
                 self.assertEqual(float(module.fine[1]), float("inf"))
             self.assertTrue(same_bits(module.layers[1].running_mean, own))

@@ -159,14 +159,14 @@ class Buffers:
                 self._send(group, as_bytes)
 
     def _send(self, tensors, as_bytes):
-        """Sums of one rank's numbers and zeros: of floats, or of bytes, each of which travels as a float."""
+        """Sums one rank's numbers and -0.0, which changes no bit of them: floats, or bytes, each of which travels as a float."""
         if self._comm.size == 1:
             return
         flats = [t.detach().contiguous().reshape(-1) for t in tensors]
         flats = [f.view(torch.uint8) if as_bytes else f for f in flats]
         flat, home = join(flats)
         if self._comm.rank > 0:
-            flat.zero_()
+            flat.fill_(-0.0)
         flat = self.sum_long(flat)[:sum(f.numel() for f in flats)].to(home)
         for tensor, own, piece in zip(tensors, flats, flat.split([f.numel() for f in flats])):
             tensor.copy_(piece.to(own.dtype).view(tensor.dtype).view(tensor.shape))
@@ -217,7 +217,8 @@ class Buffers:
         flat = self.sum_long(flat).to(home)
         means = [piece.view(t.shape).to(t) for t, piece in zip(tensors, flat.split([t.numel() for t in tensors]))]
         for i, base in bases.items():
-            means[i] += base * (self._comm.size / counts[i])
+            base *= self._comm.size / counts[i]
+            means[i] = torch.where(means[i] == 0, base, base + means[i])  # -0.0 stays
         return means
 
     def _find_bases(self, tensors):
