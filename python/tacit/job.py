@@ -159,7 +159,7 @@ class Job(Part):
 
     def __init__(self, comm, settings, layout, arrays=None, **options):
         super().__init__(comm)
-        self.layout, self._arrays = layout, arrays
+        self.layout, self.held = layout, arrays
         self._step = sized(_table.tacit_step)
         check(lib.tacit_job_open(comm._handle, settings._handle, layout._handle,
                                  byref(sized(_table.tacit_job_options, **options)), byref(self.handle)))

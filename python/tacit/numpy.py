@@ -3,15 +3,13 @@
 
     import tacit.numpy as tacit
     model = tacit.Model({"w": (41, 10), "b": (10,)}, strategy="gossip", optim__lr=0.01)
-    model["w"][:] = initial                     views of the library's memory
+    model["w"][:] = initial                     the library works on these arrays
     model.start()
     for ...:
         model.gradients["w"][:] = ...           summed over ranks it must be the gradient: divide by samples * model.size
         model.ready()
         step = model.finish()
 """
-import ctypes
-
 import numpy
 
 from . import _table
@@ -23,8 +21,11 @@ from .settings import Settings
 KINDS = {numpy.dtype("float32"): _table.F32, numpy.dtype("float16"): _table.F16}
 
 
-def view_floats(address, count):
-    return numpy.ctypeslib.as_array((ctypes.c_float * count).from_address(address))
+def make_floats(count):
+    """Returns zeros in an array that begins at a multiple of 64 bytes, as the library wants it."""
+    room = numpy.zeros(count + 16, "f")
+    begin = -room.ctypes.data % 64 // 4
+    return room[begin:begin + count]
 
 
 class Owner:
@@ -40,8 +41,8 @@ class Owner:
             raise
 
     def close(self):
-        """The arrays of a model are gone afterwards, as when `comm` is closed: copy what you keep. A communicator over MPI
-        stays until the process ends, because MPI begins only once in it. Collective."""
+        """The arrays of a model stay. So does, until the process ends, a communicator over MPI, because MPI begins only once
+        in it. Collective."""
         if self._is_own and (self.settings["comm.engine"] in ("tcp", "self") or not is_under_mpi()):
             self.comm.close()
         elif self._part is not None:
@@ -64,19 +65,21 @@ class Model(Owner):
         self.settings = Settings(*sources, **settings)
         self._layout = Layout()
         self._index = {name: self._layout.add(name, shape, decay=len(shape) > 1) for name, shape in shapes.items()}
-        self._open(comm, lambda: Job(self.comm, self.settings, self._layout, steps=steps, threads=threads,
-                                     own_optimizer=own_optimizer))
+        self._open(comm, lambda: self._open_job(shapes, steps=steps, threads=threads, own_optimizer=own_optimizer))
         self.rank, self.size = self.comm.rank, self.comm.size
-        self._part.on_shut = self._forget
-        self.parameters = self._view(self._part.parameters, shapes)
-        self.gradients = self._view(self._part.gradients, shapes)
 
     def __getattr__(self, name):
         """start, finish, settle, stepped, average, revert, save, load, state, restore, counters, set_lr: as of tacit.Job."""
         return getattr(self._part, name)
 
-    def _view(self, address, shapes):
-        flat, views = view_floats(address, self._layout.floats), {}
+    def _open_job(self, shapes, **options):
+        flats = [make_floats(self._layout.floats) for _ in range(2)]
+        self.parameters, self.gradients = (self._view(flat, shapes) for flat in flats)
+        return Job(self.comm, self.settings, self._layout, arrays=flats, parameters=flats[0].ctypes.data,
+                   gradients=flats[1].ctypes.data, **options)
+
+    def _view(self, flat, shapes):
+        views = {}
         for name, shape in shapes.items():
             begin = self._layout.offset(self._index[name])
             views[name] = flat[begin:begin + int(numpy.prod(shape, dtype=numpy.int64))].reshape(shape)
@@ -93,9 +96,6 @@ class Model(Owner):
             self._part.ready(self._index[name])
         if not names:
             self._part.ready()
-
-    def _forget(self):
-        self.parameters = self.gradients = {}
 
 
 class Sum(Owner):

@@ -35,6 +35,15 @@ class Arrays(unittest.TestCase):
             self.assertLess((error ** 2).mean(), 0.2)
             model.close()
 
+    def test_arrays_outlive_their_model(self):
+        model = arrays.Model({"w": (410, 1000)}, comm=tacit.default_comm(), strategy="gossip")
+        w, g = model["w"], model.gradients["w"]
+        w[:], g[:] = 3 + RANK, RANK
+        model.start()
+        model.close()
+        self.assertTrue((w == 3).all() and (g == RANK).all() and model["w"] is w)
+        w[:], g[:] = 1, 2
+
     def test_sums(self):
         total = arrays.Sum(7, comm=tacit.default_comm())
         self.assertEqual(total(numpy.arange(7, dtype="f")).tolist(), [SIZE * i for i in range(7)])
