@@ -29,7 +29,8 @@ def save(folder, model, *stateful, step=None, keep=2):
 
     stateful: what has state_dict() and load_state_dict(): optimizers, schedulers, GradScaler, samplers; in load() in the
     same order. step: where the caller's loop goes on; else the number of steps. A folder with a newer checkpoint, which this
-    model has not loaded, is refused. Between two steps. Collective."""
+    model has not loaded, is refused. Between two steps: after backward() alone it holds the state before the update,
+    and no gradient. Collective."""
     check_model(model, "save")
     if model._averaged:
         raise UsageError("parameters and buffers are the mean of the ranks here: leave model.average() before you save")

@@ -516,7 +516,7 @@ class Parallel(torch.nn.Module):
     @contextlib.contextmanager
     def average(self):
         """Makes parameters and buffers the mean over ranks in here, for an evaluation; gives the consensus distance
-        sqrt(1/N sum_i |x_i - mean|^2), 0 under dp. Between two steps. Collective."""
+        sqrt(1/N sum_i |x_i - mean|^2), 0 under dp. Between two steps: after backward() alone they lack its update. Collective."""
         self._check_step_can_begin()
         self._meet()
         if self._parts is None:  # else the flat array has more bits than a parameter of 16
