@@ -458,6 +458,7 @@ typedef struct tacit_counters {
     uint64_t bytes_sent, bytes_received;       /* payload of all jobs of the communicator since it was opened */
     uint64_t messages_sent, messages_received; /* likewise */
     uint64_t away_sent, away_received;         /* bytes of these to and from other hosts */
+    double factor, gain, kept;                 /* as in tacit_step, of the last step, from either half of it */
 } tacit_counters;
 
 /* Not collective. */
@@ -530,9 +531,8 @@ TACIT_API tacit_status tacit_job_need(tacit_job *job, size_t unit);
  * unit is not needed. Collective. */
 TACIT_API tacit_status tacit_job_release(tacit_job *job, size_t unit);
 
-/* Gradients of the unit will be written in this step: call it before the first write; micro-batches may repeat it. Its
- * first content in a step is not specified. E_USAGE: a tensor of it is ready in this step. May wait for sums of other
- * units. Not collective. */
+/* Comes before the first write to the unit's gradients in a step; micro-batches may repeat it. Their content is not
+ * specified then. E_USAGE: a tensor of it is ready in this step. May wait for sums of other units. Not collective. */
 TACIT_API tacit_status tacit_job_write(tacit_job *job, size_t unit);
 
 /* ---- 13. channels ------------------------------------------------------------------------------------------------ */

@@ -112,6 +112,9 @@ class tacit_counters(Structure):
         ("messages_received", c_uint64),
         ("away_sent", c_uint64),
         ("away_received", c_uint64),
+        ("factor", c_double),
+        ("gain", c_double),
+        ("kept", c_double),
     ]
 
 

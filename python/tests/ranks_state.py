@@ -576,6 +576,23 @@ class States(unittest.TestCase):
             self.assertEqual(sum(r["bytes_sent"] for r in rows), sent)
             self.assertTrue(all(r["grad_norm"] > 0 and r["bytes_sent"] > 0 and r["step_s"] > 0 for r in rows))
 
+    def test_metrics_of_a_step_that_ends_after_its_update(self):
+        """Its row has the average, its bytes and the skip, and not the next one's."""
+        path = os.path.join(FOLDER, f"rows-{SIZE}-{RANK}")
+        loop = Loop(Net, metrics=path, strategy="localsgd", every=2, codec="topk", factor=4, warmup=0)
+        for step in range(4):
+            loop.optimizer.zero_grad()
+            loss_of(loop.model(Net.batch(step) * (float("nan") if step == 2 else 1))).backward()
+            loop.optimizer.step()
+        loop.model.close()
+        if RANK == 0:
+            with open(path) as file:
+                rows = [json.loads(line) for line in file]
+            self.assertEqual([(row["step"], row["skipped"]) for row in rows], [(1, 0), (2, 0), (3, 1), (4, 1)])
+            averages = [SIZE > 1 and step % 2 for step in range(4)]
+            for key in ("bytes_sent", "gain", "kept"):
+                self.assertEqual([row.get(key, 0) > 0 for row in rows], averages, key)
+
 
 if __name__ == "__main__":
     unittest.main(failfast=True)

@@ -117,7 +117,8 @@ struct tacit_job {
     int64_t total_steps;   /* of the schedule */
     int64_t step, skipped; /* finished */
     double wait_s;
-    pthread_mutex_t lock;   /* of both phases and all below, and of the driver inside a step */
+    taciti_step_report last; /* of the last step that was finished */
+    pthread_mutex_t lock;    /* of both phases and all below, and of the driver inside a step */
     taciti_job_unit *units; /* [layout.unit_count], owned; NULL: the job is not by_units */
 };
 

@@ -157,6 +157,7 @@ static void count_step(tacit_job *job, const taciti_driver_record *record) {
     job->step++;
     job->skipped += record->report.skipped ? 1 : 0;
     job->wait_s += (double)record->report.wait_ns * 1e-9;
+    job->last = record->report;
     taciti_units_end(job);
 }
 
@@ -265,7 +266,10 @@ tacit_status tacit_job_counters(const tacit_job *job, tacit_counters *out) {
                                 .messages_sent = c.messages_sent,
                                 .messages_received = c.messages_received,
                                 .away_sent = c.away_bytes_sent,
-                                .away_received = c.away_bytes_received};
+                                .away_received = c.away_bytes_received,
+                                .factor = job->last.factor,
+                                .gain = job->last.gain,
+                                .kept = job->last.kept};
     taciti_struct_write(&counters, sizeof counters, out);
     return TACIT_OK;
 }

@@ -4,6 +4,7 @@ import math
 
 from ..comm import logger
 from . import _private
+from .arguments import REPLICAS
 
 
 def warn_of_steps(happened):
@@ -19,7 +20,7 @@ class Changes:
     """Looks at how often parameters have changed. tensors: the Tensors of the model; steps: of the whole run."""
 
     def __init__(self, tensors, settings, ranks, steps):
-        self._tensors, self._first_step = tensors, None
+        self._tensors, self._first_step, self._keeps_replica = tensors, None, settings["strategy"] in REPLICAS
         takes_back = ranks > 1 and all(settings[key] == value for key, value in MIXES_EARLY.items())
         self._first_mix = math.ceil(float(settings["gossip.start"]) * steps) if takes_back else math.inf
 
@@ -28,7 +29,7 @@ class Changes:
 
     def begin(self, steps):
         """The model has the parameters of the job. steps: that it has made."""
-        self._first_step, self._first = steps, max(self._list(), default=0)
+        self._first_step, self._first = steps if self._keeps_replica else None, max(self._list(), default=0)
         self.note()
 
     def note(self):

@@ -13,8 +13,9 @@ from ..comm import logger
 
 PROGRESS_S = 10
 COMPRESSION = ("factor", "gain", "kept")  # of a step with a compressed sum
+COUNTED = ("wait_s", "bytes_sent", "bytes_received")  # since the step before
 # Keys of a row of a step, and the one by which other lines are known.
-OWN_KEYS = ("step", "time", "grad_norm", "wait_s", "step_s", "bytes_sent", "bytes_received", "skipped", *COMPRESSION, "event")
+OWN_KEYS = ("step", "time", "grad_norm", "step_s", *COUNTED, "skipped", *COMPRESSION, "event")
 
 
 def check_names(names):
@@ -29,7 +30,7 @@ class Metrics:
 
     def __init__(self, progress, comm):
         self._comm, self._file, self._progress = comm, None, progress and comm.rank == 0
-        self._row, self._bytes, self._began, self._shown = {}, (0, 0), time.monotonic(), 0.0
+        self._row, self._before, self._began, self._shown = {}, {}, time.monotonic(), 0.0
         self._coming, self.expects_step = {}, True  # values of a step that has begun, as a forward pass says
 
     def open(self, path, buffers):
@@ -51,17 +52,22 @@ class Metrics:
 
     def start(self, counters):
         """Begins to count: a communicator may have carried what belongs to no step of this model."""
-        self._bytes, self._began = (counters["bytes_sent"], counters["bytes_received"]), time.monotonic()
+        self._before, self._began = counters, time.monotonic()
 
-    def begin_row(self, step, counters):
+    def begin_row(self, step):
+        """A step has its gradient."""
         self.write_row()
-        now, total = time.monotonic(), (counters["bytes_sent"], counters["bytes_received"])
-        self._row = {"step": step.number, "time": round(time.time(), 3), "grad_norm": step.norm, "wait_s": step.wait_s,
-                     "step_s": now - self._began, "bytes_sent": total[0] - self._bytes[0],
-                     "bytes_received": total[1] - self._bytes[1], "skipped": counters["skipped"],
-                     **{key: value for key in COMPRESSION if (value := getattr(step, key)) > 0}, **self._coming}
-        self._coming, self.expects_step = {}, False
-        self._bytes, self._began = total, now
+        if self.wanted:
+            self._row, self._coming, self.expects_step = {"step": step.number, "grad_norm": step.norm, **self._coming}, {}, False
+
+    def end_row(self, counters):
+        """The step has ended. counters: reads them."""
+        if self.wanted:
+            before, began = self._before, self._began
+            self.start(counters())
+            self._row.update({key: self._before[key] - before[key] for key in COUNTED}, time=round(time.time(), 3),
+                             step_s=self._began - began, skipped=self._before["skipped"],
+                             **{key: self._before[key] for key in COMPRESSION if self._before[key] > 0})
 
     def add(self, **values):
         check_names(values)
@@ -77,7 +83,7 @@ class Metrics:
         except OSError as error:
             logger.warning("%s: no more rows of metrics are written", error)
             self._drop_file()
-        if self._progress and time.monotonic() - self._shown > PROGRESS_S:
+        if self._progress and "step_s" in row and time.monotonic() - self._shown > PROGRESS_S:
             self._shown = time.monotonic()
             loss = f"  loss {row['loss']:.4f}" if "loss" in row else ""
             factor = f"  factor {row['factor']:.3g}" if "factor" in row else ""

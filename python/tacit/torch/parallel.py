@@ -31,7 +31,7 @@ class Parallel(torch.nn.Module):
     of the program. steps: of the whole run, where they are known: gossip begins with a tenth of them as dp.
     buffers, such as running means: "average": the mean over ranks, in average() and save(); "broadcast": those of rank 0,
     before every forward pass of a step, as in DDP; "own". metrics: a file, such as run/metrics.jsonl, to which rank 0 adds
-    a row per step (docs/metrics.md), with what log() gets; progress: a line now and then.
+    a row per step (docs/metrics.md), with what log() gets, but no events; progress: a line now and then.
 
     Collective, as are backward passes outside no_sync() and steps of the optimizers. Attributes, parameters and
     state_dict() are those of the module."""
@@ -109,6 +109,7 @@ class Parallel(torch.nn.Module):
         self._is_used = True  # the gradient of the last pass, by an optimizer
         self._tensors.pull()
         self._changes.begin(self._job.counters()["steps"])
+        self._metrics.start(self._job.counters())
         if self._parts is not None:
             self._parts.bind(self._job)
 
@@ -152,7 +153,7 @@ class Parallel(torch.nn.Module):
             return self.module(*inputs, **named)
         if syncs:
             self._check_step_can_begin()
-            self._look_for_steps()
+            self._changes.look_for_steps(self.counters)
             self._rank_buffers.before_forward(self.training)
         outputs = self.module(*inputs, **named)
         if syncs and not self._keeps_replica:
@@ -355,6 +356,7 @@ class Parallel(torch.nn.Module):
         else:
             self._fill_unused(unused, self._share_use(unused))
             self._job.stepped()
+            self._metrics.end_row(self.counters)
         self._queued = self.comm.busy = False
         self._is_used = self._skipped or not self.optimizers
         if replaced is not None:
@@ -379,8 +381,7 @@ class Parallel(torch.nn.Module):
         if self._parts is not None and self._parts.spoiled:
             self.last_step.skipped = 1
         self._skipped = bool(self.last_step.skipped)
-        if self._metrics.wanted:
-            self._metrics.begin_row(self.last_step, self._job.counters())
+        self._metrics.begin_row(self.last_step)
 
     @torch.no_grad()
     def _share_use(self, unused):
@@ -496,6 +497,7 @@ class Parallel(torch.nn.Module):
         else:
             self._parts.end_step()
         self._job.stepped()
+        self._metrics.end_row(self.counters)
         if updated:
             self._tensors.pull()
         self._changes.note()
@@ -527,8 +529,8 @@ class Parallel(torch.nn.Module):
         self._averaged = True
         hooks = []
         try:
-            hooks += [p.register_post_accumulate_grad_hook(self._refuse_backward)
-                      for p in self._tensors.parameters if p.requires_grad]
+            hooks += [p.register_post_accumulate_grad_hook(lambda _: self._check_step_can_begin())
+                      for p in self._tensors.parameters if p.requires_grad]  # replicas and no_sync() have no other hook
             with self._rank_buffers.averaged():
                 yield distance
         finally:
@@ -540,25 +542,16 @@ class Parallel(torch.nn.Module):
                 p.data.copy_(own)
             self._changes.note()
 
-    def _refuse_backward(self, _):
-        """Refuses one in average(), where strategies of replicas, and passes in no_sync(), have no other hook that notices
-        it."""
-        self._check_step_can_begin()
-
     def _end_parts(self):
         """Ends a step whose update was left out, before what comes between steps."""
         if self._parts is not None and self._waiting:
             self._drop_skipped()
             self._end_step()
 
-    def _look_for_steps(self):
-        if self._keeps_replica:
-            self._changes.look_for_steps(self.counters)
-
     def _meet(self):
         """Lets ranks meet before they do together what comes between steps."""
         self._end_parts()
-        self._look_for_steps()
+        self._changes.look_for_steps(self.counters)
         self._changes.look_between_steps(self.counters)
         steps = self._rank_buffers.gather(self.counters()["steps"])
         if min(steps) < max(steps):
