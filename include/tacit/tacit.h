@@ -191,8 +191,8 @@ TACIT_API int tacit_size(const tacit_comm *comm); /* number of ranks; -1 for a h
 
 /* Close its jobs and channels first: E_USAGE otherwise. Finalizes MPI if this library has initialised it and no other
  * communicator of this library is open; after a failure of a peer it does not, for that could not return. The handle is
- * closed whatever the status is, but for E_USAGE. E_PEER where a peer fails while all say goodbye. NULL is fine.
- * Collective; after a failure not. */
+ * closed whatever the status is, but for E_USAGE. E_PEER where a peer fails while all say goodbye, or has made other
+ * steps than this rank. NULL is fine. Collective; after a failure not. */
 TACIT_API tacit_status tacit_close(tacit_comm *comm);
 
 /* ---- 4. a layout of tensors -------------------------------------------------------------------------------------- */

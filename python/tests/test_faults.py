@@ -17,6 +17,7 @@ from launch import free_port, launch
 from models import Net, loss_of, make, same_bits
 from ranks import own_folder
 
+LEFT = r"rank 1\b.*(has left the job in step 2, finish.*all ranks must make the same steps|has failed, as rank [02] on)"
 TIMEOUT = 2.0
 MOMENT = 1.0
 
@@ -192,6 +193,31 @@ class Faults(unittest.TestCase):
                         self.assertLess(self.check_named(rank, 1, 20, left), 6, rank.text())
                     self.assertEqual(ranks[1].status, getattr(self.how, "code", 1), ranks[1].text())
                     self.tearDown()
+
+    def test_a_rank_that_leaves_before_ranks_have_met(self):
+        """Those that go on to their end learn of it there, by close() or at exit, and the rank that has left as well."""
+        def work(rank, strategy, closes):
+            import tacit.torch as tacit
+            module = make(Net)
+            optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
+            model = tacit.Parallel(module, optimizer, strategy=strategy, timeout=60.0)
+            for step in range(8):
+                if rank == 1 and step == 3:
+                    raise SystemExit(0)
+                optimizer.zero_grad()
+                loss_of(model(Net.batch(step))).backward()
+                optimizer.step()
+            if closes:
+                model.close()
+        for strategy, closes in (("none", True), ("none", False), ("localsgd", True), ("localsgd", False)):
+            with self.subTest(strategy=strategy, closes=closes):
+                ranks = self.launch(strategy, closes, work=work, size=3)
+                for number, rank in enumerate(ranks):
+                    self.assertTrue(rank.wait(30), rank.text())
+                    self.assertEqual(rank.status, closes and number != 1, rank.text())
+                    if number != 1:
+                        self.assertRegex(rank.text(), LEFT)
+                self.tearDown()
 
     def test_interrupted(self):
         """Ctrl-C reaches all ranks, or one alone. No process is left, and the traceback is KeyboardInterrupt's."""

@@ -8,9 +8,10 @@ static tacit_status read_options(const tacit_settings *settings, taciti_comm_opt
     if (settings != NULL) {
         TACITI_TRY(taciti_handle_check(settings, TACITI_HANDLE_SETTINGS));
         *out = settings->values.comm;
+        out->same_steps = true;
         return TACIT_OK;
     }
-    *out = (taciti_comm_options){0};
+    *out = (taciti_comm_options){.same_steps = true};
     const taciti_section section = {&taciti_comm_option_table, out, NULL};
     return taciti_config_defaults(&(taciti_config){&section, 1});
 }

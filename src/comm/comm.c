@@ -110,6 +110,7 @@ static tacit_status set_up(taciti_comm *comm) {
     if (comm->peers == NULL || comm->requests == NULL) return TACIT_E_MEMORY;
     TACITI_TRY(taciti_hosts_create(comm->engine.size, &comm->hosts));
     for (int i = 0; i < comm->engine.size; i++) comm->peers[i].rank = i;
+    atomic_store(&comm->own_witness.doing.number, -1); /* no step yet */
     atomic_store(&comm->witness, &comm->own_witness);
     TACITI_TRY(taciti_detector_create(comm));
     TACITI_TRY(taciti_trace_create(size > 1 ? TRACE_SPANS : 0, &comm->trace));
@@ -398,10 +399,11 @@ tacit_status taciti_comm_close(taciti_comm *comm) {
         abandon_comm(comm);
         return status;
     }
+    if (comm->options.same_steps) status = taciti_detector_compare_ends(comm);
     taciti_comm_announce(comm, atomic_load(&atomic_load(&comm->witness)->doing.number), TACITI_DOING_SHUT_DOWN);
     shut_down(comm);
     destroy_comm(comm);
-    return TACIT_OK;
+    return status;
 }
 
 /* ---- giving up -------------------------------------------------------------------------------------------------- */

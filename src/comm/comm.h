@@ -112,6 +112,7 @@ typedef struct taciti_comm_options {
     /* Not in the table. */
     double warn_s;         /* a peer silent for longer is reported as slow; 0: a fifth of timeout_s */
     int64_t segment_bytes; /* unit in which collectives are pipelined; 0: TACITI_SEGMENT_BYTES */
+    bool same_steps;       /* all ranks make the same steps: close() names one that has made others */
 } taciti_comm_options;
 extern const taciti_option_table taciti_comm_option_table; /* section "comm" */
 
@@ -163,7 +164,8 @@ tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const t
                                      taciti_comm **out);
 
 /* Closes the communicator; NULL is allowed. Collective, unless communication has failed before. If a peer fails during
- * the close, ends the job with taciti_comm_abort() where a process may be ended (guard.h), else returns E_PEER. */
+ * the close, ends the job with taciti_comm_abort() where a process may be ended (guard.h), else returns E_PEER. Returns
+ * E_PEER, too, where ranks that shall make the same steps were last announced in different ones. */
 tacit_status taciti_comm_close(taciti_comm *comm);
 
 /* Call before the buffers of messages are freed. After a failure, stops the communication thread and drops the engine

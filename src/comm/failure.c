@@ -424,6 +424,23 @@ static bool has_sent_all(const taciti_link *link) {
     return link->received == link->in.sent && taciti_now_ns() - link->heard_ns > (int64_t)(LATE_S * 1e9);
 }
 
+tacit_status taciti_detector_compare_ends(const taciti_comm *comm) {
+    taciti_sight mine;
+    char name[NAME_BYTES], texts[2][TACITI_WITNESS_TEXT_BYTES];
+    taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &mine);
+    for (int i = 0; i < comm->detector.count; i++) {
+        const taciti_link *link = &comm->detector.links[i];
+        if (link->seen.step == mine.step) continue;
+        name_of(comm, link->peer, name);
+        taciti_sight_text(&link->seen, texts[0]);
+        taciti_sight_text(&mine, texts[1]);
+        return taciti_fail(TACIT_E_PEER,
+                           "%s has left the job in %s, and rank %d in %s; all ranks must make the same steps", name,
+                           texts[0], comm->engine.rank, texts[1]);
+    }
+    return TACIT_OK;
+}
+
 static double patience_s(const taciti_comm *comm, const taciti_link *link) {
     if (link == NULL || !link->gone) return stall_s(comm);
     const double limit_s = timeout_s(comm);

@@ -155,23 +155,51 @@ static void *play_leaver(void *argument) {
     return NULL;
 }
 
+static void run_pair(const taciti_comm_options *options, void *(*play)(void *)) {
+    test_world *world = test_world_create(2);
+    newcomer second = {test_world_seat(world, 1), options, 0}, first = {test_world_seat(world, 0), options, 0};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, play, &second), 0);
+    (void)play(&first);
+    (void)pthread_join(thread, NULL);
+    test_world_destroy(world);
+}
+
 static void who_has_left_is_named_when_all_its_messages_have_arrived(void **state) {
     (void)state;
     const taciti_comm_options options = test_comm_options(false);
     for (int expected = 1; expected <= 2; expected++) {
-        test_world *world = test_world_create(2);
-        newcomer leaves = {test_world_seat(world, 1), &options, 0}, waits = {test_world_seat(world, 0), &options, 0};
-        pthread_t thread;
         const int64_t begin_ns = taciti_now_ns();
         g_leaver = (leaver){.expected = expected};
-        assert_int_equal(pthread_create(&thread, NULL, play_leaver, &leaves), 0);
-        (void)play_leaver(&waits);
-        (void)pthread_join(thread, NULL);
+        run_pair(&options, play_leaver);
         assert_int_equal(test_log_count("has left the job in step 3, finish, but rank 0 waits for it in step 9"),
                          expected - 1);
         assert_true(taciti_now_ns() - begin_ns < 30 * TACITI_NS_PER_S); /* comm.timeout is 60 s here */
-        test_world_destroy(world);
     }
+}
+
+/* Rank 1 has begun step 3 last, or none, and rank 0 step 9. */
+static void *end_in_own_step(void *argument) {
+    const newcomer *it = argument;
+    taciti_comm *comm = NULL;
+    CHECK(taciti_comm_open_engine(it->options, &it->engine, &comm) == TACIT_OK);
+    if (it->engine.rank == 0) taciti_comm_announce(comm, 9, "exchange");
+    if (it->engine.rank == 1 && g_leaver.expected > 0) taciti_comm_announce(comm, 3, "exchange");
+    CHECK(taciti_comm_close(comm) == (it->options->same_steps ? TACIT_E_PEER : TACIT_OK));
+    return NULL;
+}
+
+static void who_has_made_other_steps_is_named_at_the_end(void **state) {
+    (void)state;
+    taciti_comm_options options = test_comm_options(false);
+    for (int expected = 0; expected <= 2; expected++) {
+        options.same_steps = expected < 2;
+        g_leaver = (leaver){.expected = expected};
+        run_pair(&options, end_in_own_step);
+    }
+    assert_int_equal(test_log_count("has left the job in finish, and rank 0 in step 9, finish"), 1);
+    assert_int_equal(test_log_count("has left the job in step 3, finish, and rank 0 in step 9, finish"), 1);
+    assert_int_equal(test_log_count("has left the job in step 9, finish, and rank 1 in "), 2);
 }
 
 int main(void) {
@@ -181,6 +209,7 @@ int main(void) {
         TEST(who_does_not_come_is_named_after_comm_start),
         TEST(who_cannot_open_tells_the_others),
         TEST(who_has_left_is_named_when_all_its_messages_have_arrived),
+        TEST(who_has_made_other_steps_is_named_at_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

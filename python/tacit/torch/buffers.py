@@ -142,6 +142,13 @@ class Buffers:
             if pair is not None:
                 raise UsageError(f"ranks have different models: {pair[0]} on rank {self._comm.rank}, {pair[1]} on rank {rank}")
 
+    def check_steps(self, count):
+        """Refuses ranks that have made different numbers of steps."""
+        counts = self.gather(count)
+        if min(counts) < max(counts):
+            raise UsageError(f"ranks meet after different numbers of steps: {max(counts)} and, on rank {counts.index(min(counts))}, "
+                             f"{min(counts)}; every rank makes as many backward passes and steps of the optimizer as the others")
+
     @torch.no_grad()
     def send_first(self):
         """Every rank gets those of rank 0."""

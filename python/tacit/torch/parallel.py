@@ -553,10 +553,7 @@ class Parallel(torch.nn.Module):
         self._end_parts()
         self._changes.look_for_steps(self.counters)
         self._changes.look_between_steps(self.counters)
-        steps = self._rank_buffers.gather(self.counters()["steps"])
-        if min(steps) < max(steps):
-            raise UsageError(f"ranks meet after different numbers of steps: {max(steps)} and, on rank {steps.index(min(steps))}, "
-                             f"{min(steps)}; every rank makes as many backward passes and steps of the optimizer as the others")
+        self._rank_buffers.check_steps(self.counters()["steps"])
 
     def log(self, **values):
         """Adds values, such as loss=..., to the metrics of the step that is under way, on rank 0. Names of the row's own keys
@@ -570,6 +567,13 @@ class Parallel(torch.nn.Module):
     def close(self):
         """Makes the model and its optimizers ordinary ones again. Collective, unless a peer has failed. Under shard the state
         of the optimizers is lost after a failure, or while an exception is handled."""
+        try:
+            if self._keeps_replica and self._job.handle and not self.comm.busy and sys.exc_info()[0] is None:
+                self._rank_buffers.check_steps(self.counters()["steps"])  # ranks may not have met before
+        finally:
+            self._close()
+
+    def _close(self):
         for hook in self._gradient_hooks + self._taken_hooks:
             hook.remove()
         self._gradient_hooks, self._taken_hooks = [], []
