@@ -2,6 +2,7 @@
 """Opens libtacit and turns its statuses into exceptions. Nothing here knows PyTorch or numpy."""
 import ctypes
 import ctypes.util
+import operator
 import os
 import pathlib
 
@@ -57,6 +58,23 @@ class UnsupportedError(Error):
 
 class InternalError(Error):
     """A defect in tacit; please report it."""
+
+
+def expect(holds, name, value, wanted):
+    """Raises unless it holds, naming an argument, its value and what is wanted."""
+    if not holds:
+        raise UsageError(f"{name} is {value!r:.80}: {wanted} is expected")
+
+
+def expect_path(name, value, wanted="a path"):
+    expect(isinstance(value, (str, bytes, os.PathLike)), name, value, wanted)
+
+
+def read_integer(name, value, lowest=0, bits=31):
+    """Returns an integer. ctypes would cut one that has more bits than C's."""
+    found = operator.index(value) if hasattr(value, "__index__") else lowest - 1
+    expect(lowest <= found < 2 ** bits, name, value, f"an integer from {lowest} to 2 ** {bits} - 1")
+    return found
 
 
 ERRORS = {error.status: error for error in Error.__subclasses__()}

@@ -8,7 +8,7 @@ import sys
 import threading
 
 from . import _table
-from ._library import Error, PeerError, UsageError, check, lib
+from ._library import Error, PeerError, UsageError, check, lib, read_integer
 from .settings import Settings
 
 LEVELS = {_table.LOG_DEBUG: logging.DEBUG, _table.LOG_INFO: logging.INFO, _table.LOG_WARN: logging.WARNING,
@@ -93,12 +93,13 @@ class Comm:
     Collective. One thread at a time, as the C interface says. Close it after its jobs and channels, or use `with`."""
 
     def __init__(self, settings=None, rank=None, size=None, store=None, alone=False):
-        settings = settings or Settings()
+        settings = Settings.of(settings)
         self._handle, self._parts = ctypes.c_void_p(), {}  # parts in the order of their opening, the same on all ranks
         out = ctypes.byref(self._handle)
         if alone:
             check(lib.tacit_open_self(settings._handle, out))
         elif store is not None:
+            rank, size = read_integer("rank", rank), read_integer("size", size, 1)
             calls = StoreCalls(store)
             try:
                 run_aside(lambda: check(lib.tacit_open_store(settings._handle, rank, size, ctypes.byref(calls.struct), out)))

@@ -3,6 +3,7 @@
 know their owners. include/tacit/tacit.h is the reference for every method."""
 import ctypes
 import functools
+import numbers
 import operator
 import os
 import time
@@ -10,8 +11,9 @@ from array import array
 from ctypes import byref, c_size_t, c_void_p
 
 from . import _table
-from ._library import ConfigError, UsageError, check, lib
-
+from ._library import ConfigError, UsageError, check, expect, expect_path, lib, read_integer
+from .comm import Comm
+from .settings import Settings
 
 SLICE_S = 0.5
 
@@ -29,8 +31,7 @@ def array_type(item, count):
 def wait_in_slices(wait, seconds):
     """Returns False if what wait(seconds) waits for is still under way after this time. Python looks for Ctrl-C between
     slices."""
-    if not seconds >= 0:
-        raise UsageError(f"{seconds} seconds to wait: 0 or more are expected")
+    expect(isinstance(seconds, numbers.Real) and seconds >= 0, "seconds", seconds, "a number of 0 or more")
     end = time.monotonic() + seconds
     while check(wait(min(SLICE_S, max(0.0, end - time.monotonic())))):
         if time.monotonic() >= end:
@@ -50,12 +51,12 @@ class Layout:
 
     def add(self, name, shape, decay=False):
         """Returns the tensor's index."""
-        shape = tuple(map(operator.index, shape))
+        shape = tuple(shape) if hasattr(shape, "__iter__") else shape
         if not isinstance(name, str) or "\0" in name:
             raise ConfigError(f"{name!r} is no name of a tensor: it is a text without control characters")
-        if not all(1 <= size < 2 ** 64 for size in shape):
-            raise ConfigError(f"{name} has the shape {shape}: sizes are 1 or more, of 64 bits")
-        dims = (ctypes.c_size_t * max(1, len(shape)))(*shape)
+        if not isinstance(shape, tuple) or not all(hasattr(n, "__index__") and 1 <= n < 2 ** 64 for n in shape):
+            raise ConfigError(f"{name} has the shape {shape!r}: a tuple of integers from 1 to 2 ** 64 - 1 is expected")
+        dims = (ctypes.c_size_t * max(1, len(shape)))(*map(operator.index, shape))
         check(lib.tacit_layout_add(self._handle, name.encode(errors="surrogatepass"), len(shape), dims,
                                    _table.DECAY if decay else 0))
         self.count += 1
@@ -70,7 +71,7 @@ class Layout:
 
     def offset(self, tensor):
         out = ctypes.c_size_t()
-        check(lib.tacit_layout_offset(self._handle, tensor, byref(out)))
+        check(lib.tacit_layout_offset(self._handle, read_integer("tensor", tensor, bits=64), byref(out)))
         return out.value
 
     def __del__(self):
@@ -83,7 +84,9 @@ class Part:
     collective, and the collector of garbage is not."""
     _shut = None
 
-    def __init__(self, comm):
+    def __init__(self, comm, settings):
+        expect(isinstance(comm, Comm), "comm", comm, "a tacit.Comm")
+        expect(isinstance(settings, Settings), "settings", settings, "a tacit.Settings")
         self.comm, self.handle = comm, ctypes.c_void_p()
         self.held = None  # arrays of the caller that the library reads and writes
         self.on_shut = None  # called before its memory goes
@@ -126,6 +129,7 @@ class Part:
 
     def restore(self, state):
         """Goes on from the state of this rank, bytes or an array of ctypes. Collective."""
+        expect(isinstance(state, (bytes, ctypes.Array)), "state", state, "what state() has returned")
         check(self._restore(self.opened, state, len(state)))
 
 
@@ -147,6 +151,7 @@ def borrow_bytes(data):
 
 def check_folder(folder):
     """Refuses a checkpoint: there is none in it, and training would begin at 0 without a word."""
+    expect_path("folder", folder)
     if os.path.exists(os.path.join(folder, "manifest.json")):
         raise UsageError(f"{folder} is a checkpoint, and load() takes the folder that holds it and goes on from the newest: "
                          f"load({os.path.dirname(os.path.realpath(folder))!r}, ...)")
@@ -157,8 +162,10 @@ class Job(Part):
     these, which live until the job is closed."""
     _shut, _state, _restore = lib.tacit_job_close, lib.tacit_job_state, lib.tacit_job_restore
 
-    def __init__(self, comm, settings, layout, arrays=None, **options):
-        super().__init__(comm)
+    def __init__(self, comm, settings, layout, arrays=None, steps=0, threads=0, **options):
+        super().__init__(comm, settings)
+        expect(isinstance(layout, Layout), "layout", layout, "a tacit.Layout")
+        options.update(steps=read_integer("steps", steps, bits=63), threads=read_integer("threads", threads))
         self.layout, self.held = layout, arrays
         self._step = sized(_table.tacit_step)
         check(lib.tacit_job_open(comm._handle, settings._handle, layout._handle,
@@ -184,7 +191,7 @@ class Job(Part):
         return found[:-1]
 
     def ready(self, tensor=_table.ALL_TENSORS):
-        check(lib.tacit_job_ready(self.opened, tensor))
+        check(lib.tacit_job_ready(self.opened, read_integer("tensor", tensor, bits=64)))
 
     def report(self, tensors, addresses, kinds, scale):
         """Reports that gradients of these tensors are ready at these addresses; one at 0 is 0. kinds: the types of all
@@ -200,6 +207,7 @@ class Job(Part):
 
     def wait(self, tensor, seconds=float("inf")):
         """Returns False if it is still under way after this time."""
+        tensor = read_integer("tensor", tensor, bits=64)
         return wait_in_slices(lambda slice_s: lib.tacit_job_wait(self.opened, tensor, slice_s), seconds)
 
     def finish(self):
@@ -214,6 +222,7 @@ class Job(Part):
         check(lib.tacit_job_stepped(self.opened))
 
     def set_lr(self, lr):
+        expect(isinstance(lr, numbers.Real), "lr", lr, "a number")
         check(lib.tacit_job_set_lr(self.opened, lr))
 
     def average(self):
@@ -231,17 +240,18 @@ class Job(Part):
         return {name: getattr(out, name) for name, _ in out._fields_[1:]}
 
     def save(self, folder, blobs=(), keep=2):
+        expect_path("folder", folder)
         structs = (_table.tacit_blob * max(1, len(blobs)))()
         held = [borrow_bytes(b.data) for b in blobs]
         for struct, blob, bytes_ in zip(structs, blobs, held):
             struct.size, struct.name, struct.own = ctypes.sizeof(struct), blob.name.encode(), blob.own
             struct.bytes, struct.count = ctypes.cast(bytes_, ctypes.c_void_p), memoryview(blob.data).nbytes
-        check(lib.tacit_job_save(self.opened, os.fsencode(folder), keep, structs, len(blobs)))
+        check(lib.tacit_job_save(self.opened, os.fsencode(folder), read_integer("keep", keep, 1), structs, len(blobs)))
 
     def load(self, folder, blobs=()):
         """Sets `data` of blobs. Returns False if there is no checkpoint."""
-        folder = os.fsdecode(folder)
         check_folder(folder)
+        folder = os.fsdecode(folder)
         structs, rooms = (_table.tacit_blob * max(1, len(blobs)))(), [[] for _ in blobs]
         room_type = dict(_table.tacit_blob._fields_)["room"]
 
@@ -266,14 +276,13 @@ class Channel(Part):
     _shut, _state, _restore = lib.tacit_channel_close, lib.tacit_channel_state, lib.tacit_channel_restore
 
     def __init__(self, comm, settings, collective, elements):
-        super().__init__(comm)
-        elements = operator.index(elements)
-        if elements < 1:
-            raise UsageError(f"{elements} elements: 1 or more can be summed")
+        super().__init__(comm, settings)
+        elements = read_integer("elements", elements, 1, 63)
         check(lib.tacit_channel_open(comm._handle, settings._handle, collective, elements, byref(self.handle)))
         comm._parts[self] = None
 
     def start(self, source, target, kind=_table.F32, scale=1.0):
+        expect(isinstance(scale, numbers.Real), "scale", scale, "a number")
         check(lib.tacit_channel_start(self.opened, source, target, kind, scale))
 
     def wait(self, seconds=float("inf")):

@@ -13,7 +13,7 @@
 import numpy
 
 from . import _table
-from ._library import UsageError
+from ._library import UsageError, expect, read_integer
 from .comm import Comm, is_under_mpi
 from .job import Channel, Job, Layout
 from .settings import Settings
@@ -64,7 +64,8 @@ class Model(Owner):
     def __init__(self, shapes, *sources, comm=None, steps=0, threads=0, own_optimizer=False, **settings):
         self.settings = Settings(*sources, **settings)
         self._layout = Layout()
-        self._index = {name: self._layout.add(name, shape, decay=len(shape) > 1) for name, shape in shapes.items()}
+        expect(hasattr(shapes, "items"), "shapes", shapes, "a dictionary {name: shape}")
+        self._index = {name: self._layout.add(name, shape, decay=numpy.size(shape) > 1) for name, shape in shapes.items()}
         self._open(comm, lambda: self._open_job(shapes, steps=steps, threads=threads, own_optimizer=own_optimizer))
         self.rank, self.size = self.comm.rank, self.comm.size
 
@@ -88,6 +89,12 @@ class Model(Owner):
     def __getitem__(self, name):
         return self.parameters[name]
 
+    def __iter__(self):
+        return iter(self.parameters)
+
+    def __len__(self):
+        return len(self.parameters)
+
     def ready(self, *names):
         """Says that these gradients are final; without names: all that are left. Before finish() or settle()."""
         for name in names:
@@ -103,8 +110,8 @@ class Sum(Owner):
     of the next. Collective."""
 
     def __init__(self, elements, *sources, comm=None, **settings):
+        self.elements = read_integer("elements", elements, 1, 63)
         self.settings = Settings(*sources, **settings)
-        self.elements = elements
         self._open(comm, lambda: Channel(self.comm, self.settings, _table.ALL_REDUCE, elements))
 
     def start(self, array, scale=1.0):

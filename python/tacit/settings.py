@@ -6,7 +6,7 @@ import functools
 import os
 
 from . import _table
-from ._library import ConfigError, check, lib
+from ._library import ConfigError, check, expect, expect_path, lib
 
 # Where a short name is looked up, after the sections of the chosen strategy and codec.
 SECTIONS = ("compress", "adapt", "exchange", "comm", "optim")
@@ -62,8 +62,15 @@ class Settings:
             if isinstance(source, dict):
                 self._set_words(source)
             elif source is not None:
+                expect_path("a source of settings", source, "a dictionary, or the path of a YAML file,")
                 check(lib.tacit_settings_file(self._handle, os.fsencode(source)))
         self._set_words(words)
+
+    @classmethod
+    def of(cls, settings):
+        """Returns them, or, of None, all defaults."""
+        expect(settings is None or isinstance(settings, cls), "settings", settings, "a tacit.Settings")
+        return settings or cls()
 
     def _set_words(self, words):
         for word in sorted(words, key=self._order_word):
@@ -73,6 +80,7 @@ class Settings:
     @staticmethod
     def _order_word(word):
         """Strategy and codec first: they say what short names mean."""
+        expect(isinstance(word, str), "a key of settings", word, "a text")
         key = word.replace("__", ".")
         return 0 if key == "strategy" else 1 if key in ("codec", "compress.codec", "policy", "adapt.policy") else 2
 

@@ -164,7 +164,7 @@ class Checkpoints(unittest.TestCase):
     def test_steps(self):
         run = Run(sgd, "dp")
         for step in (-1, 1.5, "7", torch.tensor(3)):
-            with self.assertRaisesRegex(tacit.UsageError, "step is .*: the step where the loop goes on is expected, an integer"):
+            with self.assertRaisesRegex(tacit.UsageError, "step is .*: the step where the loop goes on, an integer of 0 or more, is exp"):
                 tacit.save("/nowhere", run.model, run.optimizer, step=step)
         self.assertEqual(run.load(run.save(step=0)), 0)
         run.model.close()

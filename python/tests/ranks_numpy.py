@@ -61,7 +61,7 @@ class Arrays(unittest.TestCase):
                 total(array)
         self.assertEqual(total(locked.copy()).tolist(), [SIZE] * 7)
         for seconds in (-1, float("nan")):
-            with self.assertRaisesRegex(tacit.UsageError, f"{seconds} seconds to wait: 0 or more"):
+            with self.assertRaisesRegex(tacit.UsageError, f"seconds is {seconds}: a number of 0 or more is expected"):
                 total.wait(seconds)
         total.close()
         folder.cleanup()

@@ -13,6 +13,7 @@ import unittest
 import unittest.mock
 import warnings
 
+import numpy
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
@@ -161,7 +162,7 @@ class Refused(unittest.TestCase):
             self.refuses(f"{word} is for optimizers of the library", **{word: value})
         for steps in ("100", 100.5, None, -1):
             self.refuses(f"steps is {steps!r}: the number of steps of the whole run", steps=steps, kind=tacit.UsageError)
-        self.refuses("comm is a int: a tacit.Comm is expected", comm=3)
+        self.refuses("comm is 3: a tacit.Comm, as of tacit.open_comm.., is expected", comm=3)
         self.refuses("warmup: it may be|warmup", warmup="x", kind=tacit.ConfigError)
         self.refuses("factor", factor=-1, kind=tacit.ConfigError)
         with self.assertRaises(ValueError):  # people catch these
@@ -191,9 +192,10 @@ class Refused(unittest.TestCase):
         with self.assertRaisesRegex(tacit.UsageError, "'x' is no gradient of this model, which has w, b"):
             model.ready("x")
         model.close()
-        with self.assertRaisesRegex(tacit.UsageError, "-1 elements: 1 or more can be summed"):
+        with self.assertRaisesRegex(tacit.UsageError, "elements is -1: an integer from 1 to 2 .. 63 - 1 is expected"):
             arrays.Sum(-1, comm=parallel.default_comm())
-        for name, shape, text in (("a", (-1,), r"a has the shape \(-1,\)"), ("a", (3, 0), r"a has the shape \(3, 0\)"),
+        for name, shape, text in (("a", 3, "a has the shape 3: a tuple"), ("a", ("3",), "a has the shape .'3',.: a tuple"),
+                                  ("a", (-1,), r"a has the shape \(-1,\)"), ("a", (3, 0), r"a has the shape \(3, 0\)"),
                                   ("a", (2 ** 64 + 3,), "a has the shape"), ("a", (2 ** 62, 2 ** 62), "a"),
                                   ("", (3,), "tensor 0 has no name"), ("a\0b", (3,), "is no name"), (5, (3,), "5 is no name"),
                                   ("a\n", (3,), "without control characters"), ("\ud800", (3,), "a name is UTF-8"),
@@ -202,6 +204,40 @@ class Refused(unittest.TestCase):
                 arrays.Model({name: shape}, comm=parallel.default_comm())
         with self.assertRaisesRegex(tacit.UsageError, "a layout of 0 tensors"):
             arrays.Model({}, comm=parallel.default_comm())
+
+    def test_values_of_wrong_types(self):
+        """Errors name the argument, the value and what is expected; ctypes does not cut an integer to its bits."""
+        import tacit.numpy as arrays
+        comm, many, model = parallel.default_comm(), 2 ** 64 + 5, self.wrap()
+        total, named = arrays.Sum(3, comm=comm), arrays.Model({"w": (3,), "b": (2,)}, comm=comm)
+        for text, work in (("folder is None: a path", lambda: named.save(None)), ("folder is 3: a path", lambda: named.load(3)),
+                           ("folder is None: a path", lambda: parallel.save(None, model)),
+                           ("folder is None: a path", lambda: parallel.load(None, model)),
+                           ("keep is '2': an integer from 1", lambda: named.save("/nowhere", keep="2")),
+                           ("keep is 4294967298: an integer", lambda: named.save("/nowhere", keep=2 ** 32 + 2)),
+                           ("elements is 'topk': an integer", lambda: arrays.Sum("topk", 8, comm=comm)),
+                           (f"elements is {many}: an integer", lambda: arrays.Sum(many, comm=comm)),
+                           ("shapes is None: a dictionary", lambda: arrays.Model(None)),
+                           (f"steps is {many}: an integer", lambda: arrays.Model({"w": (3,)}, comm=comm, steps=many)),
+                           (f"steps is {many}: the number", lambda: self.wrap(module=make(Net), steps=many)),
+                           ("threads is '2': an integer", lambda: arrays.Model({"w": (3,)}, comm=comm, threads="2")),
+                           ("comm is 3: a tacit.Comm", lambda: arrays.Sum(3, comm=3)),
+                           ("seconds is '1': a number of 0 or more", lambda: total.wait("1")),
+                           ("scale is '2': a number", lambda: total.start(numpy.ones(3, "f"), "2")),
+                           ("state is 'abc': what state.. has", lambda: total.restore("abc")),
+                           ("lr is 'x': a number", lambda: named.set_lr("x")),
+                           (f"tensor is {many}: an integer", lambda: named.wait(many)),
+                           ("a source of settings is 8: a dictionary, or the path", lambda: tacit.Settings(8)),
+                           ("a key of settings is 5: a text", lambda: tacit.Settings({5: 3})),
+                           ("settings is {}: a tacit.Settings", lambda: parallel.open_comm({})),
+                           ("settings is 'x': a tacit.Settings", lambda: tacit.Comm("x")),
+                           (r"log\(loss=...\) is 'x': a number", lambda: model.log(loss="x")),
+                           ("model is None: a torch.nn.Module", lambda: parallel.fsdp(None))):
+            with self.assertRaisesRegex(tacit.UsageError, text + ".* expected"):
+                work()
+        self.assertEqual((list(named), len(named), "w" in named), (["w", "b"], 2, True))
+        total.close()
+        named.close()
 
     def test_a_file_of_settings(self):
         with tempfile.TemporaryDirectory() as folder:

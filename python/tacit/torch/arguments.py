@@ -4,7 +4,7 @@ import numbers
 
 import torch
 
-from .._library import UnsupportedError, UsageError
+from .._library import UnsupportedError, UsageError, expect
 from ..comm import Comm
 from ..settings import Settings
 from . import _private
@@ -91,8 +91,8 @@ def check_optim(settings, words):
 
 
 def check_steps(steps):
-    if not isinstance(steps, numbers.Integral) or steps < 0:
-        raise UsageError(f"steps is {steps!r}: the number of steps of the whole run is expected, or 0 where it is unknown")
+    expect(isinstance(steps, numbers.Integral) and 0 <= steps < 2 ** 63, "steps", steps,
+           "the number of steps of the whole run, or 0 where it is unknown,")
 
 
 def check_optimizers(module, optimizers, settings):
@@ -113,11 +113,6 @@ def check_optimizers(module, optimizers, settings):
         check_owners(module, optimizers)
 
 
-def check_comm(comm):
-    if comm is not None and not isinstance(comm, Comm):
-        raise UsageError(f"comm is {name_kind_of(comm)}: a tacit.Comm is expected, as of tacit.open_comm()")
-
-
 def read_arguments(module, optimizers, config, comm, steps, buffers, words):
     """Returns the settings."""
     check_module(module)
@@ -127,5 +122,5 @@ def read_arguments(module, optimizers, config, comm, steps, buffers, words):
     check_optim(settings, words)
     check_steps(steps)
     check_optimizers(module, optimizers, settings)
-    check_comm(comm)
+    expect(comm is None or isinstance(comm, Comm), "comm", comm, "a tacit.Comm, as of tacit.open_comm(),")
     return settings

@@ -13,7 +13,7 @@ from collections import Counter
 
 import torch
 
-from .._library import DataError, UsageError
+from .._library import DataError, UsageError, expect, expect_path
 from ..comm import logger
 from ..job import Blob, check_folder
 from . import _private, cuda, moments
@@ -32,6 +32,7 @@ def save(folder, model, *stateful, step=None, keep=2):
     model has not loaded, is refused. Between two steps: after backward() alone it holds the state before the update,
     and no gradient. Collective."""
     check_model(model, "save")
+    expect_path("folder", folder)
     if model._averaged:
         raise UsageError("parameters and buffers are the mean of the ranks here: leave model.average() before you save")
     if step is not None:
@@ -161,8 +162,8 @@ def read_shared(folder, model, stateful, data):
 
 
 def check_step(step):
-    if not isinstance(step, numbers.Integral) or step < 0:
-        raise UsageError(f"step is {step!r}: the step where the loop goes on is expected, an integer of 0 or more")
+    expect(isinstance(step, numbers.Integral) and step >= 0, "step", step,
+           "the step where the loop goes on, an integer of 0 or more,")
 
 
 def check_model(model, verb):

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _table
-from .._library import ConfigError, DataError, Error, PeerError, UnsupportedError, UsageError, check, lib
+from .._library import ConfigError, DataError, Error, PeerError, UnsupportedError, UsageError, check, expect, lib
 from ..comm import Comm, logger
 from ..job import Channel
 from ..settings import Settings
@@ -34,6 +34,7 @@ def fsdp(model, config=None, gather=True, **settings):
     """Every FSDP module of the model sums its gradients through the library from now on. config, settings: as of
     tacit.Parallel, of sections exchange, compress and comm. gather: all-gathers of parameters, too, dense and to the bit.
     Returns what close() ends. Before the first step; the ranks meet in the first forward pass. Collective."""
+    expect(isinstance(model, torch.nn.Module), "model", model, "a torch.nn.Module")
     settings = Settings(config, **settings)
     if settings["strategy"] != "dp":
         raise ConfigError(f"strategy {settings['strategy']} is more than FSDP's sums and gathers, and tacit.fsdp() sees nothing "
@@ -104,6 +105,7 @@ class Fsdp:
         first step."""
         if any(sums.is_open() for sums in self._sums):
             raise UsageError("load_state_dict() comes before the first step: fully_shard() a new model")
+        expect(isinstance(state, dict), "state", state, "what state_dict() has returned")
         states, ranks = dict(state), dist.get_world_size()
         if states.pop("ranks", ranks) != ranks:
             raise DataError(f"the state is of {state['ranks']} ranks, these are {ranks}: begin without load_state_dict(), and what was "

@@ -12,7 +12,7 @@ import weakref
 
 import torch
 
-from .._library import ConfigError, UsageError, check
+from .._library import ConfigError, UsageError, check, expect
 from ..job import Job
 from ..settings import Settings
 from . import _private, cuda
@@ -220,6 +220,7 @@ class Hook:
         first backward pass. Collective."""
         if self._started:
             raise UsageError("load_state_dict() comes before the first backward pass: make a new hook")
+        expect(isinstance(state, dict), "state", state, "what state_dict() has returned")
         if state:
             restore_state(self._job, state.get("state"))
             self._started = True

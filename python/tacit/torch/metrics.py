@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from .._library import FileError, UsageError
+from .._library import FileError, UsageError, expect
 from ..comm import logger
 
 PROGRESS_S = 10
@@ -18,8 +18,9 @@ COUNTED = ("wait_s", "bytes_sent", "bytes_received")  # since the step before
 OWN_KEYS = ("step", "time", "grad_norm", "step_s", *COUNTED, "skipped", *COMPRESSION, "event")
 
 
-def check_names(names):
-    for name in names:
+def check_values(values):
+    for name, value in values.items():
+        expect(hasattr(value, "__float__"), f"log({name}=...)", value, "a number")
         if name in OWN_KEYS:
             raise UsageError(f"log({name}=...): this key has a meaning of its own in a row; choose a name other than "
                              f"{', '.join(OWN_KEYS)}")
@@ -70,7 +71,7 @@ class Metrics:
                              **{key: self._before[key] for key in COMPRESSION if self._before[key] > 0})
 
     def add(self, **values):
-        check_names(values)
+        check_values(values)
         (self._coming if self.expects_step else self._row).update({name: float(value) for name, value in values.items()})
 
     def write_row(self):

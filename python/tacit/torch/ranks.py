@@ -50,7 +50,7 @@ def choose_interface(settings):
 def open_comm(settings=None, group=None):
     """Returns all ranks of this program: those of mpirun or srun over MPI; else those of torch.distributed or torchrun, which
     meet in its store; else this process alone. group: those of a process group of torch.distributed. Collective."""
-    settings = settings or Settings()
+    settings = Settings.of(settings)
     if is_part(group):
         choose_interface(settings)
         return Comm(settings, dist.get_rank(group), dist.get_world_size(group), TorchStore(_private.store_of(group), group))
@@ -80,7 +80,7 @@ def check_same(settings):
 def default_comm(settings=None):
     """One communicator for all models of the program; the settings of the first open it."""
     global _default, _default_settings
-    settings = settings or Settings()
+    settings = Settings.of(settings)
     if _default is None or not _default._handle:
         asked = read_settings(settings)
         _default, _default_settings = open_comm(settings), asked
