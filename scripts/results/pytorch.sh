@@ -70,6 +70,7 @@ method() {
     bf16) echo "--with tacit --set wire=bf16" ;;
     auto) echo "--with tacit --codec auto" ;;
     auto-now) echo "$select auto --set compress.loss=4" ;;
+    powersgd) echo "--with tacit --codec powersgd" ;;
     topk) echo "$select topk --factor 20 --set values=int4" ;;
     topk10 | topk1000) echo "$select topk --factor ${1#topk}" ;;
     gravac) echo "$select topk --set adapt.policy=gravac --set gravac.window=$((GRAVAC_STEPS / 12 + 1))" ;;

@@ -17,8 +17,8 @@ import record
 
 TITLES = {"ddp": "DDP, f32", "ddp-fp16": "DDP, its fp16 hook", "ddp-powersgd": "DDP, its PowerSGD hook, rank 4",
           "decent-exp": "decent-dp 0.2.3, one-peer-exp", "decent-complete": "decent-dp 0.2.3, complete",
-          "dp": "tacit dp, f32", "bf16": "tacit dp, bf16 on the wire", "auto": "tacit dp, `auto`",
-          "auto-now": "tacit dp, `auto` without its warm-up", "topk": "tacit dp, top-k 20x in int4",
+          "dp": "tacit dp, f32", "bf16": "tacit dp, bf16 on the wire", "powersgd": "tacit dp, `powersgd`, rank 4",
+          "auto": "tacit dp, `auto`", "auto-now": "tacit dp, `auto` without its warm-up", "topk": "tacit dp, top-k 20x in int4",
           "topk10": "tacit dp, top-k 10x", "topk1000": "tacit dp, top-k 1000x", "gravac": "tacit dp, GraVAC, 10x to 1000x",
           "accordion": "tacit dp, Accordion, 10x and 1000x", "exp": "tacit gossip, exp", "complete": "tacit gossip, complete",
           "aer": "tacit gossip, aer", "alone": "no exchange", "fsdp": "FSDP2 over gloo", "fsdp-f32": "`tacit.fsdp`, f32",
