@@ -80,9 +80,7 @@ typedef struct state {
     level bucket[];                /* [count][buckets] */
 } state;
 
-static size_t state_bytes(size_t buckets) {
-    return sizeof(state) + KINDS * buckets * sizeof(level);
-}
+static size_t state_bytes(size_t buckets) { return sizeof(state) + KINDS * buckets * sizeof(level); }
 
 static void start_payoff(const void *options, const taciti_adapt_start *begin, void *memory, taciti_decision *decision,
                          double *factors) {

@@ -119,7 +119,7 @@ struct tacit_job {
     double wait_s;
     taciti_step_report last; /* of the last step that was finished */
     pthread_mutex_t lock;    /* of both phases and all below, and of the driver inside a step */
-    taciti_job_unit *units; /* [layout.unit_count], owned; NULL: the job is not by_units */
+    taciti_job_unit *units;  /* [layout.unit_count], owned; NULL: the job is not by_units */
 };
 
 struct tacit_channel {

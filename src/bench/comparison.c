@@ -31,8 +31,8 @@ struct taciti_cluster_run {
     bool speaks;       /* this rank is the first of them */
     double machine_available_bytes;
     int64_t blocks_begin_ns;
-    double step_sum_s;         /* a step of each setting, one after the other; rank 0's estimate */
-    atomic_size_t blocks_done; /* of all settings; their records are complete */
+    double step_sum_s;          /* a step of each setting, one after the other; rank 0's estimate */
+    atomic_size_t blocks_done;  /* of all settings; their records are complete */
     taciti_cluster_bench facts; /* what is known of the answer before the first block */
 };
 typedef taciti_cluster_run run;
@@ -84,8 +84,8 @@ static tacit_status variant_bytes(const run *r, const taciti_bench_variant *vari
     *period = figures.period;
     *out = own + arrays * variant->layout.n * sizeof(float);
     if (is_emulated(r)) return TACIT_OK;
-    const taciti_model_memory m = taciti_model_predict(&s->model, &variant->layout, r->options->batch, r->options->time,
-                                                       r->facts.threads, true);
+    const taciti_model_memory m =
+        taciti_model_predict(&s->model, &variant->layout, r->options->batch, r->options->time, r->facts.threads, true);
     *out = m.parameters + m.gradients + m.copy16 + m.activations + m.workspace + own +
            variant->layout.n * taciti_optim_bytes_per_float(&s->optim);
     return TACIT_OK;
@@ -110,8 +110,8 @@ static tacit_status check_memory(run *r) {
     return taciti_fail(TACIT_E_MEMORY,
                        "the %d rank%s of this machine would need %.2f GiB (%.2f GiB each) and %.2f GiB are available: "
                        "take a smaller network, fewer ranks or fewer steps",
-                       r->machine_ranks, r->machine_ranks == 1 ? "" : "s", needed * GIB,
-                       (double)predicted * GIB, available * GIB);
+                       r->machine_ranks, r->machine_ranks == 1 ? "" : "s", needed * GIB, (double)predicted * GIB,
+                       available * GIB);
 }
 
 /* ---- variants ---------------------------------------------------------------------------------------------------- */
@@ -232,9 +232,8 @@ static tacit_status choose_length(run *r) {
     const bool minutes = seconds >= 120;
     if (speaks)
         taciti_log(TACITI_LOG_INFO, "%zu block%s of %zu + %zu steps of each of %zu setting%s: about %.0f %s",
-                   length.blocks, length.blocks == 1 ? "" : "s", length.warm_up, length.rounds,
-                   r->variant_count, r->variant_count == 1 ? "" : "s", minutes ? seconds / 60 : seconds,
-                   minutes ? "min" : "s");
+                   length.blocks, length.blocks == 1 ? "" : "s", length.warm_up, length.rounds, r->variant_count,
+                   r->variant_count == 1 ? "" : "s", minutes ? seconds / 60 : seconds, minutes ? "min" : "s");
     r->shape.blocks = length.blocks;
     r->shape.rounds = length.rounds;
     r->shape.warm_up = length.warm_up;

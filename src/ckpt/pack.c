@@ -9,7 +9,7 @@
 
 enum { CHUNK_FLOATS = 4096, BLOCK_BYTES = 4096 };
 
-/* Of an entry that is no array. */
+/* Returns how long an entry is that is no array. */
 static size_t value_bytes(const taciti_state_entry *entry) {
     if (entry->kind == TACITI_STATE_COUNT) return sizeof(int64_t);
     return entry->kind == TACITI_STATE_NUMBERS ? entry->n * sizeof(double) : entry->n;

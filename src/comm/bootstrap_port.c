@@ -60,7 +60,7 @@ typedef struct connection {
 
 typedef struct port_store {
     taciti_socket_name name;
-    char address[192]; /* as given and by whom, for messages */
+    char address[192];  /* as given and by whom, for messages */
     bool shared;        /* all hosts know `name` as this one does */
     int rank, size, fd; /* fd: rank 0's listener, or the connection to it or -1 */
     double timeout_s;

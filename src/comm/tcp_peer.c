@@ -130,7 +130,8 @@ static void note_written(void *owner, size_t bytes) {
 
 static void put_announcements(taciti_tcp_peer *peer) {
     while (peer->out.first != NULL && taciti_tcp_link_has_room(&peer->link, peer->out.first->frame.kind)) {
-        taciti_tcp_message *m = take_message(&peer->out, peer->out.first);
+        taciti_tcp_message *m = peer->out.first;
+        (void)take_message(&peer->out, m);
         const bool asks = !m->is_control && m->frame.kind == TACITI_FRAME_ASK;
         taciti_tcp_link_put(&peer->link, &m->frame, m->bytes, asks ? NULL : m);
         if (asks) append_message(&peer->asking, m);
@@ -139,7 +140,8 @@ static void put_announcements(taciti_tcp_peer *peer) {
 
 static void put_chunk(taciti_tcp_peer *peer) {
     if (peer->sending.first == NULL || !taciti_tcp_link_has_room(&peer->link, TACITI_FRAME_CHUNK)) return;
-    taciti_tcp_message *m = take_message(&peer->sending, peer->sending.first);
+    taciti_tcp_message *m = peer->sending.first;
+    (void)take_message(&peer->sending, m);
     const size_t left = m->wanted - m->claimed, n = left < TACITI_FRAME_CHUNK_BYTES ? left : TACITI_FRAME_CHUNK_BYTES;
     const taciti_frame frame = {
         .kind = TACITI_FRAME_CHUNK, .bytes = (uint32_t)n, .message = m->number, .value = m->claimed};

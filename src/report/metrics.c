@@ -143,7 +143,8 @@ static size_t put_figures(const taciti_step_metrics *m, char line[LINE_BYTES], t
 /* "step":STEP,"time":SECONDS with three decimals. */
 static const char *stamp_step(int64_t step, char out[STAMP_BYTES]) {
     const int64_t ms = taciti_wall_ns() / 1000000;
-    (void)snprintf(out, STAMP_BYTES, "\"step\":%" PRId64 ",\"time\":%" PRId64 ".%03" PRId64, step, ms / 1000, ms % 1000);
+    (void)snprintf(out, STAMP_BYTES, "\"step\":%" PRId64 ",\"time\":%" PRId64 ".%03" PRId64, step, ms / 1000,
+                   ms % 1000);
     return out;
 }
 

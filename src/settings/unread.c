@@ -34,19 +34,19 @@ static taciti_codec_setting read_by(const taciti_encoding *encoding) {
     return encoding->codec != NULL ? taciti_codec_setting_of(encoding->codec, all) : none;
 }
 
-static bool compresses(const inquiry *q) { return q->setup.sums.codec != NULL || is_plan(q); }
+static bool compresses_sums(const inquiry *q) { return q->setup.sums.codec != NULL || is_plan(q); }
 
-static bool compresses_any(const inquiry *q) { return compresses(q) || q->setup.gathers.codec != NULL; }
+static bool compresses_any(const inquiry *q) { return compresses_sums(q) || q->setup.gathers.codec != NULL; }
 
 static bool is_lossy(const inquiry *q) {
-    return compresses(q) && (q->setup.sums.codec == NULL || taciti_compression_is_lossy(&q->setup));
+    return compresses_sums(q) && (q->setup.sums.codec == NULL || taciti_compression_is_lossy(&q->setup));
 }
 
 static bool sums_by_factor(const inquiry *q) { return read_by(&q->setup.sums).factor > 0; }
 
 static bool gathers_by_factor(const inquiry *q) { return read_by(&q->setup.gathers).factor > 0; }
 
-static bool selects(const inquiry *q) { return sums_by_factor(q) || gathers_by_factor(q); }
+static bool selects_elements(const inquiry *q) { return sums_by_factor(q) || gathers_by_factor(q); }
 
 /* In gathers compress.back takes the place of compress.factor. With factor 1 every codec sends dense steps. */
 static bool knows_factor(const inquiry *q) {
@@ -83,7 +83,7 @@ static bool has_thresholds(const inquiry *q) {
 static bool chooses_whole(const inquiry *q) { return q->setup.controller == NULL || !q->setup.controller->per_bucket; }
 
 static bool sends_payloads(const inquiry *q) {
-    return compresses(q) && (q->setup.sums.codec == NULL || !taciti_route_of(q->setup.sums.codec)->whole);
+    return compresses_sums(q) && (q->setup.sums.codec == NULL || !taciti_route_of(q->setup.sums.codec)->whole);
 }
 
 static bool sums_everywhere(const inquiry *q) { return is_plan(q) || q->strategy->units == NULL; }
@@ -91,7 +91,7 @@ static bool sums_everywhere(const inquiry *q) { return is_plan(q) || q->strategy
 static bool gathers_plainly(const inquiry *q) { return q->setup.gathers.codec == NULL; }
 
 /* A file of training may describe the machine for the planner. */
-static bool emulates(const inquiry *q) {
+static bool emulates_compute(const inquiry *q) {
     return is_plan(q) || *q->place->given == TACITI_GIVEN_IN_FILE ||
            (q->reader == TACITI_READER_BENCH && q->settings->compute.emulate.text[0] != '\0');
 }
@@ -103,10 +103,10 @@ typedef struct fact {
 } fact;
 
 static const fact FACTS[] = {
-    {"compressed", compresses, "a compress.codec, such as --compress.codec topk"},
+    {"compressed", compresses_sums, "a compress.codec, such as --compress.codec topk"},
     {"compressed-any", compresses_any, "a compress.codec, such as --compress.codec topk"},
     {"lossy", is_lossy, "a compress.codec that loses something, such as --compress.codec topk"},
-    {"selects", selects, "a compress.codec that selects, such as --compress.codec topk"},
+    {"selects", selects_elements, "a compress.codec that selects, such as --compress.codec topk"},
     {"factor", knows_factor, "a compress.codec that selects, such as --compress.codec topk"},
     {"fixed-factor", keeps_factor,
      "a factor that no controller chooses: --adapt.policy fixed, and not --compress.codec auto"},
@@ -120,7 +120,7 @@ static const fact FACTS[] = {
     {"payloads", sends_payloads, "a compress.codec without an all-reduce of its own, such as --compress.codec topk"},
     {"sums-everywhere", sums_everywhere, "a strategy that gives sums to all ranks, such as --strategy dp"},
     {"plain-gather", gathers_plainly, "--compress.gather none"},
-    {"emulation", emulates, "tacit plan, or tacit bench step with --compute.emulate PROFILE"},
+    {"emulation", emulates_compute, "tacit plan, or tacit bench step with --compute.emulate PROFILE"},
 };
 
 static const fact *find_fact(const char *name) {

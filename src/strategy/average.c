@@ -54,11 +54,8 @@ tacit_status taciti_average_create(const taciti_strategy_context *context, tacit
         taciti_free(average);
         return status;
     }
-    *average = (taciti_average){.context = *context,
-                                .exchange = exchange,
-                                .block_squares = squares,
-                                .weight = 1,
-                                .noisy = 1};
+    *average =
+        (taciti_average){.context = *context, .exchange = exchange, .block_squares = squares, .weight = 1, .noisy = 1};
     *out = average;
     return TACIT_OK;
 }

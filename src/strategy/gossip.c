@@ -151,8 +151,7 @@ static tacit_status end_dense_step(taciti_gossip *g, taciti_step_report *out) {
 /* optional: a checkpoint without it is taken, and it begins at 0; the sum of integrals over ranks is 0 then, too. */
 static void list_array(const char *name, taciti_state_owner owner, bool optional, const taciti_layout *layout,
                        float *flat, taciti_state *out) {
-    if (flat != NULL)
-        taciti_state_add_array(out, name, owner, TACITI_STATE_RESET, layout, flat)->optional = optional;
+    if (flat != NULL) taciti_state_add_array(out, name, owner, TACITI_STATE_RESET, layout, flat)->optional = optional;
 }
 
 static void gossip_state(void *self, taciti_state *out) {

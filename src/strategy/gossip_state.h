@@ -30,8 +30,9 @@ typedef struct taciti_gossip_channel {
     float *buffer;   /* layout->n floats */
 } taciti_gossip_channel;
 
-/* The effect of the mix of the step that runs on an array of this rank: x <- keep x + share buffer, where keep and share
- * contain W' = gamma W + (1 - gamma) I. The push-sum weights before and after it are 1 unless the topology is directed.
+/* The effect of the mix of the step that runs on an array of this rank: x <- keep x + share buffer, where keep and
+ * share contain W' = gamma W + (1 - gamma) I. The push-sum weights before and after it are 1 unless the topology is
+ * directed.
  */
 typedef struct taciti_gossip_plan {
     float keep, share;
@@ -43,8 +44,8 @@ typedef struct taciti_gossip_noise {
     bool active;
     taciti_exchange *signals, *energies; /* of `signal` and `energy`; owned */
     taciti_layout tensors;               /* a float for each tensor; owned */
-    float *signal;       /* flat: of this rank, on its way, or the sum over ranks */
-    float *share;        /* flat: of second moments that counts */
+    float *signal;                       /* flat: of this rank, on its way, or the sum over ranks */
+    float *share;                        /* flat: of second moments that counts */
     float *energy;       /* per tensor: the mean square of signals; this rank's, or the sum over ranks; owned */
     double *sums;        /* [2 tensors] of second moments: all, and what counts; owned */
     bool under_way;      /* signals have not been waited for */
@@ -77,8 +78,8 @@ typedef struct taciti_gossip {
     void *dense;               /* dp, as long as its steps are made; NULL afterwards; owned */
     taciti_gossip_noise noise;
 
-    int64_t step;                          /* finished steps */
-    int64_t number;                        /* of the next mix, or of that of the step; below 0: nothing arrives */
+    int64_t step;   /* finished steps */
+    int64_t number; /* of the next mix, or of that of the step; below 0: nothing arrives */
     taciti_gossip_plan plan;
     int64_t wait_ns;                       /* of the step that runs */
     double numbers[TACITI_GOSSIP_NUMBERS]; /* the counters above, for a checkpoint */
@@ -193,7 +194,7 @@ bool taciti_gossip_denoises(const taciti_strategy_context *context);
 taciti_encoding taciti_gossip_sum_encoding(void); /* through taciti_gossip_sum_codec() */
 size_t taciti_gossip_noise_predict_bytes(const taciti_strategy_context *context);
 tacit_status taciti_gossip_noise_allocate(taciti_gossip *g); /* all but its flat arrays; if it is active */
-tacit_status taciti_gossip_noise_connect(taciti_gossip *g); /* collective */
+tacit_status taciti_gossip_noise_connect(taciti_gossip *g);  /* collective */
 void taciti_gossip_noise_destroy(taciti_gossip *g);
 
 /* Replicas go apart from here on. */

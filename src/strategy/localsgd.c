@@ -106,9 +106,8 @@ static tacit_status localsgd_check(const taciti_strategy_context *context, const
 static tacit_status build_alone(localsgd *l, const taciti_strategy_context *context) {
     const taciti_localsgd_options *options = context->options;
     if (l == NULL) return TACIT_E_MEMORY;
-    *l = (localsgd){.context = *context,
-                    .options = *options,
-                    .alone = taciti_comm_size(context->comm) == 1 && is_plain(options)};
+    *l = (localsgd){
+        .context = *context, .options = *options, .alone = taciti_comm_size(context->comm) == 1 && is_plain(options)};
     l->context.compression.every = options->every;
     l->context.compression.averages = true;
     return allocate_outer(l);

@@ -69,8 +69,7 @@ taciti_state_entry *taciti_state_add_numbers(taciti_state *state, const char *na
 taciti_state_entry *taciti_state_add_bytes(taciti_state *state, const char *name, taciti_state_owner owner, void *bytes,
                                            size_t n) {
     return taciti_state_add(
-        state,
-        (taciti_state_entry){.name = name, .kind = TACITI_STATE_BYTES, .owner = owner, .data = bytes, .n = n});
+        state, (taciti_state_entry){.name = name, .kind = TACITI_STATE_BYTES, .owner = owner, .data = bytes, .n = n});
 }
 
 bool taciti_state_is_of_rank(const taciti_state_entry *entry) {

@@ -58,9 +58,7 @@ static tacit_status check_options(const void *options) {
         "accordion.high 1 compresses nothing: leave adapt.policy and compress.codec out, or give a factor above 1");
 }
 
-static size_t state_bytes(size_t buckets) {
-    return sizeof(accordion_state) + buckets * sizeof(double);
-}
+static size_t state_bytes(size_t buckets) { return sizeof(accordion_state) + buckets * sizeof(double); }
 
 static int64_t read_period(const void *options) { return ((const accordion_options *)options)->epoch; }
 
