@@ -28,6 +28,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -132,9 +133,11 @@ static tacit_status localsgd_create(const taciti_strategy_context *context, void
     return status;
 }
 
-static void copy_to_anchor(const localsgd *l) {
-    taciti_blend copy = {.leaving = anchor_of(l), .leaving_scale = 1};
-    taciti_optim_blend_range(l->context.optim, l->context.parameters, NULL, 0, l->context.layout->n, &copy);
+static void copy_to_anchor(void *context, int thread, int threads) {
+    const localsgd *l = context;
+    size_t begin = 0, end = 0;
+    taciti_pool_part(l->context.layout->n, BLOCK_FLOATS, thread, threads, &begin, &end);
+    memcpy(anchor_of(l) + begin, l->context.parameters + begin, (end - begin) * sizeof(float));
 }
 
 /* A run that is not restored joins a period where the steps of the run are in it, so that averages stay where they
@@ -145,7 +148,7 @@ static tacit_status localsgd_start(void *self, int64_t step, bool restored) {
     TACITI_TRY(taciti_compression_start(l->compression, step, restored));
     if (!restored) {
         l->done = step % l->options.every;
-        copy_to_anchor(l);
+        taciti_optim_run(l->context.optim, copy_to_anchor, l);
         return TACIT_OK;
     }
     if (!(l->saved_done >= 0 && l->saved_done < (double)l->options.every))
@@ -160,12 +163,17 @@ static tacit_status localsgd_start(void *self, int64_t step, bool restored) {
 /* ---- the outer step ---------------------------------------------------------------------------------------------- */
 
 /* gradients, which the inner step has used, = anchor - parameters. */
-static void depart_bucket(const localsgd *l, const taciti_bucket *bucket) {
+static void write_differences(void *context, int thread, int threads) {
+    const localsgd *l = context;
     const taciti_strategy_context *c = &l->context;
-    taciti_blend copy = {.leaving = c->gradients, .leaving_scale = 1},
-                 difference = {.arrived = anchor_of(l), .keep = -1, .share = 1};
-    taciti_optim_blend_range(c->optim, c->parameters, NULL, bucket->offset, bucket->n, &copy);
-    taciti_optim_blend_range(c->optim, c->gradients, NULL, bucket->offset, bucket->n, &difference);
+    size_t begin = 0, end = 0;
+    taciti_pool_part(l->bucket.n, BLOCK_FLOATS, thread, threads, &begin, &end);
+    for (size_t at = begin; at < end; at += BLOCK_FLOATS) {
+        const size_t n = end - at < BLOCK_FLOATS ? end - at : BLOCK_FLOATS, place = l->bucket.offset + at;
+        taciti_blend difference = {.arrived = anchor_of(l) + place, .keep = -1, .share = 1};
+        memcpy(c->gradients + place, c->parameters + place, n * sizeof *c->gradients);
+        taciti_kernels_get()->blend(&difference, c->gradients + place, NULL, n);
+    }
 }
 
 /* gradients hold the sum over ranks: anchor takes its step, parameters follow it. */
@@ -193,6 +201,11 @@ static void step_blocks(void *context, int thread, int threads) {
     }
 }
 
+static void depart_bucket(localsgd *l, size_t bucket) {
+    l->bucket = l->context.layout->buckets[bucket];
+    taciti_optim_run(l->context.optim, write_differences, l);
+}
+
 static void arrive_bucket(localsgd *l, size_t bucket, double *square_moved) {
     const int64_t begin_ns = taciti_now_ns();
     l->bucket = l->context.layout->buckets[bucket];
@@ -218,7 +231,7 @@ static tacit_status step_together(localsgd *l, bool update, taciti_step_report *
     double squares = 0; /* of the sums */
     for (size_t b = 0; b < buckets; b++) {
         if (update) step_inner(l, &c->layout->buckets[b]);
-        depart_bucket(l, &c->layout->buckets[b]);
+        depart_bucket(l, b);
         if (overlap) TACITI_TRY(taciti_compression_begin(l->compression, c->gradients, b));
     }
     for (size_t b = 0; b < buckets && !overlap; b++)
@@ -277,7 +290,7 @@ static tacit_status end_step(localsgd *l, bool update, taciti_step_report *repor
     if (coded && !together) report->bytes = l->coded_bytes; /* an average counts what it sends */
     if (together && !l->alone) return step_together(l, update, report);
     if (update) step_inner(l, &(taciti_bucket){.n = l->context.layout->n});
-    if (together) copy_to_anchor(l);
+    if (together) taciti_optim_run(l->context.optim, copy_to_anchor, l);
     return TACIT_OK;
 }
 
