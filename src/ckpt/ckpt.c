@@ -105,6 +105,7 @@ static tacit_status save_state(taciti_comm *comm, const char *folder, int64_t st
                                save_work *work) {
     const int root = rank_of(comm) == 0;
     tacit_status status = taciti_stage_path(folder, step, ".tmp", work->tmp);
+    if (status != TACIT_OK) work->tmp[0] = '\0'; /* a path that was cut off may be another folder's */
     if (work->writer == NULL || work->shares == NULL) status = TACIT_E_MEMORY;
     if (status == TACIT_OK && root) status = taciti_stage_begin(folder, work->tmp);
     TACITI_TRY(agree_on(comm, status));
