@@ -152,6 +152,7 @@ def borrow_bytes(data):
 def check_folder(folder):
     """Refuses a checkpoint: there is none in it, and training would begin at 0 without a word."""
     expect_path("folder", folder)
+    folder = os.fsdecode(folder)
     if os.path.exists(os.path.join(folder, "manifest.json")):
         raise UsageError(f"{folder} is a checkpoint, and load() takes the folder that holds it and goes on from the newest: "
                          f"load({os.path.dirname(os.path.realpath(folder))!r}, ...)")

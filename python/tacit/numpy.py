@@ -74,7 +74,10 @@ class Model(Owner):
         return getattr(self._part, name)
 
     def _open_job(self, shapes, **options):
-        flats = [make_floats(self._layout.floats) for _ in range(2)]
+        try:
+            flats = [make_floats(self._layout.floats) for _ in range(2)]
+        except MemoryError:  # on this rank alone, perhaps: the library looks for as much, and fails on all
+            return Job(self.comm, self.settings, self._layout, **options)
         self.parameters, self.gradients = (self._view(flat, shapes) for flat in flats)
         return Job(self.comm, self.settings, self._layout, arrays=flats, parameters=flats[0].ctypes.data,
                    gradients=flats[1].ctypes.data, **options)
