@@ -458,7 +458,7 @@ typedef struct tacit_counters {
     uint64_t bytes_sent, bytes_received;       /* payload of all jobs of the communicator since it was opened */
     uint64_t messages_sent, messages_received; /* likewise */
     uint64_t away_sent, away_received;         /* bytes of these to and from other hosts */
-    double factor, gain, kept;                 /* as in tacit_step, of the last step, from either half of it */
+    double factor, gain, kept;                 /* as in tacit_step, of the last finished step */
 } tacit_counters;
 
 /* Not collective. */

@@ -19,7 +19,7 @@ kind=rank ranks='' repeats=3 seconds=20 steps=1600 mbit=200
 read_words "--kind --tacit --ranks --repeats --seconds --steps --text --mbit" "" "" "$@"
 find_text
 case $kind in rank) ranks=${ranks:-2} ;; link | loss) ranks=${ranks:-5} ;; *) misuse "--kind $kind: rank, link or loss" ;; esac
-run=$folder/run out=$folder/out
+run=$folder/run-$$ out=$folder/out
 trap 'pkill -P $$ 2>/dev/null; lab_down' EXIT
 words=(train --strategy gossip --gossip.topology base-k --gossip.start 0 --model.preset byte-2m --model.layers 2 --train.batch $((4 * ranks))
   --train.threads 1 --train.steps 1000000 --train.eval_every -1 --train.save_every -1 --comm.timeout 60 --data.train "$text" --run.dir "$run"

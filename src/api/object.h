@@ -102,7 +102,7 @@ typedef struct taciti_job_unit {
 struct tacit_job {
     taciti_handle handle;
     tacit_comm *comm;
-    taciti_job_phase phase, before; /* before: the function that is running */
+    taciti_job_phase phase, before; /* before: the last one, while a function runs */
     taciti_layout layout;           /* owned */
     const taciti_strategy *strategy;
     taciti_settings settings; /* owned */

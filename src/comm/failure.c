@@ -418,12 +418,7 @@ tacit_status taciti_detector_compare(taciti_comm *comm, int peer) {
     return status;
 }
 
-/* A rank that has left, and whose messages have all arrived, will never send what is waited for. Steps do not tell:
- * jobs of one communicator have their own, and ranks may count theirs. */
-static bool has_sent_all(const taciti_link *link) {
-    return link->received == link->in.sent && taciti_now_ns() - link->heard_ns > (int64_t)(LATE_S * 1e9);
-}
-
+/* Where no wait is under way a step that is not this rank's tells that one of both has left early. */
 tacit_status taciti_detector_compare_ends(const taciti_comm *comm) {
     taciti_sight mine;
     char name[NAME_BYTES], texts[2][TACITI_WITNESS_TEXT_BYTES];
@@ -439,6 +434,12 @@ tacit_status taciti_detector_compare_ends(const taciti_comm *comm) {
                            texts[0], comm->engine.rank, texts[1]);
     }
     return TACIT_OK;
+}
+
+/* A rank that has left, and whose messages have all arrived, will never send what is waited for. Steps do not tell:
+ * jobs of one communicator have their own, and ranks may count theirs. */
+static bool has_sent_all(const taciti_link *link) {
+    return link->received == link->in.sent && taciti_now_ns() - link->heard_ns > (int64_t)(LATE_S * 1e9);
 }
 
 static double patience_s(const taciti_comm *comm, const taciti_link *link) {

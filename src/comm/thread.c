@@ -27,7 +27,8 @@ static void run_job(taciti_comm *comm, taciti_job *job) {
     const int tag = comm->data_tag;
     const bool part = tag != TACITI_TAG_DATA;
     if (job->flow > 0 && !part) comm->data_tag = TACITI_TAG_FLOWS + job->flow % TACITI_FLOW_TAGS;
-    comm->trace.step = atomic_load_explicit(&witness->doing.number, memory_order_acquire);
+    const int64_t step = atomic_load_explicit(&witness->doing.number, memory_order_acquire);
+    comm->trace.step = step > 0 ? step : 0;
     job->begin_ns = taciti_now_ns();
     job->status = taciti_comm_health(comm);
     if (job->status == TACIT_OK) {
