@@ -450,10 +450,11 @@ class Steps(unittest.TestCase):
             optimizer.zero_grad()
             loss_of(model(batch(step))).backward()
             optimizer.step()
-        with self.assertRaisesRegex(tacit.UsageError, "after different numbers of steps: 3 and, on rank 1, 2; every rank makes"):
-            with model.average():
-                pass
-        model.close()
+        words = "after different numbers of steps: 3 and, on rank 1, 2; every rank makes"
+        with self.assertRaisesRegex(tacit.UsageError, words), model.average():
+            pass
+        with self.assertRaisesRegex(tacit.UsageError, words):
+            model.close()
 
     @unittest.skipUnless(SIZE > 1, "of ranks that mix")
     def test_parameters_that_change_between_steps(self):
