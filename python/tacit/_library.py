@@ -122,7 +122,7 @@ def run_handlers():
             while True:
                 yield bool(raised)
         except (Exception, KeyboardInterrupt, SystemExit) as error:
-            raised[:] = [error]
+            raised[:] = [error.with_traceback(error.__traceback__.tb_next)]  # who clears its frames must not end this one
 
 
 lib, raised = open_library(), []  # raised: by a handler, in a call that fails for it
