@@ -67,7 +67,8 @@ def expect(holds, name, value, wanted):
 
 
 def expect_path(name, value, wanted="a path"):
-    expect(isinstance(value, (str, bytes, os.PathLike)), name, value, wanted)
+    bytes_of = os.fsencode(value) if isinstance(value, (str, bytes, os.PathLike)) else b""
+    expect(bytes_of and b"\0" not in bytes_of, name, value, wanted)
 
 
 def read_integer(name, value, lowest=0, bits=31):

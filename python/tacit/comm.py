@@ -8,7 +8,7 @@ import sys
 import threading
 
 from . import _table
-from ._library import Error, PeerError, UsageError, check, lib, read_integer
+from ._library import Error, PeerError, UsageError, check, expect, lib, read_integer
 from .settings import Settings
 
 LEVELS = {_table.LOG_DEBUG: logging.DEBUG, _table.LOG_INFO: logging.INFO, _table.LOG_WARN: logging.WARNING,
@@ -106,6 +106,7 @@ class Comm:
             except PeerError as error:
                 raise error from calls.error
         else:
+            expect(rank is None and size is None, "store", store, "what ranks meet in, beside rank and size,")
             check(lib.tacit_open(settings._handle, out))
         self.rank, self.size = lib.tacit_rank(self._handle), lib.tacit_size(self._handle)
         self.busy, self.transfers = False, 0  # inside a step; channels of FSDP that are under way

@@ -106,7 +106,9 @@ class Settings:
         return f"; did you mean {ends[near[0]]}?" if near else "; python -m tacit info lists them"
 
     def __setitem__(self, word, value):
-        check(lib.tacit_settings_set(self._handle, f"{self.find_key(word)}={write_value(value)}".encode()))
+        text = f"{self.find_key(word)}={write_value(value)}"
+        expect("\0" not in text, word, value, "a text without the character 0")
+        check(lib.tacit_settings_set(self._handle, text.encode(errors="surrogatepass")))
 
     def __getitem__(self, key):
         text = ctypes.create_string_buffer(_table.VALUE_BYTES)

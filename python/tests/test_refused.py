@@ -232,7 +232,14 @@ class Refused(unittest.TestCase):
                            ("settings is {}: a tacit.Settings", lambda: parallel.open_comm({})),
                            ("settings is 'x': a tacit.Settings", lambda: tacit.Comm("x")),
                            (r"log\(loss=...\) is 'x': a number", lambda: model.log(loss="x")),
-                           ("model is None: a torch.nn.Module", lambda: parallel.fsdp(None))):
+                           ("model is None: a torch.nn.Module", lambda: parallel.fsdp(None)),
+                           ("gather is 'int8': True or False", lambda: parallel.fsdp(make(Net), gather="int8")),
+                           ("folder is '': a path", lambda: parallel.load("", model)),
+                           (r"folder is 'a.x00b': a path", lambda: parallel.save("a\0b", model)),
+                           (r"codec is 'topk.x00': a text", lambda: tacit.Settings(codec="topk\0")),
+                           ("store is None: what ranks meet in", lambda: tacit.Comm(None, 1, 3)),
+                           ("max_norm is nan: a number of 0", lambda: model.clip_grad_norm_(float("nan"))),
+                           ("max_norm is None: a number of 0", lambda: model.clip_grad_norm_(None))):
             with self.assertRaisesRegex(tacit.UsageError, text + ".* expected"):
                 work()
         self.assertEqual((list(named), len(named), "w" in named), (["w", "b"], 2, True))

@@ -35,6 +35,7 @@ def fsdp(model, config=None, gather=True, **settings):
     tacit.Parallel, of sections exchange, compress and comm. gather: all-gathers of parameters, too, dense and to the bit.
     Returns what close() ends. Before the first step; the ranks meet in the first forward pass. Collective."""
     expect(isinstance(model, torch.nn.Module), "model", model, "a torch.nn.Module")
+    expect(isinstance(gather, bool), "gather", gather, "True or False")
     settings = Settings(config, **settings)
     if settings["strategy"] != "dp":
         raise ConfigError(f"strategy {settings['strategy']} is more than FSDP's sums and gathers, and tacit.fsdp() sees nothing "
