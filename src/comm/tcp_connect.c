@@ -17,6 +17,7 @@
 #include "comm/tcp_address.h"
 
 #define STRANGER_NS (5 * TACITI_NS_PER_S)
+#define LAST_LOOK_S 1                    /* for a store to say what a missing rank has published */
 #define CONNECT_NS (3 * TACITI_NS_PER_S) /* for an address that does not answer at all */
 #define GREET_NS (10 * TACITI_NS_PER_S)  /* for a rank that still waits for others' records */
 #define RETRY_NS (50 * TACITI_NS_PER_MS)
@@ -390,7 +391,7 @@ static void poll_all(mesh *m) {
  * refused at the door. */
 static void find_reason(mesh *m, int peer) {
     taciti_tcp_record record;
-    if (peer > m->request->rank && look_up_record(m, peer, 0, &record) != TACIT_OK) return;
+    if (peer > m->request->rank && look_up_record(m, peer, LAST_LOOK_S, &record) != TACIT_OK) return;
     if (m->reason[0] == 0) (void)snprintf(m->reason, sizeof m->reason, "%s", m->refusals.last);
 }
 
