@@ -150,12 +150,13 @@ def borrow_bytes(data):
 
 
 def check_folder(folder):
-    """Refuses a checkpoint: there is none in it, and training would begin at 0 without a word."""
+    """Returns its name as a text. Refuses a checkpoint: there is none in it, and training would begin at 0 without a word."""
     expect_path("folder", folder)
     folder = os.fsdecode(folder)
     if os.path.exists(os.path.join(folder, "manifest.json")):
         raise UsageError(f"{folder} is a checkpoint, and load() takes the folder that holds it and goes on from the newest: "
                          f"load({os.path.dirname(os.path.realpath(folder))!r}, ...)")
+    return folder
 
 
 class Job(Part):
@@ -251,8 +252,7 @@ class Job(Part):
 
     def load(self, folder, blobs=()):
         """Sets `data` of blobs. Returns False if there is no checkpoint."""
-        check_folder(folder)
-        folder = os.fsdecode(folder)
+        folder = check_folder(folder)
         structs, rooms = (_table.tacit_blob * max(1, len(blobs)))(), [[] for _ in blobs]
         room_type = dict(_table.tacit_blob._fields_)["room"]
 

@@ -202,6 +202,9 @@ class Refused(unittest.TestCase):
                                   ("x" * 1024, (3,), "1 to 1023 bytes"), ("a[0:1/2]", (3,), "no name ends like that")):
             with self.assertRaisesRegex(tacit.ConfigError, text):
                 arrays.Model({name: shape}, comm=parallel.default_comm())
+        for own in (False, True):  # numpy has no memory: the library says so, on all ranks
+            with self.assertRaisesRegex(tacit.OutOfMemoryError, "134217728|268435456"):
+                arrays.Model({"w": (2 ** 44,)}, comm=parallel.default_comm(), own_optimizer=own)
         with self.assertRaisesRegex(tacit.UsageError, "a layout of 0 tensors"):
             arrays.Model({}, comm=parallel.default_comm())
 
