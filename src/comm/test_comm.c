@@ -548,8 +548,10 @@ static void a_queued_job_begins_when_the_engine_is_free(void **state) {
 static void close_with_a_job(taciti_comm *comm, void *context) {
     _Atomic int *go_on = context;
     taciti_job job = {.run = hang, .context = context, .name = "all-reduce", .detail = 3};
+    taciti_sight sight = {.job = ""};
     if (taciti_comm_rank(comm) != 0) return;
     taciti_job_submit(comm, &job);
+    while (sight.job[0] == 0) taciti_witness_look(atomic_load(&comm->witness), &sight);
     CHECK(taciti_comm_close(comm) == TACIT_E_PEER);
     CHECK(strstr(taciti_error_text(), "the communication thread does not return from all-reduce") != NULL);
     atomic_store(go_on, 1);

@@ -142,9 +142,12 @@ static void *serve_jobs(void *argument) {
         (void)pthread_mutex_unlock(&comm->ownership);
         borrower = taciti_watch_begin(comm);
         if (worked) continue;
-        if (atomic_load_explicit(&comm->stop, memory_order_acquire) != 0) return NULL;
+        if (atomic_load_explicit(&comm->stop, memory_order_acquire) != 0) break;
         wait_for_job(queue, tail);
     }
+    atomic_store_explicit(&comm->ended, 1, memory_order_release);
+    taciti_futex_wake(&comm->ended);
+    return NULL;
 }
 
 tacit_status taciti_comm_thread_start(taciti_comm *comm) {
@@ -157,14 +160,15 @@ tacit_status taciti_comm_thread_start(taciti_comm *comm) {
     return taciti_fail(TACIT_E_MEMORY, "the system refused the communication thread: %s", strerror(error));
 }
 
+/* Time during which this process was stopped counts as one slice, as in stuck_for(). */
 bool taciti_comm_thread_stop(taciti_comm *comm) {
     if (!comm->threaded) return true;
     atomic_store_explicit(&comm->stop, 1, memory_order_release);
     taciti_futex_wake(&comm->queue.tail);
-    struct timespec until;
-    (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += JOIN_NS / TACITI_NS_PER_S;
-    if (pthread_timedjoin_np(comm->thread, NULL, &until) != 0) return false;
+    for (int64_t waited_ns = 0; waited_ns < JOIN_NS && atomic_load(&comm->ended) == 0; waited_ns += IDLE_NS)
+        taciti_futex_wait(&comm->ended, 0, IDLE_NS);
+    if (atomic_load_explicit(&comm->ended, memory_order_acquire) == 0) return false;
+    (void)pthread_join(comm->thread, NULL);
     comm->threaded = false;
     return true;
 }
