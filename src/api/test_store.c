@@ -243,6 +243,33 @@ static void broken_stores_are_refused(void **state) {
     }
 }
 
+/* A store that fails after the first look. */
+typedef struct breaking {
+    tacit_store store;
+    int gets;
+} breaking;
+
+static tacit_status set_whole(void *context, const char *key, const void *bytes, size_t count) {
+    const breaking *b = context;
+    return b->store.set(b->store.context, key, bytes, count);
+}
+
+static tacit_status get_once(void *context, const char *key, void *bytes, size_t room, size_t *count, double seconds) {
+    breaking *b = context;
+    return b->gets++ > 0 ? TACIT_E_IO : b->store.get(b->store.context, key, bytes, room, count, seconds);
+}
+
+/* Rank 1 finds a record of an earlier run, cannot connect, and looks again. */
+static void a_store_that_fails_later_ends_the_meeting(void **state) {
+    breaking later = {.store = test_store_of(test_store_create())};
+    const tacit_store store = {.size = sizeof store, .context = &later, .set = set_whole, .get = get_once};
+    (void)state;
+    expect(0, 2, &store, TACIT_E_PEER, "rank 1");
+    later.gets = 0;
+    expect(1, 2, &store, TACIT_E_IO, "get of key tacit-0-0 has returned -7");
+    assert_int_equal(later.gets, 2);
+}
+
 static void wrong_calls_are_refused(void **state) {
     const tacit_store store = test_store_of(test_store_create());
     tacit_store other = store;
@@ -275,6 +302,7 @@ int main(void) {
         cmocka_unit_test(other_numbers_of_steps_are_refused),
         cmocka_unit_test(forks_are_refused),
         cmocka_unit_test(broken_stores_are_refused),
+        cmocka_unit_test(a_store_that_fails_later_ends_the_meeting),
         cmocka_unit_test(wrong_calls_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,6 +48,7 @@ typedef struct mesh {
     taciti_refusals refusals;
     struct pollfd *polls;      /* [LISTENERS + count] */
     char reason[REASON_BYTES]; /* why the last attempt failed */
+    tacit_status broken;       /* this rank's own store or memory has failed: no attempt will help */
 } mesh;
 
 static taciti_cipher best_cipher(const mesh *m) {
@@ -118,6 +119,7 @@ static tacit_status look_up_record(mesh *m, int rank, double timeout_s, taciti_t
     const taciti_bootstrap *store = &m->request->bootstrap;
     const tacit_status status = store->get(store->self, key, bytes, sizeof bytes, &n, timeout_s);
     if (status == TACIT_E_PEER) (void)snprintf(m->reason, sizeof m->reason, "%.300s", taciti_error_text());
+    if (status != TACIT_OK && status != TACIT_E_PEER) m->broken = status;
     if (status != TACIT_OK) return status;
     const char *refusal = taciti_tcp_record_read(bytes, n, m->request->key, &record);
     if (refusal == NULL && (record.rank != rank || record.epoch != m->request->epoch)) refusal = "is of another rank";
@@ -186,9 +188,10 @@ static bool adopt_connection(mesh *m, attempt *a, int peer, const taciti_hello *
     if (m->request->key != NULL) {
         prove_end(m, answer, proof);
         seal = taciti_seal_create(m->request->key, answer->cipher, proof, answer != &a->mine);
-        if (seal == NULL) return false;
+        if (seal == NULL) m->broken = TACIT_E_MEMORY;
     }
-    if (taciti_tcp_link_create(a->fd, m->request->epoch, seal, &it->link) != TACIT_OK) {
+    if (m->broken == TACIT_OK) m->broken = taciti_tcp_link_create(a->fd, m->request->epoch, seal, &it->link);
+    if (m->broken != TACIT_OK) {
         taciti_seal_destroy(seal);
         return false;
     }
@@ -231,7 +234,7 @@ static bool shares_host(const mesh *m, int peer) {
 static void note_failure(mesh *m, attempt *a, const char *why, int64_t now) {
     (void)snprintf(m->reason, sizeof m->reason, "rank %d: %.100s", a->peer, why);
     end_attempt(a, now);
-    if (++a->address < m->records[a->peer].addresses) return;
+    if (++a->address < m->records[a->peer].addresses || m->broken != TACIT_OK) return;
     a->address = shares_host(m, a->peer) ? -1 : 0;
     (void)read_record(m, a->peer, 0); /* the old one may be of an earlier run */
     if (a->peer != 0) (void)read_record(m, 0, 0);
@@ -417,6 +420,7 @@ static tacit_status connect_all(mesh *m) {
         for (int i = m->outgoing; i < m->count; i++)
             drive_stranger(m, &m->attempts[i], m->polls[LISTENERS + i].revents, now);
         accept_strangers(m, now);
+        if (m->broken != TACIT_OK) return m->broken;
         if (m->connected < wanted && now > m->end_ns) return name_missing(m);
     }
     return TACIT_OK;

@@ -15,6 +15,7 @@
 
 #include "base/memory.h"
 #include "base/rng.h"
+#include "comm/tcp_link.h"
 #include "comm/tcp_memory.h"
 #include "comm/test_tcp_world.h"
 
@@ -251,6 +252,32 @@ static void impossible_requests_are_refused(void **state) {
     remove_world(&w);
 }
 
+/* The linker sends calls of the library here. */
+void *__wrap_taciti_calloc(size_t count, size_t size);
+void *__real_taciti_calloc(size_t count, size_t size);
+static _Atomic bool g_refuses_links;
+
+void *__wrap_taciti_calloc(size_t count, size_t size) {
+    if (!g_refuses_links || count != TACITI_TCP_STAGE_BYTES) return __real_taciti_calloc(count, size);
+    (void)taciti_fail(TACIT_E_MEMORY, "no memory for a link");
+    return NULL;
+}
+
+static void a_rank_without_memory_ends_at_once(void **state) {
+    (void)state;
+    world w;
+    const int64_t begin_ns = taciti_now_ns();
+    prepare_world(&w, 2, TEST_OVER_TCP, false);
+    g_refuses_links = true;
+    for (int i = 0; i < 2; i++) start_seat(&w.seats[i]);
+    for (int i = 0; i < 2; i++) (void)pthread_join(w.seats[i].thread, NULL);
+    g_refuses_links = false;
+    for (int i = 0; i < 2; i++) assert_int_equal(w.seats[i].status, TACIT_E_MEMORY);
+    for (int i = 0; i < 2; i++) assert_string_equal(w.seats[i].why, "no memory for a link");
+    assert_true(taciti_now_ns() - begin_ns < 20 * TACITI_NS_PER_S); /* comm.start is 30 s here */
+    remove_world(&w);
+}
+
 /* Ranks that believe in another number of ranks do not meet, and each of them says why. */
 static void different_ideas_of_a_run_do_not_meet(void **state) {
     (void)state;
@@ -291,6 +318,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(there_are_no_other_peers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(missing_ranks_are_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(impossible_requests_are_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_rank_without_memory_ends_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(different_ideas_of_a_run_do_not_meet, set_up, tear_down),
         cmocka_unit_test_setup_teardown(records_of_an_earlier_run_do_no_harm, set_up, tear_down),
     };
