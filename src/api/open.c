@@ -152,7 +152,7 @@ tacit_status tacit_close(tacit_comm *comm) {
     taciti_handle_close(&comm->handle);
     const tacit_status status = taciti_comm_close(comm->comm);
     taciti_log_set_route(&comm->log, NULL);
-    if (status == TACIT_OK) taciti_free(comm); /* after a failure its thread may still call back */
+    if (status != TACIT_E_PEER) taciti_free(comm); /* after a failure its thread may still call back */
     return status == TACIT_OK ? TACIT_OK : TACIT_E_PEER;
 }
 

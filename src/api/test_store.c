@@ -202,6 +202,44 @@ static void other_numbers_of_steps_are_refused(void **state) {
     test_ranks_run(2, -1, open_for_other_steps, test_store_create());
 }
 
+/* The linker sends calls of the library here. */
+void __wrap_taciti_free(void *block);
+void __real_taciti_free(void *block);
+static const void *g_watched;
+static bool g_is_freed;
+
+void __wrap_taciti_free(void *block) {
+    g_is_freed = g_is_freed || (block != NULL && block == g_watched);
+    __real_taciti_free(block);
+}
+
+/* Under strategy none, where ranks do not meet before. */
+static void make_own_steps(int rank, int ranks, void *context) {
+    tacit_comm *comm = test_ranks_open(context, NULL, rank, ranks);
+    tacit_layout *layout = create_layout();
+    tacit_settings *settings = NULL;
+    tacit_job *job = NULL;
+    OK(tacit_settings_create(&settings));
+    OK(tacit_settings_set(settings, "strategy=none"));
+    OK(tacit_job_open(comm, settings, layout, NULL, &job));
+    OK(tacit_job_start(job));
+    for (int step = 0; step <= rank; step++) {
+        OK(tacit_job_ready(job, TACIT_ALL_TENSORS));
+        OK(tacit_job_finish(job, NULL));
+    }
+    OK(tacit_job_close(job));
+    tacit_settings_destroy(settings);
+    tacit_layout_destroy(layout);
+    g_watched = comm;
+    CHECK(tacit_close(comm) == TACIT_E_PEER && strstr(tacit_error_text(), "must make the same steps") != NULL);
+    CHECK(g_is_freed);
+}
+
+static void nothing_is_left_after_unequal_steps(void **state) {
+    (void)state;
+    test_ranks_run(2, -1, make_own_steps, test_store_create());
+}
+
 static void fork_once(int rank, int ranks, void *context) {
     int status = 1;
     tacit_comm *comm = test_ranks_open(context, NULL, rank, ranks);
@@ -300,6 +338,7 @@ int main(void) {
         cmocka_unit_test(a_missing_rank_is_named),
         cmocka_unit_test(the_program_ends_the_wait),
         cmocka_unit_test(other_numbers_of_steps_are_refused),
+        cmocka_unit_test(nothing_is_left_after_unequal_steps),
         cmocka_unit_test(forks_are_refused),
         cmocka_unit_test(broken_stores_are_refused),
         cmocka_unit_test(a_store_that_fails_later_ends_the_meeting),

@@ -397,7 +397,7 @@ tacit_status taciti_comm_close(taciti_comm *comm) {
     }
     if (status != TACIT_OK) {
         abandon_comm(comm);
-        return status;
+        return TACIT_E_PEER;
     }
     if (comm->options.same_steps) status = taciti_detector_compare_ends(comm);
     taciti_comm_announce(comm, atomic_load(&atomic_load(&comm->witness)->doing.number), TACITI_DOING_SHUT_DOWN);

@@ -164,8 +164,9 @@ tacit_status taciti_comm_open_engine(const taciti_comm_options *options, const t
                                      taciti_comm **out);
 
 /* Closes the communicator; NULL is allowed. Collective, unless communication has failed before. If a peer fails during
- * the close, ends the job with taciti_comm_abort() where a process may be ended (guard.h), else returns E_PEER. Returns
- * E_PEER, too, where ranks that shall make the same steps were last announced in different ones. */
+ * the close, ends the job with taciti_comm_abort() where a process may be ended (guard.h). Returns E_PEER after any
+ * failure: a thread may still call the listener. Returns E_USAGE, and nothing is left, where ranks that shall make the
+ * same steps were last announced in different ones. */
 tacit_status taciti_comm_close(taciti_comm *comm);
 
 /* Call before the buffers of messages are freed. After a failure, stops the communication thread and drops the engine

@@ -429,7 +429,7 @@ tacit_status taciti_detector_compare_ends(const taciti_comm *comm) {
         name_of(comm, link->peer, name);
         taciti_sight_text(&link->seen, texts[0]);
         taciti_sight_text(&mine, texts[1]);
-        return taciti_fail(TACIT_E_PEER,
+        return taciti_fail(TACIT_E_USAGE,
                            "%s has left the job in %s, and rank %d in %s; all ranks must make the same steps", name,
                            texts[0], comm->engine.rank, texts[1]);
     }

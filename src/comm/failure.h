@@ -99,7 +99,7 @@ tacit_status taciti_detector_stall(taciti_comm *comm, int peer, int64_t begin_ns
 /* Says goodbye to all neighbours and waits for their goodbyes. No message is under way afterwards. Collective. */
 tacit_status taciti_detector_goodbye(taciti_comm *comm);
 
-/* After it: returns E_PEER, naming a neighbour, if that was in another step than this rank when it said goodbye. */
+/* After it: returns E_USAGE, naming a neighbour, if that was in another step than this rank when it said goodbye. */
 tacit_status taciti_detector_compare_ends(const taciti_comm *comm);
 
 #endif

@@ -185,7 +185,7 @@ static void *end_in_own_step(void *argument) {
     CHECK(taciti_comm_open_engine(it->options, &it->engine, &comm) == TACIT_OK);
     if (it->engine.rank == 0) taciti_comm_announce(comm, 9, "exchange");
     if (it->engine.rank == 1 && g_leaver.expected > 0) taciti_comm_announce(comm, 3, "exchange");
-    CHECK(taciti_comm_close(comm) == (it->options->same_steps ? TACIT_E_PEER : TACIT_OK));
+    CHECK(taciti_comm_close(comm) == (it->options->same_steps ? TACIT_E_USAGE : TACIT_OK));
     return NULL;
 }
 
