@@ -340,6 +340,8 @@ def test_resume():
         second.close()
     fresh = hooked(make_odd(), dict(codec="topk", factor=20))[1]
     fresh.load_state_dict({})
+    if dist.get_world_size() > 1:
+        refused(tacit.UsageError, "and rank 1 one of steps", lambda: fresh.load_state_dict(state if dist.get_rank() else {}))
     refused(tacit.UsageError, "a tensor of bytes from state_dict()", lambda: fresh.load_state_dict({"state": 3}))
     refused(tacit.DataError, "compress.", lambda: fresh.load_state_dict(state))
     fresh.close()

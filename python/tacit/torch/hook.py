@@ -16,6 +16,7 @@ from .._library import ConfigError, UsageError, check, expect
 from ..job import Job
 from ..settings import Settings
 from . import _private, cuda
+from .buffers import Buffers
 from .ranks import open_comm
 from .tensors import Tensors, read_state, restore_state
 
@@ -221,9 +222,18 @@ class Hook:
         if self._started:
             raise UsageError("load_state_dict() comes before the first backward pass: make a new hook")
         expect(isinstance(state, dict), "state", state, "what state_dict() has returned")
+        self._check_all_have(state)
         if state:
             restore_state(self._job, state.get("state"))
             self._started = True
+
+    def _check_all_have(self, state):
+        sums = Buffers(None, self.comm, "own")
+        has = sums.gather(bool(state))
+        check(sums.shut())
+        if not all(has) and any(has):
+            raise UsageError(f"rank {has.index(False)} loads a state that is empty, as of before the first step, and rank {has.index(True)} "
+                             "one of steps: every rank loads its own of the same step")
 
     # ---- the end -------------------------------------------------------------------------------------------------------
 
