@@ -2,17 +2,19 @@
 """Ranks that train together, and the log of the library."""
 import atexit
 import ctypes
+import datetime
 import logging
 import os
 import sys
 import threading
 
 from . import _table
-from ._library import Error, PeerError, UsageError, check, expect, lib, read_integer
+from ._library import Error, FileError, PeerError, UsageError, check, expect, lib, read_integer
 from .settings import Settings
 
 LEVELS = {_table.LOG_DEBUG: logging.DEBUG, _table.LOG_INFO: logging.INFO, _table.LOG_WARN: logging.WARNING,
           _table.LOG_ERROR: logging.ERROR}
+CODES = {name: code for code, name in _table.STATUSES.items()}
 logger = logging.getLogger("tacit")
 
 
@@ -29,33 +31,48 @@ def is_under_mpi():
 
 
 class StoreCalls:
-    """A store of torch, or anything with set(key, bytes) and get(key, seconds) -> bytes, as the library calls it."""
+    """The store of a Comm, as the library calls it."""
 
     def __init__(self, store):
-        self.store, self.error = store, None  # the error of the last call that failed
+        expect(all(callable(getattr(store, name, None)) for name in ("set", "get")), "store", store,
+               "a store of torch.distributed, or anything with set(key, bytes) and get(key, seconds) -> bytes,")
+        self.store, self.error = store, None  # says what a call has raised
         kinds = dict(_table.tacit_store._fields_)
         self.struct = _table.tacit_store(size=ctypes.sizeof(_table.tacit_store), set=kinds["set"](self._set),
                                          get=kinds["get"](self._get))
 
     def _set(self, _, key, data, count):
-        return self._try(lambda: self.store.set(key.decode(), ctypes.string_at(data, count)) and None)
+        return self._try("set", key, lambda: self.store.set(key.decode(), ctypes.string_at(data, count)) and None)
 
     def _get(self, _, key, out, room, count, seconds):
         def copy():
-            value = self.store.get(key.decode(), seconds)
-            if len(value) > room:
-                raise ValueError(f"{key.decode()} has {len(value)} bytes")
-            ctypes.memmove(out, value, len(value))
+            try:
+                value = self._read(key.decode(), seconds)
+            except (TimeoutError, LookupError):
+                return CODES["E_PEER"]
+            expect(isinstance(value, (bytes, bytearray)) and len(value) <= room, "what it has returned", value,
+                   f"a value of at most {room} bytes")
+            ctypes.memmove(out, bytes(value), len(value))
             count[0] = len(value)
-        return self._try(copy)
+        return self._try("get", key, copy)
 
-    def _try(self, work):
+    def _read(self, key, seconds):
+        if not hasattr(self.store, "wait"):
+            return self.store.get(key, seconds)
+        try:  # torch's get() takes no time
+            self.store.wait([key], datetime.timedelta(seconds=max(seconds, 0.001)))
+        except RuntimeError as error:
+            if not self.store.check([key]):
+                raise TimeoutError from error
+        return self.store.get(key)
+
+    def _try(self, verb, key, work):
         try:
-            work()
-            return 0
+            return work() or 0
         except BaseException as error:  # no exception can cross C
-            self.error = error
-            return -4
+            self.error = FileError(f"{verb}({key.decode()!r}, ...) of the store has failed: {type(error).__name__}: {error}")
+            self.error.__cause__ = error
+            return CODES["E_IO"]
 
 
 def run_aside(work):
@@ -87,8 +104,11 @@ class Comm:
     """Ranks that train together: `rank` of `size`.
 
     Comm(settings)                         all processes of torchrun, mpirun or srun, or this one alone
-    Comm(settings, rank, size, store)      ranks that meet in a store: set(key, bytes), get(key, seconds) -> bytes
+    Comm(settings, rank, size, store)      ranks that meet in a store
     Comm(settings, alone=True)             this process alone, whoever has started it
+
+    A store is one of torch.distributed, or has set(key, bytes) and get(key, seconds) -> bytes, which waits so long for a value
+    and then raises TimeoutError or KeyError. Any other exception ends the meeting.
 
     Collective. One thread at a time, as the C interface says. Close it after its jobs and channels, or use `with`."""
 
@@ -103,6 +123,8 @@ class Comm:
             calls = StoreCalls(store)
             try:
                 run_aside(lambda: check(lib.tacit_open_store(settings._handle, rank, size, ctypes.byref(calls.struct), out)))
+            except FileError as error:
+                raise calls.error or error
             except PeerError as error:
                 raise error from calls.error
         else:

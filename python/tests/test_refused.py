@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 import unittest.mock
 import warnings
@@ -235,6 +236,7 @@ class Refused(unittest.TestCase):
                            ("settings is {}: a tacit.Settings", lambda: parallel.open_comm({})),
                            ("settings is 'x': a tacit.Settings", lambda: tacit.Comm("x")),
                            (r"log\(loss=...\) is 'x': a number", lambda: model.log(loss="x")),
+                           ("store is {}: a store of torch.distributed, or", lambda: tacit.Comm(None, 1, 2, {})),
                            ("model is None: a torch.nn.Module", lambda: parallel.fsdp(None)),
                            ("gather is 'int8': True or False", lambda: parallel.fsdp(make(Net), gather="int8")),
                            ("folder is '': a path", lambda: parallel.load("", model)),
@@ -451,6 +453,31 @@ class Refused(unittest.TestCase):
                 with model.average():
                     pass
             model.close()
+
+    def test_stores_that_fail(self):
+        """At once, in the store's own words; one that has no value is asked until comm.start is over."""
+        class Store:
+            def __init__(self, works=(), what=KeyError("who")):
+                self.works, self.what = works, what
+
+            def set(self, key, value):
+                self.act("set")
+
+            def get(self, key, seconds):
+                return self.act("get")
+
+            def act(self, verb):
+                if verb not in self.works:
+                    raise self.what
+        for rank, store, kind, text in ((1, Store(("set",), ValueError("odd")), tacit.FileError, "^get.'tacit-0-0'.* store .*: ValueError: odd$"),
+                                        (0, Store(), tacit.FileError, "^set.'tacit-0-0'.* of the store has failed: KeyError: 'who'$"),
+                                        (1, Store(("set", "get")), tacit.FileError, "has returned is None: a value of at most 4096 bytes"),
+                                        (1, Store(("set",)), tacit.PeerError, "rank 0 has not come up within 1 s")):
+            begin = time.monotonic()
+            with self.assertRaisesRegex(kind, text) as caught:
+                tacit.Comm(tacit.Settings(comm__start=1 if kind is tacit.PeerError else 60), rank, 2, store)
+            self.assertLess(time.monotonic() - begin, 20)
+            self.assertEqual(caught.exception.__cause__ is None, kind is tacit.PeerError)
 
     def test_metrics_that_cannot_be_written(self):
         for path, text in (("/proc/nowhere/metrics.jsonl", "No such file"), (True, "expected str")):

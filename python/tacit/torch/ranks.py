@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ranks of a PyTorch program."""
-import datetime
 import os
 import socket
 
@@ -15,19 +14,10 @@ _counts = {}
 _default, _default_settings = None, {}
 
 
-class TorchStore:
-    """A store of torch.distributed, as tacit.Comm wants it."""
-
-    def __init__(self, store, group=None):
-        count = _counts[group] = _counts.get(group, 0) + 1
-        self.store = dist.PrefixStore(f"tacit/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{count}", store)
-
-    def set(self, key, value):
-        self.store.set(key, value)
-
-    def get(self, key, seconds):
-        self.store.wait([key], datetime.timedelta(seconds=max(seconds, 0.001)))
-        return self.store.get(key)
+def make_own(store, group=None):
+    """Returns a part of a store of torch.distributed for one communicator."""
+    count = _counts[group] = _counts.get(group, 0) + 1
+    return dist.PrefixStore(f"tacit/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{count}", store)
 
 
 def is_part(group):
@@ -53,14 +43,14 @@ def open_comm(settings=None, group=None):
     settings = Settings.of(settings)
     if is_part(group):
         choose_interface(settings)
-        return Comm(settings, dist.get_rank(group), dist.get_world_size(group), TorchStore(_private.store_of(group), group))
+        return Comm(settings, dist.get_rank(group), dist.get_world_size(group), make_own(_private.store_of(group), group))
     store = _private.default_store() if settings["comm.engine"] in ("auto", "tcp") and not is_under_mpi() else None
     if store is None:
         return Comm(settings)
     choose_interface(settings)
     if _private.is_initialized():
-        return Comm(settings, dist.get_rank(), dist.get_world_size(), TorchStore(store))
-    return Comm(settings, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), TorchStore(store))
+        return Comm(settings, dist.get_rank(), dist.get_world_size(), make_own(store))
+    return Comm(settings, int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), make_own(store))
 
 
 def read_settings(settings):
