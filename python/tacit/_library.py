@@ -78,6 +78,16 @@ def read_integer(name, value, lowest=0, bits=31):
     return found
 
 
+def read_number(name, value, wanted="a number", lowest=None):
+    """Returns a float; of a tensor its only element."""
+    try:
+        found = float(value) if hasattr(value, "__float__") else None
+    except (TypeError, ValueError, RuntimeError):  # it has several
+        found = None
+    expect(found is not None and (lowest is None or found >= lowest), name, value, wanted)
+    return found
+
+
 ERRORS = {error.status: error for error in Error.__subclasses__()}
 
 

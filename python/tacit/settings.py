@@ -43,6 +43,12 @@ def name_kind(section):
     return "codec"
 
 
+def read_word(word):
+    """Returns a key as the library writes it."""
+    expect(isinstance(word, str), "a key of settings", word, "a text")
+    return word.replace("__", ".")
+
+
 class Settings:
     """Says what is exchanged, and how.
 
@@ -80,13 +86,12 @@ class Settings:
     @staticmethod
     def _order_word(word):
         """Strategy and codec first: they say what short names mean."""
-        expect(isinstance(word, str), "a key of settings", word, "a text")
-        key = word.replace("__", ".")
+        key = read_word(word)
         return 0 if key == "strategy" else 1 if key in ("codec", "compress.codec", "policy", "adapt.policy") else 2
 
     def find_key(self, word):
         """Returns the whole name of a short one."""
-        word = word.replace("__", ".")
+        word = read_word(word)
         if word in self._keys or "." in word:
             return word
         for section in (self["strategy"], self["compress.codec"], self["adapt.policy"]) + SECTIONS:
@@ -112,7 +117,7 @@ class Settings:
 
     def __getitem__(self, key):
         text = ctypes.create_string_buffer(_table.VALUE_BYTES)
-        check(lib.tacit_settings_get(self._handle, key.encode(), text, len(text)))
+        check(lib.tacit_settings_get(self._handle, read_word(key).encode(), text, len(text)))
         return text.value.decode()
 
     def __del__(self):

@@ -236,6 +236,10 @@ class Refused(unittest.TestCase):
                            ("settings is {}: a tacit.Settings", lambda: parallel.open_comm({})),
                            ("settings is 'x': a tacit.Settings", lambda: tacit.Comm("x")),
                            (r"log\(loss=...\) is 'x': a number", lambda: model.log(loss="x")),
+                           (r"log\(f=...\) is tensor\(.*\): a number", lambda: model.log(f=torch.ones(3))),
+                           (r"log\(f=...\) is array\(.*\): a number", lambda: model.log(f=numpy.ones(3))),
+                           ("a key of settings is 3: a text", lambda: tacit.Settings().find_key(3)),
+                           ("a key of settings is 3: a text", lambda: tacit.Settings()[3]),
                            ("store is {}: a store of torch.distributed, or", lambda: tacit.Comm(None, 1, 2, {})),
                            ("model is None: a torch.nn.Module", lambda: parallel.fsdp(None)),
                            ("gather is 'int8': True or False", lambda: parallel.fsdp(make(Net), gather="int8")),
@@ -244,6 +248,7 @@ class Refused(unittest.TestCase):
                            (r"codec is 'topk.x00': a text", lambda: tacit.Settings(codec="topk\0")),
                            ("store is None: what ranks meet in", lambda: tacit.Comm(None, 1, 3)),
                            ("max_norm is nan: a number of 0", lambda: model.clip_grad_norm_(float("nan"))),
+                           (r"max_norm is tensor\(.*\): a number", lambda: model.clip_grad_norm_(torch.ones(3))),
                            ("max_norm is None: a number of 0", lambda: model.clip_grad_norm_(None))):
             with self.assertRaisesRegex(tacit.UsageError, text + ".* expected"):
                 work()

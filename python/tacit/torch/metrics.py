@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from .._library import FileError, UsageError, expect
+from .._library import FileError, UsageError, read_number
 from ..comm import logger
 
 PROGRESS_S = 10
@@ -18,12 +18,12 @@ COUNTED = ("wait_s", "bytes_sent", "bytes_received")  # since the step before
 OWN_KEYS = ("step", "time", "grad_norm", "step_s", *COUNTED, "skipped", *COMPRESSION, "event")
 
 
-def check_values(values):
-    for name, value in values.items():
-        expect(hasattr(value, "__float__"), f"log({name}=...)", value, "a number")
+def read_values(values):
+    for name in values:
         if name in OWN_KEYS:
             raise UsageError(f"log({name}=...): this key has a meaning of its own in a row; choose a name other than "
                              f"{', '.join(OWN_KEYS)}")
+    return {name: read_number(f"log({name}=...)", value) for name, value in values.items()}
 
 
 class Metrics:
@@ -71,8 +71,7 @@ class Metrics:
                              **{key: self._before[key] for key in COMPRESSION if self._before[key] > 0})
 
     def add(self, **values):
-        check_values(values)
-        (self._coming if self.expects_step else self._row).update({name: float(value) for name, value in values.items()})
+        (self._coming if self.expects_step else self._row).update(read_values(values))
 
     def write_row(self):
         if not self._row or self._comm.is_parents:

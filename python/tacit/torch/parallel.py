@@ -8,7 +8,7 @@ import sys
 
 import torch
 
-from .._library import Error, UsageError, check, expect
+from .._library import Error, UsageError, check, read_number
 from ..job import Job
 from . import _private, moments
 from .arguments import REPLICAS, read_arguments
@@ -507,7 +507,7 @@ class Parallel(torch.nn.Module):
         """Scales the gradient so that its norm is at most max_norm, and returns the norm: of the whole batch, or, under
         gossip and localsgd, of this rank's. Under shard torch.nn.utils.clip_grad_norm_ cannot: no rank has it all.
         Collective under shard."""
-        expect(hasattr(max_norm, "__float__") and max_norm >= 0, "max_norm", max_norm, "a number of 0 or more")
+        max_norm = read_number("max_norm", max_norm, "a number of 0 or more", 0)
         if self._parts is None:
             return torch.nn.utils.clip_grad_norm_(self._tensors.parameters, max_norm)
         norm = self._parts.norm(self._rank_buffers)
