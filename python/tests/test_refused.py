@@ -459,6 +459,23 @@ class Refused(unittest.TestCase):
                     pass
             model.close()
 
+    def test_closures_that_are_called_many_times(self):
+        for strategy in ("gossip", "localsgd", "none", "dp"):
+            module = make(Net)
+            optimizer = torch.optim.LBFGS(module.parameters(), max_iter=4)
+            model = self.wrap(optimizer, module=module, strategy=strategy)
+
+            def closure():
+                optimizer.zero_grad()
+                loss = loss_of(model(Net.batch(0)))
+                loss.backward()
+                return loss
+            with self.assertLogs("tacit", "WARNING") as log:
+                logging.getLogger("tacit").warning("ours")
+                for _ in range(2):
+                    optimizer.step(closure)
+            self.assertEqual(len(log.output), 1, log.output)
+
     def test_stores_that_fail(self):
         """At once, in the store's own words; one that has no value is asked until comm.start is over."""
         class Store:

@@ -153,7 +153,8 @@ class Parallel(torch.nn.Module):
             return self.module(*inputs, **named)
         if syncs:
             self._check_step_can_begin()
-            self._changes.look_for_steps(self.counters)
+            if not self._waiting:  # else a closure is called again, as by LBFGS
+                self._changes.look_for_steps(self.counters)
             self._rank_buffers.before_forward(self.training)
         outputs = self.module(*inputs, **named)
         if syncs and not self._keeps_replica:
