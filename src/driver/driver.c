@@ -22,7 +22,8 @@ struct taciti_driver {
     /* of the step that runs */
     phase phase;
     int64_t step; /* or that comes next */
-    int64_t begin_ns, computed_ns;
+    int64_t begin_ns, compute_ns;
+    int64_t waited_ns; /* in the whole run, when the step began */
     taciti_driver_record record;
     taciti_readiness readiness;
     bool *reported;            /* per tensor; owned */
@@ -202,6 +203,11 @@ tacit_status taciti_driver_start(taciti_driver *driver, int64_t step, bool resto
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
+/* Nanoseconds in which this thread has waited for messages. */
+static int64_t waited_ns(const taciti_driver *d) {
+    return atomic_load_explicit(&d->setup.context.trace->run_ns[TACITI_SPAN_WAIT], memory_order_relaxed);
+}
+
 void taciti_driver_begin(taciti_driver *driver, int64_t step) {
     taciti_driver *d = driver;
     const taciti_layout *layout = d->readiness.layout;
@@ -215,6 +221,7 @@ void taciti_driver_begin(taciti_driver *driver, int64_t step) {
     taciti_readiness_reset(&d->readiness);
     if (d->sources != NULL) taciti_sources_begin(d->sources);
     taciti_comm_announce(d->setup.context.comm, step, "compute");
+    d->waited_ns = waited_ns(d);
     d->begin_ns = taciti_now_ns();
 }
 
@@ -253,7 +260,7 @@ static tacit_status end_compute(taciti_driver *d) {
         return taciti_fail(TACIT_E_USAGE, "a step is finished or settled that was not begun, or was already");
     mark_rest(d);
     TACITI_TRY(fail_alone(d, d->ready_status));
-    d->computed_ns = taciti_now_ns();
+    d->compute_ns = taciti_now_ns() - d->begin_ns - (waited_ns(d) - d->waited_ns);
     taciti_comm_announce(d->setup.context.comm, d->step, "exchange");
     return TACIT_OK;
 }
@@ -265,7 +272,7 @@ static void end_step(taciti_driver *d, taciti_driver_record *out) {
     taciti_driver_record *r = &d->record;
     taciti_trace_take_totals(d->setup.context.trace, main_ns);
     taciti_trace_take_totals(taciti_comm_trace(comm), wire_ns);
-    r->compute_s = (double)(d->computed_ns - d->begin_ns) * per_ns;
+    r->compute_s = (double)d->compute_ns * per_ns;
     r->wait_s = (double)r->report.wait_ns * per_ns;
     r->update_s = (double)main_ns[TACITI_SPAN_UPDATE] * per_ns;
     r->encode_s = (double)(wire_ns[TACITI_SPAN_ENCODE] + wire_ns[TACITI_SPAN_DECODE]) * per_ns;

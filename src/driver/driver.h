@@ -60,7 +60,7 @@ typedef struct taciti_driver_record {
     taciti_step_report report;
     double loss;      /* as the network's step returned it; NaN without such a step */
     bool abandoned;   /* this rank left the step early and made its gradient NaN, so that the update is skipped */
-    double compute_s; /* from begin to the end of the backward pass */
+    double compute_s; /* from begin to the end of the backward pass, without waits */
     double wait_s, update_s;     /* of the calling thread: blocked on communication; optimizer and mixing */
     double encode_s, transfer_s; /* of the communication thread since the last step ended */
 } taciti_driver_record;

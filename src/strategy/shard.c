@@ -172,7 +172,9 @@ static tacit_status shard_start(void *self, int64_t step, bool restored) {
     s->started = true;
     TACITI_TRY(taciti_compression_start(s->reduce, step, restored));
     if (s->coded != NULL) TACITI_TRY(taciti_compression_start(s->coded, step, restored));
-    return taciti_shard_ahead(s);
+    TACITI_TRY(taciti_shard_ahead(s));
+    s->wait_ns = 0; /* no step's */
+    return TACIT_OK;
 }
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
@@ -286,6 +288,12 @@ static tacit_status settle_step(taciti_shard *s, double lr, taciti_step_report *
     return TACIT_OK;
 }
 
+/* A report gets what this rank has waited since it got some. */
+static void take_waits(taciti_shard *s, taciti_step_report *out) {
+    out->wait_ns += s->wait_ns;
+    s->wait_ns = 0;
+}
+
 /* All sums have arrived. *scale: of the gradients, by optim.clip. */
 static tacit_status end_sums(taciti_shard *s, double lr, taciti_step_report *out, double *scale) {
     double squares = 0;
@@ -296,8 +304,7 @@ static tacit_status end_sums(taciti_shard *s, double lr, taciti_step_report *out
     out->grad_norm = sqrt(squares);
     out->skipped = !isfinite(squares);
     *scale = out->skipped ? 1 : taciti_optim_clip_scale(s->context.optim_options, out->grad_norm);
-    out->wait_ns = s->wait_ns;
-    s->wait_ns = 0;
+    take_waits(s, out);
     TACITI_TRY(settle_step(s, lr, out));
     s->step++;
     if (out->skipped) s->position = 0;
@@ -310,7 +317,9 @@ static tacit_status end_update(taciti_shard *s, taciti_step_report *out) {
     end_record(s);
     if (s->context.compression.sums.codec == NULL && out->bytes == 0)
         out->bytes = (double)(taciti_shard_reduce_bytes(s) + taciti_shard_gather_bytes(s));
-    return out->skipped ? TACIT_OK : taciti_shard_ahead(s);
+    if (!out->skipped) TACITI_TRY(taciti_shard_ahead(s));
+    take_waits(s, out);
+    return TACIT_OK;
 }
 
 static tacit_status shard_finish(void *self, double lr, taciti_step_report *out) {

@@ -97,7 +97,7 @@ typedef struct taciti_shard {
     bool *begun, *drained;    /* [bucket_count] of the reductions of this step; owned by begun */
     bool started;
     bool filled;     /* a checkpoint's parameters are in the array of "model" */
-    int64_t wait_ns; /* blocked in need() and write() in this step */
+    int64_t wait_ns; /* blocked in gathers and sums of this step, since a report took it */
 
     /* The units that a step needs, in this order, recorded in the first step. */
     size_t *order; /* owned */

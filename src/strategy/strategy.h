@@ -54,7 +54,7 @@ typedef struct taciti_step_report {
     bool skipped;     /* no update: on every rank if replicas are equal, else on this rank only, which still mixes */
     bool clipped;     /* settle() has scaled what had arrived: optim.clip */
     int64_t clock;    /* above 0: ranks count their own steps; the number that this one has made or passed over */
-    int64_t wait_ns;  /* exposed wait: blocked on communication after the end of backward */
+    int64_t wait_ns;  /* exposed wait: blocked on communication after the end of backward, or on gathers */
     double moved; /* sum of squares of the changes by mixing on this rank, a local proxy of the consensus distance */
     double factor, gain, kept; /* of a compressed sum: the factor that was used (1: dense), |sent|^2 / |gradient +
                                   residual|^2, and the share of the elements that were sent; 0 if there was none */

@@ -9,6 +9,7 @@
 /* cmocka wants the four above first */
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "strategy/test_sharding.h"
 
 /* ---- properties
@@ -231,6 +232,35 @@ static void room_is_not_made_of_what_is_in_use(void **state) {
     }
 }
 
+#define LATE_NS (100 * TACITI_NS_PER_MS)
+
+/* Rank 1 updates late, so rank 0 waits for its part of the gather behind the update. */
+static void update_late(taciti_comm *comm, void *context) {
+    seat s;
+    taciti_step_report report;
+    open_seat(context, comm, &s);
+    initialise(&s);
+    CHECK(s.strategy->start(s.self, 0, false) == TACIT_OK);
+    CHECK(((taciti_shard *)s.self)->wait_ns == 0); /* what a start has waited for is no step's */
+    taciti_readiness_reset(&s.readiness);
+    pass(&s, 0);
+    CHECK(s.strategy->settle(s.self, 0.01, &report) == TACIT_OK);
+    if (s.rank == 1) taciti_sleep_ns(LATE_NS);
+    const int64_t before_ns = report.wait_ns;
+    CHECK(s.strategy->stepped(s.self, &report) == TACIT_OK);
+    CHECK(s.rank == 1 || report.wait_ns - before_ns > LATE_NS / 2);
+    CHECK(((taciti_shard *)s.self)->wait_ns == 0); /* the next step has waited for nothing yet */
+    close_seat(&s);
+}
+
+static void a_wait_counts_in_its_own_step(void **state) {
+    (void)state;
+    trial t = trial_of(2, 1);
+    t.whole = true;
+    const taciti_comm_options options = test_comm_options(true);
+    test_world_run(t.ranks, &options, update_late, &t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_stage_is_dp_bit_for_bit),
@@ -243,6 +273,7 @@ int main(void) {
         cmocka_unit_test(the_mean_of_ones_is_one),
         cmocka_unit_test(parts_of_a_bucket_cover_it),
         cmocka_unit_test(room_is_not_made_of_what_is_in_use),
+        cmocka_unit_test(a_wait_counts_in_its_own_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
