@@ -60,7 +60,36 @@ static void all_ranks_learn_who_is_elsewhere(void **state) {
         }
 }
 
+enum { MANY = 34, SLOW = 0, NEAR = 4, FAR = 3 }; /* ranks; FAR gets no heartbeats of rank SLOW */
+
+/* One rank waits for rank SLOW, and all others, that one as well, wait for it. */
+static void wait_for_a_slow_rank(taciti_comm *comm, void *context) {
+    const int rank = taciti_comm_rank(comm), judge = *(const int *)context;
+    char byte;
+    if (rank == judge) comm->options.stall_s = 0.5;
+    taciti_comm_announce(comm, 8, "exchange");
+    CHECK(taciti_comm_receive(comm, rank == judge ? SLOW : judge, &byte, 1) == TACIT_E_PEER);
+    if (rank != judge) return;
+    CHECK(strstr(taciti_error_text(), "rank 0 on host") != NULL &&
+          strstr(taciti_error_text(), " is alive but") != NULL);
+    CHECK((strstr(taciti_error_text(), "; last seen in step 8, exchange") != NULL) == (judge == NEAR));
+}
+
+/* With more than 32 ranks, not every rank hears the heartbeats of every other one. */
+static void nothing_is_said_of_a_rank_that_is_not_heard(void **state) {
+    (void)state;
+    static const int JUDGES[] = {NEAR, FAR};
+    const taciti_comm_options options = test_comm_options(false);
+    for (size_t i = 0; i < sizeof JUDGES / sizeof *JUDGES; i++) {
+        int judge = JUDGES[i];
+        test_log_keep();
+        test_world_run(MANY, &options, wait_for_a_slow_rank, &judge);
+        test_log_drop();
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_ranks_learn_who_is_elsewhere)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_ranks_learn_who_is_elsewhere),
+                                       cmocka_unit_test(nothing_is_said_of_a_rank_that_is_not_heard)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

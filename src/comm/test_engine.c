@@ -16,7 +16,7 @@
 
 #define NAP_NS INT64_C(100000)
 
-enum { TAG_DATA = 1, TAG_BEAT = 2, EAGER_BYTES = 4096, MAX_RANKS = 16, MAX_LINES = 64, LINE_BYTES = 512 };
+enum { TAG_DATA = 1, TAG_BEAT = 2, EAGER_BYTES = 4096, MAX_RANKS = 40, MAX_LINES = 64, LINE_BYTES = 512 };
 
 /* A posted send or receive. After a failure nobody tests it any more, so the world keeps them all to the end. */
 typedef struct post {

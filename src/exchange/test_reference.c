@@ -322,6 +322,27 @@ static void the_same_members_with_other_lanes_are_another_way(void **state) {
     taciti_free(made);
 }
 
+/* A group knows nothing of what its members know along the edges of another round; remember_known() compares their
+ * memory with the prediction. */
+static void a_group_is_another_way_than_edges_of_the_same_ranks(void **state) {
+    static const int HOSTS[4] = {0, 1, 2, 3}, PAIRS[4] = {0, 0, 1, 1};
+    static const double W[16] = {.75, .25, 0, 0, .25, .75, 0, 0, 0, 0, .75, .25, 0, 0, .25, .75};
+    const taciti_encoding encoding = encoding_of("int4");
+    const taciti_comm_options options = test_comm_options(true);
+    test_topology *made = taciti_calloc(1, sizeof *made);
+    (void)state;
+    test_topology_start(made, "both", 4, false);
+    test_topology_add_matrix(made, W);
+    test_topology_add_groups(made, PAIRS);
+    trial t = {.topology = &made->topology, .encoding = &encoding, .mixes = 6, .gamma = 1};
+    test_hosts(HOSTS);
+    test_world_run(4, &options, mix_all, &t);
+    test_hosts(NULL);
+    sum_is_kept(&t);
+    drop(&t);
+    taciti_free(made);
+}
+
 /* ---- edges by their formula -------------------------------------------------------------------------------------- */
 
 /* Mixes of one matrix with bf16, which rounds every element for itself:
@@ -462,6 +483,7 @@ int main(void) {
         cmocka_unit_test(members_of_a_group_know_the_same_bits),
         cmocka_unit_test(equal_replicas_that_know_it_stay),
         cmocka_unit_test(the_same_members_with_other_lanes_are_another_way),
+        cmocka_unit_test(a_group_is_another_way_than_edges_of_the_same_ranks),
         cmocka_unit_test(factors_are_for_pairs_with_equal_weights),
         cmocka_unit_test(the_sum_over_edges_does_not_drift),
         cmocka_unit_test(edges_follow_choco),

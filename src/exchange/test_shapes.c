@@ -249,6 +249,22 @@ static void neighbours_keep_a_slot_for_each_arrival(void **state) {
     taciti_neighbours_destroy(&nb);
 }
 
+/* The rank with the most arrivals, three, decides for all: their payloads and slots together take 64 MiB. */
+static void neighbours_cut_by_the_most_arrivals_of_a_rank(void **state) {
+    (void)state;
+    const taciti_edge edges[] = {{1, 0, .25}, {0, 1, .25}, {2, 1, .25}, {3, 1, .125}, {1, 2, .25}};
+    const taciti_round round = {.edges = edges, .edge_count = 5, .self = (double[]){.75, .375, .75, 1, 1}};
+    const taciti_encoding f32 = {.codec = taciti_codec_find("f32")};
+    const size_t room = ((size_t)64 << 20) / 3;
+    for (int rank = 0; rank < 5; rank++) {
+        taciti_neighbours nb;
+        assert_int_equal(taciti_neighbours_describe(&ONE, &round, rank, &f32, (size_t)1 << 30, &nb), TACIT_OK);
+        assert_int_equal(nb.slots, 3);
+        assert_int_equal(nb.segment_n, room / 3 / 64 * 16);
+        taciti_neighbours_destroy(&nb);
+    }
+}
+
 /* So that not all send to the lowest rank first. */
 static void neighbours_send_first_to_the_ranks_after_them(void **state) {
     (void)state;
@@ -336,6 +352,7 @@ int main(void) {
         cmocka_unit_test(stores_take_what_a_rank_encodes),
         cmocka_unit_test(narrow_errors_are_read_as_they_were_written),
         cmocka_unit_test(neighbours_keep_a_slot_for_each_arrival),
+        cmocka_unit_test(neighbours_cut_by_the_most_arrivals_of_a_rank),
         cmocka_unit_test(neighbours_send_first_to_the_ranks_after_them),
         cmocka_unit_test(a_size_that_overflows_is_no_memory),
         cmocka_unit_test(a_linear_route_keeps_two_payloads),

@@ -31,10 +31,10 @@ static sender sender_of(const taciti_strategy_context *c, const taciti_arrangeme
 
 static bool counts_host(const sender *from, int host) {
     const taciti_arrangement *p = from->arrangement;
-    if (host == p->host || !taciti_arrangement_is_lane(p)) return false;
-    return !from->away || p->host_of[p->first[host] + p->number] != p->host_of[taciti_arrangement_position(p)];
+    return host != p->host && (!from->away || p->host_of[p->first[host]] != p->host_of[p->first[p->host]]);
 }
 
+/* A rank that is no lane has no part. */
 static uint64_t part_bytes(const sender *from, const taciti_bucket *bucket, int host, const taciti_encoding how[2]) {
     const taciti_encoding *encoding = &how[bucket->plain];
     const taciti_arrangement *p = from->arrangement;
