@@ -332,6 +332,15 @@ void taciti_detector_forgive(taciti_comm *comm) {
     for (int i = 0; i < d->count; i++) d->links[i].heard_ns = d->rearmed_ns;
 }
 
+/* True once, so that peers hear of it at once: until then this rank was last seen in start-up. */
+static bool begins_steps(taciti_comm *comm) {
+    taciti_sight mine;
+    if (comm->detector.begun) return false;
+    taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &mine);
+    comm->detector.begun = mine.doing[0] != 0 && mine.step >= 0;
+    return comm->detector.begun;
+}
+
 static tacit_status look_at_links(taciti_comm *comm, int64_t now) {
     taciti_detector *d = &comm->detector;
     const int code = atomic_load_explicit(&comm->abort_code, memory_order_acquire);
@@ -339,7 +348,7 @@ static tacit_status look_at_links(taciti_comm *comm, int64_t now) {
     if (now - d->last_look_ns > GAP_NS) taciti_detector_forgive(comm);
     d->last_look_ns = now;
     d->next_look_ns = now + LOOK_NS;
-    const bool beat = !d->leaving && now >= d->next_beat_ns;
+    const bool beat = !d->leaving && (begins_steps(comm) || now >= d->next_beat_ns);
     if (beat) d->next_beat_ns = now + BEAT_NS;
     int64_t silence_ns = 0;
     for (int i = 0; i < d->count; i++) {

@@ -65,6 +65,7 @@ typedef struct taciti_detector {
     int64_t rearmed_ns; /* when the measurement of silence was last restarted */
     int awaited;        /* as in a beat */
     bool leaving;
+    bool begun; /* a beat has said that this rank makes steps */
 } taciti_detector;
 
 tacit_status taciti_detector_create(taciti_comm *comm);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "comm/state.h"
 #include "comm/test_engine.h"
 
@@ -153,10 +154,32 @@ static void the_rank_that_all_have_left_behind_names_itself(void **state) {
     }
 }
 
+/* The next regular beat of rank 1 is far away. */
+static void begin_steps(taciti_comm *comm, void *context) {
+    _Atomic bool *seen = context;
+    const bool tells = taciti_comm_rank(comm) == 1;
+    const int64_t end_ns = taciti_now_ns() + 20 * TACITI_NS_PER_S;
+    if (tells) comm->detector.next_beat_ns = end_ns;
+    CHECK(taciti_comm_barrier(comm) == TACIT_OK);
+    if (tells) taciti_comm_announce(comm, 0, "compute");
+    while (!atomic_load(seen)) {
+        CHECK(taciti_comm_rest(comm) == TACIT_OK && taciti_now_ns() < end_ns);
+        if (!tells) atomic_store(seen, comm->detector.link_of[1]->seen.doing[0] != 0);
+    }
+}
+
+static void peers_learn_at_once_that_steps_have_begun(void **state) {
+    (void)state;
+    _Atomic bool seen = false;
+    const taciti_comm_options options = test_comm_options(false);
+    test_world_run(2, &options, begin_steps, &seen);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_ranks_learn_who_is_elsewhere),
                                        cmocka_unit_test(nothing_is_said_of_a_rank_that_is_not_heard),
                                        cmocka_unit_test(the_rank_that_keeps_all_waiting_is_named),
-                                       cmocka_unit_test(the_rank_that_all_have_left_behind_names_itself)};
+                                       cmocka_unit_test(the_rank_that_all_have_left_behind_names_itself),
+                                       cmocka_unit_test(peers_learn_at_once_that_steps_have_begun)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
