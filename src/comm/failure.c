@@ -72,8 +72,7 @@ static tacit_status send_beat(taciti_comm *comm, taciti_link *link) {
     if (link->sending || link->lost_ns != 0)
         return TACIT_OK; /* the engine still holds the last one: it counts for this one too */
     const taciti_witness *witness = atomic_load_explicit(&comm->witness, memory_order_acquire);
-    link->out =
-        (taciti_beat){.kind = witness == &comm->own_witness ? BEAT : WATCHED_BEAT, .awaited = comm->detector.awaited};
+    link->out = (taciti_beat){.kind = witness == &comm->own_witness ? BEAT : WATCHED_BEAT};
     taciti_witness_look(witness, &link->out.sight);
     link->sending = true;
     return comm->engine.isend(comm->engine.self, link->peer, TACITI_TAG_BEAT, &link->out, sizeof link->out,
@@ -93,7 +92,7 @@ static tacit_status say_last(taciti_comm *comm, taciti_link *link, const taciti_
 /* culprit: of a death or difference. other: of a difference. */
 static tacit_status send_last_word(taciti_comm *comm, taciti_link *link, int kind, int culprit,
                                    const taciti_sight *other) {
-    taciti_beat words = {.kind = kind, .culprit = culprit, .finder = comm->engine.rank, .awaited = -1};
+    taciti_beat words = {.kind = kind, .culprit = culprit, .finder = comm->engine.rank};
     if (other != NULL) words.other = *other;
     taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &words.sight);
     return say_last(comm, link, &words);
@@ -128,11 +127,10 @@ tacit_status taciti_detector_create(taciti_comm *comm) {
     if (d->links == NULL || d->link_of == NULL) return TACIT_E_MEMORY;
     const int64_t now = taciti_now_ns();
     d->last_look_ns = d->rearmed_ns = now;
-    d->awaited = -1;
     for (int rank = 0; rank < size; rank++) {
         if (!are_neighbours(me, rank, size)) continue;
         taciti_link *link = d->link_of[rank] = &d->links[d->count++];
-        *link = (taciti_link){.peer = rank, .heard_ns = now, .awaited = -1};
+        *link = (taciti_link){.peer = rank, .heard_ns = now};
         TACITI_TRY(listen_to(comm, link));
     }
     return TACIT_OK;
@@ -211,7 +209,6 @@ static tacit_status hear_link(taciti_comm *comm, taciti_link *link, int64_t now)
         link->heard_ns = now;
         link->beats++;
         link->watched = link->in.kind == WATCHED_BEAT;
-        link->awaited = link->in.awaited;
         if (link->watched || link->in.kind == BEAT || link->in.kind == GOODBYE) link->seen = link->in.sight;
         if (link->in.kind == DEATH_KNOWN) return hear_of_death(comm, link);
         if (link->in.kind == DIFFERENCE) return hear_of_difference(comm, link);
@@ -460,22 +457,6 @@ static double patience_s(const taciti_comm *comm, const taciti_link *link) {
     return comm->introduced && has_sent_all(link) && limit_s > LATE_S ? LATE_S : limit_s;
 }
 
-/* Whether more than half of the ranks, as far as this one hears of them, are in this step. own: this rank's. */
-static bool is_common_step(const taciti_detector *d, int64_t own, int64_t step) {
-    int there = own == step;
-    for (int i = 0; i < d->count; i++) there += d->links[i].seen.step == step;
-    return 2 * there > d->count + 1;
-}
-
-static tacit_status declare_myself(taciti_comm *comm, int peer, const char *mine) {
-    char name[NAME_BYTES];
-    name_of(comm, comm->engine.rank, name);
-    (void)taciti_fail(TACIT_E_PEER,
-                      "%s is in %s, but most ranks are in step %" PRId64 "; all ranks must make the same steps", name,
-                      mine, comm->detector.link_of[peer]->seen.step);
-    return tell_death(comm, comm->engine.rank);
-}
-
 static tacit_status declare_left(taciti_comm *comm, const taciti_link *link, const char *mine) {
     char name[NAME_BYTES], sight[TACITI_WITNESS_TEXT_BYTES];
     name_of(comm, link->peer, name);
@@ -484,22 +465,6 @@ static tacit_status declare_left(taciti_comm *comm, const taciti_link *link, con
                       "%s has left the job in %s, but rank %d waits for it in %s; all ranks must make the same steps",
                       name, sight, comm->engine.rank, mine);
     return tell_death(comm, link->peer);
-}
-
-/* Returns the rank that keeps the peer waiting, directly or not. Where ranks wait for each other, or for one that has
- * left, that is the first one that is not in the common step, or this rank; if there is none, the peer. own: this
- * rank's step. */
-static int find_cause(const taciti_comm *comm, int peer, int64_t own) {
-    const taciti_detector *d = &comm->detector;
-    int at = peer, odd = -1;
-    for (int hops = 0; hops < comm->engine.size && at != comm->engine.rank; hops++) {
-        const taciti_link *link = d->link_of[at];
-        if (link == NULL || (!link->gone && !is_rank(comm, link->awaited))) return at;
-        if (odd < 0 && !is_common_step(d, own, link->seen.step)) odd = at;
-        if (link->gone) break;
-        at = link->awaited;
-    }
-    return odd >= 0 ? odd : is_common_step(d, own, own) ? peer : comm->engine.rank;
 }
 
 static tacit_status declare_stalled(taciti_comm *comm, int peer, double waited_s, const char *mine) {
@@ -521,11 +486,8 @@ tacit_status taciti_detector_stall(taciti_comm *comm, int peer, int64_t begin_ns
     char mine[TACITI_WITNESS_TEXT_BYTES];
     taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &own);
     taciti_sight_text(&own, mine);
-    const int cause = find_cause(comm, peer, own.step);
-    if (cause == comm->engine.rank) return declare_myself(comm, peer, mine);
-    const taciti_link *of_cause = d->link_of[cause];
-    if (of_cause != NULL && of_cause->gone) return declare_left(comm, of_cause, mine);
-    return declare_stalled(comm, cause, waited_s, mine);
+    if (link != NULL && link->gone) return declare_left(comm, link, mine);
+    return declare_stalled(comm, peer, waited_s, mine);
 }
 
 tacit_status taciti_detector_goodbye(taciti_comm *comm) {

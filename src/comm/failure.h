@@ -13,9 +13,6 @@
  *   left                    a rank that has said goodbye, and all that it has sent has arrived: after a second
  *   elsewhere               a message of another length has come from a rank in another step or call: both are named
  *
- * In place of a peer that is alive the rank is named for which it waits in turn; of ranks that wait for each other, or
- * for one that has left, the one that is not in the step of more than half.
- *
  * Until all ranks have introduced themselves, comm.start replaces comm.timeout and comm.stall.
  *
  * A process that was itself stopped (detected by a gap between two checks) restarts the measurement of silence. Only
@@ -35,7 +32,6 @@ typedef struct taciti_beat {
     uint64_t sent;   /* with a goodbye: all messages to this neighbour, beats apart */
     taciti_sight sight;
     taciti_sight other; /* of a rank that is elsewhere */
-    int32_t awaited;    /* the rank for whose message the sender waits; -1: none */
     int32_t finder;     /* the rank that has noticed that: the sight is its own */
 } taciti_beat;
 
@@ -47,7 +43,6 @@ typedef struct taciti_link {
     bool watched; /* its watcher names it when its process ends */
     bool said;    /* this rank has said goodbye, or reported a failure to the peer */
     bool receiving, sending, leaving;
-    int awaited; /* the rank for which the peer waits; -1: none */
     int64_t heard_ns;
     int64_t lost_ns;         /* when the engine was seen to have lost the connection; 0: it has not */
     uint64_t beats;          /* that have come */
@@ -63,7 +58,6 @@ typedef struct taciti_detector {
     taciti_link **link_of; /* by rank: its link; NULL: no neighbour; owned */
     int64_t last_look_ns, next_look_ns, next_beat_ns;
     int64_t rearmed_ns; /* when the measurement of silence was last restarted */
-    int awaited;        /* as in a beat */
     bool leaving;
     bool begun; /* a beat has said that this rank makes steps */
 } taciti_detector;

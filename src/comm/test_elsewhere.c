@@ -89,71 +89,6 @@ static void nothing_is_said_of_a_rank_that_is_not_heard(void **state) {
     }
 }
 
-static void stay_until_the_end(taciti_comm *comm) {
-    while (taciti_comm_health(comm) == TACIT_OK) (void)taciti_comm_rest(comm);
-}
-
-/* Every rank waits for the next one, and the last one of four, rank 3, for another rank or for none. */
-typedef struct row {
-    int next;            /* of rank 3; NONE */
-    int64_t first, last; /* the steps of ranks 0 and 3; the others are in step 8 */
-    const char *texts[2];
-} row;
-
-enum { NONE = -1 };
-
-static void wait_in_a_row(taciti_comm *comm, void *context) {
-    const row *t = context;
-    const int rank = taciti_comm_rank(comm), next = rank == 3 ? t->next : rank + 1;
-    char byte;
-    if (rank == 0) comm->options.stall_s = 1.5;
-    taciti_comm_announce(comm, rank == 0 ? t->first : rank == 3 ? t->last : 8, next == NONE ? "compute" : "exchange");
-    if (next == NONE)
-        stay_until_the_end(comm);
-    else
-        CHECK(taciti_comm_receive(comm, next, &byte, 1) == TACIT_E_PEER);
-}
-
-/* Rank 0, whose patience ends first, waits for rank 1, which waits as well. */
-static void the_rank_that_keeps_all_waiting_is_named(void **state) {
-    (void)state;
-    static row rows[] = {
-        {NONE, 8, 8, {"rank 3 on host", "is alive but has kept rank 0 waiting for "}},
-        {NONE, 9, 7, {"rank 3 on host", "; last seen in step 7, compute"}},
-        {1, 8, 7, {"rank 3 on host", "; last seen in step 7, exchange"}},
-        {0, 9, 8, {"rank 0 on host", " is in step 9, exchange, but most ranks are in step 8; all ranks must make the"}},
-        {0, 8, 8, {"rank 1 on host", "is alive but has kept rank 0 waiting for "}}};
-    const taciti_comm_options options = test_comm_options(false);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        test_log_keep();
-        test_world_run(4, &options, wait_in_a_row, &rows[i]);
-        for (int k = 0; k < 2; k++) assert_int_equal(test_log_count(rows[i].texts[k]), 1);
-        test_log_drop();
-    }
-}
-
-/* Rank 2 makes one step more than the others. */
-static void make_a_step_more(taciti_comm *comm, void *context) {
-    const bool more = taciti_comm_rank(comm) == 2;
-    char byte;
-    (void)context;
-    taciti_comm_announce(comm, more ? 9 : 8, more ? "exchange" : "finish");
-    CHECK((more ? taciti_comm_receive(comm, 0, &byte, 1) : taciti_detector_goodbye(comm)) == TACIT_E_PEER);
-    CHECK(strstr(taciti_error_text(), "rank 2 on host") != NULL && strstr(taciti_error_text(), "rank 0 ") == NULL);
-    CHECK(!more || strstr(taciti_error_text(), " is in step 9, exchange, but most ranks are in step 8; all") != NULL);
-}
-
-static void the_rank_that_all_have_left_behind_names_itself(void **state) {
-    (void)state;
-    const taciti_comm_options options = test_comm_options(false);
-    for (int ranks = 3; ranks <= 5; ranks++) {
-        test_log_keep();
-        test_world_run(ranks, &options, make_a_step_more, NULL);
-        assert_int_equal(test_log_count("most ranks are"), 1);
-        test_log_drop();
-    }
-}
-
 /* The next regular beat of rank 1 is far away. */
 static void begin_steps(taciti_comm *comm, void *context) {
     _Atomic bool *seen = context;
@@ -178,8 +113,6 @@ static void peers_learn_at_once_that_steps_have_begun(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_ranks_learn_who_is_elsewhere),
                                        cmocka_unit_test(nothing_is_said_of_a_rank_that_is_not_heard),
-                                       cmocka_unit_test(the_rank_that_keeps_all_waiting_is_named),
-                                       cmocka_unit_test(the_rank_that_all_have_left_behind_names_itself),
                                        cmocka_unit_test(peers_learn_at_once_that_steps_have_begun)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
