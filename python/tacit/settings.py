@@ -111,16 +111,9 @@ class Settings:
         return f"; did you mean {ends[near[0]]}?" if near else "; python -m tacit info lists them"
 
     def __setitem__(self, word, value):
-        key = self.find_key(word)
-        text = f"{key}={write_value(value)}"
+        text = f"{self.find_key(word)}={write_value(value)}"
         expect("\0" not in text, word, value, "a text without the character 0")
-        try:
-            check(lib.tacit_settings_set(self._handle, text.encode(errors="surrogatepass")))
-        except ConfigError as error:
-            other = f"compress.{word}"
-            if key == other or other not in self._keys:
-                raise
-            raise ConfigError(f"{error}; {other} is another setting: compress__{word}={value!r}") from None
+        check(lib.tacit_settings_set(self._handle, text.encode(errors="surrogatepass")))
 
     def __getitem__(self, key):
         text = ctypes.create_string_buffer(_table.VALUE_BYTES)

@@ -24,15 +24,6 @@ REFROZEN = ("if its requires_grad has changed since: wrap the model as it was sa
             "wrap it again")
 
 
-def name_own_state(record):
-    """Says in words what the library knows as a blob."""
-    record.msg, record.args = record.getMessage().replace(f"blob {OWN}", "the state of random generators, samplers and buffers"), ()
-    return True
-
-
-logger.addFilter(name_own_state)
-
-
 def save(folder, model, *stateful, step=None, keep=2):
     """Writes folder/step_..., complete or not at all, and keeps the newest `keep`.
 
