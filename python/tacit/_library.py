@@ -82,7 +82,7 @@ def read_number(name, value, wanted="a number", lowest=None):
     """Returns a float; of a tensor its only element."""
     try:
         found = float(value) if hasattr(value, "__float__") else None
-    except (TypeError, ValueError, RuntimeError):  # it has several
+    except (TypeError, ValueError, RuntimeError, OverflowError):  # it has several, or is too large
         found = None
     expect(found is not None and (lowest is None or found >= lowest), name, value, wanted)
     return found

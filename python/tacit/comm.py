@@ -48,7 +48,7 @@ class StoreCalls:
         def copy():
             try:
                 value = self._read(key.decode(), seconds)
-            except (TimeoutError, LookupError):
+            except (TimeoutError, KeyError):
                 return CODES["E_PEER"]
             expect(isinstance(value, (bytes, bytearray)) and len(value) <= room, "what it has returned", value,
                    f"a value of at most {room} bytes")

@@ -12,7 +12,8 @@ import sys
 
 from record import final_loss, percent_above, percent_interval, publish, runs_in, table
 
-VARIANTS = {"plain": "as it was", "start": "dense start", "denoise": "without the noise", "both": "both", "default": "with the integral"}
+VARIANTS = {"plain": "as it was", "start": "dense start", "denoise": "without the noise", "both": "both",
+            "default": "with the integral", "longer": "longer start"}
 
 
 def losses_in(folder, section):

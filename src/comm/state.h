@@ -50,7 +50,7 @@ struct taciti_comm {
     _Atomic uint32_t giving_up; /* another thread asks the owner to tell the peers of a failure */
     _Atomic int abort_code;     /* another thread asks the owner to end the job with this exit code; 0: none */
     _Atomic uint32_t stop;      /* the communication thread shall end */
-    _Atomic uint32_t ended;     /* it makes its last step */
+    _Atomic uint32_t ended;     /* it is about to return */
     bool introduced;            /* all ranks have started; set before the thread starts */
     _Atomic bool threaded;
     pthread_t thread;

@@ -237,7 +237,7 @@ static void note_failure(mesh *m, attempt *a, const char *why, int64_t now) {
     if (++a->address < m->records[a->peer].addresses || m->broken != TACIT_OK) return;
     a->address = shares_host(m, a->peer) ? -1 : 0;
     (void)read_record(m, a->peer, 0); /* the old one may be of an earlier run */
-    if (a->peer != 0) (void)read_record(m, 0, 0);
+    if (a->peer != 0 && m->broken == TACIT_OK) (void)read_record(m, 0, 0);
 }
 
 static void begin_connect(mesh *m, attempt *a, int64_t now) {

@@ -165,9 +165,14 @@ bool taciti_comm_thread_stop(taciti_comm *comm) {
     if (!comm->threaded) return true;
     atomic_store_explicit(&comm->stop, 1, memory_order_release);
     taciti_futex_wake(&comm->queue.tail);
-    for (int64_t waited_ns = 0; waited_ns < JOIN_NS && atomic_load(&comm->ended) == 0; waited_ns += IDLE_NS)
+    int64_t waited_ns = 0, last_ns = taciti_now_ns();
+    while (atomic_load_explicit(&comm->ended, memory_order_acquire) == 0) {
+        if (waited_ns >= JOIN_NS) return false;
         taciti_futex_wait(&comm->ended, 0, IDLE_NS);
-    if (atomic_load_explicit(&comm->ended, memory_order_acquire) == 0) return false;
+        const int64_t now_ns = taciti_now_ns();
+        waited_ns += now_ns - last_ns < IDLE_NS ? now_ns - last_ns : IDLE_NS;
+        last_ns = now_ns;
+    }
     (void)pthread_join(comm->thread, NULL);
     comm->threaded = false;
     return true;

@@ -173,7 +173,7 @@ static tacit_status shard_start(void *self, int64_t step, bool restored) {
     TACITI_TRY(taciti_compression_start(s->reduce, step, restored));
     if (s->coded != NULL) TACITI_TRY(taciti_compression_start(s->coded, step, restored));
     TACITI_TRY(taciti_shard_ahead(s));
-    s->wait_ns = 0; /* no step's */
+    s->wait_ns = 0; /* what is gathered here belongs to no step */
     return TACIT_OK;
 }
 
@@ -288,7 +288,7 @@ static tacit_status settle_step(taciti_shard *s, double lr, taciti_step_report *
     return TACIT_OK;
 }
 
-/* A report gets what this rank has waited since it got some. */
+/* Moves what this rank has waited to a report. */
 static void take_waits(taciti_shard *s, taciti_step_report *out) {
     out->wait_ns += s->wait_ns;
     s->wait_ns = 0;
@@ -305,7 +305,9 @@ static tacit_status end_sums(taciti_shard *s, double lr, taciti_step_report *out
     out->skipped = !isfinite(squares);
     *scale = out->skipped ? 1 : taciti_optim_clip_scale(s->context.optim_options, out->grad_norm);
     take_waits(s, out);
+    out->wait_ns += s->behind_ns; /* the policy sees the wait of the last gather, and the row of that step has it */
     TACITI_TRY(settle_step(s, lr, out));
+    out->wait_ns -= s->behind_ns;
     s->step++;
     if (out->skipped) s->position = 0;
     if (!out->skipped) s->whole = false;
@@ -318,6 +320,7 @@ static tacit_status end_update(taciti_shard *s, taciti_step_report *out) {
     if (s->context.compression.sums.codec == NULL && out->bytes == 0)
         out->bytes = (double)(taciti_shard_reduce_bytes(s) + taciti_shard_gather_bytes(s));
     if (!out->skipped) TACITI_TRY(taciti_shard_ahead(s));
+    s->behind_ns = s->wait_ns;
     take_waits(s, out);
     return TACIT_OK;
 }

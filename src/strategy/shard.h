@@ -96,8 +96,9 @@ typedef struct taciti_shard {
     taciti_range *single;     /* [bucket_count] place.single; part of the block of `own` */
     bool *begun, *drained;    /* [bucket_count] of the reductions of this step; owned by begun */
     bool started;
-    bool filled;     /* a checkpoint's parameters are in the array of "model" */
-    int64_t wait_ns; /* blocked in gathers and sums of this step, since a report took it */
+    bool filled;       /* a checkpoint's parameters are in the array of "model" */
+    int64_t wait_ns;   /* blocked in gathers and sums, not yet in a report */
+    int64_t behind_ns; /* of it, in the gather behind the last update */
 
     /* The units that a step needs, in this order, recorded in the first step. */
     size_t *order; /* owned */

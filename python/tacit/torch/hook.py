@@ -221,19 +221,20 @@ class Hook:
         first backward pass. Collective."""
         if self._started:
             raise UsageError("load_state_dict() comes before the first backward pass: make a new hook")
+        has = self._gather(isinstance(state, dict) and bool(state))
         expect(isinstance(state, dict), "state", state, "what state_dict() has returned")
-        self._check_all_have(state)
+        if not all(has) and any(has):
+            raise UsageError(f"rank {has.index(False)} loads a state that is empty, as of before the first step, and rank "
+                             f"{has.index(True)} one of steps: every rank loads its own of the same step")
         if state:
             restore_state(self._job, state.get("state"))
             self._started = True
 
-    def _check_all_have(self, state):
+    def _gather(self, value):
         sums = Buffers(None, self.comm, "own")
-        has = sums.gather(bool(state))
+        values = sums.gather(value)
         check(sums.shut())
-        if not all(has) and any(has):
-            raise UsageError(f"rank {has.index(False)} loads a state that is empty, as of before the first step, and rank {has.index(True)} "
-                             "one of steps: every rank loads its own of the same step")
+        return values
 
     # ---- the end -------------------------------------------------------------------------------------------------------
 
