@@ -233,6 +233,7 @@ static void room_is_not_made_of_what_is_in_use(void **state) {
 }
 
 #define LATE_NS (100 * TACITI_NS_PER_MS)
+#define HOUR_NS (3600 * TACITI_NS_PER_S)
 
 /* Rank 1 updates late, so rank 0 waits for its part of the gather behind the update. */
 static void update_late(taciti_comm *comm, void *context) {
@@ -250,6 +251,11 @@ static void update_late(taciti_comm *comm, void *context) {
     CHECK(s.strategy->stepped(s.self, &report) == TACIT_OK);
     CHECK(s.rank == 1 || report.wait_ns - before_ns > LATE_NS / 2);
     CHECK(((taciti_shard *)s.self)->wait_ns == 0); /* the next step has waited for nothing yet */
+    ((taciti_shard *)s.self)->behind_ns = HOUR_NS; /* as if that gather had lasted so long */
+    taciti_readiness_reset(&s.readiness);
+    pass(&s, 1);
+    CHECK(s.strategy->settle(s.self, 0.01, &report) == TACIT_OK && report.wait_ns >= 0 && report.wait_ns < HOUR_NS);
+    CHECK(s.strategy->stepped(s.self, &report) == TACIT_OK);
     close_seat(&s);
 }
 
