@@ -72,7 +72,8 @@ static tacit_status send_beat(taciti_comm *comm, taciti_link *link) {
     if (link->sending || link->lost_ns != 0)
         return TACIT_OK; /* the engine still holds the last one: it counts for this one too */
     const taciti_witness *witness = atomic_load_explicit(&comm->witness, memory_order_acquire);
-    link->out = (taciti_beat){.kind = witness == &comm->own_witness ? BEAT : WATCHED_BEAT};
+    link->out =
+        (taciti_beat){.kind = witness == &comm->own_witness ? BEAT : WATCHED_BEAT, .awaited = comm->detector.awaited};
     taciti_witness_look(witness, &link->out.sight);
     link->sending = true;
     return comm->engine.isend(comm->engine.self, link->peer, TACITI_TAG_BEAT, &link->out, sizeof link->out,
@@ -92,7 +93,7 @@ static tacit_status say_last(taciti_comm *comm, taciti_link *link, const taciti_
 /* culprit: of a death or difference. other: of a difference. */
 static tacit_status send_last_word(taciti_comm *comm, taciti_link *link, int kind, int culprit,
                                    const taciti_sight *other) {
-    taciti_beat words = {.kind = kind, .culprit = culprit, .finder = comm->engine.rank};
+    taciti_beat words = {.kind = kind, .culprit = culprit, .finder = comm->engine.rank, .awaited = -1};
     if (other != NULL) words.other = *other;
     taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &words.sight);
     return say_last(comm, link, &words);
@@ -127,10 +128,11 @@ tacit_status taciti_detector_create(taciti_comm *comm) {
     if (d->links == NULL || d->link_of == NULL) return TACIT_E_MEMORY;
     const int64_t now = taciti_now_ns();
     d->last_look_ns = d->rearmed_ns = now;
+    d->awaited = -1;
     for (int rank = 0; rank < size; rank++) {
         if (!are_neighbours(me, rank, size)) continue;
         taciti_link *link = d->link_of[rank] = &d->links[d->count++];
-        *link = (taciti_link){.peer = rank, .heard_ns = now};
+        *link = (taciti_link){.peer = rank, .heard_ns = now, .awaited = -1};
         TACITI_TRY(listen_to(comm, link));
     }
     return TACIT_OK;
@@ -209,6 +211,7 @@ static tacit_status hear_link(taciti_comm *comm, taciti_link *link, int64_t now)
         link->heard_ns = now;
         link->beats++;
         link->watched = link->in.kind == WATCHED_BEAT;
+        link->awaited = link->in.awaited;
         if (link->watched || link->in.kind == BEAT || link->in.kind == GOODBYE) link->seen = link->in.sight;
         if (link->in.kind == DEATH_KNOWN) return hear_of_death(comm, link);
         if (link->in.kind == DIFFERENCE) return hear_of_difference(comm, link);
@@ -246,6 +249,14 @@ static void name_others(const taciti_comm *comm, const taciti_link *first, int64
 static tacit_status tell_death(taciti_comm *comm, int culprit) {
     const tacit_status status = taciti_comm_break(comm, TACIT_E_PEER);
     tell_neighbours(comm, culprit);
+    return status;
+}
+
+/* Neighbours learn in which steps this rank and the other one are. */
+static tacit_status tell_difference(taciti_comm *comm, int other, const taciti_sight *elsewhere) {
+    const tacit_status status = taciti_comm_break(comm, TACIT_E_PEER);
+    for (int i = 0; i < comm->detector.count; i++)
+        (void)send_last_word(comm, &comm->detector.links[i], DIFFERENCE, other, elsewhere);
     return status;
 }
 
@@ -422,9 +433,7 @@ tacit_status taciti_detector_compare(taciti_comm *comm, int peer) {
     if (!is_elsewhere(&mine, &link->seen)) return TACIT_OK;
     set_difference(comm, comm->engine.rank, &mine, peer, &link->seen);
     taciti_log(TACITI_LOG_ERROR, "%s", taciti_error_text());
-    const tacit_status status = taciti_comm_break(comm, TACIT_E_PEER);
-    for (int i = 0; i < d->count; i++) (void)send_last_word(comm, &d->links[i], DIFFERENCE, peer, &link->seen);
-    return status;
+    return tell_difference(comm, peer, &link->seen);
 }
 
 /* Where no wait is under way a step that is not this rank's tells that one of both has left early. */
@@ -464,7 +473,7 @@ static tacit_status declare_left(taciti_comm *comm, const taciti_link *link, con
     (void)taciti_fail(TACIT_E_PEER,
                       "%s has left the job in %s, but rank %d waits for it in %s; all ranks must make the same steps",
                       name, sight, comm->engine.rank, mine);
-    return tell_death(comm, link->peer);
+    return tell_difference(comm, link->peer, &link->seen);
 }
 
 static tacit_status declare_stalled(taciti_comm *comm, int peer, double waited_s, const char *mine) {
@@ -473,6 +482,19 @@ static tacit_status declare_stalled(taciti_comm *comm, int peer, double waited_s
     (void)taciti_fail(TACIT_E_PEER, "%s is alive but has kept rank %d waiting for %.1f s in %s%s", name,
                       comm->engine.rank, waited_s, mine, seen);
     return tell_death(comm, peer);
+}
+
+/* Returns the rank that keeps the peer waiting, directly or not; the peer where this rank cannot tell. */
+static int find_cause(const taciti_comm *comm, int peer) {
+    const int64_t silent_since_ns = taciti_now_ns() - (int64_t)(comm->options.warn_s * 1e9);
+    int at = peer;
+    for (int hops = 0; hops < comm->engine.size; hops++) {
+        const taciti_link *link = comm->detector.link_of[at];
+        if (link == NULL || link->gone) return peer;
+        if (!is_rank(comm, link->awaited) || link->lost_ns != 0 || link->heard_ns < silent_since_ns) return at;
+        at = link->awaited;
+    }
+    return peer;
 }
 
 tacit_status taciti_detector_stall(taciti_comm *comm, int peer, int64_t begin_ns) {
@@ -487,7 +509,7 @@ tacit_status taciti_detector_stall(taciti_comm *comm, int peer, int64_t begin_ns
     taciti_witness_look(atomic_load_explicit(&comm->witness, memory_order_acquire), &own);
     taciti_sight_text(&own, mine);
     if (link != NULL && link->gone) return declare_left(comm, link, mine);
-    return declare_stalled(comm, peer, waited_s, mine);
+    return declare_stalled(comm, find_cause(comm, peer), waited_s, mine);
 }
 
 tacit_status taciti_detector_goodbye(taciti_comm *comm) {

@@ -13,6 +13,9 @@
  *   left                    a rank that has said goodbye, and all that it has sent has arrived: after a second
  *   elsewhere               a message of another length has come from a rank in another step or call: both are named
  *
+ * A peer that is alive may itself wait for another rank. Then that one is named, or the one for which it waits in turn,
+ * as far as heartbeats say; where they lead in a circle, the peer is.
+ *
  * Until all ranks have introduced themselves, comm.start replaces comm.timeout and comm.stall.
  *
  * A process that was itself stopped (detected by a gap between two checks) restarts the measurement of silence. Only
@@ -32,6 +35,7 @@ typedef struct taciti_beat {
     uint64_t sent;   /* with a goodbye: all messages to this neighbour, beats apart */
     taciti_sight sight;
     taciti_sight other; /* of a rank that is elsewhere */
+    int32_t awaited;    /* the rank for which the sender waits; -1: none */
     int32_t finder;     /* the rank that has noticed that: the sight is its own */
 } taciti_beat;
 
@@ -43,6 +47,7 @@ typedef struct taciti_link {
     bool watched; /* its watcher names it when its process ends */
     bool said;    /* this rank has said goodbye, or reported a failure to the peer */
     bool receiving, sending, leaving;
+    int awaited; /* the rank for which the peer waited when it last beat; -1: none */
     int64_t heard_ns;
     int64_t lost_ns;         /* when the engine was seen to have lost the connection; 0: it has not */
     uint64_t beats;          /* that have come */
@@ -58,6 +63,7 @@ typedef struct taciti_detector {
     taciti_link **link_of; /* by rank: its link; NULL: no neighbour; owned */
     int64_t last_look_ns, next_look_ns, next_beat_ns;
     int64_t rearmed_ns; /* when the measurement of silence was last restarted */
+    int awaited;        /* the rank for which a transfer of this rank has waited for some time; -1: none */
     bool leaving;
     bool begun; /* a beat has said that this rank makes steps */
 } taciti_detector;

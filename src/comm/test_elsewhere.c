@@ -89,6 +89,53 @@ static void nothing_is_said_of_a_rank_that_is_not_heard(void **state) {
     }
 }
 
+/* Every rank waits for the next one, and the last of four for *next, or, below 0, for none. */
+static void wait_in_a_row(taciti_comm *comm, void *context) {
+    const int rank = taciti_comm_rank(comm), next = rank == 3 ? *(const int *)context : rank + 1;
+    char byte;
+    if (rank == 0) comm->options.stall_s = 3;
+    taciti_comm_announce(comm, 8, next < 0 ? "compute" : "exchange");
+    while (next < 0 && taciti_comm_health(comm) == TACIT_OK) (void)taciti_comm_rest(comm);
+    if (next >= 0) CHECK(taciti_comm_receive(comm, next, &byte, 1) == TACIT_E_PEER);
+}
+
+/* Rank 0, whose patience ends first, waits for rank 1, which waits as well. */
+static void the_rank_that_keeps_all_waiting_is_named(void **state) {
+    (void)state;
+    static const char *const TEXTS[] = {"rank 3 on host", "rank 1 on host"};
+    const taciti_comm_options options = test_comm_options(false);
+    for (int i = 0; i < 2; i++) {
+        int next = i == 0 ? -1 : 1; /* a circle of ranks 1 to 3 */
+        test_log_keep();
+        test_world_run(4, &options, wait_in_a_row, &next);
+        assert_int_equal(test_log_count(TEXTS[i]), 1);
+        assert_int_equal(test_log_count("is alive but has kept rank 0 waiting for "), 1);
+        test_log_drop();
+    }
+}
+
+/* Rank 1 has left, and rank 0 waits for it: all others learn of both. */
+static void wait_for_who_has_left(taciti_comm *comm, void *context) {
+    const int rank = taciti_comm_rank(comm);
+    char byte;
+    (void)context;
+    taciti_comm_announce(comm, rank == 0 ? 9 : 8, rank == 0 ? "exchange" : "finish");
+    CHECK((rank == 0 ? taciti_comm_receive(comm, 1, &byte, 1) : taciti_detector_goodbye(comm)) == TACIT_E_PEER);
+    CHECK(strstr(taciti_error_text(), rank == 0 ? " has left the job in step 8, finish" : "do different things") !=
+          NULL);
+    CHECK(rank == 0 || (strstr(taciti_error_text(), "is in step 9, exchange, and rank 1 on") != NULL &&
+                        strstr(taciti_error_text(), " in step 8, finish; all") != NULL));
+}
+
+static void all_learn_of_a_step_more(void **state) {
+    (void)state;
+    const taciti_comm_options options = test_comm_options(false);
+    test_log_keep();
+    test_world_run(3, &options, wait_for_who_has_left, NULL);
+    assert_int_equal(test_log_count("all ranks must make the same steps"), 1);
+    test_log_drop();
+}
+
 /* The next regular beat of rank 1 is far away. */
 static void begin_steps(taciti_comm *comm, void *context) {
     _Atomic bool *seen = context;
@@ -113,6 +160,8 @@ static void peers_learn_at_once_that_steps_have_begun(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_ranks_learn_who_is_elsewhere),
                                        cmocka_unit_test(nothing_is_said_of_a_rank_that_is_not_heard),
+                                       cmocka_unit_test(the_rank_that_keeps_all_waiting_is_named),
+                                       cmocka_unit_test(all_learn_of_a_step_more),
                                        cmocka_unit_test(peers_learn_at_once_that_steps_have_begun)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

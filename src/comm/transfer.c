@@ -135,10 +135,16 @@ tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request
         TACITI_TRY(test_request(comm, peer, request, &done));
         const int64_t now_ns = done && turn == 0 && sends ? 0 : taciti_now_ns();
         if (done && turn > 0) learn_wait(comm, now_ns - begin_ns);
-        if (done) return sends ? TACIT_OK : note_arrival(comm, peer, request, now_ns);
+        if (done) {
+            comm->detector.awaited = -1;
+            return sends ? TACIT_OK : note_arrival(comm, peer, request, now_ns);
+        }
         TACITI_TRY(taciti_detector_tick(comm, now_ns));
         if (turn == 0) begin_ns = now_ns;
-        if (turn % STALL_LOOK_TURNS == STALL_LOOK_TURNS - 1) TACITI_TRY(taciti_detector_stall(comm, peer, begin_ns));
+        if (turn % STALL_LOOK_TURNS == STALL_LOOK_TURNS - 1) {
+            comm->detector.awaited = peer;
+            TACITI_TRY(taciti_detector_stall(comm, peer, begin_ns));
+        }
         pause_wait(comm, peer, turn, now_ns - begin_ns);
     }
 }
