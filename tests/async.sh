@@ -31,6 +31,7 @@ refuse() { local name=$1 status=$2 text=$3; shift 3; expect "$name" "$status" "$
 damaged() { rm -rf "$work/damaged"; cp -r "$work/log" "$work/damaged"; }
 
 check "3 ranks train without waiting" train run 3 --run.arrivals "$work/log"
+check "rows say nothing of the times of other ranks" look "told = [r['step'] for r in steps('run') if 'slowest_rank' in r]; assert told and max(told) <= 8, told"
 check "and once more" train other 3 --run.arrivals "$work/other-log"
 check "the log repeats the run" train again 3 --replay "$work/log"
 cp -r "$work/log" "$work/log-copy"

@@ -39,8 +39,8 @@ static void fill_alone(taciti_trainer *trainer, const taciti_rank_report *mine, 
     out->metrics.skipped = trainer->position.skipped;
     out->metrics.loss = tokens > 0 ? mine->loss_sum / tokens : (double)NAN;
     out->metrics.consensus = sqrt(mine->moved);
-    out->metrics.slowest_rank = trainer->rank;
-    out->metrics.slowest_s = out->metrics.fastest_s = mine->compute_s;
+    out->metrics.slowest_rank = -1; /* nobody has told */
+    out->metrics.slowest_s = out->metrics.fastest_s = (double)NAN;
 }
 
 tacit_status taciti_reports_put(taciti_trainer *trainer, const taciti_rank_report *mine, taciti_step_entry **out) {
