@@ -14,7 +14,7 @@
  *   elsewhere               a message of another length has come from a rank in another step or call: both are named
  *
  * A peer that is alive may itself wait for another rank. Then that one is named, or the one for which it waits in turn,
- * as far as heartbeats say; where they lead in a circle, the peer is.
+ * if heartbeats lead to one that waits for none; else the peer.
  *
  * Until all ranks have introduced themselves, comm.start replaces comm.timeout and comm.stall.
  *
@@ -63,7 +63,7 @@ typedef struct taciti_detector {
     taciti_link **link_of; /* by rank: its link; NULL: no neighbour; owned */
     int64_t last_look_ns, next_look_ns, next_beat_ns;
     int64_t rearmed_ns; /* when the measurement of silence was last restarted */
-    int awaited;        /* the rank for which a transfer of this rank has waited for some time; -1: none */
+    int awaited;        /* the rank for which a transfer of this rank has waited for a second; -1: none */
     bool leaving;
     bool begun; /* a beat has said that this rank makes steps */
 } taciti_detector;
