@@ -16,7 +16,7 @@
 #define LONG_WAIT_NS INT64_C(200000)
 #define NAP_MAX_NS INT64_C(200000)
 #define REST_NS INT64_C(200000)
-#define LONG_NS TACITI_NS_PER_S /* peers need not know of shorter waits */
+#define TELL_NS TACITI_NS_PER_S /* peers need not know of shorter waits */
 enum { NAPS_PER_WAIT = 4, WAITS_KEPT = 4 };
 
 /* The kind of a message in taciti_engine_request.wait, beside the peer. */
@@ -143,7 +143,7 @@ tacit_status taciti_comm_await(taciti_comm *comm, taciti_engine_request *request
         TACITI_TRY(taciti_detector_tick(comm, now_ns));
         if (turn == 0) begin_ns = now_ns;
         if (turn % STALL_LOOK_TURNS == STALL_LOOK_TURNS - 1) {
-            if (now_ns - begin_ns > LONG_NS) comm->detector.awaited = peer;
+            if (now_ns - begin_ns > TELL_NS) comm->detector.awaited = peer;
             TACITI_TRY(taciti_detector_stall(comm, peer, begin_ns));
         }
         pause_wait(comm, peer, turn, now_ns - begin_ns);
