@@ -78,3 +78,18 @@ bool taciti_sibling_find_stopped(pid_t *pid, int *rank) {
     *rank = rank_of(stopped);
     return true;
 }
+
+int taciti_sibling_count(pid_t launcher) {
+    int count = 0;
+    DIR *folder = opendir("/proc");
+    if (folder == NULL) return 0;
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        const pid_t other = (pid_t)atoi(entry->d_name);
+        char state = '?';
+        long parent = 0;
+        if (other <= 0 || !read_stat(other, &state, &parent) || parent != (long)launcher) continue;
+        if (state != 'Z' && state != 'X' && rank_of(other) >= 0) count++;
+    }
+    (void)closedir(folder);
+    return count;
+}

@@ -72,8 +72,8 @@ typedef struct page {
 } page;
 
 typedef struct supervised {
-    int rank;
-    pid_t watcher, worker;
+    int rank, local_size; /* 0: not known */
+    pid_t launcher, watcher, worker;
     double timeout_s;
     bool watcher_is_named; /* by the launcher, when it is killed */
     page *shared;
@@ -209,9 +209,13 @@ static bool is_named_by_peers(void) {
     return (double)(taciti_now_ns() - g_watcher_stopped.last_ns) * 1e-9 > g_self.timeout_s;
 }
 
+/* Whether another rank of this host has ended, for which the launcher ends the rest. Where each rank has a parent of
+ * its own, such as a script, nobody can tell, and no watcher is accused. */
+static bool has_lost_siblings(void) { return taciti_sibling_count(g_self.launcher) < g_self.local_size - 1; }
+
 /* A launcher that ends a job kills its watchers some time after SIGTERM: no fault of theirs. A busy machine may not
- * have let them see SIGTERM, but then the peer that ended the job has been silent since, or this worker was stopped. A
- * worker that shuts down has said what there was to say. */
+ * have let them see SIGTERM (mpirun's second between the two is over when a child ends), but then another rank has
+ * ended or been silent since, or this worker was stopped. A worker that shuts down has said what there was to say. */
 static _Noreturn void leave_orphaned(void) {
     char reason[REASON_BYTES];
     taciti_sight sight;
@@ -219,7 +223,8 @@ static _Noreturn void leave_orphaned(void) {
     (void)snprintf(reason, sizeof reason, "ends because its watcher (pid %ld) was killed", (long)g_self.watcher);
     const bool shutting_down = strcmp(sight.doing, TACITI_DOING_SHUT_DOWN) == 0;
     const bool told_to_end = atomic_load(&g_self.shared->told_to_end) != 0 ||
-                             atomic_load(&g_self.shared->witness.silence_ns) > PEER_IS_LOST_NS || is_named_by_peers();
+                             atomic_load(&g_self.shared->witness.silence_ns) > PEER_IS_LOST_NS || is_named_by_peers() ||
+                             has_lost_siblings();
     if (!told_to_end && !shutting_down && !g_self.watcher_is_named)
         say_of_worker(&g_self, "error", reason);
     else if (told_to_end && g_self.rank == 0 && strcmp(sight.doing, "checkpoint") == 0)
@@ -298,6 +303,8 @@ static void split_process(const taciti_launcher *launcher) {
     (void)signal(SIGCHLD, SIG_DFL); /* ignored, it would take the exit status away */
     (void)sigprocmask(SIG_BLOCK, &watched, &before);
     g_self.rank = launcher->rank;
+    g_self.local_size = launcher->local_size;
+    g_self.launcher = getppid();
     g_self.watcher_is_named = launcher->names_killed;
     g_self.watcher = getpid();
     g_self.worker = fork();

@@ -11,6 +11,7 @@
  *   leave    exits without a word, with code 4      pause   stops in a computation and goes on 1.5 s later
  *   ended    stops while another watcher is killed    woken    stops until its watcher is killed
  *   native   from another thread, while all are inside of an all-reduce of the MPI library
+ *   lost     so, and then the watcher of rank 0 is killed
  */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
@@ -63,13 +64,15 @@ static void wake_up_orphaned(void) {
 
 /* As a launcher does it while it ends a job, here without the SIGTERM that comes before. */
 static void kill_watcher_of_first(void) {
-    if (g_rank != 0 || strcmp(g_phase, "ended") != 0) return;
-    taciti_sleep_ns(1500 * TACITI_NS_PER_MS);
+    const bool lost = strcmp(g_phase, "lost") == 0;
+    if (g_rank != 0 || !(lost || strcmp(g_phase, "ended") == 0)) return;
+    taciti_sleep_ns((lost ? 1000 : 1500) * TACITI_NS_PER_MS);
     (void)kill(getppid(), SIGKILL);
 }
 
 static void *hit_soon(void *unused) {
     hit("ended");
+    hit("lost");
     kill_watcher_of_first();
     hit("reduce");
     hit("native");
@@ -147,7 +150,7 @@ int main(int argc, char **argv) {
     taciti_layout layout;
     CHECK(taciti_layout_create(1, &layout) == TACIT_OK && taciti_layout_append(&layout, "x", 1, &n, true) == TACIT_OK);
     CHECK(taciti_layout_seal(&layout, 1 << 20) == TACIT_OK);
-    if (strcmp(g_phase, "native") == 0) reduce_natively(comm);
+    if (strcmp(g_phase, "native") == 0 || strcmp(g_phase, "lost") == 0) reduce_natively(comm);
     train(comm, &layout);
     hit("finish");
     CHECK(pthread_join(thread, NULL) == 0);
