@@ -359,25 +359,15 @@ static bool has_signals(const taciti_scene *s, const taciti_method *method) {
     return method->common.every > 0 && (s->optim == NULL || s->optim->name != TACITI_OPTIM_SGD);
 }
 
-/* Its sums begin after backward. codec NULL: they travel through the wire. */
-static taciti_method dense_of(const taciti_method *method, const taciti_codec *wire, const taciti_codec *codec) {
-    taciti_method out = {.order = TACITI_ORDER_DENSE, .wire = wire, .overlap = false, .every = 1};
+/* The dense method whose steps are those of the start, and whose sums are those of signals, too. */
+static taciti_method dense_of(const taciti_method *method) {
+    const taciti_codec *codec = method->common.codec;
+    taciti_method out = {
+        .order = TACITI_ORDER_DENSE, .wire = taciti_codec_find("f32"), .overlap = method->overlap, .every = 1};
     (void)snprintf(out.label, sizeof out.label, "%s", method->label);
     out.compression.encoding.codec = codec;
-    if (codec != NULL)
-        out.compression.encoding.expected = taciti_codec_setting_of(codec, (taciti_codec_setting){.factor = 0});
+    out.compression.encoding.expected = taciti_codec_setting_of(codec, (taciti_codec_setting){.factor = 0});
     return out;
-}
-
-/* The dense method whose sums are those of signals. */
-static taciti_method signals_of(const taciti_method *method) {
-    return dense_of(method, taciti_codec_find("f32"), method->common.codec);
-}
-
-/* The dense method whose steps are those of the start. */
-static taciti_method start_of(const taciti_method *method) {
-    if (taciti_codec_is_dense(method->wire)) return dense_of(method, method->wire, NULL);
-    return signals_of(method);
 }
 
 /* Returns how much longer a step becomes, on average, by the sums of signals. Mixes of awc are under way during the
@@ -390,11 +380,11 @@ static double find_signal_wait(const taciti_scene *scene, const taciti_method *m
     return has_signals(scene, method) ? fmax(signal_s - idle_s, 0) / (double)method->common.every : 0;
 }
 
-static void add_signals(const taciti_scene *s, const taciti_method *method, const taciti_prediction *signals,
+static void add_signals(const taciti_scene *s, const taciti_method *method, const taciti_prediction *sums,
                         taciti_prediction *p) {
     if (!has_signals(s, method)) return;
     const double every = (double)method->common.every;
-    const double wait_s = find_signal_wait(s, method, p->step_s, p->transfer_s, signals->transfer_s);
+    const double wait_s = find_signal_wait(s, method, p->step_s, p->transfer_s, sums->transfer_s);
     double *const steps[] = {&p->step_s,
                              &p->exposed_s,
                              &p->fast_links_s,
@@ -404,8 +394,8 @@ static void add_signals(const taciti_scene *s, const taciti_method *method, cons
                              &p->cost_s[TACITI_BOTTLENECK_LINK]};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) *steps[i] += wait_s;
     if (p->uneven_s > 0) p->uneven_s += wait_s;
-    p->transfer_s += signals->transfer_s / every;
-    p->nic_bytes += signals->nic_bytes / every;
+    p->transfer_s += sums->transfer_s / every;
+    p->nic_bytes += sums->nic_bytes / every;
 }
 
 static void blend_time(double *mixes, double start, double share) { *mixes += share * (start - *mixes); }
@@ -424,10 +414,10 @@ static void add_start(const taciti_method *method, const taciti_prediction *star
 }
 
 /* Makes the prediction of a method's mixes that of the whole run. */
-static void add_common(const taciti_scene *scene, const taciti_method *method, const taciti_prediction *start,
-                       const taciti_prediction *signals, taciti_prediction *mixes) {
-    add_signals(scene, method, signals, mixes);
-    if (method->common.start > 0) add_start(method, start, mixes);
+static void add_common(const taciti_scene *scene, const taciti_method *method, const taciti_prediction *sums,
+                       taciti_prediction *mixes) {
+    add_signals(scene, method, sums, mixes);
+    if (method->common.start > 0) add_start(method, sums, mixes);
     for (int b = 0; b < TACITI_BOTTLENECKS; b++)
         if (mixes->cost_s[b] > mixes->cost_s[mixes->bottleneck]) mixes->bottleneck = (taciti_bottleneck)b;
 }
@@ -461,7 +451,7 @@ typedef struct request {
     const taciti_plan_options *options;
     const double *bit_per_s; /* [count]; NULL: one prediction, at the cluster's own rate */
     size_t count;
-    taciti_prediction *work; /* [3 count] */
+    taciti_prediction *work; /* [2 count] */
 } request;
 
 /* As many rates at once as there are scenarios. */
@@ -522,20 +512,19 @@ static tacit_status predict_common(const request *q, const taciti_method *sums, 
 }
 
 static tacit_status predict_run(const request *q, const taciti_method *method, taciti_prediction *mixes) {
-    const taciti_method start = start_of(method), signal = signals_of(method);
-    taciti_prediction *starts = q->work + q->count, *signals = starts + q->count;
+    taciti_prediction *sums = q->work + q->count;
     TACITI_TRY(check_method(q->scene, method));
     TACITI_TRY(predict_choice(q, method, mixes));
     if (q->scene->hosts->ranks < 2 || !(method->common.start > 0 || has_signals(q->scene, method))) return TACIT_OK;
-    TACITI_TRY(predict_common(q, &start, starts));
-    TACITI_TRY(predict_common(q, &signal, signals));
-    for (size_t i = 0; i < q->count; i++) add_common(q->scene, method, &starts[i], &signals[i], &mixes[i]);
+    const taciti_method dense = dense_of(method);
+    TACITI_TRY(predict_common(q, &dense, sums));
+    for (size_t i = 0; i < q->count; i++) add_common(q->scene, method, &sums[i], &mixes[i]);
     return TACIT_OK;
 }
 
 tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,
                             taciti_prediction *out) {
-    taciti_prediction work[3], mixes;
+    taciti_prediction work[2], mixes;
     TACITI_TRY(predict_run(&(request){scene, options, NULL, 1, work}, method, &mixes));
     *out = mixes;
     return TACIT_OK;
@@ -544,7 +533,7 @@ tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *meth
 tacit_status taciti_predict_rates(const taciti_scene *scene, const taciti_method *method,
                                   const taciti_plan_options *options, const double *bit_per_s, size_t count,
                                   double *step_s) {
-    taciti_prediction *mixes = taciti_calloc(4 * count + 1, sizeof *mixes);
+    taciti_prediction *mixes = taciti_calloc(3 * count + 1, sizeof *mixes);
     if (mixes == NULL) return TACIT_E_MEMORY;
     const tacit_status status = predict_run(&(request){scene, options, bit_per_s, count, mixes + count}, method, mixes);
     for (size_t i = 0; i < count && status == TACIT_OK; i++) step_s[i] = mixes[i].step_s;

@@ -131,8 +131,8 @@ static void a_tracker_is_mixed_with_the_parameters(void **state) {
             }
 }
 
-/* Mixes and the start of gossip in f32 travel in buckets of methods that do not compress, signals of int8 beside them,
- * too; mixes that are compressed have a codec's. */
+/* Mixes in f32 travel in buckets of methods that do not compress, and so do the sums beside them; mixes that are
+ * compressed have a codec's. */
 static void common_sums_have_the_buckets_of_their_mixes(void **state) {
     (void)state;
     stage s;

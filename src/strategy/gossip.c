@@ -265,6 +265,12 @@ static tacit_status adapt_then_combine(taciti_gossip *g, const decision *d, doub
 
 static bool is_mixing(const taciti_gossip *g) { return (g->step + 1) % g->options.every == 0; }
 
+/* Only sums read gradients before all are there. */
+static tacit_status gossip_ready(void *self, size_t bucket) {
+    const taciti_gossip *g = self;
+    return g->dense == NULL ? TACIT_OK : taciti_strategy_dp.ready(g->dense, bucket);
+}
+
 static tacit_status decide_work(taciti_gossip *g, double lr, decision *out, taciti_step_report *report) {
     const double own_norm = taciti_gossip_norm(g, g->context.gradients), mass = taciti_gossip_mass(g);
     *out = (decision){.mixing = is_mixing(g), .direction = g->context.gradients};
@@ -375,6 +381,7 @@ const taciti_strategy taciti_strategy_gossip = {
     .create = taciti_gossip_create,
     .destroy = taciti_gossip_destroy,
     .start = gossip_start,
+    .ready = gossip_ready,
     .finish = gossip_finish,
     .settle = gossip_settle,
     .stepped = gossip_stepped,

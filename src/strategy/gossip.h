@@ -46,7 +46,7 @@ extern const taciti_option_table taciti_gossip_option_table; /* section "gossip"
 
 /* Whether mixes can go through this codec at all; and whether they go by PowerGossip. */
 bool taciti_gossip_takes(const taciti_codec *codec);
-/* Returns what signals and, where mixes are compressed, gradients of the dense start are summed as: int8. */
+/* Returns what signals and gradients of the dense start are summed as: int8. */
 const taciti_codec *taciti_gossip_sum_codec(void);
 bool taciti_gossip_is_power(const taciti_gossip_options *options);
 bool taciti_gossip_is_auto(const taciti_gossip_options *options); /* the hosts decide the topology, and no option */

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The first steps of a run are those of dp, so that replicas go apart when the loss falls slowly: half of what gossip
- * ends above dense training comes from the first tenth of the steps. Their moments belong to the mean gradient, and
- * gossip goes on with them. The memory of dp is released after its last step. Its sums begin after backward: in all
- * later steps nobody would read gradients earlier.
- *
- * Where mixes are compressed these sums are, too: as int8, whose errors are added in the next step. Otherwise the
- * tenth of a run at the start would take as long as all that follows.
+ * The first steps of a run are those of dp, so that replicas go apart when the loss falls slowly: in them half of what
+ * gossip ends above dense training is lost. Their moments belong to the mean gradient, and gossip goes on with them.
+ * The memory of dp is released after its last step. Its sums are int8, whose errors are added in the next step: they
+ * take about as long as mixes.
  */
 #include <math.h>
 #include <string.h>
@@ -16,12 +13,9 @@
 /* dp has no options. */
 static taciti_strategy_context context_of_dp(const taciti_strategy_context *context) {
     static const taciti_compress_options PLAIN = {.factor = 2, .start = 1, .feedback = 1}; /* a factor that is not 1 */
-    const taciti_mix_form form = taciti_gossip_form(context);
     taciti_strategy_context out = *context;
     out.options = NULL;
-    out.compression = (taciti_compression_setup){.options = &PLAIN};
-    if (form.power > 0 || (form.encoding.codec != NULL && !taciti_codec_is_dense(form.encoding.codec)))
-        out.compression.sums = taciti_gossip_sum_encoding();
+    out.compression = (taciti_compression_setup){.options = &PLAIN, .sums = taciti_gossip_sum_encoding()};
     return out;
 }
 
