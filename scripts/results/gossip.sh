@@ -9,7 +9,7 @@
 #   jitter  what jitter of compute costs, 16 ranks, no transfer to speak of                                                3 min
 #   plan    probes the same clusters and predicts every cell of steps and jitter                                           4 min
 #   train   validation loss of a Shakespeare GPT after as many steps, 8 ranks, 3 seeds                                    30 min
-#   time    time to the dense run's loss at 100 Mbit/s, 4 hosts of 2 ranks                                                45 min
+#   time    time to the dense run's loss at 100 Mbit/s, 4 hosts of 2 ranks                                                25 min
 #   tables  tables and pictures of what FOLDER holds; always runs at the end
 # and, only when it is named:
 #   tune    the search for the hyper-parameters of train, as many runs for each optimizer; train uses the best           40 min
@@ -22,8 +22,8 @@
 #
 # Environment, with the figures of the page as defaults: RATE (500mbit), RATIOS ("1 2 4"), WIRES ("f32 bf16"), BLOCKS (2),
 # SEEDS ("1 2 3"), STEPS (3000), BATCH (32), METHODS ("dense accum-aer accum-exp accum-aer-atc adam-aer"; -atc behind a name makes
-# it adapt-then-combine, -delay lets its transfers take two steps), TIME_RATE (100mbit), TIME_STEPS (3000), TIME_METHODS
-# ("accum-aer:1.15 accum-aer-delay:1.15": steps beside those of dense)
+# it adapt-then-combine, -delay lets its transfers take two steps), TIME_RATE (100mbit), TIME_STEPS (3000), TIME_WIRES (f32),
+# TIME_METHODS ("aer:1.15 aer-auto:1.15": steps beside those of dense; aer: as it is by default, -auto: with compress.codec auto)
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
 . scripts/mpi-environment.sh
@@ -32,7 +32,7 @@ cd "$(dirname "$0")/../.." || exit 2
 windows=0 time_windows=256 # of validation; 0: all
 : "${RATE:=500mbit}" "${RATIOS:=1 2 4}" "${WIRES:=f32 bf16}" "${BLOCKS:=2}" "${SEEDS:=1 2 3}" "${STEPS:=3000}" "${BATCH:=32}"
 : "${METHODS:=dense accum-aer accum-exp accum-aer-atc adam-aer}"
-: "${TIME_RATE:=100mbit}" "${TIME_STEPS:=3000}" "${TIME_METHODS:=accum-aer:1.15 accum-aer-delay:1.15}"
+: "${TIME_RATE:=100mbit}" "${TIME_STEPS:=3000}" "${TIME_WIRES:=f32}" "${TIME_METHODS:=aer:1.15 aer-auto:1.15}"
 
 read_words "-o --name --tacit --text --quick" "steps jitter plan train time" "tables tune" "$@"
 [ -z "$quick" ] || BLOCKS=1 SEEDS=1 STEPS=10 TIME_STEPS=20 WIRES=f32 RATIOS=1 windows=8 time_windows=8
@@ -135,11 +135,13 @@ section_plan() {
 gossip="--strategy gossip --gossip.per_host 2 --gossip.start 0 --gossip.denoise 0" # of which the settings were searched
 
 # method NAME: its flags. A name is OPTIMIZER-TOPOLOGY, with -atc behind it for adapt-then-combine or -delay for transfers
-# that may take two steps. Topologies see hosts of 2 ranks, as in the lab.
+# that may take two steps; or aer, or aer-auto: today's defaults with the settings of dense. Topologies see hosts of 2 ranks,
+# as in the lab.
 method() {
   local words
   case $1 in
     dense) words="--strategy dp" ;;
+    aer | aer-*) words="--strategy gossip --gossip.per_host 2 --gossip.topology aer" ;;
     *-aer | *-aer-*) words="$gossip --gossip.topology aer" ;;
     *-exp | *-exp-*) words="$gossip --gossip.topology exp" ;;
     *) misuse "unknown method \"$1\"" ;;
@@ -147,6 +149,7 @@ method() {
   case $1 in
     *-atc) words+=" --gossip.order atc" ;;
     *-delay) words+=" --gossip.delay 1 --gossip.gamma 0.5" ;;
+    *-auto) words+=" --compress.codec auto" ;;
   esac
   words+=" $(tuned "${1%%-*}")" || return 1
   echo "$words"
@@ -157,7 +160,7 @@ method() {
 tuned() {
   local words lr decay=0.2 clip=1 best
   case $1 in
-    dense) words="adamw --optim.beta2 0.99" lr=1e-2 ;;
+    dense | aer) words="adamw --optim.beta2 0.99" lr=1e-2 ;;
     adam) words="adamw --optim.beta2 0.99" lr=1.6e-2 decay=0.1 ;;
     accum) words="accum-adamw --optim.accum 4 --optim.beta2 0.96" lr=1.6e-2 clip=0.5 ;;
     *) misuse "unknown optimizer \"$1\"" ;;
@@ -216,7 +219,7 @@ section_time() {
   local wire entry which steps words
   find_text
   lab_up 4 2 "$TIME_RATE"
-  for wire in $WIRES; do
+  for wire in $TIME_WIRES; do
     for entry in dense:1 $TIME_METHODS; do
       which=${entry%:*}
       steps=$(/usr/bin/env python3 -c "print(round($TIME_STEPS * ${entry#*:}))") || exit 2

@@ -23,7 +23,7 @@ from record import (evaluations, final_loss, final_losses, load, load_all, machi
 RATIOS = ("1", "2", "4")
 WIRES = ("f32", "bf16")
 BARS = {"1": 1.3, "2": 1.9, "4": 2.2}  # least speed-up of aer
-TIME_BAR = 2.2  # least speed-up of the time to the loss
+TIME_BAR = 3  # least speed-up of the time to the loss
 LOSS_BAR = 1.0  # most per cent that accum-adamw may lose
 TOPOLOGIES = ("aer", "exp", "complete")
 PICTURES = {  # of plot_gossip.sh
@@ -31,8 +31,10 @@ PICTURES = {  # of plot_gossip.sh
     "train": ("gossip-loss", "Validation loss and consensus distance"),
     "time": ("gossip-time", "Validation loss against time"),
 }
-METHODS = {  # of section train
+METHODS = {  # of sections train and time
     "dense": "all-reduce, adamw",
+    "aer": "aer, adamw",
+    "aer-auto": "aer, `compress.codec auto`, adamw",
     "accum-aer": "aer, accum-adamw",
     "accum-exp": "exp, accum-adamw",
     "accum-aer-atc": "aer atc, accum-adamw",
@@ -239,7 +241,7 @@ def time_table(folder):
                 if method != "dense":
                     gain = dense["elapsed"] / there["elapsed"] if there else 0
                     text = "%.2f" % gain if there else "-"
-                    row.append("**%s**, %.1f %s" % (text, TIME_BAR, met(gain, TIME_BAR)) if goal == end else text)
+                    row.append("**%s**, %g %s" % (text, TIME_BAR, met(gain, TIME_BAR)) if goal == end else text)
                 else:
                     row.append("-")
             rows.append(row)

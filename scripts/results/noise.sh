@@ -16,7 +16,7 @@
 # 1.2 MB of the King James Bible, pages those of the manuals of Debian's package manpages-dev; both are fetched at need.
 #
 # Environment, with the figures of the page as defaults: TEXTS ("bible shakespeare"), SEEDS ("1 2"), GRAPHS ("base-k"),
-# VARIANTS ("plain start denoise both default", of which the last has the integral; also longer, with 0.3 of the steps as dense start;
+# VARIANTS ("plain start denoise both default", of which the last has the integral; also short, with a dense start of 0.1, as start and both have it;
 # -atc behind a name: adapt-then-combine),
 # STEPS (1500), LENGTHS ("1000 3000"),
 # CODECS (graph:codec ...), CODEC_RANKS ("5 6 8"), CODEC_STEPS (600), CODEC_TEXT (bible), RANKS (6), SAMPLES (5, of each rank), FLAGS (of every run)
@@ -45,13 +45,13 @@ one() {
 variant() {
   case ${1%-atc} in
     plain) echo "--gossip.start 0 --gossip.denoise 0" ;;
-    start) echo "--gossip.denoise 0" ;;
+    start) echo "--gossip.start 0.1 --gossip.denoise 0" ;;
     denoise) echo "--gossip.start 0" ;;
-    longer) echo "--gossip.start 0.3" ;;
-    both | default) ;;
+    both | short) echo "--gossip.start 0.1" ;;
+    default) ;;
     *) misuse "unknown variant \"$1\"" ;;
   esac
-  case $1 in *-atc) echo "--gossip.order atc" ;; default | longer) ;; *) echo "--gossip.integral 0" ;; esac
+  case $1 in *-atc) echo "--gossip.order atc" ;; default | short) ;; *) echo "--gossip.integral 0" ;; esac
 }
 
 # all STEPS GRAPHS VARIANTS: of every text and seed.

@@ -15,7 +15,7 @@ color_of() {
         adam-aer) echo "#8fb8da" ;;
         adam-exp) echo "#f0c893" ;;
         *-atc) echo "#8e6bb0" ;;
-        *-delay) echo "#3f8f5f" ;;
+        *-delay | aer-auto) echo "#3f8f5f" ;;
     esac
 }
 
@@ -24,6 +24,8 @@ title_of() {
         dense) echo "all-reduce, adamw" ;;
         accum-*) echo "${1#accum-}, accum-adamw" ;;
         adam-*) echo "${1#adam-}, adamw" ;;
+        aer-auto) echo "aer, int4, adamw" ;;
+        *) echo "$1, adamw" ;;
     esac
 }
 
@@ -61,7 +63,7 @@ steps() {
 }
 
 # curves KEY: one line for each method that has the key, with the range over seeds.
-drawn="adam-aer adam-exp accum-exp-atc accum-aer-atc accum-aer-delay accum-exp accum-aer dense"
+drawn="adam-aer adam-exp accum-exp-atc accum-aer-atc accum-aer-delay accum-exp accum-aer aer aer-auto dense"
 curves() {
     local method plots=""
     for method in $drawn; do

@@ -245,6 +245,17 @@ static void overlapped_is_blocking(void **state) {
         }
 }
 
+static void sums_of_the_start_leave_during_backward(void **state) {
+    (void)state;
+    for (int which = 0; which < WAYS; which++) {
+        if (which == 2) continue; /* has no start */
+        test_replicas t = way(which, 3, 6);
+        t.sends_early = true;
+        test_replicas_run(&t);
+        test_replicas_free(&t);
+    }
+}
+
 /* A rank whose gradient is not finite makes no update, before and after replicas go apart. */
 static void a_bad_gradient_stops_nothing(void **state) {
     (void)state;
@@ -274,6 +285,7 @@ int main(void) {
         cmocka_unit_test(resumed_is_uninterrupted_at_any_step),
         cmocka_unit_test(keys_change_in_dense_steps),
         cmocka_unit_test(overlapped_is_blocking),
+        cmocka_unit_test(sums_of_the_start_leave_during_backward),
         cmocka_unit_test(a_bad_gradient_stops_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

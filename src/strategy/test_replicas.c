@@ -348,6 +348,14 @@ static double learning_rate(const test_replicas *t, int step) {
     return t->lr >= 0 ? t->lr : -t->lr * (1 - (double)step / t->steps);
 }
 
+static void await_first_bytes(taciti_comm *comm, uint64_t sent_before) {
+    const int64_t begin_ns = taciti_now_ns();
+    while (taciti_comm_count(comm).bytes_sent == sent_before) {
+        CHECK(taciti_now_ns() - begin_ns < 30 * TACITI_NS_PER_S);
+        taciti_sleep_ns(TACITI_NS_PER_MS);
+    }
+}
+
 static void check_bytes(const test_replicas *t, taciti_comm *comm, const rank_state *s, taciti_comm_counters before) {
     CHECK(t->steps % (int)s->figures.period == 0);
     const uint64_t sent = taciti_comm_count(comm).bytes_sent - before.bytes_sent;
@@ -395,6 +403,7 @@ static void train(taciti_comm *comm, void *context) {
         }
         for (size_t b = 0; s.strategy->ready != NULL && b < s.layout.bucket_count; b++)
             CHECK(s.strategy->ready(s.self, b) == TACIT_OK);
+        if (step == 0 && t->sends_early) await_first_bytes(comm, before.bytes_sent);
         CHECK(s.strategy->finish(s.self, learning_rate(t, step), &report) == TACIT_OK);
         CHECK(step >= TEST_MAX_STEPS || rank >= TEST_MAX_RANKS || report.wait_ns >= 0);
         CHECK(report.wait_ns <= taciti_now_ns() - begin_ns);

@@ -47,6 +47,7 @@ typedef struct test_replicas {
     int bad_step;
     bool scattered;   /* every rank begins with values of its own */
     bool check_bytes; /* over the whole run, which must be blocking and made of whole periods */
+    bool sends_early; /* the first step sends before finish, or the test fails */
 
     /* what came of it */
     size_t n;
