@@ -425,7 +425,8 @@ shared = [label for label in curves[0] if label in curves[1] and label.startswit
 assert shared and all(abs(a - b) > 1e-6 * a for label in shared for a, b in list(zip(curves[0][label], curves[1][label]))[:9]), shared  # slow links
 int4, run = of(json.load(open("int4.json"))), of(json.load(open("int4_start.json")))
 assert all(mean(key, run["gossip aer atc int4"], int4["gossip aer atc int4"], packed["dense int8"]) for key in ("step", "exposed"))
-assert run["gossip aer atc int4"]["memory_bytes"] >= int4["gossip aer atc int4"]["memory_bytes"]  # references and residuals are not there at once
+held = lambda methods, label: methods[label]["memory_bytes"]
+assert held(run, "gossip aer atc int4") == held(int4, "gossip aer atc int4") + held(packed, "dense int8") - held(packed, "dense f32")
 PYTHON
 
 # what ranks hold in parts, where whole replicas do not fit
@@ -472,9 +473,9 @@ three, two, one = (parts[k + ("f32", "f32")] for k in ((2, True), (1, True), (1,
 n = 4 * d["model"]["parameters"]
 assert three["memory_bytes"] < two["memory_bytes"] < one["memory_bytes"] < dense["memory_bytes"]
 assert min(abs(dense["memory_bytes"] / (k * n) - 1) for k in (4, 4.5)) < 0.01 and dense["fits"]
-# a mix under way, two arrays of the noise of second moments, and under awc the integral
+# a mix under way, two arrays of the noise of second moments, under awc the integral, and residuals of the start in int8
 mixes = {m["order"]: m["memory_bytes"] - dense["memory_bytes"] for m in d["methods"] if m["mixing"] and m["wire"] == "f32" and not m["delay"]}
-assert abs(mixes["awc"] / (4 * n) - 1) < 0.01 and abs(mixes["atc"] / (3 * n) - 1) < 0.01, mixes
+assert abs(mixes["awc"] / (6.25 * n) - 1) < 0.01 and abs(mixes["atc"] / (5.25 * n) - 1) < 0.01, mixes
 assert 1.3 < three["nic_bytes_per_step"] / two["nic_bytes_per_step"] <= 1.5
 assert three["replicas_equal"] and three["seconds"]["low"] < three["seconds"]["step"] < three["seconds"]["high"]
 assert parts[2, True, "bf16", "bf16"]["seconds"]["step"] < three["seconds"]["step"]

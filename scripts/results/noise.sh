@@ -16,7 +16,7 @@
 # 1.2 MB of the King James Bible, pages those of the manuals of Debian's package manpages-dev; both are fetched at need.
 #
 # Environment, with the figures of the page as defaults: TEXTS ("bible shakespeare"), SEEDS ("1 2"), GRAPHS ("base-k"),
-# VARIANTS ("plain start denoise both default", of which the last has the integral; also short, with a dense start of 0.1, as start and both have it;
+# VARIANTS ("plain start denoise both default", of which the last has the integral, and today's start; start and both have one of 0.1;
 # -atc behind a name: adapt-then-combine),
 # STEPS (1500), LENGTHS ("1000 3000"),
 # CODECS (graph:codec ...), CODEC_RANKS ("5 6 8"), CODEC_STEPS (600), CODEC_TEXT (bible), RANKS (6), SAMPLES (5, of each rank), FLAGS (of every run)
@@ -47,11 +47,11 @@ variant() {
     plain) echo "--gossip.start 0 --gossip.denoise 0" ;;
     start) echo "--gossip.start 0.1 --gossip.denoise 0" ;;
     denoise) echo "--gossip.start 0" ;;
-    both | short) echo "--gossip.start 0.1" ;;
+    both) echo "--gossip.start 0.1" ;;
     default) ;;
     *) misuse "unknown variant \"$1\"" ;;
   esac
-  case $1 in *-atc) echo "--gossip.order atc" ;; default | short) ;; *) echo "--gossip.integral 0" ;; esac
+  case $1 in *-atc) echo "--gossip.order atc" ;; default) ;; *) echo "--gossip.integral 0" ;; esac
 }
 
 # all STEPS GRAPHS VARIANTS: of every text and seed.

@@ -13,7 +13,7 @@ import sys
 from record import final_loss, percent_above, percent_interval, publish, runs_in, table
 
 VARIANTS = {"plain": "as it was", "start": "dense start", "denoise": "without the noise", "both": "both",
-            "default": "with the integral", "short": "start of 0.1"}
+            "default": "by default"}
 
 
 def losses_in(folder, section):

@@ -58,15 +58,22 @@ static int rank_of(pid_t pid) {
     return rank;
 }
 
+/* Returns the next process of this parent and its state; 0 behind the last one. */
+static pid_t next_child(DIR *folder, pid_t parent, char *state) {
+    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        const pid_t pid = (pid_t)atoi(entry->d_name);
+        long of = 0;
+        if (pid > 0 && read_stat(pid, state, &of) && of == (long)parent) return pid;
+    }
+    return 0;
+}
+
 bool taciti_sibling_find_stopped(pid_t *pid, int *rank) {
     pid_t stopped = 0, first = getpid();
+    char state = '?';
     DIR *folder = opendir("/proc");
     if (folder == NULL) return false;
-    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-        const pid_t other = (pid_t)atoi(entry->d_name);
-        char state = '?';
-        long parent = 0;
-        if (other <= 0 || !read_stat(other, &state, &parent) || parent != (long)getppid()) continue;
+    for (pid_t other; (other = next_child(folder, getppid(), &state)) > 0;) {
         if (means_stopped(state))
             stopped = other;
         else if (other < first)
@@ -79,17 +86,13 @@ bool taciti_sibling_find_stopped(pid_t *pid, int *rank) {
     return true;
 }
 
-int taciti_sibling_count(pid_t launcher) {
+int taciti_sibling_count(pid_t parent) {
     int count = 0;
+    char state = '?';
     DIR *folder = opendir("/proc");
     if (folder == NULL) return 0;
-    for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-        const pid_t other = (pid_t)atoi(entry->d_name);
-        char state = '?';
-        long parent = 0;
-        if (other <= 0 || !read_stat(other, &state, &parent) || parent != (long)launcher) continue;
-        if (state != 'Z' && state != 'X' && rank_of(other) >= 0) count++;
-    }
+    while (next_child(folder, parent, &state) > 0)
+        if (state != 'Z' && state != 'X') count++;
     (void)closedir(folder);
     return count;
 }

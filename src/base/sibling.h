@@ -15,7 +15,7 @@ bool taciti_process_is_stopped(pid_t pid);
  * that is not stopped, so that the event is reported once. */
 bool taciti_sibling_find_stopped(pid_t *pid, int *rank);
 
-/* Returns how many processes with a rank the launcher has that have not ended. */
-int taciti_sibling_count(pid_t launcher);
+/* Returns how many processes this parent has that have not ended; 0 also where the system does not tell. */
+int taciti_sibling_count(pid_t parent);
 
 #endif

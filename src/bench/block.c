@@ -111,7 +111,7 @@ static tacit_status open_network(taciti_bench_worker *worker, taciti_network *ou
     }
     TACITI_TRY(taciti_emulated_create(&variant->setting->job.compute, &variant->profile, &variant->layout,
                                       taciti_comm_rank(worker->comm), &worker->emulated));
-    if (variant->strategy->ready != NULL) taciti_emulated_touch_gradients(worker->emulated);
+    if (variant->strategy->sums_gradients) taciti_emulated_touch_gradients(worker->emulated);
     *out = taciti_emulated_network(worker->emulated);
     return TACIT_OK;
 }

@@ -80,7 +80,7 @@ static tacit_status variant_bytes(const run *r, const taciti_bench_variant *vari
     context.idle_optimizer = is_emulated(r);
     TACITI_TRY(variant->strategy->describe(&context, NULL, &figures));
     const size_t own = figures.own_bytes;
-    const size_t arrays = (variant->strategy->ready != NULL ? 1U : 0U) + (variant->strategy->units != NULL ? 1U : 0U);
+    const size_t arrays = (variant->strategy->sums_gradients ? 1U : 0U) + (variant->strategy->units != NULL ? 1U : 0U);
     *period = figures.period;
     *out = own + arrays * variant->layout.n * sizeof(float);
     if (is_emulated(r)) return TACIT_OK;

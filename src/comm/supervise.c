@@ -72,7 +72,7 @@ typedef struct page {
 } page;
 
 typedef struct supervised {
-    int rank, local_size; /* 0: not known */
+    int rank, siblings; /* processes of the launcher here when all ranks had met, this one's watcher included */
     pid_t launcher, watcher, worker;
     double timeout_s;
     bool watcher_is_named; /* by the launcher, when it is killed */
@@ -209,13 +209,20 @@ static bool is_named_by_peers(void) {
     return (double)(taciti_now_ns() - g_watcher_stopped.last_ns) * 1e-9 > g_self.timeout_s;
 }
 
-/* Whether another rank of this host has ended, for which the launcher ends the rest. Where each rank has a parent of
- * its own, such as a script, nobody can tell, and no watcher is accused. */
-static bool has_lost_siblings(void) { return taciti_sibling_count(g_self.launcher) < g_self.local_size - 1; }
+/* Before the ranks have met some may be missing. A launcher that has one process here, such as a script around each
+ * rank, never loses another. */
+static void count_siblings(void) {
+    taciti_sight sight;
+    taciti_witness_look(&g_self.shared->witness, &sight);
+    if (g_self.siblings == 0 && sight.doing[0] != 0) g_self.siblings = taciti_sibling_count(g_self.launcher);
+}
+
+static bool has_lost_siblings(void) { return taciti_sibling_count(g_self.launcher) < g_self.siblings - 1; }
 
 /* A launcher that ends a job kills its watchers some time after SIGTERM: no fault of theirs. A busy machine may not
- * have let them see SIGTERM (mpirun's second between the two is over when a child ends), but then another rank has
- * ended or been silent since, or this worker was stopped. A worker that shuts down has said what there was to say. */
+ * have let them see SIGTERM, but then a peer has been silent since, or this worker was stopped, or another process here
+ * has ended: mpirun sleeps for a second before SIGKILL, and a child's end cuts that short. A worker that shuts down has
+ * said what there was to say. */
 static _Noreturn void leave_orphaned(void) {
     char reason[REASON_BYTES];
     taciti_sight sight;
@@ -236,6 +243,7 @@ static _Noreturn void leave_orphaned(void) {
  */
 static void look_at_watcher(void) {
     if (getppid() != g_self.watcher) leave_orphaned();
+    count_siblings();
     const double stopped_s = stopped_for(&g_watcher_stopped, g_self.watcher);
     if (stopped_s <= g_self.timeout_s) return;
     char reason[REASON_BYTES];
@@ -303,7 +311,6 @@ static void split_process(const taciti_launcher *launcher) {
     (void)signal(SIGCHLD, SIG_DFL); /* ignored, it would take the exit status away */
     (void)sigprocmask(SIG_BLOCK, &watched, &before);
     g_self.rank = launcher->rank;
-    g_self.local_size = launcher->local_size;
     g_self.launcher = getppid();
     g_self.watcher_is_named = launcher->names_killed;
     g_self.watcher = getpid();

@@ -100,13 +100,18 @@ static void tensor_ready(void *context, size_t tensor) {
     if (d->ready_status == TACIT_OK) d->ready_status = status;
 }
 
-/* A hook that nobody listens to stays NULL. Replicas that differ finish the step, because others have mixed with its
- * result. Ranks that gather parameters finish it, too, because others wait for their parts. */
+static bool reads_early(const taciti_driver *d) {
+    const taciti_strategy *strategy = d->setup.strategy;
+    return strategy->ready != NULL && (strategy->reads_early == NULL || strategy->reads_early(d->strategy));
+}
+
+/* A hook that nobody listens to stays NULL, `ready` from step to step. Replicas that differ finish the step, because
+ * others have mixed with its result. Ranks that gather parameters finish it, too, because others wait for their parts.
+ */
 static taciti_network_hooks hooks_of(taciti_driver *d) {
     const taciti_strategy *strategy = d->setup.strategy;
     const taciti_unit_verbs *units = strategy->units;
     return (taciti_network_hooks){
-        .ready = strategy->ready != NULL ? tensor_ready : NULL,
         .leave = d->setup.leave != NULL && strategy->replicas == NULL && units == NULL ? wants_to_leave : NULL,
         .context = d,
         .need = units != NULL ? units->need : NULL,
@@ -212,6 +217,7 @@ void taciti_driver_begin(taciti_driver *driver, int64_t step) {
     taciti_driver *d = driver;
     const taciti_layout *layout = d->readiness.layout;
     d->phase = COMPUTING;
+    d->hooks.ready = reads_early(d) ? tensor_ready : NULL;
     d->step = d->setup.context.trace->step = step;
     d->record = (taciti_driver_record){.loss = (double)NAN};
     d->next = 0;

@@ -359,13 +359,14 @@ static bool has_signals(const taciti_scene *s, const taciti_method *method) {
     return method->common.every > 0 && (s->optim == NULL || s->optim->name != TACITI_OPTIM_SGD);
 }
 
-/* The dense method whose steps are those of the start, and whose sums are those of signals, too. */
+/* The dense method whose steps are those of the start. Signals are summed in the same way. */
 static taciti_method dense_of(const taciti_method *method) {
     const taciti_codec *codec = method->common.codec;
     taciti_method out = {
         .order = TACITI_ORDER_DENSE, .wire = taciti_codec_find("f32"), .overlap = method->overlap, .every = 1};
     (void)snprintf(out.label, sizeof out.label, "%s", method->label);
     out.compression.encoding.codec = codec;
+    out.compression.encoding.feedback.errors = true;
     out.compression.encoding.expected = taciti_codec_setting_of(codec, (taciti_codec_setting){.factor = 0});
     return out;
 }
@@ -409,8 +410,15 @@ static void add_start(const taciti_method *method, const taciti_prediction *star
                            &p->fast_links_s, &p->slow_links_s, &p->uneven_s,  &p->low_s,      &p->high_s};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) blend_time(all[i], of_start[i], share);
     for (int b = 0; b < TACITI_BOTTLENECKS; b++) blend_time(&p->cost_s[b], start->cost_s[b], share);
-    p->memory_bytes = fmax(p->memory_bytes, start->memory_bytes);
-    p->fits = p->fits && start->fits;
+}
+
+/* The residuals of the start, which a rank holds beside the arrays of mixes. */
+static tacit_status add_residuals(const taciti_scene *scene, const taciti_method *dense, taciti_prediction *p) {
+    size_t residuals;
+    TACITI_TRY(taciti_plan_residual_bytes(scene, dense, &residuals));
+    p->memory_bytes += scene->optim == NULL ? 0 : (double)residuals;
+    p->fits = taciti_plan_fits(scene, p->memory_bytes);
+    return TACIT_OK;
 }
 
 /* Makes the prediction of a method's mixes that of the whole run. */
@@ -502,7 +510,7 @@ static tacit_status predict_choice(const request *q, const taciti_method *method
 /* Many methods have the same sums beside their mixes; buckets are those of methods that do not compress. */
 static tacit_status predict_common(const request *q, const taciti_method *sums, taciti_prediction *out) {
     const taciti_plan_options *o = q->options;
-    struct taciti_sums *known = o->reuse == NULL ? NULL : taciti_reuse_sums(o->reuse, o->cv, sums);
+    struct taciti_sums *known = o->reuse == NULL ? NULL : taciti_reuse_sums(o->reuse, o->cv);
     const int kind = q->bit_per_s == NULL ? 0 : 1;
     if (known == NULL || q->count > TACITI_REUSE_RATES) return predict_one(q, sums, out);
     if (known->count[kind] != q->count) TACITI_TRY(predict_one(q, sums, &known->list[kind]));
@@ -519,7 +527,7 @@ static tacit_status predict_run(const request *q, const taciti_method *method, t
     const taciti_method dense = dense_of(method);
     TACITI_TRY(predict_common(q, &dense, sums));
     for (size_t i = 0; i < q->count; i++) add_common(q->scene, method, &sums[i], &mixes[i]);
-    return TACIT_OK;
+    return method->common.start > 0 ? add_residuals(q->scene, &dense, mixes) : TACIT_OK;
 }
 
 tacit_status taciti_predict(const taciti_scene *scene, const taciti_method *method, const taciti_plan_options *options,

@@ -61,18 +61,10 @@ void taciti_reuse_keep(taciti_reuse *reuse, uint64_t key, const taciti_recursion
 
 /* ---- sums -------------------------------------------------------------------------------------------------------- */
 
-static bool has_equal_length(const taciti_codec *a, const taciti_codec *b) {
-    enum { SOME = 4096 };
-    return taciti_codec_length(a, NULL, SOME).max == taciti_codec_length(b, NULL, SOME).max;
-}
-
-struct taciti_sums *taciti_reuse_sums(taciti_reuse *reuse, double cv, const taciti_method *method) {
-    const taciti_codec *codec = method->compression.encoding.codec;
-    for (size_t i = 0; i < reuse->sums_count; i++) {
-        struct taciti_sums *sums = &reuse->sums[i];
-        if (sums->codec == codec && sums->cv == cv && has_equal_length(sums->wire, method->wire)) return sums;
-    }
+struct taciti_sums *taciti_reuse_sums(taciti_reuse *reuse, double cv) {
+    for (size_t i = 0; i < reuse->sums_count; i++)
+        if (reuse->sums[i].cv == cv) return &reuse->sums[i];
     if (reuse->sums_count == TACITI_REUSE_SUMS) return NULL;
-    reuse->sums[reuse->sums_count] = (struct taciti_sums){.wire = method->wire, .codec = codec, .cv = cv};
+    reuse->sums[reuse->sums_count] = (struct taciti_sums){.cv = cv};
     return &reuse->sums[reuse->sums_count++];
 }

@@ -10,7 +10,7 @@
 
 #include "plan/rounds.h"
 
-enum { TACITI_REUSE_ROUNDS = 2, TACITI_REUSE_RESULTS = 256, TACITI_REUSE_SUMS = 8, TACITI_REUSE_RATES = 40 };
+enum { TACITI_REUSE_ROUNDS = 2, TACITI_REUSE_RESULTS = 256, TACITI_REUSE_SUMS = 2, TACITI_REUSE_RATES = 40 };
 
 /* {0} is empty. It belongs to one scene, list of rates and set of options, of which cv may change, and topologies must
  * live as long. One thread at a time. */
@@ -26,7 +26,6 @@ typedef struct taciti_reuse {
     } results[TACITI_REUSE_RESULTS]; /* of the newest simulations */
     size_t result_count;
     struct taciti_sums {
-        const taciti_codec *wire, *codec;
         double cv;                                      /* as options have it */
         size_t count[2];                                /* at the cluster's rate, and at others; 0: not known yet */
         taciti_prediction list[1 + TACITI_REUSE_RATES]; /* the former, and behind it the latter */
@@ -44,8 +43,8 @@ tacit_status taciti_reuse_rounds(taciti_reuse *reuse, const taciti_scene *scene,
 const taciti_recursion_times *taciti_reuse_find(const taciti_reuse *reuse, uint64_t key);
 void taciti_reuse_keep(taciti_reuse *reuse, uint64_t key, const taciti_recursion_times *times);
 
-/* The entry of a dense method without overlap, which the caller completes. cv: of the options. NULL: nothing can be
- * kept. */
-struct taciti_sums *taciti_reuse_sums(taciti_reuse *reuse, double cv, const taciti_method *method);
+/* The entry of the sums that methods of gossip have beside mixes, which are the same in all; the caller completes it.
+ * cv: of the options. NULL: nothing can be kept. */
+struct taciti_sums *taciti_reuse_sums(taciti_reuse *reuse, double cv);
 
 #endif

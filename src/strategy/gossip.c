@@ -265,7 +265,9 @@ static tacit_status adapt_then_combine(taciti_gossip *g, const decision *d, doub
 
 static bool is_mixing(const taciti_gossip *g) { return (g->step + 1) % g->options.every == 0; }
 
-/* Only sums read gradients before all are there. */
+static bool gossip_reads_early(const void *self) { return ((const taciti_gossip *)self)->dense != NULL; }
+
+/* A caller that reports gradients does so in every step. */
 static tacit_status gossip_ready(void *self, size_t bucket) {
     const taciti_gossip *g = self;
     return g->dense == NULL ? TACIT_OK : taciti_strategy_dp.ready(g->dense, bucket);
@@ -382,6 +384,7 @@ const taciti_strategy taciti_strategy_gossip = {
     .destroy = taciti_gossip_destroy,
     .start = gossip_start,
     .ready = gossip_ready,
+    .reads_early = gossip_reads_early,
     .finish = gossip_finish,
     .settle = gossip_settle,
     .stepped = gossip_stepped,

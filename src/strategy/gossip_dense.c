@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The first steps of a run are those of dp, so that replicas go apart when the loss falls slowly: in them half of what
- * gossip ends above dense training is lost. Their moments belong to the mean gradient, and gossip goes on with them.
- * The memory of dp is released after its last step. Its sums are int8, whose errors are added in the next step: they
- * take about as long as mixes.
+ * The first steps of a run are those of dp, so that replicas go apart when the loss falls slowly: half of the
+ * loss by which gossip ends above dense training would arise in them. Their moments belong to the mean gradient, and
+ * gossip goes on with them. The memory of dp is released after its last step. Its sums are int8, whose errors are added
+ * in the next step: they take about as long as mixes.
  */
 #include <math.h>
 #include <string.h>

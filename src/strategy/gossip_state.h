@@ -185,7 +185,7 @@ size_t taciti_gossip_dense_predict_bytes(const taciti_strategy_context *context)
 extern const taciti_strategy taciti_strategy_dp;           /* of these steps; `self` is g->dense */
 tacit_status taciti_gossip_dense_create(taciti_gossip *g); /* collective, as is destroy */
 void taciti_gossip_dense_destroy(taciti_gossip *g);
-/* Lists the residuals of compressed sums; without them, or after these steps, nothing. Not collective. */
+/* Lists the residuals of the sums; after these steps nothing. Not collective. */
 void taciti_gossip_dense_list(const taciti_gossip *g, taciti_state *out);
 
 /* ---- gossip_noise.c ---------------------------------------------------------------------------------------------- */

@@ -63,7 +63,7 @@ static inline int taciti_parts_stage(const taciti_parts *parts) {
 typedef struct taciti_common_sums {
     double start;              /* share of the steps, at the start of a run, that sum gradients instead of mixing */
     int64_t every;             /* steps between two sums of an array of signals, with Adam; 0: none */
-    const taciti_codec *codec; /* of both */
+    const taciti_codec *codec; /* of these gradients and of the signals */
 } taciti_common_sums;
 
 typedef struct taciti_pattern {

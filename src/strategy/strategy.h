@@ -194,6 +194,10 @@ typedef struct taciti_strategy {
      * the last micro-batch. Must not block. NULL: the strategy uses gradients in finish() only. */
     tacit_status (*ready)(void *self, size_t bucket);
 
+    /* Whether the step that begins reads gradients before finish(). NULL: every step does where there is `ready`. Not
+     * collective. */
+    bool (*reads_early)(const void *self);
+
     /* Called after backward of all micro-batches: waits for transfers, decides whether to skip, clips, and updates
      * parameters and copy16. If replicas are equal the result is bit-equal on every rank; if they differ, a rank whose
      * own gradient is not finite skips its update alone. Collective. */

@@ -11,7 +11,7 @@
  *   leave    exits without a word, with code 4      pause   stops in a computation and goes on 1.5 s later
  *   ended    stops while another watcher is killed    woken    stops until its watcher is killed
  *   native   from another thread, while all are inside of an all-reduce of the MPI library
- *   lost     so, and then the watcher of rank 0 is killed
+ *   lost     as native, and then the watcher of rank 0 is killed
  */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>

@@ -83,7 +83,7 @@ if [ "$engine" = mpi ]; then # a rank that had nothing left to do is not named
     # The launcher is ending the job, and a busy watcher has not seen its SIGTERM: a peer is silent, or the rank itself was.
     expect 3 137 '' ended 2 19 and nobody_accused 'its watcher'
     expect 3 137 '' woken 2 19 and nobody_accused 'its watcher'
-    # The same where nobody hears anybody: another rank has ended. Exactly one line names it.
+    # The same in a collective of the library, where nobody hears anybody: exactly one line, of the rank that was killed.
     expect 4 5 "rank 2 on host .* was killed $killed step 40, bench, all-reduce of the library" lost 2 9
 else
     expect 3 5 'rank 1 \(pid [0-9]+\) was killed by signal 9' end-watcher 1 9
