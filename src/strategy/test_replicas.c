@@ -401,6 +401,7 @@ static void train(taciti_comm *comm, void *context) {
             average(t, rank, &s);
             backward(t, &s.layout, rank, step, s.p, s.g);
         }
+        if (rank == 0 && s.strategy->reads_early != NULL) t->early_steps += s.strategy->reads_early(s.self);
         for (size_t b = 0; s.strategy->ready != NULL && b < s.layout.bucket_count; b++)
             CHECK(s.strategy->ready(s.self, b) == TACIT_OK);
         if (step == 0 && t->sends_early) await_first_bytes(comm, before.bytes_sent);

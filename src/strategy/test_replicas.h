@@ -58,6 +58,7 @@ typedef struct test_replicas {
     taciti_step_report reports[TEST_MAX_RANKS][TEST_MAX_STEPS];
     double numbers[TEST_MAX_RANKS][TEST_MAX_NUMBERS];
     uint64_t sent[TEST_MAX_RANKS];                  /* bytes of all steps */
+    int early_steps;                                /* of rank 0: that read gradients before finish */
     size_t lag, own_bytes;                          /* of the strategy, as rank 0 says */
     float *arrays[TEST_MAX_RANKS][TEST_MAX_ARRAYS]; /* "strategy.*" of a checkpoint, in their order */
     tacit_status predicted, status;       /* of describe and create; where that failed nothing else is there */
