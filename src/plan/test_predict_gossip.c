@@ -155,6 +155,26 @@ static void common_sums_have_the_buckets_of_their_mixes(void **state) {
     close_stage(&s);
 }
 
+/* A rank holds them beside the arrays of mixes, in two versions: of its own gradient, and of its fourth of the sums. */
+static void residuals_of_the_start_take_memory(void **state) {
+    (void)state;
+    const taciti_optim_options adam = {.name = TACITI_OPTIM_ADAMW};
+    stage s;
+    open_stage(&s, 4, 1, GIGABIT, "");
+    mix(&s, TACITI_ORDER_AWC, "exp");
+    s.scene.optim = &adam;
+    s.method.common = (taciti_common_sums){.every = 24, .codec = taciti_codec_find("int8")};
+    const double mixes = predict(&s).memory_bytes;
+    s.method.common.start = 0.25;
+    const double all = predict(&s).memory_bytes, added = (all - mixes) / (double)s.scene.layout->n;
+    assert_near(added, 2 * (4 + 4 / 4), 0.01);
+    s.cluster.memory_gib = 0.5 * (mixes + all) / 0x1p30;
+    assert_false(predict(&s).fits);
+    s.method.common.start = 0;
+    assert_true(predict(&s).fits);
+    close_stage(&s);
+}
+
 /* At the cluster's own rate a curve has the step of the table, with all that beside mixes makes it longer. */
 static void curves_pass_through_the_table(void **state) {
     (void)state;
@@ -185,6 +205,7 @@ int main(void) {
         cmocka_unit_test(offers_take_memory),
         cmocka_unit_test(a_tracker_is_mixed_with_the_parameters),
         cmocka_unit_test(common_sums_have_the_buckets_of_their_mixes),
+        cmocka_unit_test(residuals_of_the_start_take_memory),
         cmocka_unit_test(curves_pass_through_the_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
