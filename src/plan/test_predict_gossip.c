@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "exchange/async.h"
+#include "plan/reuse.h"
 #include "plan/test_predict.h"
 
 #define FAST "\"between\": {\"latency_us\": 0, \"gbit_per_s\": 1000}"
@@ -175,6 +176,25 @@ static void residuals_of_the_start_take_memory(void **state) {
     close_stage(&s);
 }
 
+/* A plan looks at the same methods with jitter and without. */
+static void sums_that_are_kept_have_their_jitter(void **state) {
+    (void)state;
+    stage s;
+    taciti_reuse reuse = {0};
+    open_stage(&s, 4, 1, GIGABIT, "");
+    mix(&s, TACITI_ORDER_AWC, "exp");
+    s.method.common = (taciti_common_sums){.every = 24, .codec = taciti_codec_find("int8"), .start = 0.5};
+    const double even_s = predict(&s).step_s;
+    s.options.reuse = &reuse;
+    s.options.cv = 0.2;
+    assert_true(predict(&s).step_s > 1.01 * even_s);
+    s.options.cv = 0;
+    assert_near(predict(&s).step_s, even_s, 1e-12);
+    s.options.reuse = NULL;
+    taciti_reuse_destroy(&reuse);
+    close_stage(&s);
+}
+
 /* At the cluster's own rate a curve has the step of the table, with all that beside mixes makes it longer. */
 static void curves_pass_through_the_table(void **state) {
     (void)state;
@@ -206,6 +226,7 @@ int main(void) {
         cmocka_unit_test(a_tracker_is_mixed_with_the_parameters),
         cmocka_unit_test(common_sums_have_the_buckets_of_their_mixes),
         cmocka_unit_test(residuals_of_the_start_take_memory),
+        cmocka_unit_test(sums_that_are_kept_have_their_jitter),
         cmocka_unit_test(curves_pass_through_the_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
