@@ -239,8 +239,7 @@ typedef struct tacit_job_options {
     /* Flat arrays of tacit_layout_floats() floats, 64-byte aligned, that stay the caller's and live as long as the job;
      * NULL: the library allocates them, filled with 0. Padding in them is set to 0. */
     float *parameters, *gradients;
-    int64_t steps;       /* of the whole run: where the schedule of optim.lr ends; 0: constant after optim.warmup. Under
-                          * gossip the first gossip.start of them are steps of dp, and what is said of dp holds there */
+    int64_t steps;       /* of the run: where optim.lr's schedule ends (0: nowhere); gossip.start of them are dp's */
     int threads;         /* for updates, this one included; 0: cores of the host / ranks on it */
     bool own_optimizer;  /* the caller updates parameters: section 7. Section optim is ignored but for lr, its schedule
                           * and clip, and for compress.momentum the momentum */

@@ -100,7 +100,7 @@ against_time() {
     local wire method dash=1 plots=""
     compgen -G "$data/time-*" > /dev/null || return 0
     for wire in f32 bf16; do
-        for method in dense accum-aer accum-aer-delay accum-aer-atc; do
+        for method in dense aer aer-auto accum-aer accum-aer-delay accum-aer-atc; do
             [ ! -s "$data/time-$method-$wire" ] || plots+="${plots:+, }'$data/time-$method-$wire' with linespoints lw 2 pt 7 ps 0.3 dt $dash lc rgb '$(color_of $method)' title '$(title_of $method), $wire'"
         done
         dash=2

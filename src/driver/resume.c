@@ -72,6 +72,7 @@ static tacit_status say_residuals(const taciti_resume *resume, const taciti_stat
     const char *codec = json_string_value(json_object_get(config, "compress.codec"));
     const bool keeps = taciti_state_find(state, gradients) != NULL, keeps_sums = taciti_state_find(state, sums) != NULL;
     const bool lost = !keeps || resume->ckpt.resumption == TACITI_RESUME_FROM_MEAN;
+    const bool start = strcmp(resume->former, "gossip") == 0;                         /* whose mixes have none */
     const bool alone = resume->ckpt.ranks == 1 && resume->strategy->replicas != NULL; /* it keeps none */
     bool some, some_sums;
     TACITI_TRY(find_array(resume, layout, gradients, &some));
@@ -79,8 +80,8 @@ static tacit_status say_residuals(const taciti_resume *resume, const taciti_stat
     char advice[TEXT_BYTES] = "";
     if (!keeps && !alone && resume->ckpt.resumption != TACITI_RESUME_FROM_MEAN) advise_residuals(resume, advice);
     if (some && lost && is_speaker(resume))
-        taciti_log(TACITI_LOG_WARN, "resume: the residuals of %d ranks (compress.codec %s) are dropped%s",
-                   resume->replicas, codec == NULL ? "?" : codec, advice);
+        taciti_log(TACITI_LOG_WARN, "resume: the residuals of %d ranks (%s%s) are dropped%s", resume->replicas,
+                   start ? "gossip.start" : "compress.codec ", start || codec == NULL ? "" : codec, advice);
     else if (some && !lost && resume->ckpt.resumption == TACITI_RESUME_REGROUPED && is_speaker(resume))
         taciti_log(TACITI_LOG_INFO,
                    "resume: the residuals of %d ranks go on at %d: what ranks have not sent is part of their next sum",

@@ -256,6 +256,16 @@ static void sums_of_the_start_leave_during_backward(void **state) {
     }
 }
 
+static void the_start_is_no_step_longer_than_asked(void **state) {
+    (void)state;
+    test_replicas t = way(0, 2, 9);
+    t.total_steps = 100;
+    t.gossip.start = 0.07; /* times 100 is more than 7, in doubles */
+    test_replicas_run(&t);
+    assert_int_equal(t.early_steps, 7);
+    test_replicas_free(&t);
+}
+
 /* A rank whose gradient is not finite makes no update, before and after replicas go apart. */
 static void a_bad_gradient_stops_nothing(void **state) {
     (void)state;
@@ -286,6 +296,7 @@ int main(void) {
         cmocka_unit_test(keys_change_in_dense_steps),
         cmocka_unit_test(overlapped_is_blocking),
         cmocka_unit_test(sums_of_the_start_leave_during_backward),
+        cmocka_unit_test(the_start_is_no_step_longer_than_asked),
         cmocka_unit_test(a_bad_gradient_stops_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,7 +22,7 @@ class Changes:
     def __init__(self, tensors, settings, ranks, steps):
         self._tensors, self._first_step, self._keeps_replica = tensors, None, settings["strategy"] in REPLICAS
         takes_back = ranks > 1 and all(settings[key] == value for key, value in MIXES_EARLY.items())
-        self._first_mix = math.ceil(float(settings["gossip.start"]) * steps) if takes_back else math.inf
+        self._first_mix = math.ceil(float(settings["gossip.start"]) * steps * (1 - 1e-12)) if takes_back else math.inf
 
     def _list(self):
         return _private.list_versions(self._tensors.parameters)
