@@ -9,7 +9,7 @@
 #   jitter  what jitter of compute costs, 16 ranks, no transfer to speak of                                                3 min
 #   plan    probes the same clusters and predicts every cell of steps and jitter                                           4 min
 #   train   validation loss of a Shakespeare GPT after as many steps, 8 ranks, 3 seeds                                    30 min
-#   time    time to the dense run's loss at 100 Mbit/s, 4 hosts of 2 ranks                                                25 min
+#   time    time to the dense run's loss at 100 Mbit/s, 4 hosts of 2 ranks                                                15 min
 #   tables  tables and pictures of what FOLDER holds; always runs at the end
 # and, only when it is named:
 #   tune    the search for the hyper-parameters of train, as many runs for each optimizer; train uses the best           40 min
@@ -22,7 +22,7 @@
 #
 # Environment, with the figures of the page as defaults: RATE (500mbit), RATIOS ("1 2 4"), WIRES ("f32 bf16"), BLOCKS (2),
 # SEEDS ("1 2 3"), STEPS (3000), BATCH (32), METHODS ("dense accum-aer accum-exp accum-aer-atc adam-aer"; -atc behind a name makes
-# it adapt-then-combine, -delay lets its transfers take two steps), TIME_RATE (100mbit), TIME_STEPS (3000), TIME_WIRES (f32),
+# it adapt-then-combine, -delay lets its transfers take two steps), TIME_RATE (100mbit), TIME_STEPS (1500), TIME_WIRES (f32),
 # TIME_METHODS ("aer:1.15 aer-auto:1.15": steps beside those of dense; aer: as it is by default, -auto: with compress.codec auto)
 set -u -o pipefail
 cd "$(dirname "$0")/../.." || exit 2
@@ -32,7 +32,7 @@ cd "$(dirname "$0")/../.." || exit 2
 windows=0 time_windows=256 # of validation; 0: all
 : "${RATE:=500mbit}" "${RATIOS:=1 2 4}" "${WIRES:=f32 bf16}" "${BLOCKS:=2}" "${SEEDS:=1 2 3}" "${STEPS:=3000}" "${BATCH:=32}"
 : "${METHODS:=dense accum-aer accum-exp accum-aer-atc adam-aer}"
-: "${TIME_RATE:=100mbit}" "${TIME_STEPS:=3000}" "${TIME_WIRES:=f32}" "${TIME_METHODS:=aer:1.15 aer-auto:1.15}"
+: "${TIME_RATE:=100mbit}" "${TIME_STEPS:=1500}" "${TIME_WIRES:=f32}" "${TIME_METHODS:=aer:1.15 aer-auto:1.15}"
 
 read_words "-o --name --tacit --text --quick" "steps jitter plan train time" "tables tune" "$@"
 [ -z "$quick" ] || BLOCKS=1 SEEDS=1 STEPS=10 TIME_STEPS=20 WIRES=f32 RATIOS=1 windows=8 time_windows=8

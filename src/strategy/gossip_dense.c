@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The first steps of a run are those of dp, so that replicas go apart when the loss falls slowly: half of the
- * loss by which gossip ends above dense training would arise in them. Their moments belong to the mean gradient, and
+ * The first steps of a run are those of dp, so that replicas go apart when the loss falls slowly: replicas that are
+ * apart leave a plateau later (docs/results/noise.md). The moments of these steps belong to the mean gradient, and
  * gossip goes on with them. The memory of dp is released after its last step. Its sums are int8, whose errors are added
- * in the next step: they take about as long as mixes.
+ * in the next step: they take about as long as mixes in f32.
  */
 #include <math.h>
 #include <string.h>
