@@ -43,7 +43,6 @@ typedef struct step {
     int pair[2];              /* the members of a reduction, if they are a pair along edges */
     taciti_mix_weights weights;
     taciti_reference *reference; /* of differences; NULL: arrays travel as they are */
-    uint64_t sent;               /* of all buckets in the last mix; before that taciti_mix_bytes() */
 } step;
 
 struct taciti_mix {
@@ -67,14 +66,19 @@ struct taciti_mix {
     taciti_pages workspace;            /* buffers of whatever runs, then the errors of a bucket */
     size_t staging_bytes, error_bytes; /* multiples of 64 */
     taciti_bucket_jobs jobs;
-    uint64_t *sent;         /* [buckets] by the last job of each; owned */
+    uint64_t *sent;         /* [buckets] by the last job of each; owned, as is the next */
+    uint64_t *sent_in;      /* [period] by all buckets in the last mix of this place; before that taciti_mix_bytes() */
     uint64_t arrived_bytes; /* `sent` of the buckets of a mix that have been waited for */
     size_t arrived;         /* how many these are */
 };
 
 static const taciti_round *round_of(const taciti_mix *mix, size_t r) { return &mix->topology->rounds[r]; }
 
-static size_t round_number(const taciti_mix *mix, int64_t number) { return (size_t)number % mix->topology->period; }
+static size_t place_of(const taciti_mix *mix, int64_t number) { return (size_t)number % mix->topology->period; }
+
+static step *step_of(const taciti_mix *mix, size_t bucket, int64_t number) {
+    return &mix->steps[taciti_topology_round(mix->topology, number, bucket)];
+}
 
 /* ---- what every round needs -------------------------------------------------------------------------------------- */
 /* The same members have the same factors, wherever they meet. */
@@ -180,25 +184,25 @@ static tacit_status plan_round(taciti_mix *mix, size_t r) {
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
-/* Returns the bytes of all buckets to one neighbour, which travel segment by segment. */
-static uint64_t edge_bytes(const taciti_mix *mix, size_t segment_n) {
-    uint64_t bytes = 0;
-    for (size_t b = 0; b < mix->layout->bucket_count; b++) {
-        const size_t n = mix->layout->buckets[b].n;
-        bytes += n / segment_n * taciti_encoding_bound(&mix->encoding, segment_n);
-        if (n % segment_n != 0) bytes += taciti_encoding_bound(&mix->encoding, n % segment_n);
-    }
-    return bytes;
+/* Returns the bytes of n floats to one neighbour, which travel segment by segment. */
+static uint64_t edge_bytes(const taciti_mix *mix, size_t segment_n, size_t n) {
+    const size_t rest = n % segment_n;
+    return n / segment_n * taciti_encoding_bound(&mix->encoding, segment_n) +
+           (rest != 0 ? taciti_encoding_bound(&mix->encoding, rest) : 0);
+}
+
+static uint64_t bucket_bytes(const taciti_mix *mix, size_t bucket, int64_t number) {
+    const step *s = step_of(mix, bucket, number);
+    const size_t n = mix->layout->buckets[bucket].n;
+    if (s->edges != NULL) return edge_bytes(mix, s->edges->segment_n, n) * s->edges->out_count;
+    if (s->group == NULL) return 0;
+    return mix->columns > 0 ? taciti_power_bytes(&s->group->power, bucket)
+                            : taciti_allreduce_bytes(&s->group->reduce, n);
 }
 
 uint64_t taciti_mix_bytes(const taciti_mix *mix, int64_t number) {
-    const step *s = &mix->steps[round_number(mix, number)];
     uint64_t bytes = 0;
-    if (s->edges != NULL) return edge_bytes(mix, s->edges->segment_n) * s->edges->out_count;
-    if (s->group == NULL) return 0;
-    if (mix->columns > 0) return taciti_power_bytes(&s->group->power);
-    for (size_t b = 0; b < mix->layout->bucket_count; b++)
-        bytes += taciti_allreduce_bytes(&s->group->reduce, mix->layout->buckets[b].n);
+    for (size_t b = 0; b < mix->layout->bucket_count; b++) bytes += bucket_bytes(mix, b, number);
     return bytes;
 }
 
@@ -268,7 +272,7 @@ static tacit_status describe_mix(taciti_mix *mix, const taciti_comm *comm, const
 }
 
 static tacit_status mix_bucket(taciti_mix *mix, float *x, size_t n, const taciti_bucket_task *task) {
-    const step *s = &mix->steps[round_number(mix, task->step)];
+    const step *s = step_of(mix, task->bucket, task->step);
     if (mix->columns > 0) return taciti_power_run(&s->group->power, x, n, task);
     const size_t at = mix->layout->buckets[task->bucket].offset;
     float *apart = s->reference == NULL ? NULL : mix->references.apart + at;
@@ -303,9 +307,10 @@ static tacit_status open_buffers(taciti_mix *mix, taciti_comm *comm) {
     for (size_t c = 0; c < mix->reduction_count; c++) TACITI_TRY(open_reduction(mix, &mix->reductions[c]));
     for (size_t i = 0; i < mix->neighbours_count; i++)
         TACITI_TRY(taciti_neighbours_open(&mix->neighbours[i], comm, mix->workspace.base));
-    for (size_t r = 0; r < mix->topology->period; r++) mix->steps[r].sent = taciti_mix_bytes(mix, (int64_t)r);
     mix->sent = taciti_calloc(mix->layout->bucket_count, sizeof *mix->sent);
-    if (mix->sent == NULL) return TACIT_E_MEMORY;
+    mix->sent_in = taciti_calloc(mix->topology->period, sizeof *mix->sent_in);
+    if (mix->sent == NULL || mix->sent_in == NULL) return TACIT_E_MEMORY;
+    for (size_t r = 0; r < mix->topology->period; r++) mix->sent_in[r] = taciti_mix_bytes(mix, (int64_t)r);
     return taciti_bucket_jobs_create(comm, mix->layout, move_bucket, mix, &mix->jobs);
 }
 
@@ -342,6 +347,7 @@ void taciti_mix_destroy(taciti_mix *mix) {
     taciti_references_close(&mix->references);
     taciti_pages_destroy(&mix->workspace);
     taciti_free(mix->sent);
+    taciti_free(mix->sent_in);
     taciti_free(mix);
 }
 
@@ -357,7 +363,7 @@ size_t taciti_mix_predict_bytes(const taciti_comm *comm, const taciti_layout *la
 
 /* ---- mixing ------------------------------------------------------------------------------------------------------ */
 tacit_status taciti_mix_begin(taciti_mix *mix, float *flat, size_t bucket, int64_t number) {
-    const step *s = &mix->steps[round_number(mix, number)];
+    const step *s = step_of(mix, bucket, number);
     taciti_bucket_task task = {.bucket = bucket, .step = number};
     if (s->group == NULL && s->edges == NULL) {
         mix->sent[bucket] = 0;
@@ -371,18 +377,18 @@ tacit_status taciti_mix_begin(taciti_mix *mix, float *flat, size_t bucket, int64
 }
 
 /* Takes down what a bucket has sent. The last one of a mix makes the sum. */
-static void count_sent(taciti_mix *mix, step *s, size_t bucket) {
+static void count_sent(taciti_mix *mix, size_t bucket, int64_t number) {
     mix->arrived_bytes += mix->sent[bucket];
     if (++mix->arrived < mix->layout->bucket_count) return;
-    s->sent = mix->arrived_bytes;
+    mix->sent_in[place_of(mix, number)] = mix->arrived_bytes;
     mix->arrived_bytes = mix->arrived = 0;
 }
 
 tacit_status taciti_mix_wait(taciti_mix *mix, float *flat, size_t bucket, int64_t number) {
-    step *s = &mix->steps[round_number(mix, number)];
+    const step *s = step_of(mix, bucket, number);
     const taciti_bucket *b = &mix->layout->buckets[bucket];
     TACITI_TRY(taciti_bucket_wait(&mix->jobs, bucket));
-    count_sent(mix, s, bucket);
+    count_sent(mix, bucket, number);
     if (mix->columns > 0 && s->group != NULL) taciti_power_settle(&s->group->power, bucket);
     if (s->reference == NULL) return TACIT_OK;
     /* Codecs that rotate blocks decode something else than 0 in padding. */
@@ -410,8 +416,8 @@ void taciti_mix_list(taciti_mix *mix, const char *prefix, taciti_state *out) {
     }
 }
 
-taciti_mix_weights taciti_mix_weights_of(const taciti_mix *mix, int64_t number) {
-    return mix->steps[round_number(mix, number)].weights;
+taciti_mix_weights taciti_mix_weights_of(const taciti_mix *mix, size_t bucket, int64_t number) {
+    return step_of(mix, bucket, number)->weights;
 }
 
-uint64_t taciti_mix_sent(const taciti_mix *mix, int64_t number) { return mix->steps[round_number(mix, number)].sent; }
+uint64_t taciti_mix_sent(const taciti_mix *mix, int64_t number) { return mix->sent_in[place_of(mix, number)]; }

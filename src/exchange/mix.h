@@ -46,10 +46,10 @@ tacit_status taciti_mix_create(taciti_comm *comm, const taciti_layout *layout, c
                                const taciti_exchange_options *options, const taciti_mix_form *form, taciti_mix **out);
 void taciti_mix_destroy(taciti_mix *mix);
 
-/* Starts one bucket of mix `number`, which is round number % period. All ranks start the same sequence of (bucket,
- * number); a bucket must not be under way. The bucket of `flat` must not be accessed until taciti_mix_wait() has
- * returned. Submitting thread. With a communication thread, does not block; without one, the bucket holds the result on
- * return. */
+/* Starts one bucket of mix `number`, whose round is that of taciti_topology_round(). All ranks start the same sequence
+ * of (bucket, number); a bucket must not be under way. The bucket of `flat` must not be accessed until
+ * taciti_mix_wait() has returned. Submitting thread. With a communication thread, does not block; without one, the
+ * bucket holds the result on return. */
 tacit_status taciti_mix_begin(taciti_mix *mix, float *flat, size_t bucket, int64_t number);
 /* Blocks until the bucket of that mix has arrived; `flat` then holds what the weights apply to. Submitting thread. */
 tacit_status taciti_mix_wait(taciti_mix *mix, float *flat, size_t bucket, int64_t number);
@@ -65,14 +65,14 @@ void taciti_mix_list(taciti_mix *mix, const char *prefix, taciti_state *out);
 typedef struct taciti_mix_weights {
     float keep, share;
 } taciti_mix_weights;
-taciti_mix_weights taciti_mix_weights_of(const taciti_mix *mix, int64_t number);
+taciti_mix_weights taciti_mix_weights_of(const taciti_mix *mix, size_t bucket, int64_t number);
 
 /* Payload bytes that this rank sends in that mix of all buckets; the maximum if the codec's payloads vary in size.
  * Tests compare them with the byte counters. */
 uint64_t taciti_mix_bytes(const taciti_mix *mix, int64_t number);
 
-/* Payload bytes that this rank has sent in the last mix of that round that was waited for; before the first one
- * taciti_mix_bytes(). Submitting thread. */
+/* Payload bytes that this rank has sent in the last mix with such a number, whole periods apart, that was waited for;
+ * before the first one taciti_mix_bytes(). Submitting thread. */
 uint64_t taciti_mix_sent(const taciti_mix *mix, int64_t number);
 
 /* Predicts the bytes of workspace that create will allocate; 0 if the memory for the prediction is missing. */

@@ -301,10 +301,7 @@ float *taciti_power_factors(taciti_power *power, size_t *n) {
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
-uint64_t taciti_power_bytes(const taciti_power *power) {
-    uint64_t bytes = 0;
-    for (size_t b = 0; b < power->setup.layout->bucket_count; b++)
-        bytes += taciti_allreduce_bytes(&power->reduce, power->buckets[b].first_n) +
-                 taciti_allreduce_bytes(&power->reduce, power->buckets[b].second_n);
-    return bytes;
+uint64_t taciti_power_bytes(const taciti_power *power, size_t bucket) {
+    return taciti_allreduce_bytes(&power->reduce, power->buckets[bucket].first_n) +
+           taciti_allreduce_bytes(&power->reduce, power->buckets[bucket].second_n);
 }

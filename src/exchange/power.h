@@ -100,7 +100,7 @@ void taciti_power_settle(taciti_power *power, size_t bucket);
  * under way. */
 float *taciti_power_factors(taciti_power *power, size_t *n);
 
-/* Bytes that this rank sends in one mix of all buckets. */
-uint64_t taciti_power_bytes(const taciti_power *power);
+/* Bytes that this rank sends in one mix of a bucket. */
+uint64_t taciti_power_bytes(const taciti_power *power, size_t bucket);
 
 #endif

@@ -102,8 +102,12 @@ static void mix_once(taciti_mix *mix, const taciti_layout *layout, const trial *
 }
 
 /* y = keep x + share buffer, as a strategy does it. */
-static void finish(taciti_mix_weights w, const float *x, float *y, size_t n) {
-    for (size_t i = 0; i < n; i++) y[i] = w.keep == 1 && w.share == 0 ? x[i] : w.keep * x[i] + w.share * y[i];
+static void finish(const taciti_mix *mix, const taciti_layout *layout, int64_t number, const float *x, float *y) {
+    for (size_t b = 0; b < layout->bucket_count; b++) {
+        const taciti_mix_weights w = taciti_mix_weights_of(mix, b, number);
+        const size_t begin = layout->buckets[b].offset, end = begin + layout->buckets[b].n;
+        for (size_t i = begin; i < end; i++) y[i] = w.keep == 1 && w.share == 0 ? x[i] : w.keep * x[i] + w.share * y[i];
+    }
 }
 
 static void mix_all(taciti_comm *comm, void *context) {
@@ -128,8 +132,8 @@ static void mix_all(taciti_comm *comm, void *context) {
         const bool fixed = t->encoding == NULL;
         CHECK(fixed ? sent == taciti_mix_bytes(mix, number) : sent <= taciti_mix_bytes(mix, number));
         CHECK(sent == taciti_mix_sent(mix, number));
-        t->weights[rank][(size_t)number % t->topology->period] = taciti_mix_weights_of(mix, number);
-        finish(taciti_mix_weights_of(mix, number), x, y, layout.n);
+        t->weights[rank][(size_t)number % t->topology->period] = taciti_mix_weights_of(mix, 0, number);
+        finish(mix, &layout, number, x, y);
     }
     if (rank == 0) t->n = layout.n;
     taciti_mix_destroy(mix);
@@ -284,6 +288,41 @@ static void delays_and_overlap_change_no_bit(void **state) {
                 t.mixes = (int64_t)made->topology.period + 1;
                 compare_with_blocking(&t);
                 taciti_layout_destroy(&layout);
+                taciti_free(made);
+            }
+}
+
+static void compare_in_twos(const trial *whole, const trial *alternating) {
+    taciti_layout layout;
+    test_layout_of_five(&layout);
+    assert_true(layout.bucket_count > 4);
+    for (int r = 0; r < whole->topology->ranks; r++)
+        for (int64_t mix = 0; mix + 1 < whole->mixes; mix++)
+            for (size_t b = 0; b < layout.bucket_count; b++) {
+                const int64_t round = b % 2 == 0 ? mix : mix ^ 1;
+                const size_t at = layout.buckets[b].offset;
+                assert_memory_equal(whole->results[r] + whole->n * (size_t)round + at,
+                                    alternating->results[r] + whole->n * (size_t)mix + at,
+                                    layout.buckets[b].n * sizeof(float));
+            }
+    taciti_layout_destroy(&layout);
+}
+
+static void odd_buckets_of_an_alternating_graph_take_the_other_of_two_rounds(void **state) {
+    (void)state;
+    for (int wire = F32; wire <= BF16; wire++)
+        for (int size = 2; size <= 5; size++)
+            for (int i = 0; i < ARRANGEMENT_COUNT; i += 2) {
+                test_topology *made = taciti_calloc(1, sizeof *made);
+                test_topology_of_groups(made, size);
+                assert_int_equal(made->topology.period % 2, 0);
+                trial whole = {.topology = &made->topology, .value = wild, .wire = wire}, alternating = whole;
+                run_trial(&whole, i);
+                made->topology.alternates = true;
+                run_trial(&alternating, i);
+                compare_in_twos(&whole, &alternating);
+                drop(&whole);
+                drop(&alternating);
                 taciti_free(made);
             }
 }
@@ -526,6 +565,7 @@ int main(void) {
         cmocka_unit_test(groups_sum_small_integers_exactly_on_every_wire),
         cmocka_unit_test(members_of_a_group_hold_the_same_bits),
         cmocka_unit_test(delays_and_overlap_change_no_bit),
+        cmocka_unit_test(odd_buckets_of_an_alternating_graph_take_the_other_of_two_rounds),
         cmocka_unit_test(a_lossy_wire_keeps_the_sum_over_ranks),
         cmocka_unit_test(a_codec_of_variable_size_keeps_the_sum_over_ranks),
         cmocka_unit_test(equal_replicas_stay_equal_where_sums_are_exact),

@@ -71,7 +71,7 @@ static void move(const taciti_layout *layout, const trial *t, int rank, float *x
 
 static void mix_once(taciti_mix *mix, const taciti_layout *layout, const trial *t, int rank, float *x, float *buffer,
                      int64_t number) {
-    const taciti_mix_weights w = taciti_mix_weights_of(mix, number);
+    const taciti_mix_weights w = taciti_mix_weights_of(mix, 0, number);
     memcpy(buffer, x, layout->n * sizeof *x);
     for (size_t b = 0; b < layout->bucket_count; b++) CHECK(taciti_mix_begin(mix, buffer, b, number) == TACIT_OK);
     for (size_t b = 0; b < layout->bucket_count; b++) CHECK(taciti_mix_wait(mix, buffer, b, number) == TACIT_OK);

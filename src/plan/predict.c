@@ -71,6 +71,7 @@ typedef struct model {
     double busy_s[TACITI_SCENARIOS];       /* for how long mixes occupy its link; 0: the simulation knows */
     double waits_s;                        /* of the updates: hand-over and short messages */
     double *ready_s, *update_s, *behind_s; /* [stretches]; one block, owned by the first */
+    bool *other;                           /* [stretches] of a topology that alternates, else NULL; owned */
 } model;
 
 static void fill_recursion(model *m) {
@@ -87,6 +88,7 @@ static void fill_recursion(model *m) {
         .buckets = m->stretches.count,
         .period = m->rounds == NULL ? 1 : m->rounds->period,
         .rounds = m->rounds == NULL ? NULL : m->rounds->list,
+        .other = m->other,
         .compute_s = taciti_profile_forward_s(scene->profile) + taciti_profile_backward_s(scene->profile),
         .ready_s = m->ready_s,
         .update_s = m->update_s,
@@ -288,11 +290,22 @@ static tacit_status fill_stretches(model *m) {
     return TACIT_OK;
 }
 
+/* Where there are runs they alternate, as buckets do. */
+static tacit_status alternate_stretches(model *m) {
+    const taciti_topology *topology = m->method.topology;
+    if (topology == NULL || !topology->alternates) return TACIT_OK;
+    m->other = taciti_calloc(m->stretches.count + 1, sizeof *m->other);
+    if (m->other == NULL) return TACIT_E_MEMORY;
+    for (size_t k = 0; k < m->stretches.count; k++) m->other[k] = m->stretches.list[k].run % 2 == 1;
+    return TACIT_OK;
+}
+
 static void tear_down(model *m) {
     taciti_parts_destroy(&m->parts);
     taciti_stretches_destroy(&m->stretches);
     taciti_reuse_destroy(&m->own);
     taciti_free(m->ready_s);
+    taciti_free(m->other);
 }
 
 static tacit_status build_rounds(model *m) {
@@ -300,6 +313,7 @@ static tacit_status build_rounds(model *m) {
     const bool whole = together || (m->method.order == TACITI_ORDER_AWC && !m->method.overlap);
     TACITI_TRY(taciti_stretches_create(m->scene->layout, together ? 0 : TACITI_STRETCHES_SINGLE, whole, &m->stretches));
     TACITI_TRY(fill_stretches(m));
+    TACITI_TRY(alternate_stretches(m));
     TACITI_TRY(taciti_reuse_rounds(m->reuse, m->scene, &m->method, &m->stretches, &m->rounds));
     return taciti_plan_nic_bytes(m->scene, &m->method, m->rounds, &m->nic_bytes);
 }

@@ -189,7 +189,7 @@ static void exchange_groups(const state *s, const taciti_meetings *meetings) {
     }
 }
 
-/* ---- one exchange along edges -------------------------------------------------------------------------------------
+/* ---- one exchange, bucket by bucket -------------------------------------------------------------------------------
  */
 
 /* Finds when ranks hand one bucket over, and then the later of that and of the moment when their channels are free. */
@@ -208,7 +208,7 @@ static void hand_over_bucket(const state *s, size_t k, const moment *busy, momen
     }
 }
 
-/* When the bucket of a taker and its neighbours has arrived. */
+/* When the bucket of a group, or of a taker and its neighbours, has arrived. */
 static inline moment meet(const state *s, const taciti_meeting *meeting, size_t k, const moment *busy,
                           bool one_bucket) {
     moment at = {{0}}, idle = {{0}};
@@ -227,27 +227,37 @@ static inline moment meet(const state *s, const taciti_meeting *meeting, size_t 
     return at;
 }
 
+static const taciti_meetings *meetings_of(const state *s, size_t number, size_t bucket) {
+    const taciti_recursion *r = s->r;
+    const size_t round = number % r->period;
+    return &r->rounds[r->other != NULL && r->other[bucket] ? round ^ 1 : round];
+}
+
 /* A taker's channel may be asked for by others after it: what it becomes stands apart, and both tables change places
  * with every bucket. Ranks that take nothing have the same in both. */
-static void exchange_edges(const state *s, const taciti_meetings *meetings) {
+static void exchange_bucket_by_bucket(const state *s, size_t number) {
     const size_t ranks = (size_t)s->r->ranks, stride = s->slot == NULL ? 1 : s->of_rank;
     moment *busy = s->free_s, *next = s->busy;
     memcpy(next, busy, ranks * sizeof *next);
     for (size_t k = 0; k < s->r->buckets; k++) {
         moment *met = s->slot != NULL ? s->slot + k * s->of_bucket : blocks(s->r) ? s->row : s->arrived;
         moment *newest = next;
+        const taciti_meetings *meetings = meetings_of(s, number, k);
         const double *kind = NULL;
         bool one_bucket = true;
+        if (s->r->other != NULL) memcpy(next, busy, ranks * sizeof *next); /* takers of the last bucket are others */
         hand_over_bucket(s, k, busy, met, stride);
         for (size_t g = 0; g < meetings->count; g++) {
             const taciti_meeting *meeting = &meetings->list[g];
-            const size_t i = (size_t)meeting->taker;
+            const int *takers = meeting->taker < 0 ? meeting->members : &meeting->taker;
+            const size_t count = meeting->taker < 0 ? meeting->count : 1;
             if (meeting->transfer_s != kind)
                 one_bucket =
                     memcmp(meeting->transfer_s + k * TACITI_SCENARIOS, meeting->behind_s + k * TACITI_SCENARIOS,
                            TACITI_SCENARIOS * sizeof *meeting->transfer_s) == 0;
             kind = meeting->transfer_s;
-            met[i * stride] = next[i] = meet(s, meeting, k, busy, one_bucket);
+            const moment at = meet(s, meeting, k, busy, one_bucket);
+            for (size_t m = 0; m < count; m++) met[(size_t)takers[m] * stride] = next[takers[m]] = at;
         }
         for (size_t i = 0; i < ranks && blocks(s->r); i++) s->handed[i] = later(&met[i], s->r->update_s[k]);
         next = busy;
@@ -260,10 +270,10 @@ static bool is_of_edges(const taciti_meetings *meetings) { return meetings->coun
 
 /* All buckets of a round. */
 static void exchange_buckets(state *s, size_t number) {
-    const taciti_meetings *meetings = &s->r->rounds[number % s->r->period];
+    const taciti_meetings *meetings = meetings_of(s, number, 0);
     s->exchanges++;
-    if (is_of_edges(meetings))
-        exchange_edges(s, meetings);
+    if (s->r->other != NULL || is_of_edges(meetings))
+        exchange_bucket_by_bucket(s, number);
     else
         exchange_groups(s, meetings);
 }
@@ -446,8 +456,8 @@ tacit_status taciti_recursion_run(const taciti_recursion *recursion, taciti_recu
     state s = {.r = r};
     s.kept = 2 * ranks + (is_remembered(r) ? ((size_t)r->delay + 1) * r->buckets * ranks : 0);
     TACITI_TRY(allocate_tables(&s));
-    bool edges = true;
-    for (size_t t = 0; t < r->period; t++) edges = edges && is_of_edges(&r->rounds[t]);
+    bool edges = true; /* or groups bucket by bucket */
+    for (size_t t = 0; t < r->period; t++) edges = edges && (r->other != NULL || is_of_edges(&r->rounds[t]));
     /* Neighbours in memory are what an exchange takes one after the other: buckets of a rank, or ranks along edges. */
     s.of_rank = edges ? 1 : r->buckets;
     s.of_bucket = edges ? ranks : 1;

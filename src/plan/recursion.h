@@ -63,6 +63,7 @@ typedef struct taciti_recursion {
     size_t buckets;                /* >= 1 */
     size_t period;                 /* >= 1 */
     const taciti_meetings *rounds; /* [period] */
+    const bool *other;             /* [buckets] which take the other of two rounds (topo/topo.h); NULL: none */
     double compute_s;              /* forward and backward */
     const double *ready_s;         /* [buckets] from the step's begin, ascending, <= compute_s */
     const double *update_s;        /* [buckets] */

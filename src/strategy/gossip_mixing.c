@@ -2,7 +2,7 @@
  *
  * One mix of one bucket. A rank hands a copy of its array over, in which `sum over others` arrives, and blends:
  *
- *   plain         x <- k x + s buffer                              k, s: weights of W' = gamma W + (1 - gamma) I
+ *   plain         x <- k x + s buffer                  k, s: the bucket's weights of W' = gamma W + (1 - gamma) I
  *   lagging       x <- x + (k - 1) own + s buffer                  x has changed since `own` was handed over
  *
  * Push-sum (Assran et al., arXiv 1811.10792): parameters hold z = x / w, copies are w z, and a mix that
@@ -47,7 +47,11 @@ tacit_status taciti_gossip_restore_masses(taciti_gossip *g, double mine) {
     TACITI_TRY(taciti_comm_allgather(g->context.comm, &mine, sizeof mine, g->masses));
     for (size_t r = 0; r < ranks; r++) apart = fmax(apart, fabs(g->masses[r] - 1));
     const tacit_status status = refuse_masses(g, apart);
-    if (needed || (apart > 0 && !takes_no_masses(g))) return status;
+    if (needed) return status;
+    if (apart > 0 && !takes_no_masses(g)) {
+        g->topology.alternates = false; /* weights belong to whole rounds */
+        return status;
+    }
     taciti_free(g->masses);
     g->masses = NULL;
     return status;
@@ -68,16 +72,9 @@ static void advance_masses(taciti_gossip *g, int64_t number, double gamma) {
 }
 
 void taciti_gossip_plan_step(taciti_gossip *g) {
-    const double gamma = g->options.gamma;
-    taciti_gossip_plan *plan = &g->plan;
-    *plan = (taciti_gossip_plan){.keep = 1, .share = 0};
-    plan->mass_before = plan->mass_after = taciti_gossip_mass(g);
-    if (g->number < 0) return;
-    const taciti_mix_weights w = taciti_mix_weights_of(taciti_gossip_channel_of(g, g->number)->mix, g->number);
-    plan->keep = (float)(1 - gamma + gamma * (double)w.keep);
-    plan->share = (float)(gamma * (double)w.share);
-    if (g->masses != NULL) advance_masses(g, g->number, gamma);
-    plan->mass_after = taciti_gossip_mass(g);
+    g->plan.mass_before = taciti_gossip_mass(g);
+    if (g->masses != NULL && g->number >= 0) advance_masses(g, g->number, g->options.gamma);
+    g->plan.mass_after = taciti_gossip_mass(g);
 }
 
 /* By the optimizer's pool of threads; an emulated optimizer copies nothing. */
@@ -124,32 +121,40 @@ static void blend_bucket(taciti_gossip *g, float *to, double keep, const float *
     taciti_optim_blend_range(g->context.optim, to, NULL, b->offset, b->n, &blend);
 }
 
-static bool changes_nothing(const taciti_gossip_plan *p) {
-    return !(p->keep < 1 || p->keep > 1) && !(fabsf(p->share) > 0);
+/* Those of W' = gamma W + (1 - gamma) I in the mix of the step that runs. */
+static taciti_mix_weights weights_of(const taciti_gossip *g, const taciti_gossip_channel *channel, size_t bucket) {
+    const double gamma = g->options.gamma;
+    if (g->number < 0) return (taciti_mix_weights){.keep = 1, .share = 0};
+    const taciti_mix_weights w = taciti_mix_weights_of(channel->mix, bucket, g->number);
+    return (taciti_mix_weights){.keep = (float)(1 - gamma + gamma * (double)w.keep),
+                                .share = (float)(gamma * (double)w.share)};
 }
 
-static taciti_blend late_blend(taciti_gossip *g, float *buffer, float *flat, const taciti_gossip_plan *p,
-                               size_t bucket) {
+static bool changes_nothing(taciti_mix_weights w) { return !(w.keep < 1 || w.keep > 1) && !(fabsf(w.share) > 0); }
+
+static taciti_blend late_blend(taciti_gossip *g, float *buffer, float *flat, taciti_mix_weights w, size_t bucket) {
+    const taciti_gossip_plan *p = &g->plan;
     taciti_blend blend = {.arrived = NULL, .keep = 1};
-    if (!changes_nothing(p)) {
+    if (!changes_nothing(w)) {
         const double ratio = p->mass_before / p->mass_after;
-        blend_bucket(g, buffer, (double)p->share / p->mass_after, g->own, ((double)p->keep - 1) * ratio, bucket);
+        blend_bucket(g, buffer, (double)w.share / p->mass_after, g->own, ((double)w.keep - 1) * ratio, bucket);
         blend = (taciti_blend){.arrived = buffer, .keep = (float)ratio, .share = 1};
     }
     if (g->options.delay > 0) taciti_gossip_copy(g, g->own, flat, 1, bucket);
     return blend;
 }
 
-static taciti_blend prompt_blend(const float *buffer, const taciti_gossip_plan *p) {
-    if (changes_nothing(p)) return (taciti_blend){.arrived = NULL, .keep = 1};
+static taciti_blend prompt_blend(const float *buffer, taciti_mix_weights w, const taciti_gossip_plan *p) {
+    if (changes_nothing(w)) return (taciti_blend){.arrived = NULL, .keep = 1};
     return (taciti_blend){.arrived = buffer,
-                          .keep = (float)((double)p->keep * p->mass_before / p->mass_after),
-                          .share = (float)((double)p->share / p->mass_after)};
+                          .keep = (float)((double)w.keep * p->mass_before / p->mass_after),
+                          .share = (float)((double)w.share / p->mass_after)};
 }
 
 taciti_blend taciti_gossip_arrive(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t bucket) {
-    taciti_blend blend = is_late(g, flat) ? late_blend(g, channel->buffer, flat, &g->plan, bucket)
-                                          : prompt_blend(channel->buffer, &g->plan);
+    const taciti_mix_weights w = weights_of(g, channel, bucket);
+    taciti_blend blend =
+        is_late(g, flat) ? late_blend(g, channel->buffer, flat, w, bucket) : prompt_blend(channel->buffer, w, &g->plan);
     if (flat == g->context.parameters) taciti_gossip_integrate(g, channel->buffer, &blend);
     return blend;
 }

@@ -30,12 +30,8 @@ typedef struct taciti_gossip_channel {
     float *buffer;   /* layout->n floats */
 } taciti_gossip_channel;
 
-/* The effect of the mix of the step that runs on an array of this rank: x <- keep x + share buffer, where keep and
- * share contain W' = gamma W + (1 - gamma) I. The push-sum weights before and after it are 1 unless the topology is
- * directed.
- */
+/* This rank's push-sum weights before and after the mix of the step that runs; 1 unless the topology is directed. */
 typedef struct taciti_gossip_plan {
-    float keep, share;
     double mass_before, mass_after;
 } taciti_gossip_plan;
 
@@ -127,7 +123,7 @@ tacit_status taciti_gossip_restore_masses(taciti_gossip *g, double mine);
 taciti_gossip_channel *taciti_gossip_channel_of(taciti_gossip *g, int64_t number);
 taciti_gossip_channel *taciti_gossip_tracker_channel(taciti_gossip *g);
 
-/* Computes the weights of the mix of the step that begins into g->plan and advances the push-sum weights. */
+/* Advances the push-sum weights by the mix of the step that begins. */
 void taciti_gossip_plan_step(taciti_gossip *g);
 
 /* to <- scale * from, one bucket. */

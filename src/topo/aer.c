@@ -6,6 +6,10 @@
  * rest, and each host's link carries one array every second round, however many ranks share it. Exact after 2
  * log2(hosts) rounds from an even one on, when hosts are a power of two and have as many ranks each.
  *
+ * Of the rounds 2 m and 2 m + 1 odd buckets take the other one (topo/topo.h): the product is the same, a host's link
+ * has half of an array to carry in every mix instead of a whole one in every second, and who meets whom within these
+ * two stays as it is.
+ *
  * Where we deviate: any number of hosts (pairs as in `exp`; a host that is left over averages inside in both rounds),
  * and any number of ranks per host, unequal and 1 included (a joint mean is that of all ranks of both hosts).
  */
@@ -40,6 +44,7 @@ tacit_status taciti_family_aer(const taciti_topo_request *request, taciti_draft 
         draw_half_round(draft, partner, 0);
         draw_half_round(draft, partner, 1);
     }
+    draft->alternates = matchings > 0;
     if (matchings == 0) average_hosts(draft, 0, 0);
     return TACIT_OK;
 }

@@ -314,8 +314,12 @@ tacit_status taciti_draft_finish(const taciti_draft *draft, const int *rank_at, 
             put_edges(draft, round, rank_at, &free_parts, &rounds[r]);
     }
     for (int p = 0; p < draft->ranks; p++) position[rank_at[p]] = p;
-    *out = (taciti_topology){
-        .ranks = draft->ranks, .directed = draft->directed, .rounds = rounds, .period = period, .position = position};
+    *out = (taciti_topology){.ranks = draft->ranks,
+                             .directed = draft->directed,
+                             .alternates = draft->alternates,
+                             .rounds = rounds,
+                             .period = period,
+                             .position = position};
     (void)snprintf(out->name, sizeof out->name, "%s", name);
     return TACIT_OK;
 }

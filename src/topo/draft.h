@@ -33,7 +33,7 @@ typedef struct taciti_grown {
 
 typedef struct taciti_draft {
     int ranks;
-    bool directed;
+    bool directed, alternates;
     tacit_status status;                /* of everything so far */
     taciti_grown rounds;                /* taciti_draft_round; the last one is open */
     taciti_grown group_sizes;           /* size_t */
@@ -72,8 +72,7 @@ const taciti_edge *taciti_draft_edges(const taciti_draft *draft, const taciti_dr
 int taciti_rank_order(const void *a, const void *b);
 int taciti_edge_order(const void *a, const void *b);
 
-/* Creates the topology with position p assigned to rank_at[p]. Sets name, ranks, directed, rounds, period and position.
- */
+/* Creates the topology with position p assigned to rank_at[p]. Sets all fields. */
 tacit_status taciti_draft_finish(const taciti_draft *draft, const int *rank_at, const char *name, taciti_topology *out);
 
 #endif

@@ -258,6 +258,45 @@ static void test_aer_rounds(void **state) {
     taciti_topology_destroy(&t);
 }
 
+/* W of two rounds, in the other order, is the same: what odd buckets get after both is what even ones get. */
+static void assert_twos_commute(const taciti_topology *t) {
+    for (size_t r = 0; r < t->period; r += 2)
+        for (int from = 0; from < t->ranks; from++) {
+            double x[64] = {0}, between[64], first[64], second[64];
+            x[from] = 1;
+            taciti_topology_mix(t, r, x, between);
+            taciti_topology_mix(t, r + 1, between, first);
+            taciti_topology_mix(t, r + 1, x, between);
+            taciti_topology_mix(t, r, between, second);
+            for (int to = 0; to < t->ranks; to++) assert_true(fabs(first[to] - second[to]) < 1e-12);
+        }
+}
+
+static void test_aer_alternates(void **state) {
+    (void)state;
+    for (int hosts = 1; hosts <= 7; hosts++)
+        for (int each = 1; each <= 4; each++) {
+            taciti_topology t = make_on("aer", hosts, each);
+            assert_true(t.alternates == (hosts > 1));
+            assert_true(!t.alternates || t.period % 2 == 0);
+            for (int64_t number = 0; number < 2 * (int64_t)t.period; number++) {
+                const size_t round = (size_t)number % t.period;
+                assert_int_equal(taciti_topology_round(&t, number, 0), round);
+                assert_int_equal(taciti_topology_round(&t, number, 4), round);
+                assert_int_equal(taciti_topology_round(&t, number, 3), t.alternates ? round ^ 1 : round);
+            }
+            if (t.alternates) assert_twos_commute(&t);
+            taciti_topology_destroy(&t);
+        }
+    static const char *const OTHERS[] = {"exp", "base-k", "ring", "complete", "random", "exp-directed"};
+    for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++) {
+        taciti_topology t = make_on(OTHERS[i], 4, 2);
+        assert_true(!t.alternates);
+        assert_int_equal(taciti_topology_round(&t, 5, 3), 5 % t.period);
+        taciti_topology_destroy(&t);
+    }
+}
+
 /* Law 6. */
 static void test_complete_is_the_mean(void **state) {
     (void)state;
@@ -495,6 +534,7 @@ int main(void) {
         cmocka_unit_test(test_matchings_on_their_own),
         cmocka_unit_test(test_aer_is_exact),
         cmocka_unit_test(test_aer_rounds),
+        cmocka_unit_test(test_aer_alternates),
         cmocka_unit_test(test_complete_is_the_mean),
         cmocka_unit_test(test_one_peer_ring),
         cmocka_unit_test(test_base_k_is_exact),

@@ -43,6 +43,7 @@ typedef struct taciti_topology {
     bool directed;        /* only column-stochastic: needs push-sum */
     taciti_round *rounds; /* owned: one block, which also holds what rounds and position point to */
     size_t period;        /* 1 or more; mix number t uses rounds[t % period] */
+    bool alternates;      /* rounds come in twos, and odd buckets take the other one: taciti_topology_round() */
     const int *position;  /* [ranks] position of a rank in the definition of the graph */
 } taciti_topology;
 
@@ -81,6 +82,11 @@ typedef struct taciti_topo_kind {
     const char *demands; /* on the number of ranks: "any", "any; needs several ranks per host to pay", ... */
 } taciti_topo_kind;
 const taciti_topo_kind *taciti_topo_kinds(void);
+
+/* Returns the round of a bucket in mix number `number`, from 0 on: number % period. In topologies that alternate (aer)
+ * a host sends in one of the rounds 2 m and 2 m + 1 and rests in the other. There odd buckets make each two in the
+ * other order, so that a link carries half of the buckets in every mix. */
+size_t taciti_topology_round(const taciti_topology *topology, int64_t number, size_t bucket);
 
 /* Returns the size of this rank's group in a round of groups and sets *members to its ranks, ascending. Returns 1 and
  * sets *members to NULL if the rank is idle or the round has edges. */
