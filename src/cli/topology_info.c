@@ -74,9 +74,9 @@ static json_t *round_json(const taciti_topology *t, size_t which, double nic) {
 
 static json_t *sheet_json(const taciti_topology_sheet *s, bool with_rounds) {
     const taciti_topology *t = &s->topology;
-    json_t *object =
-        json_pack("{s:s, s:b, s:I, s:f, s:f, s:i}", "name", t->name, "directed", t->directed, "period",
-                  (json_int_t)t->period, "nic_mean", s->nic_mean, "nic_peak", s->nic_peak, "moved_ranks", s->moved);
+    json_t *object = json_pack("{s:s, s:b, s:b, s:I, s:f, s:f, s:i}", "name", t->name, "directed", t->directed,
+                               "alternates", t->alternates, "period", (json_int_t)t->period, "nic_mean", s->nic_mean,
+                               "nic_peak", s->nic_peak, "moved_ranks", s->moved);
     json_t *figures = json_null();
     if (s->has_figures) {
         const taciti_topo_figures *f = &s->figures;
@@ -149,6 +149,9 @@ static void print_round(const taciti_topology *t, size_t which, double nic) {
 static void print_rounds(const taciti_topology_sheet *s) {
     const size_t period = s->topology.period;
     for (size_t r = 0; r < period && r < ROUNDS_PRINTED; r++) print_round(&s->topology, r, s->nic[r]);
+    if (s->topology.alternates)
+        printf(
+            "\nodd buckets take round 1 for 0, 0 for 1, 3 for 2, ..., so a link carries half of both in every mix\n");
     if (period > ROUNDS_PRINTED) printf("\nand %zu rounds more; --json has them\n", period - ROUNDS_PRINTED);
     printf("\nplaces in the graph, rank by rank:");
     for (int r = 0; r < s->topology.ranks; r++) printf(" %d", s->topology.position[r]);

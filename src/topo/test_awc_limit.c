@@ -216,14 +216,35 @@ static void test_too_many_ranks(void **state) {
     taciti_topology_destroy(&half);
 }
 
+/* Odd buckets make two rounds in the other order, and bear as much. */
+static void test_alternating(void **state) {
+    (void)state;
+    for (int hosts = 2; hosts <= 6; hosts++)
+        for (int each = 1; each <= 4; each++)
+            for (int delayed = 0; delayed < 2; delayed++) {
+                const taciti_topo_request request = {.name = "aer", .ranks = hosts * each, .per_host = each};
+                const taciti_topo_awc how = {.gamma = delayed ? 0.5 : 1, .delayed = delayed};
+                taciti_topology t;
+                assert_int_equal(taciti_topology_create(&request, &t), TACIT_OK);
+                const double limit = limit_of(&t, &how);
+                for (size_t r = 0; r < t.period; r += 2) {
+                    const taciti_round first = t.rounds[r];
+                    t.rounds[r] = t.rounds[r + 1];
+                    t.rounds[r + 1] = first;
+                }
+                assert_true(fabs(limit_of(&t, &how) - limit) < 2e-6);
+                taciti_topology_destroy(&t);
+            }
+}
+
 int main(void) {
     const int file = mkstemp(g_path);
     if (file < 0 || write(file, "1\n", 2) != 2) return 1;
     (void)close(file);
     taciti_log_set_sink(listen, NULL, TACITI_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_closed_forms), cmocka_unit_test(test_cycle),          cmocka_unit_test(test_every_family),
-        cmocka_unit_test(test_files),        cmocka_unit_test(test_too_many_ranks),
+        cmocka_unit_test(test_closed_forms), cmocka_unit_test(test_cycle), cmocka_unit_test(test_every_family),
+        cmocka_unit_test(test_alternating),  cmocka_unit_test(test_files), cmocka_unit_test(test_too_many_ranks),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     (void)unlink(g_path);
