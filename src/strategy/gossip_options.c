@@ -75,7 +75,7 @@ static const taciti_option OPTIONS[] = {
                   .help = "neighbours mix when both have offered, and nobody waits: a rank that is late passes over "
                           "steps. Of `tacit train`"),
     TACITI_OPTION(
-        "start", REAL, AT(start), "0.3", .max = 1,
+        "start", REAL, AT(start), "0.5", .max = 1,
         .help = "share of the run's steps, if they are known, in which replicas are equal, as in dp, before they go "
                 "apart"),
     TACITI_OPTION(

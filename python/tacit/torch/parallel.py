@@ -28,7 +28,7 @@ class Parallel(torch.nn.Module):
     optimizers: all that update its parameters, with which gossip and localsgd begin and end their steps; dp skips the
     update of a step whose gradient is not finite. config: a YAML file; settings: keys of `python -m tacit info`, by short
     names or whole ones: strategy="gossip", topology="aer", codec="topk", optim__clip=1. comm: ranks of your own, else all
-    of the program. steps: of the whole run, where they are known: gossip begins with 0.3 of them as dp.
+    of the program. steps: of the whole run, where they are known: gossip begins with half of them as dp.
     buffers, such as running means: "average": the mean over ranks, in average() and save(); "broadcast": those of rank 0,
     before every forward pass of a step, as in DDP; "own". metrics: a file, such as run/metrics.jsonl, to which rank 0 adds
     a row per step (docs/metrics.md), with what log() gets, but no events; progress: a line now and then.
