@@ -278,6 +278,7 @@ for name, mean, peak, exact in (("complete", 1.5, 1.5, 1), ("exp", 2, 4, 4), ("a
     t = all[name]
     assert abs(t["nic_mean"] - mean) < 1e-9 and abs(t["nic_peak"] - peak) < 1e-9, t
     assert t["figures"]["exact_after"] == exact and len(t["position"]) == 16, t
+    assert t["alternates"] == (name == "aer"), t
 END
 is_json "$tacit" info topologies exp-static -n 6 --json
 for topic in "" build codecs controllers strategies topologies presets profiles options; do is_json "$tacit" info $topic --json; done

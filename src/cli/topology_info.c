@@ -149,10 +149,11 @@ static void print_round(const taciti_topology *t, size_t which, double nic) {
 static void print_rounds(const taciti_topology_sheet *s) {
     const size_t period = s->topology.period;
     for (size_t r = 0; r < period && r < ROUNDS_PRINTED; r++) print_round(&s->topology, r, s->nic[r]);
+    if (period > ROUNDS_PRINTED) printf("\nand %zu rounds more; --json has them\n", period - ROUNDS_PRINTED);
     if (s->topology.alternates)
         printf(
-            "\nodd buckets take round 1 for 0, 0 for 1, 3 for 2, ..., so a link carries half of both in every mix\n");
-    if (period > ROUNDS_PRINTED) printf("\nand %zu rounds more; --json has them\n", period - ROUNDS_PRINTED);
+            "\nhalf of the buckets make rounds 0 and 1, 2 and 3, ... in the other order: a link has half of a model in "
+            "every mix\n");
     printf("\nplaces in the graph, rank by rank:");
     for (int r = 0; r < s->topology.ranks; r++) printf(" %d", s->topology.position[r]);
     printf("%s\n", s->moved > 0 ? "" : " (as they are numbered)");

@@ -77,7 +77,7 @@ static const taciti_round *round_of(const taciti_mix *mix, size_t r) { return &m
 static size_t place_of(const taciti_mix *mix, int64_t number) { return (size_t)number % mix->topology->period; }
 
 static step *step_of(const taciti_mix *mix, size_t bucket, int64_t number) {
-    return &mix->steps[taciti_topology_round(mix->topology, number, bucket)];
+    return &mix->steps[taciti_topology_round(mix->topology, number, mix->layout->buckets[bucket].half)];
 }
 
 /* ---- what every round needs -------------------------------------------------------------------------------------- */

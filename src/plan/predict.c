@@ -174,6 +174,7 @@ static uint64_t key_of(const model *m) {
     if (r->slow != NULL) key = XXH3_64bits_withSeed(r->slow, (size_t)r->ranks * sizeof *r->slow, key);
     if (has_parts(m)) return taciti_parts_key(&m->parts, key);
     key = XXH3_64bits_withSeed(m->ready_s, 3 * r->buckets * sizeof *m->ready_s, key);
+    if (r->other != NULL) key = XXH3_64bits_withSeed(r->other, r->buckets * sizeof *r->other, key);
     return taciti_rounds_key(m->rounds, key);
 }
 
@@ -290,13 +291,12 @@ static tacit_status fill_stretches(model *m) {
     return TACIT_OK;
 }
 
-/* Where there are runs they alternate, as buckets do. */
 static tacit_status alternate_stretches(model *m) {
     const taciti_topology *topology = m->method.topology;
     if (topology == NULL || !topology->alternates) return TACIT_OK;
     m->other = taciti_calloc(m->stretches.count + 1, sizeof *m->other);
     if (m->other == NULL) return TACIT_E_MEMORY;
-    for (size_t k = 0; k < m->stretches.count; k++) m->other[k] = m->stretches.list[k].run % 2 == 1;
+    for (size_t k = 0; k < m->stretches.count; k++) m->other[k] = m->stretches.list[k].half == 1;
     return TACIT_OK;
 }
 

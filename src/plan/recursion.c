@@ -27,7 +27,7 @@ typedef struct state {
     size_t kept;     /* moments of these three */
     moment *end;     /* of backward */
     moment *handed;  /* h_ik of the bucket at hand */
-    moment *busy;    /* of a round of edges: the other table of when channels are free */
+    moment *busy;    /* bucket by bucket: the other table of when channels are free */
     moment *ready;   /* when a channel is free, or h_ik, whichever is later */
     moment *row;     /* [buckets] of a group: when its last member has handed each over, then when it has arrived */
     moment *slot;    /* awc with overlap: the exchange of `arrived` at hand */
@@ -238,14 +238,13 @@ static const taciti_meetings *meetings_of(const state *s, size_t number, size_t 
 static void exchange_bucket_by_bucket(const state *s, size_t number) {
     const size_t ranks = (size_t)s->r->ranks, stride = s->slot == NULL ? 1 : s->of_rank;
     moment *busy = s->free_s, *next = s->busy;
-    memcpy(next, busy, ranks * sizeof *next);
     for (size_t k = 0; k < s->r->buckets; k++) {
         moment *met = s->slot != NULL ? s->slot + k * s->of_bucket : blocks(s->r) ? s->row : s->arrived;
         moment *newest = next;
         const taciti_meetings *meetings = meetings_of(s, number, k);
         const double *kind = NULL;
         bool one_bucket = true;
-        if (s->r->other != NULL) memcpy(next, busy, ranks * sizeof *next); /* takers of the last bucket are others */
+        if (k == 0 || s->r->other != NULL) memcpy(next, busy, ranks * sizeof *next); /* else takers stay the same */
         hand_over_bucket(s, k, busy, met, stride);
         for (size_t g = 0; g < meetings->count; g++) {
             const taciti_meeting *meeting = &meetings->list[g];
@@ -329,6 +328,8 @@ static void step_atc(state *s, size_t number) {
     for (int i = 0; i < r->ranks; i++) {
         const moment updated = later(&s->end[i], s->update_s);
         wait_for(&s->arrived[i], &updated);
+        if (r->other != NULL)
+            wait_for(&s->arrived[i], &s->free_s[i]); /* of a bucket before the last, in other rounds */
     }
     finish_step(s, s->arrived);
 }

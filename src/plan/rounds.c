@@ -313,19 +313,31 @@ void taciti_rounds_doubts(const taciti_rounds *rounds, const taciti_links *links
     *calibrated = sum > 0 ? known / sum : 0;
 }
 
+/* Of the busiest meeting. */
+static double longest_s(const taciti_rounds *rounds, size_t round, size_t scenario) {
+    const taciti_meetings *meetings = &rounds->list[round];
+    double longest = 0;
+    for (size_t g = 0; g < meetings->count; g++) {
+        const double *behind_s = meetings->list[g].behind_s;
+        double seconds = 0;
+        if (g > 0 && behind_s == meetings->list[g - 1].behind_s) continue; /* often the same kind */
+        for (size_t k = 0; k < rounds->stretches->count; k++) seconds += behind_s[k * TACITI_SCENARIOS + scenario];
+        longest = seconds > longest ? seconds : longest;
+    }
+    return longest;
+}
+
+/* Where a topology alternates, a host sends in one of two rounds, and half of its buckets are in that one. */
 double taciti_rounds_transfer_s(const taciti_rounds *rounds, size_t scenario) {
-    double sum = 0;
+    const bool alternates = rounds->topology != NULL && rounds->topology->alternates;
+    double sum = 0, before = 0;
     for (size_t t = 0; t < rounds->period; t++) {
-        const taciti_meetings *meetings = &rounds->list[t];
-        double longest_s = 0;
-        for (size_t g = 0; g < meetings->count; g++) {
-            const double *behind_s = meetings->list[g].behind_s;
-            double seconds = 0;
-            if (g > 0 && behind_s == meetings->list[g - 1].behind_s) continue; /* often the same kind */
-            for (size_t k = 0; k < rounds->stretches->count; k++) seconds += behind_s[k * TACITI_SCENARIOS + scenario];
-            longest_s = seconds > longest_s ? seconds : longest_s;
-        }
-        sum += longest_s;
+        const double now = longest_s(rounds, t, scenario);
+        if (!alternates)
+            sum += now;
+        else if (t % 2 == 1)
+            sum += now > before ? now : before;
+        before = now;
     }
     return sum / (double)rounds->period;
 }

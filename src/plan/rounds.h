@@ -47,7 +47,8 @@ uint64_t taciti_rounds_key(const taciti_rounds *rounds, uint64_t key);
 /* Shares of the total transfer time: its uncertainty, and the part covered by measurements. */
 void taciti_rounds_doubts(const taciti_rounds *rounds, const taciti_links *links, double *error, double *calibrated);
 
-/* Seconds of all buckets in a scenario, of the busiest meeting of a round; mean over rounds. */
+/* Seconds of all buckets in a scenario, of the busiest meeting of a round, or of two where the topology alternates;
+ * mean over mixes. */
 double taciti_rounds_transfer_s(const taciti_rounds *rounds, size_t scenario);
 
 #endif

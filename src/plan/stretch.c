@@ -5,8 +5,8 @@
 
 #include "base/memory.h"
 
-static void append(taciti_stretches *s, size_t run, size_t first, size_t last) {
-    s->list[s->count++] = (taciti_stretch){.first = first, .last = last, .run = run};
+static void append(taciti_stretches *s, int half, size_t first, size_t last) {
+    s->list[s->count++] = (taciti_stretch){.first = first, .last = last, .half = half};
 }
 
 /* Which of the runs, of equal shares of the array, a bucket begins in. */
@@ -15,12 +15,13 @@ static size_t run_of(const taciti_layout *layout, size_t bucket) {
 }
 
 static void append_runs(const taciti_layout *layout, taciti_stretches *s) {
-    for (size_t first = 0, last, run = 0; first < layout->bucket_count; first = last + 1, run++) {
+    int half = 0;
+    for (size_t first = 0, last; first < layout->bucket_count; first = last + 1, half = 1 - half) {
         last = first;
         while (last + 1 < layout->bucket_count && run_of(layout, last + 1) == run_of(layout, first)) last++;
         const size_t own = s->whole ? last : first; /* the first bucket, and all the others behind it */
-        append(s, run, first, own);
-        if (own < last) append(s, run, own + 1, last);
+        append(s, half, first, own);
+        if (own < last) append(s, half, own + 1, last);
     }
 }
 
@@ -51,7 +52,7 @@ tacit_status taciti_stretches_create(const taciti_layout *layout, size_t single,
     else if (buckets > single)
         append_runs(layout, &s);
     else
-        for (size_t k = 0; k < buckets; k++) append(&s, k, k, k);
+        for (size_t k = 0; k < buckets; k++) append(&s, layout->buckets[k].half, k, k);
     *out = s;
     return TACIT_OK;
 }

@@ -29,7 +29,7 @@ enum { TACITI_STRETCHES_SINGLE = 64, TACITI_STRETCHES_RUNS = 12 };
 /* Buckets first .. last. The stretch's own transfer is that of the last bucket. */
 typedef struct taciti_stretch {
     size_t first, last;
-    size_t run; /* its number among runs, or among buckets that are taken one by one */
+    int half; /* of its buckets (tensor/layout.h); runs, which have both, take turns */
 } taciti_stretch;
 
 typedef struct taciti_stretches {

@@ -336,6 +336,42 @@ static void a_rank_that_takes_from_others_leaves_their_channels_alone(void **sta
     assert_within(times.step_s, 2, 1e-9); /* 1 and 3 */
 }
 
+/* Two ranks meet in every second round only, with one of two buckets in each mix: 1 to transfer and 1 to compute, one
+ * after the other in atc, side by side in awc. */
+static void halves_of_the_buckets_take_turns(void **state) {
+    (void)state;
+    static const bool OTHER[][2] = {{false, true}, {true, false}};
+    const int alone[2] = {0, 1}, together[2] = {0, 0};
+    for (int first = 0; first < 2; first++)
+        for (int awc = 0; awc < 2; awc++) {
+            schedule s;
+            begin(&s, awc ? TACITI_ORDER_AWC : TACITI_ORDER_ATC, 2, 0);
+            append(&s, alone, 1);
+            append(&s, together, 1);
+            s.r.buckets = 2;
+            s.ready_s[1] = 1;
+            s.r.other = OTHER[first];
+            assert_within(step_of(&s), awc ? 1 : 2, 1e-9);
+            s.r.other = NULL;
+            assert_within(step_of(&s), awc ? 1.5 : 2, 1e-9); /* both buckets in every second mix */
+        }
+}
+
+/* A third rank's channel is free where it meets nobody, whichever bucket it met somebody with before. */
+static void who_rests_in_a_bucket_has_its_channel_free(void **state) {
+    (void)state;
+    static const bool OTHER[] = {false, true, false, true};
+    const int first[3] = {0, 0, 1}, second[3] = {0, 1, 1};
+    schedule s;
+    begin(&s, TACITI_ORDER_AWC, 3, 0);
+    append(&s, first, 1);
+    append(&s, second, 1);
+    s.r.buckets = 4;
+    s.r.compute_s = s.ready_s[0] = 0;
+    s.r.other = OTHER;
+    assert_within(step_of(&s), 4, 1e-9); /* rank 1 is in all four */
+}
+
 static void the_same_answer_twice(void **state) {
     (void)state;
     const double first = simulate(TACITI_ORDER_AWC, 16, .3, exponential, .9);
@@ -404,6 +440,8 @@ int main(void) {
         cmocka_unit_test(one_rank_waits_for_nobody),
         cmocka_unit_test(idle_ranks_and_no_compute_are_fine),
         cmocka_unit_test(a_rank_that_takes_from_others_leaves_their_channels_alone),
+        cmocka_unit_test(halves_of_the_buckets_take_turns),
+        cmocka_unit_test(who_rests_in_a_bucket_has_its_channel_free),
         cmocka_unit_test(the_same_answer_twice),
         cmocka_unit_test(a_straggler_that_stays_holds_everybody_up),
     };

@@ -7,8 +7,9 @@
  *
  * Source: Wang, Zhang, Wu, Johansson, arXiv 2410.11998 (DAdam, AccumAdam). The order within an awc step is theirs:
  * gradient at the own parameters, mix, decay and update of the mixed ones. Where we deviate, and why:
- *   - the gradient is clipped by its global norm, not bucket by bucket: results do not depend on the size of buckets.
- *     The norm is that of the rank's own gradient, so nobody waits for it
+ *   - the gradient is clipped by its global norm, not bucket by bucket: but on aer, where halves of the buckets take
+ *     rounds in different order, results do not depend on the size of buckets. The norm is that of the rank's own
+ *     gradient, so nobody waits for it
  *   - rounds are used in order from round 0 on, and no step at the start is special
  *   - what is under way lives in a buffer of its own, so parameters can be averaged or saved at any time
  *
@@ -34,7 +35,7 @@
 /* ---- start ------------------------------------------------------------------------------------------------------- */
 
 /* Places in taciti_gossip.numbers. */
-enum { NUMBER, MASS, NOISE, NORM, APART, KNOWLEDGE };
+enum { NUMBER, MASS, NOISE, NORM, APART, KNOWLEDGE, WHOLE };
 
 #define MAX_COUNT 0x1p53 /* a double counts exactly up to here */
 
@@ -76,6 +77,7 @@ static tacit_status restore_numbers(taciti_gossip *g) {
     g->apart_since = (int64_t)g->numbers[APART];
     *taciti_average_noisy(g->average) = 1;
     forget_other_knowledge(g);
+    if (g->numbers[WHOLE] > 0) taciti_gossip_take_whole_rounds(g);
     TACITI_TRY(taciti_gossip_restore_masses(g, g->numbers[MASS])); /* may refuse, before the optimizer is told */
     taciti_gossip_noise_restore(g, g->numbers[NOISE], g->numbers[NORM]);
     return TACIT_OK;
@@ -163,6 +165,7 @@ static void gossip_state(void *self, taciti_state *out) {
     g->numbers[NORM] = g->noise.norm;
     g->numbers[APART] = (double)g->apart_since;
     g->numbers[KNOWLEDGE] = knowledge_number(g);
+    g->numbers[WHOLE] = g->whole ? 1 : 0;
     taciti_average_list_model(g->average, out);
     taciti_optim_list_state(g->context.optim, TACITI_STATE_OWN, out);
     list_array("strategy.handed", TACITI_STATE_OWN, false, layout, g->own, out);

@@ -18,6 +18,7 @@
  * Source: W. Shi, Q. Ling, G. Wu, W. Yin, "EXTRA", arXiv 1404.6264, whose correction is such an integral with leak 1,
  * for one fixed matrix. Ours forgets, because gradients change, and so it bears matrices that alternate.
  */
+#include <math.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -44,6 +45,7 @@ bool taciti_gossip_integrates(const taciti_strategy_context *context) {
 typedef struct trial {
     const taciti_topology *topology;
     double gamma, gain;
+    int half;                     /* of the array (topo/topo.h) */
     double *x, *integral, *mixed; /* [ranks] in one allocation */
 } trial;
 
@@ -70,17 +72,24 @@ static double measure_square(const trial *t) {
     return sum;
 }
 
-/* Returns the part of the squared disagreement that the later half of the mixes leaves; 0 where the first half has left
+/* Returns the part of the squared disagreement that the later `looked` mixes leave; 0 where as many before have left
  * nothing but rounding. */
-static double measure_rest(trial *t, double gain, size_t half) {
+static double measure_rest_of_half(trial *t, double gain, size_t looked) {
     double before = 0;
     t->gain = gain;
     begin_trial(t);
-    for (size_t i = 0; i < 2 * half; i++) {
-        if (i == half) before = measure_square(t);
-        mix_once(t, i % t->topology->period);
+    for (size_t i = 0; i < 2 * looked; i++) {
+        if (i == looked) before = measure_square(t);
+        mix_once(t, taciti_topology_round(t->topology, (int64_t)i, t->half));
     }
     return before > ROUNDING ? measure_square(t) / before : 0;
+}
+
+static double measure_rest(trial *t, double gain, size_t looked) {
+    double rest = 0;
+    for (t->half = 0; t->half <= (int)t->topology->alternates; t->half++)
+        rest = fmax(rest, measure_rest_of_half(t, gain, looked));
+    return rest;
 }
 
 /* This does not look at curvature, with which rounds that alternate can resonate: on exp with 8 ranks and a gain of 0.2
@@ -93,7 +102,7 @@ tacit_status taciti_gossip_find_gain(const taciti_topology *topology, double gam
     const size_t half = (MIXES / 2 + period - 1) / period * period;
     double *arrays = taciti_calloc(3 * ranks, sizeof *arrays), allowed = 1;
     if (arrays == NULL) return TACIT_E_MEMORY;
-    trial t = {topology, gamma, 0, arrays, arrays + ranks, arrays + 2 * ranks};
+    trial t = {topology, gamma, 0, 0, arrays, arrays + ranks, arrays + 2 * ranks};
     for (size_t i = 0; i < half; i++) allowed *= SLOWEST * SLOWEST;
     const double without = measure_rest(&t, 0, half), max = without > allowed ? without : allowed;
     *out = gain;

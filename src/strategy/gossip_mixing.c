@@ -27,6 +27,11 @@ static bool takes_no_masses(const taciti_gossip *g) {
     return o->async || o->delay > 0 || o->tracker || g->context.own_optimizer;
 }
 
+void taciti_gossip_take_whole_rounds(taciti_gossip *g) {
+    g->whole = true;
+    g->topology.alternates = false;
+}
+
 /* The same on every rank, as all weights are known to all. */
 static tacit_status refuse_masses(const taciti_gossip *g, double apart) {
     if (apart <= NO_WEIGHT || !takes_no_masses(g)) return TACIT_OK;
@@ -49,7 +54,7 @@ tacit_status taciti_gossip_restore_masses(taciti_gossip *g, double mine) {
     const tacit_status status = refuse_masses(g, apart);
     if (needed) return status;
     if (apart > 0 && !takes_no_masses(g)) {
-        g->topology.alternates = false; /* weights belong to whole rounds */
+        taciti_gossip_take_whole_rounds(g); /* weights belong to them */
         return status;
     }
     taciti_free(g->masses);

@@ -30,7 +30,7 @@ typedef struct taciti_gossip_channel {
     float *buffer;   /* layout->n floats */
 } taciti_gossip_channel;
 
-/* This rank's push-sum weights before and after the mix of the step that runs; 1 unless the topology is directed. */
+/* This rank's push-sum weights before and after the mix of the step that runs; 1 without push-sum. */
 typedef struct taciti_gossip_plan {
     double mass_before, mass_after;
 } taciti_gossip_plan;
@@ -52,7 +52,7 @@ typedef struct taciti_gossip_noise {
     tacit_status status; /* of a wait for a checkpoint */
 } taciti_gossip_noise;
 
-enum { TACITI_GOSSIP_NUMBERS = 8 }; /* in a checkpoint; six are used, the others are 0 */
+enum { TACITI_GOSSIP_NUMBERS = 8 }; /* in a checkpoint; seven are used, the last is 0 */
 
 typedef struct taciti_gossip {
     taciti_strategy_context context;
@@ -68,6 +68,7 @@ typedef struct taciti_gossip {
     float *gradient; /* the gradient last added to it */
     float *integral; /* of what mixes have moved; NULL without */
     double gain;     /* of it */
+    bool whole;      /* all buckets take the same round, as push-sum weights do, although the topology alternates */
     double *masses;  /* [2 ranks] push-sum weights of all ranks, and scratch; NULL: all are 1; owned */
     taciti_async *async;       /* NULL: all ranks make the same steps; owned */
     taciti_arrivals *arrivals; /* of async; owned */
@@ -112,7 +113,8 @@ tacit_status taciti_gossip_end_log(void *self);
 /* ---- gossip_mixing.c --------------------------------------------------------------------------------------------- */
 /* Returns the norm of the gradient of this rank's own share of the batch; the same for any size of buckets. */
 double taciti_gossip_norm(const taciti_gossip *g, const float *flat);
-double taciti_gossip_mass(const taciti_gossip *g); /* this rank's push-sum weight */
+double taciti_gossip_mass(const taciti_gossip *g);      /* this rank's push-sum weight */
+void taciti_gossip_take_whole_rounds(taciti_gossip *g); /* from now on; the same on all ranks */
 
 /* Restores the push-sum weights of all ranks from a checkpoint; `mine` is this rank's. Weights that are not all 1 stay
  * in use on a topology that does not need them: push-sum is valid on any graph whose columns sum to 1, and dropping the

@@ -158,14 +158,14 @@ static void other_mixes_have_no_integral(void **state) {
     }
 }
 
-/* Returns what `mixes` mixes of numbers of size 1, with the integral of what they have moved, leave in a bucket. */
-static double left_in(const taciti_topology *topology, size_t bucket, double gain, size_t mixes) {
+/* Returns what `mixes` mixes of numbers of size 1, with the integral of what they have moved, leave in a half. */
+static double left_in(const taciti_topology *topology, int half, double gain, size_t mixes) {
     double x[64], c[64] = {0}, mixed[64], sum = 0;
     const int ranks = topology->ranks;
     for (int r = 0; r < ranks; r++) sum += (x[r] = taciti_rng_unit(3, (uint64_t)r)) / ranks;
     for (int r = 0; r < ranks; r++) x[r] -= sum;
     for (size_t k = 0; k < mixes; k++) {
-        taciti_topology_mix(topology, taciti_topology_round(topology, (int64_t)k, bucket), x, mixed);
+        taciti_topology_mix(topology, taciti_topology_round(topology, (int64_t)k, half), x, mixed);
         for (int r = 0; r < ranks; r++) {
             c[r] = 0.9 * c[r] + gain * (mixed[r] - x[r]);
             x[r] = mixed[r] + c[r];

@@ -213,6 +213,26 @@ static void a_graph_without_weights_keeps_those_it_finds(void **state) {
     }
 }
 
+/* All elements have the same problem, and weights belong to whole rounds: halves of the buckets do not go apart. */
+static void weights_keep_all_buckets_in_the_same_round(void **state) {
+    (void)state;
+    enum { WHOLE = 6 }; /* in the numbers of a checkpoint */
+    test_replicas t = pushed(11);
+    taciti_gossip_options then = t.gossip;
+    (void)snprintf(then.topology.text, sizeof then.topology.text, "aer");
+    then.file.text[0] = '\0';
+    then.per_host = 2;
+    t.resumed = &then;
+    t.stop_after = 5;
+    test_replicas_run(&t);
+    assert_true(t.status == TACIT_OK && t.n > t.bucket_bytes / sizeof(float));
+    for (int r = 0; r < N; r++) {
+        assert_memory_equal(&t.parameters[r][0], &t.parameters[r][t.n - 20], sizeof(float));
+        assert_true(t.numbers[r][WHOLE] > 0);
+    }
+    test_replicas_free(&t);
+}
+
 static void what_takes_no_weights_refuses_those_it_finds(void **state) {
     (void)state;
     for (int kind = 0; kind < 3; kind++) {
@@ -304,6 +324,7 @@ static void what_needs_double_stochasticity_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parameters_are_those_of_gradient_push),
+        cmocka_unit_test(weights_keep_all_buckets_in_the_same_round),
         cmocka_unit_test(several_steps_per_mix_conserve_mass),
         cmocka_unit_test(all_agree_on_the_mean),
         cmocka_unit_test(the_average_is_weighted),

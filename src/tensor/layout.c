@@ -88,12 +88,18 @@ static tacit_status cut_layout(taciti_layout *layout, size_t bucket_bytes, bool 
     /* A bucket ends behind a tensor or has `max` floats. */
     taciti_bucket *buckets = taciti_calloc(layout->tensor_count + layout->n / max, sizeof *buckets);
     if (buckets == NULL) return TACIT_E_MEMORY;
-    size_t count = 0, first = 0;
+    size_t count = 0, first = 0, of_half[2] = {0};
     for (size_t at = 0, end = 0, last = 0; at < layout->n; at = end) {
         while (first + 1 < layout->tensor_count && layout->tensors[first + 1].offset <= at) first++;
         end = bucket_end(layout, at, first, max, units, &last);
-        buckets[count++] = (taciti_bucket){
-            .offset = at, .n = end - at, .first = first, .last = last, .plain = layout->tensors[first].plain};
+        const int half = of_half[1] < of_half[0];
+        of_half[half] += end - at;
+        buckets[count++] = (taciti_bucket){.offset = at,
+                                           .n = end - at,
+                                           .first = first,
+                                           .last = last,
+                                           .plain = layout->tensors[first].plain,
+                                           .half = half};
     }
     taciti_free(layout->buckets);
     layout->buckets = buckets;

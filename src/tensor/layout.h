@@ -31,6 +31,7 @@ typedef struct taciti_bucket {
     size_t offset, n;   /* floats; multiples of 16 but for the last n */
     size_t first, last; /* tensors [first, last] overlap it */
     bool plain;         /* as its tensors are */
+    int half;           /* 0 or 1: the buckets of each are half of the floats, as nearly as whole ones allow */
 } taciti_bucket;
 
 typedef struct taciti_layout {

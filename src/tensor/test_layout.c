@@ -65,6 +65,26 @@ static void buckets_tile_the_array_for_any_bucket_size(void **state) {
 }
 
 /* Ones stay in every range of every bucket, but for the elements that belong to no tensor. */
+/* The larger half has at most one bucket more than the other, also where every second tensor is a short one. */
+static void halves_are_as_equal_as_buckets_allow(void **state) {
+    (void)state;
+    const size_t equal[] = {64, 64, 64, 64, 64}, stack[] = {41, 4096, 41, 4096, 41, 4096, 41, 4096};
+    taciti_layout layout;
+    build(&layout, equal, 5, 64 * sizeof(float));
+    for (size_t b = 0; b < layout.bucket_count; b++) assert_int_equal(layout.buckets[b].half, b % 2);
+    taciti_layout_destroy(&layout);
+    for (size_t bytes = 4; bytes < 60000; bytes = bytes * 2 + 1) {
+        size_t sums[2] = {0}, max = 0;
+        build(&layout, stack, 8, bytes);
+        for (size_t b = 0; b < layout.bucket_count; b++) {
+            sums[layout.buckets[b].half] += layout.buckets[b].n;
+            max = layout.buckets[b].n > max ? layout.buckets[b].n : max;
+        }
+        assert_true(sums[0] <= sums[1] + max && sums[1] <= sums[0] + max);
+        taciti_layout_destroy(&layout);
+    }
+}
+
 static void gaps_are_cleared_and_nothing_else(void **state) {
     (void)state;
     enum { N = 192 };
@@ -213,6 +233,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_have_any_name_and_shape),
         cmocka_unit_test(buckets_tile_the_array_for_any_bucket_size),
+        cmocka_unit_test(halves_are_as_equal_as_buckets_allow),
         cmocka_unit_test(gaps_are_cleared_and_nothing_else),
         cmocka_unit_test(no_bucket_has_plain_tensors_beside_others),
         cmocka_unit_test(sealed_by_units_no_bucket_belongs_to_two),

@@ -6,9 +6,9 @@
  * rest, and each host's link carries one array every second round, however many ranks share it. Exact after 2
  * log2(hosts) rounds from an even one on, when hosts are a power of two and have as many ranks each.
  *
- * Of the rounds 2 m and 2 m + 1 odd buckets take the other one (topo/topo.h): the product is the same, a host's link
- * has half of an array to carry in every mix instead of a whole one in every second, and who meets whom within these
- * two stays as it is.
+ * Of the rounds 2 m and 2 m + 1 one half of the buckets takes the other (topo/topo.h): the product is the same, and a
+ * host's link has half of an array to carry in every mix instead of a whole one in every second. A rank then waits for
+ * the other host of its pair in every mix.
  *
  * Where we deviate: any number of hosts (pairs as in `exp`; a host that is left over averages inside in both rounds),
  * and any number of ranks per host, unequal and 1 included (a joint mean is that of all ranks of both hosts).

@@ -316,7 +316,7 @@ tacit_status taciti_draft_finish(const taciti_draft *draft, const int *rank_at, 
     for (int p = 0; p < draft->ranks; p++) position[rank_at[p]] = p;
     *out = (taciti_topology){.ranks = draft->ranks,
                              .directed = draft->directed,
-                             .alternates = draft->alternates,
+                             .alternates = draft->alternates && period % 2 == 0,
                              .rounds = rounds,
                              .period = period,
                              .position = position};

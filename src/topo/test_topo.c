@@ -282,8 +282,7 @@ static void test_aer_alternates(void **state) {
             for (int64_t number = 0; number < 2 * (int64_t)t.period; number++) {
                 const size_t round = (size_t)number % t.period;
                 assert_int_equal(taciti_topology_round(&t, number, 0), round);
-                assert_int_equal(taciti_topology_round(&t, number, 4), round);
-                assert_int_equal(taciti_topology_round(&t, number, 3), t.alternates ? round ^ 1 : round);
+                assert_int_equal(taciti_topology_round(&t, number, 1), t.alternates ? round ^ 1 : round);
             }
             if (t.alternates) assert_twos_commute(&t);
             taciti_topology_destroy(&t);
@@ -292,7 +291,7 @@ static void test_aer_alternates(void **state) {
     for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++) {
         taciti_topology t = make_on(OTHERS[i], 4, 2);
         assert_true(!t.alternates);
-        assert_int_equal(taciti_topology_round(&t, 5, 3), 5 % t.period);
+        assert_int_equal(taciti_topology_round(&t, 5, 1), 5 % t.period);
         taciti_topology_destroy(&t);
     }
 }

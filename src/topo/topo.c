@@ -142,9 +142,9 @@ static bool has_member(const int *members, size_t count, int rank) {
     return bsearch(&rank, members, count, sizeof rank, taciti_rank_order) != NULL;
 }
 
-size_t taciti_topology_round(const taciti_topology *topology, int64_t number, size_t bucket) {
+size_t taciti_topology_round(const taciti_topology *topology, int64_t number, int half) {
     const size_t round = (size_t)number % topology->period;
-    return topology->alternates && bucket % 2 == 1 ? round ^ 1 : round;
+    return topology->alternates && half == 1 ? round ^ 1 : round;
 }
 
 size_t taciti_topology_group(const taciti_topology *topology, size_t round, int rank, const int **members) {

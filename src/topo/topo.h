@@ -42,8 +42,8 @@ typedef struct taciti_topology {
     int ranks;
     bool directed;        /* only column-stochastic: needs push-sum */
     taciti_round *rounds; /* owned: one block, which also holds what rounds and position point to */
-    size_t period;        /* 1 or more; mix number t uses rounds[t % period] */
-    bool alternates;      /* rounds come in twos, and odd buckets take the other one: taciti_topology_round() */
+    size_t period;        /* 1 or more; mix number t uses rounds[t % period], unless the topology */
+    bool alternates;      /* in twos of rounds, of which half of the array takes the other: taciti_topology_round() */
     const int *position;  /* [ranks] position of a rank in the definition of the graph */
 } taciti_topology;
 
@@ -83,10 +83,10 @@ typedef struct taciti_topo_kind {
 } taciti_topo_kind;
 const taciti_topo_kind *taciti_topo_kinds(void);
 
-/* Returns the round of a bucket in mix number `number`, from 0 on: number % period. In topologies that alternate (aer)
- * a host sends in one of the rounds 2 m and 2 m + 1 and rests in the other. There odd buckets make each two in the
- * other order, so that a link carries half of the buckets in every mix. */
-size_t taciti_topology_round(const taciti_topology *topology, int64_t number, size_t bucket);
+/* Returns the round of a bucket of this half (tensor/layout.h) in mix number `number`, from 0 on: number % period. In
+ * topologies that alternate (aer) a host sends in one of the rounds 2 m and 2 m + 1 and rests in the other. There half
+ * 1 makes each two in the other order, so that a link carries one of the halves in every mix. */
+size_t taciti_topology_round(const taciti_topology *topology, int64_t number, int half);
 
 /* Returns the size of this rank's group in a round of groups and sets *members to its ranks, ascending. Returns 1 and
  * sets *members to NULL if the rank is idle or the round has edges. */
@@ -123,10 +123,11 @@ typedef struct taciti_topo_awc {
 } taciti_topo_awc;
 
 enum { TACITI_TOPO_LIMIT_MAX = 256 }; /* ranks; half of it when delayed */
-/* Computes the stability limit of awc with plain SGD: if every rank's loss is quadratic with the same curvatures, the
- * largest being L, training with learning rate lr converges for all lr L in (0, *out) and diverges right above *out.
- * The limit of dense SGD is 2. Accurate to 1e-6. O(ranks^3): seconds at TACITI_TOPO_LIMIT_MAX ranks; returns
- * E_UNSUPPORTED above. Any thread. */
+/* Computes the stability limit of awc with plain SGD, of each half of a topology that alternates (where a curvature
+ * spans both halves, aer with one rank per host bears up to 1.5 % less): if every rank's loss is quadratic with the
+ * same curvatures, the largest being L, training with learning rate lr converges for all lr L in (0, *out) and diverges
+ * right above *out. The limit of dense SGD is 2. Accurate to 1e-6. O(ranks^3): seconds at TACITI_TOPO_LIMIT_MAX ranks;
+ * returns E_UNSUPPORTED above. Any thread. */
 tacit_status taciti_topology_awc_limit(const taciti_topology *topology, const taciti_topo_awc *how, double *out);
 
 #endif
