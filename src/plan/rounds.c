@@ -313,7 +313,7 @@ void taciti_rounds_doubts(const taciti_rounds *rounds, const taciti_links *links
     *calibrated = sum > 0 ? known / sum : 0;
 }
 
-/* Of the busiest meeting. */
+/* Returns the seconds of the busiest meeting. */
 static double longest_s(const taciti_rounds *rounds, size_t round, size_t scenario) {
     const taciti_meetings *meetings = &rounds->list[round];
     double longest = 0;

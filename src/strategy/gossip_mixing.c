@@ -126,7 +126,7 @@ static void blend_bucket(taciti_gossip *g, float *to, double keep, const float *
     taciti_optim_blend_range(g->context.optim, to, NULL, b->offset, b->n, &blend);
 }
 
-/* Those of W' = gamma W + (1 - gamma) I in the mix of the step that runs. */
+/* Returns the weights of W' = gamma W + (1 - gamma) I in the mix of the step that runs. */
 static taciti_mix_weights weights_of(const taciti_gossip *g, const taciti_gossip_channel *channel, size_t bucket) {
     const double gamma = g->options.gamma;
     if (g->number < 0) return (taciti_mix_weights){.keep = 1, .share = 0};

@@ -30,7 +30,7 @@ typedef struct taciti_gossip_channel {
     float *buffer;   /* layout->n floats */
 } taciti_gossip_channel;
 
-/* This rank's push-sum weights before and after the mix of the step that runs; 1 without push-sum. */
+/* The step that runs takes push-sum weights from `before` to `after` its mix; both are 1 without push-sum. */
 typedef struct taciti_gossip_plan {
     double mass_before, mass_after;
 } taciti_gossip_plan;
