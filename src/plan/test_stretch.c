@@ -21,7 +21,7 @@ static void make_layout(taciti_layout *layout, size_t buckets, size_t different)
     static taciti_bucket list[MAX_BUCKETS];
     *layout = (taciti_layout){.buckets = list, .bucket_count = buckets};
     for (size_t k = 0; k < buckets; k++) {
-        list[k] = (taciti_bucket){.offset = layout->n, .n = FLOATS * (1 + k % different)};
+        list[k] = (taciti_bucket){.offset = layout->n, .n = FLOATS * (1 + k % different), .half = (int)(k % 2)};
         layout->n += list[k].n;
     }
 }
@@ -29,6 +29,7 @@ static void make_layout(taciti_layout *layout, size_t buckets, size_t different)
 typedef struct trial {
     taciti_order order;
     bool overlap, edges;
+    bool alternates; /* half of the pairs rest in each of two rounds, of which half of the buckets take the other */
     int every;
     double cv, transfers; /* seconds of all transfers of a round, per second of computing */
     size_t buckets, different;
@@ -44,15 +45,20 @@ static size_t meet(const trial *t, size_t round, int ring[RANKS][3], taciti_meet
         ring[i][2] = (i + RANKS - 1) % RANKS;
         out[i] = (taciti_meeting){.members = ring[i], .count = 3, .taker = i};
     }
-    for (int i = 0; i < RANKS / 2 && !t->edges; i++)
-        out[i] = (taciti_meeting){.members = &PAIRS[round][2 * i], .count = 2, .taker = -1};
-    return t->edges ? RANKS : RANKS / 2;
+    if (t->edges) return RANKS;
+    size_t count = 0;
+    for (size_t i = 0; i < RANKS / 2; i++)
+        if (!t->alternates || i % 2 == round)
+            out[count++] =
+                (taciti_meeting){.members = &PAIRS[t->alternates ? 0 : round][2 * i], .count = 2, .taker = -1};
+    return count;
 }
 
 static double step_of(const trial *t, size_t single) {
     static double own[MAX_BUCKETS], behind[MAX_BUCKETS], ready[MAX_BUCKETS], update[MAX_BUCKETS],
         update_behind[MAX_BUCKETS];
     static double wide[2][MAX_BUCKETS * TACITI_SCENARIOS];
+    static bool other[MAX_BUCKETS];
     taciti_draws draws = {0};
     taciti_layout layout;
     taciti_stretches s;
@@ -74,6 +80,7 @@ static double step_of(const trial *t, size_t single) {
     taciti_stretches_fill(&s, of_length, update, update_behind);
     for (size_t k = 0; k < s.count; k++) {
         const taciti_bucket *last = &layout.buckets[s.list[k].last];
+        other[k] = s.list[k].half == 1;
         ready[k] = 1.0 / 3 + 2.0 / 3 * (double)(last->offset + last->n) / (double)layout.n;
     }
     for (size_t r = 0; r < ROUNDS; r++) {
@@ -88,8 +95,9 @@ static double step_of(const trial *t, size_t single) {
                                 .every = t->every,
                                 .ranks = RANKS,
                                 .buckets = s.count,
-                                .period = ROUNDS,
+                                .period = t->alternates ? 2 : ROUNDS,
                                 .rounds = rounds,
+                                .other = t->alternates ? other : NULL,
                                 .compute_s = 1,
                                 .ready_s = ready,
                                 .update_s = update,
@@ -107,7 +115,8 @@ static double step_of(const trial *t, size_t single) {
 
 static void compare(trial t, double share) {
     static const double transfers[] = {0.3, 0.9, 1.1, 3};
-    for (int order = t.edges ? TACITI_ORDER_AWC : TACITI_ORDER_DENSE; order <= TACITI_ORDER_ATC; order++)
+    for (int order = t.edges || t.alternates ? TACITI_ORDER_AWC : TACITI_ORDER_DENSE; order <= TACITI_ORDER_ATC;
+         order++)
         for (int overlap = 0; overlap < 2; overlap++)
             for (size_t i = 0; i < sizeof transfers / sizeof *transfers; i++) {
                 t.order = (taciti_order)order;
@@ -131,6 +140,13 @@ static void irregular_ones_lose_little(void **state) {
     (void)state;
     compare((trial){.every = 1, .buckets = 600, .different = 7}, 0.003);
     compare((trial){.every = 1, .buckets = 600, .different = 7, .cv = 0.1}, 0.003);
+}
+
+/* Runs have both halves in the program and take turns here: what differs is a few buckets at both ends. */
+static void runs_that_alternate_lose_little(void **state) {
+    (void)state;
+    compare((trial){.every = 1, .buckets = 640, .different = 1, .alternates = true}, 0.01);
+    compare((trial){.every = 1, .buckets = 600, .different = 7, .alternates = true, .cv = 0.1}, 0.01);
 }
 
 static void along_edges_delays_travel_less_far(void **state) {
@@ -158,9 +174,8 @@ static void few_buckets_are_taken_one_by_one(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_buckets_lose_nothing),
-        cmocka_unit_test(irregular_ones_lose_little),
-        cmocka_unit_test(along_edges_delays_travel_less_far),
+        cmocka_unit_test(equal_buckets_lose_nothing),       cmocka_unit_test(irregular_ones_lose_little),
+        cmocka_unit_test(runs_that_alternate_lose_little),  cmocka_unit_test(along_edges_delays_travel_less_far),
         cmocka_unit_test(few_buckets_are_taken_one_by_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
