@@ -125,12 +125,12 @@ class States(unittest.TestCase):
     def test_gossip_begins_with_steps_of_dp(self):
         """In int8, where the number of steps is known; a checkpoint of them goes on as if nothing had been."""
         folder = os.path.join(FOLDER, f"start-{SIZE}")
-        dp, gossip = Loop(codec="int8"), Loop(strategy="gossip", steps=20)
+        dp, gossip = Loop(codec="int8"), Loop(strategy="gossip", steps=12)
         loops = [dp, gossip]
         for step in range(8):
             if step == 3:
                 gossip.save(folder, step)
-                loops.append(Loop(seed=7, strategy="gossip", steps=20))
+                loops.append(Loop(seed=7, strategy="gossip", steps=12))
                 self.assertEqual(loops[-1].load(folder), step)
             for loop in loops:
                 torch.manual_seed(10 * step + RANK)
