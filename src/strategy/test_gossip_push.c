@@ -231,6 +231,17 @@ static void weights_keep_all_buckets_in_the_same_round(void **state) {
         assert_true(t.numbers[r][WHOLE] > 0);
     }
     test_replicas_free(&t);
+    /* and so does a run that goes on from there, whatever its weights are by then */
+    test_replicas next = test_replicas_of(N, 7);
+    test_topology(&next, "aer");
+    next.gossip.per_host = 2;
+    next.stop_after = 3;
+    next.wrong_rank = -2;
+    next.wrong_number = WHOLE;
+    next.wrong_value = 1;
+    test_replicas_run(&next);
+    for (int r = 0; r < N; r++) assert_true(next.numbers[r][WHOLE] > 0);
+    test_replicas_free(&next);
 }
 
 static void what_takes_no_weights_refuses_those_it_finds(void **state) {

@@ -37,7 +37,7 @@ typedef struct test_replicas {
     const taciti_gossip_options *resumed; /* from then on; NULL: the same */
     const taciti_gossip_options *odd;     /* of odd_rank alone; NULL: all have the same */
     int odd_rank;
-    int wrong_rank, wrong_number; /* what a checkpoint has instead of a number of this rank's; -1: none */
+    int wrong_rank, wrong_number; /* what a checkpoint has instead of a number of this rank's; -1: none, -2: of all */
     double wrong_value;
     int average_at; /* step before which the average is taken and reverted; -1: never */
     bool dawdle;    /* random delays of every rank */
