@@ -7,9 +7,8 @@
  *
  * Source: Wang, Zhang, Wu, Johansson, arXiv 2410.11998 (DAdam, AccumAdam). The order within an awc step is theirs:
  * gradient at the own parameters, mix, decay and update of the mixed ones. Where we deviate, and why:
- *   - the gradient is clipped by its global norm, not bucket by bucket: but on aer, where halves of the buckets take
- *     rounds in different order, results do not depend on the size of buckets. The norm is that of the rank's own
- *     gradient, so nobody waits for it
+ *   - the gradient is clipped by its global norm, not bucket by bucket: results do not depend on the size of buckets,
+ *     but for the halves of aer. The norm is that of the rank's own gradient, so nobody waits for it
  *   - rounds are used in order from round 0 on, and no step at the start is special
  *   - what is under way lives in a buffer of its own, so parameters can be averaged or saved at any time
  *
@@ -256,7 +255,7 @@ static tacit_status adapt_then_combine(taciti_gossip *g, const decision *d, doub
     taciti_gossip_channel *channel = &g->channels[0];
     const bool hand_on = d->mixing && g->context.exchange_options->overlap;
     for (size_t b = 0; b < g->context.layout->bucket_count; b++) {
-        taciti_blend blend = {.leaving = hand_on ? channel->buffer : NULL, .leaving_scale = (float)g->plan.mass_before};
+        taciti_blend blend = {.leaving = hand_on ? channel->buffer : NULL, .leaving_scale = (float)g->mass_before};
         update_bucket(g, d, b, &blend);
         if (hand_on) TACITI_TRY(taciti_gossip_begin(channel, b, g->number));
     }
@@ -281,7 +280,7 @@ static tacit_status decide_work(taciti_gossip *g, double lr, decision *out, taci
     *out = (decision){.mixing = is_mixing(g), .direction = g->context.gradients};
     g->wait_ns = 0;
     out->update = isfinite(own_norm);
-    if (out->mixing) taciti_gossip_plan_step(g);
+    if (out->mixing) taciti_gossip_advance_masses(g);
     *report = (taciti_step_report){.grad_norm = own_norm, .skipped = !out->update};
     if (g->tracker != NULL) {
         TACITI_TRY(taciti_gossip_track(g, out->update));

@@ -69,17 +69,16 @@ taciti_gossip_channel *taciti_gossip_channel_of(taciti_gossip *g, int64_t number
 taciti_gossip_channel *taciti_gossip_tracker_channel(taciti_gossip *g) { return &g->channels[2]; }
 
 /* w <- W' w of all ranks. */
-static void advance_masses(taciti_gossip *g, int64_t number, double gamma) {
+static void mix_masses(taciti_gossip *g, int64_t number, double gamma) {
     const int ranks = g->topology.ranks;
     double *mixed = g->masses + ranks;
     taciti_topology_mix(&g->topology, (size_t)number % g->topology.period, g->masses, mixed);
     for (int r = 0; r < ranks; r++) g->masses[r] = gamma * mixed[r] + (1 - gamma) * g->masses[r];
 }
 
-void taciti_gossip_plan_step(taciti_gossip *g) {
-    g->plan.mass_before = taciti_gossip_mass(g);
-    if (g->masses != NULL && g->number >= 0) advance_masses(g, g->number, g->options.gamma);
-    g->plan.mass_after = taciti_gossip_mass(g);
+void taciti_gossip_advance_masses(taciti_gossip *g) {
+    g->mass_before = taciti_gossip_mass(g);
+    if (g->masses != NULL && g->number >= 0) mix_masses(g, g->number, g->options.gamma);
 }
 
 /* By the optimizer's pool of threads; an emulated optimizer copies nothing. */
@@ -110,7 +109,7 @@ static bool is_late(const taciti_gossip *g, const float *flat) {
 tacit_status taciti_gossip_collect(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t bucket) {
     if (g->number < 0) return TACIT_OK;
     if (!g->context.exchange_options->overlap) {
-        taciti_gossip_copy(g, channel->buffer, is_late(g, flat) ? g->own : flat, g->plan.mass_before, bucket);
+        taciti_gossip_copy(g, channel->buffer, is_late(g, flat) ? g->own : flat, g->mass_before, bucket);
         TACITI_TRY(taciti_gossip_begin(channel, bucket, g->number));
     }
     const int64_t begin_ns = taciti_now_ns();
@@ -138,28 +137,29 @@ static taciti_mix_weights weights_of(const taciti_gossip *g, const taciti_gossip
 static bool changes_nothing(taciti_mix_weights w) { return !(w.keep < 1 || w.keep > 1) && !(fabsf(w.share) > 0); }
 
 static taciti_blend late_blend(taciti_gossip *g, float *buffer, float *flat, taciti_mix_weights w, size_t bucket) {
-    const taciti_gossip_plan *p = &g->plan;
+    const double after = taciti_gossip_mass(g);
     taciti_blend blend = {.arrived = NULL, .keep = 1};
     if (!changes_nothing(w)) {
-        const double ratio = p->mass_before / p->mass_after;
-        blend_bucket(g, buffer, (double)w.share / p->mass_after, g->own, ((double)w.keep - 1) * ratio, bucket);
+        const double ratio = g->mass_before / after;
+        blend_bucket(g, buffer, (double)w.share / after, g->own, ((double)w.keep - 1) * ratio, bucket);
         blend = (taciti_blend){.arrived = buffer, .keep = (float)ratio, .share = 1};
     }
     if (g->options.delay > 0) taciti_gossip_copy(g, g->own, flat, 1, bucket);
     return blend;
 }
 
-static taciti_blend prompt_blend(const float *buffer, taciti_mix_weights w, const taciti_gossip_plan *p) {
+static taciti_blend prompt_blend(const taciti_gossip *g, const float *buffer, taciti_mix_weights w) {
+    const double after = taciti_gossip_mass(g);
     if (changes_nothing(w)) return (taciti_blend){.arrived = NULL, .keep = 1};
     return (taciti_blend){.arrived = buffer,
-                          .keep = (float)((double)w.keep * p->mass_before / p->mass_after),
-                          .share = (float)((double)w.share / p->mass_after)};
+                          .keep = (float)((double)w.keep * g->mass_before / after),
+                          .share = (float)((double)w.share / after)};
 }
 
 taciti_blend taciti_gossip_arrive(taciti_gossip *g, taciti_gossip_channel *channel, float *flat, size_t bucket) {
     const taciti_mix_weights w = weights_of(g, channel, bucket);
     taciti_blend blend =
-        is_late(g, flat) ? late_blend(g, channel->buffer, flat, w, bucket) : prompt_blend(channel->buffer, w, &g->plan);
+        is_late(g, flat) ? late_blend(g, channel->buffer, flat, w, bucket) : prompt_blend(g, channel->buffer, w);
     if (flat == g->context.parameters) taciti_gossip_integrate(g, channel->buffer, &blend);
     return blend;
 }

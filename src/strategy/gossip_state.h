@@ -30,11 +30,6 @@ typedef struct taciti_gossip_channel {
     float *buffer;   /* layout->n floats */
 } taciti_gossip_channel;
 
-/* The step that runs takes push-sum weights from `before` to `after` its mix; both are 1 without push-sum. */
-typedef struct taciti_gossip_plan {
-    double mass_before, mass_after;
-} taciti_gossip_plan;
-
 /* Knowledge of the noise in second moments, from sums of signals over all ranks. */
 typedef struct taciti_gossip_noise {
     bool active;
@@ -75,9 +70,9 @@ typedef struct taciti_gossip {
     void *dense;               /* dp, as long as its steps are made; NULL afterwards; owned */
     taciti_gossip_noise noise;
 
-    int64_t step;   /* finished steps */
-    int64_t number; /* of the next mix, or of that of the step; below 0: nothing arrives */
-    taciti_gossip_plan plan;
+    int64_t step;                          /* finished steps */
+    int64_t number;                        /* of the next mix, or of that of the step; below 0: nothing arrives */
+    double mass_before;                    /* this rank's push-sum weight before the mix of the step that runs */
     int64_t wait_ns;                       /* of the step that runs */
     double numbers[TACITI_GOSSIP_NUMBERS]; /* the counters above, for a checkpoint */
     uint64_t digest;                       /* of the topology and of the hosts of its ranks */
@@ -126,7 +121,7 @@ taciti_gossip_channel *taciti_gossip_channel_of(taciti_gossip *g, int64_t number
 taciti_gossip_channel *taciti_gossip_tracker_channel(taciti_gossip *g);
 
 /* Advances the push-sum weights by the mix of the step that begins. */
-void taciti_gossip_plan_step(taciti_gossip *g);
+void taciti_gossip_advance_masses(taciti_gossip *g);
 
 /* to <- scale * from, one bucket. */
 void taciti_gossip_copy(const taciti_gossip *g, float *to, float *from, double scale, size_t bucket);

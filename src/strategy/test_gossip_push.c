@@ -236,7 +236,7 @@ static void weights_keep_all_buckets_in_the_same_round(void **state) {
     test_topology(&next, "aer");
     next.gossip.per_host = 2;
     next.stop_after = 3;
-    next.wrong_rank = -2;
+    next.wrong_rank = TEST_EVERY_RANK;
     next.wrong_number = WHOLE;
     next.wrong_value = 1;
     test_replicas_run(&next);

@@ -321,7 +321,7 @@ static tacit_status save_and_restore(const test_replicas *t, taciti_comm *comm, 
         taciti_free(saved[i]);
     }
     taciti_kernels_get()->bf16_encode(s->copy, s->p, s->layout.n);
-    if (t->wrong_rank == -2 || taciti_comm_rank(comm) == t->wrong_rank)
+    if (t->wrong_rank == TEST_EVERY_RANK || taciti_comm_rank(comm) == t->wrong_rank)
         ((double *)taciti_state_find(&after, "numbers")->data)[t->wrong_number] = t->wrong_value;
     return s->strategy->start == NULL ? TACIT_OK : s->strategy->start(s->self, step, true);
 }

@@ -37,7 +37,7 @@ typedef struct test_replicas {
     const taciti_gossip_options *resumed; /* from then on; NULL: the same */
     const taciti_gossip_options *odd;     /* of odd_rank alone; NULL: all have the same */
     int odd_rank;
-    int wrong_rank, wrong_number; /* what a checkpoint has instead of a number of this rank's; -1: none, -2: of all */
+    int wrong_rank, wrong_number; /* what a checkpoint has instead of a number of this rank's; -1: none */
     double wrong_value;
     int average_at; /* step before which the average is taken and reverted; -1: never */
     bool dawdle;    /* random delays of every rank */
@@ -79,7 +79,7 @@ void test_topology(test_replicas *t, const char *name);
 /* AccumAdamW with windows of 3, decay and clipping. */
 test_replicas test_replicas_of_adam(int ranks, int steps, const char *topology);
 
-enum { TEST_TENSORS = 3 };
+enum { TEST_TENSORS = 3, TEST_EVERY_RANK = -2 /* for wrong_rank */ };
 /* Tensors a, b, c, of which b does not decay; the first `count` of them. */
 void test_make_layout(const size_t sizes[TEST_TENSORS], size_t count, size_t bucket_bytes, taciti_layout *out);
 

@@ -42,8 +42,8 @@ typedef struct taciti_topology {
     int ranks;
     bool directed;        /* only column-stochastic: needs push-sum */
     taciti_round *rounds; /* owned: one block, which also holds what rounds and position point to */
-    size_t period;        /* 1 or more; mix number t uses rounds[t % period], unless the topology */
-    bool alternates;      /* in twos of rounds, of which half of the array takes the other: taciti_topology_round() */
+    size_t period;        /* 1 or more; mix number t uses rounds[t % period] */
+    bool alternates;      /* but half of the array the other one of two rounds: taciti_topology_round() */
     const int *position;  /* [ranks] position of a rank in the definition of the graph */
 } taciti_topology;
 
